@@ -1,0 +1,101 @@
+"""What the emulated device reports: one exception class per kind of fault.
+
+Units raise a `Fault` with what they know (which wave of the group, which lane, which address);
+the run loop completes it with the kernel, the workgroup, the program counter and the instruction.
+"""
+
+from __future__ import annotations
+
+
+class EmulatorError(RuntimeError):
+    """Anything the emulated device refuses to do."""
+
+
+class UnsupportedInstruction(EmulatorError):
+    """The code object holds an instruction that the target or this emulator does not have."""
+
+
+class Fault(Exception):
+    """Raised by an execution unit; `run` turns it into a `KernelFault`.
+
+    Parameters
+    ----------
+    kind : str
+        Short class of the fault, e.g. ``"out-of-bounds global read"``.
+    detail : str
+        What happened and what to look at, one or more lines.
+    wave : int
+        Position of the wave within the executing group (not the wave id); -1 when unknown.
+    lane : int
+        Lane of the wave, -1 when the fault has none.
+    address : int or None
+        Byte address (global or LDS), when there is one.
+    """
+
+    def __init__(
+        self, kind: str, detail: str, wave: int = -1, lane: int = -1, address: int | None = None
+    ) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+        self.wave = wave
+        self.lane = lane
+        self.address = address
+
+
+class KernelFault(EmulatorError):
+    """A kernel did what a GPU would get wrong silently, or die of.
+
+    Attributes
+    ----------
+    kernel : str
+    workgroup : tuple of int
+        ``(x, y, z)`` workgroup id; empty when unknown.
+    wave : int
+        Wave within the workgroup, -1 when unknown.
+    lane : int
+    pc : int
+        Byte offset of the instruction from the kernel's entry.
+    instruction : str
+        Its assembly text.
+    kind, detail : str
+    address : int or None
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        workgroup: tuple[int, ...],
+        wave: int,
+        lane: int,
+        pc: int,
+        instruction: str,
+        kind: str,
+        detail: str,
+        address: int | None = None,
+    ) -> None:
+        self.kernel = kernel
+        self.workgroup = workgroup
+        self.wave = wave
+        self.lane = lane
+        self.pc = pc
+        self.instruction = instruction
+        self.kind = kind
+        self.detail = detail
+        self.address = address
+        super().__init__(self.report())
+
+    def report(self) -> str:
+        """Return the report as text, in the manner of a compiler's diagnostic."""
+        where = f"kernel {self.kernel}"
+        if self.workgroup:
+            where += f", workgroup ({', '.join(map(str, self.workgroup))})"
+        if self.wave >= 0:
+            where += f", wave {self.wave}"
+        if self.lane >= 0:
+            where += f", lane {self.lane}"
+        lines = [f"{self.kind}", f"  in {where}", f"  at pc +0x{self.pc:x}: {self.instruction}"]
+        if self.address is not None:
+            lines.append(f"  address 0x{self.address:x}")
+        lines += [f"  {line}" for line in self.detail.splitlines()]
+        return "\n".join(lines)

@@ -1,0 +1,227 @@
+"""Architectural state of the waves in flight, as NumPy arrays, and the view of it that units work on.
+
+A launch is executed in batches of whole workgroups; `State` holds one batch. All waves at the same
+program counter form a `Group`; a unit executes one instruction for the whole group at once:
+
+    vgpr   uint32 (512, waves, 64)     rows 0..255 are VGPRs, 256..511 AGPRs
+    sgpr   uint32 (128, waves)         indexed by the hardware's operand code; 106 is vcc, 126 exec
+    scc    bool   (waves,)
+    lds    uint8  (workgroups, lds_bytes)
+
+Lanes that EXEC switches off keep their old contents: write through `Group.set_v`, never to `vgpr`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.isa import EXEC, VCC
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.device import Memory
+    from cupygemm.emulator.targets import Target
+
+LANES = 64
+U32 = NDArray[np.uint32]
+U64 = NDArray[np.uint64]
+Mask = NDArray[np.bool_]
+_LANE_BITS = np.uint64(1) << np.arange(LANES, dtype=np.uint64)
+
+
+@dataclass
+class State:
+    """The waves of one batch of workgroups.
+
+    Attributes
+    ----------
+    kernel, target, memory
+        What runs, on what, and the device memory it may touch.
+    vgpr, sgpr, scc, lds
+        See the module's comment.
+    pc : int64 (waves,)
+        Byte offset into the code object's text.
+    workgroup : int32 (waves,)
+        Index of the wave's workgroup within the batch.
+    wave_in_group : int32 (waves,)
+        Index of the wave within its workgroup.
+    workgroup_ids : int32 (workgroups, 3)
+    scratch : uint8 (waves, lanes, bytes)
+        Private memory; empty when the kernel uses none.
+    mode : int
+        The MODE register as the kernel descriptor sets it (rounding, denormals), one per batch.
+    units : dict
+        Room for a unit's own per-batch data (the LDS unit keeps its shadow memory here).
+    """
+
+    kernel: Kernel
+    target: Target
+    memory: Memory
+    vgpr: U32
+    sgpr: U32
+    scc: Mask
+    lds: NDArray[np.uint8]
+    pc: NDArray[np.int64]
+    workgroup: NDArray[np.int32]
+    wave_in_group: NDArray[np.int32]
+    workgroup_ids: NDArray[np.int32]
+    scratch: NDArray[np.uint8]
+    mode: int
+    units: dict[str, Any]
+
+    @property
+    def num_waves(self) -> int:
+        """Return the number of waves in the batch."""
+        return self.pc.size
+
+
+class Group:
+    """The waves that execute the next instruction together.
+
+    Parameters
+    ----------
+    state : State
+    waves : slice or ndarray of intp
+        Which waves; a slice wherever possible, since it makes the register rows views.
+    count : int
+        Number of waves.
+
+    Attributes
+    ----------
+    mask : bool (count, 64)
+        EXEC, a bool per lane.
+    full : bool
+        Every lane of every wave is active.
+    """
+
+    __slots__ = ("_whole", "count", "full", "mask", "state", "waves")
+
+    def __init__(self, state: State, waves: slice | NDArray[np.intp], count: int) -> None:
+        self.state = state
+        self.waves = waves
+        self.count = count
+        self._whole = count == state.num_waves
+        self.refresh_mask()
+
+    # -- EXEC ------------------------------------------------------------------------------------------
+
+    def refresh_mask(self) -> None:
+        """Recompute `mask` and `full`; whoever writes EXEC calls it (`set_s` does)."""
+        bits = self.s64(EXEC)
+        self.full = bool((bits == np.uint64(0xFFFFFFFFFFFFFFFF)).all())
+        self.mask = unpack_mask(bits)
+
+    # -- vector registers ------------------------------------------------------------------------------
+
+    def v(self, index: int) -> U32:
+        """Return register `index` as uint32 (count, 64); it may be a view: do not write to it."""
+        return self.state.vgpr[index] if self._whole else self.state.vgpr[index, self.waves]
+
+    def v64(self, index: int) -> U64:
+        """Return the register pair at `index` as uint64 (count, 64)."""
+        low, high = self.v(index), self.v(index + 1)
+        return low | (high.astype(np.uint64) << np.uint64(32))
+
+    def v_block(self, index: int, count: int) -> U32:
+        """Return `count` registers as a contiguous uint32 (count, waves, 64), a view if possible."""
+        rows = self.state.vgpr[index : index + count]
+        return rows if self._whole else np.ascontiguousarray(rows[:, self.waves])
+
+    def set_v(self, index: int, value: Any, mask: Mask | None = None) -> None:
+        """Write a register in the lanes of EXEC, or in those of `mask` (bool (count, 64))."""
+        row = self.state.vgpr[index]
+        if mask is None and self.full:
+            if self._whole:
+                row[...] = value
+            else:
+                row[self.waves] = value
+            return
+        chosen = self.mask if mask is None else mask
+        if self._whole:
+            np.copyto(row, value, where=chosen, casting="unsafe")
+        else:
+            part = row[self.waves]  # a view for a slice, a copy for an index array
+            np.copyto(part, value, where=chosen, casting="unsafe")
+            row[self.waves] = part
+
+    def set_v64(self, index: int, value: Any, mask: Mask | None = None) -> None:
+        """Write a register pair from uint64 values."""
+        value = np.asarray(value, np.uint64)
+        self.set_v(index, value.astype(np.uint32), mask)
+        self.set_v(index + 1, (value >> np.uint64(32)).astype(np.uint32), mask)
+
+    def set_v_block(self, index: int, values: U32, mask: Mask | None = None) -> None:
+        """Write consecutive registers from uint32 (n, count, 64)."""
+        for position, value in enumerate(values):
+            self.set_v(index + position, value, mask)
+
+    # -- scalar registers ------------------------------------------------------------------------------
+
+    def s(self, index: int) -> U32:
+        """Return a scalar register as uint32 (count,)."""
+        return self.state.sgpr[index, self.waves]
+
+    def s64(self, index: int) -> U64:
+        """Return a scalar register pair as uint64 (count,)."""
+        low, high = self.state.sgpr[index, self.waves], self.state.sgpr[index + 1, self.waves]
+        return low | (high.astype(np.uint64) << np.uint64(32))
+
+    def set_s(self, index: int, value: Any) -> None:
+        """Write a scalar register from uint32 values."""
+        self.state.sgpr[index, self.waves] = value
+        if index >= EXEC:
+            self.refresh_mask()
+
+    def set_s64(self, index: int, value: Any) -> None:
+        """Write a scalar register pair from uint64 values."""
+        value = np.asarray(value, np.uint64)
+        self.state.sgpr[index, self.waves] = value.astype(np.uint32)
+        self.state.sgpr[index + 1, self.waves] = (value >> np.uint64(32)).astype(np.uint32)
+        if index >= EXEC:
+            self.refresh_mask()
+
+    def set_lane_mask(self, index: int, mask: Mask) -> None:
+        """Write a comparison result (bool (count, 64)) as bits; inactive lanes become 0."""
+        self.set_s64(index, pack_mask(mask & self.mask))
+
+    @property
+    def vcc_mask(self) -> Mask:
+        """VCC as bool (count, 64)."""
+        return unpack_mask(self.s64(VCC))
+
+    @property
+    def scc(self) -> Mask:
+        """SCC as bool (count,)."""
+        return self.state.scc[self.waves]
+
+    def set_scc(self, value: Any) -> None:
+        """Write SCC."""
+        self.state.scc[self.waves] = value
+
+    # -- who the waves are -----------------------------------------------------------------------------
+
+    @property
+    def workgroup(self) -> NDArray[np.int32]:
+        """Index into `State.lds` and `State.workgroup_ids` of each wave, (count,)."""
+        return self.state.workgroup[self.waves]
+
+    @property
+    def wave_ids(self) -> NDArray[np.intp]:
+        """Index into the batch of each wave, (count,)."""
+        if isinstance(self.waves, slice):
+            return np.arange(*self.waves.indices(self.state.num_waves), dtype=np.intp)
+        return self.waves
+
+
+def unpack_mask(bits: U64) -> Mask:
+    """Turn uint64 (n,) lane bits into bool (n, 64)."""
+    return (bits[:, None] & _LANE_BITS) != 0
+
+
+def pack_mask(mask: Mask) -> U64:
+    """Turn bool (n, 64) into uint64 (n,) lane bits."""
+    return np.packbits(mask, axis=1, bitorder="little").view(np.uint64)[:, 0]
