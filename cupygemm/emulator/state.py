@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from cupygemm.emulator.targets import Target
 
 LANES = 64
+# Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
+# scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with that
+# resource reaches private byte (base + soffset - window) / 64 + voffset + offset of its own lane.
+SCRATCH_BASE = 0x0003_0000_0000_0000
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
@@ -52,10 +56,22 @@ class State:
     workgroup_ids : int32 (workgroups, 3)
     scratch : uint8 (waves, lanes, bytes)
         Private memory; empty when the kernel uses none.
-    mode : int
-        The MODE register as the kernel descriptor sets it (rounding, denormals), one per batch.
+    modes : uint32 (waves,)
+        The MODE register (rounding, denormals) of each wave.
     units : dict
         Room for a unit's own per-batch data (the LDS unit keeps its shadow memory here).
+    mode : int
+        MODE of the waves of the executing group: waves that differ in it never form one group.
+    current_pc : int
+        Byte offset of the executing instruction, for whoever keeps a history.
+    profile : bool
+        Count bank conflicts and cache lines.
+    lds_issued, vm_issued : int32 (waves,)
+        LDS and vector memory operations issued by each wave, the executing one included.
+    lds_released, vm_released : int32 (waves,)
+        How many of them had been waited for when the wave last passed a barrier.
+    barrier_epoch : int32 (workgroups,)
+        Barriers that each workgroup has passed.
     """
 
     kernel: Kernel
@@ -70,8 +86,18 @@ class State:
     wave_in_group: NDArray[np.int32]
     workgroup_ids: NDArray[np.int32]
     scratch: NDArray[np.uint8]
-    mode: int
+    modes: U32
     units: dict[str, Any]
+    mode: int = 0
+    current_pc: int = 0
+    profile: bool = False
+
+    def __post_init__(self) -> None:
+        """Start every counter at zero."""
+        waves, workgroups = self.pc.size, len(self.workgroup_ids)
+        self.lds_issued, self.vm_issued = np.zeros((2, waves), np.int32)
+        self.lds_released, self.vm_released = np.zeros((2, waves), np.int32)
+        self.barrier_epoch = np.zeros(workgroups, np.int32)
 
     @property
     def num_waves(self) -> int:
