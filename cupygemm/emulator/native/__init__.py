@@ -1,0 +1,75 @@
+"""The C parts of the execution units: every ``*.c`` of this folder, as one shared object.
+
+It is compiled on first use for this machine's processor and kept in the cache under a key made of
+the sources, the compiler and the processor, so that an edited source or another machine builds anew.
+Each unit declares ``argtypes`` and ``restype`` of its own functions.
+
+The C is plain C11 (with GNU vector extensions where they help) and calls nothing but libc and libm.
+Contraction of a*b+c is off: a unit that means a fused multiply-add says ``fma``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.metadata
+import platform
+from pathlib import Path
+
+OPTIONS = (
+    "-std=gnu11",
+    "-O3",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-math-errno",
+    "-fno-strict-aliasing",
+    "-Wall",
+    "-Wextra",
+)
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Build (or find in the cache) and load the shared object of all ``native/*.c``.
+
+    Raises
+    ------
+    CompileError
+        The C compiler refuses a source.
+    """
+    from cupygemm._cache import get_or_build
+    from cupygemm._toolchain import host_shared_library
+
+    sources = _sources("*.c")
+    key: list[str | bytes] = [*OPTIONS, _compiler_version(), _processor()]
+    for path in [*sources, *_sources("*.h")]:
+        key += [path.name, path.read_bytes()]
+    built = get_or_build(
+        "native",
+        key,
+        ".so",
+        lambda output: host_shared_library(sources, output, options=(*OPTIONS, "-lm")),
+    )
+    return ctypes.CDLL(str(built))
+
+
+def _sources(pattern: str) -> list[Path]:
+    return sorted(Path(__file__).parent.glob(pattern))
+
+
+def _compiler_version() -> str:
+    try:
+        return f"ziglang {importlib.metadata.version('ziglang')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "cc"
+
+
+def _processor() -> str:
+    """Return what ``-march=native`` depends on: the processor's model and features."""
+    try:
+        info = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return f"{platform.machine()} {platform.processor()}"
+    wanted = ("model name", "flags", "Features", "CPU part")
+    lines = (line for line in info.split("\n\n", 1)[0].splitlines() if line.startswith(wanted))
+    return "\n".join([platform.machine(), *lines])
