@@ -1,0 +1,1 @@
+"""The device code, as package data: read it with `importlib.resources`."""
