@@ -1,0 +1,65 @@
+# Two commands do everything on a fresh x86-64 Linux machine with Python >= 3.11 and make, without
+# root: `make demo` and `make test`. Each target sets up what it needs in $(VENV) from PyPI, and does
+# nothing where that is done. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV ?= .venv
+PYTEST_ARGS ?=
+
+BIN = $(VENV)/bin
+SETUP = command -v $(PYTHON) >/dev/null || { \
+	echo "setup: error: no $(PYTHON) on PATH"; \
+	echo "setup: to mend it: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
+	exit 1; }; \
+	$(PYTHON) tools/setup_environment.py $(VENV)
+C_SOURCES = $$(git ls-files '*.c' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint format typecheck bench docs clean
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+
+setup: ## Create .venv and install cupygemm, its emulator and its tests
+	@$(SETUP) emulator,test
+	@echo "setup: ready: $(BIN)/python -m cupygemm info"
+
+demo: ## Multiply CuPy arrays on the best device at hand and check the results
+	@$(SETUP) emulator,test
+	@$(BIN)/python -m cupygemm demo
+
+test: ## Run the tests on the emulated device (PYTEST_ARGS=... adds options)
+	@$(SETUP) emulator,test
+	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+lint: ## Check style: ruff, clang-format, numpydoc
+	@$(SETUP) emulator,test,lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
+	$(BIN)/python -m numpydoc lint $$(git ls-files 'cupygemm/*.py')
+
+format: ## Rewrite Python, C and device code in the project's format
+	@$(SETUP) emulator,test,lint
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_SOURCES)
+
+typecheck: ## Check the types of the package (mypy --strict)
+	@$(SETUP) emulator,test,lint
+	$(BIN)/mypy
+
+bench: ## Run every benchmark once and print a table
+	@$(SETUP) emulator,test,bench
+	@$(BIN)/python benchmarks/run_once.py
+
+docs: ## Build the documentation into docs/_build/html; a warning is an error
+	@$(SETUP) emulator,test,docs
+	@$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	@echo "docs: open docs/_build/html/index.html"
+
+clean: ## Remove build products and tool caches (.venv and the kernel cache stay)
+	@rm -rf build dist cupygemm.egg-info docs/_build docs/reference/generated .asv
+	@rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find . -path './$(VENV)' -prune -o -type d -name __pycache__ -print0 | xargs -0 -r rm -rf
+	@echo "clean: done; rm -r $(VENV) removes the environment too"

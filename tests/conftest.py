@@ -1,0 +1,135 @@
+"""The device that tests run on, chosen once per session and before CuPy is imported.
+
+A test asks for the fixture `device` (what runs the kernels) or `cp` (CuPy on it); one body then serves
+the emulated device, ROCm and CUDA. A process holds one emulated target under CuPy, so a test of
+another target goes through `run_python`; launches through `cupygemm.emulator.run` take any target.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True)
+class Device:
+    """What runs the kernels of this session: its kind, and the target's name (`gfx942`, `sm_90a`)."""
+
+    kind: str
+    target: str
+
+    @property
+    def emulated(self) -> bool:
+        """Tell whether the device is the emulated one."""
+        return self.kind == "emulated"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cupygemm")
+    group.addoption(
+        "--device",
+        choices=("auto", "emulated", "rocm", "cuda"),
+        default="auto",
+        help="device under CuPy; auto takes a GPU that the installed CuPy can use, else emulates",
+    )
+    group.addoption(
+        "--target",
+        choices=("gfx90a", "gfx942", "gfx950"),
+        default=os.environ.get("CUPYGEMM_EMULATE") or "gfx942",
+        help="target of the emulated device",
+    )
+
+
+_DEVICE = pytest.StashKey[str]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    kind = config.getoption("--device")
+    if kind == "auto":
+        kind = _best_device()
+    config.stash[_DEVICE] = kind
+    if kind == "emulated":
+        import cupygemm.emulator
+
+        if hasattr(cupygemm.emulator, "enable"):
+            cupygemm.emulator.enable(config.getoption("--target"))
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    kind = config.stash[_DEVICE]
+    target = f" {config.getoption('--target')}" if kind == "emulated" else ""
+    return f"device: {kind}{target}"
+
+
+def _best_device() -> str:
+    """Return the kind of device that the installed CuPy can use, without importing it."""
+    if os.environ.get("CUPYGEMM_EMULATE"):
+        return "emulated"
+    installed = {dist.name for dist in importlib.metadata.distributions()}
+    if Path("/dev/kfd").exists() and "cupy-rocm-7-0" in installed:
+        return "rocm"
+    if Path("/dev/nvidiactl").exists() and "cupy-cuda13x" in installed:
+        return "cuda"
+    return "emulated"
+
+
+@pytest.fixture(scope="session")
+def cp(pytestconfig: pytest.Config) -> ModuleType:
+    """CuPy, on the session's device."""
+    import cupy
+
+    return cupy
+
+
+@pytest.fixture(scope="session")
+def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
+    """The session's device."""
+    kind = pytestconfig.stash[_DEVICE]
+    if kind == "emulated":
+        return Device(kind, pytestconfig.getoption("--target"))
+    properties = cp.cuda.runtime.getDeviceProperties(0)
+    if kind == "rocm":
+        return Device(kind, properties["gcnArchName"].decode().split(":")[0])
+    return Device(kind, f"sm_{properties['major']}{properties['minor']}")
+
+
+@pytest.fixture(scope="session")
+def run_python() -> Callable[..., str]:
+    """Run Python code in a process of its own and return what it prints.
+
+    ``run_python(code, target="gfx950", env={...}, check=True)``: `target` emulates that target there,
+    None leaves the choice to the code. With ``check=False`` the completed process is returned instead.
+    """
+
+    def run(
+        code: str,
+        *,
+        target: str | None = None,
+        env: dict[str, str] | None = None,
+        check: bool = True,
+        timeout: float = 120,
+    ) -> str | subprocess.CompletedProcess[str]:
+        environment = {key: value for key, value in os.environ.items() if key != "CUPYGEMM_EMULATE"}
+        if target is not None:
+            environment["CUPYGEMM_EMULATE"] = target
+        environment |= env or {}
+        process = subprocess.run(
+            [sys.executable, "-c", code],
+            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False,
+        )  # fmt: skip
+        if not check:
+            return process
+        assert process.returncode == 0, process.stdout + process.stderr
+        return process.stdout
+
+    return run
