@@ -107,21 +107,72 @@ class Instruction:
         return format_instruction(self)
 
 
-def decode(code: bytes, offset: int = 0) -> Instruction:
+def decode(code: bytes, offset: int = 0, target: str = "") -> Instruction:
     """Decode the instruction at `offset` bytes into `code`.
+
+    Parameters
+    ----------
+    code : bytes
+    offset : int
+    target : str
+        LLVM's processor name. It matters for gfx90a alone, which gives some MFMA opcodes another
+        meaning.
 
     Raises
     ------
     UnsupportedInstruction
         The bytes are no instruction of the tables.
     """
-    return _decode_bytes(bytes(code[offset : offset + 16]))
+    # Only a scaled MFMA takes 16 bytes. Its table does not check the first half, so that any 8
+    # bytes before an f8f6f4 MFMA would pass for one: show it no more than the instruction can have.
+    scaled = bytes(code[offset + 2 : offset + 4]) == _SCALE_PREFIX
+    return _decode_bytes(bytes(code[offset : offset + (16 if scaled else 8)]), target == "gfx90a")
+
+
+_SCALE_PREFIX = b"\xac\xd3"
+
+# Dense MFMA that tinygrad's tables (made from the CDNA4 ISA) lack, or know as another instruction:
+# opcode to mnemonic and the 32-bit registers of D and C, and of A and B. From AMD's CDNA2 and CDNA3
+# ISA guides, checked against LLVM's assembler.
+_CDNA2_MFMA = {
+    0x54: ("v_mfma_i32_32x32x8i8", 16, 1),
+    0x55: ("v_mfma_i32_16x16x16i8", 4, 1),
+    0x63: ("v_mfma_f32_32x32x4bf16_1k", 32, 2),
+    0x64: ("v_mfma_f32_16x16x4bf16_1k", 16, 2),
+    0x65: ("v_mfma_f32_4x4x4bf16_1k", 4, 2),
+    0x66: ("v_mfma_f32_32x32x8bf16_1k", 16, 2),
+    0x67: ("v_mfma_f32_16x16x16bf16_1k", 4, 2),
+    0x68: ("v_mfma_f32_32x32x2bf16", 32, 1),
+    0x69: ("v_mfma_f32_16x16x2bf16", 16, 1),
+    0x6B: ("v_mfma_f32_4x4x2bf16", 4, 1),
+    0x6C: ("v_mfma_f32_32x32x4bf16", 16, 1),
+    0x6D: ("v_mfma_f32_16x16x8bf16", 4, 1),
+}
+_CDNA3_MFMA = {
+    0x3E: ("v_mfma_f32_16x16x8_xf32", 4, 2),
+    0x3F: ("v_mfma_f32_32x32x4_xf32", 16, 2),
+}
+
+
+def _supplement(data: bytes, cdna2: bool) -> tuple[str, int, int] | None:
+    """Return the entry of the tables above for an MFMA."""
+    word = int.from_bytes(data[:4], "little")
+    if word >> 23 != 0x1A7:  # VOP3P
+        return None
+    return (_CDNA2_MFMA if cdna2 else _CDNA3_MFMA).get(word >> 16 & 0x7F)
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _decode_bytes(data: bytes) -> Instruction:
+def _decode_bytes(data: bytes, cdna2: bool) -> Instruction:
     from tinygrad.renderer.amd import decode_inst
 
+    supplement = _supplement(data, cdna2)
+    if supplement is not None:
+        from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
+
+        inst = object.__new__(VOP3P_MFMA)  # from_bytes wants an opcode that it knows
+        inst._raw = int.from_bytes(data[:8], "little")
+        return _Builder(inst, supplement).build()
     try:
         inst = decode_inst(data, "cdna")
     except (ValueError, AssertionError, KeyError) as err:
@@ -146,11 +197,14 @@ _STORES = ("_store_", "buffer_wb", "buffer_inv")
 class _Builder:
     """Translate one of tinygrad's instructions into an `Instruction`."""
 
-    def __init__(self, inst) -> None:  # type: ignore[no-untyped-def]  # tinygrad's Inst is internal
+    def __init__(  # type: ignore[no-untyped-def]  # tinygrad's Inst is internal
+        self, inst, supplement: tuple[str, int, int] | None = None
+    ) -> None:
         self.inst = inst
+        self.supplement = supplement
         self.cls = type(inst).__name__
         self.fields = {name: _raw(inst, name, bits) for name, bits in inst._fields}
-        self.mnemonic = inst.op.name.lower()
+        self.mnemonic = supplement[0] if supplement else inst.op.name.lower()
         for suffix in ("_e32", "_e64"):
             self.mnemonic = self.mnemonic.removesuffix(suffix)
         self.encoding, self.variant = self._encoding()
@@ -166,7 +220,9 @@ class _Builder:
         return base, variant
 
     def build(self) -> Instruction:
-        if self.encoding in ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF", "DS"):
+        if self.supplement:
+            self._supplementary_operands(*self.supplement)
+        elif self.encoding in ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF", "DS"):
             self._memory_operands()
         elif self.encoding == "SMEM":
             self._scalar_memory_operands()
@@ -203,6 +259,15 @@ class _Builder:
         if self.mnemonic.startswith(_READS_DESTINATION) and self.dst:
             self.src.append(self.dst[0])
 
+    def _supplementary_operands(self, mnemonic: str, wide: int, narrow: int) -> None:
+        single = "I32" if "_i32_" in mnemonic else "F32"
+        for name in ("vdst", "src0", "src1", "src2"):
+            code = self.fields[name] + (256 if name == "vdst" else 0)
+            count = narrow if name in ("src0", "src1") else wide
+            fmt = "B32" if name in ("src0", "src1") else f"PK{count}_{single}"
+            operand = self._operand(name, self._accumulator_code(name, code), 32 * count, fmt)
+            (self.dst if name == "vdst" else self.src).append(operand)
+
     def _code(self, name: str, canonical: str) -> int:
         """Return the 9-bit operand code of a field: 0..255 scalar and constants, 256.. VGPR."""
         fields = self.fields
@@ -217,7 +282,8 @@ class _Builder:
 
     def _accumulator_code(self, canonical: str, code: int) -> int:
         fields = self.fields
-        if canonical in ("vdst", "src2"):
+        sparse = self.mnemonic.startswith("v_smfmac_")  # its src2 is an index, always in a VGPR
+        if canonical == "vdst" or canonical == "src2" and not sparse:
             accumulator = fields["acc_cd"]
         elif canonical in ("src0", "src1"):
             accumulator = fields["acc"] >> (canonical == "src1") & 1
