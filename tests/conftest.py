@@ -1,8 +1,8 @@
 """The device that tests run on, chosen once per session and before CuPy is imported.
 
-A test asks for the fixture `device` (what runs the kernels) or `cp` (CuPy on it); one body then serves
-the emulated device, ROCm and CUDA. A process holds one emulated target under CuPy, so a test of
-another target goes through `run_python`; launches through `cupygemm.emulator.run` take any target.
+A test asks for the fixture `device` (what runs the kernels) or `cp` (CuPy on it); one body then
+serves the emulated device, ROCm and CUDA. A process holds one emulated target under CuPy, so a test
+of another target goes through `run_python`; `cupygemm.emulator.run.launch` takes any target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Device:
-    """What runs the kernels of this session: its kind, and the target's name (`gfx942`, `sm_90a`)."""
+    """What runs the kernels of this session: its kind, and its target (`gfx942`, `sm_90`)."""
 
     kind: str
     target: str
@@ -107,8 +107,8 @@ def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
 def run_python() -> Callable[..., str]:
     """Run Python code in a process of its own and return what it prints.
 
-    ``run_python(code, target="gfx950", env={...}, check=True)``: `target` emulates that target there,
-    None leaves the choice to the code. With ``check=False`` the completed process is returned instead.
+    ``run_python(code, target="gfx950", env={...}, check=True)``: `target` emulates that target in
+    the process, None leaves the choice to the code. ``check=False`` returns the completed process.
     """
 
     def run(

@@ -1,4 +1,4 @@
-"""Create or complete the virtual environment: ``python3 tools/setup_environment.py .venv emulator,test``.
+"""Create or complete the virtual environment: ``setup_environment.py DIRECTORY EXTRA,EXTRA,...``.
 
 Run by the Makefile with whatever Python the machine has, so it uses the standard library alone and
 no syntax younger than Python 3.6. It checks the machine, creates the environment, installs this
@@ -77,7 +77,7 @@ def check_machine():
 
 def use_recent_python():
     """Go on with another interpreter where this one is too old; return where it will do."""
-    if OLDEST <= sys.version_info[:2]:
+    if sys.version_info[:2] >= OLDEST:
         return
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
         other = shutil.which("python3.{}".format(minor))
@@ -95,7 +95,7 @@ def use_recent_python():
         "install one, then name it:  make setup PYTHON=/path/to/python3.12\n"
         "  Debian, Ubuntu: sudo apt install python3.12 python3.12-venv\n"
         "  Fedora, RHEL:   sudo dnf install python3.12\n"
-        "  without root:   curl -LsSf https://astral.sh/uv/install.sh | sh && uv python install 3.12",
+        "  without root:   curl -LsSf https://astral.sh/uv/install.sh | sh; uv python install 3.12",
     )
 
 

@@ -1,0 +1,92 @@
+"""The wheel: every file of the package is in it, and it works with no checkout around."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def tracked_files(*folders: str) -> list[str]:
+    listing = subprocess.run(
+        ["git", "ls-files", "-z", "--", *folders],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [name for name in listing.stdout.split("\0") if name]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory that holds the wheel's contents, built from a copy of the tracked files."""
+    source = tmp_path_factory.mktemp("source")
+    for name in tracked_files("cupygemm", "kernels", "pyproject.toml", "README.md", "LICENSE"):
+        if (ROOT / name).exists():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, source / name)
+    target = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-c",
+         f"from setuptools.build_meta import build_wheel; build_wheel({str(target)!r})"],
+        cwd=source, check=True, capture_output=True,
+    )  # fmt: skip
+    (wheel,) = target.glob("*.whl")
+    unpacked = target / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(unpacked)
+    return unpacked
+
+
+def run_outside(site: Path, code: str) -> str:
+    """Run code that sees the wheel's contents and not the checkout."""
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=site.parent, env=os.environ | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"},
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stderr
+    return process.stdout.strip()
+
+
+def test_wheel_holds_every_file_of_the_package(site: Path) -> None:
+    expected = {name for name in tracked_files("cupygemm") if (ROOT / name).exists()}
+    expected |= {f"cupygemm/{n}" for n in tracked_files("kernels") if (ROOT / n).exists()}
+    packed = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
+    documentation = {name for name in expected if name.endswith(".md")}
+    assert expected - packed - documentation == set()
+    strangers = {name for name in packed - expected if ".dist-info/" not in name}
+    assert strangers == set()
+
+
+def test_wheel_carries_version_licence_and_command(site: Path) -> None:
+    from cupygemm._version import __version__
+
+    (info,) = site.glob("*.dist-info")
+    assert info.name == f"cupygemm-{__version__}.dist-info"
+    assert (info / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert "cupygemm = cupygemm._cli:main" in (info / "entry_points.txt").read_text()
+
+
+def test_package_data_is_found_outside_the_checkout(site: Path) -> None:
+    code = (
+        "import importlib.resources as r, cupygemm\n"
+        "print(cupygemm.__file__)\n"
+        "print(r.files('cupygemm.kernels'))\n"
+        "print(sorted(p.name for p in r.files('cupygemm.kernels').iterdir()))\n"
+    )
+    module, kernels, names = run_outside(site, code).splitlines()
+    assert module == str(site / "cupygemm" / "__init__.py")
+    assert kernels == str(site / "cupygemm" / "kernels")
+    assert "common" in names
+    assert "cdna" in names
+
+
+def test_importing_the_package_imports_no_cupy(site: Path) -> None:
+    code = "import cupygemm, sys; print('cupy' in sys.modules)"
+    assert run_outside(site, code) == "False"
