@@ -307,7 +307,7 @@ def host_shared_library(
     CompileError
         With the compiler's log.
     """
-    arguments = ["-shared", "-fPIC", "-std=c11", *options]
+    arguments = ["-shared", "-fPIC", "-std=c11", "-fno-sanitize=all", *options]
     if soname is not None:
         arguments.append(f"-Wl,-soname,{soname}")
     if version_script is not None:

@@ -1,0 +1,337 @@
+"""Device memory: allocations in reserved host memory, and which bytes a kernel may touch.
+
+Addresses only go up, with a gap after every allocation, and a freed address comes back only when
+the address space is used up: an access past an end, before a start or after a free always lands on
+bytes that no allocation owns, so it can be told. A part of an allocation can be *carved* into exact
+extents: CuPy's memory pool hands out arrays from larger blocks, and then only the arrays are valid,
+not the block. Fresh memory holds the byte 0xA5 (as f32 -2.87e-16, as i32 -1515870811), so that
+reading it is noticed.
+"""
+
+from __future__ import annotations
+
+import bisect
+import collections
+import ctypes
+import mmap
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+POISON = 0xA5
+_PAGE = 4096
+_GAP = 2 * _PAGE  # between an allocation's last page and its successor
+_MAP_NORESERVE = 0x4000
+_HISTORY = 4096  # freed extents that can be told from addresses that never were
+
+
+class OutOfMemory(MemoryError):
+    """The host cannot back the allocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A stretch of device memory with a name.
+
+    Attributes
+    ----------
+    start, end : int
+        Addresses, `end` exclusive.
+    tag : str
+        What it is: ``"hipMalloc"``, ``"array"``, ``"code object"``.
+    serial : int
+        Counts allocations up from 1.
+    """
+
+    start: int
+    end: int
+    tag: str
+    serial: int
+
+    def __str__(self) -> str:
+        name = f" ({self.tag})" if self.tag else ""
+        return f"allocation {self.serial}{name}: {self.end - self.start} bytes at 0x{self.start:x}"
+
+
+class Memory:
+    """Memory of an emulated device; safe to use from several threads.
+
+    Parameters
+    ----------
+    reserve : int, optional
+        Address space to reserve, bytes. It costs nothing until it is touched.
+    """
+
+    def __init__(self, reserve: int = 1 << 40) -> None:
+        self._lock = threading.RLock()
+        self._arena = _reserve(reserve)
+        self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
+        self._limit = self._base + len(self._arena)
+        self._next = -(-self._base // _PAGE) * _PAGE + _GAP
+        self._serial = 0
+        self._blocks: dict[int, Extent] = {}  # by start: what malloc gave out
+        self._block_starts: list[int] = []  # sorted
+        self._extents: dict[int, Extent] = {}  # by start: what a kernel may touch
+        self._carved: dict[int, int] = {}  # start of a carved block: extents in it
+        self._reusable: collections.deque[tuple[int, int]] = collections.deque()
+        self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
+        self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
+        self.used_bytes = 0
+
+    # -- allocation ----------------------------------------------------------------------------------
+
+    def malloc(self, size: int, tag: str = "") -> int:
+        """Allocate `size` bytes and return their address, a multiple of 4096.
+
+        Raises
+        ------
+        OutOfMemory
+            The host has less memory available, or the address space is used up.
+        """
+        with self._lock:
+            _check_host(size)
+            start = self._place(size)
+            self._serial += 1
+            extent = Extent(start, start + size, tag, self._serial)
+            self._blocks[start] = self._extents[start] = extent
+            bisect.insort(self._block_starts, start)
+            self._ranges = None
+            self.used_bytes += size
+            self.poison(start, size)
+            return start
+
+    def free(self, pointer: int) -> None:
+        """Free what `malloc` returned.
+
+        Raises
+        ------
+        ValueError
+            `pointer` is no live allocation's start; the message says what is there.
+        """
+        with self._lock:
+            block = self._blocks.pop(pointer, None)
+            if block is None:
+                raise ValueError(
+                    f"free of 0x{pointer:x}, which no allocation starts at: "
+                    + self.describe(pointer, 0)
+                )
+            self._block_starts.remove(pointer)
+            if self._carved.pop(pointer, None) is not None:
+                for start in [s for s in self._extents if block.start <= s < block.end]:
+                    self._freed.append(self._extents.pop(start))
+            else:
+                self._freed.append(self._extents.pop(pointer))
+            self._ranges = None
+            self.used_bytes -= block.end - block.start
+            length = _pages(block.end - block.start)
+            if length:
+                self._arena.madvise(mmap.MADV_DONTNEED, block.start - self._base, length)
+            self._reusable.append((block.start, max(length, _PAGE)))
+
+    def carve(self, start: int, size: int, tag: str = "array") -> None:
+        """Make ``[start, start + size)`` valid, and of its block only what has been carved.
+
+        Raises
+        ------
+        ValueError
+            It is not inside one live allocation, or another carved extent starts there.
+        """
+        with self._lock:
+            block = self._block_of(start)
+            if block is None or start + size > block.end:
+                raise ValueError(
+                    f"{size} bytes at 0x{start:x} are not inside one allocation: "
+                    + self.describe(start, size)
+                )
+            if block.start not in self._carved:
+                self._carved[block.start] = 0
+                del self._extents[block.start]
+            elif start in self._extents:
+                raise ValueError(f"0x{start:x} is already the start of {self._extents[start]}")
+            self._carved[block.start] += 1
+            self._serial += 1
+            self._extents[start] = Extent(start, start + size, tag, self._serial)
+            self._ranges = None
+
+    def uncarve(self, start: int) -> None:
+        """Make a carved extent invalid again; does nothing if its block was freed meanwhile."""
+        with self._lock:
+            block = self._block_of(start)
+            if block is None or block.start not in self._carved:
+                return
+            extent = self._extents.pop(start, None)
+            if extent is not None:
+                self._freed.append(extent)
+                self._carved[block.start] -= 1
+                self._ranges = None
+
+    def poison(self, start: int, size: int) -> None:
+        """Fill with the pattern of fresh memory."""
+        ctypes.memset(start, POISON, size)
+
+    def close(self) -> None:
+        """Give the address space back; no allocation is valid any more."""
+        with self._lock:
+            self._blocks.clear()
+            self._block_starts.clear()
+            self._extents.clear()
+            self._carved.clear()
+            self._ranges = None
+            self.used_bytes = 0
+            self._arena.close()
+
+    def _place(self, size: int) -> int:
+        length = max(_pages(size), _PAGE)
+        if self._next + length + _GAP <= self._limit:
+            start = self._next
+            self._next += length + _GAP
+            return start
+        for position, (start, available) in enumerate(self._reusable):  # oldest first
+            if available >= length:
+                del self._reusable[position]
+                return start
+        raise OutOfMemory(
+            f"no {size} bytes left of the {len(self._arena)} bytes of device address space"
+        )
+
+    # -- questions -----------------------------------------------------------------------------------
+
+    def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return what a kernel may touch: sorted starts and ends, each uint64 (n,) and contiguous.
+
+        The arrays are the same objects until something is allocated or freed.
+        """
+        with self._lock:
+            if self._ranges is None:
+                starts = sorted(self._extents)
+                ends = [self._extents[start].end for start in starts]
+                self._ranges = np.array(starts, np.uint64), np.array(ends, np.uint64)
+            return self._ranges
+
+    def contains(self, address: int, size: int) -> bool:
+        """Tell whether ``[address, address + size)`` is inside one valid extent."""
+        starts, ends = self.ranges()
+        position = int(np.searchsorted(starts, np.uint64(address), side="right")) - 1
+        return position >= 0 and address + size <= int(ends[position])
+
+    def owns(self, address: int) -> bool:
+        """Tell whether `address` is in the device's address space, allocated or not."""
+        return self._base <= address < self._limit
+
+    def block(self, address: int) -> Extent | None:
+        """Return the live allocation, as `malloc` made it, that holds `address`."""
+        with self._lock:
+            return self._block_of(address)
+
+    def describe(self, address: int, size: int) -> str:
+        """Say what is at ``[address, address + size)``: for the report of a bad access.
+
+        Parameters
+        ----------
+        address, size : int
+
+        Returns
+        -------
+        str
+            The nearest allocation, its size and name, and the distance to it; or that it was freed.
+        """
+        with self._lock:
+            end = address + size
+            for extent in self._extents.values():
+                if extent.start <= address < extent.end:
+                    if end <= extent.end:
+                        return f"{address - extent.start} bytes into {extent}"
+                    return (
+                        f"starts {extent.end - address} bytes before the end of {extent}, "
+                        f"and runs {end - extent.end} bytes past it"
+                    )
+            for extent in reversed(self._freed):  # newest first
+                if extent.start <= address < extent.end:
+                    return f"{address - extent.start} bytes into {extent}, which was freed"
+            return self._describe_nearest(address, end)
+
+    def _describe_nearest(self, address: int, end: int) -> str:
+        def distance(extent: Extent) -> int:
+            return extent.start - end if extent.start >= end else max(address - extent.end, 0)
+
+        if address == 0:
+            return "a null pointer"
+        near = min(self._extents.values(), key=distance, default=None)
+        if near is None:
+            return "no device memory is allocated"
+        if address >= near.end:
+            where = f"{address - near.end} bytes past the end of {near}"
+        elif end <= near.start:
+            where = f"{near.start - address} bytes before the start of {near}"
+        else:
+            where = f"runs {end - near.start} bytes into {near}, but starts before it"
+        if not self.owns(address):
+            return f"not device memory (host memory, or a stray pointer); nearest: {where}"
+        return where
+
+    def _block_of(self, address: int) -> Extent | None:
+        position = bisect.bisect_right(self._block_starts, address) - 1
+        if position < 0:
+            return None
+        block = self._blocks[self._block_starts[position]]
+        return block if address == block.start or address < block.end else None
+
+    # -- host access ---------------------------------------------------------------------------------
+
+    def view(self, address: int, size: int) -> NDArray[np.uint8]:
+        """Return the bytes as a NumPy array that shares the memory.
+
+        Raises
+        ------
+        ValueError
+            They are not all valid.
+        """
+        if not self.contains(address, size):
+            raise ValueError(
+                f"{size} bytes at 0x{address:x}: " + self.describe(address, max(size, 1))
+            )
+        return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
+
+    def read(self, address: int, size: int) -> bytes:
+        """Return the bytes; raises `ValueError` as `view` does."""
+        return self.view(address, size).tobytes()
+
+    def write(self, address: int, data: bytes | memoryview) -> None:
+        """Store the bytes; raises `ValueError` as `view` does."""
+        self.view(address, len(data))[:] = np.frombuffer(data, np.uint8)
+
+
+def _pages(size: int) -> int:
+    return -(-size // _PAGE) * _PAGE
+
+
+def _reserve(size: int) -> mmap.mmap:
+    """Reserve address space: as much of `size` as the system's limits allow."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    while True:
+        try:
+            return mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+        except (OSError, ValueError, OverflowError):
+            size //= 2
+            if size < 64 << 20:
+                raise OutOfMemory("cannot reserve 64 MiB of address space") from None
+
+
+def _check_host(size: int) -> None:
+    """Refuse what would exhaust the host: its kernel would kill the process, not say no."""
+    if size < 64 << 20:
+        return
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        available = int(fields["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return
+    if size > available * 9 // 10:
+        raise OutOfMemory(
+            f"{size} bytes of device memory asked for, but the host, which backs the emulated "
+            f"device, has {available} bytes available"
+        )
