@@ -185,17 +185,16 @@ def hint(text):
         return "make room (pip also unpacks under $TMPDIR, /tmp when unset):  df -h . /tmp"
     if "Permission denied" in text or "Read-only file system" in text:
         return "use a place that you may write to:  make setup VENV=$HOME/cupygemm-venv"
-    if re.search(
-        r"(?i)name resolution|connection|timed out|timeout|ssl|proxy|network is unreachable", text
-    ):
-        return (
-            "check the way to https://pypi.org; behind a proxy set HTTPS_PROXY, with a mirror "
-            "PIP_INDEX_URL, and run the same command again: what was downloaded is kept"
-        )
+    network = (
+        "check the way to https://pypi.org; behind a proxy set HTTPS_PROXY, with a mirror "
+        "PIP_INDEX_URL, and run the same command again: what was downloaded is kept"
+    )
+    if re.search(r"(?i)name resolution|connection|timed out|timeout|ssl|proxy|unreachable", text):
+        return network
     if "No matching distribution" in text:
-        return (
-            "PyPI has wheels for x86-64 Linux with glibc 2.28 or newer and Python 3.11 to 3.14; "
-            "name such a Python:  rm -r .venv && make setup PYTHON=python3.12"
+        return network + (
+            "\n  Where other packages do come: the wheels are for x86-64 Linux with glibc 2.28 or "
+            "newer and\n  Python 3.11 to 3.14; name one:  rm -r .venv; make setup PYTHON=python3.12"
         )
     if "ensurepip" in text:
         return "sudo apt install python3-venv"
