@@ -1,7 +1,7 @@
 """The C parts of the execution units: every ``*.c`` of this folder, as one shared object.
 
 It is compiled on first use for this machine's processor and kept in the cache under a key made of
-the sources, the compiler and the processor, so that an edited source or another machine builds anew.
+the sources, the compiler and the processor: an edited source or another machine builds anew.
 Each unit declares ``argtypes`` and ``restype`` of its own functions.
 
 The C is plain C11 (with GNU vector extensions where they help) and calls nothing but libc and libm.
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import importlib.metadata
 import platform
 from pathlib import Path
 
@@ -38,30 +37,22 @@ def library() -> ctypes.CDLL:
         The C compiler refuses a source.
     """
     from cupygemm._cache import get_or_build
-    from cupygemm._toolchain import host_shared_library
+    from cupygemm._toolchain import host_compiler_version, host_shared_library
 
     sources = _sources("*.c")
-    key: list[str | bytes] = [*OPTIONS, _compiler_version(), _processor()]
+    key: list[str | bytes] = [*OPTIONS, host_compiler_version(), _processor()]
     for path in [*sources, *_sources("*.h")]:
         key += [path.name, path.read_bytes()]
-    built = get_or_build(
-        "native",
-        key,
-        ".so",
-        lambda output: host_shared_library(sources, output, options=(*OPTIONS, "-lm")),
-    )
+
+    def build(output: Path) -> None:
+        host_shared_library(sources, output, options=(*OPTIONS, "-lm"))
+
+    built = get_or_build("native", key, ".so", build)
     return ctypes.CDLL(str(built))
 
 
 def _sources(pattern: str) -> list[Path]:
     return sorted(Path(__file__).parent.glob(pattern))
-
-
-def _compiler_version() -> str:
-    try:
-        return f"ziglang {importlib.metadata.version('ziglang')}"
-    except importlib.metadata.PackageNotFoundError:
-        return "cc"
 
 
 def _processor() -> str:
