@@ -19,6 +19,8 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 
 FLAT_SCRATCH, XNACK_MASK, VCC, TTMP0, M0, EXEC = 102, 104, 106, 108, 124, 126
 AGPR0 = 256
+# Flat addresses of LDS and of private memory: the high words that src_shared_base and src_private_base give.
+APERTURE_SHARED, APERTURE_PRIVATE = 0x0001_0000 << 32, 0x0002_0000 << 32
 LITERAL = 255
 
 OperandKind = Literal["v", "s", "imm", "special"]

@@ -54,6 +54,8 @@ class State:
     wave_in_group : int32 (waves,)
         Index of the wave within its workgroup.
     workgroup_ids : int32 (workgroups, 3)
+    launch_order : int64 (workgroups,)
+        Linear number of each workgroup in the launch, x fastest.
     scratch : uint8 (waves, lanes, bytes)
         Private memory; empty when the kernel uses none.
     modes : uint32 (waves,)
@@ -85,6 +87,7 @@ class State:
     workgroup: NDArray[np.int32]
     wave_in_group: NDArray[np.int32]
     workgroup_ids: NDArray[np.int32]
+    launch_order: NDArray[np.int64]
     scratch: NDArray[np.uint8]
     modes: U32
     units: dict[str, Any]

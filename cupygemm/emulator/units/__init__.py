@@ -39,6 +39,8 @@ def bind(inst: Instruction, target: Target) -> Step:
         "MFMA": matrix, "DS": lds, "SMEM": memory, "FLAT": memory, "GLOBAL": memory,
         "SCRATCH": memory, "MUBUF": memory, "MTBUF": memory,
     }[inst.encoding]  # fmt: skip
+    if inst.mnemonic.startswith("v_accvgpr_"):
+        unit = matrix
     step = unit.bind(inst, target)
     if step is None:
         raise UnsupportedInstruction(f"{inst.text}: not implemented for {target.name}")

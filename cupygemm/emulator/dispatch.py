@@ -1,0 +1,281 @@
+"""What the command processor does with a launch: checks it, writes the arguments, starts the waves.
+
+The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Backend", section "Initial
+Kernel Execution State", for gfx90a (private segment buffer, FLAT_SCRATCH by the prologue) and for gfx942
+and gfx950 (architected flat scratch), all with packed work-item ids.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.code_object import Kernel
+from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, FLAT_SCRATCH
+from cupygemm.emulator.state import LANES, SCRATCH_BASE, State
+from cupygemm.emulator.targets import Target
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.device import Memory
+
+_MAX_THREADS = 1024
+_DYNAMIC_STACK = 16 << 10  # private bytes for kernels whose stack depth the compiler does not know
+_PACKET_BYTES = 64
+_EXPLICIT = (
+    "by_value",
+    "global_buffer",
+    "dynamic_shared_pointer",
+    "image",
+    "sampler",
+    "pipe",
+    "queue",
+)
+
+
+class Dispatch:
+    """One launch of a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    grid, block : tuple of 3 int
+        Workgroups, and work-items of a workgroup.
+    dynamic_lds : int
+        Bytes of LDS beyond the kernel's own.
+    target : Target
+
+    Raises
+    ------
+    ValueError
+        The launch asks for what the target or the kernel does not allow.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        dynamic_lds: int,
+        target: Target,
+    ) -> None:
+        self.kernel = kernel
+        self.grid = (int(grid[0]), int(grid[1]), int(grid[2]))
+        self.block = (int(block[0]), int(block[1]), int(block[2]))
+        self.dynamic_lds = int(dynamic_lds)
+        self.target = target
+        self._check()
+        self.threads = int(np.prod(self.block))
+        self.waves_per_workgroup = -(-self.threads // LANES)
+        self.num_workgroups = int(np.prod(self.grid, dtype=np.int64))
+        self.lds_bytes = kernel.lds_bytes + self.dynamic_lds
+        self.scratch_bytes = kernel.scratch_bytes + (_DYNAMIC_STACK if kernel.dynamic_stack else 0)
+        self.scratch_bytes = -(-self.scratch_bytes // 16) * 16
+        self._packet_offset = -(-max(kernel.kernarg_size, 1) // 64) * 64
+        self.kernarg_bytes = self._packet_offset + _PACKET_BYTES
+
+    def _check(self) -> None:
+        name, threads = self.kernel.name, int(np.prod(self.block))
+        if min(self.grid) < 1 or min(self.block) < 1:
+            raise ValueError(f"{name}: grid {self.grid} and block {self.block} must be at least 1")
+        limit = min(_MAX_THREADS, self.kernel.max_threads)
+        if threads > limit:
+            raise ValueError(
+                f"{name}: block {self.block} has {threads} work-items; the kernel was compiled for at "
+                f"most {limit} (see __launch_bounds__)"
+            )
+        lds = self.kernel.lds_bytes + self.dynamic_lds
+        if self.dynamic_lds < 0 or lds > self.target.lds_bytes:
+            raise ValueError(
+                f"{name}: {self.kernel.lds_bytes} bytes of static and {self.dynamic_lds} of dynamic LDS; "
+                f"{self.target.name} has {self.target.lds_bytes} for a workgroup"
+            )
+
+    def batch_size(self, max_waves: int) -> int:
+        """Return the workgroups of a batch of at most `max_waves` waves, at least 1."""
+        return max(1, max_waves // self.waves_per_workgroup)
+
+    # -- arguments -----------------------------------------------------------------------------------
+
+    def write_arguments(self, address: int, arguments: bytes | Sequence[bytes]) -> None:
+        """Write the kernarg segment and the dispatch packet at `address`.
+
+        Raises
+        ------
+        ValueError
+            Arguments are missing, too many, or of the wrong size.
+        """
+        segment = bytearray(self.kernarg_bytes)
+        explicit = [arg for arg in self.kernel.arguments if arg.value_kind in _EXPLICIT]
+        if isinstance(arguments, bytes | bytearray):
+            segment[: len(arguments)] = arguments[: self.kernel.kernarg_size]
+        else:
+            if len(arguments) < len(explicit):
+                raise ValueError(
+                    f"{self.kernel.name} takes {len(explicit)} arguments, and {len(arguments)} were given"
+                )
+            for position, (arg, value) in enumerate(zip(explicit, arguments, strict=False)):
+                if len(value) < arg.size:
+                    raise ValueError(
+                        f"{self.kernel.name}: argument {position} is {arg.size} bytes, "
+                        f"and {len(value)} were given"
+                    )
+                segment[arg.offset : arg.offset + arg.size] = value[: arg.size]
+        for arg in self.kernel.arguments:
+            if arg.value_kind not in _EXPLICIT:
+                value = self._hidden(arg.value_kind, address) & (1 << 8 * arg.size) - 1
+                segment[arg.offset : arg.offset + arg.size] = value.to_bytes(arg.size, "little")
+        segment[self._packet_offset :] = self._packet(address)
+        ctypes.memmove(address, bytes(segment), len(segment))
+        self._kernarg = bytes(segment)
+
+    def _hidden(self, kind: str, address: int) -> int:
+        axis = "xyz".find(kind[-1])
+        if kind.startswith("hidden_block_count_"):
+            return self.grid[axis]
+        if kind.startswith("hidden_group_size_"):
+            return self.block[axis]
+        if kind.startswith(("hidden_remainder_", "hidden_global_offset_")):
+            return 0  # HIP launches whole workgroups, from the origin
+        simple = {
+            "hidden_grid_dims": 3 if self.grid[2] * self.block[2] > 1
+            else 2 if self.grid[1] * self.block[1] > 1 else 1,
+            "hidden_dynamic_lds_size": self.dynamic_lds,
+            "hidden_private_base": APERTURE_PRIVATE >> 32,
+            "hidden_shared_base": APERTURE_SHARED >> 32,
+            "hidden_queue_ptr": address + self._packet_offset,
+        }  # fmt: skip
+        return simple.get(kind, 0)  # host calls, printf, heap and the like: absent, so null
+
+    def _packet(self, kernarg: int) -> bytes:
+        """Return the AQL kernel dispatch packet (HSA runtime specification, section 2.9.6)."""
+        total = [g * b for g, b in zip(self.grid, self.block, strict=True)]
+        return struct.pack(
+            "<HHHHHHIIIIIQQQQ", 2, 3, *self.block, 0, *total, self.scratch_bytes, self.lds_bytes,
+            0, kernarg, 0, 0,
+        )[:_PACKET_BYTES]  # fmt: skip
+
+    # -- waves ---------------------------------------------------------------------------------------
+
+    def start(
+        self, first: int, max_waves: int, kernarg: int, memory: Memory
+    ) -> tuple[State, int, int]:
+        """Return the state of the batch that starts at workgroup `first`.
+
+        Returns
+        -------
+        state : State
+        vector, scalar : int
+            Bit masks of the registers that the hardware initialises.
+        """
+        groups = min(self.batch_size(max_waves), self.num_workgroups - first)
+        per_group = self.waves_per_workgroup
+        waves = groups * per_group
+        order = np.arange(first, first + groups, dtype=np.int64)
+        gx, gy, _ = self.grid
+        ids = np.stack([order % gx, order // gx % gy, order // (gx * gy)], axis=1).astype(np.int32)
+        descriptor = self.kernel.descriptor
+        preload = descriptor.preload_length
+        state = State(
+            kernel=self.kernel,
+            target=self.target,
+            memory=memory,
+            vgpr=np.empty((512, waves, LANES), np.uint32),
+            sgpr=np.zeros((128, waves), np.uint32),
+            scc=np.zeros(waves, bool),
+            lds=np.zeros((groups, self.lds_bytes), np.uint8),
+            pc=np.full(waves, self.kernel.entry + (256 if preload else 0), np.int64),
+            workgroup=np.repeat(np.arange(groups, dtype=np.int32), per_group),
+            wave_in_group=np.tile(np.arange(per_group, dtype=np.int32), groups),
+            workgroup_ids=ids,
+            launch_order=order,
+            scratch=np.zeros((waves, LANES, self.scratch_bytes), np.uint8),
+            modes=np.full(waves, descriptor.mode, np.uint32),
+            units={},
+        )
+        self._start_exec(state)
+        vector = self._start_vector(state)
+        scalar = self._start_scalar(state, kernarg)
+        return state, vector, scalar
+
+    def _start_exec(self, state: State) -> None:
+        lanes = np.clip(self.threads - state.wave_in_group.astype(np.int64) * LANES, 0, LANES)
+        bits = np.where(
+            lanes == LANES,
+            ~np.uint64(0),
+            (np.uint64(1) << (lanes % LANES).astype(np.uint64)) - np.uint64(1),
+        )
+        state.sgpr[EXEC] = bits.astype(np.uint32)
+        state.sgpr[EXEC + 1] = (bits >> np.uint64(32)).astype(np.uint32)
+
+    def _start_vector(self, state: State) -> int:
+        """Put the packed work-item ids in v0."""
+        flat = state.wave_in_group.astype(np.uint32)[:, None] * np.uint32(LANES) + np.arange(
+            LANES, dtype=np.uint32
+        )
+        bx, by, _ = self.block
+        enabled = self.kernel.descriptor.rsrc2 >> 11 & 3
+        packed = flat % np.uint32(bx)
+        if enabled >= 1:
+            packed |= (flat // np.uint32(bx) % np.uint32(by)) << np.uint32(10)
+        if enabled >= 2:
+            packed |= (flat // np.uint32(bx * by)) << np.uint32(20)
+        state.vgpr[0] = packed
+        return 1
+
+    def _start_scalar(self, state: State, kernarg: int) -> int:
+        """Fill user and system SGPRs; return which are initialised."""
+        descriptor, target = self.kernel.descriptor, self.target
+        properties, sgpr = descriptor.properties, state.sgpr
+        words: list[int | NDArray[np.uint32]] = []
+        packet = kernarg + self._packet_offset
+
+        def pair(value: int) -> None:
+            words.extend((value & 0xFFFFFFFF, value >> 32))
+
+        if properties & 1:  # private segment buffer: swizzled by 4 bytes over 64 lanes
+            words.extend(
+                (SCRATCH_BASE & 0xFFFFFFFF, SCRATCH_BASE >> 32 | 1 << 31, 0xFFFFFFFF, 0x00EA4000)
+            )
+        if properties & 2:
+            pair(packet)
+        if properties & 4:
+            pair(packet)  # the queue; nothing of it is emulated
+        if properties & 8:
+            pair(kernarg)
+        if properties & 16:
+            pair(int(state.launch_order[0]))
+        if properties & 32:
+            pair(SCRATCH_BASE)
+        if properties & 64:
+            words.append(self.scratch_bytes)
+        offset = 4 * descriptor.preload_offset
+        for i in range(descriptor.preload_length):
+            words.append(
+                int.from_bytes(self._kernarg[offset + 4 * i : offset + 4 * i + 4], "little")
+            )
+        user = descriptor.rsrc2 >> 1 & 31
+        words += [0] * (user - len(words))
+        for axis in range(3):
+            if descriptor.rsrc2 >> (7 + axis) & 1:
+                words.append(state.workgroup_ids[state.workgroup, axis].astype(np.uint32))
+        if descriptor.rsrc2 >> 10 & 1:
+            words.append(self.waves_per_workgroup)
+        if descriptor.rsrc2 & 1 and not target.architected_flat_scratch:
+            wave = np.arange(state.num_waves, dtype=np.uint32)
+            words.append(wave * np.uint32(LANES * self.scratch_bytes))
+        for register, word in enumerate(words):
+            sgpr[register] = word
+        scalar = (1 << len(words)) - 1 | 3 << EXEC
+        if target.architected_flat_scratch:
+            bases = SCRATCH_BASE + np.arange(state.num_waves, dtype=np.uint64) * np.uint64(
+                LANES * self.scratch_bytes
+            )
+            sgpr[FLAT_SCRATCH] = bases.astype(np.uint32)
+            sgpr[FLAT_SCRATCH + 1] = (bases >> np.uint64(32)).astype(np.uint32)
+            scalar |= 3 << FLAT_SCRATCH
+        return scalar

@@ -1,0 +1,283 @@
+"""Registers that must not be read yet: loads in flight, and registers that nothing has written.
+
+The emulated memory answers at once, so a missing s_waitcnt would go unseen. `Scoreboard` keeps what the
+hardware's counters keep: every vector or scalar load leaves its destination unreadable until an
+s_waitcnt of the wave covers it. Vector memory and LDS return in order, each in its own counter; scalar
+memory returns in any order, so only lgkmcnt(0) covers it; FLAT needs both counters.
+
+The common case costs a few integer operations: `pending` and `unwritten` are bit masks over the register
+files, true if any wave of the batch might be concerned; only a hit looks at the waves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.isa import EXEC, Instruction, Operand
+from cupygemm.emulator.state import Group, State
+
+Counter = Literal["vm", "lds", "scalar", "flat"]
+
+# Copies hand an unwritten register on; reading the copy is the error, not making it. Callee-saved
+# registers are spilled this way before anything has written them.
+_COPIES = {
+    "s_mov_b32", "s_mov_b64", "v_mov_b32", "v_mov_b64", "v_accvgpr_write", "v_accvgpr_read",
+    "v_accvgpr_mov_b32", "v_accvgpr_write_b32", "v_accvgpr_read_b32", "v_writelane_b32", "v_readlane_b32",
+}  # fmt: skip
+# Each result register depends only on the source registers of the same place (packed operations), or
+# the low result does not depend on the high source: LLVM leaves the other half undefined on purpose.
+_BY_REGISTER = (
+    "v_pk_", "v_mad_u64_u32", "v_mad_i64_i32", "v_lshlrev_b64", "v_lshl_add_u64", "s_lshl_b64",
+)  # fmt: skip
+_UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
+
+
+def counter_of(inst: Instruction) -> Counter | None:
+    """Return the wait counter that an instruction increments."""
+    if inst.mnemonic.startswith(_UNCOUNTED):
+        return None
+    kinds: dict[str, Counter] = {
+        "MUBUF": "vm", "MTBUF": "vm", "GLOBAL": "vm", "SCRATCH": "vm", "DS": "lds", "SMEM": "scalar",
+        "FLAT": "flat",
+    }  # fmt: skip
+    return kinds.get(inst.encoding)
+
+
+@dataclass(slots=True)
+class Pending:
+    """One memory instruction whose results may still be on their way."""
+
+    counter: Counter
+    waves: Any  # slice or index array into the batch
+    vm: Any  # sequence numbers, scalar or one per wave
+    lds: Any
+    scalar: Any
+    vector_mask: int
+    scalar_mask: int
+    pc: int
+    inst: Instruction
+
+
+class Scoreboard:
+    """Wait counters and register states of one batch.
+
+    Attributes
+    ----------
+    pending_vector, pending_scalar : int
+        Registers with a load that some wave has not waited for.
+    unwritten_vector, unwritten_scalar : int
+        Registers that some wave has not written.
+    """
+
+    def __init__(self, state: State, initial_vector: int, initial_scalar: int) -> None:
+        waves = state.num_waves
+        self.state = state
+        self.outstanding: list[Pending] = []
+        self.pending_vector = self.pending_scalar = 0
+        self.unwritten_vector = ~initial_vector & (1 << 512) - 1
+        self.unwritten_scalar = ~initial_scalar & (1 << 128) - 1
+        self._written = {"v": np.zeros((512, waves), bool), "s": np.zeros((128, waves), bool)}
+        for kind, mask in (("v", initial_vector), ("s", initial_scalar)):
+            for register in registers(mask):
+                self._written[kind][register] = True
+        self.vm_done = np.zeros(waves, np.int32)
+        self.lds_done = np.zeros(waves, np.int32)
+        self.scalar_issued = np.zeros(waves, np.int32)
+        self.scalar_done = np.zeros(waves, np.int32)
+
+    # -- before an instruction ---------------------------------------------------------------------
+
+    def check(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
+        """Raise a `Fault` if the group reads or overwrites what it must not touch yet."""
+        waiting_v = (inst.vector_reads | inst.vector_writes) & self.pending_vector
+        waiting_s = (inst.scalar_reads | inst.scalar_writes) & self.pending_scalar
+        if waiting_v or waiting_s:
+            self._check_pending(group, inst, counter)
+        missing = [
+            (op, register)
+            for op in inst.src
+            if op.kind in ("v", "s")
+            for register in range(op.index, op.index + op.count)
+            if (self.unwritten_vector if op.kind == "v" else self.unwritten_scalar) >> register & 1
+        ]
+        if missing:
+            self._check_unwritten(group, inst, missing)
+
+    def _check_pending(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
+        ids = group.wave_ids
+        for entry in self.outstanding:
+            reads_v = inst.vector_reads & entry.vector_mask
+            reads_s = inst.scalar_reads & entry.scalar_mask
+            writes_v = inst.vector_writes & entry.vector_mask
+            writes_s = inst.scalar_writes & entry.scalar_mask
+            if counter == entry.counter and counter != "scalar":
+                writes_v = writes_s = 0  # returns in order: the younger load wins
+            if not (reads_v or reads_s or writes_v or writes_s):
+                continue
+            late = np.zeros(self.state.num_waves, bool)
+            late[entry.waves] = ~self._done(entry)
+            found = np.flatnonzero(late[ids])
+            if not found.size:
+                continue
+            mask, prefix = (
+                (reads_v | writes_v, "v") if reads_v or writes_v else (reads_s | writes_s, "s")
+            )
+            name = register_name(prefix, registers(mask)[0])
+            wait = {"vm": "vmcnt", "lds": "lgkmcnt", "scalar": "lgkmcnt(0)",
+                    "flat": "vmcnt(0) lgkmcnt(0)"}[entry.counter]  # fmt: skip
+            verb = "is read" if reads_v or reads_s else "is overwritten"
+            _, load = self.state.kernel.code_object.locate(entry.pc)
+            raise Fault(
+                "read before wait" if reads_v or reads_s else "write before wait",
+                f"{name} {verb} while its load is in flight: no s_waitcnt {wait} covers\n"
+                f"  +0x{load:x}: {entry.inst.text}",
+                int(found[0]),
+            )
+
+    def _check_unwritten(
+        self, group: Group, inst: Instruction, missing: list[tuple[Operand, int]]
+    ) -> None:
+        tolerant = inst.mnemonic in _COPIES or inst.mnemonic.startswith(_BY_REGISTER)
+        for op, register in missing:
+            lacking = ~self._written[op.kind][register, group.waves]
+            if not lacking.any():
+                continue
+            if tolerant and (
+                inst.mnemonic in _COPIES or register > op.index or "_pk_" in inst.mnemonic
+            ):
+                continue
+            if "_store_" in inst.mnemonic and self._is_spill(group, inst):
+                continue  # a callee-saved register, saved before anything has written it
+            name = register_name(op.kind, register)
+            raise Fault(
+                "uninitialised register",
+                f"{name} is read and nothing has written it in this wave",
+                int(np.flatnonzero(lacking)[0]),
+            )
+
+    @staticmethod
+    def _is_spill(group: Group, inst: Instruction) -> bool:
+        """Return whether a store goes to private memory."""
+        if inst.encoding == "SCRATCH":
+            return True
+        resource = inst.operand("srsrc")
+        return resource is not None and bool((group.s(resource.index + 1) & 0xFFFF == 3).all())
+
+    # -- after an instruction ----------------------------------------------------------------------
+
+    def mark_written(self, group: Group, inst: Instruction) -> None:
+        """Note the registers that the group has just written, where that is news."""
+        copied = self._copied_unwritten(group, inst)
+        for kind, writes, unwritten in (
+            ("v", inst.vector_writes, self.unwritten_vector),
+            ("s", inst.scalar_writes, self.unwritten_scalar),
+        ):
+            for register in registers(writes & unwritten if not copied else writes):
+                row = self._written[kind][register]
+                lacking = copied.get((kind, register))
+                row[group.waves] = True if lacking is None else ~lacking
+                self._set_unwritten(kind, register, not row.all())
+
+    def _copied_unwritten(self, group: Group, inst: Instruction) -> dict[tuple[str, int], Any]:
+        """Return, for each destination register that inherits an unwritten source, which waves lack it."""
+        result: dict[tuple[str, int], Any] = {}
+        copies, by_register = inst.mnemonic in _COPIES, inst.mnemonic.startswith(_BY_REGISTER)
+        if not (copies or by_register) or inst.mnemonic == "v_writelane_b32":
+            return result
+        for op in inst.src:
+            if op.kind not in ("v", "s") or op.index in (EXEC, EXEC + 1):
+                continue
+            unwritten = self.unwritten_vector if op.kind == "v" else self.unwritten_scalar
+            for dst in inst.dst[:1]:
+                for place in range(min(op.count, dst.count)):
+                    if unwritten >> (op.index + place) & 1:
+                        lacking = ~self._written[op.kind][op.index + place, group.waves]
+                        key = (dst.kind, dst.index + place)
+                        result[key] = result[key] | lacking if key in result else lacking
+        return result
+
+    def _set_unwritten(self, kind: str, register: int, unwritten: bool) -> None:
+        name = "unwritten_vector" if kind == "v" else "unwritten_scalar"
+        mask = getattr(self, name)
+        setattr(self, name, mask | 1 << register if unwritten else mask & ~(1 << register))
+
+    def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
+        """Count a memory instruction; its destinations become unreadable until waited for."""
+        state, waves = self.state, group.waves
+        if counter in ("vm", "flat"):
+            state.vm_issued[waves] += 1
+        if counter in ("lds", "flat"):
+            state.lds_issued[waves] += 1
+        if counter == "scalar":
+            self.scalar_issued[waves] += 1
+        if inst.vector_writes or inst.scalar_writes:
+            entry = Pending(counter, waves, state.vm_issued[waves].copy(), state.lds_issued[waves].copy(),
+                            self.scalar_issued[waves].copy(), inst.vector_writes, inst.scalar_writes,
+                            pc, inst)  # fmt: skip
+            self.outstanding.append(entry)
+            self.pending_vector |= inst.vector_writes
+            self.pending_scalar |= inst.scalar_writes
+
+    def wait(self, group: Group, simm16: int) -> None:
+        """Execute s_waitcnt."""
+        waves = group.waves
+        vm = simm16 & 15 | simm16 >> 10 & 0x30
+        lgkm = simm16 >> 8 & 15
+        if vm < 63:
+            _raise_to(self.vm_done, waves, self.state.vm_issued[waves] - vm)
+        if lgkm < 15:
+            _raise_to(self.lds_done, waves, self.state.lds_issued[waves] - lgkm)
+            if lgkm == 0:
+                self.scalar_done[waves] = self.scalar_issued[waves]
+        if self.outstanding:
+            self.outstanding = [e for e in self.outstanding if not self._done(e).all()]
+            self.pending_vector = self.pending_scalar = 0
+            for entry in self.outstanding:
+                self.pending_vector |= entry.vector_mask
+                self.pending_scalar |= entry.scalar_mask
+
+    def _done(self, entry: Pending) -> NDArray[np.bool_]:
+        """Return which waves of an entry have waited for it."""
+        waves = entry.waves
+        if entry.counter == "scalar":
+            done: NDArray[np.bool_] = self.scalar_done[waves] >= entry.scalar
+        elif entry.counter == "vm":
+            done = self.vm_done[waves] >= entry.vm
+        elif entry.counter == "lds":
+            done = self.lds_done[waves] >= entry.lds
+        else:
+            done = (self.vm_done[waves] >= entry.vm) & (self.lds_done[waves] >= entry.lds)
+        return done
+
+    def release(self, waves: Any) -> None:
+        """Note what the waves that pass a barrier have waited for."""
+        self.state.lds_released[waves] = self.lds_done[waves]
+        self.state.vm_released[waves] = self.vm_done[waves]
+
+
+def registers(mask: int) -> list[int]:
+    """Return the register numbers of a bit mask."""
+    result = []
+    while mask:
+        low = mask & -mask
+        result.append(low.bit_length() - 1)
+        mask ^= low
+    return result
+
+
+def register_name(kind: str, index: int) -> str:
+    """Return the assembly name of a register."""
+    if kind == "v":
+        return f"v{index}" if index < 256 else f"a{index - 256}"
+    special = {102: "flat_scratch_lo", 103: "flat_scratch_hi", 104: "xnack_mask_lo", 105: "xnack_mask_hi",
+               106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "exec_hi"}  # fmt: skip
+    return special.get(index, f"s{index}")
+
+
+def _raise_to(counter: NDArray[np.int32], waves: Any, value: NDArray[np.int32]) -> None:
+    counter[waves] = np.maximum(counter[waves], value)

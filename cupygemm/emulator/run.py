@@ -1,0 +1,324 @@
+"""Run a kernel: batches of workgroups, groups of waves at one program counter, barriers, faults.
+
+    launch ─► batches of whole workgroups ─► `Executor` ─► group of waves ─► hazards ► step ► counters
+
+All waves at the lowest program counter form the next group and run on until they meet others, pass
+them, diverge, or wait at a barrier: branches reconverge and uniform kernels run in lockstep throughout.
+`order` runs the waves of a workgroup one after another instead, so that a result that depends on their
+order shows as different bits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupygemm.emulator.code_object import Kernel
+from cupygemm.emulator.dispatch import Dispatch
+from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.hazards import Counter, Scoreboard, counter_of
+from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
+from cupygemm.emulator.state import Group, State
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units import bind
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.device import Memory
+
+BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
+
+
+@dataclass(slots=True)
+class Entry:
+    """One instruction of a program, ready to execute."""
+
+    pc: int
+    inst: Instruction
+    step: Callable[[Group], Any]
+    next_pc: int
+    control: str  # "", "wait", "barrier", "end" or "branch"
+    counter: Counter | None
+    vector_uses: int
+    scalar_uses: int
+
+
+class Program:
+    """The decoded instructions of a code object for a target; decoded where execution gets to."""
+
+    def __init__(self, image: bytes, target: Target) -> None:
+        self.image = image
+        self.target = target
+        self.entries: dict[int, Entry] = {}
+
+    def entry(self, pc: int) -> Entry:
+        """Return the instruction at a byte offset."""
+        found = self.entries.get(pc)
+        return found if found is not None else self._decode(pc)
+
+    def _decode(self, pc: int) -> Entry:
+        if not 0 <= pc < len(self.image):
+            raise Fault("wild jump", f"the program counter 0x{pc:x} is outside the code object")
+        inst = decode(self.image, pc, self.target.name)
+        control = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}.get(
+            inst.mnemonic, ""
+        )
+        step = (lambda _group: None) if control else bind(inst, self.target)
+        if inst.mnemonic.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
+            control = "branch"
+        entry = Entry(
+            pc, inst, step, pc + inst.size, control, counter_of(inst),
+            inst.vector_reads | inst.vector_writes, inst.scalar_reads | inst.scalar_writes,
+        )  # fmt: skip
+        self.entries[pc] = entry
+        return entry
+
+
+@dataclass(frozen=True)
+class LaunchStats:
+    """What a launch did: *emulated* figures, exact counts of executed instructions.
+
+    Attributes
+    ----------
+    kernel : str
+    grid, block : tuple of int
+    num_waves : int
+    instructions : int
+        Wave-instructions executed.
+    seconds : float
+        Wall-clock time of the emulation: says nothing about a GPU.
+    executions : dict of int to int
+        Waves that executed the instruction, by byte offset from the kernel's entry.
+    mnemonics : dict of str to int
+        Wave-instructions by mnemonic.
+    lds_conflicts, global_lines : dict
+        By byte offset from the kernel's entry, when profiling; see `units.lds` and `units.memory`.
+    """
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    num_waves: int
+    instructions: int
+    seconds: float
+    executions: dict[int, int]
+    mnemonics: dict[str, int]
+    lds_conflicts: dict[int, Any]
+    global_lines: dict[int, Any]
+
+    @property
+    def mfma(self) -> int:
+        """Return the MFMA instructions executed, one per wave."""
+        return sum(
+            n for name, n in self.mnemonics.items() if name.startswith(("v_mfma", "v_smfmac"))
+        )
+
+
+_last: LaunchStats | None = None
+
+
+def last_launch() -> LaunchStats | None:
+    """Return the statistics of the latest launch in this process, or None."""
+    return _last
+
+
+def launch(
+    kernel: Kernel,
+    grid: Sequence[int],
+    block: Sequence[int],
+    dynamic_lds: int,
+    arguments: bytes | Sequence[bytes],
+    memory: Memory,
+    target: Target,
+    *,
+    order: Order = "lockstep",
+    profile: bool = False,
+) -> LaunchStats:
+    """Execute a kernel's machine code.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    grid, block : sequence of 3 int
+        Workgroups, and work-items of a workgroup.
+    dynamic_lds : int
+        Bytes of LDS beyond the kernel's own.
+    arguments : bytes or sequence of bytes
+        The explicit arguments: the whole segment, or one item for each.
+    memory : Memory
+        Device memory; accesses outside its allocations are faults.
+    target : Target
+    order : {"lockstep", "forward", "reverse"} or ("random", seed)
+        How the waves of a workgroup take turns.
+    profile : bool
+        Also count bank conflicts and cache lines.
+
+    Raises
+    ------
+    KernelFault
+        The kernel did what a GPU would get wrong.
+    UnsupportedInstruction
+        It holds an instruction that the target or the emulator does not have.
+    ValueError
+        The launch itself is wrong: too many work-items, too much LDS, missing arguments.
+    """
+    global _last
+    started = time.perf_counter()
+    dispatch = Dispatch(kernel, tuple(grid), tuple(block), dynamic_lds, target)  # type: ignore[arg-type]
+    programs = kernel.code_object.programs
+    program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
+    counts: dict[int, int] = {}
+    conflicts: dict[int, Any] = {}
+    lines: dict[int, Any] = {}
+    kernarg = memory.malloc(max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}")
+    try:
+        dispatch.write_arguments(kernarg, arguments)
+        with np.errstate(all="ignore"):
+            for first in range(0, dispatch.num_workgroups, dispatch.batch_size(BATCH_WAVES)):
+                state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, memory)
+                state.profile = profile
+                scoreboard = Scoreboard(state, vector, scalar)
+                Executor(state, program, scoreboard, Scheduler(state, order), counts).run()
+                _merge(conflicts, state.units.get("lds_conflicts", {}), kernel.entry)
+                _merge(lines, state.units.get("global_lines", {}), kernel.entry)
+    finally:
+        memory.free(kernarg)
+    mnemonics: dict[str, int] = {}
+    for pc, count in counts.items():
+        name = program.entries[pc].inst.mnemonic
+        mnemonics[name] = mnemonics.get(name, 0) + count
+    _last = LaunchStats(
+        kernel.name, dispatch.grid, dispatch.block, dispatch.num_workgroups * dispatch.waves_per_workgroup,
+        sum(counts.values()), time.perf_counter() - started,
+        {pc - kernel.entry: count for pc, count in counts.items()}, mnemonics, conflicts, lines,
+    )  # fmt: skip
+    return _last
+
+
+def _merge(total: dict[int, Any], part: dict[int, Any], entry: int) -> None:
+    """Add a batch's counters, tuples by program counter, to the launch's."""
+    for pc, values in part.items():
+        old = total.get(pc - entry)
+        new = (
+            tuple(values) if old is None else tuple(a + b for a, b in zip(old, values, strict=True))
+        )
+        total[pc - entry] = new
+
+
+class Executor:
+    """Execute one batch to its end."""
+
+    def __init__(
+        self,
+        state: State,
+        program: Program,
+        scoreboard: Scoreboard,
+        scheduler: Scheduler,
+        counts: dict[int, int],
+    ) -> None:
+        self.state = state
+        self.program = program
+        self.scoreboard = scoreboard
+        self.scheduler = scheduler
+        self.counts = counts
+
+    def run(self) -> None:
+        """Run until every wave has ended."""
+        state = self.state
+        while (group := self._next_group()) is not None:
+            pc = int(state.pc[group.waves][0])
+            state.mode = int(state.modes[group.waves][0])
+            try:
+                self._run_group(group, pc)
+            except Fault as fault:
+                raise self._explain(fault, group) from None
+            except UnsupportedInstruction as err:
+                function, offset = state.kernel.code_object.locate(state.current_pc)
+                raise UnsupportedInstruction(
+                    f"{err}\n  in kernel {state.kernel.name}, {function} +0x{offset:x}"
+                ) from err.__cause__
+
+    def _next_group(self) -> Group | None:
+        try:
+            return self.scheduler.next_group()
+        except Fault as fault:
+            waves = slice(0, self.state.num_waves)
+            raise self._explain(fault, Group(self.state, waves, self.state.num_waves)) from None
+
+    def _run_group(self, group: Group, pc: int) -> None:
+        """Run a group from `pc` until it ends, waits, splits, or has to make way for other waves."""
+        state, board, counts = self.state, self.scoreboard, self.counts
+        entries, scheduler = self.program.entries, self.scheduler
+        steps, limit = 0, scheduler.quantum
+        count, alone = group.count, not scheduler.others
+        while True:
+            state.current_pc = pc
+            entry = entries.get(pc) or self.program.entry(pc)
+            inst = entry.inst
+            suspect_v = board.pending_vector | board.unwritten_vector
+            suspect_s = board.pending_scalar | board.unwritten_scalar
+            if entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s:
+                board.check(group, inst, entry.counter)
+                news = True
+            else:
+                news = False
+            counts[pc] = counts.get(pc, 0) + count
+            if entry.counter is not None:
+                board.issue(group, inst, entry.counter, pc)
+            target = entry.step(group)
+            if news:
+                board.mark_written(group, inst)
+            pc = entry.next_pc
+            if entry.control:
+                if entry.control == "wait":
+                    board.wait(group, inst.fields["simm16"])
+                elif entry.control == "branch":
+                    if isinstance(target, np.ndarray):
+                        if target.size > 1 and np.ptp(target):
+                            state.pc[group.waves] = target
+                            return
+                        target = int(target.flat[0])
+                    pc = int(target)
+                elif entry.control == "end":
+                    scheduler.end(group)
+                    return
+                else:
+                    state.pc[group.waves] = pc
+                    released = scheduler.arrive(group)
+                    if released is None:
+                        return
+                    board.release(released)
+                    if not scheduler.whole(group, released):
+                        return
+            steps += 1
+            if not alone and (pc in scheduler.others or pc > scheduler.ahead) or steps >= limit:
+                state.pc[group.waves] = pc
+                scheduler.yielded(steps >= limit)
+                return
+
+    def _explain(self, fault: Fault, group: Group) -> KernelFault:
+        """Complete a fault with everything the unit that raised it could not know."""
+        state = self.state
+        function, offset = state.kernel.code_object.locate(state.current_pc)
+        try:
+            text = self.program.entry(state.current_pc).inst.text
+        except (Fault, UnsupportedInstruction):
+            text = "(no instruction)"
+        workgroup: tuple[int, ...] = ()
+        wave = -1
+        if fault.wave >= 0:
+            in_batch = isinstance(fault, BarrierFault)
+            index = fault.wave if in_batch else int(group.wave_ids[fault.wave])
+            wave = int(state.wave_in_group[index])
+            workgroup = tuple(int(x) for x in state.workgroup_ids[state.workgroup[index]])
+        detail = fault.detail
+        if function not in ("", state.kernel.name):
+            detail += f"\nin function {function} +0x{offset:x}"
+        return KernelFault(
+            state.kernel.name, workgroup, wave, fault.lane, state.current_pc - state.kernel.entry, text,
+            fault.kind, detail, fault.address,
+        )  # fmt: skip

@@ -1,0 +1,352 @@
+"""The arithmetic of the scalar unit: tables from mnemonic to a function on uint32 or uint64 arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+
+Width = Literal[32, 64]
+Single = Callable[[Any], tuple[Any, Any]]
+Pair = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+_U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
+
+
+def _signed(value: Any) -> Any:
+    value = np.asarray(value)
+    return value.view(_I64 if value.dtype == _U64 else _I32)
+
+
+def _unsigned(value: Any) -> Any:
+    value = np.asarray(value)
+    return value.view(_U64 if value.dtype.itemsize == 8 else _U32)
+
+
+def _bits(value: Any) -> int:
+    return int(np.asarray(value).dtype.itemsize * 8)
+
+
+def _nonzero(value: Any) -> tuple[Any, Any]:
+    return value, value != 0
+
+
+# -- two operands: (left, right, scc) -> (result, new scc or None) -----------------------------------
+
+
+def _add(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+    wide = np.asarray(a, _U64) + np.asarray(b, _U64)
+    return wide.astype(_U32), wide >> _U64(32) != 0
+
+
+def _addc(a: Any, b: Any, scc: Any) -> tuple[Any, Any]:
+    wide = np.asarray(a, _U64) + np.asarray(b, _U64) + scc.astype(_U64)
+    return wide.astype(_U32), wide >> _U64(32) != 0
+
+
+def _sub(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+    return np.subtract(a, b, dtype=_U32), np.asarray(b) > np.asarray(a)
+
+
+def _subb(a: Any, b: Any, scc: Any) -> tuple[Any, Any]:
+    borrow = np.asarray(b, _U64) + scc.astype(_U64)
+    return (np.asarray(a, _U64) - borrow).astype(_U32), borrow > np.asarray(a, _U64)
+
+
+def _signed_sum(sign: int) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        exact = _signed(a).astype(_I64) + sign * _signed(b).astype(_I64)
+        result = exact.astype(_U32)
+        return result, _signed(result) != exact
+
+    return operation
+
+
+def _select(pick_left: Callable[[Any, Any], Any], signed: bool) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        left = (
+            pick_left(_signed(a), _signed(b)) if signed else pick_left(np.asarray(a), np.asarray(b))
+        )
+        return np.where(left, a, b), left
+
+    return operation
+
+
+def _logic(function: Callable[[Any, Any], Any]) -> Pair:
+    return lambda a, b, _: _nonzero(np.asarray(function(a, b)))
+
+
+def _shift(direction: str) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        a = np.asarray(a)
+        amount = (np.asarray(b) & _U32(_bits(a) - 1)).astype(a.dtype)
+        if direction == "left":
+            return _nonzero(a << amount)
+        if direction == "right":
+            return _nonzero(a >> amount)
+        return _nonzero(_unsigned(_signed(a) >> _signed(amount)))
+
+    return operation
+
+
+def _bitfield_mask(width: Width) -> Pair:
+    kind = _U64 if width == 64 else _U32
+
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        size, offset = (np.asarray(x).astype(kind) & kind(width - 1) for x in (a, b))
+        return ((kind(1) << size) - kind(1)) << offset, None
+
+    return operation
+
+
+def _extract(signed: bool) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        a = np.asarray(a)
+        kind, bits = a.dtype.type, _bits(a)
+        control = np.asarray(b)
+        offset = (control & _U32(bits - 1)).astype(kind)
+        size = np.minimum((control >> _U32(16)) & _U32(0x7F), _U32(bits)).astype(kind)
+        left = kind(bits) - size  # bring the field to the top, then down again
+        field = np.where(size == 0, kind(0), (a >> offset) << (left % kind(bits)))
+        down = left % kind(bits)
+        result = _unsigned(_signed(field) >> _signed(down)) if signed else field >> down
+        result = np.where(size == 0, kind(0), result)
+        return _nonzero(result)
+
+    return operation
+
+
+def _multiply(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+    return (np.asarray(a, _U64) * np.asarray(b, _U64)).astype(_U32), None
+
+
+def _multiply_high(signed: bool) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        if signed:
+            product = _signed(a).astype(_I64) * _signed(b).astype(_I64)
+            return (product >> _I64(32)).astype(_U32), None
+        return (np.asarray(a, _U64) * np.asarray(b, _U64) >> _U64(32)).astype(_U32), None
+
+    return operation
+
+
+def _shift_add(amount: int) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        wide = (np.asarray(a, _U64) << _U64(amount)) + np.asarray(b, _U64)
+        return wide.astype(_U32), wide >> _U64(32) != 0
+
+    return operation
+
+
+def _absolute_difference(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+    difference = np.subtract(a, b, dtype=_U32)
+    return _nonzero(np.where(_signed(difference) < 0, np.negative(difference), difference))
+
+
+def _pack(a_high: bool, b_high: bool) -> Pair:
+    def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
+        low = np.asarray(a) >> _U32(16) if a_high else np.asarray(a) & _U32(0xFFFF)
+        high = np.asarray(b) & _U32(0xFFFF0000) if b_high else np.asarray(b) << _U32(16)
+        return low | high, None
+
+    return operation
+
+
+def _conditional_select(a: Any, b: Any, scc: Any) -> tuple[Any, Any]:
+    return np.where(scc, a, b), None
+
+
+PAIRS: dict[str, tuple[Width, bool, Pair]] = {
+    # mnemonic: (operand width, the second operand is a 32-bit count or control, function)
+    "s_add_u32": (32, False, _add),
+    "s_addc_u32": (32, False, _addc),
+    "s_sub_u32": (32, False, _sub),
+    "s_subb_u32": (32, False, _subb),
+    "s_add_i32": (32, False, _signed_sum(1)),
+    "s_sub_i32": (32, False, _signed_sum(-1)),
+    "s_min_i32": (32, False, _select(np.less, True)),
+    "s_min_u32": (32, False, _select(np.less, False)),
+    "s_max_i32": (32, False, _select(np.greater, True)),
+    "s_max_u32": (32, False, _select(np.greater, False)),
+    "s_cselect_b32": (32, False, _conditional_select),
+    "s_cselect_b64": (64, False, _conditional_select),
+    "s_bfm_b32": (32, False, _bitfield_mask(32)),
+    "s_bfm_b64": (32, False, _bitfield_mask(64)),
+    "s_mul_i32": (32, False, _multiply),
+    "s_mul_hi_u32": (32, False, _multiply_high(False)),
+    "s_mul_hi_i32": (32, False, _multiply_high(True)),
+    "s_absdiff_i32": (32, False, _absolute_difference),
+    "s_pack_ll_b32_b16": (32, False, _pack(False, False)),
+    "s_pack_lh_b32_b16": (32, False, _pack(False, True)),
+    "s_pack_hh_b32_b16": (32, False, _pack(True, True)),
+    "s_bfe_u32": (32, True, _extract(False)),
+    "s_bfe_i32": (32, True, _extract(True)),
+    "s_bfe_u64": (64, True, _extract(False)),
+    "s_bfe_i64": (64, True, _extract(True)),
+    "s_ashr_i32": (32, True, _shift("arithmetic")),
+    "s_ashr_i64": (64, True, _shift("arithmetic")),
+}
+for _name, _function in {
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "nand": lambda a, b: ~(a & b),
+    "nor": lambda a, b: ~(a | b), "xnor": lambda a, b: ~(a ^ b),
+}.items():  # fmt: skip
+    PAIRS[f"s_{_name}_b32"] = (32, False, _logic(_function))
+    PAIRS[f"s_{_name}_b64"] = (64, False, _logic(_function))
+for _direction, _name in (("left", "lshl"), ("right", "lshr")):
+    PAIRS[f"s_{_name}_b32"] = (32, True, _shift(_direction))
+    PAIRS[f"s_{_name}_b64"] = (64, True, _shift(_direction))
+for _amount in (1, 2, 3, 4):
+    PAIRS[f"s_lshl{_amount}_add_u32"] = (32, False, _shift_add(_amount))
+
+
+# -- one operand: value -> (result, new scc or None) -------------------------------------------------
+
+
+def _move(value: Any) -> tuple[Any, Any]:
+    return value, None
+
+
+def _invert(value: Any) -> tuple[Any, Any]:
+    return _nonzero(~np.asarray(value))
+
+
+def _reverse(value: Any) -> tuple[Any, Any]:
+    value = np.atleast_1d(np.asarray(value))
+    octets = np.ascontiguousarray(value).view(np.uint8).reshape(value.size, -1)
+    bits = np.unpackbits(octets, axis=1, bitorder="little")[:, ::-1]
+    return np.packbits(bits, axis=1, bitorder="little").view(value.dtype)[:, 0], None
+
+
+def _count(ones: bool) -> Single:
+    def operation(value: Any) -> tuple[Any, Any]:
+        value = np.asarray(value)
+        found = np.bitwise_count(value if ones else ~value).astype(_U32)
+        return _nonzero(found)
+
+    return operation
+
+
+def _lowest(value: Any) -> Any:
+    """Return the index of the lowest set bit, -1 for none."""
+    value = np.asarray(value)
+    isolated = value & np.negative(value)
+    return np.where(value == 0, -1, np.bitwise_count(isolated - value.dtype.type(1)).astype(_I32))
+
+
+def _leading_zeros(value: Any) -> Any:
+    """Return the number of zeros above the highest set bit, -1 when there is no set bit."""
+    value = np.asarray(value)
+    filled, shift = value.copy(), 1
+    while shift < _bits(value):
+        filled |= filled >> value.dtype.type(shift)
+        shift *= 2
+    return np.where(value == 0, -1, _bits(value) - np.bitwise_count(filled).astype(_I32))
+
+
+def _find_first(ones: bool) -> Single:
+    return lambda value: (_lowest(value if ones else ~np.asarray(value)).astype(_U32), None)
+
+
+def _find_last(value: Any) -> tuple[Any, Any]:
+    return _leading_zeros(value).astype(_U32), None
+
+
+def _find_sign(value: Any) -> tuple[Any, Any]:
+    value = np.asarray(value)
+    return _leading_zeros(np.where(_signed(value) < 0, ~value, value)).astype(_U32), None
+
+
+def _extend(kind: type) -> Single:
+    return lambda value: (np.asarray(value).astype(kind).astype(_I32).view(_U32), None)
+
+
+def _absolute(value: Any) -> tuple[Any, Any]:
+    value = np.asarray(value)
+    return _nonzero(np.where(_signed(value) < 0, np.negative(value), value))
+
+
+def _quads(value: Any) -> Any:
+    """Return, at bit 4i, whether any of the bits 4i..4i+3 is set."""
+    value = np.asarray(value)
+    kind = value.dtype.type
+    pairs = value | value >> kind(1)
+    return (pairs | pairs >> kind(2)) & kind(0x1111111111111111 & (1 << _bits(value)) - 1)
+
+
+def _whole_quad(value: Any) -> tuple[Any, Any]:
+    quads = _quads(value)
+    return _nonzero(quads * quads.dtype.type(15))
+
+
+def _quad_mask(value: Any) -> tuple[Any, Any]:
+    quads = _quads(value)
+    kind = quads.dtype.type
+    gathered = np.zeros_like(quads)
+    for i in range(_bits(quads) // 4):
+        gathered |= (quads >> kind(3 * i)) & (kind(1) << kind(i))
+    return _nonzero(gathered)
+
+
+def _replicate(value: Any) -> tuple[Any, Any]:
+    """Double every bit: bit i goes to bits 2i and 2i + 1."""
+    value = np.asarray(value, _U64)
+    result = np.zeros_like(value)
+    for i in range(32):
+        result |= (value >> _U64(i) & _U64(1)) * _U64(3) << _U64(2 * i)
+    return result, None
+
+
+SINGLES: dict[str, tuple[Width, Single]] = {
+    "s_sext_i32_i8": (32, _extend(np.int8)),
+    "s_sext_i32_i16": (32, _extend(np.int16)),
+    "s_abs_i32": (32, _absolute),
+    "s_flbit_i32": (32, _find_sign),
+    "s_flbit_i32_i64": (64, _find_sign),
+    "s_flbit_i32_b32": (32, _find_last),
+    "s_flbit_i32_b64": (64, _find_last),
+    "s_bitreplicate_b64_b32": (32, _replicate),
+}
+for _bits_name, _width in (("b32", 32), ("b64", 64)):
+    SINGLES[f"s_mov_{_bits_name}"] = (_width, _move)  # type: ignore[assignment]
+    SINGLES[f"s_not_{_bits_name}"] = (_width, _invert)  # type: ignore[assignment]
+    SINGLES[f"s_wqm_{_bits_name}"] = (_width, _whole_quad)  # type: ignore[assignment]
+    SINGLES[f"s_quadmask_{_bits_name}"] = (_width, _quad_mask)  # type: ignore[assignment]
+    SINGLES[f"s_brev_{_bits_name}"] = (_width, _reverse)  # type: ignore[assignment]
+    for _digit in (0, 1):
+        SINGLES[f"s_bcnt{_digit}_i32_{_bits_name}"] = (_width, _count(_digit == 1))  # type: ignore[assignment]
+        SINGLES[f"s_ff{_digit}_i32_{_bits_name}"] = (_width, _find_first(_digit == 1))  # type: ignore[assignment]
+
+
+# -- comparisons: (left, right) -> scc ---------------------------------------------------------------
+
+
+def _bit_compare(expected: int) -> Callable[[Any, Any], Any]:
+    def operation(a: Any, b: Any) -> Any:
+        a = np.asarray(a)
+        kind = a.dtype.type
+        position = np.asarray(b).astype(kind) & kind(_bits(a) - 1)
+        return (a >> position & kind(1)) == kind(expected)
+
+    return operation
+
+
+def _as_signed(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    return lambda a, b: compare(_signed(a), _signed(b))
+
+
+COMPARES: dict[str, tuple[Width, Callable[[Any, Any], Any]]] = {
+    "s_cmp_eq_u64": (64, np.equal),
+    "s_cmp_lg_u64": (64, np.not_equal),
+    "s_bitcmp0_b32": (32, _bit_compare(0)),
+    "s_bitcmp1_b32": (32, _bit_compare(1)),
+    "s_bitcmp0_b64": (64, _bit_compare(0)),
+    "s_bitcmp1_b64": (64, _bit_compare(1)),
+}
+for _name, _compare in {
+    "eq": np.equal, "lg": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less,
+    "le": np.less_equal,
+}.items():  # fmt: skip
+    COMPARES[f"s_cmp_{_name}_u32"] = (32, _compare)
+    COMPARES[f"s_cmp_{_name}_i32"] = (32, _as_signed(_compare))
