@@ -1,11 +1,13 @@
 """Decode CDNA machine code into typed instructions.
 
-This is the only module that knows where the encoding tables come from: tinygrad's wheel carries them,
-generated from AMD's machine-readable ISA. `decode` turns bytes into an `Instruction`, whose operands
-carry register file, number, width and number format, and whose register masks drive the hazard checks.
+This is the only module that knows where the encoding tables come from: tinygrad's wheel carries
+them, generated from AMD's machine-readable ISA. `decode` turns bytes into an `Instruction`, whose
+operands carry register file, number, width and number format, and whose register masks drive the
+hazard checks.
 
-Register numbering: VGPR ``v0..v255`` are 0..255 of the vector file and AGPR ``a0..a255`` are 256..511;
-scalar registers use the hardware's operand codes (s0.. = 0.., flat_scratch 102, vcc 106, m0 124, exec 126).
+Register numbering: VGPR ``v0..v255`` are 0..255 of the vector file and AGPR ``a0..a255`` are
+256..511; scalar registers use the hardware's operand codes (s0.. = 0.., flat_scratch 102, vcc 106,
+m0 124, exec 126).
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 
 FLAT_SCRATCH, XNACK_MASK, VCC, TTMP0, M0, EXEC = 102, 104, 106, 108, 124, 126
 AGPR0 = 256
-# Flat addresses of LDS and of private memory: the high words that src_shared_base and src_private_base give.
+# Flat addresses of LDS and of private memory: the high words that src_shared_base and
+# src_private_base give.
 APERTURE_SHARED, APERTURE_PRIVATE = 0x0001_0000 << 32, 0x0002_0000 << 32
 LITERAL = 255
 
@@ -33,11 +36,12 @@ class Operand:
     Attributes
     ----------
     field : str
-        The encoding's name for it, without the VOP2 ``v`` prefix: ``vdst``, ``sdst``, ``src0``, ``src1``,
-        ``src2``, ``addr``, ``data``, ``data0``, ``data1``, ``saddr``, ``sbase``, ``srsrc``, ...
+        The encoding's name for it, without the VOP2 ``v`` prefix: ``vdst``, ``sdst``, ``src0``,
+        ``src1``, ``src2``, ``addr``, ``data``, ``data0``, ``data1``, ``saddr``, ``sbase``,
+        ``srsrc``, ...
     kind : {"v", "s", "imm", "special"}
-        Vector file (AGPRs included), scalar file, constant, or a special source (vccz, execz, scc and the
-        aperture registers), told apart by `index`, the hardware's operand code.
+        Vector file (AGPRs included), scalar file, constant, or a special source (vccz, execz, scc
+        and the aperture registers), told apart by `index`, the hardware's operand code.
     index : int
         Register number, or operand code (128..248, 255) of a constant.
     count : int
@@ -45,7 +49,8 @@ class Operand:
     bits : int
         Width of the value in bits (16 for a half in a 32-bit register).
     fmt : str
-        Number format from the ISA tables: ``F32``, ``U32``, ``B64``, ``PK2_F16``, ``M64``, ``ANY``, ...
+        Number format from the ISA tables: ``F32``, ``U32``, ``B64``, ``PK2_F16``, ``M64``, ``ANY``,
+        ...
     literal : int
         The 32-bit literal when `index` is 255.
     """
@@ -68,13 +73,14 @@ class Instruction:
     mnemonic : str
         LLVM's mnemonic without its encoding suffix: ``v_add_f32``, ``ds_read_b128``.
     encoding : str
-        ``SOP1 SOP2 SOPC SOPK SOPP SMEM VOP1 VOP2 VOP3 VOP3P VOPC DS FLAT GLOBAL SCRATCH MUBUF``; MFMA are
-        ``MFMA``. A literal does not change the encoding; `variant` is ``""``, ``SDWA`` or ``DPP``.
+        ``SOP1 SOP2 SOPC SOPK SOPP SMEM VOP1 VOP2 VOP3 VOP3P VOPC DS FLAT GLOBAL SCRATCH MUBUF``;
+        MFMA are ``MFMA``. A literal does not change the encoding; `variant` is ``""``, ``SDWA`` or
+        ``DPP``.
     size : int
         Bytes.
     fields : mapping of str to int
-        Every raw encoding field by its ISA name: ``offset``, ``opsel``, ``neg``, ``abs``, ``omod``, ``clmp``,
-        ``dpp``, ``row_mask``, ``simm16``, ...
+        Every raw encoding field by its ISA name: ``offset``, ``opsel``, ``neg``, ``abs``, ``omod``,
+        ``clmp``, ``dpp``, ``row_mask``, ``simm16``, ...
     dst, src : tuple of Operand
         Explicit and implicit (vcc, exec, scc is not listed) operands written and read.
     vector_reads, vector_writes, scalar_reads, scalar_writes : int
@@ -285,7 +291,7 @@ class _Builder:
     def _accumulator_code(self, canonical: str, code: int) -> int:
         fields = self.fields
         sparse = self.mnemonic.startswith("v_smfmac_")  # its src2 is an index, always in a VGPR
-        if canonical == "vdst" or canonical == "src2" and not sparse:
+        if canonical == "vdst" or (canonical == "src2" and not sparse):
             accumulator = fields["acc_cd"]
         elif canonical in ("src0", "src1"):
             accumulator = fields["acc"] >> (canonical == "src1") & 1
@@ -343,8 +349,8 @@ class _Builder:
         elif self.encoding == "GLOBAL":
             bits = 32 if fields["saddr"] < 0x7C else 64
         elif self.encoding == "SCRATCH":
-            # gfx940 and later have an SVE bit: the VGPR offset is used when it is set. On gfx90a the
-            # VGPR is used when there is no SADDR.
+            # gfx940 and later have an SVE bit: the VGPR offset is used when it is set. On gfx90a
+            # the VGPR is used when there is no SADDR.
             if not fields["sve"] and fields["saddr"] < 0x7C:
                 return
             if not fields["sve"] and fields["saddr"] == 0x7F:
@@ -377,7 +383,7 @@ class _Builder:
             self.dst.append(self._operand("vcc", VCC, 64, "FMT_NUM_M64"))
         if mnemonic.startswith("v_cmpx"):
             self.dst.append(self._operand("exec", EXEC, 64, "FMT_NUM_M64"))
-        if compact and mnemonic.startswith(_READS_VCC) or mnemonic.startswith("v_div_fmas"):
+        if (compact and mnemonic.startswith(_READS_VCC)) or mnemonic.startswith("v_div_fmas"):
             self.src.append(self._operand("vcc", VCC, 64, "FMT_NUM_M64"))
         if compact and mnemonic.startswith(_WRITES_VCC):
             self.dst.append(self._operand("vcc", VCC, 64, "FMT_NUM_M64"))
