@@ -1,0 +1,27 @@
+"""Sphinx configuration. `make docs` builds with -W: a warning is an error."""
+
+from cupygemm import __version__
+
+project = "cupygemm"
+author = "The cupygemm developers"
+copyright = f"2026, {author}"
+version = release = __version__
+
+extensions = [
+    "numpydoc",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.doctest",
+]
+exclude_patterns = ["_build"]
+default_role = "py:obj"
+highlight_language = "python"
+
+autosummary_generate = True
+autodoc_typehints = "none"  # numpydoc sections say it in words
+numpydoc_show_class_members = False
+numpydoc_xref_param_type = False
+
+html_theme = "furo"
+html_title = f"cupygemm {version}"
+html_show_sourcelink = False

@@ -1,0 +1,54 @@
+"""The examples of the README and of the documentation run as printed, on the emulated device."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+PAGES = sorted(
+    str(path.relative_to(ROOT))
+    for path in (ROOT / "docs").rglob("*.rst")
+    if ">>>" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_examples_of_a_page(page: str, run_python: Callable[..., str]) -> None:
+    code = (
+        "import doctest\n"
+        f"result = doctest.testfile({str(ROOT / page)!r}, False, optionflags={OPTIONS})\n"
+        "print(result.failed, result.attempted)"
+    )
+    output = run_python(code)
+    failed, attempted = output.splitlines()[-1].split()
+    assert failed == "0", output
+    assert int(attempted) > 0
+
+
+def readme_blocks() -> list[tuple[str, str, str]]:
+    """Return the Python blocks of the README: (line number, code, output printed below it or "")."""
+    text = (ROOT / "README.md").read_text()
+    pattern = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
+    return [
+        (f"line {text[: match.start()].count(chr(10)) + 1}", match[1], match[2] or "")
+        for match in pattern.finditer(text)
+    ]
+
+
+@pytest.mark.parametrize(("where", "code", "expected"), readme_blocks())
+def test_examples_of_the_readme(
+    where: str, code: str, expected: str, run_python: Callable[..., str]
+) -> None:
+    output = run_python(code, target="gfx942")
+    if expected:
+        assert doctest.OutputChecker().check_output(expected, output, OPTIONS), output
+
+
+def test_the_readme_has_examples() -> None:
+    assert len(readme_blocks()) >= 2
