@@ -32,7 +32,7 @@ def test_examples_of_a_page(page: str, run_python: Callable[..., str]) -> None:
 
 
 def readme_blocks() -> list[tuple[str, str, str]]:
-    """Return the Python blocks of the README: (line number, code, output printed below it or "")."""
+    """Return the Python blocks of the README: (line, code, output printed below it or "")."""
     text = (ROOT / "README.md").read_text()
     pattern = re.compile(r"```python\n(.*?)```\n(?:\n```text\n(.*?)```)?", re.DOTALL)
     return [
