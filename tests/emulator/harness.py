@@ -4,7 +4,7 @@
     state.vgpr[1, :, :] = 4 * lanes
     run(state, assemble("ds_read_b32 v0, v1 offset:16"))
 
-`assemble` goes through the package's own toolchain, and the result is cached on disk; tests that need
+`assemble` goes through the package's own toolchain and caches the result on disk; tests that need
 many instructions pass them together to `assemble_all`.
 """
 
@@ -113,6 +113,7 @@ def make_state(
         workgroup=np.repeat(np.arange(workgroups, dtype=np.int32), waves),
         wave_in_group=np.tile(np.arange(waves, dtype=np.int32), workgroups),
         workgroup_ids=np.stack([np.arange(workgroups, dtype=np.int32)] * 3, axis=1),
+        launch_order=np.arange(workgroups, dtype=np.int64),
         scratch=np.zeros((count, LANES, scratch_bytes), np.uint8),
         modes=np.zeros(count, np.uint32),
         units={},
