@@ -1,0 +1,51 @@
+"""Which device an array lies on, and whether kernels of this library run there.
+
+The one place that tells backends apart: by CuPy's build (HIP or CUDA) and, under HIP, by the name
+of the device's instruction set; never by a compute capability, which HIP makes up.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from cupygemm._arch import ARCHS, Arch
+
+
+@dataclass(frozen=True)
+class Device:
+    """A device as the selector sees it.
+
+    Attributes
+    ----------
+    index : int
+        CuPy's.
+    name : str
+        What to call it in a message, e.g. ``"gfx942 (emulated)"``.
+    arch : Arch or None
+        None where no kernel of this library runs.
+    is_hip, is_emulated : bool
+    """
+
+    index: int
+    name: str
+    arch: Arch | None
+    is_hip: bool
+    is_emulated: bool
+
+
+@functools.cache
+def device(index: int) -> Device:
+    """Return what CuPy's device `index` is."""
+    from cupy.cuda import runtime
+
+    properties = runtime.getDeviceProperties(index)
+    name = properties["name"].decode()
+    if not runtime.is_hip:
+        return Device(index, name, None, is_hip=False, is_emulated=False)
+    from cupygemm import emulator
+
+    target = properties["gcnArchName"].decode().split(":")[0]
+    emulated = emulator.enabled() is not None
+    label = f"{target} (emulated)" if emulated else f"{name} ({target})"
+    return Device(index, label, ARCHS.get(target), is_hip=True, is_emulated=emulated)

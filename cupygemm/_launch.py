@@ -1,0 +1,118 @@
+"""The launch of a compiled kernel: its argument, its grid, and a call that costs little.
+
+All that a kernel is told is one struct, passed by value. `GEMM_ARGS` is that struct as a NumPy
+dtype; its C++ twin is ``GemmArgs`` in ``kernels/common``. Only the three addresses differ from
+call to call, so the rest is packed once, and a call prepends 24 bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from cupygemm._config import GemmConfig
+from cupygemm._layout import Layout, Segment
+
+GEMM_ARGS = np.dtype(
+    [
+        ("a", np.uint64),
+        ("b", np.uint64),
+        ("c", np.uint64),
+        ("m", np.int32),
+        ("n", np.int32),
+        ("k", np.int32),
+        ("batch0", np.int32),
+        ("batch1", np.int32),
+        ("batch2", np.int32),
+        ("lda", np.int64),
+        ("ldb", np.int64),
+        ("ldc", np.int64),
+        ("a_stride", np.int64, 3),
+        ("b_stride", np.int64, 3),
+        ("c_stride", np.int64, 3),
+    ],
+    align=True,
+)
+"""The struct ``GemmArgs``.
+
+The batch extents are outermost first, 1 where absent. Pitches and strides are in elements; a pitch
+is that of the axis whose elements are not adjacent.
+"""
+
+_ADDRESSES = struct.Struct("=QQQ")
+# CuPy passes an array of size one by value. It asks a structured array for its fields at each
+# launch, which takes 10 us; an opaque one takes 1 us.
+_OPAQUE = np.dtype((np.void, GEMM_ARGS.itemsize))
+
+
+def pack_arguments(layout: Layout, segment: Segment) -> Any:
+    """Return the struct of one launch as an array of `GEMM_ARGS`, size one.
+
+    The addresses are byte offsets from the operands' first elements.
+    """
+    problem = layout.problem
+    itemsize = {"bf16": 2, "f16": 2, "f32": 4}
+    arguments = np.zeros(1, GEMM_ARGS)
+    values: dict[str, Any] = {
+        "a": segment.a * itemsize[problem.a_dtype] % 2**64,
+        "b": segment.b * itemsize[problem.b_dtype] % 2**64,
+        "c": segment.c * itemsize[problem.out_dtype] % 2**64,
+        "m": problem.m,
+        "n": problem.n,
+        "k": problem.k,
+        "batch0": segment.extents[0],
+        "batch1": segment.extents[1],
+        "batch2": segment.extents[2],
+        "lda": layout.lda,
+        "ldb": layout.ldb,
+        "ldc": layout.ldc,
+        "a_stride": layout.a_stride,
+        "b_stride": layout.b_stride,
+        "c_stride": layout.c_stride,
+    }
+    for name, value in values.items():
+        arguments[name] = value
+    return arguments
+
+
+def grid_of(layout: Layout, segment: Segment, config: GemmConfig) -> tuple[int, int, int]:
+    """Return the grid of one launch: the tiles of C along x, the matrices of the batch along z."""
+    problem = layout.problem
+    tiles = -(-problem.m // config.tile_m) * -(-problem.n // config.tile_n)
+    matrices = segment.extents[0] * segment.extents[1] * segment.extents[2]
+    return tiles, 1, matrices
+
+
+class GemmLaunch:
+    """One prepared launch; calling it with the three addresses enqueues it on the current stream.
+
+    Parameters
+    ----------
+    kernel : callable
+        ``kernel(grid, block, args)``, as `cupy.RawKernel`.
+    layout : Layout
+    segment : Segment
+    config : GemmConfig
+    """
+
+    __slots__ = ("_block", "_constants", "_kernel", "_offsets", "grid")
+
+    def __init__(self, kernel: Any, layout: Layout, segment: Segment, config: GemmConfig) -> None:
+        packed = pack_arguments(layout, segment).tobytes()
+        self._kernel = kernel
+        self._offsets = _ADDRESSES.unpack_from(packed) if any(packed[: _ADDRESSES.size]) else None
+        self._constants = packed[_ADDRESSES.size :]
+        self._block = (config.num_threads, 1, 1)
+        self.grid = grid_of(layout, segment, config)
+
+    def __call__(self, a: int, b: int, c: int) -> None:
+        """Enqueue the launch."""
+        if self._offsets is not None:
+            a, b, c = (
+                (address + offset) % 2**64
+                for address, offset in zip((a, b, c), self._offsets, strict=True)
+            )
+        packed = np.frombuffer(_ADDRESSES.pack(a, b, c) + self._constants, _OPAQUE)
+        self._kernel(self.grid, self._block, (packed,))

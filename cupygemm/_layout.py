@@ -1,0 +1,342 @@
+"""Strides of a matrix product: from where the operands lie to the problems that kernels solve.
+
+Works on records alone: shapes, strides and addresses, no array and no device. Each operand becomes
+a stack of matrices whose one axis is adjacent in memory and whose other has a pitch; C must be
+row-major, so a column-major result is posed as its transpose, C^T = B^T A^T. Batch axes are merged
+where all three operands allow; what then exceeds three axes, or the z extent of a grid, becomes
+further launches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cupygemm._problem import GemmProblem
+from cupygemm._promotion import KERNEL_OPERANDS, KERNEL_RESULTS
+from cupygemm._shapes import ProductShape
+
+MAX_BATCH_AXES = 3
+MAX_GRID_Z = 65535
+VECTOR_BYTES = 16  # the widest global load
+Order = Literal["row", "column"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Where an array lies.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int
+        Bytes.
+    dtype : numpy.dtype
+    address : int
+        Of the first element; only its remainder by 16 matters to a plan.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    address: int = 0
+
+    def extent(self) -> tuple[int, int]:
+        """Return the bytes that the elements cover, as offsets from `address`: start and end."""
+        if 0 in self.shape:
+            return 0, 0
+        reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        start = sum(reach for reach in reaches if reach < 0)
+        return start, sum(reach for reach in reaches if reach > 0) + self.dtype.itemsize
+
+
+def contiguous(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Operand:
+    """Return a new C-contiguous array, aligned as CuPy's allocations are."""
+    strides, step = [], dtype.itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return Operand(shape, tuple(reversed(strides)), dtype)
+
+
+def overlaps_itself(operand: Operand) -> bool:
+    """Whether two indices of the array name the same byte of memory."""
+    axes = sorted((abs(s), n) for n, s in zip(operand.shape, operand.strides, strict=True) if n > 1)
+    covered = operand.dtype.itemsize
+    if 0 in operand.shape or not axes:
+        return False
+    if axes[0][0] == 0:
+        return True
+    nested = True
+    for stride, extent in axes:
+        nested = nested and stride >= covered
+        covered += (extent - 1) * stride
+    if nested:
+        return False
+    offsets = np.zeros((), np.int64)
+    for stride, extent in axes:
+        offsets = np.add.outer(offsets, np.arange(extent, dtype=np.int64) * stride)
+    return bool(np.diff(np.sort(offsets, axis=None)).min() < operand.dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class MatrixStack:
+    """A stack of matrices, strides in elements.
+
+    Attributes
+    ----------
+    rows, columns : int
+    row_stride, column_stride : int
+    batch_strides : tuple of int
+        One for each axis of the broadcast batch, 0 where the operand is broadcast.
+    dtype : numpy.dtype
+    address : int
+    """
+
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+    batch_strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    address: int
+
+    @property
+    def transposed(self) -> MatrixStack:
+        """Return the stack of the transposed matrices."""
+        return replace(
+            self,
+            rows=self.columns,
+            columns=self.rows,
+            row_stride=self.column_stride,
+            column_stride=self.row_stride,
+        )
+
+    @property
+    def order(self) -> Order | None:
+        """Return which of the axes is the adjacent one: "row" for C order; None where neither is.
+
+        The stride of an axis of extent 1 means nothing. Where both orders fit, the adjacent axis is
+        the longer one. Rows that overlap fit neither.
+        """
+        by_row = (self.column_stride == 1 or self.columns == 1) and (
+            self.rows == 1 or self.row_stride >= self.columns
+        )
+        by_column = (self.row_stride == 1 or self.rows == 1) and (
+            self.columns == 1 or self.column_stride >= self.rows
+        )
+        if by_row and by_column:
+            return "column" if self.rows > self.columns else "row"
+        return "row" if by_row else "column" if by_column else None
+
+    @property
+    def pitch(self) -> int:
+        """Return the stride of the other axis, a harmless one where its extent is 1."""
+        extent, count, stride = (
+            (self.columns, self.rows, self.row_stride)
+            if self.order == "row"
+            else (self.rows, self.columns, self.column_stride)
+        )
+        if count > 1:
+            return stride
+        vector = VECTOR_BYTES // self.dtype.itemsize
+        return -(-extent // vector) * vector
+
+    @property
+    def span(self) -> int:
+        """Return the bytes from the first to the last element of one matrix, end included."""
+        adjacent, count = (
+            (self.columns, self.rows) if self.order == "row" else (self.rows, self.columns)
+        )
+        return ((count - 1) * self.pitch + adjacent) * self.dtype.itemsize
+
+    def alignment(self, batch: Sequence[int]) -> int:
+        """Return the power of two, at most 16, that divides address and strides in bytes."""
+        strides = [s for s, extent in zip(self.batch_strides, batch, strict=True) if extent > 1]
+        bytes_ = [self.dtype.itemsize * stride for stride in (self.pitch, *strides)]
+        return math.gcd(VECTOR_BYTES, self.address, *bytes_)
+
+
+def matrix_stack(
+    operand: Operand, batch: tuple[int, ...], role: Literal["x1", "x2", "out"], shape: ProductShape
+) -> MatrixStack | None:
+    """View an operand as matrices over the broadcast batch.
+
+    Returns None where its strides are not multiples of its element size.
+    """
+    size = operand.dtype.itemsize
+    if any(s % size for n, s in zip(operand.shape, operand.strides, strict=True) if n > 1):
+        return None
+    strides = [s // size for s in operand.strides]
+    if role == "x1":
+        core, leading = (shape.m, shape.k), 2 if shape.row else 1
+        missing_row, missing_column = not shape.row, False
+    elif role == "x2":
+        core, leading = (shape.k, shape.n), 2 if shape.column else 1
+        missing_row, missing_column = False, not shape.column
+    else:
+        core, leading = (shape.m, shape.n), shape.row + shape.column
+        missing_row, missing_column = not shape.row, not shape.column
+    split = len(strides) - leading
+    core_strides = iter(strides[split:])
+    row_stride = 0 if missing_row else next(core_strides)
+    column_stride = 0 if missing_column else next(core_strides)
+    batch_strides = [0] * (len(batch) - split)
+    batch_strides += [
+        0 if n == 1 else s for n, s in zip(operand.shape[:split], strides, strict=False)
+    ]
+    return MatrixStack(
+        *core, row_stride, column_stride, tuple(batch_strides), operand.dtype, operand.address
+    )
+
+
+class BatchAxis(NamedTuple):
+    """One axis of the batch; strides in elements."""
+
+    extent: int
+    a: int
+    b: int
+    c: int
+
+
+class Segment(NamedTuple):
+    """The part of the batch that one launch computes: offsets in elements, extents."""
+
+    a: int
+    b: int
+    c: int
+    extents: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The launches of one product.
+
+    Attributes
+    ----------
+    problem : GemmProblem
+        What every launch solves, the last perhaps with fewer batches.
+    swapped : bool
+        The problem is the transposed one: its A is x2, its B is x1.
+    lda, ldb, ldc : int
+        Pitches, elements.
+    a_stride, b_stride, c_stride : tuple of int
+        Strides of the three batch axes, elements, 0 where absent or broadcast.
+    segments : tuple of Segment
+        One for each launch.
+    """
+
+    problem: GemmProblem
+    swapped: bool
+    lda: int
+    ldb: int
+    ldc: int
+    a_stride: tuple[int, int, int]
+    b_stride: tuple[int, int, int]
+    c_stride: tuple[int, int, int]
+    segments: tuple[Segment, ...]
+
+
+def make_layout(
+    x1: MatrixStack, x2: MatrixStack, out: MatrixStack, batch: tuple[int, ...]
+) -> Layout:
+    """Pose a product as a problem with a row-major C.
+
+    All three stacks must have an `order`, and no extent may be 0.
+    """
+    swapped = out.order == "column"
+    a, b, c = (x2.transposed, x1.transposed, out.transposed) if swapped else (x1, x2, out)
+    axes = [
+        BatchAxis(*axis)
+        for axis in zip(batch, a.batch_strides, b.batch_strides, c.batch_strides, strict=True)
+    ]
+    looped, kept = _split(_merged(axes))
+    problem = GemmProblem(
+        m=c.rows,
+        n=c.columns,
+        k=a.columns,
+        batch=tuple(axis.extent for axis in kept),
+        a_dtype=KERNEL_OPERANDS[a.dtype],
+        b_dtype=KERNEL_OPERANDS[b.dtype],
+        out_dtype=KERNEL_RESULTS[c.dtype],
+        a_major="k" if a.order == "row" else "m",
+        b_major="n" if b.order == "row" else "k",
+        a_align=a.alignment(batch),
+        b_align=b.alignment(batch),
+        c_align=c.alignment(batch),
+        a_span=a.span,
+        b_span=b.span,
+        c_span=c.span,
+    )
+    three = [BatchAxis(1, 0, 0, 0)] * (MAX_BATCH_AXES - len(kept)) + kept
+    return Layout(
+        problem,
+        swapped,
+        a.pitch,
+        b.pitch,
+        c.pitch,
+        _triple(axis.a for axis in three),
+        _triple(axis.b for axis in three),
+        _triple(axis.c for axis in three),
+        tuple(_segments(looped, three)),
+    )
+
+
+def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:
+    """Drop axes of extent 1, order the rest by the strides of C, and merge neighbours greedily."""
+    merged: list[BatchAxis] = []
+    axes = [axis for axis in axes if axis.extent > 1]
+    for axis in sorted(axes, key=lambda axis: -abs(axis.c)):
+        if merged:
+            outer = merged[-1]
+            if outer[1:] == tuple(stride * axis.extent for stride in axis[1:]):
+                merged[-1] = axis._replace(extent=outer.extent * axis.extent)
+                continue
+        merged.append(axis)
+    return merged
+
+
+def _split(axes: list[BatchAxis]) -> tuple[list[tuple[BatchAxis, int]], list[BatchAxis]]:
+    """Return the axes that the host loops over, each with its step, and those the kernel does.
+
+    The kernel takes the longest axes, at most three, as long as a grid's z holds their product; an
+    axis that does not fit whole is cut into pieces, which the host loops over.
+    """
+    longest = sorted(range(len(axes)), key=lambda index: -axes[index].extent)[:MAX_BATCH_AXES]
+    looped: list[tuple[BatchAxis, int]] = []
+    kept: list[BatchAxis] = []
+    room = MAX_GRID_Z
+    for index in reversed(range(len(axes))):
+        axis = axes[index]
+        piece = min(axis.extent, room) if index in longest else 1
+        if piece > 1:
+            kept.insert(0, axis._replace(extent=piece))
+            room //= piece
+        if piece < axis.extent:
+            looped.insert(0, (axis, piece))
+    return looped, kept
+
+
+def _segments(looped: list[tuple[BatchAxis, int]], three: list[BatchAxis]) -> Iterator[Segment]:
+    """Yield a segment for each piece of the looped axes."""
+    for starts in itertools.product(*(range(0, axis.extent, step) for axis, step in looped)):
+        extents = [axis.extent for axis in three]
+        for (axis, step), start in zip(looped, starts, strict=True):
+            if step > 1:  # a piece of an axis that the kernel walks: the last may be short
+                position = next(i for i, kept in enumerate(three) if kept[1:] == axis[1:])
+                extents[position] = min(step, axis.extent - start)
+        a, b, c = (
+            sum(start * axis[which] for (axis, _), start in zip(looped, starts, strict=True))
+            for which in (1, 2, 3)
+        )
+        yield Segment(a, b, c, _triple(extents))
+
+
+def _triple(values: Any) -> tuple[int, int, int]:
+    first, second, third = values
+    return first, second, third

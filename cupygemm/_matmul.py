@@ -1,0 +1,243 @@
+"""`matmul` and `explain`: the arguments of a call, its plan, and the table of plans.
+
+A repeated call is one look-up in that table, one allocation and one launch. Its key holds all that
+a plan depends on: shapes, strides, dtypes, the operands' addresses modulo 16, options and the
+device.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cupygemm._device import Device, device
+from cupygemm._explain import Explanation
+from cupygemm._layout import Operand
+from cupygemm._plan import Plan, account, make_plan
+from cupygemm._pose import Posed, pose
+
+MAX_PLANS = 4096  # beyond it the table starts anew
+_plans: dict[Any, Plan] = {}
+
+
+def matmul(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: str = "same_kind",
+) -> Any:
+    """Matrix product of two CuPy arrays, with NumPy's semantics.
+
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+        Operands of 1, 2 or more axes, (..., m, k) and (..., k, n). A 1-D ``x1`` is a row, a 1-D
+        ``x2`` a column, and the result lacks the axis so added. Leading axes broadcast.
+    out : cupy.ndarray, optional
+        Where to put the result; its shape must be the result's. It may have any strides and may
+        overlap the operands.
+    dtype : dtype, optional
+        Type of the result. 16-bit operands are summed in float32 and rounded to it once, so
+        ``dtype="float32"`` keeps the sums as they are.
+    casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
+        Which conversions are allowed, as in NumPy.
+
+    Returns
+    -------
+    cupy.ndarray
+        The product, (..., m, n); ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, the arrays are on different devices, or the elements of ``out``
+        overlap each other.
+    TypeError
+        An argument is no CuPy array, a conversion is not allowed, or the device cannot multiply
+        these types.
+
+    See Also
+    --------
+    explain : Tell how a product is computed.
+    numpy.matmul : The semantics.
+
+    Notes ----- bfloat16 and float16 operands are multiplied by kernels of this library where the
+    device has them, everything else by `cupy.matmul`. The result is the same bits each time.
+    Nothing is written to ``out`` when an exception is raised.
+
+    Examples
+    --------
+    >>> import cupy as cp, cupygemm
+    >>> a = cp.ones((2, 3), "float16")
+    >>> b = cp.ones((3, 4), "float16")
+    >>> cupygemm.matmul(a, b, dtype="float32")
+    array([[3., 3., 3., 3.],
+           [3., 3., 3., 3.]], dtype=float32)
+    """
+    key: Any
+    plan: Plan | None
+    try:
+        key = (
+            _signature(x1),
+            _signature(x2),
+            out if out is None else _signature(out),
+            dtype,
+            casting,
+        )
+        plan = _plans.get(key)
+    except (AttributeError, TypeError):  # no CuPy array, or a dtype that is no dictionary key
+        key = plan = None
+    if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
+        call = _check(x1, x2, out, dtype, casting)
+        plan, out = _plan_of(call), call.out
+        if key is not None and not call.aliased:
+            _plans[key] = plan
+    return plan.run(x1, x2, out)
+
+
+def explain(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: str = "same_kind",
+) -> Explanation:
+    """Tell how `matmul` computes a product, without computing it.
+
+    Parameters
+    ----------
+    x1, x2, out, dtype, casting
+        As for `matmul`.
+
+    Returns
+    -------
+    Explanation
+        Backend, problem, kernel configuration, the kernel's resources, and the copies that are
+        made. The kernel is compiled if it is not in the cache.
+
+    Raises
+    ------
+    ValueError, TypeError
+        As `matmul` raises them.
+
+    Examples
+    --------
+    >>> import cupy as cp, cupygemm
+    >>> a = cp.ones((256, 256), "float16")
+    >>> print(cupygemm.explain(a, a.T))  # doctest: +SKIP
+    """
+    call = _check(x1, x2, out, dtype, casting)
+    return account(call.posed, call.device, call.describe())
+
+
+@dataclass(frozen=True)
+class _Call:
+    """The arguments of a call, found to be of the right kind and on one device."""
+
+    x1: Operand
+    x2: Operand
+    out: Any
+    dtype: np.dtype[Any] | None
+    casting: str
+    device: Device
+    aliased: bool
+
+    @property
+    def posed(self) -> Posed:
+        return pose(
+            self.x1,
+            self.x2,
+            None if self.out is None else _operand(self.out),
+            dtype=self.dtype,
+            casting=self.casting,
+            has_kernels=self.device.arch is not None,
+            aliased=self.aliased,
+        )
+
+    def describe(self) -> str:
+        posed = self.posed
+        return (
+            f"matmul: {self.x1.dtype} {self.x1.shape} @ {self.x2.dtype} {self.x2.shape} "
+            f"-> {posed.types.result} {posed.shape.result}"
+        )
+
+
+def _check(x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str) -> _Call:
+    """Check what the table of plans cannot know: kinds of objects, and devices."""
+    if isinstance(out, tuple):
+        if len(out) != 1:
+            raise ValueError(
+                f"matmul: out is a tuple of {len(out)}; it must have exactly one entry"
+            )
+        (out,) = out
+    arrays = {"x1": x1, "x2": x2} | ({} if out is None else {"out": out})
+    for name, array in arrays.items():
+        _require_cupy(name, array)
+    indices = {name: array.data.device_id for name, array in arrays.items()}
+    if len(set(indices.values())) > 1:
+        places = ", ".join(f"{name} on device {index}" for name, index in indices.items())
+        raise ValueError(f"matmul: the arrays must be on one device: {places}")
+    return _Call(
+        _operand(x1),
+        _operand(x2),
+        out,
+        None if dtype is None else np.dtype(dtype),
+        casting,
+        device(indices["x1"]),
+        out is not None and (_overlap(out, x1) or _overlap(out, x2)),
+    )
+
+
+def _plan_of(call: _Call) -> Plan:
+    """Return the plan of a call from the table, made first where there is none."""
+    out = None if call.out is None else _operand(call.out)
+    operands = (call.x1, call.x2, out)
+    signatures = tuple(o and (o.shape, o.strides, o.dtype, o.address & 15) for o in operands)
+    key = (signatures, call.dtype, call.casting, call.device, call.aliased)
+    plan = _plans.get(key)
+    if plan is None:
+        plan = make_plan(call.posed, call.device, operands)
+        if len(_plans) >= MAX_PLANS:
+            _plans.clear()
+        _plans[key] = plan
+    return plan
+
+
+def _signature(array: Any) -> tuple[Any, ...]:
+    """Return what a plan depends on."""
+    memory = array.data
+    return array.shape, array.strides, array.dtype, memory.ptr & 15, memory.device_id
+
+
+def _operand(array: Any) -> Operand:
+    return Operand(array.shape, array.strides, array.dtype, array.data.ptr)
+
+
+def _require_cupy(name: str, array: Any) -> None:
+    cupy = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        return
+    kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+    what = (
+        "pass a CuPy array to write to"
+        if name == "out"
+        else f"move it to the device first: cupy.asarray({name})"
+    )
+    raise TypeError(f"matmul: {name} is a {kind}, not a cupy.ndarray; {what}")
+
+
+def _overlap(first: Any, second: Any) -> bool:
+    """Whether the bytes from the first to the last element of two arrays have any in common."""
+    (start1, end1), (start2, end2) = (
+        (array.data.ptr + reach for reach in _operand(array).extent()) for array in (first, second)
+    )
+    return bool(start1 < end2 and start2 < end1)

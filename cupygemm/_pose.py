@@ -1,0 +1,195 @@
+"""How one call is posed: from the records of its operands to launches and copies.
+
+A pure function of shapes, strides, types and addresses. It decides which operands are multiplied
+where they lie and which are copied first, and whether the kernel writes ``out`` itself or a
+temporary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from cupygemm._layout import (
+    Layout,
+    MatrixStack,
+    Operand,
+    contiguous,
+    make_layout,
+    matrix_stack,
+    overlaps_itself,
+)
+from cupygemm._promotion import ProductTypes, product_types
+from cupygemm._shapes import ProductShape, product_shape
+
+Work = Literal["empty", "zeros", "kernel", "fallback"]
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of an operand, made before the product.
+
+    Attributes
+    ----------
+    index : tuple of slice
+        What is copied: an axis along which the operand is broadcast is copied once.
+    dtype : numpy.dtype
+        Of the copy.
+    reason : str
+        Why it is needed.
+    """
+
+    index: tuple[slice, ...]
+    dtype: np.dtype[Any]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Posed:
+    """One call, ready but for the kernel.
+
+    Attributes
+    ----------
+    shape : ProductShape
+    types : ProductTypes
+    work : {"empty", "zeros", "kernel", "fallback"}
+        What is to be done: nothing, fill with zeros, launch a kernel, hand over to ``cupy.matmul``.
+    layout : Layout or None
+        The launches, of ``"kernel"``.
+    x1_copy, x2_copy : Copy or None
+    temporary : str or None
+        Why the kernel writes a temporary that is copied to ``out``, if it does.
+    """
+
+    shape: ProductShape
+    types: ProductTypes
+    work: Work
+    layout: Layout | None = None
+    x1_copy: Copy | None = None
+    x2_copy: Copy | None = None
+    temporary: str | None = None
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Return the copies that are made, as sentences."""
+        notes = [
+            f"{name} is copied: {copy.reason}"
+            for name, copy in (("x1", self.x1_copy), ("x2", self.x2_copy))
+            if copy is not None
+        ]
+        if self.temporary is not None:
+            notes.append(f"the product is written to a temporary, then to out: {self.temporary}")
+        return tuple(notes)
+
+
+def pose(
+    x1: Operand,
+    x2: Operand,
+    out: Operand | None = None,
+    *,
+    dtype: np.dtype[Any] | None = None,
+    casting: str = "same_kind",
+    has_kernels: bool = True,
+    aliased: bool = False,
+) -> Posed:
+    """Decide how ``matmul(x1, x2, out, dtype=dtype, casting=casting)`` is computed.
+
+    Parameters
+    ----------
+    x1, x2, out : Operand
+    dtype : numpy.dtype, optional
+    casting : str
+    has_kernels : bool
+        The device is one that kernels of this library run on.
+    aliased : bool
+        The memory of ``out`` overlaps that of an operand.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or the elements of ``out`` overlap.
+    TypeError
+        The types do not fit.
+    """
+    shape = product_shape(x1.shape, x2.shape, None if out is None else out.shape)
+    types = product_types(x1.dtype, x2.dtype, None if out is None else out.dtype, dtype, casting)
+    if out is not None and overlaps_itself(out):
+        raise ValueError(
+            f"matmul: several elements of out, shape {out.shape} and strides {out.strides} bytes, "
+            "lie at one address; pass an array that is not broadcast"
+        )
+    if shape.size == 0:
+        return Posed(shape, types, "empty")
+    if shape.k == 0:
+        return Posed(shape, types, "zeros")
+    if not (has_kernels and types.has_kernel):
+        return Posed(shape, types, "fallback")
+    a, x1_copy = _as_matrices(x1, "x1", shape, types)
+    b, x2_copy = _as_matrices(x2, "x2", shape, types)
+    c, temporary = _target(out, shape, types, aliased=aliased)
+    layout = make_layout(a, b, c, shape.batch)
+    return Posed(shape, types, "kernel", layout, x1_copy, x2_copy, temporary)
+
+
+def _as_matrices(
+    operand: Operand, role: Literal["x1", "x2"], shape: ProductShape, types: ProductTypes
+) -> tuple[MatrixStack, Copy | None]:
+    """Return an operand as the kernel reads it, and the copy that this takes."""
+    index = tuple(
+        slice(0, 1) if stride == 0 and axis < len(operand.shape) - 2 else slice(None)
+        for axis, stride in enumerate(operand.strides)
+    )
+    kept = replace(
+        operand,
+        shape=tuple(
+            1 if part.stop else extent for part, extent in zip(index, operand.shape, strict=True)
+        ),
+    )
+    stack = matrix_stack(kept, shape.batch, role, shape)
+    if operand.dtype != types.operand:
+        reason = f"converted from {operand.dtype} to {types.operand}"
+    elif stack is None or operand.address % operand.dtype.itemsize:
+        reason = f"its strides {operand.strides} or its address are not whole elements"
+    elif stack.order is None:
+        reason = _why_not_in_place(stack)
+    else:
+        return stack, None
+    copied = contiguous(kept.shape, types.operand)
+    stack = matrix_stack(copied, shape.batch, role, shape)
+    assert stack is not None
+    return stack, Copy(index, types.operand, reason)
+
+
+def _why_not_in_place(stack: MatrixStack) -> str:
+    strides = (stack.row_stride, stack.column_stride)
+    if min(strides) < 0:
+        what = "a negative stride"
+    elif 1 in strides:
+        what = "rows that overlap"
+    else:
+        what = "no axis of adjacent elements"
+    return f"its matrices have {what} (strides {strides[0]} and {strides[1]} elements)"
+
+
+def _target(
+    out: Operand | None, shape: ProductShape, types: ProductTypes, *, aliased: bool
+) -> tuple[MatrixStack, str | None]:
+    """Return where the kernel writes, and why that is a temporary, if it is."""
+    reason = None
+    if out is not None:
+        stack = matrix_stack(out, shape.batch, "out", shape)
+        if aliased:
+            reason = "out overlaps an operand"
+        elif out.dtype != types.stored:
+            reason = f"the product is rounded to {types.stored} first, as dtype or out asks"
+        elif stack is None or out.address % out.dtype.itemsize:
+            reason = f"its strides {out.strides} or its address are not whole elements"
+        elif stack.order is None:
+            reason = _why_not_in_place(stack)
+        else:
+            return stack, None
+    stack = matrix_stack(contiguous(shape.result, types.stored), shape.batch, "out", shape)
+    assert stack is not None
+    return stack, reason

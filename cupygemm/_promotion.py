@@ -1,0 +1,141 @@
+"""Types of a matrix product: what the operands become, what is written, what the caller gets.
+
+Promotion and casting follow NumPy's ufuncs, with one difference, which is the point of this
+library: 16-bit operands are summed in float32 and rounded once, to the type that is finally
+stored. So with ``dtype=float32``, or an ``out`` of float32, bfloat16 operands stay bfloat16 and
+nothing is rounded in between, where NumPy would convert the operands first, and CuPy would round
+the sums to 16 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import ml_dtypes
+import numpy as np
+
+from cupygemm._problem import DType
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16 = np.dtype(np.float16)
+F32 = np.dtype(np.float32)
+KERNEL_OPERANDS: dict[np.dtype[Any], DType] = {BF16: "bf16", F16: "f16"}
+KERNEL_RESULTS: dict[np.dtype[Any], DType] = {BF16: "bf16", F16: "f16", F32: "f32"}
+NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {"bf16": BF16, "f16": F16, "f32": F32}
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+assert set(NUMPY_DTYPES) == set(get_args(DType))
+
+
+@dataclass(frozen=True)
+class ProductTypes:
+    """The types of one product.
+
+    Attributes
+    ----------
+    operand : numpy.dtype
+        What both operands are multiplied as.
+    stored : numpy.dtype
+        What the product is rounded to, once.
+    result : numpy.dtype
+        What the caller gets: the type of ``out``, or `stored`.
+    """
+
+    operand: np.dtype[Any]
+    stored: np.dtype[Any]
+    result: np.dtype[Any]
+
+    @property
+    def has_kernel(self) -> bool:
+        """Whether kernels of this library take these types."""
+        return self.operand in KERNEL_OPERANDS and self.stored in KERNEL_RESULTS
+
+
+def product_types(
+    x1: np.dtype[Any],
+    x2: np.dtype[Any],
+    out: np.dtype[Any] | None,
+    dtype: np.dtype[Any] | None,
+    casting: str,
+) -> ProductTypes:
+    """Return the types of ``matmul`` from those of its arguments.
+
+    Raises
+    ------
+    TypeError
+        The operands have no common type, or `casting` forbids a conversion.
+    ValueError
+        `casting` is none of NumPy's rules.
+    """
+    if casting not in CASTINGS:
+        raise ValueError(
+            f"casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
+        )
+    for name, given in (("x1", x1), ("x2", x2), ("out", out), ("dtype", dtype)):
+        if given is not None and not _is_number(given):
+            raise TypeError(f"matmul: {name} has dtype {given}, which has no matrix product")
+    if dtype is None:
+        loop = operand = _common_type(x1, x2)
+    else:
+        loop, operand = dtype, _operand_type(x1, x2, dtype)
+    for name, given in (("x1", x1), ("x2", x2)):
+        if not np.can_cast(given, loop, casting):  # type: ignore[arg-type]
+            raise TypeError(_cannot_cast(name, given, loop, casting))
+    if out is None:
+        return ProductTypes(operand, loop, loop)
+    if not np.can_cast(loop, out, casting):  # type: ignore[arg-type]
+        raise TypeError(_cannot_cast("output", loop, out, casting))
+    return ProductTypes(operand, _stored_type(operand, loop, out, given=dtype is not None), out)
+
+
+def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
+    try:
+        return np.result_type(x1, x2)
+    except TypeError as err:
+        raise TypeError(
+            f"matmul: x1 of dtype {x1} and x2 of dtype {x2} have no common dtype; "
+            "convert one with astype, or say what to multiply in, e.g. dtype='float32'"
+        ) from err
+
+
+def _operand_type(x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return what to multiply in when the caller wants `dtype`.
+
+    16-bit operands stay as they are when the accumulator, float32, holds what is asked for.
+    Otherwise the wider of the operands and `dtype`, so that narrowing comes last; but NumPy's way,
+    converting the operands first, where it would give something else (a complex or a float
+    narrowed by force).
+    """
+    try:
+        common = np.result_type(x1, x2)
+        if common in KERNEL_OPERANDS and dtype in KERNEL_RESULTS:
+            return common
+        wider = np.result_type(common, dtype)
+    except TypeError:
+        return dtype
+    return wider if np.can_cast(wider, dtype, "same_kind") else dtype
+
+
+def _stored_type(
+    operand: np.dtype[Any], loop: np.dtype[Any], out: np.dtype[Any], *, given: bool
+) -> np.dtype[Any]:
+    """Return what the product is rounded to on its way into ``out``.
+
+    An explicit ``dtype=`` is kept to, unless rounding to ``out`` alone is the same.
+    """
+    if operand not in KERNEL_OPERANDS:
+        return loop
+    if out in KERNEL_RESULTS:
+        return loop if given and loop != F32 else out
+    return F32 if not given and np.can_cast(F32, out, "safe") else loop
+
+
+def _is_number(dtype: np.dtype[Any]) -> bool:
+    return dtype.kind in "biufc" or dtype == BF16
+
+
+def _cannot_cast(what: str, source: np.dtype[Any], target: np.dtype[Any], casting: str) -> str:
+    return (
+        f"matmul: cannot cast {what} from dtype('{source}') to dtype('{target}') "
+        f"with casting rule '{casting}'"
+    )
