@@ -1,8 +1,8 @@
 """Read a code object: ELF, kernel descriptors and metadata note, and place it in device memory.
 
-Program counters are the ELF's virtual addresses; the image is loaded at `CodeObject.base`, so that the
-device address of a symbol is ``base + its virtual address``. Layouts: LLVM's "User Guide for AMDGPU
-Backend", sections "Kernel Descriptor", "Code Object Metadata" and "Relocation Records".
+Program counters are the ELF's virtual addresses; the image is loaded at `CodeObject.base`, so that
+the device address of a symbol is ``base + its virtual address``. Layouts: LLVM's "User Guide for
+AMDGPU Backend", sections "Kernel Descriptor", "Code Object Metadata" and "Relocation Records".
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
     own_target = _target_of(elf)
     if target_name is not None and own_target != target_name:
         raise InvalidCodeObject(
-            f"the code object is for {own_target}, and the device is {target_name}: compile it with "
-            f"--offload-arch={target_name}"
+            f"the code object is for {own_target}, and the device is {target_name}: "
+            f"compile it with --offload-arch={target_name}"
         )
     segments = [seg for seg in elf.iter_segments() if seg["p_type"] == "PT_LOAD"]
     size = max((seg["p_vaddr"] + seg["p_memsz"] for seg in segments), default=0)
@@ -277,7 +277,7 @@ def _symbols(elf: ELFFile) -> list[Any]:
     symbols = []
     for section in elf.iter_sections():
         if isinstance(section, SymbolTableSection):
-            symbols += [sym for sym in section.iter_symbols() if sym["st_shndx"] != "SHN_UNDEF"]
+            symbols += [s for s in section.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"]
     return symbols
 
 

@@ -1,8 +1,8 @@
 """What the command processor does with a launch: checks it, writes the arguments, starts the waves.
 
-The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Backend", section "Initial
-Kernel Execution State", for gfx90a (private segment buffer, FLAT_SCRATCH by the prologue) and for gfx942
-and gfx950 (architected flat scratch), all with packed work-item ids.
+The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Backend", section
+"Initial Kernel Execution State", for gfx90a (private segment buffer, FLAT_SCRATCH by the prologue)
+and for gfx942 and gfx950 (architected flat scratch), all with packed work-item ids.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Dispatch:
     Parameters
     ----------
     kernel : Kernel
-    grid, block : tuple of 3 int
+    grid, block : sequence of 3 int
         Workgroups, and work-items of a workgroup.
     dynamic_lds : int
         Bytes of LDS beyond the kernel's own.
@@ -58,8 +58,8 @@ class Dispatch:
     def __init__(
         self,
         kernel: Kernel,
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        grid: Sequence[int],
+        block: Sequence[int],
         dynamic_lds: int,
         target: Target,
     ) -> None:
@@ -85,21 +85,21 @@ class Dispatch:
         limit = min(_MAX_THREADS, self.kernel.max_threads)
         if threads > limit:
             raise ValueError(
-                f"{name}: block {self.block} has {threads} work-items; the kernel was compiled for at "
-                f"most {limit} (see __launch_bounds__)"
+                f"{name}: block {self.block} has {threads} work-items; the kernel was compiled for "
+                f"at most {limit} (see __launch_bounds__)"
             )
         lds = self.kernel.lds_bytes + self.dynamic_lds
         if self.dynamic_lds < 0 or lds > self.target.lds_bytes:
             raise ValueError(
-                f"{name}: {self.kernel.lds_bytes} bytes of static and {self.dynamic_lds} of dynamic LDS; "
-                f"{self.target.name} has {self.target.lds_bytes} for a workgroup"
+                f"{name}: {self.kernel.lds_bytes} bytes of static LDS and {self.dynamic_lds} of "
+                f"dynamic; {self.target.name} has {self.target.lds_bytes} for a workgroup"
             )
 
     def batch_size(self, max_waves: int) -> int:
         """Return the workgroups of a batch of at most `max_waves` waves, at least 1."""
         return max(1, max_waves // self.waves_per_workgroup)
 
-    # -- arguments -----------------------------------------------------------------------------------
+    # -- arguments ---------------------------------------------------------------------------------
 
     def write_arguments(self, address: int, arguments: bytes | Sequence[bytes]) -> None:
         """Write the kernarg segment and the dispatch packet at `address`.
@@ -116,7 +116,8 @@ class Dispatch:
         else:
             if len(arguments) < len(explicit):
                 raise ValueError(
-                    f"{self.kernel.name} takes {len(explicit)} arguments, and {len(arguments)} were given"
+                    f"{self.kernel.name} takes {len(explicit)} arguments, "
+                    f"and {len(arguments)} were given"
                 )
             for position, (arg, value) in enumerate(zip(explicit, arguments, strict=False)):
                 if len(value) < arg.size:
@@ -127,8 +128,8 @@ class Dispatch:
                 segment[arg.offset : arg.offset + arg.size] = value[: arg.size]
         for arg in self.kernel.arguments:
             if arg.value_kind not in _EXPLICIT:
-                value = self._hidden(arg.value_kind, address) & (1 << 8 * arg.size) - 1
-                segment[arg.offset : arg.offset + arg.size] = value.to_bytes(arg.size, "little")
+                hidden = self._hidden(arg.value_kind, address) & ((1 << 8 * arg.size) - 1)
+                segment[arg.offset : arg.offset + arg.size] = hidden.to_bytes(arg.size, "little")
         segment[self._packet_offset :] = self._packet(address)
         ctypes.memmove(address, bytes(segment), len(segment))
         self._kernarg = bytes(segment)
@@ -159,7 +160,7 @@ class Dispatch:
             0, kernarg, 0, 0,
         )[:_PACKET_BYTES]  # fmt: skip
 
-    # -- waves ---------------------------------------------------------------------------------------
+    # -- waves -------------------------------------------------------------------------------------
 
     def start(
         self, first: int, max_waves: int, kernarg: int, memory: Memory
@@ -214,68 +215,66 @@ class Dispatch:
 
     def _start_vector(self, state: State) -> int:
         """Put the packed work-item ids in v0."""
-        flat = state.wave_in_group.astype(np.uint32)[:, None] * np.uint32(LANES) + np.arange(
-            LANES, dtype=np.uint32
-        )
+        item = state.wave_in_group.astype(np.int64)[:, None] * LANES + np.arange(LANES)
         bx, by, _ = self.block
-        enabled = self.kernel.descriptor.rsrc2 >> 11 & 3
-        packed = flat % np.uint32(bx)
+        enabled = self.kernel.descriptor.rsrc2 >> 11 & 3  # axes beyond x
+        packed = item % bx
         if enabled >= 1:
-            packed |= (flat // np.uint32(bx) % np.uint32(by)) << np.uint32(10)
+            packed |= item // bx % by << 10
         if enabled >= 2:
-            packed |= (flat // np.uint32(bx * by)) << np.uint32(20)
+            packed |= item // (bx * by) << 20
         state.vgpr[0] = packed
         return 1
 
     def _start_scalar(self, state: State, kernarg: int) -> int:
         """Fill user and system SGPRs; return which are initialised."""
-        descriptor, target = self.kernel.descriptor, self.target
-        properties, sgpr = descriptor.properties, state.sgpr
-        words: list[int | NDArray[np.uint32]] = []
-        packet = kernarg + self._packet_offset
-
-        def pair(value: int) -> None:
-            words.extend((value & 0xFFFFFFFF, value >> 32))
-
-        if properties & 1:  # private segment buffer: swizzled by 4 bytes over 64 lanes
-            words.extend(
-                (SCRATCH_BASE & 0xFFFFFFFF, SCRATCH_BASE >> 32 | 1 << 31, 0xFFFFFFFF, 0x00EA4000)
-            )
-        if properties & 2:
-            pair(packet)
-        if properties & 4:
-            pair(packet)  # the queue; nothing of it is emulated
-        if properties & 8:
-            pair(kernarg)
-        if properties & 16:
-            pair(int(state.launch_order[0]))
-        if properties & 32:
-            pair(SCRATCH_BASE)
-        if properties & 64:
-            words.append(self.scratch_bytes)
-        offset = 4 * descriptor.preload_offset
-        for i in range(descriptor.preload_length):
-            words.append(
-                int.from_bytes(self._kernarg[offset + 4 * i : offset + 4 * i + 4], "little")
-            )
-        user = descriptor.rsrc2 >> 1 & 31
-        words += [0] * (user - len(words))
-        for axis in range(3):
-            if descriptor.rsrc2 >> (7 + axis) & 1:
-                words.append(state.workgroup_ids[state.workgroup, axis].astype(np.uint32))
+        descriptor, target, sgpr = self.kernel.descriptor, self.target, state.sgpr
+        words = self._user_words(state, kernarg)
+        words += [0] * ((descriptor.rsrc2 >> 1 & 31) - len(words))
+        words += [
+            state.workgroup_ids[state.workgroup, axis].astype(np.uint32)
+            for axis in range(3)
+            if descriptor.rsrc2 >> (7 + axis) & 1
+        ]
         if descriptor.rsrc2 >> 10 & 1:
             words.append(self.waves_per_workgroup)
+        wave = np.arange(state.num_waves, dtype=np.uint32)
+        window = wave * np.uint32(LANES * self.scratch_bytes)
         if descriptor.rsrc2 & 1 and not target.architected_flat_scratch:
-            wave = np.arange(state.num_waves, dtype=np.uint32)
-            words.append(wave * np.uint32(LANES * self.scratch_bytes))
+            words.append(window)
         for register, word in enumerate(words):
             sgpr[register] = word
         scalar = (1 << len(words)) - 1 | 3 << EXEC
         if target.architected_flat_scratch:
-            bases = SCRATCH_BASE + np.arange(state.num_waves, dtype=np.uint64) * np.uint64(
-                LANES * self.scratch_bytes
-            )
-            sgpr[FLAT_SCRATCH] = bases.astype(np.uint32)
-            sgpr[FLAT_SCRATCH + 1] = (bases >> np.uint64(32)).astype(np.uint32)
+            sgpr[FLAT_SCRATCH] = window
+            sgpr[FLAT_SCRATCH + 1] = SCRATCH_BASE >> 32
             scalar |= 3 << FLAT_SCRATCH
         return scalar
+
+    def _user_words(self, state: State, kernarg: int) -> list[int | NDArray[np.uint32]]:
+        """Return the user SGPRs that the descriptor's properties ask for, in their order."""
+        descriptor = self.kernel.descriptor
+        packet = kernarg + self._packet_offset
+        start = 4 * descriptor.preload_offset
+        preloaded = self._kernarg[start : start + 4 * descriptor.preload_length]
+        parts: list[tuple[int, list[int]]] = [
+            # The private segment buffer is swizzled by 4 bytes over the 64 lanes.
+            (1, [SCRATCH_BASE & 0xFFFFFFFF, SCRATCH_BASE >> 32 | 1 << 31, 0xFFFFFFFF, 0x00EA4000]),
+            (2, _pair(packet)),
+            (4, _pair(packet)),  # the queue, of which nothing is emulated
+            (8, _pair(kernarg)),
+            (16, _pair(int(state.launch_order[0]))),
+            (32, _pair(SCRATCH_BASE)),
+            (64, [self.scratch_bytes]),
+        ]
+        words: list[int | NDArray[np.uint32]] = []
+        for bit, values in parts:
+            if descriptor.properties & bit:
+                words.extend(values)
+        words.extend(np.frombuffer(preloaded, np.uint32).tolist())
+        return words
+
+
+def _pair(value: int) -> list[int]:
+    """Split a 64-bit value into two words."""
+    return [value & 0xFFFFFFFF, value >> 32]

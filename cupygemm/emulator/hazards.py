@@ -1,12 +1,12 @@
 """Registers that must not be read yet: loads in flight, and registers that nothing has written.
 
-The emulated memory answers at once, so a missing s_waitcnt would go unseen. `Scoreboard` keeps what the
-hardware's counters keep: every vector or scalar load leaves its destination unreadable until an
-s_waitcnt of the wave covers it. Vector memory and LDS return in order, each in its own counter; scalar
-memory returns in any order, so only lgkmcnt(0) covers it; FLAT needs both counters.
+The emulated memory answers at once, so a missing s_waitcnt would go unseen. `Scoreboard` keeps what
+the hardware's counters keep: every vector or scalar load leaves its destination unreadable until an
+s_waitcnt of the wave covers it. Vector memory and LDS return in order, each in its own counter;
+scalar memory returns in any order, so only lgkmcnt(0) covers it; FLAT needs both counters.
 
-The common case costs a few integer operations: `pending` and `unwritten` are bit masks over the register
-files, true if any wave of the batch might be concerned; only a hit looks at the waves.
+The common case costs a few integer operations: `pending` and `unwritten` are bit masks over the
+register files, true if any wave of the batch might be concerned; only a hit looks at the waves.
 """
 
 from __future__ import annotations
@@ -27,10 +27,12 @@ Counter = Literal["vm", "lds", "scalar", "flat"]
 # registers are spilled this way before anything has written them.
 _COPIES = {
     "s_mov_b32", "s_mov_b64", "v_mov_b32", "v_mov_b64", "v_accvgpr_write", "v_accvgpr_read",
-    "v_accvgpr_mov_b32", "v_accvgpr_write_b32", "v_accvgpr_read_b32", "v_writelane_b32", "v_readlane_b32",
+    "v_accvgpr_mov_b32", "v_accvgpr_write_b32", "v_accvgpr_read_b32", "v_writelane_b32",
+    "v_readlane_b32",
 }  # fmt: skip
-# Each result register depends only on the source registers of the same place (packed operations), or
-# the low result does not depend on the high source: LLVM leaves the other half undefined on purpose.
+# Each result register depends only on the source registers of the same place (packed operations),
+# or the low result does not depend on the high source: LLVM leaves the other half undefined on
+# purpose.
 _BY_REGISTER = (
     "v_pk_", "v_mad_u64_u32", "v_mad_i64_i32", "v_lshlrev_b64", "v_lshl_add_u64", "s_lshl_b64",
 )  # fmt: skip
@@ -42,8 +44,8 @@ def counter_of(inst: Instruction) -> Counter | None:
     if inst.mnemonic.startswith(_UNCOUNTED):
         return None
     kinds: dict[str, Counter] = {
-        "MUBUF": "vm", "MTBUF": "vm", "GLOBAL": "vm", "SCRATCH": "vm", "DS": "lds", "SMEM": "scalar",
-        "FLAT": "flat",
+        "MUBUF": "vm", "MTBUF": "vm", "GLOBAL": "vm", "SCRATCH": "vm", "DS": "lds",
+        "SMEM": "scalar", "FLAT": "flat",
     }  # fmt: skip
     return kinds.get(inst.encoding)
 
@@ -85,8 +87,7 @@ class Scoreboard:
         for kind, mask in (("v", initial_vector), ("s", initial_scalar)):
             for register in registers(mask):
                 self._written[kind][register] = True
-        self.vm_done = np.zeros(waves, np.int32)
-        self.lds_done = np.zeros(waves, np.int32)
+        self.vm_done, self.lds_done = state.vm_waited, state.lds_waited
         self.scalar_issued = np.zeros(waves, np.int32)
         self.scalar_done = np.zeros(waves, np.int32)
 
@@ -184,7 +185,7 @@ class Scoreboard:
                 self._set_unwritten(kind, register, not row.all())
 
     def _copied_unwritten(self, group: Group, inst: Instruction) -> dict[tuple[str, int], Any]:
-        """Return, for each destination register that inherits an unwritten source, which waves lack it."""
+        """Return which waves lack each destination register that a copy leaves unwritten."""
         result: dict[tuple[str, int], Any] = {}
         copies, by_register = inst.mnemonic in _COPIES, inst.mnemonic.startswith(_BY_REGISTER)
         if not (copies or by_register) or inst.mnemonic == "v_writelane_b32":
@@ -216,9 +217,17 @@ class Scoreboard:
         if counter == "scalar":
             self.scalar_issued[waves] += 1
         if inst.vector_writes or inst.scalar_writes:
-            entry = Pending(counter, waves, state.vm_issued[waves].copy(), state.lds_issued[waves].copy(),
-                            self.scalar_issued[waves].copy(), inst.vector_writes, inst.scalar_writes,
-                            pc, inst)  # fmt: skip
+            entry = Pending(
+                counter,
+                waves,
+                state.vm_issued[waves].copy(),
+                state.lds_issued[waves].copy(),
+                self.scalar_issued[waves].copy(),
+                inst.vector_writes,
+                inst.scalar_writes,
+                pc,
+                inst,
+            )
             self.outstanding.append(entry)
             self.pending_vector |= inst.vector_writes
             self.pending_scalar |= inst.scalar_writes
@@ -274,8 +283,9 @@ def register_name(kind: str, index: int) -> str:
     """Return the assembly name of a register."""
     if kind == "v":
         return f"v{index}" if index < 256 else f"a{index - 256}"
-    special = {102: "flat_scratch_lo", 103: "flat_scratch_hi", 104: "xnack_mask_lo", 105: "xnack_mask_hi",
-               106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "exec_hi"}  # fmt: skip
+    special = {102: "flat_scratch_lo", 103: "flat_scratch_hi", 104: "xnack_mask_lo",
+               105: "xnack_mask_hi", 106: "vcc_lo", 107: "vcc_hi", 124: "m0",
+               126: "exec_lo", 127: "exec_hi"}  # fmt: skip
     return special.get(index, f"s{index}")
 
 

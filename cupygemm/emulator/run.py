@@ -1,11 +1,12 @@
 """Run a kernel: batches of workgroups, groups of waves at one program counter, barriers, faults.
 
-    launch ─► batches of whole workgroups ─► `Executor` ─► group of waves ─► hazards ► step ► counters
+    launch ─► batches of whole workgroups ─► `Executor` ─► group of waves ─► hazards ► step ►
+    counters
 
 All waves at the lowest program counter form the next group and run on until they meet others, pass
-them, diverge, or wait at a barrier: branches reconverge and uniform kernels run in lockstep throughout.
-`order` runs the waves of a workgroup one after another instead, so that a result that depends on their
-order shows as different bits.
+them, diverge, or wait at a barrier: branches reconverge and uniform kernels run in lockstep
+throughout. `order` runs the waves of a workgroup one after another instead, so that a result that
+depends on their order shows as different bits.
 """
 
 from __future__ import annotations
@@ -168,7 +169,7 @@ def launch(
     """
     global _last
     started = time.perf_counter()
-    dispatch = Dispatch(kernel, tuple(grid), tuple(block), dynamic_lds, target)  # type: ignore[arg-type]
+    dispatch = Dispatch(kernel, grid, block, dynamic_lds, target)
     programs = kernel.code_object.programs
     program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
     counts: dict[int, int] = {}
@@ -192,10 +193,17 @@ def launch(
         name = program.entries[pc].inst.mnemonic
         mnemonics[name] = mnemonics.get(name, 0) + count
     _last = LaunchStats(
-        kernel.name, dispatch.grid, dispatch.block, dispatch.num_workgroups * dispatch.waves_per_workgroup,
-        sum(counts.values()), time.perf_counter() - started,
-        {pc - kernel.entry: count for pc, count in counts.items()}, mnemonics, conflicts, lines,
-    )  # fmt: skip
+        kernel=kernel.name,
+        grid=dispatch.grid,
+        block=dispatch.block,
+        num_waves=dispatch.num_workgroups * dispatch.waves_per_workgroup,
+        instructions=sum(counts.values()),
+        seconds=time.perf_counter() - started,
+        executions={pc - kernel.entry: count for pc, count in counts.items()},
+        mnemonics=mnemonics,
+        lds_conflicts=conflicts,
+        global_lines=lines,
+    )
     return _last
 
 
@@ -250,7 +258,7 @@ class Executor:
             raise self._explain(fault, Group(self.state, waves, self.state.num_waves)) from None
 
     def _run_group(self, group: Group, pc: int) -> None:
-        """Run a group from `pc` until it ends, waits, splits, or has to make way for other waves."""
+        """Run a group from `pc` until it ends, waits, splits or has to make way."""
         state, board, counts = self.state, self.scoreboard, self.counts
         entries, scheduler = self.program.entries, self.scheduler
         steps, limit = 0, scheduler.quantum
@@ -295,7 +303,7 @@ class Executor:
                     if not scheduler.whole(group, released):
                         return
             steps += 1
-            if not alone and (pc in scheduler.others or pc > scheduler.ahead) or steps >= limit:
+            if (not alone and (pc in scheduler.others or pc > scheduler.ahead)) or steps >= limit:
                 state.pc[group.waves] = pc
                 scheduler.yielded(steps >= limit)
                 return
@@ -319,6 +327,13 @@ class Executor:
         if function not in ("", state.kernel.name):
             detail += f"\nin function {function} +0x{offset:x}"
         return KernelFault(
-            state.kernel.name, workgroup, wave, fault.lane, state.current_pc - state.kernel.entry, text,
-            fault.kind, detail, fault.address,
-        )  # fmt: skip
+            state.kernel.name,
+            workgroup,
+            wave,
+            fault.lane,
+            state.current_pc - state.kernel.entry,
+            text,
+            fault.kind,
+            detail,
+            fault.address,
+        )

@@ -23,10 +23,10 @@ class BarrierFault(Fault):
 class Scheduler:
     """Form the next group of waves.
 
-    In lockstep, the waves at the lowest program counter run: loops finish before what follows them, so
-    diverged waves meet again. A group that spins (on a flag that another wave sets, say) makes way after
-    `_FAIR_STEPS` steps. In the other orders, the waves of a workgroup run one at a time, each until it
-    waits at a barrier or ends; a random order also switches at random instructions.
+    In lockstep, the waves at the lowest program counter run: loops finish before what follows them,
+    so diverged waves meet again. A group that spins (on a flag that another wave sets, say) makes
+    way after `_FAIR_STEPS` steps. In the other orders, the waves of a workgroup run one at a time,
+    each until it waits at a barrier or ends; a random order also switches at random instructions.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class Scheduler:
         return mask
 
     def yielded(self, exhausted: bool) -> None:
-        """Note that a group stopped while it could run on; `exhausted`: it had used up its quantum."""
+        """Note that a group stopped while it could run on, and whether its quantum was used."""
         self._fair = exhausted and self._random is None
 
     def end(self, group: Group) -> None:
@@ -137,7 +137,7 @@ class Scheduler:
         return isinstance(released, slice) or bool(np.array_equal(released, group.wave_ids))
 
     def _check_barriers(self) -> None:
-        """Raise when waves wait at a barrier that an ended wave of their workgroup will not reach."""
+        """Raise when waves wait for a barrier that a wave of theirs ended without reaching."""
         groups = self.state.workgroup
         size = self._per_group.size
         waiting = np.bincount(groups[self.at_barrier], minlength=size)
@@ -156,8 +156,9 @@ class Scheduler:
         state.current_pc = int(state.pc[waiting[0]]) - 4
         return BarrierFault(
             "divergent barrier",
-            f"waves {names} of the workgroup wait at the barrier before +0x{offset:x}, and waves {ended} have "
-            "ended without reaching it:\nevery wave of a workgroup must execute the same barriers",
+            f"waves {names} of the workgroup wait at the barrier before +0x{offset:x}, and waves "
+            f"{ended} have ended without reaching it:\n"
+            "every wave of a workgroup must execute the same barriers",
             int(waiting[0]),
         )
 

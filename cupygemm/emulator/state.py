@@ -1,4 +1,4 @@
-"""Architectural state of the waves in flight, as NumPy arrays, and the view of it that units work on.
+"""Architectural state of the waves in flight, as NumPy arrays, and the units' view of it.
 
 A launch is executed in batches of whole workgroups; `State` holds one batch. All waves at the same
 program counter form a `Group`; a unit executes one instruction for the whole group at once:
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 LANES = 64
 # Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
-# scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with that
-# resource reaches private byte (base + soffset - window) / 64 + voffset + offset of its own lane.
-SCRATCH_BASE = 0x0003_0000_0000_0000
+# scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with
+# that resource reaches private byte (base + soffset - window) / 64 + voffset + offset of its own
+# lane.
+SCRATCH_BASE = 0x0003_0000_0000  # of a buffer resource, whose base has 48 bits
 U32 = NDArray[np.uint32]
 U64 = NDArray[np.uint64]
 Mask = NDArray[np.bool_]
@@ -72,6 +73,8 @@ class State:
         LDS and vector memory operations issued by each wave, the executing one included.
     lds_released, vm_released : int32 (waves,)
         How many of them had been waited for when the wave last passed a barrier.
+    lds_waited, vm_waited : int32 (waves,)
+        How many of them each wave has waited for.
     barrier_epoch : int32 (workgroups,)
         Barriers that each workgroup has passed.
     """
@@ -100,6 +103,7 @@ class State:
         waves, workgroups = self.pc.size, len(self.workgroup_ids)
         self.lds_issued, self.vm_issued = np.zeros((2, waves), np.int32)
         self.lds_released, self.vm_released = np.zeros((2, waves), np.int32)
+        self.lds_waited, self.vm_waited = np.zeros((2, waves), np.int32)
         self.barrier_epoch = np.zeros(workgroups, np.int32)
 
     @property
@@ -136,7 +140,7 @@ class Group:
         self._whole = count == state.num_waves
         self.refresh_mask()
 
-    # -- EXEC ------------------------------------------------------------------------------------------
+    # -- EXEC --------------------------------------------------------------------------------------
 
     def refresh_mask(self) -> None:
         """Recompute `mask` and `full`; whoever writes EXEC calls it (`set_s` does)."""
@@ -144,7 +148,7 @@ class Group:
         self.full = bool((bits == np.uint64(0xFFFFFFFFFFFFFFFF)).all())
         self.mask = unpack_mask(bits)
 
-    # -- vector registers ------------------------------------------------------------------------------
+    # -- vector registers --------------------------------------------------------------------------
 
     def v(self, index: int) -> U32:
         """Return register `index` as uint32 (count, 64); it may be a view: do not write to it."""
@@ -156,7 +160,7 @@ class Group:
         return low | (high.astype(np.uint64) << np.uint64(32))
 
     def v_block(self, index: int, count: int) -> U32:
-        """Return `count` registers as a contiguous uint32 (count, waves, 64), a view if possible."""
+        """Return consecutive registers as contiguous uint32 (n, count, 64), a view if possible."""
         rows = self.state.vgpr[index : index + count]
         return rows if self._whole else np.ascontiguousarray(rows[:, self.waves])
 
@@ -188,7 +192,7 @@ class Group:
         for position, value in enumerate(values):
             self.set_v(index + position, value, mask)
 
-    # -- scalar registers ------------------------------------------------------------------------------
+    # -- scalar registers --------------------------------------------------------------------------
 
     def s(self, index: int) -> U32:
         """Return a scalar register as uint32 (count,)."""
@@ -231,7 +235,7 @@ class Group:
         """Write SCC."""
         self.state.scc[self.waves] = value
 
-    # -- who the waves are -----------------------------------------------------------------------------
+    # -- who the waves are -------------------------------------------------------------------------
 
     @property
     def workgroup(self) -> NDArray[np.int32]:
@@ -253,4 +257,5 @@ def unpack_mask(bits: U64) -> Mask:
 
 def pack_mask(mask: Mask) -> U64:
     """Turn bool (n, 64) into uint64 (n,) lane bits."""
-    return np.packbits(mask, axis=1, bitorder="little").view(np.uint64)[:, 0]
+    words: U64 = np.packbits(mask, axis=1, bitorder="little").view(np.uint64)[:, 0]
+    return words

@@ -171,7 +171,7 @@ def _assemble(lines: tuple[str, ...], target: str) -> tuple[Instruction, ...]:
     code = section.data()
     instructions, offset = [], 0
     for _ in lines:
-        instructions.append(decode(code, offset))
+        instructions.append(decode(code, offset, target))
         offset += instructions[-1].size
     return tuple(instructions)
 

@@ -13,12 +13,20 @@ other step returns None. A step that finds a fault raises `errors.Fault`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
+
+_UNITS = {
+    "SOP1": "scalar", "SOP2": "scalar", "SOPC": "scalar", "SOPK": "scalar", "SOPP": "scalar",
+    "VOP1": "vector", "VOP2": "vector", "VOP3": "vector", "VOP3P": "vector", "VOPC": "vector",
+    "MFMA": "matrix", "DS": "lds", "SMEM": "memory", "FLAT": "memory", "GLOBAL": "memory",
+    "SCRATCH": "memory", "MUBUF": "memory", "MTBUF": "memory",
+}  # fmt: skip
 
 Step = Callable[[Group], Any]
 
@@ -31,17 +39,9 @@ def bind(inst: Instruction, target: Target) -> Step:
     UnsupportedInstruction
         No unit has it.
     """
-    from cupygemm.emulator.units import lds, matrix, memory, scalar, vector
-
-    unit = {
-        "SOP1": scalar, "SOP2": scalar, "SOPC": scalar, "SOPK": scalar, "SOPP": scalar,
-        "VOP1": vector, "VOP2": vector, "VOP3": vector, "VOP3P": vector, "VOPC": vector,
-        "MFMA": matrix, "DS": lds, "SMEM": memory, "FLAT": memory, "GLOBAL": memory,
-        "SCRATCH": memory, "MUBUF": memory, "MTBUF": memory,
-    }[inst.encoding]  # fmt: skip
-    if inst.mnemonic.startswith("v_accvgpr_"):
-        unit = matrix
-    step = unit.bind(inst, target)
+    name = "matrix" if inst.mnemonic.startswith("v_accvgpr_") else _UNITS[inst.encoding]
+    unit = import_module(f"cupygemm.emulator.units.{name}")
+    step: Step | None = unit.bind(inst, target)
     if step is None:
         raise UnsupportedInstruction(f"{inst.text}: not implemented for {target.name}")
     return step

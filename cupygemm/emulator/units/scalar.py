@@ -1,7 +1,8 @@
 """The scalar unit: SOP1, SOP2, SOPC, SOPK and the branches and mode changes of SOPP.
 
-One value per wave: operands are uint32 or uint64 arrays (count,), results wrap. SCC rules follow AMD's
-CDNA3 instruction-set guide, chapter 16. s_waitcnt, s_barrier and s_endpgm belong to the run loop.
+One value per wave: operands are uint32 or uint64 arrays (count,), results wrap. SCC rules follow
+AMD's CDNA3 instruction-set guide, chapter 16. s_waitcnt, s_barrier and s_endpgm belong to the run
+loop.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import EXEC, M0, Instruction, Operand
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.scalar_ops import COMPARES, SINGLES, PAIRS, Width
+from cupygemm.emulator.units.scalar_ops import COMPARES, PAIRS, SINGLES, Width
 
 Step = Callable[[Group], Any]
 Source = Callable[[Group], Any]
@@ -25,7 +26,8 @@ _FLOAT_INLINE = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 
 _MODE_REGISTER, _XCC_ID_REGISTER = 1, 20
 _GPR_IDX_ENABLE = 27  # bit of MODE
 _IGNORED = {
-    "s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel", "s_ttracedata",
+    "s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel",
+    "s_ttracedata",
     "s_wakeup", "s_sethalt",
 }  # fmt: skip
 
@@ -56,7 +58,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
 
 
 def scalar_source(op: Operand, width: Width | None = None) -> Source:
-    """Return a function that fetches a scalar operand: uint32 or uint64 (count,), or a NumPy scalar.
+    """Return a function that fetches a scalar operand, an array (count,) or a NumPy scalar.
 
     Parameters
     ----------
@@ -112,13 +114,13 @@ def _special_source(code: int) -> Source:
     return lambda _group: value
 
 
-# -- arithmetic --------------------------------------------------------------------------------------
+# -- arithmetic ------------------------------------------------------------------------------------
 
 
 def _bind_pair(inst: Instruction) -> Step:
-    width, shift, operation = PAIRS[inst.mnemonic]
+    width, is_count, operation = PAIRS[inst.mnemonic]
     left = scalar_source(inst.src[0], width)
-    right = scalar_source(inst.src[1], 32 if shift else width)
+    right = scalar_source(inst.src[1], 32 if is_count else width)
     if inst.mnemonic.startswith("s_pack_"):
         left = scalar_source(inst.src[0], 32)
     return _store_result(inst, lambda group: operation(left(group), right(group), group.scc))
@@ -167,7 +169,7 @@ def _bind_exec(inst: Instruction) -> Step | None:
     return step
 
 
-# -- SOPK --------------------------------------------------------------------------------------------
+# -- SOPK ------------------------------------------------------------------------------------------
 
 
 def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
@@ -176,7 +178,7 @@ def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
     index = inst.fields["sdst"]
     immediate = np.uint32(signed & 0xFFFFFFFF)
     if name.startswith("s_cmpk_"):
-        width, compare = COMPARES["s_cmp_" + name.removeprefix("s_cmpk_")]
+        _, compare = COMPARES["s_cmp_" + name.removeprefix("s_cmpk_")]
         operand = np.uint32(raw) if name.endswith("u32") else immediate
         return lambda group: group.set_scc(compare(group.s(index), operand))
     if name == "s_movk_i32":
@@ -236,7 +238,7 @@ def _bind_setreg(value: Source, register: int, offset: int, mask: int) -> Step:
     return step
 
 
-# -- program control ---------------------------------------------------------------------------------
+# -- program control -------------------------------------------------------------------------------
 
 _CONDITIONS: dict[str, Callable[[Group], Any]] = {
     "s_cbranch_scc0": lambda group: ~group.scc,
@@ -321,7 +323,7 @@ def _bind_getpc(inst: Instruction) -> Step:
 
 
 def _bind_setpc(inst: Instruction) -> Step:
-    """Bind s_setpc_b64 and s_swappc_b64, the return and the call of a function that is not inlined."""
+    """Bind s_setpc_b64 and s_swappc_b64, the return and the call of a function."""
     source = scalar_source(inst.src[0], 64)
     link = inst.dst[0].index if inst.mnemonic == "s_swappc_b64" else None
 
@@ -356,7 +358,7 @@ def _bind_bitset(inst: Instruction) -> Step:
 
     def step(group: Group) -> None:
         old = group.s64(index) if wide else group.s(index)
-        kind = old.dtype.type
+        kind: Any = old.dtype.type
         bit = kind(1) << (np.asarray(source(group)).astype(kind) & kind(63 if wide else 31))
         value = old | bit if setting else old & ~bit
         if wide:

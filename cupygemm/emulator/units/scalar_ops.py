@@ -1,4 +1,4 @@
-"""The arithmetic of the scalar unit: tables from mnemonic to a function on uint32 or uint64 arrays."""
+"""The arithmetic of the scalar unit: tables from mnemonic to a function on arrays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _nonzero(value: Any) -> tuple[Any, Any]:
     return value, value != 0
 
 
-# -- two operands: (left, right, scc) -> (result, new scc or None) -----------------------------------
+# -- two operands: (left, right, scc) -> (result, new scc or None) ---------------------------------
 
 
 def _add(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
@@ -91,7 +91,7 @@ def _shift(direction: str) -> Pair:
 
 
 def _bitfield_mask(width: Width) -> Pair:
-    kind = _U64 if width == 64 else _U32
+    kind: Any = _U64 if width == 64 else _U32
 
     def operation(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
         size, offset = (np.asarray(x).astype(kind) & kind(width - 1) for x in (a, b))
@@ -201,7 +201,7 @@ for _amount in (1, 2, 3, 4):
     PAIRS[f"s_lshl{_amount}_add_u32"] = (32, False, _shift_add(_amount))
 
 
-# -- one operand: value -> (result, new scc or None) -------------------------------------------------
+# -- one operand: value -> (result, new scc or None) -----------------------------------------------
 
 
 def _move(value: Any) -> tuple[Any, Any]:
@@ -308,18 +308,19 @@ SINGLES: dict[str, tuple[Width, Single]] = {
     "s_flbit_i32_b64": (64, _find_last),
     "s_bitreplicate_b64_b32": (32, _replicate),
 }
-for _bits_name, _width in (("b32", 32), ("b64", 64)):
-    SINGLES[f"s_mov_{_bits_name}"] = (_width, _move)  # type: ignore[assignment]
-    SINGLES[f"s_not_{_bits_name}"] = (_width, _invert)  # type: ignore[assignment]
-    SINGLES[f"s_wqm_{_bits_name}"] = (_width, _whole_quad)  # type: ignore[assignment]
-    SINGLES[f"s_quadmask_{_bits_name}"] = (_width, _quad_mask)  # type: ignore[assignment]
-    SINGLES[f"s_brev_{_bits_name}"] = (_width, _reverse)  # type: ignore[assignment]
+_WIDTHS: tuple[tuple[str, Width], ...] = (("b32", 32), ("b64", 64))
+for _bits_name, _width in _WIDTHS:
+    SINGLES[f"s_mov_{_bits_name}"] = (_width, _move)
+    SINGLES[f"s_not_{_bits_name}"] = (_width, _invert)
+    SINGLES[f"s_wqm_{_bits_name}"] = (_width, _whole_quad)
+    SINGLES[f"s_quadmask_{_bits_name}"] = (_width, _quad_mask)
+    SINGLES[f"s_brev_{_bits_name}"] = (_width, _reverse)
     for _digit in (0, 1):
-        SINGLES[f"s_bcnt{_digit}_i32_{_bits_name}"] = (_width, _count(_digit == 1))  # type: ignore[assignment]
-        SINGLES[f"s_ff{_digit}_i32_{_bits_name}"] = (_width, _find_first(_digit == 1))  # type: ignore[assignment]
+        SINGLES[f"s_bcnt{_digit}_i32_{_bits_name}"] = (_width, _count(_digit == 1))
+        SINGLES[f"s_ff{_digit}_i32_{_bits_name}"] = (_width, _find_first(_digit == 1))
 
 
-# -- comparisons: (left, right) -> scc ---------------------------------------------------------------
+# -- comparisons: (left, right) -> scc -------------------------------------------------------------
 
 
 def _bit_compare(expected: int) -> Callable[[Any, Any], Any]:
