@@ -81,10 +81,10 @@ class Instruction:
     dst, src : tuple of Operand
         Explicit and implicit (vcc, exec, scc is not listed) operands written and read.
     vector_reads, vector_writes, scalar_reads, scalar_writes : int
-        Bit masks over the two register files. A destination of which a part survives (a 16-bit half, a
-        lane that a DPP row mask leaves out) does not count as read.
+        Bit masks over the two register files. A destination of which a part survives (a 16-bit
+        half, a lane that a DPP row mask leaves out) does not count as read.
     target : str
-        The processor it was decoded for, ``""`` for any; gfx90a spells some of its text differently.
+        The processor it was decoded for, ``""`` for any; gfx90a spells some text differently.
     """
 
     mnemonic: str
@@ -124,8 +124,8 @@ def decode(code: bytes, offset: int = 0, target: str = "") -> Instruction:
     code : bytes
     offset : int
     target : str
-        LLVM's processor name. gfx90a gives some opcodes another meaning, and an instruction that the
-        target lacks is refused. Without it every instruction of gfx942 and gfx950 is known.
+        LLVM's processor name. gfx90a gives some opcodes another meaning, and an instruction that
+        the target lacks is refused. Without it every instruction of gfx942 and gfx950 is known.
 
     Raises
     ------
