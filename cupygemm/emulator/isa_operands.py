@@ -88,6 +88,8 @@ class _Builder:
         self.cls = type(inst).__name__
         self.fields = {name: _raw(inst, name, bits) for name, bits in inst._fields}
         self.encoding, self.variant = self._encoding()
+        if target == "gfx90a" and self.encoding in ("GLOBAL", "SCRATCH") and self.fields["sve"]:
+            self.mnemonic = mnemonic.replace("_load_", "_load_lds_")  # its LDS bit
         if self.encoding == "VOPC" and not self.variant and self.fields["src0"] == _DPP:
             raise UnsupportedInstruction(f"{mnemonic} has no DPP form")
         self.dst: list[Operand] = []
