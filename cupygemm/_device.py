@@ -46,6 +46,6 @@ def device(index: int) -> Device:
     from cupygemm import emulator
 
     target = properties["gcnArchName"].decode().split(":")[0]
-    emulated = emulator.enabled() is not None
+    emulated = emulator.is_enabled()
     label = f"{target} (emulated)" if emulated else f"{name} ({target})"
     return Device(index, label, ARCHS.get(target), is_hip=True, is_emulated=emulated)

@@ -186,9 +186,12 @@ def matrix_stack(
     core_strides = iter(strides[split:])
     row_stride = 0 if missing_row else next(core_strides)
     column_stride = 0 if missing_column else next(core_strides)
+    # An operand may have leading axes of extent 1 that ``out``, and so the batch, does without.
+    first = max(0, split - len(batch))
     batch_strides = [0] * (len(batch) - split)
     batch_strides += [
-        0 if n == 1 else s for n, s in zip(operand.shape[:split], strides, strict=False)
+        0 if n == 1 else s
+        for n, s in zip(operand.shape[first:split], strides[first:split], strict=True)
     ]
     return MatrixStack(
         *core, row_stride, column_stride, tuple(batch_strides), operand.dtype, operand.address

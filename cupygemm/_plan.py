@@ -11,15 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from cupygemm import _fallback
 from cupygemm._compile import CompiledKernel, compile_kernel
+from cupygemm._copies import assign, copied
 from cupygemm._device import Device
 from cupygemm._explain import Explanation
 from cupygemm._launch import GemmLaunch, grid_of
 from cupygemm._layout import Operand
-from cupygemm._pose import Copy, Posed
+from cupygemm._pose import Posed
 from cupygemm._select import Selection, select
 
 Runner = Callable[[Any, Any, Any], Any]  # x1, x2, out or None -> the result
@@ -119,7 +118,7 @@ def _staged(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
     types, swapped = posed.types, posed.layout.swapped
 
     def run(x1: Any, x2: Any, out: Any) -> Any:
-        first, second = _copied(x1, posed.x1_copy), _copied(x2, posed.x2_copy)
+        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
         if swapped:
             first, second = second, first
         staged = out is None or posed.temporary is not None
@@ -129,7 +128,7 @@ def _staged(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
         if out is None:
             return target
         if staged:
-            _assign(out, target)
+            assign(out, target)
         return out
 
     return run
@@ -147,7 +146,7 @@ def _filling(posed: Posed) -> Runner:
             if zeros:
                 out.data.memset_async(0, out.nbytes)
         elif zeros:
-            _assign(out, cupy.zeros(posed.shape.result, posed.types.result))
+            assign(out, cupy.zeros(posed.shape.result, posed.types.result))
         return out
 
     return run
@@ -165,29 +164,6 @@ def _on_device(run: Runner, index: int) -> Runner:
             return run(x1, x2, out)
 
     return run_there
-
-
-def _copied(array: Any, copy: Copy | None) -> Any:
-    """Return a C-contiguous copy of an operand, or the operand."""
-    if copy is None:
-        return array
-    part = array[copy.index]
-    if part.dtype != copy.dtype:
-        return part.astype(copy.dtype, order="C")
-    return _bits(part).copy(order="C").view(copy.dtype)
-
-
-def _assign(out: Any, product: Any) -> None:
-    """Copy `product` to `out`, converting it if the types differ."""
-    if out.dtype == product.dtype:
-        out, product = _bits(out), _bits(product)
-    out[...] = product
-
-
-def _bits(array: Any) -> Any:
-    """View an array as integers, so that copying it needs no arithmetic type of the device."""
-    size = array.dtype.itemsize
-    return array.view(np.dtype(f"u{size}")) if size <= 8 else array
 
 
 def account(posed: Posed, device: Device, call: str) -> Explanation:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from cupygemm._copies import Copy
 from cupygemm._layout import (
     Layout,
     MatrixStack,
@@ -25,25 +26,6 @@ from cupygemm._promotion import ProductTypes, product_types
 from cupygemm._shapes import ProductShape, product_shape
 
 Work = Literal["empty", "zeros", "kernel", "fallback"]
-
-
-@dataclass(frozen=True)
-class Copy:
-    """A copy of an operand, made before the product.
-
-    Attributes
-    ----------
-    index : tuple of slice
-        What is copied: an axis along which the operand is broadcast is copied once.
-    dtype : numpy.dtype
-        Of the copy.
-    reason : str
-        Why it is needed.
-    """
-
-    index: tuple[slice, ...]
-    dtype: np.dtype[Any]
-    reason: str
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,12 @@ def product_shape(x1: Shape, x2: Shape, out: Shape | None = None) -> ProductShap
         return product
     core = product.result[len(batch) :]
     leading = out[: len(out) - len(core)]
-    if out[len(leading) :] != core or _broadcast(batch, leading) != leading:
+    missing = batch[: max(0, len(batch) - len(leading))]  # as NumPy: axes of extent 1 may be
+    if (
+        out[len(leading) :] != core
+        or any(extent != 1 for extent in missing)
+        or _broadcast(batch[len(missing) :], leading) != leading
+    ):
         raise ValueError(
             f"matmul: out has shape {out}, but x1 of shape {x1} and x2 of shape {x2} "
             f"give a result of shape {product.result}"

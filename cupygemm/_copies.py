@@ -1,0 +1,53 @@
+"""Copies around a product: of an operand that no kernel can read in place, and of a temporary.
+
+They are CuPy's own, and work on NumPy arrays as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A copy of an operand, made before the product.
+
+    Attributes
+    ----------
+    index : tuple of slice
+        What is copied: an axis along which the operand is broadcast is copied once.
+    dtype : numpy.dtype
+        Of the copy.
+    reason : str
+        Why it is needed.
+    """
+
+    index: tuple[slice, ...]
+    dtype: np.dtype[Any]
+    reason: str
+
+
+def copied(array: Any, copy: Copy | None) -> Any:
+    """Return a C-contiguous copy of an operand, or the operand itself where it needs none."""
+    if copy is None:
+        return array
+    part = array[copy.index]
+    if part.dtype != copy.dtype:
+        return part.astype(copy.dtype, order="C")
+    return _bits(part).copy(order="C").view(copy.dtype)
+
+
+def assign(out: Any, product: Any) -> None:
+    """Copy `product` to `out`, converting it if the types differ."""
+    if out.dtype == product.dtype:
+        out, product = _bits(out), _bits(product)
+    out[...] = product
+
+
+def _bits(array: Any) -> Any:
+    """View an array as integers, so that copying it needs no arithmetic type of the device."""
+    size = array.dtype.itemsize
+    return array.view(np.dtype(f"u{size}")) if size <= 8 else array

@@ -1,0 +1,292 @@
+"""Operands, error bounds and assertions for tests of matrix products.
+
+Two kinds of test find what goes wrong in a GEMM kernel. Small integers, whose every partial sum is
+exact, must give the exact product, to the bit, in whatever order they are summed: they find each
+mistake of indexing. Random numbers must give the product within the bound that summation in float32
+and one rounding of the result allow: they find each mistake of arithmetic.
+
+Works on NumPy arrays, and on CuPy arrays, which are copied to the host.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+__all__ = [
+    "assert_gemm_close",
+    "assert_gemm_exact",
+    "gamma",
+    "gamma_bound",
+    "half_ulp",
+    "integer_operands",
+    "random_operands",
+    "reference_matmul",
+]
+
+ACCUMULATOR_BITS = 24  # significand of float32
+Shape = tuple[int, ...]
+Array = NDArray[Any]
+
+
+def random_operands(
+    x1_shape: Shape, x2_shape: Shape, dtype: DTypeLike, *, seed: int = 0
+) -> tuple[Array, Array]:
+    """Return two arrays of normally distributed numbers.
+
+    Parameters
+    ----------
+    x1_shape, x2_shape : tuple of int
+    dtype : dtype
+        Of both; numbers are rounded to it.
+    seed : int
+        The same seed gives the same numbers.
+
+    Returns
+    -------
+    x1, x2 : numpy.ndarray
+    """
+    generator = np.random.default_rng(seed)
+    x1, x2 = (generator.standard_normal(shape, np.float32) for shape in (x1_shape, x2_shape))
+    return x1.astype(dtype), x2.astype(dtype)
+
+
+def integer_operands(
+    x1_shape: Shape, x2_shape: Shape, dtype: DTypeLike, *, seed: int = 0
+) -> tuple[Array, Array]:
+    """Return two arrays of small integers whose product is exact in float32, in any order of sums.
+
+    Parameters
+    ----------
+    x1_shape, x2_shape : tuple of int
+        The last axis of the first is k.
+    dtype : dtype
+        Of both.
+    seed : int
+        The same seed gives the same numbers.
+
+    Returns
+    -------
+    x1, x2 : numpy.ndarray
+        No sum of products exceeds what float32 and, if it can, `dtype` hold.
+
+    Raises
+    ------
+    ValueError
+        k is so large that even sums of ones are not exact.
+    """
+    k = x1_shape[-1]
+    if k > 2**ACCUMULATOR_BITS:
+        raise ValueError(f"k = {k}: sums of {k} ones are not exact in float32")
+    dtype = np.dtype(dtype)
+    room = 2**ACCUMULATOR_BITS
+    if dtype.kind not in "iu":
+        room = min(room, int(float(_finfo(dtype).max)))
+    largest = max(1, min(8, math.isqrt(room // max(k, 1))))
+    generator = np.random.default_rng(seed)
+    smallest = 0 if dtype.kind == "u" else -largest
+    x1, x2 = (
+        generator.integers(smallest, largest, shape, endpoint=True)
+        for shape in (x1_shape, x2_shape)
+    )
+    return x1.astype(dtype), x2.astype(dtype)
+
+
+def reference_matmul(x1: Any, x2: Any) -> Array:
+    """Return the product in float64, in which products of 16-bit numbers are exact.
+
+    Parameters
+    ----------
+    x1, x2 : array
+        NumPy or CuPy arrays of real numbers.
+
+    Returns
+    -------
+    numpy.ndarray
+        Of float64; of the platform's long double for float64 operands.
+    """
+    x1, x2 = _on_host(x1), _on_host(x2)
+    wide = np.longdouble if np.float64 in (x1.dtype, x2.dtype) else np.float64
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.matmul(x1.astype(wide), x2.astype(wide)))
+
+
+def gamma(k: int, bits: int = ACCUMULATOR_BITS) -> float:
+    """Return the relative error bound of a sum of k products, k u / (1 - k u).
+
+    Parameters
+    ----------
+    k : int
+    bits : int
+        Significand of the accumulator; its unit roundoff u is ``2**-bits``.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1.
+    """
+    ku = k * 2.0**-bits
+    return ku / (1 - ku) if ku < 1 else math.inf
+
+
+def gamma_bound(
+    k: int, magnitude: Array, reference: Array, dtype: DTypeLike, *, bits: int = ACCUMULATOR_BITS
+) -> Array:
+    """Return how far each element of a product may lie from its reference.
+
+    It is ``gamma(k) * magnitude`` for the sums, and half a unit in the last place for the rounding
+    of the result.
+
+    Parameters
+    ----------
+    k : int
+        Terms of each sum.
+    magnitude : numpy.ndarray
+        ``abs(x1) @ abs(x2)``.
+    reference : numpy.ndarray
+        The product itself, see `reference_matmul`.
+    dtype : dtype
+        Of the result.
+    bits : int
+        Significand of the accumulator.
+
+    Returns
+    -------
+    numpy.ndarray
+        Absolute errors.
+    """
+    of_sums = gamma(k, bits) * np.abs(magnitude)
+    return np.asarray(of_sums + half_ulp(np.abs(reference) + of_sums, dtype))
+
+
+def half_ulp(values: Any, dtype: DTypeLike) -> Array:
+    """Return half the distance between neighbouring numbers of `dtype` around `values`.
+
+    Parameters
+    ----------
+    values : array_like
+        Real numbers.
+    dtype : dtype
+        A floating-point type, those of ml_dtypes included.
+
+    Returns
+    -------
+    numpy.ndarray
+        0 where the value is not finite.
+    """
+    info = _finfo(dtype)
+    values = np.asarray(values)
+    finite = np.isfinite(values)
+    exponent = np.frexp(np.where(finite, values, 0))[1] - 1
+    exponent = np.where(values == 0, info.minexp, np.maximum(exponent, info.minexp))
+    one = (
+        np.longdouble(1) if info.bits == 64 else np.float64(1)
+    )  # half of the least float64 is less
+    return np.where(finite, np.ldexp(one, exponent - info.nmant - 1), 0)
+
+
+def assert_gemm_close(actual: Any, x1: Any, x2: Any) -> None:
+    """Raise AssertionError unless `actual` is the product within `gamma_bound`.
+
+    Parameters
+    ----------
+    actual : array
+        What is tested; NumPy or CuPy, of a floating-point type.
+    x1, x2 : array
+        The operands; of 16 bits or float32, summed in float32, or float64, summed in it.
+
+    Raises
+    ------
+    AssertionError
+        With the number of wrong elements, their place, and the worst of them. NaN and infinities
+        must be where the reference has them; a result too large for its type must be infinite.
+    """
+    actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
+    reference = reference_matmul(x1, x2)
+    _assert_shape(actual, reference)
+    bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
+    with np.errstate(invalid="ignore", over="ignore"):
+        magnitude = reference_matmul(np.abs(x1), np.abs(x2))
+        bound = gamma_bound(x1.shape[-1], magnitude, reference, actual.dtype, bits=bits)
+        error = np.abs(actual.astype(reference.dtype) - reference)
+    close = np.isfinite(reference) & (error <= bound)
+    close |= np.isnan(actual) & np.isnan(reference)
+    close |= np.isinf(actual) & (
+        _overflows(np.abs(reference) + np.where(np.isnan(bound), 0, bound), actual.dtype)
+        & (np.signbit(actual) == np.signbit(reference))
+    )
+    if not close.all():
+        raise AssertionError(_report(actual, reference, ~close, error, bound))
+
+
+def assert_gemm_exact(actual: Any, x1: Any, x2: Any) -> None:
+    """Raise AssertionError unless `actual` is the exact product, rounded once.
+
+    Parameters
+    ----------
+    actual : array
+        What is tested; NumPy or CuPy.
+    x1, x2 : array
+        Operands of which every sum is exact, see `integer_operands`.
+
+    Raises
+    ------
+    AssertionError
+        With the number of wrong elements, their place, and the worst of them.
+    """
+    actual = _on_host(actual)
+    reference = reference_matmul(x1, x2)
+    _assert_shape(actual, reference)
+    with np.errstate(over="ignore"):
+        wrong = np.asarray(actual != reference.astype(actual.dtype))
+    if wrong.any():
+        with np.errstate(invalid="ignore"):
+            error = np.abs(actual.astype(np.float64) - reference)
+        raise AssertionError(_report(actual, reference, wrong, error, np.zeros_like(error)))
+
+
+def _finfo(dtype: DTypeLike) -> Any:
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+
+
+def _on_host(array: Any) -> Array:
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(array, cupy.ndarray):
+        return np.asarray(cupy.asnumpy(array))
+    return np.asarray(array)
+
+
+def _overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
+    """Whether rounding to `dtype` gives infinity: from half a unit past the largest number on."""
+    largest = float(_finfo(dtype).max)
+    return np.asarray(magnitude >= largest + float(half_ulp(largest, dtype)))
+
+
+def _assert_shape(actual: Array, reference: Array) -> None:
+    if actual.shape != reference.shape:
+        raise AssertionError(f"the result has shape {actual.shape}, not {reference.shape}")
+
+
+def _report(actual: Array, reference: Array, wrong: Array, error: Array, bound: Array) -> str:
+    """Say how many elements are wrong, where they lie, and which is the worst."""
+    places = np.argwhere(wrong)
+    ranges = ", ".join(
+        f"{low}..{high}" for low, high in zip(places.min(0), places.max(0), strict=True)
+    )
+    with np.errstate(invalid="ignore"):
+        excess = np.where(wrong, np.nan_to_num(error - bound, nan=np.inf), -np.inf)
+    worst = tuple(int(index) for index in np.unravel_index(np.argmax(excess), excess.shape))
+    return (
+        f"{len(places)} of {wrong.size} elements of the {actual.dtype} product are wrong, "
+        f"all within [{ranges}]\n"
+        f"  worst at {worst}: {float(actual[worst])!r}, not {float(reference[worst])!r}; "
+        f"error {float(error[worst]):.3g}, bound {float(bound[worst]):.3g}"
+    )

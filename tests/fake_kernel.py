@@ -1,0 +1,125 @@
+"""A GEMM kernel in NumPy: it does what the argument struct says, on host memory.
+
+It reads nothing but the struct, the problem record and the bytes at the addresses, as the kernels
+do, so a product that comes out right was planned right. It also holds the records to what they
+claim: alignment, spans, extents.
+"""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+
+from cupygemm._copies import assign, copied
+from cupygemm._launch import GEMM_ARGS, GemmLaunch
+from cupygemm._layout import Operand
+from cupygemm._pose import pose
+from cupygemm._promotion import NUMPY_DTYPES
+
+CONFIG = SimpleNamespace(tile_m=32, tile_n=16, num_threads=64)
+
+
+def operand(array):
+    return Operand(array.shape, array.strides, array.dtype, array.__array_interface__["data"][0])
+
+
+def multiply(x1, x2, out=None, *, dtype=None, casting="same_kind", aliased=False):
+    """Compute a product as `_plan` does, but in NumPy; return it and how it was posed."""
+    posed = pose(
+        operand(x1),
+        operand(x2),
+        None if out is None else operand(out),
+        dtype=None if dtype is None else np.dtype(dtype),
+        casting=casting,
+        aliased=aliased,
+    )
+    assert posed.work == "kernel"
+    a, b = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
+    target = out
+    if out is None or posed.temporary is not None:
+        target = _aligned_empty(posed.shape.result, posed.types.stored)
+    if posed.layout.swapped:
+        a, b = b, a
+    kernel = NumpyKernel(posed.layout.problem)
+    for segment in posed.layout.segments:
+        launch = GemmLaunch(kernel, posed.layout, segment, CONFIG)
+        launch(*(x.__array_interface__["data"][0] for x in (a, b, target)))
+    if out is None:
+        return target, posed
+    if target is not out:
+        assign(out, target)
+    return out, posed
+
+
+class NumpyKernel:
+    """``kernel(grid, block, (struct,))`` for one problem."""
+
+    def __init__(self, problem):
+        self.problem = problem
+        self.num_launches = 0
+
+    def __call__(self, grid, block, args):
+        (packed,) = args
+        assert packed.size == 1
+        args = packed.view(GEMM_ARGS)[0]
+        problem = self.problem
+        self.num_launches += 1
+        extents = tuple(int(args[f"batch{axis}"]) for axis in range(3))
+        assert (args["m"], args["n"], args["k"]) == (problem.m, problem.n, problem.k)
+        assert grid == (
+            math.ceil(problem.m / CONFIG.tile_m) * math.ceil(problem.n / CONFIG.tile_n),
+            1,
+            math.prod(extents),
+        )
+        assert grid[2] <= 65535
+        assert math.prod(extents) <= problem.num_batches
+        assert block == (64, 1, 1)
+        a = self._matrices(args, "a", (problem.m, problem.k), problem.a_major == "k")
+        b = self._matrices(args, "b", (problem.k, problem.n), problem.b_major == "n")
+        c = self._matrices(args, "c", (problem.m, problem.n), True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            product = np.matmul(a.astype(np.float32), b.astype(np.float32))
+            c[...] = product.astype(c.dtype)
+
+    def _matrices(self, args, name, shape, by_row):
+        problem = self.problem
+        dtype = NUMPY_DTYPES[
+            problem.out_dtype if name == "c" else getattr(problem, f"{name}_dtype")
+        ]
+        size = dtype.itemsize
+        pitch = int(args[f"ld{name}"])
+        strides = [int(stride) for stride in args[f"{name}_stride"]]
+        extents = [int(args[f"batch{axis}"]) for axis in range(3)]
+        address = int(args[name])
+        adjacent, count = (shape[1], shape[0]) if by_row else shape
+        assert pitch >= adjacent
+        align = getattr(problem, f"{name}_align")
+        used = [s for s, extent in zip(strides, extents, strict=True) if extent > 1]
+        assert align in (2, 4, 8, 16)
+        assert not any(
+            value % align for value in (address, pitch * size, *(s * size for s in used))
+        )
+        assert getattr(problem, f"{name}_span") == ((count - 1) * pitch + adjacent) * size
+        matrix = (pitch * size, size) if by_row else (size, pitch * size)
+        return array_at(address, (*extents, *shape), (*(s * size for s in strides), *matrix), dtype)
+
+
+def array_at(address, shape, strides, dtype):
+    """Return host memory as an array."""
+    interface = {
+        "data": (address, False),
+        "shape": shape,
+        "strides": strides,
+        "typestr": f"<u{dtype.itemsize}",
+        "version": 3,
+    }
+    return np.asarray(SimpleNamespace(__array_interface__=interface)).view(dtype)
+
+
+def _aligned_empty(shape, dtype):
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + 16, np.uint8)
+    start = -memory.__array_interface__["data"][0] % 16
+    return memory[start : start + size].view(dtype).reshape(shape)
