@@ -111,9 +111,7 @@ class Toolchain:
             return _run(what, self._clang(), arguments)
         with _scratch(output) as scratch:
             assembly = scratch / "kernel.s"
-            log = self.compile_to_assembly(
-                source, assembly, target=target, options=options
-            )
+            log = self.compile_to_assembly(source, assembly, target=target, options=options)
             return log + self.assemble(assembly, output, target=target)
 
     def compile_to_assembly(
@@ -124,6 +122,16 @@ class Toolchain:
         arguments += ["-S", str(source), "-o", str(output)]
         what = f"{source.name} does not compile for {target}"
         return _run(what, self._clang(), arguments)
+
+    def preprocess(self, source: Path, *, target: str, options: Sequence[str] = ()) -> str:
+        """Return a translation unit with its includes, without line markers; as `compile_hip`."""
+        with _scratch(source) as scratch:
+            output = scratch / "preprocessed.hip"
+            arguments = self._hip_arguments(target, options)
+            arguments += ["-E", "-P", str(source), "-o", str(output)]
+            what = f"{source.name} does not compile for {target}"
+            _run(what, self._clang(), arguments)
+            return output.read_text(errors="replace")
 
     def assemble(self, source: Path, output: Path, *, target: str) -> str:
         """Assemble and link assembly text to a code object.
@@ -152,9 +160,7 @@ class Toolchain:
             object_file = scratch / "kernel.o"
             log = _run(what, self._clang(), [*arguments, "-c", "-o", str(object_file)])
             linker = [str(self.path), "ld.lld"]
-            return log + _run(
-                what, linker, ["-shared", str(object_file), "-o", str(output)]
-            )
+            return log + _run(what, linker, ["-shared", str(object_file), "-o", str(output)])
 
     def _clang(self) -> list[str]:
         return [str(self.path), "clang"] if self.name == "zig" else [str(self.path)]
@@ -314,9 +320,7 @@ def host_shared_library(
         arguments.append(f"-Wl,--version-script={version_script}")
     arguments += [*map(str, sources), "-o", str(output)]
     names = ", ".join(source.name for source in sources)
-    return _run(
-        f"{names} does not compile for the host", list(_host_compiler()[0]), arguments
-    )
+    return _run(f"{names} does not compile for the host", list(_host_compiler()[0]), arguments)
 
 
 def host_compiler_version() -> str:

@@ -1,0 +1,30 @@
+"""An emulated CDNA device under CuPy's unmodified ROCm build, on a machine with no GPU.
+
+`enable` puts a stand-in ROCm runtime in place before CuPy is imported; after that CuPy works as on
+a machine with one AMD GPU. Kernels are executed from their machine code, and what a GPU would get
+wrong silently is an exception.
+"""
+
+from __future__ import annotations
+
+from cupygemm.emulator._session import (
+    EmulatorSetupError,
+    enable,
+    is_enabled,
+    last_fault,
+    last_launch,
+    target,
+)
+from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
+
+__all__ = [
+    "EmulatorError",
+    "EmulatorSetupError",
+    "KernelFault",
+    "UnsupportedInstruction",
+    "enable",
+    "is_enabled",
+    "last_fault",
+    "last_launch",
+    "target",
+]

@@ -81,7 +81,7 @@ class Memory:
         self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
         self.used_bytes = 0
 
-    # -- allocation ----------------------------------------------------------------------------------
+    # -- allocation --
 
     def malloc(self, size: int, tag: str = "") -> int:
         """Allocate `size` bytes and return their address, a multiple of 4096.
@@ -197,7 +197,7 @@ class Memory:
             f"no {size} bytes left of the {len(self._arena)} bytes of device address space"
         )
 
-    # -- questions -----------------------------------------------------------------------------------
+    # -- questions --
 
     def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return what a kernel may touch: sorted starts and ends, each uint64 (n,) and contiguous.
@@ -279,7 +279,7 @@ class Memory:
         block = self._blocks[self._block_starts[position]]
         return block if address == block.start or address < block.end else None
 
-    # -- host access ---------------------------------------------------------------------------------
+    # -- host access --
 
     def view(self, address: int, size: int) -> NDArray[np.uint8]:
         """Return the bytes as a NumPy array that shares the memory.

@@ -1,7 +1,172 @@
-"""The emulated device: its memory, modules, streams, events and launches, tied together."""
+"""The emulated device: its memory, code, streams, events and launches, tied together.
+
+Streams are in order and everything is executed at once, when it is asked for: by the time a call
+returns, what it started is done. An event's time is when it was recorded, on the host's clock.
+"""
 
 from __future__ import annotations
 
-from cupygemm.emulator.allocations import Extent, Memory, OutOfMemory
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Extent", "Memory", "OutOfMemory"]
+from cupygemm.emulator.allocations import Extent, Memory, OutOfMemory
+from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.targets import Target
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import CodeObject, Kernel
+
+__all__ = ["Device", "Event", "Extent", "LaunchError", "Memory", "OutOfMemory", "Stream"]
+
+MAX_THREADS_PER_BLOCK = 1024
+MAX_GRID = (2**31 - 1, 65536, 65536)
+_VGPRS_PER_LANE = 512  # of a SIMD, VGPRs and AGPRs together
+_SIMDS_PER_CU = 4
+_MAX_WAVES_PER_SIMD = 8
+_MAX_WORKGROUPS_PER_CU = 32
+
+
+class LaunchError(EmulatorError):
+    """A launch that the device refuses before it starts: too many threads, too much LDS."""
+
+
+@dataclass(eq=False)
+class Stream:
+    """A stream. Work is done when it is submitted, so it only remembers how it was made."""
+
+    flags: int = 0
+    priority: int = 0
+
+
+@dataclass(eq=False)
+class Event:
+    """An event, with the time at which it was last recorded in nanoseconds; None before."""
+
+    flags: int = 0
+    recorded: int | None = None
+
+    def record(self) -> None:
+        """Record it now."""
+        self.recorded = time.perf_counter_ns()
+
+
+@dataclass(eq=False)
+class Device:
+    """One emulated device.
+
+    Attributes
+    ----------
+    target : Target
+    memory : Memory
+    last_fault : EmulatorError or None
+        Why the last failed launch failed.
+    """
+
+    target: Target
+    memory: Memory = field(default_factory=Memory)
+    last_fault: EmulatorError | None = None
+    _launching: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def load(self, data: bytes) -> CodeObject:
+        """Place a code object, or the fitting one out of a bundle, in device memory.
+
+        Raises
+        ------
+        code_object.InvalidCodeObject
+            It is damaged, or for another target.
+        """
+        from cupygemm.emulator import code_object
+
+        return code_object.load(data, self.memory, self.target.name)
+
+    def unload(self, code: CodeObject) -> None:
+        """Free a code object; its kernels can no longer be launched."""
+        self.memory.free(code.base)
+
+    def launch(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        dynamic_lds: int,
+        arguments: list[bytes],
+    ) -> Any:
+        """Execute a kernel to its end.
+
+        Parameters
+        ----------
+        kernel : Kernel
+        grid : tuple of int
+            Workgroups along x, y, z.
+        block : tuple of int
+            Work-items of a workgroup along x, y, z.
+        dynamic_lds : int
+            Bytes of LDS on top of the kernel's own.
+        arguments : list of bytes
+            Values of the kernel's explicit arguments.
+
+        Returns
+        -------
+        run.LaunchStats
+
+        Raises
+        ------
+        LaunchError
+            The device cannot run such a launch.
+        KernelFault
+            The kernel did what a GPU would get wrong silently, or die of.
+        """
+        from cupygemm.emulator import run
+
+        self.check_launch(kernel, grid, block, dynamic_lds)
+        with self._launching:
+            try:
+                return run.launch(
+                    kernel, grid, block, dynamic_lds, arguments, self.memory, self.target
+                )
+            except EmulatorError as fault:
+                self.last_fault = fault
+                raise
+
+    def check_launch(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        dynamic_lds: int,
+    ) -> None:
+        """Raise `LaunchError` for a launch that the device cannot run."""
+        what = f"launch of {kernel.name} with grid {grid} and block {block}"
+        threads = block[0] * block[1] * block[2]
+        if min(*grid, *block) < 1:
+            raise LaunchError(f"{what}: every extent must be at least 1")
+        if any(extent > limit for extent, limit in zip(grid, MAX_GRID, strict=True)):
+            raise LaunchError(f"{what}: the grid can be at most {MAX_GRID}")
+        if threads > kernel.max_threads:
+            raise LaunchError(
+                f"{what}: {threads} threads in a block, but the kernel is compiled for at most "
+                f"{kernel.max_threads} (__launch_bounds__)"
+            )
+        lds = kernel.lds_bytes + dynamic_lds
+        if lds > self.target.lds_bytes:
+            raise LaunchError(
+                f"{what}: {lds} bytes of LDS ({kernel.lds_bytes} static, {dynamic_lds} dynamic), "
+                f"but a workgroup of {self.target.name} has {self.target.lds_bytes}"
+            )
+
+    def occupancy(self, kernel: Kernel, threads: int, dynamic_lds: int) -> int:
+        """Return how many workgroups of `threads` work-items fit a compute unit at a time.
+
+        Computed from the registers of the kernel descriptor and from LDS, as AMD's CDNA ISA guides
+        state the limits: 512 registers per lane and 8 waves on each of 4 SIMDs.
+        """
+        registers = max(kernel.descriptor.num_registers, 1)
+        waves_per_simd = min(_MAX_WAVES_PER_SIMD, _VGPRS_PER_LANE // registers)
+        waves = -(-threads // 64)
+        fitting = min(waves_per_simd * _SIMDS_PER_CU // waves, _MAX_WORKGROUPS_PER_CU)
+        lds = kernel.lds_bytes + dynamic_lds
+        if lds > 0:
+            fitting = min(fitting, self.target.lds_bytes // lds)
+        return fitting

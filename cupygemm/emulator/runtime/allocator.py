@@ -1,0 +1,47 @@
+"""An allocator for CuPy that makes each array's bounds the bounds that the emulator checks.
+
+CuPy's memory pool rounds sizes up to 512 bytes and cuts arrays out of larger blocks, so to the
+runtime an array looks longer than it is, and its neighbour may follow at once. This allocator takes
+memory from the same pool, with a gap behind each array, and tells the device where the array begins
+and ends. The pool itself (limits, statistics, `free_all_blocks`) works as ever; it counts the gaps.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from cupygemm.emulator.allocations import Memory
+
+GAP = 64  # bytes behind an array that belong to none
+
+
+class _Extent:
+    """Owns an array's memory: the pool gets it back when CuPy drops this object."""
+
+    def __init__(self, memory: Memory, block: Any, size: int) -> None:
+        self._memory = memory
+        self._block = block
+        self._start: int = block.ptr
+        memory.carve(self._start, size)
+        memory.poison(self._start, size)
+
+    def __del__(self) -> None:
+        # First the extent, then the block, or another array could get the block in between.
+        self._memory.uncarve(self._start)
+        self._block = None
+
+
+def install(cupy: ModuleType, memory: Memory) -> None:
+    """Make arrays of `cupy` come from its default pool with exact bounds in `memory`."""
+    pool = cupy.get_default_memory_pool()
+    cuda = cupy.cuda
+
+    def malloc(size: int) -> Any:
+        if size == 0:
+            return pool.malloc(0)
+        block = pool.malloc(size + GAP)
+        owner = _Extent(memory, block, size)
+        return cuda.MemoryPointer(cuda.UnownedMemory(block.ptr, size, owner, 0), 0)
+
+    cuda.set_allocator(malloc)

@@ -1,0 +1,216 @@
+"""Compile HIP source as hiprtc would: with its implicit headers, options and name expressions.
+
+A name expression (``kernel<float>``) is answered with the symbol that it means. The source gets a
+device variable that is initialised with the expression's address, and the assembly says which
+symbol that is: compiling stops at assembly, where the answer is read off, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cupygemm._cache import get_or_build
+from cupygemm._toolchain import CompileError, Toolchain, find_toolchain
+
+HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
+
+_PRELUDE = "hip/hip_runtime.h"
+_NAME = "cupygemm_name_expression_"
+
+# Options of hiprtc and NVRTC, and what they are for clang; None drops one.
+_SPELLINGS: dict[str, str | None] = {
+    "--use_fast_math": "-ffast-math",
+    "-use_fast_math": "-ffast-math",
+    "--device-debug": "-g",
+    "-G": "-g",
+    "-lineinfo": "-gline-tables-only",
+    "--generate-line-info": "-gline-tables-only",
+    "--fmad=true": "-ffp-contract=fast",
+    "-fmad=true": "-ffp-contract=fast",
+    "--fmad=false": "-ffp-contract=off",
+    "-fmad=false": "-ffp-contract=off",
+    "-fcuda-flush-denormals-to-zero": "-fgpu-flush-denormals-to-zero",
+    "--extra-device-vectorization": None,
+    "-default-device": None,
+    "--gpu-rdc": None,
+    "-fgpu-rdc": None,
+}
+_ARCHITECTURE = re.compile(r"(?:--gpu-architecture|-arch|--offload-arch|--amdgpu-target)=(\S+)")
+
+
+class InvalidOption(ValueError):
+    """An option that the compiler cannot follow for this device."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled program.
+
+    Attributes
+    ----------
+    code : bytes
+        The code object.
+    log : str
+        The compiler's warnings.
+    lowered : dict of str to str
+        The symbol of each name expression.
+    """
+
+    code: bytes
+    log: str
+    lowered: dict[str, str]
+
+
+def compile_program(
+    source: str,
+    name: str,
+    *,
+    target_name: str,
+    options: Sequence[str] = (),
+    headers: Mapping[str, str] | None = None,
+    expressions: Sequence[str] = (),
+) -> Compiled:
+    """Compile HIP source for the emulated device, or find it in the cache.
+
+    Parameters
+    ----------
+    source : str
+    name : str
+        What diagnostics call it.
+    target_name : str
+        Processor, e.g. ``"gfx942"``.
+    options : sequence of str, optional
+        hiprtc's or clang's.
+    headers : mapping of str to str, optional
+        Text of headers by the name under which the source includes them.
+    expressions : sequence of str, optional
+        Names whose symbols are wanted.
+
+    Returns
+    -------
+    Compiled
+
+    Raises
+    ------
+    CompileError
+        With the compiler's log.
+    InvalidOption
+        It asks for another processor.
+    """
+    toolchain = find_toolchain()
+    with tempfile.TemporaryDirectory(prefix="cupygemm-hiprtc-") as folder:
+        work = Path(folder)
+        file = work / (Path(name).name or "program.hip")
+        file.write_text(source + _references(expressions))
+        for title, text in (headers or {}).items():
+            header = work / "include" / title.lstrip("/")
+            header.parent.mkdir(parents=True, exist_ok=True)
+            header.write_text(text)
+        arguments = _arguments(work, options, target_name)
+        try:
+            text = toolchain.preprocess(file, target=target_name, options=arguments)
+            key = [toolchain.version, target_name, text, *options, "\0", *expressions]
+            path = get_or_build(
+                "hiprtc",
+                key,
+                ".bin",
+                functools.partial(_build, toolchain, file, target_name, arguments, expressions),
+            )
+        except CompileError as err:
+            log = err.log.replace(f"{work}/", "")
+            raise CompileError(f"{name} does not compile", log, err.command) from err
+        head, _, code = path.read_bytes().partition(b"\n")
+        meaning = json.loads(head)
+        return Compiled(code, meaning["log"].replace(f"{work}/", ""), meaning["lowered"])
+
+
+def _build(
+    toolchain: Toolchain,
+    file: Path,
+    target_name: str,
+    arguments: Sequence[str],
+    expressions: Sequence[str],
+    output: Path,
+) -> None:
+    """Compile, and write a line of JSON followed by the code object."""
+    assembly, binary = file.with_name("kernel.s"), file.with_name("kernel.hsaco")
+    log = toolchain.compile_to_assembly(file, assembly, target=target_name, options=arguments)
+    text = assembly.read_text()
+    lowered = {
+        expression: _symbol(text, position) for position, expression in enumerate(expressions)
+    }
+    # CuPy's own cache of kernels asks, with an empty program, whether the compiler is the same: so
+    # the code says which compiler and headers made it.
+    assembly.write_text(f'{text}\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n')
+    log += toolchain.assemble(assembly, binary, target=target_name)
+    head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
+    output.write_bytes(head.encode() + b"\n" + binary.read_bytes())
+
+
+@functools.cache
+def headers_digest() -> str:
+    """Return a digest of the HIP headers that the emulator brings."""
+    state = hashlib.sha256()
+    for path in sorted(HEADERS.rglob("*")):
+        if path.is_file():
+            state.update(path.relative_to(HEADERS).as_posix().encode() + b"\0")
+            state.update(path.read_bytes() + b"\0")
+    return state.hexdigest()[:16]
+
+
+def _arguments(work: Path, options: Sequence[str], target_name: str) -> list[str]:
+    arguments = [
+        "-nostdinc",
+        "-D__HIPCC_RTC__=1",
+        f"-ffile-prefix-map={work}/=",
+        f"-I{work / 'include'}",
+        "-include",
+        _PRELUDE,
+        "-Wno-unused-command-line-argument",
+    ]
+    remaining = iter(options)
+    for option in remaining:
+        architecture = _ARCHITECTURE.fullmatch(option)
+        if architecture is not None:
+            processor = architecture[1].partition(":")[0]
+            if processor != target_name:
+                raise InvalidOption(
+                    f"{option} asks for {processor}, and the emulated device is {target_name}"
+                )
+        elif option.startswith(
+            ("--std=", "--include-path=", "--define-macro=", "--undefine-macro=")
+        ):
+            long, _, value = option.partition("=")
+            short = {"--std": "-std=", "--include-path": "-I", "--define-macro": "-D"}
+            arguments.append(short.get(long, "-U") + value)
+        elif option in _SPELLINGS:
+            spelling = _SPELLINGS[option]
+            arguments += [spelling] if spelling else []
+        else:
+            arguments.append(option)
+    # After the user's folders, so that a header of theirs is found first.
+    return [*arguments, "-isystem", str(HEADERS)]
+
+
+def _references(expressions: Sequence[str]) -> str:
+    """Return a variable for each expression, which holds its address."""
+    lines = [
+        f'extern "C" __attribute__((device, used)) const void* {_NAME}{position} = '
+        f"(const void*)({expression if expression.startswith('&') else '&' + expression});"
+        for position, expression in enumerate(expressions)
+    ]
+    return "".join("\n" + line for line in lines) + "\n"
+
+
+def _symbol(assembly: str, position: int) -> str:
+    match = re.search(rf"^{_NAME}{position}:\s*\n\s*\.quad\s+(\S+)", assembly, re.MULTILINE)
+    if match is None:
+        raise CompileError(f"name expression {position} has no symbol", assembly[-2000:], ())
+    return match[1]

@@ -1,0 +1,160 @@
+"""The HIP functions on memory. Device memory is host memory: a copy is a memmove, once checked.
+
+Every address on the device must lie in memory that is allocated (for an array of CuPy's: in the
+array); a copy or a fill that does not is refused as an invalid value, with a description of what is
+there. The methods are HIP's functions, under HIP's names.
+"""
+# ruff: noqa: D102, N802, N815
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+from cupygemm.emulator.device import Device, OutOfMemory
+from cupygemm.emulator.runtime.status import HipError, Status, store_size
+
+HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
+_MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2
+
+
+class _PointerAttributes(ctypes.Structure):
+    """HIP's hipPointerAttribute_t (ROCm 6 and later)."""
+
+    _fields_ = (
+        ("type", ctypes.c_int),
+        ("device", ctypes.c_int),
+        ("device_pointer", ctypes.c_size_t),
+        ("host_pointer", ctypes.c_size_t),
+        ("is_managed", ctypes.c_int),
+        ("allocation_flags", ctypes.c_uint),
+    )
+
+
+class MemoryFunctions:
+    """Memory; a part of `HipRuntime`."""
+
+    device: Device
+
+    def hipMalloc(self, pointer: int, size: int) -> None:
+        store_size(pointer, self._malloc(size, "hipMalloc"))
+
+    def hipHostMalloc(self, pointer: int, size: int, flags: int) -> None:
+        store_size(pointer, self._malloc(size, "hipHostMalloc"))
+
+    def hipMallocManaged(self, pointer: int, size: int, flags: int) -> None:
+        store_size(pointer, self._malloc(size, "hipMallocManaged"))
+
+    def hipFree(self, pointer: int) -> None:
+        if pointer:
+            try:
+                self.device.memory.free(pointer)
+            except ValueError as err:
+                raise HipError(Status.INVALID_VALUE, str(err)) from err
+
+    hipHostFree = hipFree
+
+    def hipMemGetInfo(self, available: int, total: int) -> None:
+        size = self.device.target.memory_bytes
+        store_size(available, min(size - self.device.memory.used_bytes, _host_available()))
+        store_size(total, size)
+
+    def hipPointerGetAttributes(self, attributes: int, pointer: int) -> None:
+        found = _PointerAttributes.from_address(attributes)
+        block = self.device.memory.block(pointer)
+        if block is None:  # memory that HIP does not know: hipMemoryTypeUnregistered
+            found.type, found.device, found.device_pointer = 0, -2, 0
+            found.host_pointer = pointer
+        else:
+            found.type = _MEMORY_TYPE.get(block.tag, 2)
+            found.device, found.device_pointer = 0, pointer
+            found.host_pointer = 0 if found.type == 2 else pointer
+        found.is_managed = found.type == 3
+        found.allocation_flags = 0
+
+    def hipMemcpy(self, to: int, source: int, size: int, kind: int) -> None:
+        if kind not in range(DEFAULT + 1):
+            raise HipError(Status.INVALID_VALUE, f"{kind} is no hipMemcpyKind")
+        if size == 0:
+            return
+        to_device = kind in (HOST_TO_DEVICE, DEVICE_TO_DEVICE)
+        from_device = kind in (DEVICE_TO_HOST, DEVICE_TO_DEVICE)
+        self._check("copy to", to, size, on_device=to_device)
+        self._check("copy from", source, size, on_device=from_device)
+        ctypes.memmove(to, source, size)
+
+    def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        self.check_stream(stream)
+        self.hipMemcpy(to, source, size, kind)
+
+    def hipMemcpyPeer(
+        self, to: int, to_device: int, source: int, from_device: int, size: int
+    ) -> None:
+        self.check_device(to_device)
+        self.check_device(from_device)
+        self.hipMemcpy(to, source, size, DEVICE_TO_DEVICE)
+
+    def hipMemcpyPeerAsync(
+        self, to: int, to_device: int, source: int, from_device: int, size: int, stream: int
+    ) -> None:
+        self.check_stream(stream)
+        self.hipMemcpyPeer(to, to_device, source, from_device, size)
+
+    def hipMemset(self, to: int, value: int, size: int) -> None:
+        if size:
+            self._check("fill of", to, size, on_device=True)
+            ctypes.memset(to, value, size)
+
+    def hipMemsetAsync(self, to: int, value: int, size: int, stream: int) -> None:
+        self.check_stream(stream)
+        self.hipMemset(to, value, size)
+
+    # There is one memory, so managed memory is where it is wanted: only the range can be wrong.
+
+    def hipMemAdvise(self, pointer: int, size: int, advice: int, device: int) -> None:
+        self._check("advice on", pointer, size, on_device=True)
+
+    def hipMemPrefetchAsync(self, pointer: int, size: int, device: int, stream: int) -> None:
+        self.check_stream(stream)
+        self._check("prefetch of", pointer, size, on_device=True)
+
+    def _malloc(self, size: int, tag: str) -> int:
+        if size == 0:
+            return 0
+        memory = self.device.memory
+        if memory.used_bytes + size > self.device.target.memory_bytes:
+            raise HipError(
+                Status.OUT_OF_MEMORY,
+                f"{size} bytes asked for, {memory.used_bytes} of {self.device.target.memory_bytes} "
+                "in use",
+            )
+        try:
+            return memory.malloc(size, tag)
+        except OutOfMemory as err:
+            raise HipError(Status.OUT_OF_MEMORY, str(err)) from err
+
+    def _check(self, what: str, address: int, size: int, *, on_device: bool) -> None:
+        memory = self.device.memory
+        if not address:
+            raise HipError(Status.INVALID_VALUE, f"{what} a null pointer")
+        if (on_device or memory.owns(address)) and not memory.contains(address, size):
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"{what} {size} bytes at 0x{address:x}: {memory.describe(address, size)}",
+            )
+
+    def check_stream(self, stream: int) -> None:
+        raise NotImplementedError
+
+    def check_device(self, device: int) -> None:
+        raise NotImplementedError
+
+
+def _host_available() -> int:
+    """Return the host's available memory in bytes, or no limit where it cannot be told."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 1 << 62

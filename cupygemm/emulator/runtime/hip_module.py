@@ -1,0 +1,270 @@
+"""The HIP functions on code: modules, functions, launches, and kernels inside host libraries.
+
+The methods are HIP's functions, under HIP's names.
+"""
+# ruff: noqa: D102, N802
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cupygemm.emulator.code_object import InvalidCodeObject
+from cupygemm.emulator.device import Device
+from cupygemm.emulator.runtime.images import image_at, registered_code
+from cupygemm.emulator.runtime.libraries import Dim3
+from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import CodeObject, Kernel
+
+# Keys of hipModuleLaunchKernel's `extra`.
+_PARAM_BUFFER_POINTER, _PARAM_BUFFER_SIZE, _PARAM_END = 1, 2, 3
+
+_WAVE = 64
+
+
+@dataclass(eq=False)
+class _Module:
+    """A loaded module and the handles of its functions."""
+
+    code: CodeObject
+    functions: dict[str, int]
+
+
+class ModuleFunctions:
+    """Modules and launches; a part of `HipRuntime`."""
+
+    device: Device
+
+    def __init__(self) -> None:
+        self._modules: dict[int, _Module] = {}
+        self._functions: dict[int, Kernel] = {}
+        self._code_handles = itertools.count(0x1_0000_0000, 0x10)
+        # Kernels inside host libraries: stub's address -> (fat binary's wrapper, kernel name).
+        self._stubs: dict[int, tuple[int, str]] = {}
+        self._binaries: dict[int, CodeObject] = {}
+
+    # -- modules --
+
+    def hipModuleLoad(self, module: int, path: int) -> None:
+        name = text_at(path)
+        try:
+            data = Path(name).read_bytes()
+        except OSError as err:
+            raise HipError(Status.FILE_NOT_FOUND, f"cannot read {name}: {err.strerror}") from err
+        self._load(module, data)
+
+    def hipModuleLoadData(self, module: int, image: int) -> None:
+        self._load(module, image_at(image, self.device.target.name))
+
+    def hipModuleUnload(self, module: int) -> None:
+        loaded = self._modules.pop(module, None)
+        if loaded is None:
+            raise _no_module(module)
+        for function in loaded.functions.values():
+            del self._functions[function]
+        self.device.unload(loaded.code)
+
+    def hipModuleGetFunction(self, function: int, module: int, name: int) -> None:
+        loaded = self._module(module)
+        wanted = text_at(name)
+        kernel = loaded.code.kernels.get(wanted)
+        if kernel is None:
+            has = ", ".join(sorted(loaded.code.kernels)) or "none"
+            raise HipError(Status.NOT_FOUND, f"no kernel {wanted} in the module; it has {has}")
+        if wanted not in loaded.functions:
+            handle = next(self._code_handles)
+            loaded.functions[wanted] = handle
+            self._functions[handle] = kernel
+        store_size(function, loaded.functions[wanted])
+
+    def hipModuleGetGlobal(self, pointer: int, size: int, module: int, name: int) -> None:
+        loaded = self._module(module)
+        wanted = text_at(name)
+        if wanted not in loaded.code.symbols:
+            has = ", ".join(sorted(loaded.code.symbols)) or "none"
+            raise HipError(Status.NOT_FOUND, f"no variable {wanted} in the module; it has {has}")
+        address, length = loaded.code.symbols[wanted]
+        store_size(pointer, address)
+        store_size(size, length)
+
+    def hipFuncGetAttribute(self, value: int, attribute: int, function: int) -> None:
+        kernel = self._kernel(function)
+        dynamic = self.device.target.lds_bytes - kernel.lds_bytes
+        # hipFunction_attribute, in order; AMD's PTX and binary versions are the ISA's, 9 for CDNA.
+        values = (
+            kernel.max_threads,
+            kernel.lds_bytes,
+            0,  # constant memory is not counted apart
+            kernel.scratch_bytes,
+            kernel.num_vgpr + kernel.num_agpr,
+            90,
+            90,
+            0,
+            dynamic,
+            0,
+        )
+        if not 0 <= attribute < len(values):
+            raise HipError(Status.INVALID_VALUE, f"{attribute} is no hipFunction_attribute")
+        store_int(value, values[attribute])
+
+    # -- launches --
+
+    def hipModuleLaunchKernel(
+        self,
+        function: int,
+        grid_x: int,
+        grid_y: int,
+        grid_z: int,
+        block_x: int,
+        block_y: int,
+        block_z: int,
+        dynamic_lds: int,
+        stream: int,
+        parameters: int,
+        extra: int,
+    ) -> None:
+        self.check_stream(stream)
+        kernel = self._kernel(function)
+        values = _packed(kernel, extra) if extra else _pointed_to(kernel, parameters)
+        grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+        self.device.launch(kernel, grid, block, dynamic_lds, values)
+
+    def hipLaunchKernel(
+        self, stub: int, grid: Dim3, block: Dim3, parameters: int, dynamic_lds: int, stream: int
+    ) -> None:
+        self.check_stream(stream)
+        kernel = self._registered(stub)
+        values = _pointed_to(kernel, parameters)
+        self.device.launch(
+            kernel, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_lds, values
+        )
+
+    def hipOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, blocks: int, stub: int, block_size: int, dynamic_lds: int
+    ) -> None:
+        kernel = self._registered(stub)
+        store_int(blocks, self.device.occupancy(kernel, block_size, dynamic_lds))
+
+    def hipOccupancyMaxPotentialBlockSize(
+        self, grid_size: int, block_size: int, stub: int, dynamic_lds: int, limit: int
+    ) -> None:
+        kernel = self._registered(stub)
+        largest = min(kernel.max_threads, limit or kernel.max_threads)
+
+        def resident(threads: int) -> int:
+            return threads * self.device.occupancy(kernel, threads, dynamic_lds)
+
+        best = max(
+            range(_WAVE, largest + 1, _WAVE), key=lambda t: (resident(t), t), default=largest
+        )
+        store_int(block_size, best)
+        store_int(
+            grid_size,
+            self.device.target.num_cus * self.device.occupancy(kernel, best, dynamic_lds),
+        )
+
+    # -- kernels inside host libraries --
+
+    def hipRegisterFunction(self, binary: int, stub: int, _: int, name: int, *rest: int) -> None:
+        self._stubs[stub] = (binary, text_at(name))
+
+    def hipUnregisterFatBinary(self, binary: int) -> None:
+        self._stubs = {stub: which for stub, which in self._stubs.items() if which[0] != binary}
+        code = self._binaries.pop(binary, None)
+        if code is not None:
+            self.device.unload(code)
+
+    def _registered(self, stub: int) -> Kernel:
+        if stub not in self._stubs:
+            raise HipError(
+                Status.INVALID_DEVICE_FUNCTION, f"no kernel is registered for the stub 0x{stub:x}"
+            )
+        binary, name = self._stubs[stub]
+        if binary not in self._binaries:
+            data = registered_code(binary, self.device.target.name)
+            self._binaries[binary] = self.device.load(data)
+        kernel = self._binaries[binary].kernels.get(name)
+        if kernel is None:
+            raise HipError(Status.NOT_FOUND, f"no kernel {name} in the library's device code")
+        return kernel
+
+    # -- handles --
+
+    def _load(self, module: int, data: bytes) -> None:
+        try:
+            code = self.device.load(data)
+        except InvalidCodeObject as err:
+            raise HipError(Status.INVALID_IMAGE, str(err)) from err
+        handle = next(self._code_handles)
+        self._modules[handle] = _Module(code, {})
+        store_size(module, handle)
+
+    def _module(self, module: int) -> _Module:
+        if module not in self._modules:
+            raise _no_module(module)
+        return self._modules[module]
+
+    def _kernel(self, function: int) -> Kernel:
+        if function in self._stubs:
+            return self._registered(function)
+        if function not in self._functions:
+            raise HipError(
+                Status.INVALID_HANDLE,
+                f"kernel function 0x{function:x} does not exist: was its module unloaded?",
+            )
+        return self._functions[function]
+
+    def check_stream(self, stream: int) -> None:
+        raise NotImplementedError
+
+
+def _no_module(module: int) -> HipError:
+    return HipError(Status.INVALID_HANDLE, f"module 0x{module:x} does not exist: was it unloaded?")
+
+
+def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
+    """Read the explicit arguments through an array of pointers to their values."""
+    explicit = [arg for arg in kernel.arguments if not arg.value_kind.startswith("hidden_")]
+    if not explicit:
+        return []
+    if not parameters:
+        raise HipError(
+            Status.INVALID_VALUE,
+            f"{kernel.name} takes {len(explicit)} arguments, and none are given",
+        )
+    pointers = (ctypes.c_void_p * len(explicit)).from_address(parameters)
+    values = []
+    for position, (pointer, argument) in enumerate(zip(pointers, explicit, strict=True)):
+        if not pointer:
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"argument {position} ({argument.name or 'unnamed'}) of {kernel.name} is missing",
+            )
+        values.append(ctypes.string_at(pointer, argument.size))
+    return values
+
+
+def _packed(kernel: Kernel, extra: int) -> list[bytes]:
+    """Read the explicit arguments out of one buffer that is laid out as the kernel's segment."""
+    keys = (ctypes.c_size_t * 5).from_address(extra)
+    found, position = {}, 0
+    while position < 4 and keys[position] != _PARAM_END:
+        found[keys[position]] = keys[position + 1]
+        position += 2
+    if _PARAM_BUFFER_POINTER not in found or _PARAM_BUFFER_SIZE not in found:
+        raise HipError(Status.INVALID_VALUE, "`extra` names no argument buffer or not its size")
+    size = ctypes.c_size_t.from_address(found[_PARAM_BUFFER_SIZE]).value
+    buffer = ctypes.string_at(found[_PARAM_BUFFER_POINTER], size)
+    explicit = [arg for arg in kernel.arguments if not arg.value_kind.startswith("hidden_")]
+    needed = max((arg.offset + arg.size for arg in explicit), default=0)
+    if size < needed:
+        raise HipError(
+            Status.INVALID_VALUE,
+            f"the argument buffer of {kernel.name} holds {size} bytes, not {needed}",
+        )
+    return [buffer[arg.offset : arg.offset + arg.size] for arg in explicit]

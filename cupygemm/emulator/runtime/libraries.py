@@ -1,0 +1,182 @@
+"""Build and load the stand-in ROCm libraries, and connect their entry points to Python.
+
+Each library is one C file, and a ``.def`` file that lists its functions (see amdhip64.def): from it
+come the linker's version script, the C entry points and, here, the ctypes types of the
+callbacks. The libraries are loaded with RTLD_GLOBAL before CuPy is, under the names that CuPy's
+extension modules ask the loader for, so that the loader finds them loaded already.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cupygemm._cache import get_or_build
+from cupygemm._toolchain import host_compiler_version, host_shared_library
+
+MakeCallbacks = Callable[[Callable[[int, str], None]], dict[str, Callable[..., int]]]
+
+_HERE = Path(__file__).parent
+_OPTIONS = ("-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib", f"-I{_HERE}")
+
+
+@dataclass(frozen=True)
+class Function:
+    """One line of a ``.def`` file.
+
+    Attributes
+    ----------
+    node : str
+        Symbol version, e.g. ``"hip_4.2"``.
+    name : str
+    parameters : tuple of str or None
+        C declarations; None for a function that the C file writes out itself.
+    """
+
+    node: str
+    name: str
+    parameters: tuple[str, ...] | None
+
+
+@dataclass(frozen=True)
+class Library:
+    """One stand-in library: its C file's stem and the name that CuPy's modules ask for."""
+
+    stem: str
+    soname: str
+
+
+# In the order in which they are loaded.
+HIP = Library("amdhip64", "libamdhip64.so.7")
+HIPRTC = Library("hiprtc", "libhiprtc.so.7")
+OTHERS = (
+    Library("rocfft", "librocfft.so.0"),
+    Library("roctracer64", "libroctracer64.so.4"),
+    Library("roctx64", "libroctx64.so.4"),
+)
+
+
+class Dim3(ctypes.Structure):
+    """HIP's dim3."""
+
+    _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
+
+
+class _IpcHandle(ctypes.Structure):
+    _fields_ = (("reserved", ctypes.c_char * 64),)
+
+
+# Callbacks that C holds on to, for as long as the process lives.
+_connected: list[Any] = []
+
+_TYPES: dict[str, Any] = {
+    "int": ctypes.c_int,
+    "unsigned": ctypes.c_uint,
+    "size_t": ctypes.c_size_t,
+    "struct dim3": Dim3,
+    "struct ipc_handle": _IpcHandle,
+}
+
+
+def functions(library: Library) -> list[Function]:
+    """Return the functions of a library, in the order of its callback table."""
+    listing = _HERE / f"{library.stem}.def"
+    if not listing.exists():
+        return []
+    found = []
+    for line in listing.read_text().splitlines():
+        match = re.match(r"(FUNCTION|NATIVE)\((\w+), (\w+)(?:, \((.*?)\), \()?", line)
+        if match is None:
+            continue
+        kind, node, name, parameters = match.groups()
+        declared = tuple(parameters.split(", ")) if kind == "FUNCTION" else None
+        node = re.sub(r"_(?=\d+$)", ".", node)  # hip_4_2 is hip_4.2
+        found.append(Function(node, name, declared if declared != ("void",) else ()))
+    return found
+
+
+def load(library: Library) -> ctypes.CDLL:
+    """Build (or find in the cache) and load a library."""
+    return ctypes.CDLL(str(build(library)), mode=ctypes.RTLD_GLOBAL)
+
+
+def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CDLL:
+    """Load a library and connect its entry points.
+
+    Parameters
+    ----------
+    library : Library
+    make_callbacks : callable
+        Called with a function that sets the message of a failing call; returns the callbacks by the
+        names of the functions. A callback gets the C arguments, pointers as integers (0 for null),
+        and returns a status. A function without one is not supported.
+
+    Returns
+    -------
+    ctypes.CDLL
+    """
+    loaded = load(library)
+    loaded.cupygemm_set_message.argtypes = (ctypes.c_int, ctypes.c_char_p)
+    loaded.cupygemm_set_message.restype = None
+
+    def set_message(status: int, message: str) -> None:
+        loaded.cupygemm_set_message(status, message.encode())
+
+    callbacks = make_callbacks(set_message)
+    listed = [function for function in functions(library) if function.parameters is not None]
+    table = (ctypes.c_void_p * len(listed))()
+    for position, function in enumerate(listed):
+        if function.name in callbacks:
+            entry = _prototype(function)(callbacks[function.name])
+            _connected.append(entry)
+            table[position] = ctypes.cast(entry, ctypes.c_void_p)
+    loaded.cupygemm_set_callbacks(table)
+    return loaded
+
+
+def build(library: Library) -> Path:
+    """Return the built library, from the cache if it is there."""
+    source = _HERE / f"{library.stem}.c"
+    script = "".join(_version_script(functions(library)))
+    key: list[str | bytes] = [host_compiler_version(), library.soname, script, *_OPTIONS[:-1]]
+    for path in [source, *sorted(_HERE.glob("*.def"))]:
+        key += [path.name, path.read_bytes()]
+
+    def compile_library(output: Path) -> None:
+        options = list(_OPTIONS)
+        version_script = None
+        if script:
+            version_script = output.with_name("versions.map")
+            version_script.write_text(script)
+        host_shared_library(
+            [source],
+            output,
+            soname=library.soname,
+            version_script=version_script,
+            options=options,
+        )
+
+    return get_or_build("runtime", key, ".so", compile_library)
+
+
+def _version_script(listed: list[Function]) -> Iterator[str]:
+    nodes = sorted({function.node for function in listed})
+    for number, node in enumerate(nodes):
+        names = "".join(f" {function.name};" for function in listed if function.node == node)
+        local = " local: *;" if number == 0 else ""
+        yield f"{node} {{ global:{names}{local} }};\n"
+
+
+def _prototype(function: Function) -> Any:
+    assert function.parameters is not None
+    types = []
+    for declaration in function.parameters:
+        if "*" in declaration:
+            types.append(ctypes.c_size_t)  # a pointer, which then arrives as an int, never None
+        else:
+            types.append(_TYPES[declaration.rpartition(" ")[0]])
+    return ctypes.CFUNCTYPE(ctypes.c_int, *types)

@@ -1,0 +1,52 @@
+"""What the stand-in HIP runtime answers: error codes, and results in the caller's memory."""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+
+
+class Status(enum.IntEnum):
+    """The values of hipError_t that the runtime returns; all are listed in errors.def."""
+
+    SUCCESS = 0
+    INVALID_VALUE = 1
+    OUT_OF_MEMORY = 2
+    INVALID_CONFIGURATION = 9
+    INVALID_DEVICE_FUNCTION = 98
+    INVALID_DEVICE = 101
+    INVALID_IMAGE = 200
+    NO_BINARY_FOR_GPU = 209
+    PEER_ACCESS_UNSUPPORTED = 217
+    FILE_NOT_FOUND = 301
+    INVALID_HANDLE = 400
+    NOT_FOUND = 500
+    LAUNCH_OUT_OF_RESOURCES = 701
+    LAUNCH_FAILURE = 719
+    NOT_SUPPORTED = 801
+    UNKNOWN = 999
+
+
+class HipError(Exception):
+    """Ends a HIP call with an error code, and a message for whoever asks for the code's text."""
+
+    def __init__(self, status: Status, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def store_int(where: int, value: int) -> None:
+    """Store an int result, unless the caller does not want it."""
+    if where:
+        ctypes.c_int.from_address(where).value = value
+
+
+def store_size(where: int, value: int) -> None:
+    """Store a size_t or pointer result, unless the caller does not want it."""
+    if where:
+        ctypes.c_size_t.from_address(where).value = value
+
+
+def text_at(where: int) -> str:
+    """Return the C string at an address."""
+    return ctypes.string_at(where).decode()
