@@ -5,6 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from cupygemm._arch import Arch
+from cupygemm._problem import ITEMSIZE, GemmProblem
+
+WAVE_SIZE = 64
+SLAB_BYTES = 128
+"""Bytes of k in a row of LDS."""
+VECTOR_BYTES = 16
+"""Bytes of a global load, of an LDS read and of a chunk of a row of LDS."""
+ROW_BLOCK = 32
+"""Rows of an operand tile within which their order in LDS is permuted."""
+BATCH_GRID_Y = 32768
+"""Batch entries along y of the grid; the rest are along z."""
+OFFSET_LIMIT = 1 << 31
+"""Buffer offsets, in bytes from the tile's first element, are below this."""
+
 
 @dataclass(frozen=True)
 class GemmConfig:
@@ -20,6 +35,11 @@ class GemmConfig:
         Waves of the workgroup along each axis of the tile.
     mma_m, mma_n, mma_k : int
         The MFMA instruction.
+    num_stages : int
+        Tiles that LDS holds. With two, the next tile is written while the last is still read, which
+        saves one of the two barriers of a step; with one, LDS may have room for another workgroup.
+    waves_per_simd : int
+        Waves that must fit on a SIMD: the compiler limits a lane's registers to 512 over this.
     group_m : int
         Tile rows that the grouped raster walks before it moves on by a tile column.
     xcd_remap : bool
@@ -35,10 +55,206 @@ class GemmConfig:
     mma_m: int
     mma_n: int
     mma_k: int
+    num_stages: int = 1
+    waves_per_simd: int = 2
     group_m: int = 8
     xcd_remap: bool = True
 
     @property
     def num_threads(self) -> int:
         """Return the work-items of a workgroup."""
-        return 64 * self.waves_m * self.waves_n
+        return WAVE_SIZE * self.waves_m * self.waves_n
+
+    @property
+    def name(self) -> str:
+        """Return a short name: tile, waves and instruction."""
+        tile = f"{self.tile_m}x{self.tile_n}x{self.tile_k}"
+        mma = f"{self.mma_m}x{self.mma_n}x{self.mma_k}"
+        return f"{self.mainloop}_{tile}_w{self.waves_m}x{self.waves_n}_s{self.num_stages}_mma{mma}"
+
+    def lds_bytes(self, itemsize: int) -> int:
+        """Return the LDS of a workgroup for operands of `itemsize` bytes."""
+        return self.num_stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
+
+    def num_tiles(self, problem: GemmProblem) -> tuple[int, int]:
+        """Return the tiles of one matrix of C along m and along n."""
+        return -(-problem.m // self.tile_m), -(-problem.n // self.tile_n)
+
+
+def grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
+    """Return the workgroups of a launch: tiles along x, the batch along y and then z.
+
+    A grid's y and z end at 65535, so the batch index is ``y + BATCH_GRID_Y * z``; workgroups past the
+    end of the batch return at once.
+    """
+    tiles_m, tiles_n = config.num_tiles(problem)
+    batch = problem.num_batches
+    return tiles_m * tiles_n, min(batch, BATCH_GRID_Y), -(-batch // BATCH_GRID_Y)
+
+
+def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    """Return why the kernel cannot compute the problem on the architecture, or None if it can."""
+    return (
+        _check_types(problem)
+        or _check_extents(config, problem)
+        or _check_instruction(config, arch)
+        or _check_tile(config, problem, arch)
+        or _check_staging(config, problem)
+        or _check_offsets(config, problem)
+    )
+
+
+def _check_types(problem: GemmProblem) -> str | None:
+    if problem.a_dtype != problem.b_dtype:
+        return f"A is {problem.a_dtype} and B is {problem.b_dtype}: they must have one type"
+    if problem.a_dtype not in ("bf16", "f16"):
+        return f"inputs of type {problem.a_dtype} have no kernel: bf16 and f16 have"
+    if problem.out_dtype not in ("bf16", "f16", "f32"):
+        return f"an output of type {problem.out_dtype} has no kernel: bf16, f16 and f32 have"
+    for name in ("a", "b", "c"):
+        dtype = problem.out_dtype if name == "c" else problem.a_dtype
+        align = getattr(problem, f"{name}_align")
+        if align < ITEMSIZE[dtype]:
+            size = ITEMSIZE[dtype]
+            return f"{name} is aligned to {align} bytes, less than its {dtype} elements of {size}"
+    return None
+
+
+def _check_extents(config: GemmConfig, problem: GemmProblem) -> str | None:
+    for name in ("m", "n", "k"):
+        extent = getattr(problem, name)
+        if not 1 <= extent < 1 << 31:
+            return f"{name} = {extent} is outside 1 to 2**31 - 1"
+    if len(problem.batch) > 3:
+        return f"{len(problem.batch)} batch axes: at most 3"
+    tiles_x, _, planes = grid(config, problem)
+    if tiles_x * config.num_threads >= 1 << 32:
+        return f"{tiles_x} tiles of {config.num_threads} threads: a grid axis ends at 2**32 threads"
+    if planes > 65535:
+        return f"{problem.num_batches} matrices: a grid holds 2**31"
+    return None
+
+
+def _check_instruction(config: GemmConfig, arch: Arch) -> str | None:
+    shape = (config.mma_m, config.mma_n, config.mma_k)
+    if shape not in arch.mfma_cycles:
+        known = ", ".join("x".join(map(str, s)) for s in arch.mfma_cycles)
+        return f"{arch.name} has no {'x'.join(map(str, shape))} instruction: it has {known}"
+    return None
+
+
+def _check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    itemsize = ITEMSIZE[problem.a_dtype]
+    slab_k = SLAB_BYTES // itemsize
+    if config.tile_k % slab_k:
+        return f"tile_k = {config.tile_k} is not a multiple of {slab_k} ({SLAB_BYTES} bytes of k)"
+    for axis in ("m", "n"):
+        tile, waves = getattr(config, f"tile_{axis}"), getattr(config, f"waves_{axis}")
+        mma = getattr(config, f"mma_{axis}")
+        if tile % ROW_BLOCK or tile & (tile - 1):
+            return f"tile_{axis} = {tile} is not a power of two from {ROW_BLOCK}"
+        if tile % waves or (tile // waves) % mma:
+            return f"tile_{axis} = {tile} is not {waves} waves of whole fragments of {mma}"
+    if config.tile_n // config.waves_n % ROW_BLOCK:
+        return f"a wave's {config.tile_n // config.waves_n} columns are not blocks of {ROW_BLOCK}"
+    if config.num_threads > 1024:
+        return f"{config.num_threads} threads: a workgroup holds 1024"
+    lds = config.lds_bytes(itemsize)
+    if lds > arch.lds_bytes:
+        return f"the tiles take {lds} bytes of LDS, and {arch.name} has {arch.lds_bytes}"
+    if config.num_stages not in (1, 2):
+        return f"num_stages = {config.num_stages}: LDS holds one tile or two"
+    waves = arch.lds_bytes // lds * config.num_threads // WAVE_SIZE // arch.simds_per_cu
+    if waves < config.waves_per_simd <= arch.max_waves_per_simd:
+        return f"waves_per_simd = {config.waves_per_simd}: LDS has room for {waves} waves on a SIMD"
+    return None
+
+
+def _check_staging(config: GemmConfig, problem: GemmProblem) -> str | None:
+    per_vector = VECTOR_BYTES // ITEMSIZE[problem.a_dtype]
+    for name, rows, major in (
+        ("A", config.tile_m, problem.a_major),
+        ("B", config.tile_n, problem.b_major),
+    ):
+        vectors, rest = divmod(rows * config.tile_k // per_vector, config.num_threads)
+        least = 1 if major == "k" else 2
+        if vectors < least or rest:
+            return (
+                f"a {major}-major tile of {name}, {rows} x {config.tile_k}, does not give each of "
+                f"{config.num_threads} threads at least {least} whole vectors of {per_vector}"
+            )
+    return None
+
+
+def _check_offsets(config: GemmConfig, problem: GemmProblem) -> str | None:
+    """Check that offsets within a tile fit; the tile itself is reached by 64-bit arithmetic."""
+    m, n, k = problem.m, problem.n, problem.k
+    along_k = min(config.tile_k, k)
+    along_m, along_n = min(config.tile_m, m), min(config.tile_n, n)
+    a_extents = (m, along_m) if problem.a_major == "k" else (k, along_k)
+    b_extents = (n, along_n) if problem.b_major == "k" else (k, along_k)
+    for name, span, (extent, in_tile) in (
+        ("A", problem.a_span, a_extents),
+        ("B", problem.b_span, b_extents),
+        ("C", problem.c_span, (m, along_m)),
+    ):
+        pitch = span / max(extent - 1, 1)  # an upper bound, in bytes
+        if extent > 1 and pitch * in_tile >= OFFSET_LIMIT:
+            return f"{in_tile} rows of {name}, {pitch:.0f} bytes apart, span more than 2 GiB"
+    return None
+
+
+# -- The configurations that are built ----------------------------------------------------------------
+
+# tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd. LDS of 64 KiB: the large tiles
+# share a CU by being two workgroups or eight waves, the skinny ones overlap their own steps.
+_TILES_64K = (
+    (256, 128, 64, 4, 2, 1, 2),
+    (128, 256, 64, 2, 4, 1, 2),
+    (128, 128, 64, 2, 2, 1, 2),
+    (128, 64, 64, 2, 2, 1, 2),
+    (64, 128, 64, 2, 2, 1, 2),
+    (64, 64, 64, 2, 2, 1, 4),
+    (64, 32, 128, 4, 1, 2, 1),
+    (32, 64, 128, 2, 2, 2, 1),
+    (32, 32, 128, 2, 1, 2, 1),
+)
+# LDS of 160 KiB holds two stages of every tile.
+_TILES_160K = (
+    (256, 128, 64, 4, 2, 2, 2),
+    (128, 256, 64, 2, 4, 2, 2),
+    (128, 128, 64, 2, 2, 2, 2),
+    (128, 64, 64, 2, 2, 2, 3),
+    (64, 128, 64, 2, 2, 2, 3),
+    (64, 64, 64, 2, 2, 2, 4),
+    (64, 32, 128, 4, 1, 2, 3),
+    (32, 64, 128, 2, 2, 2, 3),
+    (32, 32, 128, 2, 1, 2, 2),
+)
+_LARGE_MMA_TILES = ((128, 128), (64, 64))
+
+
+def _configs(
+    tiles: tuple[tuple[int, ...], ...], small: tuple[int, int, int], large: tuple[int, int, int]
+) -> tuple[GemmConfig, ...]:
+    """Every tile with the 16x16 instruction, and two with the 32x32 one."""
+    configs = []
+    for mma in (small, large):
+        for tile in tiles:
+            if mma == small or tile[:2] in _LARGE_MMA_TILES:
+                shape = (*tile[:5], *mma)
+                stages, waves = tile[5:]
+                configs.append(
+                    GemmConfig(
+                        "register_double_buffer", *shape, num_stages=stages, waves_per_simd=waves
+                    )
+                )
+    return tuple(configs)
+
+
+CONFIGS: dict[str, tuple[GemmConfig, ...]] = {
+    "gfx90a": _configs(_TILES_64K, (16, 16, 16), (32, 32, 8)),
+    "gfx942": _configs(_TILES_64K, (16, 16, 16), (32, 32, 8)),
+    "gfx950": _configs(_TILES_160K, (16, 16, 32), (32, 32, 16)),
+}
+"""The configurations that `cupygemm._select` chooses from, by architecture."""

@@ -1,1 +1,1 @@
-"""The device code, as package data: read it with `importlib.resources`."""
+"""Device sources of cupygemm, installed as package data and read by ``cupygemm._source``."""

@@ -1,0 +1,23 @@
+// The kernel's one parameter: what changes from call to call of the same compiled kernel.
+//
+// The twin of cupygemm._launch.GEMM_ARGS (a NumPy structured dtype); both are naturally aligned.
+// Dtypes, majors, alignment and tile shapes are compile-time and live in the generated Config.
+#pragma once
+
+#include "common/platform.hpp"
+
+namespace cupygemm {
+
+struct GemmArgs {
+    u64 a, b, c;                // device addresses of element (0, 0) of the first matrix of the batch
+    i32 m, n, k;                // extents, at least 1
+    i32 batch0, batch1, batch2; // extents of the batch axes, batch2 innermost; 1 where absent
+    i64 lda, ldb, ldc;          // elements between neighbours on the axis that is not contiguous
+    i64 a_stride[3];            // elements between matrices along each batch axis; 0 broadcasts
+    i64 b_stride[3];
+    i64 c_stride[3];
+};
+
+static_assert(sizeof(GemmArgs) == 144, "GemmArgs must match the dtype that the launcher packs");
+
+} // namespace cupygemm

@@ -1,0 +1,48 @@
+// Element types by name, with their size and the one rounding from the fp32 accumulator.
+//
+// Operands are moved as raw bits, so a type is only a tag: the matrix instruction gives the bits of an
+// input their meaning, `Numeric<T>::round` those of an output.
+#pragma once
+
+#include "common/platform.hpp"
+
+namespace cupygemm {
+
+struct bf16 {};
+struct f16 {};
+struct f32 {};
+
+template <class T> struct Numeric;
+
+template <> struct Numeric<bf16> {
+    using Bits = u16;
+    static constexpr int bytes = 2;
+    CUPYGEMM_INLINE static Bits round(float x) { return bf16_bits(x); }
+};
+
+template <> struct Numeric<f16> {
+    using Bits = u16;
+    static constexpr int bytes = 2;
+    CUPYGEMM_INLINE static Bits round(float x) { return f16_bits(x); }
+};
+
+template <> struct Numeric<f32> {
+    using Bits = u32;
+    static constexpr int bytes = 4;
+    CUPYGEMM_INLINE static Bits round(float x) { return f32_bits(x); }
+};
+
+template <class T, class U> struct IsSame {
+    static constexpr bool value = false;
+};
+template <class T> struct IsSame<T, T> {
+    static constexpr bool value = true;
+};
+
+constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
+
+template <class T> constexpr T ceil_div(T x, T y) { return (x + y - 1) / y; }
+
+template <class T> constexpr T minimum(T x, T y) { return x < y ? x : y; }
+
+} // namespace cupygemm
