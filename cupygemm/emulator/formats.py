@@ -129,7 +129,7 @@ def encode(values: ArrayLike, fmt: Format, *, saturate: bool = False, random: An
     with np.errstate(invalid="ignore"):  # a signalling NaN is no error here
         wide = np.asarray(values, np.float64)
     code = _magnitude_codes(wide, fmt, random)
-    sign = np.where(np.signbit(wide), 1 << fmt.bits - 1, 0)
+    sign: NDArray[np.int64] = np.where(np.signbit(wide), 1 << fmt.bits - 1, 0)
     overflow = code > fmt.max_code
     inf, nan = np.isinf(wide), np.isnan(wide)
     match fmt.special:
@@ -147,7 +147,7 @@ def encode(values: ArrayLike, fmt: Format, *, saturate: bool = False, random: An
 
 
 def _magnitude_codes(values: NDArray[np.float64], fmt: Format, random: Any) -> NDArray[np.int64]:
-    """Return the codes of the magnitudes as if the exponent had no upper bound; 0 for Inf and NaN."""
+    """Return the magnitudes' codes as if the exponent had no upper bound; 0 for Inf and NaN."""
     magnitude = np.where(np.isfinite(values), np.abs(values), 0.0)
     min_exponent = 1 - fmt.bias
     exponent = np.maximum(np.frexp(magnitude)[1] - 1, min_exponent)

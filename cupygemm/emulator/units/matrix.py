@@ -1,0 +1,353 @@
+"""The matrix unit: dense and sparse MFMA of every target, and moves between VGPRs and AGPRs.
+
+`bind` turns an instruction into a record of what it multiplies, where its operands lie and which
+arithmetic the target uses; ``native/mfma.c`` executes it for all waves of the group, straight on
+the register file, since these instructions ignore EXEC. Many waves are shared out among threads.
+
+Layouts, modifiers and availability: AMD's matrix instruction calculator and ISA guides. Arithmetic:
+MMA-Sim (Xie et al., arXiv 2511.10909). What is assumed for CDNA4 is said in ``native/mfma.c``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+import os
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator import formats
+from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.isa import Instruction, Operand
+from cupygemm.emulator.native import library
+from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units.operands import constant_bits
+
+Step = Callable[[Group], None]
+
+_EVERYWHERE = """
+v_mfma_f32_32x32x1_2b_f32 v_mfma_f32_16x16x1_4b_f32 v_mfma_f32_4x4x1_16b_f32
+v_mfma_f32_32x32x2_f32 v_mfma_f32_16x16x4_f32
+v_mfma_f32_32x32x4_2b_f16 v_mfma_f32_16x16x4_4b_f16 v_mfma_f32_4x4x4_16b_f16
+v_mfma_f32_32x32x8_f16 v_mfma_f32_16x16x16_f16
+v_mfma_i32_32x32x4_2b_i8 v_mfma_i32_16x16x4_4b_i8 v_mfma_i32_4x4x4_16b_i8
+v_mfma_f64_16x16x4_f64 v_mfma_f64_4x4x4_4b_f64
+"""
+_CDNA2 = """
+v_mfma_f32_32x32x4bf16_1k v_mfma_f32_16x16x4bf16_1k v_mfma_f32_4x4x4bf16_1k
+v_mfma_f32_32x32x8bf16_1k v_mfma_f32_16x16x16bf16_1k
+v_mfma_f32_32x32x2bf16 v_mfma_f32_16x16x2bf16 v_mfma_f32_4x4x2bf16
+v_mfma_f32_32x32x4bf16 v_mfma_f32_16x16x8bf16
+v_mfma_i32_32x32x8i8 v_mfma_i32_16x16x16i8
+"""
+_EIGHT_BIT = ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8")
+_SINCE_CDNA3 = (
+    """
+v_mfma_f32_32x32x4_2b_bf16 v_mfma_f32_16x16x4_4b_bf16 v_mfma_f32_4x4x4_16b_bf16
+v_mfma_f32_32x32x8_bf16 v_mfma_f32_16x16x16_bf16
+v_mfma_i32_32x32x16_i8 v_mfma_i32_16x16x32_i8
+v_smfmac_f32_16x16x32_f16 v_smfmac_f32_32x32x16_f16
+v_smfmac_f32_16x16x32_bf16 v_smfmac_f32_32x32x16_bf16
+v_smfmac_i32_16x16x64_i8 v_smfmac_i32_32x32x32_i8
+""".split()
+    + [
+        f"v_{name}_{types}"
+        for name in (
+            "mfma_f32_16x16x32",
+            "mfma_f32_32x32x16",
+            "smfmac_f32_16x16x64",
+            "smfmac_f32_32x32x32",
+        )
+        for types in _EIGHT_BIT
+    ]
+)
+_CDNA3_ONLY = ["v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x4_xf32"]
+_SINCE_CDNA4 = (
+    """
+v_mfma_f32_16x16x32_f16 v_mfma_f32_32x32x16_f16 v_mfma_f32_16x16x32_bf16 v_mfma_f32_32x32x16_bf16
+v_mfma_i32_16x16x64_i8 v_mfma_i32_32x32x32_i8
+v_mfma_f32_16x16x128_f8f6f4 v_mfma_f32_32x32x64_f8f6f4
+v_mfma_scale_f32_16x16x128_f8f6f4 v_mfma_scale_f32_32x32x64_f8f6f4
+v_smfmac_f32_16x16x64_f16 v_smfmac_f32_32x32x32_f16
+v_smfmac_f32_16x16x64_bf16 v_smfmac_f32_32x32x32_bf16
+v_smfmac_i32_16x16x128_i8 v_smfmac_i32_32x32x64_i8
+""".split()
+    + [
+        f"v_smfmac_f32_{shape}_{types}"
+        for shape in ("16x16x128", "32x32x64")
+        for types in _EIGHT_BIT
+    ]
+)
+MNEMONICS: dict[str, frozenset[str]] = {
+    "gfx90a": frozenset(_EVERYWHERE.split() + _CDNA2.split()),
+    "gfx942": frozenset(_EVERYWHERE.split() + _SINCE_CDNA3 + _CDNA3_ONLY),
+    "gfx950": frozenset(_EVERYWHERE.split() + _SINCE_CDNA3 + _SINCE_CDNA4),
+}
+_NAME = re.compile(
+    r"v_(?P<kind>mfma|smfmac)_(?P<scale>scale_)?(?P<d>f32|f64|i32)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+?)_?"
+    r"(?:\d+b_)?(?P<a>xf32|f64|f32|f16|bf16|i8|fp8|bf8|f8f6f4)(?:_(?P<b>fp8|bf8))?(?P<tall>_1k)?"
+)
+
+# enum arithmetic of native/mfma_operands.h
+_FUSED, _FUSED_FP8, _PAIRWISE, _FMA_F32, _FMA_F64, _INTEGER = range(6)
+_SPECIAL = {"ieee": 0, "fn": 1, "fnuz": 2, "none": 3}
+
+
+class _Format(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int32) for name in ("bits", "mantissa_bits", "bias", "special")]
+
+
+class _Instruction(ctypes.Structure):
+    """Mirrors mfma_op of native/mfma_operands.h, which explains the fields: keep both in step."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("arithmetic", "group", "m", "n", "k", "blocks")),
+        ("a", _Format),
+        ("b", _Format),
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "truncate", "chunked_a", "chunked_b", "a_reg", "b_reg", "c_reg", "d_reg", "d_count",
+            )
+        ),
+        ("constant", ctypes.c_uint32 * 2),
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "negate", "scale_a", "scale_b", "scale_a_byte", "scale_b_byte", "index_reg",
+                "index_shift",
+            )
+        ),
+        ("a_block", ctypes.c_uint8 * 16),
+        ("b_lane", ctypes.c_uint8 * LANES),
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the name of an instruction says: D (m, n) = A (m, k) B (k, n) + C, and the types."""
+
+    m: int
+    n: int
+    k: int
+    a: str
+    b: str
+    sparse: bool
+    tall: bool  # bf16 with 4 elements to a lane, as against gfx908's 2
+
+    @classmethod
+    def of(cls, mnemonic: str) -> Shape:
+        """Parse a mnemonic."""
+        found = _NAME.fullmatch(mnemonic)
+        if found is None:
+            raise ValueError(f"{mnemonic} is no matrix instruction")
+        m, n, k = (int(found[name]) for name in "mnk")
+        sparse = found["kind"] == "smfmac"
+        return cls(m, n, k, found["a"], found["b"] or found["a"], sparse, found["tall"] is not None)
+
+
+def bind(inst: Instruction, target: Target) -> Step | None:
+    """Return the step that executes a matrix instruction or an AGPR move, or None.
+
+    Raises
+    ------
+    UnsupportedInstruction
+        The instruction has a modifier that the target does not define for it.
+    """
+    if inst.mnemonic.startswith("v_accvgpr_"):
+        return _bind_move(inst)
+    if inst.mnemonic not in MNEMONICS[target.name]:
+        return None
+    op = _describe(inst, target)
+    macs = op.m * op.n * op.k * op.blocks
+
+    def step(group: Group) -> None:
+        _run(op, group, macs)
+
+    return step
+
+
+def _bind_move(inst: Instruction) -> Step:
+    """Bind v_accvgpr_read, _write and _mov: 32-bit moves that obey EXEC."""
+    (destination,), source = inst.dst, inst.src[0]
+    if source.kind == "imm":
+        constant = np.uint32(constant_bits(source, "u32"))
+        return lambda group: group.set_v(destination.index, constant)
+    if source.kind == "s":
+        return lambda group: group.set_v(destination.index, group.s(source.index)[:, None])
+    if source.kind == "v":
+        return lambda group: group.set_v(destination.index, group.v(source.index))
+    raise UnsupportedInstruction(f"{inst.text}: a source that AGPR moves do not have")
+
+
+def _describe(inst: Instruction, target: Target) -> _Instruction:
+    shape = Shape.of(inst.mnemonic)
+    a, b, d = inst.operand("src0"), inst.operand("src1"), inst.dst[0]
+    if a is None or b is None or a.kind != "v" or b.kind != "v":
+        raise UnsupportedInstruction(f"{inst.text}: A and B must be vector registers")
+    op = _Instruction(m=shape.m, n=shape.n, k=shape.k, a_reg=a.index, b_reg=b.index)
+    op.d_reg, op.d_count = d.index, d.count
+    op.blocks = d.count * LANES // (shape.m * shape.n * (2 if shape.a == "f64" else 1))
+    op.scale_a = op.scale_b = op.index_reg = -1
+    op.b_lane[:] = list(range(LANES))
+    op.a_block[:] = list(range(16))
+    _choose_arithmetic(op, shape, inst, target)
+    _choose_addend(op, shape, inst, d)
+    _choose_modifiers(op, shape, inst, target)
+    return op
+
+
+def _choose_arithmetic(op: _Instruction, shape: Shape, inst: Instruction, target: Target) -> None:
+    """Set how values are decoded and added up."""
+    if shape.a == "f8f6f4":
+        kinds = (formats.FP8, formats.BF8, formats.FP6, formats.BF6, formats.FP4)
+        for side, field in (("a", "cbsz"), ("b", "blgp")):
+            code = inst.fields[field]
+            if code >= len(kinds):
+                raise UnsupportedInstruction(f"{inst.text}: {field} {code} is no format")
+            setattr(op, side, _format(kinds[code]))
+            setattr(op, f"chunked_{side}", int(kinds[code].bits == 8))
+    else:
+        op.a, op.b = _named_format(shape.a, target), _named_format(shape.b, target)
+    if shape.a in ("f32", "f64"):
+        op.arithmetic = _FMA_F32 if shape.a == "f32" else _FMA_F64
+    elif shape.a == "i8":
+        op.arithmetic = _INTEGER
+    elif shape.a == "xf32":
+        op.arithmetic, op.group, op.truncate = _FUSED, 4, 1
+    elif shape.a in ("f16", "bf16") and target.mfma_flushes_subnormals:
+        op.arithmetic = _PAIRWISE
+        op.group = 2 if shape.a == "bf16" and not shape.tall else 4
+    elif shape.a in ("f16", "bf16"):
+        op.arithmetic, op.group = _FUSED, min(8, shape.k)
+    else:
+        op.arithmetic, op.group = _FUSED_FP8, 16
+
+
+def _format(fmt: formats.Format) -> _Format:
+    return _Format(fmt.bits, fmt.mantissa_bits, fmt.bias, _SPECIAL[fmt.special])
+
+
+def _named_format(name: str, target: Target) -> _Format:
+    if name in ("fp8", "bf8"):
+        return _format(formats.fp8_format(name, target.fp8_fnuz))  # type: ignore[arg-type]
+    bits, mantissa_bits, bias = {
+        "f16": (16, 10, 15), "bf16": (16, 7, 127), "xf32": (32, 23, 127), "f32": (32, 23, 127),
+        "f64": (64, 52, 1023), "i8": (8, 0, 0),
+    }[name]  # fmt: skip
+    return _Format(bits, mantissa_bits, bias, _SPECIAL["ieee"])
+
+
+def _choose_addend(op: _Instruction, shape: Shape, inst: Instruction, d: Operand) -> None:
+    """Set where C is: registers, an inline constant, or D itself with sparse A."""
+    third = inst.operand("src2")
+    if third is None:
+        raise UnsupportedInstruction(f"{inst.text}: no third operand")
+    if shape.sparse:
+        op.c_reg, op.index_reg = d.index, third.index
+        # An index register holds several sets of pairs; ABID picks one, unless CBSZ says the first.
+        pairs = shape.m * shape.k // 2 // LANES
+        op.index_shift = 0 if inst.fields["cbsz"] else 2 * pairs * inst.fields["abid"]
+        if op.index_shift + 2 * pairs > 32:
+            raise UnsupportedInstruction(f"{inst.text}: abid selects beyond the index register")
+    elif third.kind == "v":
+        op.c_reg = third.index
+    elif third.kind == "imm" and third.index != 255:
+        op.c_reg = -1
+        bits = constant_bits(third, "f64" if shape.a == "f64" else "u32")
+        op.constant[:] = [bits & 0xFFFFFFFF, bits >> 32]
+    else:
+        raise UnsupportedInstruction(f"{inst.text}: C must be vector registers or inline")
+
+
+def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target: Target) -> None:
+    """Set broadcasts (CBSZ and ABID of A, BLGP of B), negation and block scales."""
+    cbsz, abid, blgp = (inst.fields[name] for name in ("cbsz", "abid", "blgp"))
+    if shape.a == "f8f6f4":
+        scales = inst.operand("scale_src0"), inst.operand("scale_src1")
+        if scales[0] is not None and scales[1] is not None:
+            low, high = inst.fields["opsel"], inst.fields["opsel_hi"]
+            op.scale_a, op.scale_b = scales[0].index, scales[1].index
+            op.scale_a_byte = (low & 1) | (high & 1) << 1
+            op.scale_b_byte = (low >> 1 & 1) | (high >> 1 & 1) << 1
+        return
+    if shape.a == "f64" and target.name != "gfx90a":
+        op.negate, blgp = blgp, 0
+    if shape.sparse:
+        cbsz = abid = 0
+    broadcasts_a = op.blocks > 1 and shape.a != "f64"
+    broadcasts_b = broadcasts_a or (target.name == "gfx90a" and shape.a != "f64")
+    if (blgp and not broadcasts_b) or ((cbsz or abid) and not broadcasts_a):
+        raise UnsupportedInstruction(f"{inst.text}: {target.name} has no such broadcast here")
+    if op.blocks >> cbsz == 0 or abid >> cbsz:
+        raise UnsupportedInstruction(f"{inst.text}: cbsz and abid select no block")
+    op.a_block[:] = [(block >> cbsz << cbsz) + abid for block in range(16)]
+    op.b_lane[:] = [_broadcast_lane(lane, blgp) for lane in range(LANES)]
+
+
+def _broadcast_lane(lane: int, blgp: int) -> int:
+    """Return the lane whose B `lane` uses: BLGP broadcasts 32 or 16 lanes, or rotates by 16."""
+    if blgp in (1, 2):
+        return lane % 32 + 32 * (blgp - 1)
+    if blgp == 3:
+        return (lane + 16) % LANES
+    return lane % 16 + 16 * (blgp - 4) if blgp >= 4 else lane
+
+
+# ---- Execution ----------------------------------------------------------------------------------
+
+# Below this many multiply-adds (about 0.1 ms) a second thread costs more than it saves.
+_MACS_PER_THREAD = 400_000
+
+
+@functools.cache
+def _native() -> Any:
+    run = library().mfma_run
+    run.argtypes = [
+        ctypes.POINTER(_Instruction), ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
+        ctypes.c_int64, ctypes.c_int64,
+    ]  # fmt: skip
+    run.restype = None
+    return run
+
+
+@functools.cache
+def _threads() -> tuple[ThreadPoolExecutor, int]:
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return ThreadPoolExecutor(count, thread_name_prefix="cupygemm-mfma"), count or 1
+
+
+def _run(op: _Instruction, group: Group, macs: int) -> None:
+    """Execute `op` in the waves of `group`."""
+    vgpr = group.state.vgpr
+    waves, first, count = group.waves, 0, group.count
+    if isinstance(waves, slice):
+        first, _, step = waves.indices(group.state.num_waves)
+        indices = None if step == 1 else np.arange(group.state.num_waves, dtype=np.int64)[waves]
+    else:
+        indices = np.ascontiguousarray(waves, np.int64)
+    if indices is not None:
+        first = 0
+    pointer = None if indices is None else indices.ctypes.data
+    stride = vgpr.strides[0] // 4
+    run, base = _native(), vgpr.ctypes.data
+    executor, parts = _threads() if macs * count >= 2 * _MACS_PER_THREAD else (None, 1)
+    parts = min(parts, count, macs * count // _MACS_PER_THREAD)
+    if executor is None or parts < 2:
+        run(op, base, stride, pointer, first, first + count)
+        return
+    bounds = [first + count * part // parts for part in range(parts + 1)]
+    jobs = [
+        executor.submit(run, op, base, stride, pointer, begin, end)
+        for begin, end in itertools.pairwise(bounds)
+    ]
+    wait(jobs)
+    for job in jobs:
+        job.result()
