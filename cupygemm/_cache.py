@@ -86,9 +86,7 @@ def get_or_build(
         lock = filelock.FileLock(folder / (digest + ".lock"))
         lock.acquire()
     try:
-        if not _is_intact(
-            entry, check
-        ):  # another process may have built it while we waited
+        if not _is_intact(entry, check):  # another process may have built it while we waited
             _build(entry, build)
             _is_intact(entry, None)
     finally:
@@ -100,9 +98,7 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     """Build into a temporary directory beside `entry` and publish file, then seal."""
     _verified.pop(entry, None)
     prefix = f".{entry.stem}."
-    for left in entry.parent.glob(
-        prefix + "*"
-    ):  # of builders killed half-way: we hold the lock
+    for left in entry.parent.glob(prefix + "*"):  # of builders killed half-way: we hold the lock
         _remove_tree(left)
     with _told_apart(entry.parent):
         scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=entry.parent))
