@@ -8,13 +8,10 @@ name, so it must then be imported before CuPy.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
 
+from cupygemm._explain import Explanation
+from cupygemm._matmul import explain, matmul
 from cupygemm._version import __version__
-
-if TYPE_CHECKING:
-    from cupygemm._explain import Explanation
-    from cupygemm._matmul import explain, matmul
 
 __all__ = ["Explanation", "__version__", "explain", "matmul"]
 
@@ -22,15 +19,3 @@ if os.environ.get("CUPYGEMM_EMULATE"):
     from cupygemm import emulator
 
     emulator.enable(os.environ["CUPYGEMM_EMULATE"])
-
-
-def __getattr__(name: str) -> Any:
-    if name in ("explain", "matmul"):
-        from cupygemm import _matmul
-
-        return getattr(_matmul, name)
-    if name == "Explanation":
-        from cupygemm._explain import Explanation
-
-        return Explanation
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

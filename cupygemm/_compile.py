@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cupygemm import _source
 from cupygemm._cache import get_or_build
 from cupygemm._config import GemmConfig
 from cupygemm._problem import GemmProblem
 from cupygemm._resources import Resources, read_resources
+from cupygemm._source import ENTRY, generate
 from cupygemm._toolchain import CompileError, Toolchain, ToolchainError, find_toolchain
 
-KERNEL_NAME = "cupygemm_gemm"
 OPTIONS = ("-Wall", "-Wextra", "-Werror")
 _HIPRTC_OPTIONS = ("-O3", "-std=c++17", *OPTIONS)
 
@@ -58,21 +57,21 @@ def compile_kernel(problem: GemmProblem, config: GemmConfig, target: str) -> Com
     cupygemm._toolchain.ToolchainError
         There is no compiler.
     """
-    return compile_source(_source.generate(problem, config, target), target)
+    return compile_source(generate(problem, config, target), target)
 
 
 @functools.lru_cache(maxsize=1024)
 def compile_source(text: str, target: str) -> CompiledKernel:
-    """Compile a translation unit whose entry is `KERNEL_NAME`; see `compile_kernel`."""
+    """Compile a translation unit whose entry is `ENTRY`; see `compile_kernel`."""
     compiler, options, build = _compiler(text, target)
     path = get_or_build(
         "hsaco",
         (text, *options, compiler, target),
         ".hsaco",
         build,
-        check=functools.partial(_is_code_object, name=KERNEL_NAME),
+        check=functools.partial(_is_code_object, name=ENTRY),
     )
-    return CompiledKernel(KERNEL_NAME, path, target, compiler, read_resources(path, KERNEL_NAME))
+    return CompiledKernel(ENTRY, path, target, compiler, read_resources(path, ENTRY))
 
 
 def _compiler(text: str, target: str) -> tuple[str, tuple[str, ...], Callable[[Path], None]]:

@@ -7,6 +7,7 @@ converted to float32, which holds them exactly, and the product is rounded once.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,74 +17,89 @@ from cupygemm._pose import Posed
 from cupygemm._promotion import BF16, F32, KERNEL_OPERANDS
 
 
-def multiply(posed: Posed, device: Device, x1: Any, x2: Any, out: Any) -> Any:
-    """Return the product by `cupy.matmul`, in ``out`` where it is given.
+@dataclass(frozen=True)
+class Fallback:
+    """One product by `cupy.matmul`.
 
-    Raises
-    ------
-    TypeError
-        CuPy cannot multiply these types on this device either.
+    Attributes
+    ----------
+    posed : Posed
+    device : Device
+    why : str
+        Why no kernel of this library computes it.
     """
-    import cupy
 
-    dtype, types = _multiplied_as(posed, device), posed.types
-    try:
-        product = cupy.matmul(x1.astype(dtype, copy=False), x2.astype(dtype, copy=False))
-    except (ImportError, NotImplementedError, TypeError) as err:
-        raise TypeError(_refusal(posed, device, str(err))) from err
-    product = product.astype(types.stored, copy=False)
-    if out is None:
-        return product
-    out[...] = product
-    return out
+    posed: Posed
+    device: Device
+    why: str
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the dtype in which `cupy.matmul` is asked for the product."""
+        types = self.posed.types
+        if types.operand not in KERNEL_OPERANDS:
+            return types.operand
+        if types.stored != types.operand:
+            return F32
+        fails = types.operand == BF16 and (self.device.is_hip or self.posed.shape.batch)
+        return F32 if fails else types.operand
+
+    @property
+    def copies(self) -> tuple[str, ...]:
+        """Return the conversions that are made, as sentences."""
+        types, notes = self.posed.types, []
+        if self.dtype != types.operand:
+            notes.append(
+                f"the operands are converted to {self.dtype}, in which cupy.matmul is right"
+            )
+        if self.dtype != types.result:
+            notes.append(f"the product is converted from {self.dtype} to {types.result}")
+        return tuple(notes)
+
+    def require(self) -> None:
+        """Raise TypeError where it is known beforehand that CuPy cannot multiply these types."""
+        if self.dtype.kind not in "fc" or not self.device.is_hip:
+            return
+        try:
+            from cupy_backends.cuda.libs import cublas  # noqa: F401
+        except ImportError as err:
+            raise TypeError(self._refusal(f"hipBLAS is missing ({err})")) from err
+
+    def __call__(self, x1: Any, x2: Any, out: Any) -> Any:
+        """Return the product, in ``out`` where it is given.
+
+        Raises
+        ------
+        TypeError
+            CuPy cannot multiply these types on this device either.
+        """
+        import cupy
+
+        types = self.posed.types
+        try:
+            product = cupy.matmul(
+                x1.astype(self.dtype, copy=False), x2.astype(self.dtype, copy=False)
+            )
+        except (ImportError, NotImplementedError, TypeError) as err:
+            raise TypeError(self._refusal(str(err))) from err
+        product = product.astype(types.stored, copy=False)
+        if out is None:
+            return product
+        out[...] = product
+        return out
+
+    def _refusal(self, detail: str) -> str:
+        remedy = "bfloat16 or float16" if self.device.arch is not None else "float32"
+        return (
+            f"matmul: {self.why}, and cupy.matmul cannot multiply {self.dtype} on "
+            f"{self.device.name}: {detail}; convert the operands to {remedy}, or multiply "
+            "on another device"
+        )
 
 
-def require(posed: Posed, device: Device) -> None:
-    """Raise TypeError where it is known beforehand that CuPy cannot multiply these types."""
-    if _multiplied_as(posed, device).kind not in "fc" or not device.is_hip:
-        return
-    try:
-        from cupy_backends.cuda.libs import cublas  # noqa: F401
-    except ImportError as err:
-        raise TypeError(_refusal(posed, device, f"hipBLAS is missing ({err})")) from err
-
-
-def account(posed: Posed, device: Device) -> tuple[str, tuple[str, ...]]:
-    """Return why a call has no kernel of ours, and the copies that it takes."""
-    dtype = _multiplied_as(posed, device)
-    notes = []
-    if dtype != posed.types.operand:
-        notes.append(f"the operands are converted to {dtype}, in which cupy.matmul is right")
-    if dtype != posed.types.result:
-        notes.append(f"the product is converted from {dtype} to {posed.types.result}")
-    return _why(posed, device), tuple(notes)
-
-
-def _multiplied_as(posed: Posed, device: Device) -> np.dtype[Any]:
-    """Return the dtype in which `cupy.matmul` is asked for the product."""
-    types = posed.types
-    if types.operand not in KERNEL_OPERANDS:
-        return types.operand
-    if types.stored != types.operand:
-        return F32
-    stacked = len(posed.shape.batch) > 0
-    return F32 if types.operand == BF16 and (device.is_hip or stacked) else types.operand
-
-
-def _why(posed: Posed, device: Device) -> str:
+def why_no_kernel(posed: Posed, device: Device) -> str:
+    """Return why the types or the device of a call have no kernel of ours."""
     if device.arch is None:
         return f"no kernel of cupygemm runs on {device.name} yet"
     types = posed.types
     return f"cupygemm has no kernel yet for {types.operand} operands and a {types.stored} product"
-
-
-def _refusal(posed: Posed, device: Device, detail: str) -> str:
-    remedy = (
-        "convert the operands to bfloat16 or float16"
-        if device.arch is not None
-        else "convert the operands to float32"
-    )
-    return (
-        f"matmul: {_why(posed, device)}, and cupy.matmul cannot multiply "
-        f"{_multiplied_as(posed, device)} on {device.name}: {detail}; {remedy}"
-    )

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._config import GemmConfig
-from cupygemm._layout import Layout, Segment
+from cupygemm._config import GemmConfig, grid
+from cupygemm._layout import Layout, Offsets
+from cupygemm._problem import ITEMSIZE
 
 GEMM_ARGS = np.dtype(
     [
@@ -47,24 +48,24 @@ _ADDRESSES = struct.Struct("=QQQ")
 _OPAQUE = np.dtype((np.void, GEMM_ARGS.itemsize))
 
 
-def pack_arguments(layout: Layout, segment: Segment) -> Any:
+def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
     """Return the struct of one launch as an array of `GEMM_ARGS`, size one.
 
     The addresses are byte offsets from the operands' first elements.
     """
     problem = layout.problem
-    itemsize = {"bf16": 2, "f16": 2, "f32": 4}
+    batch0, batch1, batch2 = (1,) * (3 - len(problem.batch)) + problem.batch
     arguments = np.zeros(1, GEMM_ARGS)
     values: dict[str, Any] = {
-        "a": segment.a * itemsize[problem.a_dtype] % 2**64,
-        "b": segment.b * itemsize[problem.b_dtype] % 2**64,
-        "c": segment.c * itemsize[problem.out_dtype] % 2**64,
+        "a": offsets.a * ITEMSIZE[problem.a_dtype] % 2**64,
+        "b": offsets.b * ITEMSIZE[problem.b_dtype] % 2**64,
+        "c": offsets.c * ITEMSIZE[problem.out_dtype] % 2**64,
         "m": problem.m,
         "n": problem.n,
         "k": problem.k,
-        "batch0": segment.extents[0],
-        "batch1": segment.extents[1],
-        "batch2": segment.extents[2],
+        "batch0": batch0,
+        "batch1": batch1,
+        "batch2": batch2,
         "lda": layout.lda,
         "ldb": layout.ldb,
         "ldc": layout.ldc,
@@ -77,14 +78,6 @@ def pack_arguments(layout: Layout, segment: Segment) -> Any:
     return arguments
 
 
-def grid_of(layout: Layout, segment: Segment, config: GemmConfig) -> tuple[int, int, int]:
-    """Return the grid of one launch: the tiles of C along x, the matrices of the batch along z."""
-    problem = layout.problem
-    tiles = -(-problem.m // config.tile_m) * -(-problem.n // config.tile_n)
-    matrices = segment.extents[0] * segment.extents[1] * segment.extents[2]
-    return tiles, 1, matrices
-
-
 class GemmLaunch:
     """One prepared launch; calling it with the three addresses enqueues it on the current stream.
 
@@ -93,19 +86,19 @@ class GemmLaunch:
     kernel : callable
         ``kernel(grid, block, args)``, as `cupy.RawKernel`.
     layout : Layout
-    segment : Segment
+    offsets : Offsets
     config : GemmConfig
     """
 
     __slots__ = ("_block", "_constants", "_kernel", "_offsets", "grid")
 
-    def __init__(self, kernel: Any, layout: Layout, segment: Segment, config: GemmConfig) -> None:
-        packed = pack_arguments(layout, segment).tobytes()
+    def __init__(self, kernel: Any, layout: Layout, offsets: Offsets, config: GemmConfig) -> None:
+        packed = pack_arguments(layout, offsets).tobytes()
         self._kernel = kernel
         self._offsets = _ADDRESSES.unpack_from(packed) if any(packed[: _ADDRESSES.size]) else None
         self._constants = packed[_ADDRESSES.size :]
         self._block = (config.num_threads, 1, 1)
-        self.grid = grid_of(layout, segment, config)
+        self.grid = grid(config, layout.problem)
 
     def __call__(self, a: int, b: int, c: int) -> None:
         """Enqueue the launch."""

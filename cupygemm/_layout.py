@@ -22,7 +22,6 @@ from cupygemm._promotion import KERNEL_OPERANDS, KERNEL_RESULTS
 from cupygemm._shapes import ProductShape
 
 MAX_BATCH_AXES = 3
-MAX_GRID_Z = 65535
 VECTOR_BYTES = 16  # the widest global load
 Order = Literal["row", "column"]
 
@@ -207,13 +206,12 @@ class BatchAxis(NamedTuple):
     c: int
 
 
-class Segment(NamedTuple):
-    """The part of the batch that one launch computes: offsets in elements, extents."""
+class Offsets(NamedTuple):
+    """Where the operands of one launch begin, in elements from those of the whole product."""
 
     a: int
     b: int
     c: int
-    extents: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -223,14 +221,14 @@ class Layout:
     Attributes
     ----------
     problem : GemmProblem
-        What every launch solves, the last perhaps with fewer batches.
+        What every launch solves.
     swapped : bool
         The problem is the transposed one: its A is x2, its B is x1.
     lda, ldb, ldc : int
         Pitches, elements.
     a_stride, b_stride, c_stride : tuple of int
-        Strides of the three batch axes, elements, 0 where absent or broadcast.
-    segments : tuple of Segment
+        Strides of three batch axes, outermost first, elements, 0 where absent or broadcast.
+    launches : tuple of Offsets
         One for each launch.
     """
 
@@ -242,7 +240,7 @@ class Layout:
     a_stride: tuple[int, int, int]
     b_stride: tuple[int, int, int]
     c_stride: tuple[int, int, int]
-    segments: tuple[Segment, ...]
+    launches: tuple[Offsets, ...]
 
 
 def make_layout(
@@ -286,7 +284,7 @@ def make_layout(
         _triple(axis.a for axis in three),
         _triple(axis.b for axis in three),
         _triple(axis.c for axis in three),
-        tuple(_segments(looped, three)),
+        tuple(_offsets(looped)),
     )
 
 
@@ -304,40 +302,22 @@ def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:
     return merged
 
 
-def _split(axes: list[BatchAxis]) -> tuple[list[tuple[BatchAxis, int]], list[BatchAxis]]:
-    """Return the axes that the host loops over, each with its step, and those the kernel does.
-
-    The kernel takes the longest axes, at most three, as long as a grid's z holds their product; an
-    axis that does not fit whole is cut into pieces, which the host loops over.
-    """
-    longest = sorted(range(len(axes)), key=lambda index: -axes[index].extent)[:MAX_BATCH_AXES]
-    looped: list[tuple[BatchAxis, int]] = []
-    kept: list[BatchAxis] = []
-    room = MAX_GRID_Z
-    for index in reversed(range(len(axes))):
-        axis = axes[index]
-        piece = min(axis.extent, room) if index in longest else 1
-        if piece > 1:
-            kept.insert(0, axis._replace(extent=piece))
-            room //= piece
-        if piece < axis.extent:
-            looped.insert(0, (axis, piece))
-    return looped, kept
+def _split(axes: list[BatchAxis]) -> tuple[list[BatchAxis], list[BatchAxis]]:
+    """Return the axes that the host loops over, and the longest three, which the kernel does."""
+    longest = sorted(axes, key=lambda axis: -axis.extent)[:MAX_BATCH_AXES]
+    looped = [axis for axis in axes if axis not in longest]
+    return looped, [axis for axis in axes if axis in longest]
 
 
-def _segments(looped: list[tuple[BatchAxis, int]], three: list[BatchAxis]) -> Iterator[Segment]:
-    """Yield a segment for each piece of the looped axes."""
-    for starts in itertools.product(*(range(0, axis.extent, step) for axis, step in looped)):
-        extents = [axis.extent for axis in three]
-        for (axis, step), start in zip(looped, starts, strict=True):
-            if step > 1:  # a piece of an axis that the kernel walks: the last may be short
-                position = next(i for i, kept in enumerate(three) if kept[1:] == axis[1:])
-                extents[position] = min(step, axis.extent - start)
-        a, b, c = (
-            sum(start * axis[which] for (axis, _), start in zip(looped, starts, strict=True))
-            for which in (1, 2, 3)
+def _offsets(looped: list[BatchAxis]) -> Iterator[Offsets]:
+    """Yield where each launch begins."""
+    for index in itertools.product(*(range(axis.extent) for axis in looped)):
+        steps = list(zip(index, looped, strict=True))
+        yield Offsets(
+            sum(i * axis.a for i, axis in steps),
+            sum(i * axis.b for i, axis in steps),
+            sum(i * axis.c for i, axis in steps),
         )
-        yield Segment(a, b, c, _triple(extents))
 
 
 def _triple(values: Any) -> tuple[int, int, int]:

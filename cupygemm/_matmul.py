@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike
 from cupygemm._device import Device, device
 from cupygemm._explain import Explanation
 from cupygemm._layout import Operand
-from cupygemm._plan import Plan, account, make_plan
+from cupygemm._plan import Plan, explain_plan, make_plan
 from cupygemm._pose import Posed, pose
 
 MAX_PLANS = 4096  # beyond it the table starts anew
@@ -136,7 +136,7 @@ def explain(
     >>> print(cupygemm.explain(a, a.T))  # doctest: +SKIP
     """
     call = _check(x1, x2, out, dtype, casting)
-    return account(call.posed, call.device, call.describe())
+    return explain_plan(call.posed, call.device, call.describe())
 
 
 @dataclass(frozen=True)

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cupygemm import _fallback
-from cupygemm._compile import CompiledKernel, compile_kernel
+from cupygemm._config import grid
 from cupygemm._copies import assign, copied
 from cupygemm._device import Device
 from cupygemm._explain import Explanation
-from cupygemm._launch import GemmLaunch, grid_of
+from cupygemm._fallback import Fallback, why_no_kernel
+from cupygemm._launch import GemmLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
 from cupygemm._select import Selection, select
+
+if TYPE_CHECKING:
+    from cupygemm._compile import CompiledKernel
 
 Runner = Callable[[Any, Any, Any], Any]  # x1, x2, out or None -> the result
 
@@ -30,14 +33,12 @@ class Plan:
 
     Attributes
     ----------
-    posed : Posed
     run : callable
         ``run(x1, x2, out)`` returns the result.
     extents : tuple of (int, int)
         Bytes that each of x1, x2 and out covers, from and to, relative to its first element.
     """
 
-    posed: Posed
     run: Runner
     extents: tuple[tuple[int, int], ...]
 
@@ -52,41 +53,91 @@ class Plan:
         )
 
 
-def choose(posed: Posed, device: Device) -> tuple[Selection, CompiledKernel]:
-    """Return the configuration for a posed product and its compiled kernel."""
-    assert posed.layout is not None
-    assert device.arch is not None
-    problem = posed.layout.problem
-    selection = select(problem, device.arch)
-    return selection, compile_kernel(problem, selection.config, device.arch.name)
+@dataclass(frozen=True)
+class Choice:
+    """The configuration for a product, and its kernel.
+
+    Attributes
+    ----------
+    selection : Selection
+    compiled : CompiledKernel
+    """
+
+    selection: Selection
+    compiled: CompiledKernel
 
 
 def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]) -> Plan:
     """Return the plan of a posed call of x1, x2 and out on a device."""
     extents = tuple((0, 0) if operand is None else operand.extent() for operand in operands)
-    return Plan(posed, _on_device(_runner(posed, device), device.index), extents)
+    return Plan(_on_device(_runner(posed, device), device.index), extents)
+
+
+def choose(posed: Posed, device: Device) -> Choice | Fallback | None:
+    """Return what multiplies: a kernel, `cupy.matmul`, or nothing where nothing needs to.
+
+    Raises
+    ------
+    TypeError
+        Nothing on the device can.
+    """
+    if posed.work in ("empty", "zeros"):
+        return None
+    why = why_no_kernel(posed, device)
+    if posed.layout is not None and device.arch is not None:
+        problem = posed.layout.problem
+        try:
+            selection = select(problem, device.arch)
+        except ValueError as err:  # one of its limits, such as rows that are gigabytes apart
+            why = str(err)
+        else:
+            from cupygemm._compile import compile_kernel  # needs more than the core does
+
+            compiled = compile_kernel(problem, selection.config, device.arch.name)
+            return Choice(selection, compiled)
+    fallback = Fallback(posed, device, why)
+    fallback.require()
+    return fallback
+
+
+def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
+    """Return the account of a posed call, for people."""
+    choice = choose(posed, device)
+    if choice is None:
+        why = "k is 0: all sums are zero" if posed.work == "zeros" else "the result is empty"
+        return Explanation(call, device.name, "none", why)
+    if isinstance(choice, Fallback):
+        return Explanation(call, device.name, "cupy.matmul", choice.why, choice.copies)
+    layout, config = posed.layout, choice.selection.config
+    assert layout is not None
+    return Explanation(
+        call,
+        device.name,
+        "cupygemm",
+        choice.selection.reason,
+        posed.copies,
+        layout.problem,
+        config,
+        choice.compiled.resources,
+        choice.compiled.compiler,
+        len(layout.launches),
+        grid(config, layout.problem),
+    )
 
 
 def _runner(posed: Posed, device: Device) -> Runner:
-    if posed.work == "fallback":
-        _fallback.require(posed, device)
-        return lambda x1, x2, out: _fallback.multiply(posed, device, x1, x2, out)
-    if posed.work != "kernel":
+    choice = choose(posed, device)
+    if choice is None:
         return _filling(posed)
+    if isinstance(choice, Fallback):
+        return choice
     from cupy import RawModule
 
-    selection, compiled = choose(posed, device)
-    kernel = RawModule(path=str(compiled.path)).get_function(compiled.name)
-    return launching(posed, kernel, selection)
-
-
-def launching(posed: Posed, kernel: Any, selection: Selection) -> Runner:
-    """Return the runner of a product by ``kernel(grid, block, args)``."""
+    kernel = RawModule(path=str(choice.compiled.path)).get_function(choice.compiled.name)
     layout = posed.layout
     assert layout is not None
-    launches = tuple(
-        GemmLaunch(kernel, layout, segment, selection.config) for segment in layout.segments
-    )
+    config = choice.selection.config
+    launches = tuple(GemmLaunch(kernel, layout, offsets, config) for offsets in layout.launches)
     if posed.copies or len(launches) > 1:
         return _staged(posed, launches)
     return _direct(posed, launches[0])
@@ -115,14 +166,14 @@ def _staged(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
     from cupy import ndarray
 
     assert posed.layout is not None
-    types, swapped = posed.types, posed.layout.swapped
+    shape, dtype, swapped = posed.shape.result, posed.types.stored, posed.layout.swapped
 
     def run(x1: Any, x2: Any, out: Any) -> Any:
         first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
         if swapped:
             first, second = second, first
         staged = out is None or posed.temporary is not None
-        target = ndarray(posed.shape.result, types.stored) if staged else out
+        target = ndarray(shape, dtype) if staged else out
         for launch in launches:
             launch(first.data.ptr, second.data.ptr, target.data.ptr)
         if out is None:
@@ -138,15 +189,13 @@ def _filling(posed: Posed) -> Runner:
     """Return the runner of a call without products: an empty result, or one of zeros."""
     import cupy
 
-    zeros = posed.work == "zeros"
+    shape, dtype, zeros = posed.shape.result, posed.types.result, posed.work == "zeros"
 
     def run(x1: Any, x2: Any, out: Any) -> Any:
         if out is None:
-            out = cupy.ndarray(posed.shape.result, posed.types.result)
-            if zeros:
-                out.data.memset_async(0, out.nbytes)
-        elif zeros:
-            assign(out, cupy.zeros(posed.shape.result, posed.types.result))
+            return cupy.zeros(shape, dtype)
+        if zeros:
+            assign(out, cupy.zeros(shape, dtype))
         return out
 
     return run
@@ -164,29 +213,3 @@ def _on_device(run: Runner, index: int) -> Runner:
             return run(x1, x2, out)
 
     return run_there
-
-
-def account(posed: Posed, device: Device, call: str) -> Explanation:
-    """Return the account of a posed call, for people."""
-    if posed.work == "fallback":
-        _fallback.require(posed, device)
-        return Explanation(call, device.name, "cupy.matmul", *_fallback.account(posed, device))
-    if posed.work != "kernel":
-        why = "k is 0: all sums are zero" if posed.work == "zeros" else "the result is empty"
-        return Explanation(call, device.name, "none", why)
-    selection, compiled = choose(posed, device)
-    layout = posed.layout
-    assert layout is not None
-    return Explanation(
-        call,
-        device.name,
-        "cupygemm",
-        selection.reason,
-        posed.copies,
-        layout.problem,
-        selection.config,
-        compiled.resources,
-        compiled.compiler,
-        len(layout.segments),
-        grid_of(layout, layout.segments[0], selection.config),
-    )

@@ -12,13 +12,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from cupygemm._config import CONFIGS, grid
 from cupygemm._copies import assign, copied
 from cupygemm._launch import GEMM_ARGS, GemmLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import pose
 from cupygemm._promotion import NUMPY_DTYPES
 
-CONFIG = SimpleNamespace(tile_m=32, tile_n=16, num_threads=64)
+CONFIG = CONFIGS["gfx942"][0]
 
 
 def operand(array):
@@ -43,8 +44,8 @@ def multiply(x1, x2, out=None, *, dtype=None, casting="same_kind", aliased=False
     if posed.layout.swapped:
         a, b = b, a
     kernel = NumpyKernel(posed.layout.problem)
-    for segment in posed.layout.segments:
-        launch = GemmLaunch(kernel, posed.layout, segment, CONFIG)
+    for offsets in posed.layout.launches:
+        launch = GemmLaunch(kernel, posed.layout, offsets, CONFIG)
         launch(*(x.__array_interface__["data"][0] for x in (a, b, target)))
     if out is None:
         return target, posed
@@ -60,7 +61,7 @@ class NumpyKernel:
         self.problem = problem
         self.num_launches = 0
 
-    def __call__(self, grid, block, args):
+    def __call__(self, workgroups, block, args):
         (packed,) = args
         assert packed.size == 1
         args = packed.view(GEMM_ARGS)[0]
@@ -68,14 +69,9 @@ class NumpyKernel:
         self.num_launches += 1
         extents = tuple(int(args[f"batch{axis}"]) for axis in range(3))
         assert (args["m"], args["n"], args["k"]) == (problem.m, problem.n, problem.k)
-        assert grid == (
-            math.ceil(problem.m / CONFIG.tile_m) * math.ceil(problem.n / CONFIG.tile_n),
-            1,
-            math.prod(extents),
-        )
-        assert grid[2] <= 65535
-        assert math.prod(extents) <= problem.num_batches
-        assert block == (64, 1, 1)
+        assert workgroups == grid(CONFIG, problem)
+        assert math.prod(extents) == problem.num_batches
+        assert block == (CONFIG.num_threads, 1, 1)
         a = self._matrices(args, "a", (problem.m, problem.k), problem.a_major == "k")
         b = self._matrices(args, "b", (problem.k, problem.n), problem.b_major == "n")
         c = self._matrices(args, "c", (problem.m, problem.n), True)
