@@ -17,7 +17,8 @@ from cupygemm.emulator.isa_targets import CDNA2_ALIASES, CDNA2_MFMA, CDNA3_MFMA,
 # Instructions whose destination is also a source, without a source operand saying so.
 _READS_DESTINATION = (
     "v_fmac_", "v_mac_", "v_pk_fmac_", "v_dot2c_", "v_dot4c_", "v_dot8c_", "v_swap_", "v_smfmac_",
-    "v_permlane16_swap", "v_permlane32_swap", "s_addk_", "s_mulk_", "s_cmov", "s_bitset",
+    "v_permlane16_swap", "v_permlane32_swap", "v_cvt_pkaccum_", "s_addk_", "s_mulk_", "s_cmov",
+    "s_bitset",
 )  # fmt: skip
 # Instructions whose field named as a destination is a source alone.
 _ONLY_READS = ("s_cmpk_", "s_setreg_", "s_cbranch_i_fork")
@@ -128,7 +129,7 @@ class _Builder:
         operands = self.inst.operands
         op_bits = self.inst.op_bits
         for name, (fmt, _, kind) in operands.items():
-            if name == "simm16":
+            if name == "simm16" or self.mnemonic == "s_set_gpr_idx_on" and name == "ssrc1":
                 continue
             canonical = _canonical(name)
             bits = op_bits[name]

@@ -1,0 +1,164 @@
+"""What the MODE register asks of a floating-point result: rounding, subnormals, clamp, output modifier.
+
+MODE holds one rounding and one subnormal setting for f32 and another for f64 and f16. HIP kernels run
+with the defaults (nearest even, subnormals kept), for which NumPy's own arithmetic is right; `careful`
+is the way for every other setting. Rounding is the host thread's, switched around the operation.
+Source: AMD's CDNA3 instruction-set guide, sections on MODE and on input and output modifiers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.isa import Instruction
+
+Array = NDArray[Any]
+Finish = Callable[[Array, int], Array]
+
+DEFAULT = 0xF0
+SINGLE, DOUBLE = 0x33, 0xCC  # bits of MODE that matter to f32, and to f64 and f16
+DX10_CLAMP, IEEE = 1 << 8, 1 << 9
+NEAREST, UP, DOWN, TO_ZERO = range(4)
+KEEP_INPUTS, KEEP_RESULTS = 1, 2
+_SMALLEST_NORMAL = {"f32": 2.0**-126, "f16": 2.0**-14, "f64": 2.0**-1022, "bf16": 2.0**-126}
+
+
+def relevant_bits(kinds: Sequence[str]) -> int:
+    """Return the bits of MODE that an operation with operands of these kinds depends on."""
+    return (SINGLE if "f32" in kinds else 0) | (DOUBLE if {"f16", "f64"} & set(kinds) else 0)
+
+
+def rounding_of(mode: int, kind: str) -> int:
+    """Return the rounding that MODE sets for results of `kind`."""
+    return mode >> (2 if kind in ("f16", "f64") else 0) & 3
+
+
+def _subnormals_of(mode: int, kind: str) -> int:
+    """Return MODE's setting for `kind`: `KEEP_INPUTS` and `KEEP_RESULTS`, or less."""
+    return mode >> (6 if kind in ("f16", "f64") else 4) & 3
+
+
+def flush(values: Array, kind: str) -> Array:
+    """Return `values` with subnormals replaced by zeros of their sign."""
+    tiny = np.abs(values) < values.dtype.type(_SMALLEST_NORMAL[kind])
+    return np.where(tiny, np.copysign(values.dtype.type(0), values), values)
+
+
+@contextmanager
+def rounding(mode: int) -> Iterator[None]:
+    """Compute with the given rounding: 0 nearest even, 1 up, 2 down, 3 towards zero."""
+    if mode == NEAREST:
+        yield
+        return
+    from cupygemm.emulator.native import library
+
+    library().valu_set_rounding(mode)
+    try:
+        yield
+    finally:
+        library().valu_set_rounding(NEAREST)
+
+
+def careful(
+    function: Callable[..., Any],
+    kinds: Sequence[str],
+    result: str,
+    arguments: list[Array],
+    mode: int,
+) -> Any:
+    """Apply `function` under a MODE other than the default.
+
+    Parameters
+    ----------
+    function : callable
+    kinds : sequence of str
+        Kind of each argument.
+    result : str
+        Kind of the (first) result.
+    arguments : list of ndarray
+    mode : int
+    """
+    arguments = [
+        flush(value, kind)
+        if kind in _SMALLEST_NORMAL and not _subnormals_of(mode, kind) & KEEP_INPUTS
+        else value
+        for kind, value in zip(kinds, arguments, strict=True)
+    ]
+    with rounding(rounding_of(mode, result)):
+        value = function(*arguments)
+    if result in ("f32", "f64") and not _subnormals_of(mode, result) & KEEP_RESULTS:
+        if isinstance(value, tuple):
+            return flush(value[0], result), *value[1:]
+        return flush(value, result)
+    return value
+
+
+def to_half(values: Array, rounding_mode: int = NEAREST, *, keep_subnormals: bool = True) -> Array:
+    """Round float32 or float64 values to half precision; returns the uint16 bits."""
+    half = values.astype(np.float16)
+    if rounding_mode != NEAREST:
+        half = _directed_half(values, half, rounding_mode)
+    if not keep_subnormals:
+        half = flush(half, "f16")
+    return half.view(np.uint16)
+
+
+def _directed_half(values: Array, nearest: Array, rounding_mode: int) -> Array:
+    """Move a nearest result by one step where it lies on the wrong side of the value."""
+    back = nearest.astype(values.dtype)
+    above, below = back > values, back < values
+    if rounding_mode == TO_ZERO:
+        above, below = above & (values > 0), below & (values < 0)
+    down = np.nextafter(nearest, np.float16(-np.inf))
+    up = np.nextafter(nearest, np.float16(np.inf))
+    if rounding_mode == UP:
+        return np.where(below, up, nearest)
+    if rounding_mode == DOWN:
+        return np.where(above, down, nearest)
+    return np.where(above, down, np.where(below, up, nearest))
+
+
+def finisher(inst: Instruction, kind: str) -> Finish | None:
+    """Return what happens to a float result before it is stored, None if nothing does.
+
+    That is the output modifier, the clamp, and for f16 the rounding from the float32 or float64 in
+    which it was computed. The function takes the result and MODE, and returns bits for f16.
+    """
+    omod, clamp = inst.fields.get("omod", 0), inst.fields.get("clmp", 0)
+    if inst.encoding == "VOP3P":
+        omod = 0
+    scale = {0: 1.0, 1: 2.0, 2: 4.0, 3: 0.5}[omod]
+    half = kind == "f16"
+    if not omod and not clamp:
+        return _finish_half if half else None
+
+    def finish(value: Array, mode: int) -> Array:
+        # The guide: output modifiers are ignored where subnormal results are kept.
+        if omod and not _subnormals_of(mode, kind) & KEEP_RESULTS:
+            value = value * value.dtype.type(scale)
+        if clamp:
+            value = clamp_unit(value, mode)
+        return _finish_half(value, mode) if half else value
+
+    return finish
+
+
+def clamp_unit(value: Array, mode: int) -> Array:
+    """Clamp to [0, 1]; NaN becomes 0 if MODE says so (DX10_CLAMP)."""
+    zero, one = value.dtype.type(0), value.dtype.type(1)
+    clamped = np.where(value > zero, np.minimum(value, one), zero)
+    if mode & DX10_CLAMP:
+        return clamped
+    return np.where(np.isnan(value), value, clamped)
+
+
+def _finish_half(value: Array, mode: int) -> Array:
+    if mode & DOUBLE == DEFAULT & DOUBLE:
+        return value.astype(np.float16).view(np.uint16)
+    keep = bool(_subnormals_of(mode, "f16") & KEEP_RESULTS)
+    return to_half(value, rounding_of(mode, "f16"), keep_subnormals=keep)

@@ -1,0 +1,348 @@
+"""Operands of vector instructions: where a value comes from, its type, its modifiers, where it goes.
+
+A *kind* is how an operation sees an operand: ``u32 i32 f32 u64 i64 f64 u16 i16 f16 bf16`` or ``mask``,
+one bool per lane from a scalar register pair. ``f16`` and ``bf16`` values are held as float32, which
+represents them exactly. `source` and `destination` resolve everything that the instruction fixes
+(register, constant, SDWA selection, DPP pattern, sign modifiers) and return closures over a `Group`.
+Arrays are (waves, 64), (waves, 1) for a scalar register, or (1, 1) for a constant, and broadcast.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, VCC, Instruction, Operand
+from cupygemm.emulator.state import Group, unpack_mask
+from cupygemm.emulator.units import dpp
+
+Array = NDArray[Any]
+Fetch = Callable[[Group], Array]
+Put = Callable[[Group, Array], None]
+
+WIDTH = {
+    "u32": 32, "i32": 32, "f32": 32, "u64": 64, "i64": 64, "f64": 64,
+    "u16": 16, "i16": 16, "f16": 16, "bf16": 16, "mask": 64,
+}  # fmt: skip
+FLOATS = frozenset(("f32", "f64", "f16", "bf16"))
+_NUMPY = {
+    "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u64": np.uint64, "i64": np.int64,
+    "f64": np.float64,
+}  # fmt: skip
+_KIND_OF_FORMAT = {
+    "F32": "f32", "I32": "i32", "I24": "i32", "F64": "f64", "U64": "u64", "B64": "u64", "I64": "i64",
+    "F16": "f16", "BF16": "bf16", "U16": "u16", "B16": "u16", "I16": "i16", "M64": "mask",
+}  # fmt: skip
+_FLOAT_INLINE = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0}
+_INVERSE_TWO_PI = {"f16": 0x3118, "bf16": 0x3E22, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
+_SHARED_BASE, _SHARED_LIMIT, _PRIVATE_BASE, _PRIVATE_LIMIT = 235, 236, 237, 238
+_APERTURES = {
+    _SHARED_BASE: APERTURE_SHARED,
+    _SHARED_LIMIT: APERTURE_SHARED | 0xFFFFFFFF,
+    _PRIVATE_BASE: APERTURE_PRIVATE,
+    _PRIVATE_LIMIT: APERTURE_PRIVATE | 0xFFFFFFFF,
+}
+_VCCZ, _EXECZ, _SCC = 251, 252, 253
+
+
+def kind_of(op: Operand) -> str:
+    """Return the kind of an operand by its number format; packed and 8-bit ones are raw ``u32``."""
+    return _KIND_OF_FORMAT.get(op.fmt, "u64" if op.bits == 64 else "u32")
+
+
+def constant_bits(op: Operand, kind: str) -> int:
+    """Return the bits of an inline constant or literal as an operand of `kind`.
+
+    Inline floats take the operand's width (16-bit integers read the half-precision pattern); a literal
+    is the high half of an f64, and otherwise is extended to 64 bits by the operand's signedness.
+    """
+    width = WIDTH[kind]
+    all_ones = (1 << width) - 1
+    code = op.index
+    if code == 255:
+        if kind == "f64":
+            return op.literal << 32
+        if kind == "i64" and op.literal >> 31:
+            return op.literal | 0xFFFFFFFF << 32
+        return op.literal & all_ones
+    if code <= 192:
+        return code - 128
+    if code <= 208:
+        return (192 - code) & all_ones
+    as_float = kind if kind in FLOATS else {16: "f16", 32: "f32", 64: "f64"}[width]
+    if code == 248:
+        return _INVERSE_TWO_PI[as_float]
+    return float_bits(_FLOAT_INLINE[code], as_float)
+
+
+def float_bits(value: float, kind: str) -> int:
+    """Return the bits of a value that `kind` represents exactly."""
+    if kind == "bf16":
+        return float_bits(value, "f32") >> 16
+    code = {"f16": "<e", "f32": "<f", "f64": "<d"}[kind]
+    return int.from_bytes(struct.pack(code, value), "little")
+
+
+def source(inst: Instruction, op: Operand, kind: str, *, signed: bool = False) -> Fetch:
+    """Return a function that fetches a source operand as `kind`.
+
+    Parameters
+    ----------
+    inst : Instruction
+    op : Operand
+    kind : str
+    signed : bool
+        Apply the abs and neg modifiers although `kind` is no float (a 32-bit select of floats).
+    """
+    if kind == "mask":
+        return lane_mask(op)
+    width = WIDTH[kind]
+    steps = _selection(inst, op, width) + _sign_modifiers(inst, op, kind, signed) + _typed(kind)
+    raw = _raw64(inst, op, kind) if width == 64 else _raw32(inst, op, kind)
+    if op.kind == "imm":
+        constant = _chain(raw, steps)(None)  # type: ignore[arg-type]  # needs no registers
+        constant.flags.writeable = False
+        return lambda group: constant
+    return _chain(raw, steps)
+
+
+def lane_mask(op: Operand) -> Fetch:
+    """Return a function that fetches a scalar pair (or a constant) as one bool per lane."""
+    if op.kind == "imm":
+        bits = np.full(1, constant_bits(op, "u64"), np.uint64)
+        constant = unpack_mask(bits)
+        return lambda group: constant
+    index = op.index
+    return lambda group: unpack_mask(group.s64(index))
+
+
+def _chain(raw: Fetch, steps: list[Callable[[Array], Array]]) -> Fetch:
+    if not steps:
+        return raw
+    if len(steps) == 1:
+        only = steps[0]
+        return lambda group: only(raw(group))
+
+    def fetch(group: Group) -> Array:
+        value = raw(group)
+        for step in steps:
+            value = step(value)
+        return value
+
+    return fetch
+
+
+# -- registers and constants ------------------------------------------------------------------------
+
+
+def _raw32(inst: Instruction, op: Operand, kind: str) -> Fetch:
+    index = op.index
+    if op.kind == "v":
+        if inst.variant == "DPP" and op.field == "src0":
+            return dpp.source(inst, index)
+        return lambda group: group.v(index)
+    if op.kind == "s":
+        return lambda group: group.s(index)[:, None]
+    if op.kind == "imm":
+        constant = np.full((1, 1), constant_bits(op, kind) & 0xFFFFFFFF, np.uint32)
+        return lambda group: constant
+    return _special32(index)
+
+
+def _special32(index: int) -> Fetch:
+    if index == _VCCZ:
+        return lambda group: (group.s64(VCC) == 0).astype(np.uint32)[:, None]
+    if index == _EXECZ:
+        return lambda group: (group.s64(EXEC) == 0).astype(np.uint32)[:, None]
+    if index == _SCC:
+        return lambda group: group.scc.astype(np.uint32)[:, None]
+    if index in _APERTURES:  # a 32-bit read gets the low half: LLVM's getSegmentAperture says so
+        constant = np.full((1, 1), _APERTURES[index] & 0xFFFFFFFF, np.uint32)
+        return lambda group: constant
+    raise ValueError(f"operand code {index} is no source")
+
+
+def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
+    index = op.index
+    if op.kind == "v":
+        if inst.variant == "DPP" and op.field == "src0":
+            low, high = dpp.source(inst, index), dpp.source(inst, index + 1)
+            return lambda group: low(group) | high(group).astype(np.uint64) << np.uint64(32)
+        return lambda group: group.v64(index)
+    if op.kind == "s":
+        return lambda group: group.s64(index)[:, None]
+    if op.kind == "imm":
+        constant = np.full((1, 1), constant_bits(op, kind), np.uint64)
+        return lambda group: constant
+    if index in _APERTURES:
+        aperture = np.full((1, 1), _APERTURES[index], np.uint64)
+        return lambda group: aperture
+    narrow = _special32(index)
+    return lambda group: narrow(group).astype(np.uint64)
+
+
+# -- modifiers --------------------------------------------------------------------------------------
+
+
+def position(op: Operand) -> int:
+    """Return 0, 1 or 2 for src0, src1 and src2; 3 for others, which have no modifiers."""
+    return {"src0": 0, "src1": 1, "src2": 2}.get(op.field, 3)
+
+
+def _selection(inst: Instruction, op: Operand, width: int) -> list[Callable[[Array], Array]]:
+    """Return the step that picks the bytes, the word or the half that the operation reads."""
+    where = position(op)
+    if inst.variant == "SDWA" and where < 2:
+        selector, extend = inst.fields[f"src{where}_sel"], inst.fields[f"src{where}_sext"]
+        if selector < 6:
+            return [_extractor(8 * selector, 8, extend) if selector < 4
+                    else _extractor(16 * (selector - 4), 16, extend)]  # fmt: skip
+    elif inst.encoding == "VOP3" and width == 16 and where < 3 and op.kind != "imm":
+        if inst.fields.get("opsel", 0) >> where & 1:
+            return [_extractor(16, 16, 0)]
+    return []
+
+
+def _extractor(low: int, width: int, extend: int) -> Callable[[Array], Array]:
+    up, down = np.uint32(32 - low - width), np.uint32(32 - width)
+    if extend:
+        return lambda raw: ((raw << up).view(np.int32) >> np.int32(down)).view(np.uint32)
+    return lambda raw: (raw << up) >> down
+
+
+def _sign_modifiers(
+    inst: Instruction, op: Operand, kind: str, signed: bool
+) -> list[Callable[[Array], Array]]:
+    where = position(op)
+    if where > 2 or (kind not in FLOATS and not signed):
+        return []
+    if inst.variant:
+        absolute = inst.fields.get(f"src{where}_abs", 0)
+        negate = inst.fields.get(f"src{where}_neg", 0)
+    else:
+        absolute = inst.fields.get("abs", 0) >> where & 1
+        negate = inst.fields.get("neg", 0) >> where & 1
+    width = WIDTH[kind]
+    word = np.uint64 if width == 64 else np.uint32
+    sign = word(1 << width - 1)
+    steps: list[Callable[[Array], Array]] = []
+    if absolute:
+        keep = word(sign - word(1))
+        if width == 16:
+            keep = word(0xFFFF7FFF)
+        steps.append(lambda raw: raw & keep)
+    if negate:
+        steps.append(lambda raw: raw ^ sign)
+    return steps
+
+
+# -- types ------------------------------------------------------------------------------------------
+
+
+def _as_float32(raw: Array) -> Array:
+    return raw.view(np.float32)
+
+
+def _typed(kind: str) -> list[Callable[[Array], Array]]:
+    if kind in ("u32", "u64"):
+        return []
+    if kind == "f32":
+        return [_as_float32]
+    if kind == "u16":
+        return [lambda raw: raw.astype(np.uint16)]
+    if kind == "i16":
+        return [lambda raw: raw.astype(np.uint16).view(np.int16)]
+    if kind == "f16":
+        return [lambda raw: raw.astype(np.uint16).view(np.float16).astype(np.float32)]
+    if kind == "bf16":
+        return [lambda raw: (raw << np.uint32(16)).view(np.float32)]
+    dtype = _NUMPY[kind]
+    return [lambda raw: raw.view(dtype)]
+
+
+# -- destinations -----------------------------------------------------------------------------------
+
+
+def destination(inst: Instruction, op: Operand, kind: str, *, keep_high: bool = False) -> Put:
+    """Return a function that writes a result of `kind` to a destination operand.
+
+    16-bit results (as uint16 bits) zero the other half of the register; with `keep_high`, or where
+    op_sel names the high half, they keep it. ``mask`` results are bools, cut to the active lanes.
+    """
+    index = op.index
+    if kind == "mask":
+        enabled = dpp.enabled_lanes(inst)
+        if enabled is None:
+            return lambda group, value: group.set_lane_mask(index, value)
+        return lambda group, value: group.set_lane_mask(index, value & enabled(group))
+    put = _whole_put(inst, index, kind)
+    if inst.variant == "SDWA":
+        return _sdwa_put(inst, index, put)
+    if WIDTH[kind] == 16:
+        return _half_put(inst, index, put, keep_high)
+    return put
+
+
+def _whole_put(inst: Instruction, index: int, kind: str) -> Put:
+    enabled = dpp.enabled_lanes(inst)
+    if WIDTH[kind] == 64:
+        if enabled is not None:
+            return lambda group, value: group.set_v64(index, value.view(np.uint64), enabled(group))
+        return lambda group, value: group.set_v64(index, value.view(np.uint64))
+    if enabled is not None:
+        return lambda group, value: group.set_v(index, value.view(np.uint32), enabled(group))
+    return lambda group, value: group.set_v(index, value.view(np.uint32))
+
+
+def _half_put(inst: Instruction, index: int, put: Put, keep_high: bool) -> Put:
+    high = inst.encoding == "VOP3" and inst.fields.get("opsel", 0) >> 3 & 1
+    if high:
+
+        def put_high(group: Group, value: Array) -> None:
+            kept = group.v(index) & np.uint32(0xFFFF)
+            put(group, kept | value.view(np.uint16).astype(np.uint32) << np.uint32(16))
+
+        return put_high
+    if keep_high:
+
+        def put_low(group: Group, value: Array) -> None:
+            kept = group.v(index) & np.uint32(0xFFFF0000)
+            put(group, kept | value.view(np.uint16))
+
+        return put_low
+    return lambda group, value: put(group, value.view(np.uint16).astype(np.uint32))
+
+
+def _sdwa_put(inst: Instruction, index: int, put: Put) -> Put:
+    """Write the byte or word that dst_sel names; dst_unused says what happens to the rest."""
+    selector, unused = inst.fields.get("dst_sel", 6), inst.fields.get("dst_unused", 0)
+
+    def widen(value: Array) -> Array:
+        if value.dtype.itemsize == 2:
+            return value.view(np.uint16).astype(np.uint32)
+        return value.view(np.uint32)
+
+    if selector == 6:
+        return lambda group, value: put(group, widen(value))
+    low, width = (8 * selector, 8) if selector < 4 else (16 * (selector - 4), 16)
+    field = np.uint32((1 << width) - 1)
+    pad, sign_extend = 0, 1
+
+    def put_part(group: Group, value: Array) -> None:
+        part = widen(value) & field
+        if unused == pad:
+            part = part << np.uint32(low)
+        elif unused == sign_extend:
+            up = np.uint32(32 - width)
+            part = ((part << up).view(np.int32) >> np.int32(up - low)).view(np.uint32)
+            part &= np.uint32(0xFFFFFFFF << low & 0xFFFFFFFF)
+        else:
+            rest = group.v(index) & np.uint32(~(int(field) << low) & 0xFFFFFFFF)
+            part = part << np.uint32(low) | rest
+        put(group, part)
+
+    return put_part

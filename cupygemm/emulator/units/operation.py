@@ -1,0 +1,170 @@
+"""One lane-wise vector operation: its description, and how it becomes a step.
+
+`Op` says what a mnemonic computes on typed arrays; the operand kinds come from the ISA tables unless the
+entry overrides them. `bind` does the rest, the same for every operation: fetch, float mode, compute,
+output modifier and clamp, write. A function returns an array of its result's kind (float32 values for
+f16), or a pair of that and a lane mask for an instruction with a carry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.isa import Instruction, Operand
+from cupygemm.emulator.state import Group
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units import float_mode
+from cupygemm.emulator.units.operands import (
+    FLOATS,
+    WIDTH,
+    Array,
+    Fetch,
+    destination,
+    kind_of,
+    source,
+)  # fmt: skip
+
+Function = Callable[..., Any]
+Step = Callable[[Group], None]
+_LIMITS = {
+    "u32": (0, 0xFFFFFFFF), "i32": (-(1 << 31), (1 << 31) - 1),
+    "u16": (0, 0xFFFF), "i16": (-(1 << 15), (1 << 15) - 1),
+}  # fmt: skip
+_NUMPY = {
+    "u32": np.uint32, "i32": np.int32, "u16": np.uint16, "i16": np.int16, "f32": np.float32,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Op:
+    """What a mnemonic computes.
+
+    Attributes
+    ----------
+    function : callable or None
+        Takes one array per source, in the order src0, src1, src2, vcc, vdst.
+    sources : str
+        Kinds of the sources, blank-separated; empty for those of the ISA tables.
+    result : str
+        Kind of the result; empty for that of the ISA tables.
+    make : callable or None
+        ``make(inst, target)`` returns the function, for one that depends on them.
+    exact : bool
+        A float operation that MODE does not influence.
+    keep_high : bool
+        A 16-bit result keeps the other half of the register instead of zeroing it.
+    signed : bool
+        abs and neg apply to 32-bit sources although they are no floats.
+    """
+
+    function: Function | None = None
+    sources: str = ""
+    result: str = ""
+    make: Callable[[Instruction, Target], Function] | None = None
+    exact: bool = False
+    keep_high: bool = False
+    signed: bool = False
+
+
+def source_operands(inst: Instruction) -> list[Operand]:
+    """Return the sources in the order src0, src1, src2, vcc, vdst (an accumulator)."""
+    order = {"src0": 0, "src1": 1, "src2": 2, "vcc": 3, "vdst": 4}
+    return sorted((op for op in inst.src if op.field in order), key=lambda op: order[op.field])
+
+
+def bind(inst: Instruction, op: Op, target: Target) -> Step:
+    """Return the step of a lane-wise operation."""
+    function = op.make(inst, target) if op.make is not None else op.function
+    assert function is not None
+    operands = source_operands(inst)
+    kinds = op.sources.split() or [kind_of(operand) for operand in operands]
+    fetches = [
+        source(inst, operand, kind, signed=op.signed)
+        for operand, kind in zip(operands, kinds, strict=True)
+    ]
+    results = sorted(inst.dst, key=lambda operand: operand.field != "vdst")
+    result = op.result or kind_of(results[0])
+    puts = [
+        destination(inst, operand, result if i == 0 else "mask", keep_high=op.keep_high)
+        for i, operand in enumerate(results)
+    ]
+    is_float = result in FLOATS
+    if inst.fields.get("clmp") and not is_float:
+        function = _saturating(function, result)
+    finish = float_mode.finisher(inst, result) if is_float else None
+    bits = 0 if op.exact else float_mode.relevant_bits([*kinds, result])
+    compute = _computation(function, fetches, kinds, result, bits)
+    return _storing(compute, puts, finish)
+
+
+def _computation(
+    function: Function, fetches: list[Fetch], kinds: list[str], result: str, bits: int
+) -> Callable[[Group], Any]:
+    """Return a closure that fetches and computes, under the float mode if `bits` of MODE matter."""
+    plain = apply(function, fetches)
+    if not bits:
+        return plain
+    default = float_mode.DEFAULT & bits
+
+    def compute(group: Group) -> Any:
+        mode = group.state.mode
+        if mode & bits == default:
+            return plain(group)
+        arguments = [fetch(group) for fetch in fetches]
+        return float_mode.careful(function, kinds, result, arguments, mode)
+
+    return compute
+
+
+def apply(function: Function, fetches: list[Fetch]) -> Callable[[Group], Any]:
+    """Return a closure that applies `function` to what `fetches` fetch."""
+    if len(fetches) == 1:
+        (first,) = fetches
+        return lambda group: function(first(group))
+    if len(fetches) == 2:
+        first, second = fetches
+        return lambda group: function(first(group), second(group))
+    if len(fetches) == 3:
+        first, second, third = fetches
+        return lambda group: function(first(group), second(group), third(group))
+    return lambda group: function(*[fetch(group) for fetch in fetches])
+
+
+def _storing(
+    compute: Callable[[Group], Any],
+    puts: list[Callable[[Group, Array], None]],
+    finish: float_mode.Finish | None,
+) -> Step:
+    put = puts[0]
+    if len(puts) == 1:
+        if finish is None:
+            return lambda group: put(group, compute(group))
+        finish_one = finish
+        return lambda group: put(group, finish_one(compute(group), group.state.mode))
+
+    put_mask = puts[1]
+
+    def step(group: Group) -> None:
+        value, mask = compute(group)
+        put(group, value if finish is None else finish(value, group.state.mode))
+        put_mask(group, mask)
+
+    return step
+
+
+def _saturating(function: Function, kind: str) -> Function:
+    """Return `function` computed in 64 bits and clamped to the range of its 32- or 16-bit result."""
+    if WIDTH[kind] > 32:
+        return function
+    low, high = _LIMITS[kind]
+    dtype = _NUMPY[kind]
+
+    def clamped(*arguments: Array) -> Any:
+        wide = [value if value.dtype == bool else value.astype(np.int64) for value in arguments]
+        return np.clip(function(*wide), low, high).astype(dtype)
+
+    return clamped

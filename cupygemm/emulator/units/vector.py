@@ -1,0 +1,108 @@
+"""The vector ALU: VOP1, VOP2, VOP3, VOP3P (but for the matrix instructions) and VOPC.
+
+The operations are tables of `Op` in the ``vector_*`` modules beside this one; comparisons, packed and
+cross-lane operations, whose operands or results are shaped differently, bind themselves. v_accvgpr_*
+belong to the matrix unit.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.isa import M0, Instruction, Operand
+from cupygemm.emulator.isa_targets import lacks
+from cupygemm.emulator.state import Group
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units import (
+    cross_lane,
+    operation,
+    vector_compare,
+    vector_convert,
+    vector_division,
+    vector_dot,
+    vector_float,
+    vector_fp8,
+    vector_integer,
+    vector_packed,
+    vector_sad,
+)
+from cupygemm.emulator.units.operation import Op, Step
+
+OPS: dict[str, Op] = {
+    **vector_integer.OPS,
+    **vector_sad.OPS,
+    **vector_float.OPS,
+    **vector_division.OPS,
+    **vector_convert.OPS,
+}
+_NOTHING = frozenset(("v_nop", "v_clrexcp"))  # exceptions are not modelled
+
+
+def bind(inst: Instruction, target: Target) -> Step | None:
+    """Return the step of a vector instruction, or None if `target` does not have it."""
+    if inst.mnemonic.startswith("v_accvgpr_"):
+        from cupygemm.emulator.units import matrix
+
+        step: Step | None = matrix.bind(inst, target)
+        return step
+    plain = None if lacks(target.name, inst.mnemonic) else _bind(inst, target)
+    if plain is None:
+        return None
+
+    def step_or_indexed(group: Group) -> None:
+        if group.state.mode & _INDEX_ENABLE:
+            _run_indexed(inst, target, group)
+        else:
+            plain(group)
+
+    return step_or_indexed
+
+
+def _bind(inst: Instruction, target: Target) -> Step | None:
+    name = inst.mnemonic
+    if name in _NOTHING:
+        return lambda group: None
+    op = OPS.get(name)
+    if op is not None:
+        return operation.bind(inst, op, target)
+    return (
+        vector_packed.bind(inst)
+        or cross_lane.bind(inst)
+        or vector_compare.bind(inst)
+        or vector_fp8.bind(inst, target)
+        or vector_dot.bind(inst)
+        or vector_sad.bind(inst)
+    )
+
+
+# -- relative register indexing ----------------------------------------------------------------------
+# s_set_gpr_idx_on sets a bit of MODE; M0 then holds the index, one per wave, and in bits 12..15 which
+# operands it is added to. Waves are split by index, and the instruction is bound again per index.
+
+_INDEX_ENABLE = 1 << 27
+_INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}
+
+
+def _run_indexed(inst: Instruction, target: Target, group: Group) -> None:
+    m0 = group.s(M0)
+    for value in np.unique(m0):
+        waves = group.wave_ids[m0 == value]
+        step = _bind_indexed(inst, target, int(value) & 0xFF, int(value) >> 12 & 15)
+        step(Group(group.state, waves, len(waves)))
+    group.refresh_mask()
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _bind_indexed(inst: Instruction, target: Target, offset: int, enabled: int) -> Any:
+    def moved(op: Operand) -> Operand:
+        if op.kind == "v" and _INDEXED_FIELDS.get(op.field, 0) & enabled:
+            return replace(op, index=op.index + offset)
+        return op
+
+    return _bind(
+        replace(inst, dst=tuple(map(moved, inst.dst)), src=tuple(map(moved, inst.src))), target
+    )

@@ -1,0 +1,163 @@
+"""The operations from which compilers build a correctly rounded division, and trigonometric reduction.
+
+x / y becomes: v_div_scale of both (move them where a reciprocal and its refinement neither overflow nor
+lose digits), v_rcp and a few v_fma, v_div_fmas (last step, undoing the scale), v_div_fixup (Inf, NaN,
+zero and results out of range).
+
+AMD's pseudocode is followed but for three places where taken literally it divides wrongly: in
+v_div_scale_f32, "1/S1 is subnormal" is meant in f32; where 1/S1 and S2/S1 are both subnormal, the
+denominator is scaled down, not up (up overflows); and v_div_fmas scales towards the side that v_div_scale
+moved away from, by the full 2**64 or 2**128, told by the exponent of the approximate quotient.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.units import native_float
+from cupygemm.emulator.units.operands import Array
+from cupygemm.emulator.units.operation import Function, Op
+
+_F32, _F64 = np.float32, np.float64
+
+
+def _exponent(values: Array) -> Array:
+    """Return the biased exponent field as int32."""
+    if values.dtype == _F32:
+        return (values.view(np.uint32) >> np.uint32(23) & np.uint32(0xFF)).astype(np.int32)
+    if values.dtype == _F64:
+        return (values.view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int32)
+    raise TypeError(f"no exponent field of {values.dtype}")
+
+
+def _div_scale(*, near_max: int, step: int, tiny: int, min_exponent: int) -> Function:
+    """Return v_div_scale: the value to divide with (s0 is s1 or s2), and whether to scale back later.
+
+    Parameters
+    ----------
+    near_max : int
+        Exponent difference from which the quotient may overflow on the way.
+    step : int
+        Exponent that operands are moved by.
+    tiny : int
+        Biased exponent of a numerator whose remainder would be subnormal.
+    min_exponent : int
+        Exponent of the smallest normal number, 2**min_exponent.
+    """
+
+    def div_scale(s0: Array, s1: Array, s2: Array) -> tuple[Array, Array]:
+        up, down = np.ldexp(s0, step), np.ldexp(s0, -step)
+        is_denominator, is_numerator = s0 == s1, s0 == s2
+        mantissa1, exponent1 = np.frexp(np.abs(s1))
+        mantissa2, exponent2 = np.frexp(np.abs(s2))
+        zero = (s1 == 0) | (s2 == 0)
+        near = _exponent(s2) - _exponent(s1) >= near_max
+        subnormal = _exponent(s1) == 0
+        # |s1| > 1 / smallest normal, and |s2 / s1| < smallest normal, by mantissas in [1/2, 1).
+        small_reciprocal = exponent1 - (mantissa1 == 0.5) > -min_exponent
+        difference = exponent2 - exponent1 - (mantissa2 < mantissa1)
+        small_quotient = (difference < min_exponent) & np.isfinite(s1) & np.isfinite(s2)
+        both = small_reciprocal & small_quotient
+        conditions = [zero, near, subnormal, both, small_reciprocal, small_quotient,
+                      _exponent(s2) <= tiny]  # fmt: skip
+        conditions = [np.broadcast_to(c, np.broadcast_shapes(s0.shape, s1.shape, s2.shape))
+                      for c in conditions]  # fmt: skip
+        nan = np.full((1, 1), np.nan, s0.dtype)
+        choices = [
+            nan,
+            np.where(is_denominator, up, s0),
+            up,
+            np.where(is_denominator, down, s0),
+            down,
+            np.where(is_numerator, up, s0),
+            up,
+        ]
+        value = np.select(conditions, choices, s0).astype(s0.dtype)
+        scaled = np.select(conditions, [False, True, False, True, False, True, False], False)
+        return value, scaled
+
+    return div_scale
+
+
+def _div_fixup(*, underflow: int | None) -> Function:
+    """Return v_div_fixup: the quotient s0 of s2 by s1, corrected in the special cases.
+
+    `underflow` is the exponent difference below which every quotient rounds to zero.
+    """
+
+    def div_fixup(s0: Array, s1: Array, s2: Array) -> Array:
+        dtype = s0.dtype.type
+        sign = np.signbit(s1) ^ np.signbit(s2)
+        result = np.abs(s0)
+        if underflow is not None:
+            result = np.where(_exponent(s2) - _exponent(s1) < underflow, dtype(0), result)
+        infinite1, infinite2 = np.isinf(s1), np.isinf(s2)
+        result = np.where(infinite1 | (s2 == 0), dtype(0), result)
+        result = np.where((s1 == 0) | infinite2, dtype(np.inf), result)
+        result = np.where(sign, -result, result)
+        invalid = (s1 == 0) & (s2 == 0) | infinite1 & infinite2
+        result = np.where(invalid, dtype(-np.nan), result)
+        result = np.where(np.isnan(s1), s1, result)
+        return np.where(np.isnan(s2), s2, result)
+
+    return div_fixup
+
+
+# -- 2/pi, for reducing large arguments -------------------------------------------------------------
+
+_PREOP_BITS = 1201
+
+
+@functools.cache
+def two_over_pi() -> int:
+    """Return the first 1201 fraction bits of 2/pi as an integer."""
+    guard = 64
+    one = 1 << _PREOP_BITS + guard
+
+    def arctan_inverse(n: int) -> int:
+        term = total = one // n
+        k, sign = 3, -1
+        while term:
+            term //= n * n
+            total += sign * (term // k)
+            k, sign = k + 2, -sign
+        return total
+
+    pi = 4 * (4 * arctan_inverse(5) - arctan_inverse(239))  # Machin
+    return (2 * one * one // pi) >> guard
+
+
+@functools.cache
+def _preop_segment(shift: int) -> float:
+    """Return the 53 bits of 2/pi that follow the first `shift` fraction bits, as an integer."""
+    position = _PREOP_BITS - 53 - shift
+    bits = two_over_pi() >> position if position >= 0 else two_over_pi() << -position
+    return float(bits & (1 << 53) - 1)
+
+
+def _trig_preop(a: Array, segment: Array) -> Array:
+    a, segment = np.broadcast_arrays(a, segment)
+    exponent = _exponent(np.ascontiguousarray(a))
+    shift = (segment & np.uint32(31)).astype(np.int32) * 53 + np.maximum(exponent - 1077, 0)
+    values, where = np.unique(shift, return_inverse=True)
+    bits = np.array([_preop_segment(int(value)) for value in values])[where].reshape(shift.shape)
+    return np.ldexp(bits, -53 - shift + np.where(exponent >= 1968, 128, 0))
+
+
+_HALF_FIXUP: Callable[..., Any] = _div_fixup(underflow=None)
+
+OPS: dict[str, Op] = {
+    "v_div_scale_f32": Op(_div_scale(near_max=96, step=64, tiny=23, min_exponent=-126)),
+    "v_div_scale_f64": Op(_div_scale(near_max=768, step=128, tiny=53, min_exponent=-1022)),
+    "v_div_fmas_f32": Op(native_float.div_fmas),
+    "v_div_fmas_f64": Op(native_float.div_fmas),
+    "v_div_fixup_f32": Op(_div_fixup(underflow=-150)),
+    "v_div_fixup_f64": Op(_div_fixup(underflow=-1075)),
+    "v_div_fixup_f16": Op(_HALF_FIXUP, keep_high=True),
+    "v_div_fixup_legacy_f16": Op(_HALF_FIXUP),
+    "v_trig_preop_f64": Op(_trig_preop, "f64 u32", exact=True),
+}
