@@ -1,13 +1,14 @@
-// Global memory through raw buffer resources: 32-bit offsets from a 64-bit base, checked by hardware.
+// Global memory through raw buffer resources: 32-bit offsets from a 64-bit base, checked by
+// hardware.
 //
-// A Window is what a workgroup can reach of one matrix: from a base that it moves along by 64-bit scalar
-// arithmetic to the matrix's last element. Loads past its end return zero and stores are dropped, so
-// tails need no branches; a lane that must not take part uses `out_of_range` as its offset. Offsets are
-// below 2 GiB (cupygemm._config.check), however large the matrix.
+// A Window is what a workgroup can reach of one matrix: from a base that it moves along by 64-bit
+// scalar arithmetic to the matrix's last element. Loads past its end return zero and stores are
+// dropped, so tails need no branches; a lane that must not take part uses `out_of_range` as its
+// offset. Offsets are below 2 GiB (cupygemm._config.check), however large the matrix.
 //
-// The hardware checks whole dwords and needs dword alignment, no more, for any width. A matrix of 16-bit
-// elements may start or end in the middle of a dword: `resource` covers the whole dwords, and the last
-// half-dword is read through `exact_resource`.
+// The hardware checks whole dwords and needs dword alignment, no more, for any width. A matrix of
+// 16-bit elements may start or end in the middle of a dword: `resource` covers the whole dwords,
+// and the last half-dword is read through `exact_resource`.
 #pragma once
 
 #include "cdna/mfma.hpp"
@@ -22,62 +23,53 @@ struct Window {
     u64 base;  // byte address, a multiple of 4
     i64 bytes; // from base to the end of the matrix
 
-    CUPYGEMM_INLINE void advance(i64 step)
-    {
+    CUPYGEMM_INLINE void advance(i64 step) {
         base += step;
         bytes -= step;
     }
 };
 
-// Raw buffer, 32-bit data format, no stride and no swizzle (CDNA3 ISA, "Buffer Resource Descriptor").
-CUPYGEMM_INLINE Resource make_resource(u64 base, u32 num_bytes)
-{
-    return __builtin_amdgcn_make_buffer_rsrc(reinterpret_cast<void *>(base), 0, num_bytes, 0x00027000);
+// Raw buffer, 32-bit data format, no stride and no swizzle (CDNA3 ISA, "Buffer Resource
+// Descriptor").
+CUPYGEMM_INLINE Resource make_resource(u64 base, u32 num_bytes) {
+    return __builtin_amdgcn_make_buffer_rsrc(reinterpret_cast<void *>(base), 0, num_bytes,
+                                             0x00027000);
 }
 
 // Bytes within reach of an offset. (A 64-bit comparison would go to the vector unit.)
-CUPYGEMM_INLINE u32 reach(const Window &window)
-{
+CUPYGEMM_INLINE u32 reach(const Window &window) {
     return window.bytes >> 31 != 0 ? out_of_range : static_cast<u32>(window.bytes);
 }
 
-CUPYGEMM_INLINE Resource exact_resource(const Window &window)
-{
+CUPYGEMM_INLINE Resource exact_resource(const Window &window) {
     return make_resource(window.base, reach(window));
 }
 
-CUPYGEMM_INLINE Resource resource(const Window &window)
-{
+CUPYGEMM_INLINE Resource resource(const Window &window) {
     return make_resource(window.base, reach(window) & ~3u);
 }
 
-CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset)
-{
+CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b128(resource, static_cast<int>(offset), 0, 0);
 }
 
-CUPYGEMM_INLINE u32 buffer_load_b32(Resource resource, u32 offset)
-{
+CUPYGEMM_INLINE u32 buffer_load_b32(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b32(resource, static_cast<int>(offset), 0, 0);
 }
 
-CUPYGEMM_INLINE u32 buffer_load_u16(Resource resource, u32 offset)
-{
+CUPYGEMM_INLINE u32 buffer_load_u16(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b16(resource, static_cast<int>(offset), 0, 0);
 }
 
-CUPYGEMM_INLINE void buffer_store_b128(u32x4 data, Resource resource, u32 offset)
-{
+CUPYGEMM_INLINE void buffer_store_b128(u32x4 data, Resource resource, u32 offset) {
     __builtin_amdgcn_raw_buffer_store_b128(data, resource, static_cast<int>(offset), 0, 0);
 }
 
-CUPYGEMM_INLINE void buffer_store_bits(u32 data, Resource resource, u32 offset)
-{
+CUPYGEMM_INLINE void buffer_store_bits(u32 data, Resource resource, u32 offset) {
     __builtin_amdgcn_raw_buffer_store_b32(data, resource, static_cast<int>(offset), 0, 0);
 }
 
-CUPYGEMM_INLINE void buffer_store_bits(u16 data, Resource resource, u32 offset)
-{
+CUPYGEMM_INLINE void buffer_store_bits(u16 data, Resource resource, u32 offset) {
     __builtin_amdgcn_raw_buffer_store_b16(data, resource, static_cast<int>(offset), 0, 0);
 }
 

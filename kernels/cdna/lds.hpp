@@ -5,33 +5,23 @@
 
 namespace cupygemm {
 
-#if defined(__gfx950__)
-constexpr int lds_banks = 64; // of 4 bytes
-#else
-constexpr int lds_banks = 32;
-#endif
-
 template <class T> using LdsPointer = __attribute__((address_space(3))) T *;
 
 using LdsBase = LdsPointer<u8>;
 
-CUPYGEMM_INLINE u32x4 ds_read_b128(LdsBase base, u32 offset)
-{
+CUPYGEMM_INLINE u32x4 ds_read_b128(LdsBase base, u32 offset) {
     return *reinterpret_cast<LdsPointer<u32x4>>(base + offset);
 }
 
-CUPYGEMM_INLINE void ds_write_b128(LdsBase base, u32 offset, u32x4 data)
-{
+CUPYGEMM_INLINE void ds_write_b128(LdsBase base, u32 offset, u32x4 data) {
     *reinterpret_cast<LdsPointer<u32x4>>(base + offset) = data;
 }
 
-CUPYGEMM_INLINE void ds_write_b64(LdsBase base, u32 offset, u32x2 data)
-{
+CUPYGEMM_INLINE void ds_write_b64(LdsBase base, u32 offset, u32x2 data) {
     *reinterpret_cast<LdsPointer<u32x2>>(base + offset) = data;
 }
 
-CUPYGEMM_INLINE void ds_write_b32(LdsBase base, u32 offset, u32 data)
-{
+CUPYGEMM_INLINE void ds_write_b32(LdsBase base, u32 offset, u32 data) {
     *reinterpret_cast<LdsPointer<u32>>(base + offset) = data;
 }
 

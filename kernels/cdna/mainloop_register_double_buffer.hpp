@@ -1,8 +1,9 @@
 // Mainloop with the tile being multiplied in LDS and the next one in registers.
 //
-// The loads of a tile are issued as soon as its predecessor has left the registers, and are waited for one
-// whole tile of matrix instructions later. Within a tile, the fragments of a k step are read from LDS while
-// the step before is multiplied; the last step of a tile covers the exchange of tiles. S = num_steps:
+// The loads of a tile are issued as soon as its predecessor has left the registers, and are waited
+// for one whole tile of matrix instructions later. Within a tile, the fragments of a k step are
+// read from LDS while the step before is multiplied; the last step of a tile covers the exchange of
+// tiles. S = num_steps:
 //
 //                      |<------------------------ tile t ------------------------->|
 //   global -> registers  ... tile t+1 in flight ....| | tile t+2 in flight ...........
@@ -11,12 +12,13 @@
 //   MFMA                 | 0   | 1   |..| S-2 |       | S-1, 1st half | S-1, 2nd half |
 //   barriers                                  R                F
 //
-//   R  every wave has read all of tile t: LDS may be overwritten. Not needed with two stages, where W goes
-//      to the other stage, whose last readers were before the previous F.
+//   R  every wave has read all of tile t: LDS may be overwritten. Not needed with two stages, where
+//      W goes to the other stage, whose last readers were before the previous F.
 //   F  every wave has written its share of tile t+1: it may be read.
 //
-// The ragged tile at the end of k is multiplied first, in the prologue, where its masks cost nothing; the
-// loop then runs over whole tiles without any. The order of k does not change from run to run.
+// The ragged tile at the end of k is multiplied first, in the prologue, where its masks cost
+// nothing; the loop then runs over whole tiles without any. The order of k does not change from run
+// to run.
 #pragma once
 
 #include "cdna/stage.hpp"
@@ -32,14 +34,15 @@ template <class Config> struct RegisterDoubleBuffer {
     using ReaderA = FragmentReader<A>;
     using ReaderB = FragmentReader<B>;
 
-    static constexpr u32 num_steps = ReaderA::num_steps;
+    static constexpr u32 num_steps = ReaderA::Map::num_steps;
     static constexpr u32 a_bytes = OperandTile<A>::bytes;
     static constexpr u32 stage_bytes = a_bytes + OperandTile<B>::bytes;
     static constexpr u32 lds_bytes = Config::num_stages * stage_bytes; // (stage, A then B)
     static constexpr int half_m = Acc::fragments_m / 2;
 
-    static_assert(ReaderB::num_steps == num_steps, "A and B are cut into the same k steps");
-    static_assert(num_steps % 2 == 0, "two sets of fragments alternate, and step 0 always meets the first");
+    static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
+    static_assert(num_steps % 2 == 0,
+                  "two sets of fragments alternate, and step 0 always meets the first");
     static_assert(Config::num_stages == 1 || Config::num_stages == 2, "LDS holds one tile or two");
 
     // One problem of the batch, as this wave sees it.
@@ -55,19 +58,16 @@ template <class Config> struct RegisterDoubleBuffer {
     const LdsBase lds;
     Stager<A> stager_a;
     Stager<B> stager_b;
-    u32 stage = 0;          // byte offset of the stage that is being read
+    u32 stage = 0; // byte offset of the stage that is being read
     Fragments<Config> fragments[2];
 
     CUPYGEMM_INLINE RegisterDoubleBuffer(const GemmArgs &args, const Position &at, LdsBase shared)
         : reader_a(at.wave_m, at.lane), reader_b(at.wave_n, at.lane), lds(shared),
           stager_a(at.a, args.lda, args.m, args.k, at.row_a, at.thread),
-          stager_b(at.b, args.ldb, args.n, args.k, at.row_b, at.thread)
-    {
-    }
+          stager_b(at.b, args.ldb, args.n, args.k, at.row_b, at.thread) {}
 
     // acc = A B over all of k
-    CUPYGEMM_INLINE void run(const GemmArgs &args, const Position &at, Acc &acc)
-    {
+    CUPYGEMM_INLINE void run(const GemmArgs &args, const Position &at, Acc &acc) {
         const i32 whole_tiles = (args.k - 1) / Config::tile_k;
         acc.clear();
         prologue(args, at, whole_tiles);
@@ -79,18 +79,17 @@ template <class Config> struct RegisterDoubleBuffer {
     }
 
     // Put the ragged tile into LDS, 1 to tile_k deep, and start on the first whole one.
-    CUPYGEMM_INLINE void prologue(const GemmArgs &args, const Position &at, i32 whole_tiles)
-    {
+    CUPYGEMM_INLINE void prologue(const GemmArgs &args, const Position &at, i32 whole_tiles) {
         const i32 k_left = args.k - whole_tiles * Config::tile_k;
         stager_a.stage_ragged(lds, whole_tiles, args.m - static_cast<i32>(at.row_a), k_left);
-        stager_b.stage_ragged(lds + a_bytes, whole_tiles, args.n - static_cast<i32>(at.row_b), k_left);
+        stager_b.stage_ragged(lds + a_bytes, whole_tiles, args.n - static_cast<i32>(at.row_b),
+                              k_left);
         load(whole_tiles > 0);
         lds_barrier(); // F
         read(0);
     }
 
-    CUPYGEMM_INLINE void multiply_all_but_last_step(Acc &acc)
-    {
+    CUPYGEMM_INLINE void multiply_all_but_last_step(Acc &acc) {
 #pragma unroll
         for (u32 step = 0; step + 1 < num_steps; ++step) {
             read(step + 1);
@@ -99,8 +98,7 @@ template <class Config> struct RegisterDoubleBuffer {
     }
 
     // Replace the tile in LDS by the one in registers, under the last step of the multiplication.
-    CUPYGEMM_INLINE void exchange(Acc &acc, bool another)
-    {
+    CUPYGEMM_INLINE void exchange(Acc &acc, bool another) {
         const Fragments<Config> &last = fragments[(num_steps - 1) % 2];
         if constexpr (Config::num_stages == 1)
             lds_barrier(); // R
@@ -115,20 +113,17 @@ template <class Config> struct RegisterDoubleBuffer {
         acc.multiply(last, half_m, Acc::fragments_m);
     }
 
-    CUPYGEMM_INLINE void drain(Acc &acc)
-    {
+    CUPYGEMM_INLINE void drain(Acc &acc) {
         multiply_all_but_last_step(acc);
         acc.multiply(fragments[(num_steps - 1) % 2], 0, Acc::fragments_m);
     }
 
-    CUPYGEMM_INLINE void load(bool exists)
-    {
+    CUPYGEMM_INLINE void load(bool exists) {
         stager_a.load(exists);
         stager_b.load(exists);
     }
 
-    CUPYGEMM_INLINE void read(u32 step)
-    {
+    CUPYGEMM_INLINE void read(u32 step) {
         fragments[step % 2].read(reader_a, reader_b, lds + stage, lds + stage + a_bytes, step);
     }
 };

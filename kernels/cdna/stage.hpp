@@ -1,17 +1,17 @@
 // Moving one operand's tile from global memory through registers into LDS.
 //
-// A Stager owns a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts them on their
-// way, `store` puts them into LDS in K-major rows whatever the order in memory:
+// A Stager owns a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts them
+// on their way, `store` puts them into LDS in K-major rows whatever the order in memory:
 //
 //   Major::k    a vector is one chunk of a row and goes straight in (ds_write_b128).
-//   Major::row  a vector is 8 rows at one k. A thread loads `depth` vectors of consecutive k, transposes the
-//               block in registers (v_perm_b32 on pairs of k), and writes `depth` values of k for each of the
-//               8 rows (ds_write_b32, _b64 or _b128 for depth 2, 4 or 8).
+//   Major::row  a vector is 8 rows at one k. A thread loads `depth` vectors of consecutive k,
+//               transposes the block in registers (v_perm_b32 on pairs of k), and writes `depth`
+//               values of k for each of the 8 rows (ds_write_b32, _b64, _b128 for depth 2, 4, 8).
 //
 // Neither has bank conflicts, and in both 8 consecutive lanes read 128 consecutive bytes of memory.
 //
-// A matrix that starts at, or whose pitch is, an odd number of 16-bit elements has rows that start in the
-// middle of a dword. Then a vector is read as the 5 dwords around it and shifted into place.
+// A matrix that starts at, or whose pitch is, an odd number of 16-bit elements has rows that start
+// in the middle of a dword. Then a vector is read as the 5 dwords around it and shifted into place.
 //
 // The last tile along k may be ragged: `load_ragged` masks what lies outside the matrix.
 #pragma once
@@ -21,84 +21,8 @@
 
 namespace cupygemm {
 
-// Which vectors of a tile are a thread's, and where they go. Index i counts the thread's vectors.
-template <class Operand, Major major = Operand::major> struct VectorMap;
-
-template <class Operand> struct VectorMap<Operand, Major::k> {
-    using Tile = OperandTile<Operand>;
-    using Layout = typename Tile::Layout;
-    static constexpr int elements = Layout::chunk_bytes / Tile::element_bytes; // of a vector
-    static constexpr int num_vectors = Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
-    static_assert(num_vectors >= 1, "every thread moves at least one vector of a K-major tile");
-
-    u32 row, k; // of vector 0
-
-    // index bits, from bit 0: chunk (3), row, slab
-    CUPYGEMM_INLINE static constexpr u32 chunk_of(u32 index) { return index % Layout::chunks_per_row; }
-    CUPYGEMM_INLINE static constexpr u32 row_of(u32 index)
-    {
-        return index / Layout::chunks_per_row % Operand::tile_rows;
-    }
-    CUPYGEMM_INLINE static constexpr u32 slab_of(u32 index)
-    {
-        return index / Layout::chunks_per_row / Operand::tile_rows;
-    }
-    CUPYGEMM_INLINE static constexpr u32 k_of(u32 index)
-    {
-        return slab_of(index) * Tile::slab_k + chunk_of(index) * elements;
-    }
-    CUPYGEMM_INLINE static constexpr u32 lds_of(u32 index)
-    {
-        return slab_of(index) * Layout::slab_bytes +
-               Layout::offset(RowOrder::lds_row(row_of(index)), chunk_of(index));
-    }
-};
-
-template <class Operand> struct VectorMap<Operand, Major::row> {
-    using Tile = OperandTile<Operand>;
-    using Layout = typename Tile::Layout;
-    static constexpr int elements = Layout::chunk_bytes / Tile::element_bytes; // rows of a vector
-    static constexpr int num_vectors = Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
-    static constexpr int depth = minimum(num_vectors, elements);
-    static constexpr int num_blocks = num_vectors / depth;
-    static_assert(depth >= 2, "a transposition takes pairs of k: at least two vectors per thread");
-
-    static constexpr u32 row_groups = Operand::tile_rows / elements;
-    static constexpr u32 lane_groups = minimum(row_groups, 8u); // neighbouring lanes along the rows
-    static constexpr u32 k_blocks = Operand::tile_k / depth;
-    static constexpr u32 slab_blocks = Tile::slab_k / depth;
-
-    // index bits, from bit 0: low row group (up to 3), k block, high row group
-    CUPYGEMM_INLINE static constexpr u32 row_of(u32 index)
-    {
-        const u32 high = index / lane_groups / k_blocks;
-        return (high * lane_groups + index % lane_groups) * elements;
-    }
-    // With 4 row groups the fourth bit of an LDS phase's lanes comes from k, and has to be the top bit of
-    // the chunk, which the rotation keeps apart from the row groups.
-    CUPYGEMM_INLINE static constexpr u32 k_of(u32 index)
-    {
-        const u32 block = index / lane_groups % k_blocks;
-        if (lane_groups == 8)
-            return block * depth;
-        const u32 within = block % slab_blocks;
-        return (block - within + within / 2 + within % 2 * (slab_blocks / 2)) * depth;
-    }
-    // of row j of the block
-    CUPYGEMM_INLINE static constexpr u32 lds_of(u32 index, u32 j)
-    {
-        const u32 k = k_of(index);
-        const u32 slab = k / Tile::slab_k;
-        const u32 byte = k % Tile::slab_k * Tile::element_bytes;
-        const u32 row = RowOrder::lds_row(row_of(index) + j);
-        return slab * Layout::slab_bytes + Layout::offset(row, byte / Layout::chunk_bytes) +
-               byte % Layout::chunk_bytes;
-    }
-};
-
 // Halves j % 2 of two words, of k and k + 1: one dword of a K-major row.
-CUPYGEMM_INLINE u32 interleave_halves(u32 k0, u32 k1, u32 j)
-{
+CUPYGEMM_INLINE u32 interleave_halves(u32 k0, u32 k1, u32 j) {
     return __builtin_amdgcn_perm(k1, k0, j % 2 == 0 ? 0x05040100u : 0x07060302u);
 }
 
@@ -111,8 +35,8 @@ template <class Operand> struct Stager {
     static constexpr int num_vectors = Map::num_vectors;
     static constexpr int num_threads = Operand::num_threads;
 
-    Window window;           // from this workgroup's first row, at the k of the next load
-    i64 tile_step;           // bytes between tiles along k
+    Window window; // from this workgroup's first row, at the k of the next load
+    i64 tile_step; // bytes between tiles along k
     u32 thread;
     u32 offset[num_vectors]; // bytes from window.base
     u32x4 data[num_vectors];
@@ -120,8 +44,7 @@ template <class Operand> struct Stager {
 
     // `matrix` is the address of element (0, 0), `row0` the tile's first row, `pitch` in elements.
     CUPYGEMM_INLINE Stager(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, u32 thread_id)
-        : thread(thread_id)
-    {
+        : thread(thread_id) {
         const i64 row_step = (major == Major::k ? pitch : 1) * element_bytes;
         const i64 k_step = (major == Major::k ? 1 : pitch) * element_bytes;
         const i64 end = (num_rows - 1) * row_step + (num_k - 1) * k_step + element_bytes;
@@ -129,32 +52,31 @@ template <class Operand> struct Stager {
 
         window.base = matrix - misalignment + row0 * row_step;
         window.bytes = end + misalignment - row0 * row_step;
-        // An odd number of elements times row0 would leave the base unaligned; row0 and tile_k are even.
+        // An odd number of elements times row0 would leave the base unaligned; row0 and tile_k are
+        // even.
         tile_step = Operand::tile_k * k_step;
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
-            offset[i] = misalignment + row(i) * static_cast<u32>(row_step) + k(i) * static_cast<u32>(k_step);
+            offset[i] = misalignment + row(i) * static_cast<u32>(row_step) +
+                        k(i) * static_cast<u32>(k_step);
     }
 
-    // First row and first k of vector i in the tile. The parts of the thread and of i have no bits in
-    // common, so that the second is a constant.
-    CUPYGEMM_INLINE u32 row(int i) const
-    {
+    // First row and first k of vector i in the tile. The parts of the thread and of i have no bits
+    // in common, so that the second is a constant.
+    CUPYGEMM_INLINE u32 row(int i) const {
         if constexpr (major == Major::k)
             return Map::row_of(thread) + Map::row_of(i * num_threads);
         else
             return Map::row_of(thread) + Map::row_of(i / Map::depth * num_threads);
     }
-    CUPYGEMM_INLINE u32 k(int i) const
-    {
+    CUPYGEMM_INLINE u32 k(int i) const {
         if constexpr (major == Major::k)
             return Map::k_of(thread) + Map::k_of(i * num_threads);
         else
             return Map::k_of(thread) + Map::k_of(i / Map::depth * num_threads) + i % Map::depth;
     }
 
-    CUPYGEMM_INLINE void load_vector(Resource memory, int i, u32 at)
-    {
+    CUPYGEMM_INLINE void load_vector(Resource memory, int i, u32 at) {
         if constexpr (Operand::dword_aligned) {
             data[i] = buffer_load_b128(memory, at);
         } else {
@@ -163,11 +85,10 @@ template <class Operand> struct Stager {
         }
     }
 
-    // Start loading the tile at the window, which lies inside the matrix along k, and move on by one tile.
-    // Rows past the end of the matrix read other rows or zero: they only reach rows of C that do not exist.
-    // When there is no such tile, `exists` is false and nothing is read.
-    CUPYGEMM_INLINE void load(bool exists)
-    {
+    // Start loading the tile at the window, which lies inside the matrix along k, and move on by
+    // one tile. Rows past the end of the matrix read other rows or zero: they only reach rows of C
+    // that do not exist. When there is no such tile, `exists` is false and nothing is read.
+    CUPYGEMM_INLINE void load(bool exists) {
         const Resource memory = exists ? resource(window) : make_resource(window.base, 0);
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
@@ -176,20 +97,20 @@ template <class Operand> struct Stager {
     }
 
     // Vector i with its halves in place.
-    CUPYGEMM_INLINE u32x4 vector(int i) const
-    {
+    CUPYGEMM_INLINE u32x4 vector(int i) const {
         if constexpr (Operand::dword_aligned) {
             return data[i];
         } else {
             const u32x4 d = data[i];
             const u32 by = offset[i]; // v_alignbyte_b32 takes the last two bits
-            return u32x4{__builtin_amdgcn_alignbyte(d.y, d.x, by), __builtin_amdgcn_alignbyte(d.z, d.y, by),
-                __builtin_amdgcn_alignbyte(d.w, d.z, by), __builtin_amdgcn_alignbyte(fifth[i], d.w, by)};
+            return u32x4{__builtin_amdgcn_alignbyte(d.y, d.x, by),
+                         __builtin_amdgcn_alignbyte(d.z, d.y, by),
+                         __builtin_amdgcn_alignbyte(d.w, d.z, by),
+                         __builtin_amdgcn_alignbyte(fifth[i], d.w, by)};
         }
     }
 
-    CUPYGEMM_INLINE void store(LdsBase tile) const
-    {
+    CUPYGEMM_INLINE void store(LdsBase tile) const {
         u32x4 vectors[num_vectors];
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
@@ -197,8 +118,7 @@ template <class Operand> struct Stager {
         put(tile, vectors);
     }
 
-    CUPYGEMM_INLINE void put(LdsBase tile, const u32x4 (&vectors)[num_vectors]) const
-    {
+    CUPYGEMM_INLINE void put(LdsBase tile, const u32x4 (&vectors)[num_vectors]) const {
         if constexpr (major == Major::k) {
             const u32 at = Map::lds_of(thread);
 #pragma unroll
@@ -211,13 +131,12 @@ template <class Operand> struct Stager {
 #pragma unroll
                 for (int j = 0; j < elements; ++j)
                     put_row(tile, Layout::combine(at, Map::lds_of(block * num_threads, j)),
-                        vectors + block * Map::depth, j);
+                            vectors + block * Map::depth, j);
         }
     }
 
     // Row j of a block of `depth` vectors: (k, row) -> (row, k)
-    CUPYGEMM_INLINE static void put_row(LdsBase tile, u32 at, const u32x4 *block, int j)
-    {
+    CUPYGEMM_INLINE static void put_row(LdsBase tile, u32 at, const u32x4 *block, int j) {
         u32 words[Map::depth / 2];
 #pragma unroll
         for (int pair = 0; pair < Map::depth / 2; ++pair)
@@ -232,11 +151,10 @@ template <class Operand> struct Stager {
 
     // The last tile along k, `k_left` elements deep, straight into LDS; zero beyond k.
     //
-    // `rows_left` rows of the matrix lie in the tile. The last element of a row (Major::k) or of a k
-    // (Major::row) may share its dword with the end of the matrix, where `resource` reads nothing, so it is
-    // read again by itself.
-    CUPYGEMM_INLINE void stage_ragged(LdsBase tile, i64 tile_index, i32 rows_left, i32 k_left)
-    {
+    // `rows_left` rows of the matrix lie in the tile. The last element of a row (Major::k) or of a
+    // k (Major::row) may share its dword with the end of the matrix, where `resource` reads
+    // nothing, so it is read again by itself.
+    CUPYGEMM_INLINE void stage_ragged(LdsBase tile, i64 tile_index, i32 rows_left, i32 k_left) {
         Window at_tile = window;
         at_tile.advance(tile_index * tile_step);
         const Resource memory = resource(at_tile);
@@ -249,25 +167,26 @@ template <class Operand> struct Stager {
             load_vector(memory, i, inside ? offset[i] : out_of_range);
             const i32 valid = num_valid(i, rows_left, k_left);
             const bool ends_here = inside && valid >= 1 && valid <= elements;
-            last[i] = buffer_load_u16(exact, ends_here ? offset[i] + (valid - 1) * 2 : out_of_range);
+            last[i] =
+                buffer_load_u16(exact, ends_here ? offset[i] + (valid - 1) * 2 : out_of_range);
         }
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i) {
             const bool inside = static_cast<i32>(k(i)) < k_left;
-            vectors[i] = end_vector(vector(i), last[i], inside ? num_valid(i, rows_left, k_left) : 0);
+            vectors[i] =
+                end_vector(vector(i), last[i], inside ? num_valid(i, rows_left, k_left) : 0);
         }
         put(tile, vectors);
     }
 
     // Elements of vector i that lie before the end of the matrix along the contiguous axis.
-    CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const
-    {
-        return major == Major::k ? k_left - static_cast<i32>(k(i)) : rows_left - static_cast<i32>(row(i));
+    CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
+        return major == Major::k ? k_left - static_cast<i32>(k(i))
+                                 : rows_left - static_cast<i32>(row(i));
     }
 
     // The first `valid` elements of a vector, of which number valid - 1 is `last`, then zeros.
-    CUPYGEMM_INLINE static u32x4 end_vector(u32x4 vector, u32 last, i32 valid)
-    {
+    CUPYGEMM_INLINE static u32x4 end_vector(u32x4 vector, u32 last, i32 valid) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const i32 left = valid - 2 * i;

@@ -1,10 +1,10 @@
 // Writing a wave's accumulators to C.
 //
-// A lane holds runs of consecutive columns of one row: 4 in a quad of accumulator registers and, through
-// the row order of B's tile, 8 in a pair of quads. A run is one 16-byte store. Where C's rows are not
-// dword-aligned, and in the run that straddles column n, elements are stored one by one. Nothing outside
-// the m x n matrix is written: rows and columns are checked here, not left to the end of the buffer, since
-// what follows a row of C may belong to somebody else.
+// A lane holds runs of consecutive columns of one row: 4 in a quad of accumulator registers and,
+// through the row order of B's tile, 8 in a pair of quads. A run is one 16-byte store. Where C's
+// rows are not dword-aligned, and in the run that straddles column n, elements are stored one by
+// one. Nothing outside the m x n matrix is written: rows and columns are checked here, not left to
+// the end of the buffer, since what follows a row of C may belong to somebody else.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -16,26 +16,26 @@ namespace cupygemm {
 template <class Config, class Epilogue> struct TileStore {
     using Acc = Accumulators<Config>;
     using Bits = typename Epilogue::Bits;
-    static constexpr int run = 16 / sizeof(Bits);   // columns of a store
-    static constexpr int quads_per_run = run / 4;   // 1 or 2
+    static constexpr int run = 16 / sizeof(Bits); // columns of a store
+    static constexpr int quads_per_run = run / 4; // 1 or 2
     static constexpr int num_runs = Acc::num_quads / quads_per_run;
     static constexpr u32 wave_m = Config::tile_m / Config::waves_m;
     static constexpr u32 wave_n = Config::tile_n / Config::waves_n;
     // The second quad of a run lies 16 LDS rows after the first (RowOrder).
     static constexpr int partner = 16 / Acc::quad_stride;
 
-    static_assert(wave_n % RowOrder::block == 0, "a wave's columns are whole blocks of the row order");
+    static_assert(wave_n % RowOrder::block == 0,
+                  "a wave's columns are whole blocks of the row order");
 
     // First quad of a run, such that quads `first` and `first + partner` make it up.
-    static constexpr int first_quad(int index)
-    {
+    static constexpr int first_quad(int index) {
         return quads_per_run == 1 ? index : index / partner * 2 * partner + index % partner;
     }
 
     // `c` is the address of element (0, 0); row0 and column0 are the tile's.
-    CUPYGEMM_INLINE static void store(const GemmArgs &args, u64 c, u32 row0, u32 column0, u32 wave_index_m,
-        u32 wave_index_n, u32 lane, const Acc &acc, const Epilogue &epilogue)
-    {
+    CUPYGEMM_INLINE static void store(const GemmArgs &args, u64 c, u32 row0, u32 column0,
+                                      u32 wave_index_m, u32 wave_index_n, u32 lane, const Acc &acc,
+                                      const Epilogue &epilogue) {
         const i64 tile_offset = (row0 * args.ldc + column0) * static_cast<i64>(sizeof(Bits));
         const i64 end = ((args.m - 1) * args.ldc + args.n) * static_cast<i64>(sizeof(Bits));
         const Resource memory = exact_resource({c + tile_offset, end - tile_offset});
@@ -46,13 +46,14 @@ template <class Config, class Epilogue> struct TileStore {
 
 #pragma unroll
         for (int fm = 0; fm < Acc::fragments_m; ++fm) {
-            const u32 row = RowOrder::tile_row(
-                wave_index_m * wave_m + fm * Config::mma_m + lane % Config::mma_m);
+            const u32 row = RowOrder::tile_row(wave_index_m * wave_m + fm * Config::mma_m +
+                                               lane % Config::mma_m);
             const bool row_inside = static_cast<i32>(row) < rows_left;
 #pragma unroll
             for (int index = 0; index < num_runs; ++index) {
                 const int quad = first_quad(index);
-                const u32 column = RowOrder::tile_row(wave_index_n * wave_n + Acc::quad_row(lane, quad));
+                const u32 column =
+                    RowOrder::tile_row(wave_index_n * wave_n + Acc::quad_row(lane, quad));
                 const i32 left = row_inside ? columns_left - static_cast<i32>(column) : 0;
                 const u32 offset = row * pitch + column * sizeof(Bits);
 
@@ -60,7 +61,8 @@ template <class Config, class Epilogue> struct TileStore {
 #pragma unroll
                 for (int e = 0; e < run; ++e)
                     bits[e] = epilogue(acc.element(fm, quad + e / 4 * partner, e % 4),
-                        static_cast<i32>(row0 + row), static_cast<i32>(column0 + column) + e);
+                                       static_cast<i32>(row0 + row),
+                                       static_cast<i32>(column0 + column) + e);
 
                 if constexpr (Config::c_dword_aligned) {
                     buffer_store_b128(pack(bits), memory, left >= run ? offset : out_of_range);
@@ -73,16 +75,14 @@ template <class Config, class Epilogue> struct TileStore {
         }
     }
 
-    CUPYGEMM_INLINE static u32x4 pack(const Bits (&bits)[run])
-    {
+    CUPYGEMM_INLINE static u32x4 pack(const Bits (&bits)[run]) {
         u32x4 words;
         __builtin_memcpy(&words, bits, sizeof(words));
         return words;
     }
 
-    CUPYGEMM_INLINE static void store_elements(
-        const Bits (&bits)[run], Resource memory, u32 offset, i32 left)
-    {
+    CUPYGEMM_INLINE static void store_elements(const Bits (&bits)[run], Resource memory, u32 offset,
+                                               i32 left) {
 #pragma unroll
         for (int e = 0; e < run; ++e)
             buffer_store_bits(bits[e], memory, e < left ? offset + e * sizeof(Bits) : out_of_range);

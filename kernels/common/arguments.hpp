@@ -9,8 +9,8 @@
 namespace cupygemm {
 
 struct GemmArgs {
-    u64 a, b, c;                // device addresses of element (0, 0) of the first matrix of the batch
-    i32 m, n, k;                // extents, at least 1
+    u64 a, b, c; // device addresses of element (0, 0) of the first matrix of the batch
+    i32 m, n, k; // extents, at least 1
     i32 batch0, batch1, batch2; // extents of the batch axes, batch2 innermost; 1 where absent
     i64 lda, ldb, ldc;          // elements between neighbours on the axis that is not contiguous
     i64 a_stride[3];            // elements between matrices along each batch axis; 0 broadcasts

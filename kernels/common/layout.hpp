@@ -1,11 +1,13 @@
-// Where an operand's elements lie in LDS: rows of 128 bytes along k, rotated so that banks never clash.
+// Where an operand's elements lie in LDS: rows of 128 bytes along k, rotated so that banks never
+// clash.
 //
-// A tile of an operand is (slab, row, chunk): a slab is 128 bytes of k, a chunk 16 bytes of that, and a row
-// one index of m (for A) or n (for B). Two maps place it, both linear over XOR, so the offset of (x ^ y) is
-// the offset of x XOR the offset of y: an address is computed once per lane, and every other address of
-// the loop is that one XOR a constant plus a constant.
+// A tile of an operand is (slab, row, chunk): a slab is 128 bytes of k, a chunk 16 bytes of that,
+// and a row one index of m (for A) or n (for B). Two maps place it, both linear over XOR, so the
+// offset of (x ^ y) is the offset of x XOR the offset of y: an address is computed once per lane,
+// and every other address of the loop is that one XOR a constant plus a constant.
 //
-// The maps serve four access patterns at once (tests/kernels/test_layout.py proves each, phase by phase):
+// The maps serve four access patterns at once (tests/kernels/test_layout.py proves each, phase by
+// phase):
 //   K-major stores   8 lanes write the 8 chunks of a row;
 //   row-major stores 8 lanes write one chunk of 8 rows that are 8 apart, after a transposition;
 //   16x16 reads      lane l reads row l % 16, chunk l / 16;
@@ -21,28 +23,27 @@ enum class Major {
     row, // consecutive elements along m or n: A as (k, m), B as (k, n)
 };
 
-// Order of rows within a block of 32. A matrix instruction leaves 4 consecutive rows of its first operand
-// in a lane; this order puts rows 8q .. 8q+3 and 8q+4 .. 8q+7 into the same lane, 16 LDS rows apart. The
-// first operand is B, so a lane ends up with 8 consecutive output columns: 16 bytes of a 16-bit output.
+// Order of rows within a block of 32. A matrix instruction leaves 4 consecutive rows of its first
+// operand in a lane; this order puts rows 8q .. 8q+3 and 8q+4 .. 8q+7 into the same lane, 16 LDS
+// rows apart. The first operand is B, so a lane ends up with 8 consecutive output columns: 16 bytes
+// of a 16-bit output.
 //   tile row bits 4 3 2 1 0  ->  LDS row bits 2 4 3 1 0
 struct RowOrder {
     static constexpr u32 block = 32;
 
-    CUPYGEMM_INLINE static constexpr u32 lds_row(u32 row)
-    {
+    CUPYGEMM_INLINE static constexpr u32 lds_row(u32 row) {
         return (row & ~31u) | (row & 4u) << 2 | (row >> 1 & 12u) | (row & 3u);
     }
-    CUPYGEMM_INLINE static constexpr u32 tile_row(u32 lds_row)
-    {
+    CUPYGEMM_INLINE static constexpr u32 tile_row(u32 lds_row) {
         return (lds_row & ~31u) | (lds_row & 12u) << 1 | (lds_row >> 2 & 4u) | (lds_row & 3u);
     }
 };
 
-// Bank rotation: the 16-byte slot (8 * row + chunk) is XORed with a mask for each set bit of the row.
-// Slots that are equal modulo 8 (32 banks) or 16 (64 banks) share banks. The masks are one solution of
-// linear conditions: for each access pattern above, the slots of the lanes of one LDS phase are
-// independent. Bit 4 has mask 0 and bit 5 mask 4, so that neighbouring fragments need no address register
-// besides those of the k steps.
+// Bank rotation: the 16-byte slot (8 * row + chunk) is XORed with a mask for each set bit of the
+// row. Slots that are equal modulo 8 (32 banks) or 16 (64 banks) share banks. The masks are one
+// solution of linear conditions: for each access pattern above, the slots of the lanes of one LDS
+// phase are independent. Bit 4 has mask 0 and bit 5 mask 4, so that neighbouring fragments need no
+// address register besides those of the k steps.
 template <int banks> struct BankRotation;
 
 template <> struct BankRotation<32> {
@@ -61,11 +62,11 @@ template <int num_rows, int banks> struct LdsLayout {
     // Offset bits that the rotation touches; above them, XOR with a constant is adding it.
     static constexpr u32 rotated_bytes = banks * 4;
 
-    static_assert(num_rows % RowOrder::block == 0, "a tile holds whole 32-row blocks of the row order");
+    static_assert(num_rows % RowOrder::block == 0,
+                  "a tile holds whole 32-row blocks of the row order");
 
     // Byte offset of a chunk in its slab; `row` counts LDS rows.
-    CUPYGEMM_INLINE static constexpr u32 offset(u32 row, u32 chunk)
-    {
+    CUPYGEMM_INLINE static constexpr u32 offset(u32 row, u32 chunk) {
         u32 slot = row * chunks_per_row + chunk;
         for (u32 bit = 0; bit < 6; ++bit)
             slot ^= (0u - (row >> bit & 1u)) & BankRotation<banks>::masks[bit];
@@ -73,8 +74,7 @@ template <int num_rows, int banks> struct LdsLayout {
     }
 
     // The offset of (x ^ y), from that of x in a register and that of y at compile time.
-    CUPYGEMM_INLINE static u32 combine(u32 x, u32 y)
-    {
+    CUPYGEMM_INLINE static u32 combine(u32 x, u32 y) {
         return (x ^ (y % rotated_bytes)) + (y - y % rotated_bytes);
     }
 };

@@ -1,7 +1,7 @@
 // Element types by name, with their size and the one rounding from the fp32 accumulator.
 //
-// Operands are moved as raw bits, so a type is only a tag: the matrix instruction gives the bits of an
-// input their meaning, `Numeric<T>::round` those of an output.
+// Operands are moved as raw bits, so a type is only a tag: the matrix instruction gives the bits of
+// an input their meaning, `Numeric<T>::round` those of an output.
 #pragma once
 
 #include "common/platform.hpp"

@@ -12,7 +12,8 @@
 #endif
 
 #if !CUPYGEMM_NVIDIA
-// clang's HIP mode knows the attributes; only ROCm's headers, which hiprtc includes, know the names.
+// clang's HIP mode knows the attributes; only ROCm's headers, which hiprtc includes, know the
+// names.
 #ifndef __device__
 #define __device__ __attribute__((device))
 #endif
@@ -40,8 +41,7 @@ static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "the fixed-width names must 
 
 // Round to nearest, ties to even; NaN stays NaN. On gfx950 this is one hardware conversion, on
 // gfx90a and gfx942 the compiler writes out the integer rounding.
-CUPYGEMM_INLINE u16 bf16_bits(float x)
-{
+CUPYGEMM_INLINE u16 bf16_bits(float x) {
 #if CUPYGEMM_NVIDIA
     u16 bits;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -51,8 +51,7 @@ CUPYGEMM_INLINE u16 bf16_bits(float x)
 #endif
 }
 
-CUPYGEMM_INLINE u16 f16_bits(float x)
-{
+CUPYGEMM_INLINE u16 f16_bits(float x) {
 #if CUPYGEMM_NVIDIA
     u16 bits;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
@@ -62,8 +61,7 @@ CUPYGEMM_INLINE u16 f16_bits(float x)
 #endif
 }
 
-CUPYGEMM_INLINE u32 f32_bits(float x)
-{
+CUPYGEMM_INLINE u32 f32_bits(float x) {
 #if CUPYGEMM_NVIDIA
     return __float_as_uint(x);
 #else

@@ -1,0 +1,157 @@
+// One operand of the product: its tile, who moves it, and who reads it, as maps from indices to
+// LDS.
+//
+// A and B are treated alike: an Operand is a matrix of rows (m or n) by k. Nothing here touches
+// memory; the maps are plain arithmetic, so the tests can check them against the bank rules on any
+// machine.
+//
+//   OperandTile     the tile in LDS: (slab, row, 128 bytes of k)
+//   VectorMap       thread -> vectors of 16 bytes that it moves from memory into the tile
+//   FragmentMap     (wave, lane, fragment, k step) -> chunk that it reads for its instructions
+#pragma once
+
+#include "cdna/target.hpp"
+#include "common/layout.hpp"
+
+namespace cupygemm {
+
+template <class Config> struct OperandA {
+    using Element = typename Config::ElementA;
+    static constexpr Major major = Config::a_major;
+    static constexpr bool dword_aligned = Config::a_dword_aligned;
+    static constexpr int tile_rows = Config::tile_m;
+    static constexpr int wave_rows = Config::tile_m / Config::waves_m;
+    static constexpr int mma_rows = Config::mma_m;
+    static constexpr int tile_k = Config::tile_k;
+    static constexpr int num_threads = Config::num_threads;
+};
+
+template <class Config> struct OperandB {
+    using Element = typename Config::ElementB;
+    static constexpr Major major = Config::b_major;
+    static constexpr bool dword_aligned = Config::b_dword_aligned;
+    static constexpr int tile_rows = Config::tile_n;
+    static constexpr int wave_rows = Config::tile_n / Config::waves_n;
+    static constexpr int mma_rows = Config::mma_n;
+    static constexpr int tile_k = Config::tile_k;
+    static constexpr int num_threads = Config::num_threads;
+};
+
+// One operand's tile in LDS: (slab, row, 128 bytes of k).
+template <class Operand> struct OperandTile {
+    using Layout = LdsLayout<Operand::tile_rows, lds_banks>;
+    static constexpr int element_bytes = Numeric<typename Operand::Element>::bytes;
+    static constexpr int slab_k = Layout::row_bytes / element_bytes; // 64 for 16-bit types
+    static constexpr int num_slabs = Operand::tile_k / slab_k;
+    static constexpr u32 bytes = num_slabs * Layout::slab_bytes;
+
+    static_assert(Operand::tile_k % slab_k == 0, "tile_k is a multiple of 128 bytes of k");
+    static_assert(is_power_of_two(Operand::tile_rows), "a tile's rows are a power of two");
+    static_assert(is_power_of_two(Operand::wave_rows), "a wave's rows are a power of two");
+    static_assert(Operand::wave_rows % Operand::mma_rows == 0,
+                  "a wave's rows hold whole fragments");
+};
+
+// Which vectors of a tile are a thread's, and where they go. The maps take an index in which the
+// thread counts the low bits and the thread's own vectors (or blocks) the high bits, num_threads
+// apart; like the layout they are linear over XOR, so the parts can be worked out separately.
+template <class Operand, Major major = Operand::major> struct VectorMap;
+
+// A vector is a chunk of a row. Index bits, from bit 0: chunk (3), row, slab: 8 lanes read 128
+// bytes of a row and write them to all banks.
+template <class Operand> struct VectorMap<Operand, Major::k> {
+    using Tile = OperandTile<Operand>;
+    using Layout = typename Tile::Layout;
+    static constexpr int elements =
+        Layout::chunk_bytes / Tile::element_bytes; // of a vector, along k
+    static constexpr int num_vectors =
+        Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
+
+    static_assert(num_vectors >= 1, "every thread moves at least one vector of a K-major tile");
+
+    CUPYGEMM_INLINE static constexpr u32 chunk_of(u32 index) {
+        return index % Layout::chunks_per_row;
+    }
+    CUPYGEMM_INLINE static constexpr u32 row_of(u32 index) {
+        return index / Layout::chunks_per_row % Operand::tile_rows;
+    }
+    CUPYGEMM_INLINE static constexpr u32 slab_of(u32 index) {
+        return index / Layout::chunks_per_row / Operand::tile_rows;
+    }
+    CUPYGEMM_INLINE static constexpr u32 k_of(u32 index) {
+        return slab_of(index) * Tile::slab_k + chunk_of(index) * elements;
+    }
+    CUPYGEMM_INLINE static constexpr u32 lds_of(u32 index) {
+        return slab_of(index) * Layout::slab_bytes +
+               Layout::offset(RowOrder::lds_row(row_of(index)), chunk_of(index));
+    }
+};
+
+// A vector is 8 rows at one k, and `depth` vectors of consecutive k a block, which its thread
+// transposes. Index bits, from bit 0: low row groups (up to 3), k blocks, high row groups: 8 lanes
+// read 128 bytes of one k, and the lanes of an LDS phase differ in row group first, then in the
+// part of the chunk that they write.
+template <class Operand> struct VectorMap<Operand, Major::row> {
+    using Tile = OperandTile<Operand>;
+    using Layout = typename Tile::Layout;
+    static constexpr int elements =
+        Layout::chunk_bytes / Tile::element_bytes; // of a vector, along rows
+    static constexpr int num_vectors =
+        Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
+    static constexpr int depth = minimum(num_vectors, elements);
+    static constexpr int num_blocks = num_vectors / depth;
+    static constexpr u32 row_groups = Operand::tile_rows / elements;
+    static constexpr u32 lane_groups = minimum(row_groups, 8u);
+    static constexpr u32 k_blocks = Operand::tile_k / depth;
+    static constexpr u32 slab_blocks = Tile::slab_k / depth;
+
+    static_assert(depth >= 2, "a transposition takes pairs of k: at least two vectors per thread");
+
+    CUPYGEMM_INLINE static constexpr u32 row_of(u32 index) {
+        const u32 high = index / lane_groups / k_blocks;
+        return (high * lane_groups + index % lane_groups) * elements;
+    }
+    // A tile of 4 row groups lacks one bit to tell 8 lanes apart by row. Its place is taken by the
+    // top bit of the chunk, which the rotation keeps apart from the row groups: k blocks are dealt
+    // in that order.
+    CUPYGEMM_INLINE static constexpr u32 k_of(u32 index) {
+        const u32 block = index / lane_groups % k_blocks;
+        if (lane_groups == 8)
+            return block * depth;
+        const u32 within = block % slab_blocks;
+        return (block - within + within / 2 + within % 2 * (slab_blocks / 2)) * depth;
+    }
+    // of row j of the block
+    CUPYGEMM_INLINE static constexpr u32 lds_of(u32 index, u32 j) {
+        const u32 k = k_of(index);
+        const u32 byte = k % Tile::slab_k * Tile::element_bytes;
+        return k / Tile::slab_k * Layout::slab_bytes +
+               Layout::offset(RowOrder::lds_row(row_of(index) + j), byte / Layout::chunk_bytes) +
+               byte % Layout::chunk_bytes;
+    }
+};
+
+// Which 16 bytes of k a lane reads: of row lane % mma_rows of a fragment, chunk lane / mma_rows of
+// a k step.
+template <class Operand> struct FragmentMap {
+    using Tile = OperandTile<Operand>;
+    using Layout = typename Tile::Layout;
+    static constexpr u32 num_fragments = Operand::wave_rows / Operand::mma_rows;
+    static constexpr u32 chunks_per_step = wave_size / Operand::mma_rows;
+    static constexpr u32 steps_per_slab = Layout::chunks_per_row / chunks_per_step;
+    static constexpr u32 num_steps = Tile::num_slabs * steps_per_slab;
+
+    // The lane's part: its place in fragment 0 of step 0.
+    CUPYGEMM_INLINE static constexpr u32 lds_of_lane(u32 wave, u32 lane) {
+        return Layout::offset(wave * Operand::wave_rows + lane % Operand::mma_rows,
+                              lane / Operand::mma_rows);
+    }
+    // The fragment's and the step's part, a constant.
+    CUPYGEMM_INLINE static constexpr u32 lds_of_step(u32 fragment, u32 step) {
+        return step / steps_per_slab * Layout::slab_bytes +
+               Layout::offset(fragment * Operand::mma_rows,
+                              step % steps_per_slab * chunks_per_step);
+    }
+};
+
+} // namespace cupygemm
