@@ -1,0 +1,60 @@
+/* LDS bank conflicts: the cycles that the lanes of a DS instruction need.
+ *
+ * The hardware serves the lanes in phases (units/lds_profile.py has the tables). Within a phase each
+ * bank gives one dword per cycle, and lanes that want the same dword share it, except in an atomic: so
+ * a phase costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
+#include "shadow.h"
+
+enum { MAX_BANKS = 64 };
+
+struct demand {
+    int count[MAX_BANKS];
+    uint32_t dwords[MAX_BANKS][LANES]; /* a lane wants one dword of a bank at most */
+};
+
+static void want(struct demand *d, uint32_t dword, int banks, bool shared) {
+    int bank = (int)(dword % (uint32_t)banks);
+    for (int i = 0; shared && i < d->count[bank]; i++)
+        if (d->dwords[bank][i] == dword)
+            return;
+    d->dwords[bank][d->count[bank]++] = dword;
+}
+
+static int64_t phase_cycles(struct demand *d, const uint32_t *address, uint64_t lanes, int bytes,
+                            int banks, bool shared) {
+    memset(d->count, 0, sizeof d->count);
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        uint32_t first = address[first_lane(left)];
+        for (uint32_t dword = first / 4; dword <= (first + (uint32_t)bytes - 1) / 4; dword++)
+            want(d, dword, banks, shared);
+    }
+    int most = 1;
+    for (int bank = 0; bank < banks; bank++)
+        most = d->count[bank] > most ? d->count[bank] : most;
+    return most;
+}
+
+/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost. Call it
+ * before the instruction executes. */
+void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
+                     int64_t first, int64_t step, int64_t count, const uint64_t *phases,
+                     int64_t num_phases, int64_t *totals) {
+    struct waves list = {ids, first, step, count};
+    struct demand demand;
+    uint32_t address[LANES];
+    int banks = 1 << m->bank_shift;
+    for (int64_t position = 0; position < count; position++) {
+        int64_t wave = wave_at(list, position);
+        uint64_t exec = scalar64(m, EXEC, wave);
+        int64_t cycles = 0;
+        for (int access = 0; access <= op->pair; access++) {
+            lds_addresses(m, op, wave, access ? op->offset2 : op->offset, address);
+            for (int64_t i = 0; i < num_phases; i++)
+                cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
+                                       op->kind != ATOMIC);
+        }
+        totals[0] += 1;
+        totals[1] += cycles;
+        totals[2] += cycles - num_phases * (1 + op->pair);
+    }
+}

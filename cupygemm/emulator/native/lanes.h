@@ -1,0 +1,210 @@
+/* Move data between the lanes of register rows and memory, and the arithmetic of atomics.
+ *
+ * `pointer[lane]` is where the lane's data are; `count[lane]` is how many of its dwords are within a
+ * buffer's bounds (the rest load 0 and are not stored), or NULL when all are. */
+#ifndef CUPYGEMM_LANES_H
+#define CUPYGEMM_LANES_H
+
+#include "machine.h"
+
+/* -- loads ---------------------------------------------------------------------------------------*/
+
+static inline void load_dwords(uint32_t *row, size_t pitch, uint64_t exec, uint8_t *const *pointer,
+                               const uint8_t *count, int dwords) {
+    if (exec == ~0ull && !count) {
+        for (int lane = 0; lane < LANES; lane++) {
+            uint32_t data[4];
+            memcpy(data, pointer[lane], 4 * (size_t)dwords);
+            for (int d = 0; d < dwords; d++)
+                row[(size_t)d * pitch + (size_t)lane] = data[d];
+        }
+        return;
+    }
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint32_t data[4] = {0, 0, 0, 0};
+        memcpy(data, pointer[lane], 4 * (size_t)(count ? count[lane] : dwords));
+        for (int d = 0; d < dwords; d++)
+            row[(size_t)d * pitch + (size_t)lane] = data[d];
+    }
+}
+
+/* Read one element narrower than a dword; `old` is what its register held. */
+static inline uint32_t load_narrow(int format, const uint8_t *pointer, bool valid, uint32_t old) {
+    uint32_t value = 0;
+    bool wide = format == U16 || format == S16 || format == U16_LOW || format == U16_HIGH;
+    if (valid)
+        memcpy(&value, pointer, wide ? 2 : 1);
+    switch (format) {
+    case S8: return (uint32_t)(int8_t)value;
+    case S16: return (uint32_t)(int16_t)value;
+    case S8_LOW: value = (uint16_t)(int8_t)value; /* fall through */
+    case U8_LOW:
+    case U16_LOW: return (old & 0xFFFF0000u) | value;
+    case S8_HIGH: value = (uint16_t)(int8_t)value; /* fall through */
+    case U8_HIGH:
+    case U16_HIGH: return (old & 0xFFFFu) | value << 16;
+    default: return value;
+    }
+}
+
+static inline void load_lanes(const struct operation *op, uint32_t *row, size_t pitch,
+                              uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+    if (op->format == DWORDS) {
+        switch (op->dwords) {
+        case 1: load_dwords(row, pitch, exec, pointer, count, 1); return;
+        case 2: load_dwords(row, pitch, exec, pointer, count, 2); return;
+        case 3: load_dwords(row, pitch, exec, pointer, count, 3); return;
+        default: load_dwords(row, pitch, exec, pointer, count, 4); return;
+        }
+    }
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        row[lane] = load_narrow(op->format, pointer[lane], !count || count[lane], row[lane]);
+    }
+}
+
+/* -- stores --------------------------------------------------------------------------------------*/
+
+static inline void store_lanes(const struct operation *op, const uint32_t *row, size_t pitch,
+                               uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+    int shift = op->format == U8_HIGH || op->format == U16_HIGH ? 16 : 0;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        int dwords = count ? count[lane] : op->dwords;
+        if (op->format == DWORDS) {
+            for (int d = 0; d < dwords; d++)
+                memcpy(pointer[lane] + 4 * d, row + (size_t)d * pitch + lane, 4);
+        } else if (dwords) {
+            uint32_t value = row[lane] >> shift;
+            memcpy(pointer[lane], &value, (size_t)op->bytes);
+        }
+    }
+}
+
+/* -- atomics -------------------------------------------------------------------------------------*/
+
+static inline float as_f32(uint32_t bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+static inline uint32_t f32_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
+static inline double as_f64(uint64_t bits) {
+    double value;
+    memcpy(&value, &bits, 8);
+    return value;
+}
+
+static inline uint64_t f64_bits(double value) {
+    uint64_t bits;
+    memcpy(&bits, &value, 8);
+    return bits;
+}
+
+/* The sum of two halves. A float holds enough bits that rounding twice changes nothing. */
+static inline uint32_t add_f16(uint32_t a, uint32_t b) {
+    uint16_t left = (uint16_t)a, right = (uint16_t)b, bits;
+    _Float16 x, y;
+    memcpy(&x, &left, 2);
+    memcpy(&y, &right, 2);
+    _Float16 sum = (_Float16)((float)x + (float)y);
+    memcpy(&bits, &sum, 2);
+    return bits;
+}
+
+static inline uint32_t add_bf16(uint32_t a, uint32_t b) {
+    float sum = as_f32(a << 16) + as_f32(b << 16);
+    uint32_t bits = f32_bits(sum);
+    if (sum != sum)
+        return bits >> 16 | 0x40; /* a quiet NaN */
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+}
+
+/* Return the new value; `data` and `data2` are the instruction's operands in the order of the ISA
+ * guide's pseudocode (for a compare and swap, the new value and what to compare with). */
+static inline uint64_t atomic_result(int atomic, int bytes, uint64_t old, uint64_t data,
+                                     uint64_t data2) {
+    bool wide = bytes == 8;
+    int64_t so = wide ? (int64_t)old : (int32_t)old, sd = wide ? (int64_t)data : (int32_t)data;
+    switch (atomic) {
+    case SWAP: return data;
+    case CMPSWAP: return old == data2 ? data : old;
+    case ADD: return old + data;
+    case SUB: return old - data;
+    case RSUB: return data - old;
+    case SMIN: return sd < so ? data : old;
+    case UMIN: return data < old ? data : old;
+    case SMAX: return sd >= so ? data : old;
+    case UMAX: return data >= old ? data : old;
+    case AND: return old & data;
+    case OR: return old | data;
+    case XOR: return old ^ data;
+    case INC: return old >= data ? 0 : old + 1;
+    case DEC: return old == 0 || old > data ? data : old - 1;
+    case MSKOR: return (old & ~data) | data2;
+    case WRAP: return old >= data ? old - data : old + data2;
+    case PK_ADD_F16:
+        return add_f16((uint32_t)old, (uint32_t)data) |
+               add_f16((uint32_t)old >> 16, (uint32_t)data >> 16) << 16;
+    case PK_ADD_BF16:
+        return add_bf16((uint32_t)old & 0xFFFF, (uint32_t)data & 0xFFFF) |
+               add_bf16((uint32_t)old >> 16, (uint32_t)data >> 16) << 16;
+    case CONDXCHG: {
+        uint64_t low = data >> 31 & 1 ? data & 0x7FFFFFFF : old & 0xFFFFFFFF;
+        uint64_t high = data >> 63 ? data >> 32 & 0x7FFFFFFF : old >> 32;
+        return high << 32 | low;
+    }
+    default: break;
+    }
+    if (wide) {
+        double o = as_f64(old), d = as_f64(data);
+        switch (atomic) {
+        case FADD: return f64_bits(o + d);
+        case FMIN: return d < o ? data : old;
+        case FMAX: return d > o ? data : old;
+        default: return o == as_f64(data2) ? data : old;
+        }
+    }
+    float o = as_f32((uint32_t)old), d = as_f32((uint32_t)data);
+    switch (atomic) {
+    case FADD: return f32_bits(o + d);
+    case FMIN: return d < o ? data : old;
+    case FMAX: return d > o ? data : old;
+    default: return o == as_f32((uint32_t)data2) ? data : old;
+    }
+}
+
+static inline uint64_t row_value(const uint32_t *row, size_t pitch, int lane, int bytes) {
+    return bytes == 8 ? row[lane] | (uint64_t)row[pitch + (size_t)lane] << 32 : row[lane];
+}
+
+/* Execute an atomic, lane 0 first; `result` is NULL when nothing is returned. */
+static inline void atomic_lanes(const struct operation *op, const uint32_t *data,
+                                const uint32_t *data2, uint32_t *result, size_t pitch,
+                                uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint64_t old = 0;
+        if (!count || count[lane]) {
+            uint64_t operand = row_value(data, pitch, lane, op->bytes);
+            uint64_t operand2 = data2 ? row_value(data2, pitch, lane, op->bytes) : 0;
+            memcpy(&old, pointer[lane], (size_t)op->bytes);
+            uint64_t value = atomic_result(op->atomic, op->bytes, old, operand, operand2);
+            memcpy(pointer[lane], &value, (size_t)op->bytes);
+        }
+        if (result) {
+            result[lane] = (uint32_t)old;
+            if (op->bytes == 8)
+                result[pitch + (size_t)lane] = (uint32_t)(old >> 32);
+        }
+    }
+}
+
+#endif

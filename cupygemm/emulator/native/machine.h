@@ -1,0 +1,228 @@
+/* The state of a batch of waves as C sees it, and what every memory instruction needs of it.
+ *
+ * `struct machine` and `struct operation` are mirrored by units/machine.py, field for field. A C
+ * function executes one instruction for a list of waves, one wave after another and lane 0 first. It
+ * returns 0, or the code of the fault that it stopped at, described in `struct fault`. */
+#ifndef CUPYGEMM_MACHINE_H
+#define CUPYGEMM_MACHINE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { LANES = 64, EXEC = 126, M0 = 124, MAX_WAVES = 16, HISTORY = 256 };
+
+enum fault_code {
+    OK,
+    OUT_OF_BOUNDS,      /* outside every allocation */
+    LDS_OUT_OF_BOUNDS,  /* outside the workgroup's LDS */
+    LDS_UNINITIALISED,  /* a byte that nothing has written */
+    RACE_READ,          /* of a byte that another wave wrote, not ordered by a barrier */
+    RACE_WRITE_READ,    /* write over a byte that another wave read */
+    RACE_WRITE_WRITE,   /* write over a byte that another wave wrote */
+    LDS_LOAD_IN_FLIGHT, /* read of a byte that the wave's own direct-to-LDS load has yet to write */
+    SCRATCH_OUT_OF_BOUNDS,
+    SCRATCH_MISALIGNED,
+    ATOMIC_MISALIGNED,
+    SCALAR_MISALIGNED,
+    TRANSPOSE_MISALIGNED,
+    TRANSPOSE_PARTIAL,   /* transposing read with lanes switched off */
+    LDS_LOAD_MISALIGNED, /* direct-to-LDS load to an address that is no multiple of 4 */
+    NEEDS_FINER_SHADOW,  /* not a fault: the caller refines the shadow memory and resumes */
+};
+
+/* Who touched an LDS byte, or 2 or 4 of them (a granule, see `shadow_shift`). */
+struct record {
+    uint32_t write_seq;  /* of the last write, in its wave's count of operations */
+    uint32_t read_seq;   /* of the last read */
+    uint32_t read_epoch; /* barriers that the workgroup had passed at the last read */
+    uint16_t readers;    /* waves that have read since that barrier, a bit each */
+    uint8_t writer;      /* wave, WRITTEN, and how */
+    uint8_t last_reader;
+};
+enum { WRITER_WAVE = 0x0F, BY_LOAD = 0x10, BY_ATOMIC = 0x20, WRITTEN = 0x80 };
+
+/* Where a wave issued its recent operations, for reports. */
+struct issue {
+    uint32_t seq;
+    uint32_t pc;
+};
+
+struct fault {
+    int32_t position; /* of the wave in the list */
+    int32_t lane;
+    uint64_t address;
+    int32_t bytes;
+    int32_t other_wave; /* within the workgroup, -1 if none */
+    int64_t other_pc;   /* -1 if unknown */
+    int32_t writes;     /* the access writes */
+    int32_t is_atomic;
+};
+
+struct machine {
+    uint32_t *vgpr; /* (512, num_waves, 64) */
+    uint32_t *sgpr; /* (128, num_waves) */
+    uint8_t *lds;   /* (workgroups, lds_bytes) */
+    uint8_t *scratch;
+    struct record *shadow; /* (workgroups, shadow_stride) */
+    const int32_t *workgroup;
+    const int32_t *wave_in_group;
+    const int32_t *wave_ids; /* (workgroups, 16): index in the batch of each wave of a workgroup */
+    const int32_t *lds_issued;
+    const int32_t *lds_released;
+    const int32_t *vm_issued;
+    const int32_t *vm_released;
+    const int32_t *vm_waited;
+    const int32_t *barrier_epoch;
+    const uint64_t *starts; /* sorted bounds of what the kernel may touch */
+    const uint64_t *ends;
+    struct issue *lds_history; /* (num_waves, HISTORY), by sequence number modulo HISTORY */
+    struct issue *vm_history;
+    int64_t num_waves;
+    int64_t num_ranges;
+    int64_t lds_bytes;
+    int64_t scratch_bytes; /* per lane */
+    int64_t shadow_stride; /* records of a workgroup */
+    int64_t shadow_shift;  /* log2 of the bytes that a record stands for */
+    uint64_t scratch_base; /* address in a private segment buffer resource */
+    uint64_t shared_aperture;
+    uint64_t private_aperture;
+    int64_t bank_shift; /* log2 of the LDS banks */
+    int64_t needed_shift;
+    struct fault fault;
+};
+
+/* The waves that execute the instruction: an index array, or first, first + step, ... */
+struct waves {
+    const int64_t *ids;
+    int64_t first, step, count;
+};
+
+enum space { GLOBAL, FLAT, SCRATCH, BUFFER, LDS };
+enum kind { LOAD, STORE, ATOMIC, LOAD_TO_LDS, TRANSPOSE, PERMUTE, BPERMUTE, SWIZZLE, APPEND };
+
+/* What a lane's data look like in memory and in its registers. */
+enum format { DWORDS, U8, S8, U16, S16, U8_LOW, S8_LOW, U16_LOW, U8_HIGH, S8_HIGH, U16_HIGH };
+
+enum atomic {
+    SWAP,
+    CMPSWAP,
+    ADD,
+    SUB,
+    RSUB,
+    SMIN,
+    UMIN,
+    SMAX,
+    UMAX,
+    AND,
+    OR,
+    XOR,
+    INC,
+    DEC,
+    MSKOR,
+    WRAP,
+    FADD,
+    FMIN,
+    FMAX,
+    FCMPSWAP,
+    PK_ADD_F16,
+    PK_ADD_BF16,
+    CONDXCHG,
+};
+
+/* An instruction with its operands resolved. Registers are rows of the register files, -1 for none. */
+struct operation {
+    int32_t space, kind, format, atomic;
+    int32_t dwords;  /* registers of one access */
+    int32_t bytes;   /* of memory that one access of a lane touches */
+    int32_t address; /* first VGPR of the address */
+    int32_t wide;    /* the address is 64 bits */
+    int32_t data;    /* first register stored, or first operand of an atomic */
+    int32_t data2;   /* second operand of an atomic, or second value stored */
+    int32_t result;  /* first register loaded or returned */
+    int32_t scalar;  /* SADDR, SOFFSET or SBASE register */
+    int32_t resource;
+    int32_t offen, idxen;
+    int32_t pair;         /* DS: two accesses, at `offset` and `offset2` */
+    int32_t element_bits; /* of a transposing read */
+    int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
+    int64_t offset, offset2;
+    uint32_t m0_mask;     /* bits of M0 that are an LDS address */
+    uint32_t constant;    /* added to a buffer address with SOFFSET */
+    uint8_t lanes[LANES]; /* source lane of a swizzle */
+};
+
+static inline int64_t wave_at(struct waves w, int64_t position) {
+    return w.ids ? w.ids[position] : w.first + position * w.step;
+}
+
+static inline uint32_t *vector_row(const struct machine *m, int64_t reg, int64_t wave) {
+    return m->vgpr + (reg * m->num_waves + wave) * LANES;
+}
+
+static inline uint32_t scalar(const struct machine *m, int64_t reg, int64_t wave) {
+    return m->sgpr[reg * m->num_waves + wave];
+}
+
+static inline uint64_t scalar64(const struct machine *m, int64_t reg, int64_t wave) {
+    return scalar(m, reg, wave) | (uint64_t)scalar(m, reg + 1, wave) << 32;
+}
+
+static inline uint64_t low_bits(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+
+/* for each lane of a mask: for (uint64_t m = mask; m; m &= m - 1) with lane = first_lane(m) */
+static inline int first_lane(uint64_t mask) { return __builtin_ctzll(mask); }
+
+static inline int raise(struct machine *m, int code, int lane, uint64_t address, int bytes,
+                        bool writes) {
+    m->fault.lane = lane;
+    m->fault.address = address;
+    m->fault.bytes = bytes;
+    m->fault.writes = writes;
+    m->fault.is_atomic = false;
+    m->fault.other_wave = -1;
+    m->fault.other_pc = -1;
+    return code;
+}
+
+/* Check that `bytes[lane]` bytes at `address[lane]` lie in one allocation, for the lanes of `exec`.
+ * Nearly always all lanes share one, so the extremes are looked up first. */
+static inline int64_t find_range(const struct machine *m, uint64_t address) {
+    int64_t low = 0, high = m->num_ranges; /* the last start <= address */
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (m->starts[middle] <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low - 1;
+}
+
+static inline bool inside(const struct machine *m, uint64_t first, uint64_t bytes) {
+    int64_t range = find_range(m, first);
+    return range >= 0 && first < m->ends[range] && bytes <= m->ends[range] - first;
+}
+
+static inline int check_global(struct machine *m, uint64_t exec, const uint64_t *address,
+                               const uint8_t *bytes, bool writes) {
+    uint64_t low = ~0ull, high = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        bool counts = exec >> lane & 1 && bytes[lane];
+        uint64_t first = counts ? address[lane] : ~0ull;
+        uint64_t end = counts ? address[lane] + bytes[lane] : 0;
+        low = first < low ? first : low;
+        high = end > high ? end : high;
+    }
+    if (low == ~0ull || (high > low && inside(m, low, high - low)))
+        return OK;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        if (bytes[lane] && !inside(m, address[lane], bytes[lane]))
+            return raise(m, OUT_OF_BOUNDS, lane, address[lane], bytes[lane], writes);
+    }
+    return OK;
+}
+
+#endif

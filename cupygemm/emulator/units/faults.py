@@ -1,0 +1,130 @@
+"""What memory instructions do wrong: a C function's fault record as an `errors.Fault`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.isa import decode
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.state import Group, State
+
+# enum fault_code of native/machine.h
+(
+    OK, OUT_OF_BOUNDS, LDS_OUT_OF_BOUNDS, LDS_UNINITIALISED, RACE_READ, RACE_WRITE_READ,
+    RACE_WRITE_WRITE, LDS_LOAD_IN_FLIGHT, SCRATCH_OUT_OF_BOUNDS, SCRATCH_MISALIGNED,
+    ATOMIC_MISALIGNED, SCALAR_MISALIGNED, TRANSPOSE_MISALIGNED, TRANSPOSE_PARTIAL,
+    LDS_LOAD_MISALIGNED, NEEDS_FINER_SHADOW,
+) = range(16)  # fmt: skip
+
+_ORDER = "an s_waitcnt in wave {other}, then an s_barrier, must come between the two"
+
+
+def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
+    """Return the fault for a code and the C structure that describes it.
+
+    Parameters
+    ----------
+    code : int
+        A ``fault_code``.
+    found : ctypes.Structure
+        ``struct fault``.
+    group : Group
+    position : int
+        Of the wave within the group.
+    """
+    kind, detail = _describe(code, found, group.state, _wave_number(group, position))
+    return Fault(kind, detail, position, found.lane, int(found.address))
+
+
+def _wave_number(group: Group, position: int) -> int:
+    return int(group.state.wave_in_group[group.wave_ids[position]])
+
+
+def _describe(code: int, found: Any, state: State, wave: int) -> tuple[str, str]:
+    verb = "atomic" if found.is_atomic else "write" if found.writes else "read"
+    size, address = found.bytes, int(found.address)
+    span = f"{size} bytes at 0x{address:x}" if size > 1 else f"the byte at 0x{address:x}"
+    if code == OUT_OF_BOUNDS:
+        return f"out-of-bounds global {verb}", f"{span}: {state.memory.describe(address, size)}"
+    if code == LDS_OUT_OF_BOUNDS:
+        limit = state.lds.shape[1]
+        past = f"{address + size - limit} bytes past its end" if limit else "it has none"
+        return (
+            f"out-of-bounds LDS {verb}",
+            f"LDS {span}; the workgroup's LDS has {limit} bytes: {past}",
+        )
+    if code == SCRATCH_OUT_OF_BOUNDS:
+        return (
+            f"out-of-bounds private {verb}",
+            f"private {span}; a work-item has {state.scratch.shape[2]} bytes of private memory",
+        )
+    if code == LDS_UNINITIALISED:
+        return "uninitialised LDS read", f"LDS {span}: nothing has written all of them"
+    if code in (RACE_READ, RACE_WRITE_READ, RACE_WRITE_WRITE, LDS_LOAD_IN_FLIGHT):
+        return _describe_race(code, found, state, wave, span)
+    return _MISALIGNED[code][0], f"{span}: {_MISALIGNED[code][1]}"
+
+
+def _describe_race(code: int, found: Any, state: State, wave: int, span: str) -> tuple[str, str]:
+    other, where = found.other_wave, _instruction_at(state, found.other_pc)
+    if code == LDS_LOAD_IN_FLIGHT:
+        return (
+            "LDS read before wait",
+            (
+                f"LDS {span}: the wave's own direct-to-LDS load may not have written them yet, no "
+                f"s_waitcnt vmcnt covers it:\n  {where}"
+            ),
+        )
+    done = "read" if code == RACE_WRITE_READ else "wrote"
+    kind = {
+        RACE_READ: "LDS race: read after another wave's write",
+        RACE_WRITE_READ: "LDS race: write after another wave's read",
+        RACE_WRITE_WRITE: "LDS race: write after another wave's write",
+    }[code]
+    doing = "reads" if code == RACE_READ else "writes"
+    return (
+        kind,
+        f"wave {wave} {doing} LDS {span}, which wave {other} {done} at\n  {where}\n"
+        + _ORDER.format(other=other),
+    )
+
+
+def _instruction_at(state: State, pc: int) -> str:
+    """Return the place and text of another instruction of the kernel, as far as they are known."""
+    if pc < 0:
+        return "(an instruction too long ago to be named)"
+    if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
+        return f"+0x{pc:x}"
+    _, offset = state.kernel.code_object.locate(pc)
+    try:
+        text = decode(state.kernel.code_object.image, pc).text
+    except UnsupportedInstruction:
+        text = "(no instruction)"
+    return f"+0x{offset:x}: {text}"
+
+
+_MISALIGNED = {
+    SCRATCH_MISALIGNED: (
+        "misaligned private access",
+        "private memory interleaves the lanes' dwords, so an access must not cross a dword",
+    ),
+    ATOMIC_MISALIGNED: ("misaligned atomic", "an atomic's address must be a multiple of its size"),
+    SCALAR_MISALIGNED: (
+        "misaligned scalar access",
+        "the hardware ignores the low two bits of a scalar memory address",
+    ),
+    TRANSPOSE_MISALIGNED: (
+        "misaligned LDS transpose read",
+        "its addresses must be multiples of 8 bytes (16 for b96)",
+    ),
+    TRANSPOSE_PARTIAL: (
+        "LDS transpose read with lanes switched off",
+        "every lane takes part in it, so EXEC must be all ones",
+    ),
+    LDS_LOAD_MISALIGNED: (
+        "misaligned direct-to-LDS load",
+        "M0 plus the instruction's offset must be a multiple of 4",
+    ),
+}

@@ -1,0 +1,83 @@
+"""Bank conflicts: the phases in which LDS serves the lanes of an instruction.
+
+native/banks.c counts cycles from these tables. Each phase is a mask of lanes; lanes conflict only
+within one phase. gfx90a and gfx942 have 32 banks of 4 bytes, gfx950 has 64.
+
+Sources: for gfx942 nod-ai's amd-shark-ai notes, Composable Kernel's documentation and the ROCm
+blogs; for gfx950 HipKittens (arXiv 2511.08083), who measured the read phases. Not documented, and
+assumed here: a b96 access has the phases of b128; a phase of a gfx950 write is as many consecutive
+lanes as fill the banks once; both halves of a read2 or write2 are served one after the other.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterable
+from ctypes import c_int64, c_void_p
+
+import numpy as np
+
+from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units.machine import Operation, c_function, machine_of, wave_list
+
+_B128_READS_32_BANKS = (
+    (range(4), range(20, 24)), (range(4, 8), range(16, 20)),
+    (range(8, 12), range(28, 32)), (range(12, 16), range(24, 28)),
+)  # fmt: skip
+_B128_READS_64_BANKS = (
+    (range(4), range(12, 16), range(20, 28)), (range(4, 12), range(16, 20), range(28, 32)),
+)  # fmt: skip
+
+
+def phases(size: int, *, reads: bool, banks: int) -> list[int]:
+    """Return the phases of an access as 64-bit lane masks.
+
+    Parameters
+    ----------
+    size : int
+        Bytes per lane.
+    reads : bool
+        Reads and writes of 16 bytes differ.
+    banks : {32, 64}
+
+    Returns
+    -------
+    list of int
+    """
+    if size > 8 and reads:
+        half = _B128_READS_64_BANKS if banks == 64 else _B128_READS_32_BANKS
+        masks = [_mask(lane for block in phase for lane in block) for phase in half]
+        return masks + [mask << 32 for mask in masks]
+    width = 4 if size <= 4 else 8 if size <= 8 else 16
+    lanes = 4 * banks // width
+    return [_mask(range(first, first + lanes)) for first in range(0, LANES, lanes)]
+
+
+def _mask(lanes: Iterable[int]) -> int:
+    return sum(1 << lane for lane in lanes)
+
+
+def conflict_counter(operation: Operation, target: Target) -> Callable[[Group], None]:
+    """Return a function that counts the conflicts of a DS instruction in a group.
+
+    It adds to ``State.units["lds_conflicts"]``: program counter to (wave-instructions, cycles,
+    cycles lost to conflicts).
+    """
+    reads = operation.name in ("load", "transpose")
+    masks = np.array(phases(operation.struct.bytes, reads=reads, banks=target.lds_banks), np.uint64)
+    function = c_function("count_conflicts", c_void_p, c_int64, c_void_p)
+
+    def count(group: Group) -> None:
+        state = group.state
+        ids, first, step = wave_list(group)
+        totals = (c_int64 * 3)()
+        function(
+            machine_of(state).address, operation.address, None if ids is None else ids.ctypes.data,
+            first, step, group.count, masks.ctypes.data, masks.size, ctypes.addressof(totals),
+        )  # fmt: skip
+        counters = state.units.setdefault("lds_conflicts", {})
+        old = counters.get(state.current_pc, (0, 0, 0))
+        counters[state.current_pc] = tuple(a + b for a, b in zip(old, totals, strict=True))
+
+    return count

@@ -1,0 +1,248 @@
+"""How the memory units call C: the batch's arrays and an instruction's operands as C structures.
+
+`Machine` and `Operation` mirror `struct machine` and `struct operation` of native/machine.h, field
+for field. A machine is made once per batch and kept in ``State.units["machine"]``; it points into
+the state's arrays, which are therefore updated in place and never replaced. It also holds the shadow
+memory of LDS: a record of who last touched each 4 bytes, refined to 2 or 1 when the kernel first
+makes a narrower or misaligned access.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Sequence
+from ctypes import c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
+from cupygemm.emulator.native import library
+from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
+from cupygemm.emulator.units.faults import NEEDS_FINER_SHADOW, memory_fault
+
+MAX_WAVES = 16  # of a workgroup
+HISTORY = 256  # operations per wave whose program counters a report can still name
+_RECORD = np.dtype(
+    [("write_seq", "u4"), ("read_seq", "u4"), ("read_epoch", "u4"), ("readers", "u2"),
+     ("writer", "u1"), ("last_reader", "u1")]
+)  # fmt: skip
+
+# Enumerations of native/machine.h, by name.
+_SPACES = {name: i for i, name in enumerate(("global", "flat", "scratch", "buffer", "lds"))}
+_KINDS = {
+    name: i
+    for i, name in enumerate(
+        ("load", "store", "atomic", "load_to_lds", "transpose", "permute", "bpermute", "swizzle",
+         "append")
+    )
+}  # fmt: skip
+_FORMATS = {
+    name: i
+    for i, name in enumerate(
+        ("dwords", "u8", "s8", "u16", "s16", "u8_low", "s8_low", "u16_low", "u8_high", "s8_high",
+         "u16_high")
+    )
+}  # fmt: skip
+_ATOMICS = {
+    name: i
+    for i, name in enumerate(
+        ("swap", "cmpswap", "add", "sub", "rsub", "smin", "umin", "smax", "umax", "and", "or",
+         "xor", "inc", "dec", "mskor", "wrap", "fadd", "fmin", "fmax", "fcmpswap", "pk_add_f16",
+         "pk_add_bf16", "condxchg")
+    )
+}  # fmt: skip
+
+
+class _Fault(ctypes.Structure):
+    _fields_ = [
+        ("position", c_int32), ("lane", c_int32), ("address", c_uint64), ("bytes", c_int32),
+        ("other_wave", c_int32), ("other_pc", c_int64), ("writes", c_int32), ("is_atomic", c_int32),
+    ]  # fmt: skip
+
+
+class _Machine(ctypes.Structure):
+    _fields_ = [
+        *((name, c_void_p) for name in (
+            "vgpr", "sgpr", "lds", "scratch", "shadow", "workgroup", "wave_in_group", "wave_ids",
+            "lds_issued", "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
+            "starts", "ends", "lds_history", "vm_history",
+        )),
+        *((name, c_int64) for name in (
+            "num_waves", "num_ranges", "lds_bytes", "scratch_bytes", "shadow_stride",
+            "shadow_shift",
+        )),
+        ("scratch_base", c_uint64), ("shared_aperture", c_uint64), ("private_aperture", c_uint64),
+        ("bank_shift", c_int64), ("needed_shift", c_int64), ("fault", _Fault),
+    ]  # fmt: skip
+
+
+class _Operation(ctypes.Structure):
+    _fields_ = [
+        *((name, c_int32) for name in (
+            "space", "kind", "format", "atomic", "dwords", "bytes", "address", "wide", "data",
+            "data2", "result", "scalar", "resource", "offen", "idxen", "pair", "element_bits",
+            "add_lane",
+        )),
+        ("offset", c_int64), ("offset2", c_int64), ("m0_mask", c_uint32), ("constant", c_uint32),
+        ("lanes", c_uint8 * LANES),
+    ]  # fmt: skip
+
+
+class Operation:
+    """An instruction with its operands resolved, as C reads it.
+
+    Parameters
+    ----------
+    space : {"global", "flat", "scratch", "buffer", "lds"}
+    kind : str
+        A name of ``enum kind``: ``"load"``, ``"store"``, ``"atomic"``, ``"load_to_lds"``, ...
+    form : str
+        A name of ``enum format``.
+    atomic : str
+        A name of ``enum atomic``.
+    lanes : sequence of int
+        Source lanes of a swizzle.
+    **fields : int
+        Further fields of ``struct operation``; a register that is not given is -1, the rest 0.
+    """
+
+    __slots__ = ("address", "name", "struct")
+
+    def __init__(
+        self,
+        space: str,
+        kind: str,
+        *,
+        form: str = "dwords",
+        atomic: str = "swap",
+        lanes: Sequence[int] = (),
+        **fields: int,
+    ) -> None:
+        self.name = kind
+        self.struct = _Operation(
+            space=_SPACES[space], kind=_KINDS[kind], format=_FORMATS[form],
+            atomic=_ATOMICS[atomic], address=-1, data=-1, data2=-1, result=-1, scalar=-1,
+            resource=-1, lanes=(c_uint8 * LANES)(*lanes),
+        )  # fmt: skip
+        for name, value in fields.items():
+            setattr(self.struct, name, value)
+        self.address = ctypes.addressof(self.struct)
+
+
+class Machine:
+    """The arrays of one batch, as C reads them."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.struct = _Machine(
+            num_waves=state.num_waves, lds_bytes=state.lds.shape[1],
+            scratch_bytes=state.scratch.shape[2], shadow_shift=2, scratch_base=SCRATCH_BASE,
+            shared_aperture=APERTURE_SHARED, private_aperture=APERTURE_PRIVATE,
+            bank_shift=state.target.lds_banks.bit_length() - 1,
+        )  # fmt: skip
+        self.address = ctypes.addressof(self.struct)
+        self._arrays: dict[str, NDArray[Any]] = {}
+        for name in (
+            "vgpr", "sgpr", "lds", "scratch", "workgroup", "wave_in_group", "lds_issued",
+            "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
+        ):  # fmt: skip
+            self._point(name, getattr(state, name))
+        self.vgpr = state.vgpr
+        wave_ids = np.full((len(state.lds), MAX_WAVES), -1, np.int32)
+        wave_ids[state.workgroup, state.wave_in_group] = np.arange(state.num_waves)
+        self._point("wave_ids", wave_ids)
+        for name in ("lds_history", "vm_history"):
+            self._point(name, np.zeros((state.num_waves, HISTORY, 2), np.uint32))
+        starts, ends = state.memory.ranges()
+        self._point("starts", np.ascontiguousarray(starts, np.uint64))
+        self._point("ends", np.ascontiguousarray(ends, np.uint64))
+        self.struct.num_ranges = len(starts)
+        granules = -(-state.lds.shape[1] // 4)
+        self._set_shadow(np.zeros((len(state.lds), granules), _RECORD))
+
+    def _point(self, name: str, array: NDArray[Any]) -> None:
+        if not array.flags.c_contiguous:
+            raise ValueError(f"State.{name} is not C-contiguous")
+        self._arrays[name] = array
+        setattr(self.struct, name, array.ctypes.data)
+
+    def _set_shadow(self, records: NDArray[Any]) -> None:
+        self._point("shadow", records)
+        self.struct.shadow_stride = records.shape[1]
+
+    def refine_shadow(self, shift: int) -> None:
+        """Keep a record for each ``2**shift`` bytes from now on; the old ones are repeated."""
+        times = 1 << (self.struct.shadow_shift - shift)
+        self._set_shadow(np.repeat(self._arrays["shadow"], times, axis=1))
+        self.struct.shadow_shift = shift
+
+
+def machine_of(state: State) -> Machine:
+    """Return the machine of a batch, made on first use."""
+    machine: Machine | None = state.units.get("machine")
+    if machine is None or machine.vgpr is not state.vgpr:
+        machine = state.units["machine"] = Machine(state)
+    return machine
+
+
+class NativeStep:
+    """A C function applied to an operation: a step of the unit that bound it.
+
+    Parameters
+    ----------
+    function : str
+        ``vector_memory``, ``scalar_memory`` or ``lds_instruction``.
+    operation : Operation
+    profiler : callable, optional
+        Called with the group before the instruction executes, when the state asks for a profile.
+    """
+
+    __slots__ = ("function", "operation", "profiler")
+
+    def __init__(
+        self, function: str, operation: Operation, profiler: Callable[[Group], None] | None = None
+    ) -> None:
+        self.function = c_function(function, c_uint32)
+        self.operation = operation
+        self.profiler = profiler
+
+    def __call__(self, group: Group) -> None:
+        """Execute the instruction in the waves of a group."""
+        state = group.state
+        if state.profile and self.profiler is not None:
+            self.profiler(group)
+        machine = machine_of(state)
+        ids, first, step = wave_list(group)
+        address = None if ids is None else ids.ctypes.data
+        done, count = 0, group.count
+        while code := self.function(
+            machine.address, self.operation.address, address, first, step, count, state.current_pc
+        ):
+            position = machine.struct.fault.position
+            done += position
+            if code != NEEDS_FINER_SHADOW:
+                raise memory_fault(code, machine.struct.fault, group, done)
+            machine.refine_shadow(machine.struct.needed_shift)
+            first += position * step
+            count -= position
+            address = None if address is None else address + 8 * position
+
+
+def wave_list(group: Group) -> tuple[NDArray[np.int64] | None, int, int]:
+    """Return the group's waves for C: an index array, or first and step."""
+    waves = group.waves
+    if isinstance(waves, slice):
+        return None, waves.start or 0, waves.step or 1
+    return np.ascontiguousarray(waves, np.int64), 0, 0
+
+
+@functools.cache
+def c_function(name: str, *extra: Any) -> Any:
+    """Return a function of the native library that takes a machine, an operation and waves."""
+    function = getattr(library(), name)
+    function.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64, c_int64, *extra]
+    function.restype = c_int32
+    return function
