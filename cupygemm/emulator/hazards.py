@@ -190,16 +190,16 @@ class Scoreboard:
         copies, by_register = inst.mnemonic in _COPIES, inst.mnemonic.startswith(_BY_REGISTER)
         if not (copies or by_register) or inst.mnemonic == "v_writelane_b32":
             return result
+        dst = inst.operand("vdst") or inst.dst[0]
         for op in inst.src:
             if op.kind not in ("v", "s") or op.index in (EXEC, EXEC + 1):
                 continue
             unwritten = self.unwritten_vector if op.kind == "v" else self.unwritten_scalar
-            for dst in inst.dst[:1]:
-                for place in range(min(op.count, dst.count)):
-                    if unwritten >> (op.index + place) & 1:
-                        lacking = ~self._written[op.kind][op.index + place, group.waves]
-                        key = (dst.kind, dst.index + place)
-                        result[key] = result[key] | lacking if key in result else lacking
+            for place in range(min(op.count, dst.count)):
+                if unwritten >> (op.index + place) & 1:
+                    lacking = ~self._written[op.kind][op.index + place, group.waves]
+                    key = (dst.kind, dst.index + place)
+                    result[key] = result[key] | lacking if key in result else lacking
         return result
 
     def _set_unwritten(self, kind: str, register: int, unwritten: bool) -> None:

@@ -330,7 +330,7 @@ def _run(op: _Instruction, group: Group, macs: int) -> None:
     waves, first, count = group.waves, 0, group.count
     if isinstance(waves, slice):
         first, _, step = waves.indices(group.state.num_waves)
-        indices = None if step == 1 else np.arange(group.state.num_waves, dtype=np.int64)[waves]
+        indices = None if step == 1 else np.arange(first, first + step * count, step, np.int64)
     else:
         indices = np.ascontiguousarray(waves, np.int64)
     if indices is not None:
