@@ -5,8 +5,10 @@
 PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?=
+ASV_ARGS ?=
 
 BIN = $(VENV)/bin
+ASV = $(abspath $(VENV))/bin/asv
 SETUP = command -v $(PYTHON) >/dev/null || { \
 	echo "setup: error: no $(PYTHON) on PATH"; \
 	echo "setup: to mend it: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
@@ -50,9 +52,10 @@ typecheck: ## Check the types of the package (mypy --strict)
 	@$(SETUP) emulator,test,lint
 	$(BIN)/mypy
 
-bench: ## Run every benchmark once and print a table
+bench: ## Run every benchmark once and print tables (ASV_ARGS="-b Matmul" chooses)
 	@$(SETUP) emulator,test,bench
-	@$(BIN)/python benchmarks/run_once.py
+	@cd benchmarks && $(ASV) machine --yes >/dev/null && \
+		$(ASV) run --quick --python=same --show-stderr $(ASV_ARGS)
 
 docs: ## Build the documentation into docs/_build/html; a warning is an error
 	@$(SETUP) emulator,test,docs

@@ -61,8 +61,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if kind == "emulated":
         import cupygemm.emulator
 
-        if hasattr(cupygemm.emulator, "enable"):
-            cupygemm.emulator.enable(config.getoption("--target"))
+        cupygemm.emulator.enable(config.getoption("--target"))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
