@@ -1,7 +1,8 @@
 """Operations that move values between lanes, or between vector and scalar registers.
 
-v_readlane and v_writelane ignore EXEC; v_readfirstlane takes the lowest active lane, or lane 0 when there
-is none. The permlane swaps (gfx950) exchange rows of 16 or halves of 32 lanes between two registers.
+v_readlane and v_writelane ignore EXEC; v_readfirstlane takes the lowest active lane, or lane 0 when
+there is none. The permlane swaps (gfx950) exchange rows of 16 or halves of 32 lanes between two
+registers.
 """
 
 from __future__ import annotations

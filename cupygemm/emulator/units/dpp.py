@@ -1,9 +1,9 @@
 """Data-parallel primitives: the lane that src0 of a DPP instruction comes from.
 
-`pattern` turns a dpp_ctrl into the source lane of each of the 64 lanes, -1 where it has none. A source
-lane that is out of range or switched off by EXEC is invalid: with bound_ctrl the value read is 0, without
-it the lane is not written. row_mask and bank_mask switch lanes off as destinations.
-Source: AMD's CDNA3 instruction-set guide, section on DPP; LLVM's AMDGPU operand syntax for the codes.
+`pattern` turns a dpp_ctrl into the source lane of each of the 64 lanes, -1 where it has none. A
+source lane that is out of range or switched off by EXEC is invalid: with bound_ctrl the value read
+is 0, without it the lane is not written. row_mask and bank_mask switch lanes off as destinations.
+Source: AMD's CDNA3 instruction-set guide, section on DPP; LLVM's AMDGPU operand syntax.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def source(inst: Instruction, index: int) -> Callable[[Group], NDArray[np.uint32
 
 
 def enabled_lanes(inst: Instruction) -> Callable[[Group], Mask] | None:
-    """Return a function for the lanes that a DPP instruction writes, None for any other instruction."""
+    """Return a function for the lanes that a DPP instruction writes, None for all others."""
     if inst.variant != "DPP":
         return None
     lane = np.arange(LANES)

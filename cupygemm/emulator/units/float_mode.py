@@ -1,8 +1,9 @@
-"""What the MODE register asks of a floating-point result: rounding, subnormals, clamp, output modifier.
+"""What MODE and the modifiers ask of a float result: rounding, subnormals, output modifier, clamp.
 
-MODE holds one rounding and one subnormal setting for f32 and another for f64 and f16. HIP kernels run
-with the defaults (nearest even, subnormals kept), for which NumPy's own arithmetic is right; `careful`
-is the way for every other setting. Rounding is the host thread's, switched around the operation.
+MODE holds one rounding and one subnormal setting for f32 and another for f64 and f16. HIP kernels
+run with the defaults (nearest even, subnormals kept), for which NumPy's own arithmetic is right;
+`careful` is the way for every other setting. Rounding is the host thread's, switched around the
+operation.
 Source: AMD's CDNA3 instruction-set guide, sections on MODE and on input and output modifiers.
 """
 
@@ -151,7 +152,7 @@ def finisher(inst: Instruction, kind: str) -> Finish | None:
 def clamp_unit(value: Array, mode: int) -> Array:
     """Clamp to [0, 1]; NaN becomes 0 if MODE says so (DX10_CLAMP)."""
     zero, one = value.dtype.type(0), value.dtype.type(1)
-    clamped = np.where(value > zero, np.minimum(value, one), zero)
+    clamped: Array = np.where(value > zero, np.minimum(value, one), zero)
     if mode & DX10_CLAMP:
         return clamped
     return np.where(np.isnan(value), value, clamped)

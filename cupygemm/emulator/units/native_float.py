@@ -1,6 +1,7 @@
 """NumPy-like functions over the C loops of native/valu.c: fused multiply-add, minimum, maximum.
 
-Arguments are float32 or float64 arrays of shape (waves, 64), (waves, 1) or (1, 1); results (waves, 64).
+Arguments are float32 or float64 arrays of shape (waves, 64), (waves, 1) or (1, 1); results (waves,
+64).
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
 
 
 def minimum(a: Array, b: Array, ieee: bool) -> Array:
-    """Return the smaller, -0 below +0, a number before a quiet NaN; see valu.c for signalling ones."""
+    """Return the smaller, -0 below +0, a number before NaN; see valu.c for signalling ones."""
     return _call(f"min_{_SUFFIX[a.dtype]}", (a, b), int(ieee))
 
 

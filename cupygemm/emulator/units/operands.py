@@ -1,10 +1,11 @@
-"""Operands of vector instructions: where a value comes from, its type, its modifiers, where it goes.
+"""Operands of vector instructions: where a value comes from, its type and modifiers, where it goes.
 
-A *kind* is how an operation sees an operand: ``u32 i32 f32 u64 i64 f64 u16 i16 f16 bf16`` or ``mask``,
-one bool per lane from a scalar register pair. ``f16`` and ``bf16`` values are held as float32, which
-represents them exactly. `source` and `destination` resolve everything that the instruction fixes
-(register, constant, SDWA selection, DPP pattern, sign modifiers) and return closures over a `Group`.
-Arrays are (waves, 64), (waves, 1) for a scalar register, or (1, 1) for a constant, and broadcast.
+A *kind* is how an operation sees an operand: ``u32 i32 f32 u64 i64 f64 u16 i16 f16 bf16`` or
+``mask``, one bool per lane from a scalar register pair. ``f16`` and ``bf16`` values are held as
+float32, which represents them exactly. `source` and `destination` resolve everything that the
+instruction fixes (register, constant, SDWA selection, DPP pattern, sign modifiers) and return
+closures over a `Group`. Arrays are (waves, 64), (waves, 1) for a scalar register, or (1, 1) for a
+constant, and broadcast.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, VCC, Instruction, Operand
+from cupygemm.emulator.isa import (
+    APERTURE_PRIVATE,
+    APERTURE_SHARED,
+    EXEC,
+    VCC,
+    Instruction,
+    Operand,
+)
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units import dpp
 
@@ -34,7 +42,8 @@ _NUMPY = {
     "f64": np.float64,
 }  # fmt: skip
 _KIND_OF_FORMAT = {
-    "F32": "f32", "I32": "i32", "I24": "i32", "F64": "f64", "U64": "u64", "B64": "u64", "I64": "i64",
+    "F32": "f32", "I32": "i32", "I24": "i32", "F64": "f64", "U64": "u64", "B64": "u64",
+    "I64": "i64",
     "F16": "f16", "BF16": "bf16", "U16": "u16", "B16": "u16", "I16": "i16", "M64": "mask",
 }  # fmt: skip
 _FLOAT_INLINE = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0}
@@ -57,8 +66,9 @@ def kind_of(op: Operand) -> str:
 def constant_bits(op: Operand, kind: str) -> int:
     """Return the bits of an inline constant or literal as an operand of `kind`.
 
-    Inline floats take the operand's width (16-bit integers read the half-precision pattern); a literal
-    is the high half of an f64, and otherwise is extended to 64 bits by the operand's signedness.
+    Inline floats take the operand's width (16-bit integers read the half-precision pattern); a
+    literal is the high half of an f64, and otherwise is extended to 64 bits by the operand's
+    signedness.
     """
     width = WIDTH[kind]
     all_ones = (1 << width) - 1
@@ -106,7 +116,7 @@ def source(inst: Instruction, op: Operand, kind: str, *, signed: bool = False) -
     if op.kind == "imm":
         constant = _chain(raw, steps)(None)  # type: ignore[arg-type]  # needs no registers
         constant.flags.writeable = False
-        return lambda group: constant
+        return always(constant)
     return _chain(raw, steps)
 
 
@@ -114,10 +124,18 @@ def lane_mask(op: Operand) -> Fetch:
     """Return a function that fetches a scalar pair (or a constant) as one bool per lane."""
     if op.kind == "imm":
         bits = np.full(1, constant_bits(op, "u64"), np.uint64)
-        constant = unpack_mask(bits)
-        return lambda group: constant
+        return always(unpack_mask(bits))
     index = op.index
     return lambda group: unpack_mask(group.s64(index))
+
+
+def always(value: Array) -> Fetch:
+    """Return a function that fetches a constant."""
+
+    def fetch(_group: Group) -> Array:
+        return value
+
+    return fetch
 
 
 def _chain(raw: Fetch, steps: list[Callable[[Array], Array]]) -> Fetch:
@@ -136,7 +154,7 @@ def _chain(raw: Fetch, steps: list[Callable[[Array], Array]]) -> Fetch:
     return fetch
 
 
-# -- registers and constants ------------------------------------------------------------------------
+# -- registers and constants -----------------------------------------------------------------------
 
 
 def _raw32(inst: Instruction, op: Operand, kind: str) -> Fetch:
@@ -148,8 +166,7 @@ def _raw32(inst: Instruction, op: Operand, kind: str) -> Fetch:
     if op.kind == "s":
         return lambda group: group.s(index)[:, None]
     if op.kind == "imm":
-        constant = np.full((1, 1), constant_bits(op, kind) & 0xFFFFFFFF, np.uint32)
-        return lambda group: constant
+        return always(np.full((1, 1), constant_bits(op, kind) & 0xFFFFFFFF, np.uint32))
     return _special32(index)
 
 
@@ -161,8 +178,7 @@ def _special32(index: int) -> Fetch:
     if index == _SCC:
         return lambda group: group.scc.astype(np.uint32)[:, None]
     if index in _APERTURES:  # a 32-bit read gets the low half: LLVM's getSegmentAperture says so
-        constant = np.full((1, 1), _APERTURES[index] & 0xFFFFFFFF, np.uint32)
-        return lambda group: constant
+        return always(np.full((1, 1), _APERTURES[index] & 0xFFFFFFFF, np.uint32))
     raise ValueError(f"operand code {index} is no source")
 
 
@@ -176,16 +192,14 @@ def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
     if op.kind == "s":
         return lambda group: group.s64(index)[:, None]
     if op.kind == "imm":
-        constant = np.full((1, 1), constant_bits(op, kind), np.uint64)
-        return lambda group: constant
+        return always(np.full((1, 1), constant_bits(op, kind), np.uint64))
     if index in _APERTURES:
-        aperture = np.full((1, 1), _APERTURES[index], np.uint64)
-        return lambda group: aperture
+        return always(np.full((1, 1), _APERTURES[index], np.uint64))
     narrow = _special32(index)
     return lambda group: narrow(group).astype(np.uint64)
 
 
-# -- modifiers --------------------------------------------------------------------------------------
+# -- modifiers -------------------------------------------------------------------------------------
 
 
 def position(op: Operand) -> int:
@@ -201,9 +215,10 @@ def _selection(inst: Instruction, op: Operand, width: int) -> list[Callable[[Arr
         if selector < 6:
             return [_extractor(8 * selector, 8, extend) if selector < 4
                     else _extractor(16 * (selector - 4), 16, extend)]  # fmt: skip
-    elif inst.encoding == "VOP3" and width == 16 and where < 3 and op.kind != "imm":
-        if inst.fields.get("opsel", 0) >> where & 1:
-            return [_extractor(16, 16, 0)]
+        return []
+    halves = inst.encoding == "VOP3" and width == 16 and where < 3 and op.kind != "imm"
+    if halves and inst.fields.get("opsel", 0) >> where & 1:
+        return [_extractor(16, 16, 0)]
     return []
 
 
@@ -240,7 +255,7 @@ def _sign_modifiers(
     return steps
 
 
-# -- types ------------------------------------------------------------------------------------------
+# -- types -----------------------------------------------------------------------------------------
 
 
 def _as_float32(raw: Array) -> Array:
@@ -264,7 +279,7 @@ def _typed(kind: str) -> list[Callable[[Array], Array]]:
     return [lambda raw: raw.view(dtype)]
 
 
-# -- destinations -----------------------------------------------------------------------------------
+# -- destinations ----------------------------------------------------------------------------------
 
 
 def destination(inst: Instruction, op: Operand, kind: str, *, keep_high: bool = False) -> Put:

@@ -1,9 +1,9 @@
 """One lane-wise vector operation: its description, and how it becomes a step.
 
-`Op` says what a mnemonic computes on typed arrays; the operand kinds come from the ISA tables unless the
-entry overrides them. `bind` does the rest, the same for every operation: fetch, float mode, compute,
-output modifier and clamp, write. A function returns an array of its result's kind (float32 values for
-f16), or a pair of that and a lane mask for an instruction with a carry.
+`Op` says what a mnemonic computes on typed arrays; the operand kinds come from the ISA tables
+unless the entry overrides them. `bind` does the rest, the same for every operation: fetch, float
+mode, compute, output modifier and clamp, write. A function returns an array of its result's kind
+(float32 values for f16), or a pair of that and a lane mask for an instruction with a carry.
 """
 
 from __future__ import annotations
@@ -98,7 +98,27 @@ def bind(inst: Instruction, op: Op, target: Target) -> Step:
     finish = float_mode.finisher(inst, result) if is_float else None
     bits = 0 if op.exact else float_mode.relevant_bits([*kinds, result])
     compute = _computation(function, fetches, kinds, result, bits)
-    return _storing(compute, puts, finish)
+    step = _storing(compute, puts, finish)
+    simple = len(fetches) == 2 and not inst.variant and WIDTH[result] == 32 and finish is None
+    if simple and isinstance(function, np.ufunc):
+        return _in_place(function, fetches, results[0].index, result, bits, step)
+    return step
+
+
+def _in_place(
+    function: np.ufunc, fetches: list[Fetch], index: int, kind: str, bits: int, otherwise: Step
+) -> Step:
+    """Return a step that computes straight into the register where every lane is active."""
+    first, second = fetches
+    dtype, default = _NUMPY[kind], float_mode.DEFAULT & bits
+
+    def step(group: Group) -> None:
+        if group.full and type(group.waves) is slice and group.state.mode & bits == default:
+            function(first(group), second(group), out=group.v(index).view(dtype))
+        else:
+            otherwise(group)
+
+    return step
 
 
 def _computation(
@@ -157,7 +177,7 @@ def _storing(
 
 
 def _saturating(function: Function, kind: str) -> Function:
-    """Return `function` computed in 64 bits and clamped to the range of its 32- or 16-bit result."""
+    """Return `function` computed in 64 bits and clamped to the range of its narrower result."""
     if WIDTH[kind] > 32:
         return function
     low, high = _LIMITS[kind]

@@ -1,8 +1,8 @@
 """The vector ALU: VOP1, VOP2, VOP3, VOP3P (but for the matrix instructions) and VOPC.
 
-The operations are tables of `Op` in the ``vector_*`` modules beside this one; comparisons, packed and
-cross-lane operations, whose operands or results are shaped differently, bind themselves. v_accvgpr_*
-belong to the matrix unit.
+The operations are tables of `Op` in the ``vector_*`` modules beside this one; comparisons, packed
+and cross-lane operations, whose operands or results are shaped differently, bind themselves.
+v_accvgpr_* belong to the matrix unit.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
 def _bind(inst: Instruction, target: Target) -> Step | None:
     name = inst.mnemonic
     if name in _NOTHING:
-        return lambda group: None
+        return lambda _group: None
     op = OPS.get(name)
     if op is not None:
         return operation.bind(inst, op, target)
@@ -79,9 +79,9 @@ def _bind(inst: Instruction, target: Target) -> Step | None:
     )
 
 
-# -- relative register indexing ----------------------------------------------------------------------
-# s_set_gpr_idx_on sets a bit of MODE; M0 then holds the index, one per wave, and in bits 12..15 which
-# operands it is added to. Waves are split by index, and the instruction is bound again per index.
+# -- relative register indexing --------------------------------------------------------------------
+# s_set_gpr_idx_on sets a bit of MODE; M0 then holds the index, one per wave, and in bits 12..15
+# which operands it is added to. Waves are split by index; the instruction is bound anew per index.
 
 _INDEX_ENABLE = 1 << 27
 _INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}

@@ -1,7 +1,7 @@
 """Comparisons of the vector ALU: v_cmp and v_cmpx over integers and floats, and v_cmp_class.
 
-The result is one bit per lane in VCC or a scalar register pair, 0 for inactive lanes; v_cmpx writes EXEC
-as well. Float comparisons other than the negated ones are false where an operand is NaN.
+The result is one bit per lane in VCC or a scalar register pair, 0 for inactive lanes; v_cmpx writes
+EXEC as well. Float comparisons other than the negated ones are false where an operand is NaN.
 """
 
 from __future__ import annotations
@@ -87,15 +87,16 @@ def _comparison(relation: Function, fetches: list[Fetch], kind: str) -> Callable
     def compare(group: Group) -> Array:
         mode = group.state.mode
         if mode & bits == default:
-            return plain(group)
-        arguments = [fetch(group) for fetch in fetches]
-        result: Array = float_mode.careful(relation, [kind, kind], "mask", arguments, mode)
+            result: Array = plain(group)
+        else:
+            arguments = [fetch(group) for fetch in fetches]
+            result = float_mode.careful(relation, [kind, kind], "mask", arguments, mode)
         return result
 
     return compare
 
 
-# -- classes ----------------------------------------------------------------------------------------
+# -- classes ---------------------------------------------------------------------------------------
 
 _EXPONENT_BITS = {"f16": 5, "f32": 8, "f64": 11}
 
@@ -128,6 +129,7 @@ def _class_test(value: Fetch, wanted: Fetch, kind: str) -> Callable[[Group], Arr
         index = np.where(negative, np.uint32(5) - size, np.uint32(6) + size)
         nan = magnitude > infinity
         index = np.where(nan, ((bits & quiet) != 0).astype(np.uint32), index)
-        return (wanted(group) >> index & np.uint32(1)) != 0
+        result: Array = (wanted(group) >> index & np.uint32(1)) != 0
+        return result
 
     return test

@@ -1,8 +1,9 @@
 """Conversions of the vector ALU between integers, f16, bf16, f32, f64 and packed forms of them.
 
-Float to integer truncates, saturates, and turns NaN into 0. f32 to f16 rounds as MODE says, the packed
-f32 to f16 towards zero. Conversions to and from 8-bit floats, and gfx950's scaled ones, are in
-vector_fp8.py. Source: AMD's pseudocode in the CDNA instruction-set guides.
+Float to integer truncates, saturates, and turns NaN into 0. f32 to f16 rounds as MODE says, the
+packed f32 to f16 towards zero. Conversions to and from 8-bit floats, and gfx950's scaled ones, are
+in vector_fp8.py.
+Source: AMD's pseudocode in the CDNA instruction-set guides.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ def _clip_to(dtype: Any) -> Function:
 def _pack_unsigned_byte(a: Array, index: Array, rest: Array) -> Array:
     shift = (index & _U32(3)) << _U32(3)
     byte = to_integer(a, np.uint8).astype(_U32)
-    return rest & ~(_U32(0xFF) << shift) | byte << shift
+    result: Array = rest & ~(_U32(0xFF) << shift) | byte << shift
+    return result
 
 
 def _saturate_pack_bytes(a: Array) -> Array:
@@ -96,7 +98,8 @@ def _shift_pack(low: int, high: int) -> Function:
             np.clip(value >> amount, _I32(low), _I32(high)).astype(np.uint8).astype(_U16)
             for value in (a, b)
         )
-        return first | second << _U16(8)
+        result: Array = first | second << _U16(8)
+        return result
 
     return shift_pack
 

@@ -1,13 +1,14 @@
-"""The operations from which compilers build a correctly rounded division, and trigonometric reduction.
+"""The operations from which compilers build division, and the bits of 2/pi for trigonometry.
 
-x / y becomes: v_div_scale of both (move them where a reciprocal and its refinement neither overflow nor
-lose digits), v_rcp and a few v_fma, v_div_fmas (last step, undoing the scale), v_div_fixup (Inf, NaN,
-zero and results out of range).
+x / y, correctly rounded, is v_div_scale of both (move them where a reciprocal and its refinement
+neither overflow nor lose digits), v_rcp and a few v_fma, v_div_fmas (last step, undoing the scale),
+v_div_fixup (Inf, NaN, zero and results out of range).
 
 AMD's pseudocode is followed but for three places where taken literally it divides wrongly: in
 v_div_scale_f32, "1/S1 is subnormal" is meant in f32; where 1/S1 and S2/S1 are both subnormal, the
-denominator is scaled down, not up (up overflows); and v_div_fmas scales towards the side that v_div_scale
-moved away from, by the full 2**64 or 2**128, told by the exponent of the approximate quotient.
+denominator is scaled down, not up (up overflows); and v_div_fmas scales towards the side that
+v_div_scale moved away from, by the full 2**64 or 2**128, told by the exponent of the approximate
+quotient.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _exponent(values: Array) -> Array:
 
 
 def _div_scale(*, near_max: int, step: int, tiny: int, min_exponent: int) -> Function:
-    """Return v_div_scale: the value to divide with (s0 is s1 or s2), and whether to scale back later.
+    """Return v_div_scale: what to divide with (s0 is s1 or s2), and whether to scale back later.
 
     Parameters
     ----------
@@ -107,7 +108,7 @@ def _div_fixup(*, underflow: int | None) -> Function:
     return div_fixup
 
 
-# -- 2/pi, for reducing large arguments -------------------------------------------------------------
+# -- 2/pi, for reducing large arguments ------------------------------------------------------------
 
 _PREOP_BITS = 1201
 
@@ -145,7 +146,8 @@ def _trig_preop(a: Array, segment: Array) -> Array:
     shift = (segment & np.uint32(31)).astype(np.int32) * 53 + np.maximum(exponent - 1077, 0)
     values, where = np.unique(shift, return_inverse=True)
     bits = np.array([_preop_segment(int(value)) for value in values])[where].reshape(shift.shape)
-    return np.ldexp(bits, -53 - shift + np.where(exponent >= 1968, 128, 0))
+    result: Array = np.ldexp(bits, -53 - shift + np.where(exponent >= 1968, 128, 0))
+    return result
 
 
 _HALF_FIXUP: Callable[..., Any] = _div_fixup(underflow=None)

@@ -1,7 +1,8 @@
 """Dot products of 2, 4 or 8 packed numbers, added to a 32-bit accumulator.
 
 Float products are exact in f32; the sums are taken in the order of AMD's pseudocode, each rounded.
-Integer sums wrap, or saturate with the clamp bit. The ``c`` forms accumulate into their destination.
+Integer sums wrap, or saturate with the clamp bit. The ``c`` forms accumulate into their
+destination.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def _bind_float(inst: Instruction, kind: str, accumulates: bool) -> Step:
     def dot(a: Array, b: Array, c: Array) -> Array:
         products = a * b
         low, high = products[..., 0], products[..., 1]
-        return low + high + c if accumulator_last else c + low + high
+        result: Array = low + high + c if accumulator_last else c + low + high
+        return result
 
     finish = float_mode.finisher(inst, "f32")
     put = destination(inst, inst.dst[0], "f32")
@@ -78,7 +80,8 @@ def _bind_integer(inst: Instruction, kind: str) -> Step:
         total = (a.astype(np.int64) * b).sum(axis=-1) + c
         if clamp:
             total = np.clip(total, limits.min, limits.max)
-        return total.astype(dtype)
+        result: Array = total.astype(dtype)
+        return result
 
     put = destination(inst, inst.dst[0], result)
     compute = apply(dot, fetches)

@@ -1,9 +1,10 @@
 """Floating-point operations of the vector ALU: arithmetic, rounding, minima, transcendentals.
 
-f16 operations receive and return float32 values: float32 has more than twice the digits of f16, so one
-addition or multiplication rounded first to float32 and then to f16 is correctly rounded. Transcendental
-functions are computed in float64 and rounded, which is within the hardware's one unit in the last place;
-like the hardware's, the f32 ones treat subnormals as zero (LLVM scales around them for that reason).
+f16 operations receive and return float32 values: float32 has more than twice the digits of f16, so
+one addition or multiplication rounded first to float32 and then to f16 is correctly rounded.
+Transcendental functions are computed in float64 and rounded, which is within the hardware's one
+unit in the last place; like the hardware's, the f32 ones treat subnormals as zero (LLVM scales
+around them for that reason).
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _mad_half(a: Array, b: Array, c: Array) -> Array:
 
 
 def _mad_flushed(a: Array, b: Array, c: Array) -> Array:
-    """Return gfx90a's unfused f32 multiply-add, which treats subnormals as zero whatever MODE says."""
+    """Return gfx90a's unfused f32 multiply-add, which always treats subnormals as zero."""
     a, b, c = (flush(value, "f32") for value in (a, b, c))
     return flush(flush(a * b, "f32") + c, "f32")
 
@@ -83,9 +84,9 @@ def _half_literal(inst: Instruction, target: Target, *, multiplies: bool) -> Fun
     return lambda a, b: _mad_half(a, b, literal)
 
 
-# -- minima and maxima ------------------------------------------------------------------------------
-# IEEE mode (MODE bit 9) is on in every kernel that HIP compiles, and decides only what a signalling NaN
-# does; the compiler quiets those before it emits a minimum. So the mode is taken as on.
+# -- minima and maxima -----------------------------------------------------------------------------
+# IEEE mode (MODE bit 9) is on in every kernel that HIP compiles, and decides only what a signalling
+# NaN does; the compiler quiets those before it emits a minimum. So the mode is taken as on.
 
 
 def _minimum(a: Array, b: Array) -> Array:
@@ -124,13 +125,14 @@ def _propagating(pick: Callable[[Array, Array], Array]) -> Callable[[Array, Arra
 _minimum_2019, _maximum_2019 = _propagating(_minimum), _propagating(_maximum)
 
 
-# -- rounding to integers, exponents ----------------------------------------------------------------
+# -- rounding to integers, exponents ---------------------------------------------------------------
 
 
 def _fract(a: Array) -> Array:
     """Return x - floor(x), kept below 1 also where the difference rounds up to it."""
     below_one = np.nextafter(a.dtype.type(1), a.dtype.type(0))
-    return np.minimum(a - np.floor(a), below_one)
+    result: Array = np.minimum(a - np.floor(a), below_one)
+    return result
 
 
 def _fract_half(a: Array) -> Array:
@@ -154,7 +156,7 @@ def _ldexp_half(a: Array, exponent: Array) -> Array:
     return np.ldexp(a.astype(_F64), exponent.astype(_I32))
 
 
-# -- transcendentals --------------------------------------------------------------------------------
+# -- transcendentals -------------------------------------------------------------------------------
 
 
 def _in_double(function: Callable[[Any], Any]) -> Function:
@@ -197,7 +199,7 @@ def _turn(a: Array) -> Array:
     return a - np.rint(a)
 
 
-# -- cube maps --------------------------------------------------------------------------------------
+# -- cube maps -------------------------------------------------------------------------------------
 
 
 def _cube(select: Callable[[Array, Array, Array], tuple[Array, Array, Array]]) -> Function:
@@ -212,7 +214,7 @@ def _cube(select: Callable[[Array, Array, Array], tuple[Array, Array, Array]]) -
     return cube
 
 
-def _signed(axis: Array, negative: Any, positive: Any) -> Array:
+def _signed(axis: Array, negative: Any, positive: Any) -> Any:
     return np.where(axis < 0, negative, positive)
 
 
@@ -222,8 +224,8 @@ _CUBES = {
         _signed(y, 3.0, 2.0),
         _signed(x, 1.0, 0.0),
     ),
-    "v_cubesc_f32": lambda x, y, z: (_signed(z, -x, x), x, _signed(x, z, -z)),
-    "v_cubetc_f32": lambda x, y, z: (-y, _signed(y, -z, z), -y),
+    "v_cubesc_f32": lambda x, _, z: (_signed(z, -x, x), x, _signed(x, z, -z)),
+    "v_cubetc_f32": lambda _, y, z: (-y, _signed(y, -z, z), -y),
     "v_cubema_f32": lambda x, y, z: (z * _F32(2), y * _F32(2), x * _F32(2)),
 }
 
@@ -237,7 +239,8 @@ OPS: dict[str, Op] = {
     **{
         f"v_{name}_{kind}": Op(function)
         for name, function in (
-            ("add", np.add), ("sub", np.subtract), ("subrev", _subtract_reversed), ("mul", np.multiply),
+            ("add", np.add), ("sub", np.subtract), ("subrev", _subtract_reversed),
+            ("mul", np.multiply),
         )
         for kind in ("f32", "f64", "f16")
     },
@@ -294,7 +297,7 @@ OPS: dict[str, Op] = {
     "v_ldexp_f16": Op(_ldexp_half, "f16 i16"),
     # transcendentals
     **{f"v_{name}_f32": Op(_in_double(function)) for name, function in _TRANSCENDENTAL.items()},
-    **{f"v_{name}_f16": Op(_half_in_double(function)) for name, function in _TRANSCENDENTAL.items()},
+    **{f"v_{name}_f16": Op(_half_in_double(curve)) for name, curve in _TRANSCENDENTAL.items()},
     "v_rcp_iflag_f32": Op(_in_double(_reciprocal)),
     "v_exp_legacy_f32": Op(_in_double(np.exp2)),
     "v_log_legacy_f32": Op(_in_double(np.log2)),

@@ -2,8 +2,8 @@
 
 The formats are those of the target: FNUZ on gfx942, OCP on gfx950. A scaled conversion to a narrow
 format divides by the scale, one from it multiplies; the scale is 2 to the exponent field of an f32
-operand. Stochastic ones draw a new random number per element with v_prng_b32's step. op_sel says which
-byte or half of a register is meant; the rest of a destination is kept.
+operand. Stochastic ones draw a new random number per element with v_prng_b32's step. op_sel says
+which byte or half of a register is meant; the rest of a destination is kept.
 Source: AMD's pseudocode in the CDNA3 and CDNA4 instruction-set guides.
 """
 
@@ -71,7 +71,7 @@ def _select(inst: Instruction, bits: int) -> int:
     return 8 * (opsel & 3) if bits == 8 else 16 * (opsel & 1)
 
 
-# -- from narrow to wide ----------------------------------------------------------------------------
+# -- from narrow to wide ---------------------------------------------------------------------------
 
 
 def _bind_widening(inst: Instruction, fmt: Format, match: re.Match[str], count: int) -> Step:
@@ -80,7 +80,7 @@ def _bind_widening(inst: Instruction, fmt: Format, match: re.Match[str], count: 
     put = _put_wide(inst, match["to"], count)
 
     def step(group: Group) -> None:
-        values = formats.decode(codes(group), fmt)  # (count, waves, lanes)
+        values: Array = formats.decode(codes(group), fmt)  # (count, waves, lanes)
         if scale is not None:
             values = values.astype(_F64) * scale(group)
         put(group, values)
@@ -147,11 +147,11 @@ def _put_wide(inst: Instruction, kind: str, count: int) -> Callable[[Group, Arra
 
 
 def _to_bf16(values: Array) -> Array:
-    # A narrow value times a power of two has few digits: float32 holds it, or rounds it as a subnormal.
+    # A narrow value times a power of two has few digits: float32 holds it unless it is subnormal.
     return formats.f32_to_bf16(values.astype(_F32))
 
 
-# -- from wide to narrow ----------------------------------------------------------------------------
+# -- from wide to narrow ---------------------------------------------------------------------------
 
 
 def _bind_narrowing(inst: Instruction, fmt: Format, match: re.Match[str], count: int) -> Step:

@@ -1,7 +1,7 @@
 """Integer operations of the vector ALU: arithmetic, shifts, bit fields, counting.
 
-Every entry follows the pseudocode of AMD's CDNA instruction-set guides. Arrays wrap at their own width;
-an operation that the clamp bit may saturate is written so that it is right in int64 too.
+Every entry follows the pseudocode of AMD's CDNA instruction-set guides. Arrays wrap at their own
+width; an operation that the clamp bit may saturate is written so that it is right in int64 too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _reverse(function: Function) -> Function:
     return lambda a, b: function(b, a)
 
 
-# -- carries ----------------------------------------------------------------------------------------
+# -- carries ---------------------------------------------------------------------------------------
 
 
 def _add_carry(inst: Instruction, target: Target) -> Function:
@@ -78,7 +78,7 @@ def _mad_i64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     return total, (total < 0) ^ overflow  # bit 64 of the 65-bit sum
 
 
-# -- bit fields -------------------------------------------------------------------------------------
+# -- bit fields ------------------------------------------------------------------------------------
 
 
 def _sext24(a: Array) -> Array:
@@ -86,7 +86,8 @@ def _sext24(a: Array) -> Array:
 
 
 def _bfe_u32(a: Array, offset: Array, width: Array) -> Array:
-    return (a >> (offset & _LOW5)) & ((_U32(1) << (width & _LOW5)) - _U32(1))
+    result: Array = (a >> (offset & _LOW5)) & ((_U32(1) << (width & _LOW5)) - _U32(1))
+    return result
 
 
 def _bfe_i32(a: Array, offset: Array, width: Array) -> Array:
@@ -106,7 +107,7 @@ def _perm(a: Array, b: Array, selector: Array) -> Array:
     first = int(selector.flat[0])
     picks = [first >> 8 * i & 0xFF for i in range(4)]
     if selector.shape[1] == 1 and max(picks) < 8 and (selector == first).all():
-        result = _U32(0)
+        result: Array = np.zeros((1, 1), _U32)
         for i, pick in enumerate(picks):  # one selector for all lanes: shifts do it
             byte = (b if pick < 4 else a) >> _U32(8 * (pick & 3)) & _U32(0xFF)
             result = result | byte << _U32(8 * i)
@@ -142,7 +143,7 @@ def _bitop3(inst: Instruction, target: Target) -> Function:
     return bitop3
 
 
-# -- counting ---------------------------------------------------------------------------------------
+# -- counting --------------------------------------------------------------------------------------
 
 
 def _leading_zeros(a: Array) -> Array:

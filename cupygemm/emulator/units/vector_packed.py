@@ -1,9 +1,9 @@
 """Packed operations (VOP3P): two 16-bit or two 32-bit lanes in one, dot products, mixed precision.
 
-A packed 16-bit source is viewed as (waves, lanes, 2); op_sel and op_sel_hi pick which half feeds the low
-and the high result, neg and neg_hi flip their signs, and one NumPy operation serves both. Packed f32
-works on two consecutive registers instead. Inline constants sit in the low half and leave the high half
-as an integer's sign, so compilers set op_sel_hi to 0 for them.
+A packed 16-bit source is viewed as (waves, lanes, 2); op_sel and op_sel_hi pick which half feeds
+the low and the high result, neg and neg_hi flip their signs, and one NumPy operation serves both.
+Packed f32 works on two consecutive registers instead. Inline constants sit in the low half and
+leave the high half as an integer's sign, so compilers set op_sel_hi to 0 for them.
 Source: AMD's pseudocode; LLVM's isInlinableLiteralV216 for constants.
 """
 
@@ -17,7 +17,14 @@ import numpy as np
 from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import float_mode, native_float
-from cupygemm.emulator.units.operands import Array, Fetch, constant_bits, destination, source
+from cupygemm.emulator.units.operands import (
+    Array,
+    Fetch,
+    always,
+    constant_bits,
+    destination,
+    source,
+)
 from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 
 _U16, _U32, _I16, _I64, _F32, _F64 = (
@@ -31,7 +38,7 @@ _U16, _U32, _I16, _I64, _F32, _F64 = (
 
 
 def _selection(inst: Instruction, where: int) -> tuple[int, int]:
-    """Return the half that feeds the low result and the one that feeds the high, of source `where`."""
+    """Return the halves of source `where` that feed the low and the high result."""
     if inst.encoding != "VOP3P":
         return 0, 1
     fields = inst.fields
@@ -44,7 +51,7 @@ def _negation(inst: Instruction, where: int) -> tuple[int, int]:
     return fields.get("neg", 0) >> where & 1, fields.get("neg_hi", 0) >> where & 1
 
 
-# -- 16-bit pairs -----------------------------------------------------------------------------------
+# -- 16-bit pairs ----------------------------------------------------------------------------------
 
 
 def _raw_pair(inst: Instruction, op: Operand, kind: str) -> Fetch:
@@ -55,8 +62,7 @@ def _raw_pair(inst: Instruction, op: Operand, kind: str) -> Fetch:
     bits = constant_bits(op, kind if kind in ("f16", "bf16") else "u32")
     if kind in ("f16", "bf16") and op.index <= 208:
         bits = constant_bits(op, "u32")
-    constant = np.full((1, 1), bits, _U32)
-    return lambda group: constant
+    return always(np.full((1, 1), bits, _U32))
 
 
 def pair(inst: Instruction, op: Operand, where: int, kind: str) -> Fetch:
@@ -126,7 +132,8 @@ def _saturating(function: Function, kind: str) -> Function:
 
     def clamped(*arguments: Array) -> Array:
         wide = function(*[value.astype(_I64) for value in arguments])
-        return np.clip(wide, limits.min, limits.max).astype(dtype)
+        result: Array = np.clip(wide, limits.min, limits.max).astype(dtype)
+        return result
 
     return clamped
 
@@ -188,15 +195,14 @@ _PAIRS: dict[str, tuple[Function, str]] = {
     "v_pk_maximum3_f16": (_propagating(_greater), "f16"),
 }
 
-# -- 32-bit pairs -----------------------------------------------------------------------------------
+# -- 32-bit pairs ----------------------------------------------------------------------------------
 
 
 def _word(op: Operand, half: int, negate: int) -> Fetch:
     """Fetch one register of a 64-bit packed source as uint32; a constant serves both halves."""
     sign = _U32(0x80000000 * negate)
     if op.kind == "imm":
-        constant = np.full((1, 1), constant_bits(op, "f32"), _U32) ^ sign
-        return lambda group: constant
+        return always(np.full((1, 1), constant_bits(op, "f32"), _U32) ^ sign)
     index = op.index + half
     if op.kind == "s":
         return lambda group: group.s(index)[:, None] ^ sign
@@ -248,13 +254,10 @@ def _bind_pair_move(inst: Instruction) -> Step:
     index = inst.dst[0].index
 
     def step(group: Group) -> None:
-        words = (
-            np.array(low(group)),
-            high(group),
-        )  # a copy: the first write may hit the second source
-        later = np.array(words[1])
-        group.set_v(index, words[0])
-        group.set_v(index + 1, later)
+        first_word = low(group)
+        second_word = np.array(high(group))  # a copy: the first write may hit its register
+        group.set_v(index, first_word)
+        group.set_v(index + 1, second_word)
 
     return step
 
@@ -265,7 +268,7 @@ _FLOAT_PAIRS: dict[str, Function] = {
     "v_pk_add_f32": np.add,
 }
 
-# -- mixed precision --------------------------------------------------------------------------------
+# -- mixed precision -------------------------------------------------------------------------------
 
 
 def _mixed(inst: Instruction, op: Operand, where: int) -> Fetch:

@@ -5,6 +5,8 @@ Source: AMD's pseudocode in the CDNA instruction-set guides.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from cupygemm.emulator.isa import Instruction
@@ -21,6 +23,7 @@ def bytes_of(a: Array) -> Array:
 
 
 def from_bytes(a: Array) -> Array:
+    """Pack bytes (..., n, 4) into uint32 (..., n)."""
     return np.ascontiguousarray(a, _U8).view(_U32)[..., 0]
 
 
@@ -28,14 +31,16 @@ def _difference(a: Array, b: Array) -> Array:
     return np.where(a > b, a - b, b - a)
 
 
-def _sad_u8(a: Array, b: Array, c: Array) -> Array:
-    return _difference(bytes_of(a), bytes_of(b)).sum(axis=-1, dtype=_U32) + c
+def _sad_u8(a: Array, b: Array, c: Any) -> Array:
+    result: Array = _difference(bytes_of(a), bytes_of(b)).sum(axis=-1, dtype=_U32) + c
+    return result
 
 
 def _msad_u8(a: Array, b: Array, c: Array) -> Array:
     reference = bytes_of(b)
     terms = np.where(reference == 0, _U8(0), _difference(bytes_of(a), reference))
-    return terms.sum(axis=-1, dtype=_U32) + c
+    result: Array = terms.sum(axis=-1, dtype=_U32) + c
+    return result
 
 
 def _sad_u16(a: Array, b: Array, c: Array) -> Array:
@@ -47,12 +52,13 @@ def _sliding(sad: Function) -> Function:
     """Return the packed form: four 16-bit sums, of the bytes 0..3, 1..4, 2..5 and 3..6 of a."""
 
     def packed(a: Array, b: Array, c: Array) -> Array:
-        result = _U64(0)
+        result: Any = _U64(0)
         for i in range(4):
             window = (a >> _U64(8 * i)).astype(_U32)
             start = (c >> _U64(16 * i)).astype(_U32) & _U32(0xFFFF)
             result = result | (sad(window, b, start) & _U32(0xFFFF)).astype(_U64) << _U64(16 * i)
-        return result
+        total: Array = result
+        return total
 
     return packed
 
