@@ -68,9 +68,11 @@ def matmul(
     explain : Tell how a product is computed.
     numpy.matmul : The semantics.
 
-    Notes ----- bfloat16 and float16 operands are multiplied by kernels of this library where the
-    device has them, everything else by `cupy.matmul`. The result is the same bits each time.
-    Nothing is written to ``out`` when an exception is raised.
+    Notes
+    -----
+    bfloat16 and float16 operands are multiplied by kernels of this library where the device has
+    them, everything else by `cupy.matmul`. The result is the same bits each time. Nothing is
+    written to ``out`` when an exception is raised.
 
     Examples
     --------

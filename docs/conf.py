@@ -21,7 +21,11 @@ autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc sections say it in words
 numpydoc_show_class_members = False
 # Everything in the reference is public, so its docstrings have to be complete.
-numpydoc_validation_checks = {"all", "ES01", "EX01", "GL01", "GL02", "GL08", "RT03", "SA01", "YD01"}
+numpydoc_validation_checks = {
+    *("all", "ES01", "EX01", "GL01", "GL02", "GL08", "PR04", "PR07", "RT02", "RT03", "SA01", "YD01")
+}
+# Records document their fields as attributes.
+numpydoc_validation_exclude = {r"\.[A-Z]\w*$"}
 
 html_theme = "furo"
 html_title = f"cupygemm {version}"
