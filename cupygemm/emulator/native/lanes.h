@@ -48,19 +48,30 @@ static inline uint32_t load_narrow(int format, const uint8_t *pointer, bool vali
     }
 }
 
-static inline void load_lanes(const struct operation *op, uint32_t *row, size_t pitch,
-                              uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
-    if (op->format == DWORDS) {
-        switch (op->dwords) {
-        case 1: load_dwords(row, pitch, exec, pointer, count, 1); return;
-        case 2: load_dwords(row, pitch, exec, pointer, count, 2); return;
-        case 3: load_dwords(row, pitch, exec, pointer, count, 3); return;
-        default: load_dwords(row, pitch, exec, pointer, count, 4); return;
-        }
-    }
+static inline void load_narrow_lanes(int format, uint32_t *row, uint64_t exec,
+                                     uint8_t *const *pointer, const uint8_t *count) {
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        row[lane] = load_narrow(op->format, pointer[lane], !count || count[lane], row[lane]);
+        row[lane] = load_narrow(format, pointer[lane], !count || count[lane], row[lane]);
+    }
+}
+
+/* Each case is its own loop, compiled for its width and format. */
+static inline void load_lanes(const struct operation *op, uint32_t *row, size_t pitch,
+                              uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+    switch (op->format) {
+    case U8: load_narrow_lanes(U8, row, exec, pointer, count); return;
+    case S8: load_narrow_lanes(S8, row, exec, pointer, count); return;
+    case U16: load_narrow_lanes(U16, row, exec, pointer, count); return;
+    case S16: load_narrow_lanes(S16, row, exec, pointer, count); return;
+    case DWORDS: break;
+    default: load_narrow_lanes(op->format, row, exec, pointer, count); return;
+    }
+    switch (op->dwords) {
+    case 1: load_dwords(row, pitch, exec, pointer, count, 1); return;
+    case 2: load_dwords(row, pitch, exec, pointer, count, 2); return;
+    case 3: load_dwords(row, pitch, exec, pointer, count, 3); return;
+    default: load_dwords(row, pitch, exec, pointer, count, 4); return;
     }
 }
 

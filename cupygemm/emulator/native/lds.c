@@ -34,70 +34,94 @@ static void point(const struct lds_view *v, uint64_t exec, const uint32_t *addre
 
 /* -- reads, writes and atomics -------------------------------------------------------------------*/
 
-/* An aligned read of whole dwords, the bulk of all LDS traffic. */
-static int read_aligned(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                        int dwords) {
+/* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for each 4
+ * are nearly all LDS traffic, so their loops know how many records there are. */
+static inline int read_lanes(struct lds_view *v, uint64_t exec, const uint32_t *address, int n) {
+    /* Copies that the stores to the records cannot change, as far as the compiler knows. */
+    const uint64_t new_read = v->new_read, epoch = v->epoch;
+    struct record *records = v->records;
+    uint64_t good = v->good;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        struct record *r = v->records + (address[lane] >> 2);
-        for (int d = 0; d < dwords; d++, r++) {
-            int code = check_read(v, r, lane, address[lane], 4 * dwords);
-            if (code)
-                return code;
-            record_read(v, r);
+        struct record *r = records + (address[lane] >> 2);
+        if (r->write == good && alike(r, n)) {
+            uint64_t word = new_read | ((r->read & EPOCH) == epoch ? r->read & READERS : 0);
+            for (int i = 0; i < n; i++)
+                r[i].read = word;
+            continue;
         }
+        int code = read_granules(v, r, n, lane, address[lane], 4 * n);
+        if (code)
+            return code;
+        good = v->good;
     }
     return OK;
 }
 
-static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
+static int shadow_reads(struct lds_view *v, const struct operation *op, uint64_t exec,
                         const uint32_t *address) {
     if (v->m->shadow_shift == 2) {
         switch (op->bytes) {
-        case 4: return read_aligned(v, exec, address, 1);
-        case 8: return read_aligned(v, exec, address, 2);
-        case 16: return read_aligned(v, exec, address, 4);
+        case 4: return read_lanes(v, exec, address, 1);
+        case 8: return read_lanes(v, exec, address, 2);
+        case 16: return read_lanes(v, exec, address, 4);
         default: break;
         }
     }
-    for (uint64_t left = exec; left; left &= left - 1) {
+    int code = OK;
+    for (uint64_t left = exec; left && !code; left &= left - 1)
+        code = shadow_read(v, first_lane(left), address[first_lane(left)], op->bytes);
+    return code;
+}
+
+/* Returns the lanes that it could write without looking at what they store. */
+static inline uint64_t write_lanes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                                   int n) {
+    uint64_t left = exec;
+    for (; left; left &= left - 1) {
         int lane = first_lane(left);
-        int code = shadow_read(v, lane, address[lane], op->bytes);
-        if (code)
-            return code;
+        struct record *r = v->records + (address[lane] >> 2);
+        if (check_granules(v, r, n, lane, address[lane], 4 * n))
+            break;
+        write_granules(v, r, n);
     }
-    return OK;
+    return exec & ~left;
 }
 
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
                          const uint32_t *address, const uint32_t *row, size_t pitch) {
-    for (uint64_t left = exec; left; left &= left - 1) {
+    uint64_t done = 0;
+    if (v->m->shadow_shift == 2) {
+        switch (op->bytes) {
+        case 4: done = write_lanes(v, exec, address, 1); break;
+        case 8: done = write_lanes(v, exec, address, 2); break;
+        case 16: done = write_lanes(v, exec, address, 4); break;
+        default: break;
+        }
+    }
+    int code = OK;
+    for (uint64_t left = exec & ~done; left && !code; left &= left - 1) {
         int lane = first_lane(left);
         uint8_t data[16], *pointer[LANES];
         pointer[lane] = data;
         store_lanes(op, row, pitch, 1ull << lane, pointer, NULL);
-        int code = shadow_write(v, lane, address[lane], op->bytes, 0, data);
-        if (code)
-            return code;
+        code = shadow_write(v, lane, address[lane], op->bytes, data);
     }
-    return OK;
+    return code;
 }
 
-static int shadow_atomics(const struct lds_view *v, const struct operation *op, uint64_t exec,
+static int shadow_atomics(struct lds_view *v, const struct operation *op, uint64_t exec,
                           const uint32_t *address) {
-    for (uint64_t left = exec; left; left &= left - 1) {
-        int lane = first_lane(left);
-        int code = shadow_atomic(v, lane, address[lane], op->bytes);
-        if (code)
-            return code;
-    }
-    return OK;
+    int code = OK;
+    for (uint64_t left = exec; left && !code; left &= left - 1)
+        code = shadow_atomic(v, first_lane(left), address[first_lane(left)], op->bytes);
+    return code;
 }
 
 /* One of the two accesses of a read2, write2 or wrxchg2, or the only one. */
 static int access_lds(struct machine *m, const struct operation *op, int64_t wave,
-                      const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                      int64_t data, int64_t result) {
+                      struct lds_view *v, uint64_t exec, const uint32_t *address, int64_t data,
+                      int64_t result) {
     size_t pitch = (size_t)m->num_waves * LANES;
     uint8_t *pointer[LANES];
     int code;
@@ -138,8 +162,8 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     }
     if (code)
         return code;
-    struct lds_view v = lds_view(m, wave, false);
-    note_issue(&v, false, pc);
+    struct lds_view v = lds_view(m, wave, op->kind == ATOMIC ? BY_ATOMIC : 0);
+    note_issue(&v, pc);
     code = access_lds(m, op, wave, &v, exec, address[0], op->data, op->result);
     if (!code && op->pair)
         code = access_lds(m, op, wave, &v, exec, address[1], op->data2, op->result + op->dwords);
@@ -157,8 +181,8 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
         code = check_alignment(m, 1ull << lane, address, 4, 4, ATOMIC_MISALIGNED);
     if (code)
         return code;
-    struct lds_view v = lds_view(m, wave, false);
-    note_issue(&v, false, pc);
+    struct lds_view v = lds_view(m, wave, BY_ATOMIC);
+    note_issue(&v, pc);
     code = shadow_atomic(&v, lane, address[lane], 4);
     if (code)
         return code;
@@ -198,8 +222,8 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
                                TRANSPOSE_MISALIGNED);
     if (code)
         return code;
-    struct lds_view v = lds_view(m, wave, false);
-    note_issue(&v, false, pc);
+    struct lds_view v = lds_view(m, wave, 0);
+    note_issue(&v, pc);
     code = shadow_reads(&v, op, exec, address);
     if (code)
         return code;

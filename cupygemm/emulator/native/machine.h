@@ -34,14 +34,10 @@ enum fault_code {
 
 /* Who touched an LDS byte, or 2 or 4 of them (a granule, see `shadow_shift`). */
 struct record {
-    uint32_t write_seq;  /* of the last write, in its wave's count of operations */
-    uint32_t read_seq;   /* of the last read */
-    uint32_t read_epoch; /* barriers that the workgroup had passed at the last read */
-    uint16_t readers;    /* waves that have read since that barrier, a bit each */
-    uint8_t writer;      /* wave, WRITTEN, and how */
-    uint8_t last_reader;
+    uint64_t write; /* the last write: operation's number in its wave, wave, how */
+    uint64_t
+        read; /* the reads since that write: number of the last, all readers, epoch, last reader */
 };
-enum { WRITER_WAVE = 0x0F, BY_LOAD = 0x10, BY_ATOMIC = 0x20, WRITTEN = 0x80 };
 
 /* Where a wave issued its recent operations, for reports. */
 struct issue {

@@ -173,8 +173,8 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
     for (int lane = 0; lane < LANES; lane++)
         address[lane] = (uint32_t)a->address[lane];
     int code = check_lds(m, a->to_lds, address, op->bytes, writes);
-    struct lds_view v = lds_view(m, wave, false);
-    note_issue(&v, false, pc);
+    struct lds_view v = lds_view(m, wave, op->kind == ATOMIC ? BY_ATOMIC : 0);
+    note_issue(&v, pc);
     for (uint64_t left = a->to_lds; left && !code; left &= left - 1) {
         int lane = first_lane(left);
         a->pointer[lane] = v.bytes + address[lane];
@@ -183,7 +183,7 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
         } else if (op->kind == STORE) {
             uint8_t data[16];
             lane_data(op, vector_row(m, op->data, wave), (size_t)m->num_waves * LANES, lane, data);
-            code = shadow_write(&v, lane, address[lane], op->bytes, 0, data);
+            code = shadow_write(&v, lane, address[lane], op->bytes, data);
         } else {
             code = shadow_atomic(&v, lane, address[lane], op->bytes);
         }
@@ -194,7 +194,7 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
 static int check_alignment(struct machine *m, const struct operation *op, const struct access *a) {
     for (uint64_t left = a->exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        if (a->address[lane] % (uint64_t)op->bytes)
+        if (a->address[lane] & (uint64_t)(op->bytes - 1))
             return raise(m, ATOMIC_MISALIGNED, lane, a->address[lane], op->bytes, true);
     }
     return OK;
@@ -233,22 +233,20 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
     int code = check_lds(m, a->exec, target, (int)pitch, true);
     if (code)
         return code;
-    struct lds_view v = lds_view(m, wave, true);
-    note_issue(&v, true, pc);
-    const uint8_t *count = a->partial ? a->count : NULL;
-    for (uint64_t left = a->exec; left; left &= left - 1) {
+    struct lds_view v = lds_view(m, wave, BY_LOAD);
+    note_issue(&v, pc);
+    uint32_t data[4 * LANES] = {0};
+    load_lanes(op, data, LANES, a->exec, a->pointer, a->partial ? a->count : NULL);
+    for (uint64_t left = a->exec; left && !code; left &= left - 1) {
         int lane = first_lane(left);
-        uint32_t data[4 * LANES]; /* only the lane's column is used */
-        load_lanes(op, data, LANES, 1ull << lane, a->pointer, count);
         uint32_t words[4];
         for (int d = 0; d < op->dwords; d++)
             words[d] = data[d * LANES + lane];
-        code = shadow_write(&v, lane, target[lane], (int)pitch, BY_LOAD, (const uint8_t *)words);
-        if (code)
-            return code;
-        memcpy(v.bytes + target[lane], words, pitch);
+        code = shadow_write(&v, lane, target[lane], (int)pitch, (const uint8_t *)words);
+        if (!code)
+            memcpy(v.bytes + target[lane], words, pitch);
     }
-    return OK;
+    return code;
 }
 
 /* -- one wave ------------------------------------------------------------------------------------*/

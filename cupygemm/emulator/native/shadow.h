@@ -9,6 +9,12 @@
 
 #include "machine.h"
 
+/* struct record, write: bits 0-31 number, 32-35 wave, then how. */
+static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, WRITTEN = 1ull << 39;
+/* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the barriers
+ * that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
+static const uint64_t READERS = 0xFFFFull << 32, EPOCH = 0xFFFull << 48;
+
 /* The LDS of one wave's workgroup. */
 struct lds_view {
     struct machine *m;
@@ -16,45 +22,57 @@ struct lds_view {
     struct record *records;
     const int32_t *wave_ids;
     int64_t wave;
-    uint32_t own; /* wave within the workgroup */
-    uint32_t epoch;
-    uint32_t seq; /* number of the executing operation */
+    uint32_t own;       /* wave within the workgroup */
+    uint32_t seq;       /* number of the executing operation */
+    uint64_t epoch;     /* in its place in a read word */
+    uint64_t good;      /* a write word that this wave may read */
+    uint64_t new_read;  /* read word of this operation */
+    uint64_t new_write; /* write word of this operation */
 };
 
-static inline struct lds_view lds_view(struct machine *m, int64_t wave, bool by_load) {
+static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t how) {
     int64_t group = m->workgroup[wave];
+    uint64_t own = (uint64_t)m->wave_in_group[wave];
+    uint32_t seq = (uint32_t)(how & BY_LOAD ? m->vm_issued : m->lds_issued)[wave];
+    uint64_t epoch = (uint64_t)m->barrier_epoch[group] << 48 & EPOCH;
     struct lds_view v = {
         .m = m,
         .bytes = m->lds + group * m->lds_bytes,
         .records = m->shadow + group * m->shadow_stride,
         .wave_ids = m->wave_ids + group * MAX_WAVES,
         .wave = wave,
-        .own = (uint32_t)m->wave_in_group[wave],
-        .epoch = (uint32_t)m->barrier_epoch[group],
-        .seq = (uint32_t)(by_load ? m->vm_issued : m->lds_issued)[wave],
+        .own = (uint32_t)own,
+        .seq = seq,
+        .epoch = epoch,
+        .good = 0,
+        .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
+        .new_write = seq | own << 32 | how | WRITTEN,
     };
     return v;
 }
 
-static inline void note_issue(const struct lds_view *v, bool by_load, uint32_t pc) {
-    struct issue *history = by_load ? v->m->vm_history : v->m->lds_history;
+static inline void note_issue(const struct lds_view *v, uint32_t pc) {
+    struct issue *history = v->new_write & BY_LOAD ? v->m->vm_history : v->m->lds_history;
     history[v->wave * HISTORY + v->seq % HISTORY] = (struct issue){v->seq, pc};
 }
 
-static inline bool after(uint32_t seq, int32_t count) {
-    return (int32_t)(seq - (uint32_t)count) > 0;
+static inline uint32_t writer_of(uint64_t write) { return write >> 32 & 15; }
+static inline uint32_t last_reader_of(uint64_t read) { return read >> 60 & 15; }
+
+/* Whether operation `word` (bits 0-31) is not among the first `count` of its wave. */
+static inline bool after(uint64_t word, int32_t count) {
+    return (int32_t)((uint32_t)word - (uint32_t)count) > 0;
 }
 
-static inline bool write_released(const struct lds_view *v, const struct record *r) {
-    int64_t writer = v->wave_ids[r->writer & WRITER_WAVE];
-    const int32_t *released = r->writer & BY_LOAD ? v->m->vm_released : v->m->lds_released;
-    return !after(r->write_seq, released[writer]);
+static inline bool write_released(const struct lds_view *v, uint64_t write) {
+    const int32_t *released = write & BY_LOAD ? v->m->vm_released : v->m->lds_released;
+    return !after(write, released[v->wave_ids[writer_of(write)]]);
 }
 
 static inline int race(const struct lds_view *v, int code, int lane, uint32_t address, int bytes,
                        uint32_t other, bool by_load, uint32_t seq) {
     struct machine *m = v->m;
-    raise(m, code, lane, address, bytes, code != RACE_READ);
+    raise(m, code, lane, address, bytes, code == RACE_WRITE_READ || code == RACE_WRITE_WRITE);
     const struct issue *history = by_load ? m->vm_history : m->lds_history;
     struct issue found = history[v->wave_ids[other] * HISTORY + seq % HISTORY];
     m->fault.other_wave = (int32_t)other;
@@ -63,103 +81,155 @@ static inline int race(const struct lds_view *v, int code, int lane, uint32_t ad
 }
 
 static inline int race_with_writer(const struct lds_view *v, int code, int lane, uint32_t address,
-                                   int bytes, const struct record *r) {
-    return race(v, code, lane, address, bytes, r->writer & WRITER_WAVE, r->writer & BY_LOAD,
-                r->write_seq);
+                                   int bytes, uint64_t write) {
+    return race(v, code, lane, address, bytes, writer_of(write), write & BY_LOAD, (uint32_t)write);
 }
 
-/* Check a read of one granule. */
-static inline int check_read(const struct lds_view *v, const struct record *r, int lane,
-                             uint32_t address, int bytes) {
-    uint8_t writer = r->writer;
-    if (!(writer & WRITTEN))
+/* -- one granule ---------------------------------------------------------------------------------*/
+
+static inline int check_read(struct lds_view *v, uint64_t write, int lane, uint32_t address,
+                             int bytes) {
+    if (write == v->good)
+        return OK;
+    if (!(write & WRITTEN))
         return raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
-    if ((writer & WRITER_WAVE) != v->own) {
-        if (!write_released(v, r))
-            return race_with_writer(v, RACE_READ, lane, address, bytes, r);
-    } else if (writer & BY_LOAD && after(r->write_seq, v->m->vm_waited[v->wave])) {
-        return race_with_writer(v, LDS_LOAD_IN_FLIGHT, lane, address, bytes, r);
+    if (writer_of(write) != v->own) {
+        if (!write_released(v, write))
+            return race_with_writer(v, RACE_READ, lane, address, bytes, write);
+    } else if (write & BY_LOAD && after(write, v->m->vm_waited[v->wave])) {
+        return race_with_writer(v, LDS_LOAD_IN_FLIGHT, lane, address, bytes, write);
     }
+    v->good = write;
     return OK;
 }
 
-/* Check a write of one granule; `atomic` says that it is an LDS atomic. */
-static inline int check_write(const struct lds_view *v, const struct record *r, int lane,
-                              uint32_t address, int bytes, bool atomic) {
-    uint8_t writer = r->writer;
-    if (writer & WRITTEN && (writer & WRITER_WAVE) != v->own && !(atomic && writer & BY_ATOMIC) &&
-        !write_released(v, r))
-        return race_with_writer(v, RACE_WRITE_WRITE, lane, address, bytes, r);
-    uint32_t others = r->readers & ~(1u << v->own);
+/* Check a write against the last write of the granule. */
+static inline int check_overwrite(const struct lds_view *v, uint64_t write, int lane,
+                                  uint32_t address, int bytes) {
+    if (!(write & WRITTEN) || writer_of(write) == v->own ||
+        (write & BY_ATOMIC && v->new_write & BY_ATOMIC) || write_released(v, write))
+        return OK;
+    return race_with_writer(v, RACE_WRITE_WRITE, lane, address, bytes, write);
+}
+
+/* Check a write against the reads of the granule. The last reader stands for all: once it has passed a
+ * barrier after its read, so have those that read before it. If the writer itself read last and has
+ * not waited for that read, the epoch tells. */
+static inline int check_readers(const struct lds_view *v, uint64_t read, int lane, uint32_t address,
+                                int bytes) {
+    uint32_t others = (uint32_t)((read & READERS) >> 32) & ~(1u << v->own);
     if (!others)
         return OK;
-    uint32_t last = r->last_reader;
-    bool unreleased = last != v->own && after(r->read_seq, v->m->lds_released[v->wave_ids[last]]);
-    if (r->read_epoch != v->epoch && !unreleased)
+    uint32_t last = last_reader_of(read);
+    if (!after(read, v->m->lds_released[v->wave_ids[last]]))
         return OK;
-    uint32_t other = others >> last & 1 ? last : (uint32_t)__builtin_ctz(others);
-    return race(v, RACE_WRITE_READ, lane, address, bytes, other, false, r->read_seq);
+    if (last == v->own && (read & EPOCH) != v->epoch)
+        return OK;
+    uint32_t other = last == v->own ? (uint32_t)__builtin_ctz(others) : last;
+    return race(v, RACE_WRITE_READ, lane, address, bytes, other, false, (uint32_t)read);
 }
 
-static inline void record_read(const struct lds_view *v, struct record *r) {
-    uint16_t kept = r->read_epoch == v->epoch ? r->readers : 0;
-    r->readers = (uint16_t)(kept | 1u << v->own);
-    r->read_epoch = v->epoch;
-    r->read_seq = v->seq;
-    r->last_reader = (uint8_t)v->own;
+static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
+    return v->new_read | ((old & EPOCH) == v->epoch ? old & READERS : 0);
 }
 
-static inline void record_write(const struct lds_view *v, struct record *r, uint8_t how) {
-    r->write_seq = v->seq;
-    r->writer = (uint8_t)(v->own | how | WRITTEN);
-    r->readers = 0;
+/* -- the granules of one lane's access -----------------------------------------------------------*/
+
+/* Nearly always they have one history, and are checked as one. */
+static inline bool alike(const struct record *r, int n) {
+    uint64_t differs = 0;
+    for (int i = 1; i < n; i++)
+        differs |= (r[i].write ^ r[0].write) | (r[i].read ^ r[0].read);
+    return !differs;
 }
 
-static inline int shadow_read(const struct lds_view *v, int lane, uint32_t address, int bytes) {
-    int shift = (int)v->m->shadow_shift;
-    struct record *last = v->records + ((address + (uint32_t)bytes - 1) >> shift);
-    for (struct record *r = v->records + (address >> shift); r <= last; r++) {
-        int code = check_read(v, r, lane, address, bytes);
-        if (code)
-            return code;
-        record_read(v, r);
+static inline int read_granules(struct lds_view *v, struct record *r, int n, int lane,
+                                uint32_t address, int bytes) {
+    if (alike(r, n)) {
+        int code = check_read(v, r->write, lane, address, bytes);
+        uint64_t word = read_word(v, r->read);
+        for (int i = 0; i < n; i++)
+            r[i].read = word;
+        return code;
     }
-    return OK;
+    int code = OK;
+    for (int i = 0; i < n && !code; i++) {
+        code = check_read(v, r[i].write, lane, address, bytes);
+        r[i].read = read_word(v, r[i].read);
+    }
+    return code;
 }
 
-/* `data` is what the lane stores: waves that store the same value do not disturb one another. */
+static inline int check_granule_write(const struct lds_view *v, const struct record *r, int lane,
+                                      uint32_t address, int bytes) {
+    int code = check_readers(v, r->read, lane, address, bytes);
+    return code ? code : check_overwrite(v, r->write, lane, address, bytes);
+}
+
+/* Returns the code of the first granule that must not be written, and leaves the records alone. */
+static inline int check_granules(const struct lds_view *v, const struct record *r, int n, int lane,
+                                 uint32_t address, int bytes) {
+    int code = check_granule_write(v, r, lane, address, bytes);
+    if (alike(r, n))
+        return code;
+    for (int i = 1; i < n && !code; i++)
+        code = check_granule_write(v, r + i, lane, address, bytes);
+    return code;
+}
+
+static inline void write_granules(const struct lds_view *v, struct record *r, int n) {
+    for (int i = 0; i < n; i++)
+        r[i] = (struct record){v->new_write, 0};
+}
+
+/* -- accesses ------------------------------------------------------------------------------------*/
+
+static inline struct record *granules(const struct lds_view *v, uint32_t address, int bytes,
+                                      int *n) {
+    int shift = (int)v->m->shadow_shift;
+    *n = (int)(((address + (uint32_t)bytes - 1) >> shift) - (address >> shift)) + 1;
+    return v->records + (address >> shift);
+}
+
+static inline int shadow_read(struct lds_view *v, int lane, uint32_t address, int bytes) {
+    int n;
+    struct record *r = granules(v, address, bytes, &n);
+    return read_granules(v, r, n, lane, address, bytes);
+}
+
+/* A write; NULL or `data`, what the lane stores: waves that store the same bytes at the same place do
+ * not disturb one another. */
 static inline int shadow_write(const struct lds_view *v, int lane, uint32_t address, int bytes,
-                               uint8_t how, const uint8_t *data) {
-    int shift = (int)v->m->shadow_shift;
-    struct record *first = v->records + (address >> shift);
-    struct record *last = v->records + ((address + (uint32_t)bytes - 1) >> shift);
-    for (struct record *r = first; r <= last; r++) {
-        int code = check_write(v, r, lane, address, bytes, false);
-        if (code == RACE_WRITE_WRITE) {
-            size_t done = (size_t)(r - first) << shift;
-            if (memcmp(v->bytes + address + done, data + done, (size_t)1 << shift) == 0)
-                code = OK;
+                               const uint8_t *data) {
+    int n;
+    struct record *r = granules(v, address, bytes, &n);
+    int code = check_granules(v, r, n, lane, address, bytes);
+    if (code && data) {
+        int shift = (int)v->m->shadow_shift;
+        code = OK;
+        for (int i = 0; i < n && !code; i++) {
+            size_t done = (size_t)i << shift;
+            bool same = memcmp(v->bytes + address + done, data + done, (size_t)1 << shift) == 0;
+            code = check_readers(v, r[i].read, lane, address, bytes);
+            if (!code && !same)
+                code = check_overwrite(v, r[i].write, lane, address, bytes);
         }
-        if (code)
-            return code;
-        record_write(v, r, how);
     }
-    return OK;
+    if (!code)
+        write_granules(v, r, n);
+    return code;
 }
 
-static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes) {
-    int shift = (int)v->m->shadow_shift;
-    struct record *last = v->records + ((address + (uint32_t)bytes - 1) >> shift);
-    for (struct record *r = v->records + (address >> shift); r <= last; r++) {
-        bool shares = r->writer & BY_ATOMIC;
-        int code = shares ? OK : check_read(v, r, lane, address, bytes);
-        if (!code)
-            code = check_write(v, r, lane, address, bytes, true);
-        if (code)
-            return code;
-        record_write(v, r, BY_ATOMIC);
-    }
-    return OK;
+static inline int shadow_atomic(struct lds_view *v, int lane, uint32_t address, int bytes) {
+    int n;
+    struct record *r = granules(v, address, bytes, &n);
+    int code = check_granules(v, r, n, lane, address, bytes);
+    for (int i = 0; i < n && !code; i++)
+        if (!(r[i].write & BY_ATOMIC))
+            code = check_read(v, r[i].write, lane, address, bytes);
+    if (!code)
+        write_granules(v, r, n);
+    return code;
 }
 
 /* The LDS addresses of a DS instruction's lanes. */

@@ -2,7 +2,7 @@
 
 `Machine` and `Operation` mirror `struct machine` and `struct operation` of native/machine.h, field
 for field. A machine is made once per batch and kept in ``State.units["machine"]``; it points into
-the state's arrays, which are therefore updated in place and never replaced. It also holds the shadow
+the state's arrays, which are updated in place and never replaced. It also holds the shadow
 memory of LDS: a record of who last touched each 4 bytes, refined to 2 or 1 when the kernel first
 makes a narrower or misaligned access.
 """
@@ -25,10 +25,7 @@ from cupygemm.emulator.units.faults import NEEDS_FINER_SHADOW, memory_fault
 
 MAX_WAVES = 16  # of a workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
-_RECORD = np.dtype(
-    [("write_seq", "u4"), ("read_seq", "u4"), ("read_epoch", "u4"), ("readers", "u2"),
-     ("writer", "u1"), ("last_reader", "u1")]
-)  # fmt: skip
+_RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
 
 # Enumerations of native/machine.h, by name.
 _SPACES = {name: i for i, name in enumerate(("global", "flat", "scratch", "buffer", "lds"))}
