@@ -170,10 +170,15 @@ class Toolchain:
         return [*_COMPILE, f"--offload-arch={target}", *options]
 
 
-def find_toolchain() -> Toolchain:
+def find_toolchain(name: ToolchainName | None = None) -> Toolchain:
     """Return the toolchain to use: ROCm's, else a clang on PATH, else ziglang's.
 
     ``CUPYGEMM_TOOLCHAIN`` (``rocm``, ``clang`` or ``zig``) in the environment forces one.
+
+    Parameters
+    ----------
+    name : {"rocm", "clang", "zig"}, optional
+        Return this one, whatever the environment says.
 
     Returns
     -------
@@ -184,7 +189,7 @@ def find_toolchain() -> Toolchain:
     ToolchainError
         There is none, or the forced one is missing; the message says what to install.
     """
-    return _find_toolchain(os.environ.get("CUPYGEMM_TOOLCHAIN", ""))
+    return _find_toolchain(name or os.environ.get("CUPYGEMM_TOOLCHAIN", ""))
 
 
 @functools.cache
