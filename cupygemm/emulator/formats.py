@@ -193,15 +193,16 @@ def bf16_to_f32(codes: ArrayLike) -> F32:
 
 
 def f32_to_bf16(values: ArrayLike, *, random: Any = None) -> U16:
-    """Encode bfloat16, to nearest even or, with `random` (its low 16 bits), stochastically.
+    """Encode bfloat16, to nearest even or, with `random` (its top 16 bits), stochastically.
 
-    A NaN keeps its sign and upper payload and becomes quiet; subnormals are kept.
+    A NaN keeps its sign and upper payload and becomes quiet; subnormals are kept. That the top bits
+    are the ones that count is taken over from the 8-bit conversions.
     """
     bits = np.atleast_1d(np.asarray(values, np.float32)).view(np.uint32).astype(np.uint64)
     if random is None:
         noise = np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))
     else:
-        noise = np.asarray(random, np.uint32).astype(np.uint64) & np.uint64(0xFFFF)
+        noise = np.asarray(random, np.uint32).astype(np.uint64) >> np.uint64(16)
     special = (bits & np.uint64(0x7F800000)) == 0x7F800000
     nan = special & ((bits & np.uint64(0x7FFFFF)) != 0)
     rounded = (np.where(special, bits, bits + noise) >> np.uint64(16)).astype(np.uint16)

@@ -7,7 +7,7 @@
  * for the compiler to vectorise.
  *
  * Arithmetic after MMA-Sim (Xie et al., arXiv 2511.10909; github.com/microsoft/MMA-Sim), which matches
- * MI210 (CDNA2) and MI300X (CDNA3) bit for bit; the tile functions say what each does. Nothing equal
+ * the hardware of CDNA1 to CDNA3 bit for bit; the tile functions say what each does. Nothing equal
  * is published for CDNA4: its instructions take CDNA3's scheme with CDNA3's group sizes, which is an
  * assumption. Assumed too: a NaN result is 0x7FC00000, an int32 sum wraps around, a block scale adds
  * to its elements' exponents, and a sparse product groups the stored elements.
