@@ -45,8 +45,10 @@ CUPYGEMM_INLINE Resource exact_resource(const Window &window) {
     return make_resource(window.base, reach(window));
 }
 
-CUPYGEMM_INLINE Resource resource(const Window &window) {
-    return make_resource(window.base, reach(window) & ~3u);
+// An absent window reads as zero everywhere. (A mask, since a conditional could become a branch in
+// the middle of a mainloop.)
+CUPYGEMM_INLINE Resource resource(const Window &window, bool exists = true) {
+    return make_resource(window.base, reach(window) & ~3u & (0u - exists));
 }
 
 CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset) {

@@ -21,6 +21,7 @@
 // to run.
 #pragma once
 
+#include "cdna/schedule.hpp"
 #include "cdna/stage.hpp"
 #include "cdna/waitcnt.hpp"
 #include "common/arguments.hpp"
@@ -39,6 +40,9 @@ template <class Config> struct RegisterDoubleBuffer {
     static constexpr u32 stage_bytes = a_bytes + OperandTile<B>::bytes;
     static constexpr u32 lds_bytes = Config::num_stages * stage_bytes; // (stage, A then B)
     static constexpr int half_m = Acc::fragments_m / 2;
+    static constexpr int reads_per_step = ReaderA::Map::num_fragments + ReaderB::Map::num_fragments;
+    static constexpr int mfma_per_step =
+        Acc::fragments_m * Acc::fragments_n * Acc::Instruction::per_chunk;
 
     static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
     static_assert(num_steps % 2 == 0,
@@ -94,23 +98,34 @@ template <class Config> struct RegisterDoubleBuffer {
         for (u32 step = 0; step + 1 < num_steps; ++step) {
             read(step + 1);
             acc.multiply(fragments[step % 2], 0, Acc::fragments_m);
+            interleave_with_mfma<kind::lds_read, reads_per_step,
+                                 ceil_div(mfma_per_step, 2 * reads_per_step)>();
+            end_phase();
         }
     }
 
     // Replace the tile in LDS by the one in registers, under the last step of the multiplication.
     CUPYGEMM_INLINE void exchange(Acc &acc, bool another) {
         const Fragments<Config> &last = fragments[(num_steps - 1) % 2];
-        if constexpr (Config::num_stages == 1)
+        if constexpr (Config::num_stages == 1) {
             lds_barrier(); // R
-        else
+            end_phase();
+        } else
             stage = stage_bytes - stage;
         stager_a.store(lds + stage);
         stager_b.store(lds + stage + a_bytes);
         load(another);
         acc.multiply(last, 0, half_m);
+        interleave_with_mfma<kind::lds_write, Stager<A>::num_writes + Stager<B>::num_writes, 1>();
+        interleave_with_mfma<kind::global_read, Stager<A>::num_loads + Stager<B>::num_loads, 1>();
+        end_phase();
         lds_barrier(); // F
+        end_phase();
         read(0);
         acc.multiply(last, half_m, Acc::fragments_m);
+        interleave_with_mfma<kind::lds_read, reads_per_step,
+                             ceil_div(mfma_per_step - mfma_per_step / 2, 2 * reads_per_step)>();
+        end_phase();
     }
 
     CUPYGEMM_INLINE void drain(Acc &acc) {

@@ -75,6 +75,7 @@ template <int mma_m, int mma_n, int mma_k> struct Mma;
 
 template <> struct Mma<16, 16, 16> {
     using Accumulator = f32x4;
+    static constexpr int per_chunk = 2; // instructions
 
     template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
         acc = mfma_16x16x16(T{}, a.xy, b.xy, acc);
@@ -84,6 +85,7 @@ template <> struct Mma<16, 16, 16> {
 
 template <> struct Mma<32, 32, 8> {
     using Accumulator = f32x16;
+    static constexpr int per_chunk = 2; // instructions
 
     template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
         acc = mfma_32x32x8(T{}, a.xy, b.xy, acc);
@@ -94,6 +96,7 @@ template <> struct Mma<32, 32, 8> {
 #if defined(__gfx950__)
 template <> struct Mma<16, 16, 32> {
     using Accumulator = f32x4;
+    static constexpr int per_chunk = 1; // instructions
 
     template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
         acc = mfma_16x16x32(T{}, a, b, acc);
@@ -102,6 +105,7 @@ template <> struct Mma<16, 16, 32> {
 
 template <> struct Mma<32, 32, 16> {
     using Accumulator = f32x16;
+    static constexpr int per_chunk = 1; // instructions
 
     template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
         acc = mfma_32x32x16(T{}, a, b, acc);

@@ -67,6 +67,8 @@ template <class Operand> struct VectorMap<Operand, Major::k> {
     static constexpr int num_vectors =
         Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
 
+    static constexpr int num_writes = num_vectors;
+
     static_assert(num_vectors >= 1, "every thread moves at least one vector of a K-major tile");
 
     CUPYGEMM_INLINE static constexpr u32 chunk_of(u32 index) {
@@ -100,6 +102,7 @@ template <class Operand> struct VectorMap<Operand, Major::row> {
         Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
     static constexpr int depth = minimum(num_vectors, elements);
     static constexpr int num_blocks = num_vectors / depth;
+    static constexpr int num_writes = num_blocks * elements;
     static constexpr u32 row_groups = Operand::tile_rows / elements;
     static constexpr u32 lane_groups = minimum(row_groups, 8u);
     static constexpr u32 k_blocks = Operand::tile_k / depth;

@@ -34,6 +34,9 @@ template <class Operand> struct Stager {
     static constexpr int elements = Map::elements;
     static constexpr int num_vectors = Map::num_vectors;
     static constexpr int num_threads = Operand::num_threads;
+    // Instructions of load and of store.
+    static constexpr int num_loads = (Operand::dword_aligned ? 1 : 2) * num_vectors;
+    static constexpr int num_writes = Map::num_writes;
 
     Window window; // from this workgroup's first row, at the k of the next load
     i64 tile_step; // bytes between tiles along k
@@ -89,7 +92,7 @@ template <class Operand> struct Stager {
     // one tile. Rows past the end of the matrix read other rows or zero: they only reach rows of C
     // that do not exist. When there is no such tile, `exists` is false and nothing is read.
     CUPYGEMM_INLINE void load(bool exists) {
-        const Resource memory = exists ? resource(window) : make_resource(window.base, 0);
+        const Resource memory = resource(window, exists);
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
             load_vector(memory, i, offset[i]);
