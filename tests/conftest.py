@@ -7,7 +7,6 @@ of another target goes through `run_python`; `cupygemm.emulator.run.launch` take
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import subprocess
 import sys
@@ -71,15 +70,10 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def _best_device() -> str:
-    """Return the kind of device that the installed CuPy can use, without importing it."""
-    if os.environ.get("CUPYGEMM_EMULATE"):
-        return "emulated"
-    installed = {dist.name for dist in importlib.metadata.distributions()}
-    if Path("/dev/kfd").exists() and "cupy-rocm-7-0" in installed:
-        return "rocm"
-    if Path("/dev/nvidiactl").exists() and "cupy-cuda13x" in installed:
-        return "cuda"
-    return "emulated"
+    """Return the kind of device that the demonstration would take."""
+    from cupygemm._detect import best_device
+
+    return "emulated" if os.environ.get("CUPYGEMM_EMULATE") else best_device().kind
 
 
 @pytest.fixture(scope="session")
