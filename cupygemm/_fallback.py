@@ -57,13 +57,11 @@ class Fallback:
         return tuple(notes)
 
     def require(self) -> None:
-        """Raise TypeError where it is known beforehand that CuPy cannot multiply these types."""
-        if self.dtype.kind not in "fc" or not self.device.is_hip:
-            return
+        """Raise TypeError where CuPy lacks the BLAS library without which it multiplies nothing."""
         try:
             from cupy_backends.cuda.libs import cublas  # noqa: F401
         except ImportError as err:
-            raise TypeError(self._refusal(f"hipBLAS is missing ({err})")) from err
+            raise TypeError(self._refusal(f"it lacks its BLAS library ({err})")) from err
 
     def __call__(self, x1: Any, x2: Any, out: Any) -> Any:
         """Return the product, in ``out`` where it is given.

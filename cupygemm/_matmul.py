@@ -239,7 +239,7 @@ def _require_cupy(name: str, array: Any) -> None:
 
 def _overlap(first: Any, second: Any) -> bool:
     """Whether the bytes from the first to the last element of two arrays have any in common."""
-    (start1, end1), (start2, end2) = (
-        (array.data.ptr + reach for reach in _operand(array).extent()) for array in (first, second)
-    )
-    return bool(start1 < end2 and start2 < end1)
+    start1, end1 = _operand(first).extent()
+    start2, end2 = _operand(second).extent()
+    address1, address2 = first.data.ptr, second.data.ptr
+    return bool(address1 + start1 < address2 + end2 and address2 + start2 < address1 + end1)

@@ -21,6 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 __all__ = [
     "assert_gemm_close",
     "assert_gemm_exact",
+    "errors_and_bounds",
     "gamma",
     "gamma_bound",
     "half_ulp",
@@ -193,6 +194,36 @@ def half_ulp(values: Any, dtype: DTypeLike) -> Array:
     return np.where(finite, np.ldexp(one, exponent - info.nmant - 1), 0)
 
 
+def errors_and_bounds(actual: Any, x1: Any, x2: Any) -> tuple[Array, Array]:
+    """Return how far each element of a product lies from its reference, and how far it may.
+
+    Parameters
+    ----------
+    actual : array
+        The product; NumPy or CuPy, of a floating-point type.
+    x1, x2 : array
+        The operands; of 16 bits or float32, summed in float32, or float64, summed in it.
+
+    Returns
+    -------
+    errors, bounds : numpy.ndarray
+        Absolute; not finite where the product is not. See `gamma_bound`.
+
+    Raises
+    ------
+    AssertionError
+        The product has another shape than the reference.
+    """
+    actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
+    reference = reference_matmul(x1, x2)
+    _assert_shape(actual, reference)
+    bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
+    with np.errstate(invalid="ignore", over="ignore"):
+        magnitude = reference_matmul(np.abs(x1), np.abs(x2))
+        bound = gamma_bound(x1.shape[-1], magnitude, reference, actual.dtype, bits=bits)
+        return np.abs(actual.astype(reference.dtype) - reference), bound
+
+
 def assert_gemm_close(actual: Any, x1: Any, x2: Any) -> None:
     """Raise AssertionError unless `actual` is the product within `gamma_bound`.
 
@@ -209,14 +240,9 @@ def assert_gemm_close(actual: Any, x1: Any, x2: Any) -> None:
         With the number of wrong elements, their place, and the worst of them. NaN and infinities
         must be where the reference has them; a result too large for its type must be infinite.
     """
-    actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
+    actual = _on_host(actual)
     reference = reference_matmul(x1, x2)
-    _assert_shape(actual, reference)
-    bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
-    with np.errstate(invalid="ignore", over="ignore"):
-        magnitude = reference_matmul(np.abs(x1), np.abs(x2))
-        bound = gamma_bound(x1.shape[-1], magnitude, reference, actual.dtype, bits=bits)
-        error = np.abs(actual.astype(reference.dtype) - reference)
+    error, bound = errors_and_bounds(actual, x1, x2)
     close = np.isfinite(reference) & (error <= bound)
     close |= np.isnan(actual) & np.isnan(reference)
     close |= np.isinf(actual) & (
@@ -260,7 +286,7 @@ def _finfo(dtype: DTypeLike) -> Any:
 def _on_host(array: Any) -> Array:
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
-        return np.asarray(cupy.asnumpy(array))
+        return np.asarray(cupy.asnumpy(array, order="A"))
     return np.asarray(array)
 
 

@@ -1,0 +1,5 @@
+"""``python -m cupygemm``."""
+
+from cupygemm._cli import main
+
+main()

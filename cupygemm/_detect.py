@@ -1,0 +1,106 @@
+"""Which device a command should use, found without importing CuPy.
+
+The emulated device must be in place before CuPy is imported, so the choice cannot ask CuPy. A GPU
+counts when its driver answers and the CuPy that is installed was built for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import ctypes.util
+import importlib.metadata
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+DEFAULT_TARGET = "gfx942"
+Kind = Literal["rocm", "cuda", "emulated"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one kind of device.
+
+    Attributes
+    ----------
+    kind : {"rocm", "cuda", "emulated"}
+    usable : bool
+    reason : str
+        What was found, or what is missing.
+    """
+
+    kind: Kind
+    usable: bool
+    reason: str
+
+
+def find_devices() -> tuple[Finding, ...]:
+    """Return what there is of each kind, the preferred first."""
+    return _rocm(), _cuda(), _emulated()
+
+
+def best_device() -> Finding:
+    """Return the first usable kind of device.
+
+    Raises
+    ------
+    RuntimeError
+        There is none; the message says what is missing of each.
+    """
+    findings = find_devices()
+    for finding in findings:
+        if finding.usable:
+            return finding
+    missing = "\n".join(f"  {finding.kind}: {finding.reason}" for finding in findings)
+    raise RuntimeError(
+        f"no device to multiply on:\n{missing}\n"
+        'For the emulated device: pip install "cupygemm[emulator]"'
+    )
+
+
+def cupy_builds() -> tuple[str, ...]:
+    """Return the names of the CuPy wheels that are installed."""
+    names = (distribution.name.lower() for distribution in importlib.metadata.distributions())
+    return tuple(sorted({name for name in names if name == "cupy" or name.startswith("cupy-")}))
+
+
+def _rocm() -> Finding:
+    if not Path("/dev/kfd").exists():
+        return Finding("rocm", False, "no AMD GPU (/dev/kfd)")
+    if ctypes.util.find_library("amdhip64") is None:
+        return Finding("rocm", False, "an AMD GPU, but no ROCm runtime (libamdhip64)")
+    return _with_cupy("rocm", "an AMD GPU and ROCm", ("cupy-rocm", "cupy"))
+
+
+def _cuda() -> Finding:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return Finding("cuda", False, "no NVIDIA driver (libcuda.so.1)")
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
+        return Finding("cuda", False, "an NVIDIA driver, but no GPU that answers")
+    return _with_cupy("cuda", f"{count.value} NVIDIA GPU(s)", ("cupy-cuda", "cupy"))
+
+
+def _emulated() -> Finding:
+    found = _with_cupy("emulated", "CuPy's ROCm build", ("cupy-rocm-7-0",))
+    if not found.usable:
+        return found
+    for package in ("tinygrad", "elftools", "msgpack"):
+        if importlib.util.find_spec(package) is None:
+            return Finding("emulated", False, f"the package {package} is not installed")
+    return found
+
+
+def _with_cupy(kind: Kind, what: str, prefixes: tuple[str, ...]) -> Finding:
+    """Qualify what was found by the CuPy that is installed."""
+    builds = cupy_builds()
+    for build in builds:
+        if any(build == prefix or build.startswith(f"{prefix}-") for prefix in prefixes) or (
+            kind == "cuda" and build.startswith("cupy-cuda")
+        ):
+            return Finding(kind, True, what if kind == "emulated" else f"{what}, {build}")
+    installed = ", ".join(builds) or "no CuPy"
+    return Finding(kind, False, f"{what}, but {installed} is installed")
