@@ -14,17 +14,16 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.units import native_float
+from cupygemm.emulator.units.native_float import NEAREST, Array
 
-Array = NDArray[Any]
 Finish = Callable[[Array, int], Array]
 
 DEFAULT = 0xF0
 SINGLE, DOUBLE = 0x33, 0xCC  # bits of MODE that matter to f32, and to f64 and f16
 DX10_CLAMP, IEEE = 1 << 8, 1 << 9
-NEAREST, UP, DOWN, TO_ZERO = range(4)
 KEEP_INPUTS, KEEP_RESULTS = 1, 2
 _SMALLEST_NORMAL = {"f32": 2.0**-126, "f16": 2.0**-14, "f64": 2.0**-1022, "bf16": 2.0**-126}
 
@@ -56,13 +55,12 @@ def rounding(mode: int) -> Iterator[None]:
     if mode == NEAREST:
         yield
         return
-    from cupygemm.emulator.native import library
-
-    library().valu_set_rounding(mode)
+    set_rounding = native_float.function("set_rounding")
+    set_rounding(mode)
     try:
         yield
     finally:
-        library().valu_set_rounding(NEAREST)
+        set_rounding(NEAREST)
 
 
 def careful(
@@ -99,36 +97,11 @@ def careful(
     return value
 
 
-def to_half(values: Array, rounding_mode: int = NEAREST, *, keep_subnormals: bool = True) -> Array:
-    """Round float32 or float64 values to half precision; returns the uint16 bits."""
-    half = values.astype(np.float16)
-    if rounding_mode != NEAREST:
-        half = _directed_half(values, half, rounding_mode)
-    if not keep_subnormals:
-        half = flush(half, "f16")
-    return half.view(np.uint16)
-
-
-def _directed_half(values: Array, nearest: Array, rounding_mode: int) -> Array:
-    """Move a nearest result by one step where it lies on the wrong side of the value."""
-    back = nearest.astype(values.dtype)
-    above, below = back > values, back < values
-    if rounding_mode == TO_ZERO:
-        above, below = above & (values > 0), below & (values < 0)
-    down = np.nextafter(nearest, np.float16(-np.inf))
-    up = np.nextafter(nearest, np.float16(np.inf))
-    if rounding_mode == UP:
-        return np.where(below, up, nearest)
-    if rounding_mode == DOWN:
-        return np.where(above, down, nearest)
-    return np.where(above, down, np.where(below, up, nearest))
-
-
 def finisher(inst: Instruction, kind: str) -> Finish | None:
     """Return what happens to a float result before it is stored, None if nothing does.
 
-    That is the output modifier, the clamp, and for f16 the rounding from the float32 or float64 in
-    which it was computed. The function takes the result and MODE, and returns bits for f16.
+    That is the output modifier, the clamp, and for f16 the rounding from the float32 that it was
+    computed in. The function takes the result and MODE, and returns bits for f16.
     """
     omod, clamp = inst.fields.get("omod", 0), inst.fields.get("clmp", 0)
     if inst.encoding == "VOP3P":
@@ -160,6 +133,8 @@ def clamp_unit(value: Array, mode: int) -> Array:
 
 def _finish_half(value: Array, mode: int) -> Array:
     if mode & DOUBLE == DEFAULT & DOUBLE:
-        return value.astype(np.float16).view(np.uint16)
-    keep = bool(_subnormals_of(mode, "f16") & KEEP_RESULTS)
-    return to_half(value, rounding_of(mode, "f16"), keep_subnormals=keep)
+        return native_float.float_to_half(value)
+    half = native_float.float_to_half(value, rounding_of(mode, "f16"))
+    if _subnormals_of(mode, "f16") & KEEP_RESULTS:
+        return half
+    return np.where(half & np.uint16(0x7C00), half, half & np.uint16(0x8000))

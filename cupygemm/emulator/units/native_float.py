@@ -1,7 +1,7 @@
-"""NumPy-like functions over the C loops of native/valu.c: fused multiply-add, minimum, maximum.
+"""NumPy-like functions over the C loops of native/valu.c.
 
-Arguments are float32 or float64 arrays of shape (waves, 64), (waves, 1) or (1, 1); results (waves,
-64).
+Fused multiply-add, minimum, maximum and median take float32 or float64 arrays of shape (waves, 64),
+(waves, 1) or (1, 1) and return (waves, 64). Conversions to and from half precision take any shape.
 """
 
 from __future__ import annotations
@@ -11,27 +11,40 @@ import functools
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupygemm.emulator.state import LANES
-from cupygemm.emulator.units.operands import Array
 
+Array = NDArray[Any]
+NEAREST, UP, DOWN, TO_ZERO = range(4)  # MODE's codes
 _SUFFIX = {np.dtype(np.float32): "f32", np.dtype(np.float64): "f64"}
+_PER_WAVE, _CONSTANT = 1, 2  # layouts; 0 is a value per lane
+_POINTER, _SIZE = ctypes.c_void_p, ctypes.c_ssize_t
+_TERNARY = (_POINTER, _POINTER, _POINTER, _POINTER, ctypes.c_uint, _SIZE)
+_BINARY = (_POINTER, _POINTER, _POINTER, ctypes.c_uint, _SIZE)
+_SIGNATURES = {
+    "set_rounding": (ctypes.c_int,),
+    "half_to_float": (_POINTER, _POINTER, _SIZE),
+    "float_to_half": (_POINTER, _POINTER, _SIZE, ctypes.c_int),
+    "fma": _TERNARY,
+    "div_fmas": (*_TERNARY, _POINTER),
+    "med3": (*_TERNARY, ctypes.c_int),
+    "min": (*_BINARY, ctypes.c_int),
+    "max": (*_BINARY, ctypes.c_int),
+}
+_from_buffer: Any = ctypes.c_char.from_buffer
+_address_of = ctypes.addressof
 
 
 @functools.cache
-def _function(name: str) -> Any:
+def function(name: str) -> Any:
+    """Return ``valu_<name>`` of the native library, its arguments declared."""
     from cupygemm.emulator.native import library
 
-    function = getattr(library(), f"valu_{name}")
-    pointer, size = ctypes.c_void_p, ctypes.c_ssize_t
-    function.restype = None
-    if name.startswith("div_fmas"):
-        function.argtypes = [pointer] * 4 + [ctypes.c_uint, size, pointer]
-    elif name.startswith("fma"):
-        function.argtypes = [pointer] * 4 + [ctypes.c_uint, size]
-    else:
-        function.argtypes = [pointer] * 3 + [ctypes.c_uint, size, ctypes.c_int]
-    return function
+    result = getattr(library(), f"valu_{name}")
+    stem = name if name in _SIGNATURES else name.rpartition("_")[0]
+    result.argtypes, result.restype = _SIGNATURES[stem], None
+    return result
 
 
 def fma(a: Array, b: Array, c: Array) -> Array:
@@ -39,36 +52,71 @@ def fma(a: Array, b: Array, c: Array) -> Array:
     return _call(f"fma_{_SUFFIX[a.dtype]}", (a, b, c))
 
 
+def fma_half(a: Array, b: Array, c: Array) -> Array:
+    """Return a*b + c of f16 values as float32 that rounds correctly to f16, in any direction."""
+    return _call("fma_half", (a, b, c))
+
+
 def div_fmas(a: Array, b: Array, c: Array, scaled: Array) -> Array:
     """Return a*b + c, scaled back where bool `scaled` is set: the last step of division."""
     waves = max(a.shape[0], b.shape[0], c.shape[0], scaled.shape[0])
     scaled = np.ascontiguousarray(np.broadcast_to(scaled, (waves, LANES)))
-    return _call(f"div_fmas_{_SUFFIX[a.dtype]}", (a, b, c), scaled.ctypes.data, waves=waves)
+    return _call(f"div_fmas_{_SUFFIX[a.dtype]}", (a, b, c), _address(scaled), waves=waves)
 
 
-def minimum(a: Array, b: Array, ieee: bool) -> Array:
+def minimum(a: Array, b: Array, ieee: bool = True) -> Array:
     """Return the smaller, -0 below +0, a number before NaN; see valu.c for signalling ones."""
     return _call(f"min_{_SUFFIX[a.dtype]}", (a, b), int(ieee))
 
 
-def maximum(a: Array, b: Array, ieee: bool) -> Array:
+def maximum(a: Array, b: Array, ieee: bool = True) -> Array:
     """Return the larger, as `minimum`."""
     return _call(f"max_{_SUFFIX[a.dtype]}", (a, b), int(ieee))
 
 
+def median(a: Array, b: Array, c: Array, ieee: bool = True) -> Array:
+    """Return the median of float32 values; the minimum where one is NaN."""
+    return _call("med3_f32", (a, b, c), int(ieee))
+
+
+def half_to_float(half: Array) -> Array:
+    """Convert half-precision bits, uint16 of any shape, to float32."""
+    half = np.ascontiguousarray(half)
+    out = np.empty(half.shape, np.float32)
+    function("half_to_float")(_address(out), _address(half), half.size)
+    return out
+
+
+def float_to_half(values: Array, rounding: int = NEAREST) -> Array:
+    """Round float32 of any shape to half precision; returns the uint16 bits."""
+    values = np.ascontiguousarray(values)
+    out = np.empty(values.shape, np.uint16)
+    function("float_to_half")(_address(out), _address(values), values.size, rounding)
+    return out
+
+
 def _call(name: str, arguments: tuple[Array, ...], *extra: int, waves: int = 1) -> Array:
-    layout = 0
-    for i, argument in enumerate(arguments):
+    layout, rows = 0, 0
+    for position, argument in enumerate(arguments):
         count, lanes = argument.shape
-        if not argument.flags.c_contiguous:
-            raise ValueError(f"argument {i} of {name} is not contiguous")
         waves = max(waves, count)
         if lanes == 1:
-            layout |= (2 if count == 1 else 1) << 2 * i
-    for i, argument in enumerate(arguments):
-        if argument.shape[0] == 1 < waves and argument.shape[1] != 1:
-            raise ValueError(f"argument {i} of {name} covers one wave of {waves}")
+            layout |= (_CONSTANT if count == 1 else _PER_WAVE) << 2 * position
+        else:
+            rows = count
+    if rows and rows != waves:
+        raise ValueError(f"{name}: {[argument.shape for argument in arguments]} do not match")
     out = np.empty((waves, LANES), arguments[0].dtype)
-    pointers = [argument.ctypes.data for argument in arguments]
-    _function(name)(out.ctypes.data, *pointers, layout, waves, *extra)
+    pointers = [_address(argument) for argument in arguments]
+    function(name)(_address(out), *pointers, layout, waves, *extra)
     return out
+
+
+def _address(array: Array) -> int:
+    """Return where a contiguous array starts; `ctypes.data` takes four times as long."""
+    try:
+        return _address_of(_from_buffer(array))
+    except (TypeError, BufferError):  # read-only, or not contiguous
+        if not array.flags.c_contiguous:
+            raise
+        return int(array.ctypes.data)

@@ -12,10 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupygemm.emulator.isa import (
     APERTURE_PRIVATE,
@@ -27,8 +25,8 @@ from cupygemm.emulator.isa import (
 )
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units import dpp
+from cupygemm.emulator.units.native_float import Array, half_to_float
 
-Array = NDArray[Any]
 Fetch = Callable[[Group], Array]
 Put = Callable[[Group, Array], None]
 
@@ -114,9 +112,7 @@ def source(inst: Instruction, op: Operand, kind: str, *, signed: bool = False) -
     steps = _selection(inst, op, width) + _sign_modifiers(inst, op, kind, signed) + _typed(kind)
     raw = _raw64(inst, op, kind) if width == 64 else _raw32(inst, op, kind)
     if op.kind == "imm":
-        constant = _chain(raw, steps)(None)  # type: ignore[arg-type]  # needs no registers
-        constant.flags.writeable = False
-        return always(constant)
+        return always(_chain(raw, steps)(None))  # type: ignore[arg-type]  # needs no registers
     return _chain(raw, steps)
 
 
@@ -272,7 +268,7 @@ def _typed(kind: str) -> list[Callable[[Array], Array]]:
     if kind == "i16":
         return [lambda raw: raw.astype(np.uint16).view(np.int16)]
     if kind == "f16":
-        return [lambda raw: raw.astype(np.uint16).view(np.float16).astype(np.float32)]
+        return [lambda raw: half_to_float(raw.astype(np.uint16))]
     if kind == "bf16":
         return [lambda raw: (raw << np.uint32(16)).view(np.float32)]
     dtype = _NUMPY[kind]

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator import formats
-from cupygemm.emulator.units import float_mode
-from cupygemm.emulator.units.operands import Array
+from cupygemm.emulator.units.native_float import TO_ZERO, Array, float_to_half
 from cupygemm.emulator.units.operation import Function, Op
 
 _F32, _F64, _U32, _I32, _U16, _I16 = (
@@ -64,6 +63,10 @@ def _normalized(dtype: Any) -> Function:
 def pack_halves(low: Array, high: Array) -> Array:
     """Combine two arrays of 16-bit values into uint32."""
     return low.view(_U16).astype(_U32) | high.view(_U16).astype(_U32) << _U32(16)
+
+
+def _half_towards_zero(a: Array) -> Array:
+    return float_to_half(a, TO_ZERO)
 
 
 def _pack(convert: Function) -> Function:
@@ -155,8 +158,8 @@ OPS: dict[str, Op] = {
         keep_high=True,
     ),
     # two results in one register
-    "v_cvt_pkrtz_f16_f32": Op(_pack(lambda a: float_mode.to_half(a, float_mode.TO_ZERO))),
-    "v_cvt_pk_f16_f32": Op(_pack(float_mode.to_half)),
+    "v_cvt_pkrtz_f16_f32": Op(_pack(_half_towards_zero)),
+    "v_cvt_pk_f16_f32": Op(_pack(float_to_half)),
     "v_cvt_pk_bf16_f32": Op(_pack(formats.f32_to_bf16)),
     "v_cvt_pknorm_i16_f32": Op(_pack(_normalized(_I16))),
     "v_cvt_pknorm_u16_f32": Op(_pack(_normalized(_U16))),

@@ -4,11 +4,11 @@ x / y, correctly rounded, is v_div_scale of both (move them where a reciprocal a
 neither overflow nor lose digits), v_rcp and a few v_fma, v_div_fmas (last step, undoing the scale),
 v_div_fixup (Inf, NaN, zero and results out of range).
 
-AMD's pseudocode is followed but for three places where taken literally it divides wrongly: in
+AMD's pseudocode is followed but for four places where taken literally it divides wrongly: in
 v_div_scale_f32, "1/S1 is subnormal" is meant in f32; where 1/S1 and S2/S1 are both subnormal, the
-denominator is scaled down, not up (up overflows); and v_div_fmas scales towards the side that
+denominator is scaled down, not up (up overflows); v_div_fmas scales towards the side that
 v_div_scale moved away from, by the full 2**64 or 2**128, told by the exponent of the approximate
-quotient.
+quotient; and v_div_fixup turns a quotient that overflowed on the way, and so became NaN, into Inf.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.units import native_float
-from cupygemm.emulator.units.operands import Array
+from cupygemm.emulator.units.native_float import Array
 from cupygemm.emulator.units.operation import Function, Op
 
 _F32, _F64 = np.float32, np.float64
@@ -93,7 +93,7 @@ def _div_fixup(*, underflow: int | None) -> Function:
     def div_fixup(s0: Array, s1: Array, s2: Array) -> Array:
         dtype = s0.dtype.type
         sign = np.signbit(s1) ^ np.signbit(s2)
-        result = np.abs(s0)
+        result = np.where(np.isnan(s0), dtype(np.inf), np.abs(s0))
         if underflow is not None:
             result = np.where(_exponent(s2) - _exponent(s1) < underflow, dtype(0), result)
         infinite1, infinite2 = np.isinf(s1), np.isinf(s2)

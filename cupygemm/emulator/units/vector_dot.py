@@ -14,7 +14,8 @@ import numpy as np
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import float_mode
-from cupygemm.emulator.units.operands import Array, Fetch, destination, kind_of, source
+from cupygemm.emulator.units.native_float import Array
+from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
 from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 from cupygemm.emulator.units.vector_packed import pair
 

@@ -18,7 +18,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import native_float
 from cupygemm.emulator.units.float_mode import flush
-from cupygemm.emulator.units.operands import Array
+from cupygemm.emulator.units.native_float import Array
 from cupygemm.emulator.units.operation import Function, Op
 
 _F32, _F64, _I32, _I64, _U32 = np.float32, np.float64, np.int32, np.int64, np.uint32
@@ -37,14 +37,13 @@ def _mad(a: Array, b: Array, c: Array) -> Array:
     return a * b + c
 
 
-def _fma_half(a: Array, b: Array, c: Array) -> Array:
-    """Return a*b + c in float64, where the product is exact and the sum keeps 53 digits."""
-    return a.astype(_F64) * b + c
-
-
 def _mad_half(a: Array, b: Array, c: Array) -> Array:
     """Return a*b + c with the product rounded to f16."""
-    return (a * b).astype(np.float16).astype(_F32) + c
+    return _round_to_half(a * b) + c
+
+
+def _round_to_half(a: Array) -> Array:
+    return native_float.half_to_float(native_float.float_to_half(a))
 
 
 def _mad_flushed(a: Array, b: Array, c: Array) -> Array:
@@ -78,7 +77,8 @@ def _literal_addend(function: Function) -> Callable[[Instruction, Target], Funct
 
 
 def _half_literal(inst: Instruction, target: Target, *, multiplies: bool) -> Function:
-    literal = np.array([[inst.fields["literal"] & 0xFFFF]], np.uint16).view(np.float16).astype(_F32)
+    bits = np.array([[inst.fields["literal"] & 0xFFFF]], np.uint16)
+    literal = native_float.half_to_float(bits)
     if multiplies:
         return lambda a, b: _mad_half(a, literal, b)
     return lambda a, b: _mad_half(a, b, literal)
@@ -89,12 +89,7 @@ def _half_literal(inst: Instruction, target: Target, *, multiplies: bool) -> Fun
 # NaN does; the compiler quiets those before it emits a minimum. So the mode is taken as on.
 
 
-def _minimum(a: Array, b: Array) -> Array:
-    return native_float.minimum(a, b, True)
-
-
-def _maximum(a: Array, b: Array) -> Array:
-    return native_float.maximum(a, b, True)
+_minimum, _maximum = native_float.minimum, native_float.maximum
 
 
 def _min3(a: Array, b: Array, c: Array) -> Array:
@@ -103,14 +98,6 @@ def _min3(a: Array, b: Array, c: Array) -> Array:
 
 def _max3(a: Array, b: Array, c: Array) -> Array:
     return _maximum(_maximum(a, b), c)
-
-
-def _med3(a: Array, b: Array, c: Array) -> Array:
-    high = _max3(a, b, c)
-    middle = np.where(
-        high == a, _maximum(b, c), np.where(high == b, _maximum(a, c), _maximum(a, b))
-    )
-    return np.where(np.isnan(a) | np.isnan(b) | np.isnan(c), _min3(a, b, c), middle)
 
 
 def _propagating(pick: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
@@ -136,7 +123,7 @@ def _fract(a: Array) -> Array:
 
 
 def _fract_half(a: Array) -> Array:
-    return np.minimum((a - np.floor(a)).astype(np.float16).astype(_F32), _F32(0.99951171875))
+    return np.minimum(_round_to_half(a - np.floor(a)), _F32(0.99951171875))
 
 
 def _frexp_mantissa(a: Array) -> Array:
@@ -153,7 +140,7 @@ def _ldexp(a: Array, exponent: Array) -> Array:
 
 
 def _ldexp_half(a: Array, exponent: Array) -> Array:
-    return np.ldexp(a.astype(_F64), exponent.astype(_I32))
+    return np.ldexp(a, exponent.astype(_I32))
 
 
 # -- transcendentals -------------------------------------------------------------------------------
@@ -170,7 +157,7 @@ def _in_double(function: Callable[[Any], Any]) -> Function:
 
 
 def _half_in_double(function: Callable[[Any], Any]) -> Function:
-    return lambda a: function(a.astype(_F64))
+    return lambda a: function(a.astype(_F64)).astype(_F32)
 
 
 def _reciprocal(a: Array) -> Array:
@@ -257,8 +244,8 @@ OPS: dict[str, Op] = {
     "v_madmk_f32": Op(make=_literal_factor(_mad_flushed)),
     "v_madak_f32": Op(make=_literal_addend(_mad_flushed)),
     "v_mad_legacy_f32": Op(_mad_legacy),
-    "v_fma_f16": Op(_fma_half, keep_high=True),
-    "v_fma_legacy_f16": Op(_fma_half),
+    "v_fma_f16": Op(native_float.fma_half, keep_high=True),
+    "v_fma_legacy_f16": Op(native_float.fma_half),
     "v_mad_f16": Op(_mad_half, keep_high=True),
     "v_mad_legacy_f16": Op(_mad_half),
     "v_mac_f16": Op(_mad_half),
@@ -268,7 +255,8 @@ OPS: dict[str, Op] = {
     **{
         f"v_{name}_{kind}": Op(function, keep_high=kind == "f16" and name.endswith("3"))
         for name, function in (
-            ("min", _minimum), ("max", _maximum), ("min3", _min3), ("max3", _max3), ("med3", _med3),
+            ("min", _minimum), ("max", _maximum), ("min3", _min3), ("max3", _max3),
+            ("med3", native_float.median),
         )
         for kind in ("f32", "f16", "f64")
         if kind != "f64" or name in ("min", "max")

@@ -20,8 +20,8 @@ from cupygemm.emulator.formats import Format
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units import float_mode
-from cupygemm.emulator.units.operands import Array, Fetch, destination, source
+from cupygemm.emulator.units.native_float import Array, float_to_half
+from cupygemm.emulator.units.operands import Fetch, destination, source
 from cupygemm.emulator.units.operation import Step, source_operands
 
 _U8, _U16, _U32, _U64, _F32, _F64 = (
@@ -133,7 +133,7 @@ def _put_wide(inst: Instruction, kind: str, count: int) -> Callable[[Group, Arra
                 group.set_v(index + i, value.astype(_F32).view(_U32))
 
         return put_floats
-    to_bits = float_mode.to_half if kind == "f16" else _to_bf16
+    to_bits = _to_half if kind == "f16" else _to_bf16
     if count == 1:
         put = destination(inst, inst.dst[0], "u16", keep_high=True)
         return lambda group, values: put(group, to_bits(values[0]))
@@ -146,8 +146,12 @@ def _put_wide(inst: Instruction, kind: str, count: int) -> Callable[[Group, Arra
     return put_halves
 
 
+# A narrow value times a power of two has few digits: float32 holds it unless it is subnormal there.
+def _to_half(values: Array) -> Array:
+    return float_to_half(values.astype(_F32))
+
+
 def _to_bf16(values: Array) -> Array:
-    # A narrow value times a power of two has few digits: float32 holds it unless it is subnormal.
     return formats.f32_to_bf16(values.astype(_F32))
 
 

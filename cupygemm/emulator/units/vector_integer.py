@@ -13,11 +13,10 @@ import numpy as np
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.operands import Array
+from cupygemm.emulator.units.native_float import Array
 from cupygemm.emulator.units.operation import Function, Op
-from cupygemm.emulator.units.vector_sad import bytes_of, from_bytes
 
-_U8, _U32, _U64, _I32, _I64 = np.uint8, np.uint32, np.uint64, np.int32, np.int64
+_U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 _LOW5, _LOW6, _LOW4 = _U32(31), _U32(63), _U32(15)
 _MASK24, _SIGN24 = _I32(0xFFFFFF), _I32(0x800000)
 _ALL = _U32(0xFFFFFFFF)
@@ -104,21 +103,20 @@ def _align(a: Array, b: Array, shift: Array) -> Array:
 
 def _perm(a: Array, b: Array, selector: Array) -> Array:
     """Pick four bytes out of {a, b}; 8..11 replicate a sign, 12 is zero, above is all ones."""
-    first = int(selector.flat[0])
-    picks = [first >> 8 * i & 0xFF for i in range(4)]
-    if selector.shape[1] == 1 and max(picks) < 8 and (selector == first).all():
-        result: Array = np.zeros((1, 1), _U32)
-        for i, pick in enumerate(picks):  # one selector for all lanes: shifts do it
-            byte = (b if pick < 4 else a) >> _U32(8 * (pick & 3)) & _U32(0xFF)
-            result = result | byte << _U32(8 * i)
-        return result
-    a, b, selector = np.broadcast_arrays(a, b, selector)
-    table = np.zeros((*a.shape, 16), _U8)
-    table[..., 0:4], table[..., 4:8] = bytes_of(b), bytes_of(a)
-    table[..., 8:12] = np.where(table[..., 1:8:2] & _U8(0x80), _U8(0xFF), _U8(0))
-    table[..., 13:] = 0xFF
-    index = np.minimum(bytes_of(selector), _U8(15)).astype(np.intp)
-    return from_bytes(np.take_along_axis(table, index, axis=-1))
+    data = a.astype(_U64) << _U64(32) | b
+    special = bool((selector & _U32(0xF8F8F8F8)).any())
+    result: Array = np.zeros((1, 1), _U32)
+    for i in range(4):
+        pick = selector >> _U32(8 * i) & _U32(0xFF)
+        byte = (data >> ((pick & _U32(7)) << _U32(3))).astype(_U32) & _U32(0xFF)
+        if special:
+            sign = (data >> ((pick & _U32(3)) * _U32(16) + _U32(15))).astype(_U32) & _U32(1)
+            fixed = np.where(
+                pick < 12, sign * _U32(0xFF), np.where(pick == 12, _U32(0), _U32(0xFF))
+            )
+            byte = np.where(pick < 8, byte, fixed)
+        result = result | byte << _U32(8 * i)
+    return result
 
 
 def _reverse_bits(a: Array) -> Array:

@@ -15,16 +15,10 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.isa import Instruction, Operand
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.units import float_mode, native_float
-from cupygemm.emulator.units.operands import (
-    Array,
-    Fetch,
-    always,
-    constant_bits,
-    destination,
-    source,
-)
+from cupygemm.emulator.units.native_float import Array
+from cupygemm.emulator.units.operands import Fetch, always, constant_bits, destination, source
 from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 
 _U16, _U32, _I16, _I64, _F32, _F64 = (
@@ -84,7 +78,7 @@ def pair(inst: Instruction, op: Operand, where: int, kind: str) -> Fetch:
         if flips:
             halves = halves ^ signs
         if kind == "f16":
-            return halves.view(np.float16).astype(_F32)
+            return native_float.half_to_float(halves)
         if kind == "bf16":
             return (halves.astype(_U32) << _U32(16)).view(_F32)
         return halves.view(_I16) if kind == "i16" else halves
@@ -138,28 +132,23 @@ def _saturating(function: Function, kind: str) -> Function:
     return clamped
 
 
-def _fma(a: Array, b: Array, c: Array) -> Array:
-    return a.astype(_F64) * b + c
-
-
-def _lesser(a: Array, b: Array) -> Array:
-    return _flat(native_float.minimum, a, b)
-
-
-def _greater(a: Array, b: Array) -> Array:
-    return _flat(native_float.maximum, a, b)
-
-
-def _flat(function: Callable[[Array, Array, bool], Array], a: Array, b: Array) -> Array:
+def _rowwise(function: Function) -> Function:
     """Apply a function of (waves, 64) arrays to the halves of (waves, lanes, 2) ones."""
-    a, b = np.broadcast_arrays(a, b)
-    if a.shape[1] == 1:  # no operand is a vector: spread it, the C loops write whole waves
-        a, b = (np.broadcast_to(x, (x.shape[0], 64, 2)) for x in (a, b))
-    parts = [
-        function(np.ascontiguousarray(a[..., i]), np.ascontiguousarray(b[..., i]), True)
-        for i in (0, 1)
-    ]
-    return np.stack(parts, axis=-1)
+
+    def rowwise(*arguments: Array) -> Array:
+        waves = max(argument.shape[0] for argument in arguments)
+        rows = [
+            np.ascontiguousarray(np.broadcast_to(argument, (waves, LANES, 2))).reshape(-1, LANES)
+            for argument in arguments
+        ]
+        result: Array = function(*rows).reshape(waves, LANES, 2)
+        return result
+
+    return rowwise
+
+
+_fma = _rowwise(native_float.fma_half)
+_lesser, _greater = _rowwise(native_float.minimum), _rowwise(native_float.maximum)
 
 
 def _propagating(pick: Function) -> Function:
@@ -279,7 +268,7 @@ def _mixed(inst: Instruction, op: Operand, where: int) -> Fetch:
         raw = _raw_pair(inst, op, "f16")
         shift = _U32(16 * low)
         value: Fetch = lambda group: (  # noqa: E731
-            (raw(group) >> shift).astype(_U16).view(np.float16).astype(_F32)
+            native_float.half_to_float((raw(group) >> shift).astype(_U16))
         )
     else:
         word = source(inst, op, "u32")
