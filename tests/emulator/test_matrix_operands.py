@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.native import library
+from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind, matrix
 from tests.emulator.harness import assemble, assemble_all, make_state, run, set_exec
@@ -54,6 +58,10 @@ def product(
     run(state, inst)
     d = unpack_output(case, state.vgpr[: case.d_registers], dtype)
     return d, np.einsum("wbik,wbjk->wbij", a, b)
+
+
+def test_python_and_c_agree_on_the_instruction_record() -> None:
+    assert library().mfma_op_size() == ctypes.sizeof(matrix._Instruction)
 
 
 # ---- C as a constant
@@ -150,20 +158,25 @@ def test_only_the_waves_of_the_group_take_part(case: Case) -> None:
     np.testing.assert_array_equal(state.vgpr[:, others], before[:, others])
 
 
-def test_many_waves_are_shared_among_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "chosen", [slice(0, 37), slice(5, 30), slice(1, 37, 2), np.arange(0, 37, 3)]
+)
+def test_many_waves_are_shared_among_threads(
+    chosen: slice | NDArray[np.intp], monkeypatch: pytest.MonkeyPatch
+) -> None:
     waves = 37
     a, b, packed_a, packed_b = operands(BF16, waves)
     state = make_state(waves=waves)
     state.vgpr[64:66], state.vgpr[96:98] = packed_a, packed_b
     monkeypatch.setattr(matrix, "_MACS_PER_THREAD", 16 * 16 * 16 * 5)
-    for chosen in (None, list(range(0, waves, 2)), list(range(1, waves, 2))):
-        state.vgpr[:4] = 0
-        run(state, instruction(BF16), waves=chosen)
-        d = unpack_output(BF16, state.vgpr[:4], np.float32)
-        expected = np.einsum("wbik,wbjk->wbij", a, b)
-        if chosen is not None:
-            expected[[wave for wave in range(waves) if wave not in chosen]] = 0
-        np.testing.assert_array_equal(d, expected)
+    monkeypatch.setattr(matrix, "_helpers", lambda: (executor, 3))
+    count = len(range(waves)[chosen]) if isinstance(chosen, slice) else len(chosen)
+    with ThreadPoolExecutor(2) as executor:
+        bind(instruction(BF16), state.target)(Group(state, chosen, count))
+    d = unpack_output(BF16, state.vgpr[:4], np.float32)
+    expected = np.zeros_like(d)
+    expected[chosen] = np.einsum("wbik,wbjk->wbij", a, b)[chosen]
+    np.testing.assert_array_equal(d, expected)
 
 
 # ---- Broadcasts and signs

@@ -1,10 +1,10 @@
-/* The operands of one matrix instruction: from vector registers of a wave to arrays indexed by matrix
- * coordinates, and the record that Python passes to mfma.c.
+/* The operands of one matrix instruction: from vector registers of a wave to arrays indexed by
+ * matrix coordinates, and the record that Python passes to mfma.c.
  *
- * A lane holds the elements of one row of A (one column of B), packed from the lowest bit of its first
- * register. With M rows and B blocks, lane l holds row l % M of block l / M % B, and its element e is
- * k = l / (M * B) * (elements per lane) + e (AMD's matrix instruction calculator gives the formulas for
- * CDNA1 to CDNA3; the ISA guides print the layouts).
+ * A lane holds elements of one row of A (one column of B), packed from the lowest bit of its first
+ * register. With M rows and B blocks, lane l holds row l % M of block l / M % B, and its element e
+ * is k = l / (M * B) * (elements per lane) + e: AMD's matrix instruction calculator gives the
+ * formulas for CDNA1 to CDNA3, and the ISA guides print the layouts.
  *
  * Decoded operands are stored k-major, (k, block, row), so that the values of 16 neighbouring rows
  * or columns are one vector. A floating-point value is kept as significand and exponent, since the
@@ -22,7 +22,7 @@ enum { LANES = 64, MAX_ELEMENTS = 2048, MAX_K = 128, MAX_ROWS = 32 };
 /* How Inf and NaN are encoded: as in `Format.special` of formats.py. */
 enum { SPECIAL_IEEE, SPECIAL_FN, SPECIAL_FNUZ, SPECIAL_NONE };
 
-/* A number format of A or B. The integer and the two wide formats have mantissa_bits 0. */
+/* A number format of A or B; of an integer one only `bits` counts. */
 typedef struct {
     int32_t bits, mantissa_bits, bias, special;
 } mfma_format;
@@ -41,9 +41,8 @@ typedef struct {
     int32_t arithmetic, group;
     int32_t m, n, k, blocks;
     mfma_format a, b;
-    int32_t truncate; /* xf32: drop the low 13 bits of A and B */
-    int32_t chunked_a,
-        chunked_b; /* f8f6f4 with 8-bit elements: a lane's k come in two chunks of 16 */
+    int32_t truncate;             /* xf32: drop the low 13 bits of A and B */
+    int32_t chunked_a, chunked_b; /* f8f6f4 with 8-bit elements: a lane has two chunks of 16 k */
     int32_t a_reg, b_reg, c_reg, d_reg; /* c_reg < 0: every element of C is `constant` */
     int32_t d_count;
     uint32_t constant[2];
@@ -55,15 +54,15 @@ typedef struct {
     uint8_t b_lane[LANES];          /* lane whose B lane l uses (BLGP) */
 } mfma_op;
 
-/* One decoded operand, k-major with `pitch` rows or columns per k. */
+/* One decoded operand, k-major with `pitch` rows or columns per k. Which arrays hold it depends on
+ * the arithmetic: significand and exponent of a fused operand, and its value too if there is an Inf
+ * or NaN; the significand alone has a float32, the exponent an integer, the value a float64. */
 typedef struct {
-    _Alignas(64) float significand[MAX_ELEMENTS]; /* in (-2, 2); the value itself where not fused */
-    _Alignas(
-        64) int32_t exponent[MAX_ELEMENTS];  /* of a fused operand; the value of an integer one */
-    _Alignas(64) double value[MAX_ELEMENTS]; /* of f64, and of fused operands with Inf or NaN */
+    _Alignas(64) float significand[MAX_ELEMENTS];
+    _Alignas(64) int32_t exponent[MAX_ELEMENTS];
+    _Alignas(64) double value[MAX_ELEMENTS];
     int pitch;
-    int special;      /* an Inf or NaN is among them */
-    int max_exponent; /* of a fused operand */
+    int special; /* an Inf or NaN is among them */
 } operand;
 
 /* The vector registers of one wave. */

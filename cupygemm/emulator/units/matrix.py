@@ -5,7 +5,7 @@ arithmetic the target uses; ``native/mfma.c`` executes it for all waves of the g
 the register file, since these instructions ignore EXEC. Many waves are shared out among threads.
 
 Layouts, modifiers and availability: AMD's matrix instruction calculator and ISA guides. Arithmetic:
-MMA-Sim (Xie et al., arXiv 2511.10909). What is assumed for CDNA4 is said in ``native/mfma.c``.
+MMA-Sim (Xie et al., arXiv 2511.10909); ``native/mfma_tiles.h`` says what is assumed for CDNA4.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 import os
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -319,26 +319,26 @@ def _native() -> Any:
 
 
 @functools.cache
-def _threads() -> tuple[ThreadPoolExecutor, int]:
+def _helpers() -> tuple[ThreadPoolExecutor | None, int]:
+    """Return threads that help the calling one, and how many threads that makes."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return ThreadPoolExecutor(count, thread_name_prefix="cupygemm-mfma"), count or 1
+    if count is None or count == 1:
+        return None, 1
+    return ThreadPoolExecutor(count - 1, thread_name_prefix="cupygemm-mfma"), count
 
 
 def _run(op: _Instruction, group: Group, macs: int) -> None:
     """Execute `op` in the waves of `group`."""
     vgpr = group.state.vgpr
-    waves, first, count = group.waves, 0, group.count
-    if isinstance(waves, slice):
-        first, _, step = waves.indices(group.state.num_waves)
-        indices = None if step == 1 else np.arange(first, first + step * count, step, np.int64)
+    first, count, indices = 0, group.count, None
+    if isinstance(group.waves, slice) and group.waves.step in (None, 1):
+        first = group.waves.indices(group.state.num_waves)[0]
     else:
-        indices = np.ascontiguousarray(waves, np.int64)
-    if indices is not None:
-        first = 0
+        indices = np.ascontiguousarray(group.wave_ids, np.int64)
     pointer = None if indices is None else indices.ctypes.data
     stride = vgpr.strides[0] // 4
     run, base = _native(), vgpr.ctypes.data
-    executor, parts = _threads() if macs * count >= 2 * _MACS_PER_THREAD else (None, 1)
+    executor, parts = _helpers() if macs * count >= 2 * _MACS_PER_THREAD else (None, 1)
     parts = min(parts, count, macs * count // _MACS_PER_THREAD)
     if executor is None or parts < 2:
         run(op, base, stride, pointer, first, first + count)
@@ -346,8 +346,8 @@ def _run(op: _Instruction, group: Group, macs: int) -> None:
     bounds = [first + count * part // parts for part in range(parts + 1)]
     jobs = [
         executor.submit(run, op, base, stride, pointer, begin, end)
-        for begin, end in itertools.pairwise(bounds)
+        for begin, end in itertools.pairwise(bounds[1:])
     ]
-    wait(jobs)
+    run(op, base, stride, pointer, bounds[0], bounds[1])
     for job in jobs:
         job.result()
