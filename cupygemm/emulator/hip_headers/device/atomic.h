@@ -1,0 +1,106 @@
+// Atomic read-modify-write functions: relaxed, at the scope of the device (plain), the system (_system)
+// or the block (_block). Each returns the value before.
+#pragma once
+
+#include <device/keywords.h>
+
+// Every type's three scopes of one function, whose body gets the scope as `scope`.
+#define HIP_ATOMIC_SCOPES(type, name, parameters, arguments, ...)                           \
+    template <int scope>                                                                    \
+    HIP_DEVICE type hip_##name parameters __VA_ARGS__ HIP_DEVICE type name parameters {            \
+        return hip_##name<__HIP_MEMORY_SCOPE_AGENT> arguments;                              \
+    }                                                                                       \
+    HIP_DEVICE type name##_system parameters {                                              \
+        return hip_##name<__HIP_MEMORY_SCOPE_SYSTEM> arguments;                             \
+    }                                                                                       \
+    HIP_DEVICE type name##_block parameters {                                               \
+        return hip_##name<__HIP_MEMORY_SCOPE_WORKGROUP> arguments;                          \
+    }
+
+#define HIP_ATOMIC(type, name, builtin)                                                     \
+    HIP_ATOMIC_SCOPES(type, name, (type * address, type value), (address, value),           \
+                      { return builtin(address, value, __ATOMIC_RELAXED, scope); })
+
+#define HIP_ATOMIC_CAS(type)                                                                \
+    HIP_ATOMIC_SCOPES(type, atomicCAS, (type * address, type compare, type value),          \
+                      (address, compare, value), {                                          \
+                          __hip_atomic_compare_exchange_strong(                             \
+                              address, &compare, value, __ATOMIC_RELAXED, __ATOMIC_RELAXED, scope); \
+                          return compare;                                                   \
+                      })
+
+#define HIP_ATOMIC_SUB(type)                                                                \
+    HIP_ATOMIC_SCOPES(type, atomicSub, (type * address, type value), (address, value), {    \
+        return __hip_atomic_fetch_add(address, (type) - value, __ATOMIC_RELAXED, scope);    \
+    })
+
+#define HIP_ATOMIC_ARITHMETIC(type)                                                         \
+    HIP_ATOMIC(type, atomicAdd, __hip_atomic_fetch_add)                                     \
+    HIP_ATOMIC_SUB(type)                                                                    \
+    HIP_ATOMIC(type, atomicMin, __hip_atomic_fetch_min)                                     \
+    HIP_ATOMIC(type, atomicMax, __hip_atomic_fetch_max)                                     \
+    HIP_ATOMIC(type, atomicExch, __hip_atomic_exchange)
+
+#define HIP_ATOMIC_LOGICAL(type)                                                            \
+    HIP_ATOMIC(type, atomicAnd, __hip_atomic_fetch_and)                                     \
+    HIP_ATOMIC(type, atomicOr, __hip_atomic_fetch_or)                                       \
+    HIP_ATOMIC(type, atomicXor, __hip_atomic_fetch_xor)                                     \
+    HIP_ATOMIC_CAS(type)
+
+HIP_ATOMIC_ARITHMETIC(int)
+HIP_ATOMIC_ARITHMETIC(unsigned int)
+HIP_ATOMIC_ARITHMETIC(unsigned long)
+HIP_ATOMIC_ARITHMETIC(unsigned long long)
+HIP_ATOMIC_ARITHMETIC(float)
+HIP_ATOMIC_ARITHMETIC(double)
+HIP_ATOMIC(long long, atomicMin, __hip_atomic_fetch_min)
+HIP_ATOMIC(long long, atomicMax, __hip_atomic_fetch_max)
+HIP_ATOMIC(long long, atomicExch, __hip_atomic_exchange)
+HIP_ATOMIC_LOGICAL(int)
+HIP_ATOMIC_LOGICAL(unsigned int)
+HIP_ATOMIC_LOGICAL(unsigned long)
+HIP_ATOMIC_LOGICAL(unsigned long long)
+HIP_ATOMIC_CAS(unsigned short)
+HIP_ATOMIC_CAS(long long)
+HIP_ATOMIC_CAS(float)
+HIP_ATOMIC_CAS(double)
+
+// old >= value ? 0 : old + 1, and old == 0 || old > value ? value : old - 1
+HIP_ATOMIC_SCOPES(unsigned int, atomicInc, (unsigned int *address, unsigned int value),
+                  (address, value), {
+                      unsigned int old = __hip_atomic_load(address, __ATOMIC_RELAXED, scope);
+                      unsigned int seen;
+                      do {
+                          seen = old;
+                          old = hip_atomicCAS<scope>(address, seen, seen >= value ? 0 : seen + 1);
+                      } while (old != seen);
+                      return old;
+                  })
+HIP_ATOMIC_SCOPES(unsigned int, atomicDec, (unsigned int *address, unsigned int value),
+                  (address, value), {
+                      unsigned int old = __hip_atomic_load(address, __ATOMIC_RELAXED, scope);
+                      unsigned int seen;
+                      do {
+                          seen = old;
+                          bool wraps = seen == 0 || seen > value;
+                          old = hip_atomicCAS<scope>(address, seen, wraps ? value : seen - 1);
+                      } while (old != seen);
+                      return old;
+                  })
+
+HIP_DEVICE void atomicAddNoRet(float *address, float value) {
+    (void)atomicAdd(address, value);
+}
+HIP_DEVICE float unsafeAtomicAdd(float *address, float value) {
+    return atomicAdd(address, value);
+}
+HIP_DEVICE double unsafeAtomicAdd(double *address, double value) {
+    return atomicAdd(address, value);
+}
+
+#undef HIP_ATOMIC
+#undef HIP_ATOMIC_ARITHMETIC
+#undef HIP_ATOMIC_CAS
+#undef HIP_ATOMIC_LOGICAL
+#undef HIP_ATOMIC_SCOPES
+#undef HIP_ATOMIC_SUB

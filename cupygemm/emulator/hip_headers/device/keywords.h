@@ -1,0 +1,25 @@
+// Function and variable attributes of HIP, and the fixed-width integers that hiprtc predefines.
+#pragma once
+
+#define __host__ __attribute__((host))
+#define __device__ __attribute__((device))
+#define __global__ __attribute__((global))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __grid_constant__
+
+// CuPy defines these two again, with the same words.
+#define __noinline__ __attribute__((noinline))
+#define __forceinline__ inline __attribute__((always_inline))
+
+#define HIP_DYNAMIC_SHARED(type, name) extern __shared__ type name[];
+#define HIP_KERNEL_NAME(...) __VA_ARGS__
+#define HIP_SYMBOL(name) name
+
+// Device functions of these headers are all inline: nothing is kept that a kernel does not use.
+#define HIP_DEVICE static inline __device__
+
+#include <stddef.h>
+#include <stdint.h>

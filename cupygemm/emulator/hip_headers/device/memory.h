@@ -1,0 +1,52 @@
+// Loads and stores with cache hints, copies and fills, assertions.
+#pragma once
+
+#include <device/keywords.h>
+
+template <typename T>
+HIP_DEVICE T __ldg(const T *address) {
+    return *address;
+}
+template <typename T>
+HIP_DEVICE T __ldcg(const T *address) {
+    return *address;
+}
+template <typename T>
+HIP_DEVICE T __ldca(const T *address) {
+    return *address;
+}
+template <typename T>
+HIP_DEVICE T __ldcs(const T *address) {
+    return __builtin_nontemporal_load(address);
+}
+template <typename T>
+HIP_DEVICE void __stcg(T *address, T value) {
+    *address = value;
+}
+template <typename T>
+HIP_DEVICE void __stcs(T *address, T value) {
+    __builtin_nontemporal_store(value, address);
+}
+
+// The compiler expands these itself, into loops where the size is not known.
+extern "C" {
+__forceinline__ __device__ void *memcpy(void *to, const void *from, size_t size) {
+    return __builtin_memcpy(to, from, size);
+}
+__forceinline__ __device__ void *memmove(void *to, const void *from, size_t size) {
+    return __builtin_memmove(to, from, size);
+}
+__forceinline__ __device__ void *memset(void *to, int value, size_t size) {
+    return __builtin_memset(to, value, size);
+}
+
+// There is nothing on the host that would print.
+__attribute__((unavailable("the emulated device has no device-side printf"))) __device__ int printf(
+    const char *, ...);
+
+__attribute__((weak, noinline, noreturn)) __device__ void __assert_fail(const char *, const char *,
+                                                                        unsigned int, const char *) {
+    __builtin_trap();
+    __builtin_unreachable();
+}
+}

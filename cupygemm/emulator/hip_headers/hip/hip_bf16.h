@@ -1,0 +1,132 @@
+// __hip_bfloat16 and __hip_bfloat162 on top of clang's __bf16: arithmetic in single precision, rounded once.
+#pragma once
+
+#include <device/math.h>
+#include <device/vector_types.h>
+
+struct __hip_bfloat16_raw {
+    unsigned short x;
+};
+
+struct __hip_bfloat16 {
+    __bf16 value;
+
+    __hip_bfloat16() = default;
+    __host__ __device__ constexpr __hip_bfloat16(__bf16 v) : value(v) {}
+    __host__ __device__ constexpr __hip_bfloat16(float v) : value((__bf16)v) {}
+    __host__ __device__ constexpr __hip_bfloat16(double v) : value((__bf16)(float)v) {}
+    template <typename T, typename = hip_if_integer<T>>
+    __host__ __device__ constexpr __hip_bfloat16(T v) : value((__bf16)(float)v) {}
+    __host__ __device__ constexpr __hip_bfloat16(__hip_bfloat16_raw v)
+        : value(__builtin_bit_cast(__bf16, v.x)) {}
+
+    __host__ __device__ constexpr operator float() const { return (float)value; }
+    __host__ __device__ constexpr operator __hip_bfloat16_raw() const {
+        return {__builtin_bit_cast(unsigned short, value)};
+    }
+    __device__ constexpr __hip_bfloat16 operator-() const { return __hip_bfloat16(-(float)value); }
+};
+typedef __hip_bfloat16 hip_bfloat16;
+
+struct alignas(4) __hip_bfloat162 {
+    __hip_bfloat16 x, y;
+    __hip_bfloat162() = default;
+    __host__ __device__ constexpr __hip_bfloat162(__hip_bfloat16 x, __hip_bfloat16 y)
+        : x(x), y(y) {}
+};
+
+#define HIP_BF16_OPERATOR(op, name)                                                        \
+    HIP_DEVICE constexpr __hip_bfloat16 operator op(__hip_bfloat16 a, __hip_bfloat16 b) {  \
+        return __hip_bfloat16((float)a op(float) b);                                       \
+    }                                                                                      \
+    HIP_DEVICE __hip_bfloat16 &operator op##=(__hip_bfloat16 &a, __hip_bfloat16 b) {       \
+        return a = a op b;                                                                 \
+    }                                                                                      \
+    HIP_DEVICE constexpr __hip_bfloat16 name(__hip_bfloat16 a, __hip_bfloat16 b) {         \
+        return a op b;                                                                     \
+    }                                                                                      \
+    HIP_DEVICE constexpr __hip_bfloat162 name##2(__hip_bfloat162 a, __hip_bfloat162 b) {   \
+        return __hip_bfloat162(a.x op b.x, a.y op b.y);                                    \
+    }
+HIP_BF16_OPERATOR(+, __hadd)
+HIP_BF16_OPERATOR(-, __hsub)
+HIP_BF16_OPERATOR(*, __hmul)
+HIP_BF16_OPERATOR(/, __hdiv)
+#undef HIP_BF16_OPERATOR
+
+#define HIP_BF16_COMPARISON(op, name)                                            \
+    HIP_DEVICE constexpr bool operator op(__hip_bfloat16 a, __hip_bfloat16 b) {  \
+        return (float)a op(float) b;                                             \
+    }                                                                            \
+    HIP_DEVICE constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) {         \
+        return (float)a op(float) b;                                             \
+    }
+HIP_BF16_COMPARISON(==, __heq)
+HIP_BF16_COMPARISON(!=, __hne)
+HIP_BF16_COMPARISON(<, __hlt)
+HIP_BF16_COMPARISON(<=, __hle)
+HIP_BF16_COMPARISON(>, __hgt)
+HIP_BF16_COMPARISON(>=, __hge)
+#undef HIP_BF16_COMPARISON
+
+HIP_DEVICE __hip_bfloat16 __float2bfloat16(float x) {
+    return __hip_bfloat16(x);
+}
+HIP_DEVICE __hip_bfloat16 __float2bfloat16_rn(float x) {
+    return __hip_bfloat16(x);
+}
+HIP_DEVICE __hip_bfloat16 __double2bfloat16(double x) {
+    return __hip_bfloat16(x);
+}
+HIP_DEVICE float __bfloat162float(__hip_bfloat16 x) {
+    return (float)x;
+}
+HIP_DEVICE unsigned short __bfloat16_as_ushort(__hip_bfloat16 x) {
+    return __builtin_bit_cast(unsigned short, x.value);
+}
+HIP_DEVICE short __bfloat16_as_short(__hip_bfloat16 x) {
+    return __builtin_bit_cast(short, x.value);
+}
+HIP_DEVICE __hip_bfloat16 __ushort_as_bfloat16(unsigned short x) {
+    return __hip_bfloat16(__builtin_bit_cast(__bf16, x));
+}
+HIP_DEVICE __hip_bfloat16 __short_as_bfloat16(short x) {
+    return __hip_bfloat16(__builtin_bit_cast(__bf16, x));
+}
+HIP_DEVICE __hip_bfloat162 __halves2bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {
+    return __hip_bfloat162(x, y);
+}
+HIP_DEVICE __hip_bfloat162 __float22bfloat162_rn(float2 v) {
+    return __hip_bfloat162(__hip_bfloat16(v.x), __hip_bfloat16(v.y));
+}
+HIP_DEVICE float2 __bfloat1622float2(__hip_bfloat162 v) {
+    return {(float)v.x, (float)v.y};
+}
+HIP_DEVICE __hip_bfloat16 __low2bfloat16(__hip_bfloat162 v) {
+    return v.x;
+}
+HIP_DEVICE __hip_bfloat16 __high2bfloat16(__hip_bfloat162 v) {
+    return v.y;
+}
+
+HIP_DEVICE __hip_bfloat16 __hfma(__hip_bfloat16 a, __hip_bfloat16 b, __hip_bfloat16 c) {
+    return __hip_bfloat16(fmaf((float)a, (float)b, (float)c));
+}
+HIP_DEVICE __hip_bfloat16 __hneg(__hip_bfloat16 a) {
+    return -a;
+}
+HIP_DEVICE __hip_bfloat16 __habs(__hip_bfloat16 a) {
+    return __ushort_as_bfloat16(__bfloat16_as_ushort(a) & 0x7fff);
+}
+HIP_DEVICE bool __hisnan(__hip_bfloat16 a) {
+    return isnan((float)a);
+}
+HIP_DEVICE bool __hisinf(__hip_bfloat16 a) {
+    return isinf((float)a);
+}
+HIP_DEVICE __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) {
+    return __hip_bfloat16(fmaxf((float)a, (float)b));
+}
+HIP_DEVICE __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) {
+    return __hip_bfloat16(fminf((float)a, (float)b));
+}

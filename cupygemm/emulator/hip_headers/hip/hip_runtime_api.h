@@ -1,0 +1,4 @@
+// Another name of <hip/hip_runtime.h>.
+#pragma once
+
+#include <hip/hip_runtime.h>

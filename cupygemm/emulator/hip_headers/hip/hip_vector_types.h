@@ -1,0 +1,4 @@
+// Another name of <device/vector_types.h>.
+#pragma once
+
+#include <device/vector_types.h>
