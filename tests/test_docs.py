@@ -52,3 +52,19 @@ def test_examples_of_the_readme(
 
 def test_the_readme_has_examples() -> None:
     assert len(readme_blocks()) >= 2
+
+
+def test_examples_of_the_product_docstrings(run_python: Callable[..., str]) -> None:
+    code = (
+        "import doctest
+"
+        "from cupygemm import _matmul
+"
+        f"result = doctest.testmod(_matmul, optionflags={OPTIONS})
+"
+        "print(result.failed, result.attempted)"
+    )
+    output = run_python(code, target="gfx942")
+    failed, attempted = output.splitlines()[-1].split()
+    assert failed == "0", output
+    assert int(attempted) > 0
