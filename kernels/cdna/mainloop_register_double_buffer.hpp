@@ -1,19 +1,18 @@
 // Mainloop with the tile being multiplied in LDS and the next one in registers.
 //
-// The loads of a tile are issued as soon as its predecessor has left the registers, and are waited
-// for one whole tile of matrix instructions later. Within a tile, the fragments of a k step are
-// read from LDS while the step before is multiplied; the last step of a tile covers the exchange of
-// tiles. S = num_steps:
+// The loads of a tile are issued when its predecessor has left the registers, and waited for one
+// whole tile of matrix instructions later. Within a tile, the fragments of a k step are read from
+// LDS while the step before is multiplied; the last step, S-1, covers the exchange of tiles:
 //
-//                      |<------------------------ tile t ------------------------->|
-//   global -> registers  ... tile t+1 in flight ....| | tile t+2 in flight ...........
-//   registers -> LDS                                |W|              (W: write tile t+1)
-//   LDS -> fragments     | 1   | 2   |..| S-1 |                | 0 of t+1  |
-//   MFMA                 | 0   | 1   |..| S-2 |       | S-1, 1st half | S-1, 2nd half |
-//   barriers                                  R                F
+//                       |<---------------------- tile t ----------------------->|
+//   MFMA, by step       | 0    | 1    | .. | S-2  | S-1, 1st half | S-1, 2nd half |
+//   LDS -> fragments    | 1    | 2    | .. | S-1  |               | 0 of t+1      |
+//   registers -> LDS                              | tile t+1      |
+//   global -> registers . . . . tile t+1 in flight . . . . .      | tile t+2  . . . . .
+//   barriers                                      R               F
 //
 //   R  every wave has read all of tile t: LDS may be overwritten. Not needed with two stages, where
-//      W goes to the other stage, whose last readers were before the previous F.
+//      t+1 goes to the other stage, whose last readers were before the previous F.
 //   F  every wave has written its share of tile t+1: it may be read.
 //
 // The ragged tile at the end of k is multiplied first, in the prologue, where its masks cost
@@ -110,21 +109,21 @@ template <class Config> struct RegisterDoubleBuffer {
         if constexpr (Config::num_stages == 1) {
             lds_barrier(); // R
             end_phase();
-        } else
+        } else {
             stage = stage_bytes - stage;
+        }
         stager_a.store(lds + stage);
         stager_b.store(lds + stage + a_bytes);
-        load(another);
         acc.multiply(last, 0, half_m);
         interleave_with_mfma<kind::lds_write, Stager<A>::num_writes + Stager<B>::num_writes, 1>();
-        interleave_with_mfma<kind::global_read, Stager<A>::num_loads + Stager<B>::num_loads, 1>();
         end_phase();
         lds_barrier(); // F
         end_phase();
         read(0);
+        load(another);
         acc.multiply(last, half_m, Acc::fragments_m);
-        interleave_with_mfma<kind::lds_read, reads_per_step,
-                             ceil_div(mfma_per_step - mfma_per_step / 2, 2 * reads_per_step)>();
+        interleave_with_mfma<kind::lds_read, reads_per_step, 1>();
+        interleave_with_mfma<kind::global_read, Stager<A>::num_loads + Stager<B>::num_loads, 1>();
         end_phase();
     }
 

@@ -28,7 +28,7 @@ template <class Config, class Epilogue> struct TileStore {
                   "a wave's columns are whole blocks of the row order");
 
     // First quad of a run, such that quads `first` and `first + partner` make it up.
-    static constexpr int first_quad(int index) {
+    CUPYGEMM_INLINE static constexpr int first_quad(int index) {
         return quads_per_run == 1 ? index : index / partner * 2 * partner + index % partner;
     }
 

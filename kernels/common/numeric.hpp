@@ -39,10 +39,10 @@ template <class T> struct IsSame<T, T> {
     static constexpr bool value = true;
 };
 
-constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
+CUPYGEMM_INLINE constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }
 
-template <class T> constexpr T ceil_div(T x, T y) { return (x + y - 1) / y; }
+template <class T> CUPYGEMM_INLINE constexpr T ceil_div(T x, T y) { return (x + y - 1) / y; }
 
-template <class T> constexpr T minimum(T x, T y) { return x < y ? x : y; }
+template <class T> CUPYGEMM_INLINE constexpr T minimum(T x, T y) { return x < y ? x : y; }
 
 } // namespace cupygemm
