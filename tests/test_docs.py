@@ -56,12 +56,9 @@ def test_the_readme_has_examples() -> None:
 
 def test_examples_of_the_product_docstrings(run_python: Callable[..., str]) -> None:
     code = (
-        "import doctest
-"
-        "from cupygemm import _matmul
-"
-        f"result = doctest.testmod(_matmul, optionflags={OPTIONS})
-"
+        "import doctest\n"
+        "from cupygemm import _matmul\n"
+        f"result = doctest.testmod(_matmul, optionflags={OPTIONS})\n"
         "print(result.failed, result.attempted)"
     )
     output = run_python(code, target="gfx942")
