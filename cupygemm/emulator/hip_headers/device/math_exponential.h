@@ -260,6 +260,9 @@ HIP_DEVICE double cbrt(double x) {
         return x;
     }
     double a = fabs(x);
+    if (a < 0x1p-900) {  // the cube of a small root would not be exact
+        return 0x1p-100 * cbrt(0x1p300 * x);
+    }
     double r = exp(log(a) / 3);
     // One Newton step, with r^3 - a to twice the precision
     hip_double_double square = hip_product(r, r);

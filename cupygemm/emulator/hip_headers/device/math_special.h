@@ -42,10 +42,14 @@ HIP_DEVICE double hip_scaled_erfc(double x) {
         0x1.17ca2877f008ap-4,   -0x1.e88b803a48a3dp-4,  0x1.098366a5b46edp-3,
         -0x1.85a15c58aa60bp-5,  -0x1.15c084bb9e8f3p-3,  0x1.40c522d7e4987p+0,
     };
-    // Beyond 28 the asymptotic series has converged by its third term.
+    // Beyond 28 the asymptotic series 1 - z/2 (1 - 3z/2 (1 - 5z/2 ...)), z = 1/x^2, has converged.
     if (x > 28) {
         double z = 1 / (x * x);
-        return 0x1.20dd750429b6dp-1 / x * (1 - 0.5 * z * (1 - 1.5 * z * (1 - 2.5 * z)));
+        double series = 1;
+        for (double odd = 15; odd > 0; odd -= 2) {
+            series = 1 - 0.5 * odd * z * series;
+        }
+        return 0x1.20dd750429b6dp-1 / x * series;
     }
     return hip_polynomial(coefficients, (x - 3) / (x + 3)) / (1 + 2 * x);
 }
@@ -83,26 +87,21 @@ HIP_DEVICE double erfcx(double x) {
     if (isinf(x)) {
         return x > 0 ? 0 : x * x;
     }
-    return x > 0 || isnan(x) ? hip_scaled_erfc(a) : 2 * exp(x * x) - hip_scaled_erfc(a);
+    double scaled = hip_scaled_erfc(a);
+    return x > 0 || isnan(x) ? scaled : 2 * hip_exp(hip_product(x, x)) - scaled;
 }
 
-// The inverse of erfc on (0, 1]: Winitzki's closed form, then Halley's steps on log erfc.
+// The inverse of erfc on (0, 1]: Winitzki's closed form, then Halley's steps.
 HIP_DEVICE double hip_erfc_inverse(double y) {
     double l = log(y * (2 - y));
     double b = 2 / (hip_pi * 0.147) + 0.5 * l;
     double w = sqrt(sqrt(b * b - l / 0.147) - b);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         double slope = 0x1.20dd750429b6dp+0 * hip_exp_minus_square(w);  // -erfc'(w)
-        double step = slope == 0 ? 0 : (erfc(w) - y) / slope;
-        w += step / (1 + w * step);
+        double step = (erfc(w) - y) / slope;
+        w += step / (1 - w * step);
     }
     return w;
-}
-HIP_DEVICE double erfcinv(double y) {
-    if (!(y > 0 && y < 2)) {
-        return y == 0 ? __builtin_inf() : y == 2 ? -__builtin_inf() : __builtin_nan("");
-    }
-    return y <= 1 ? hip_erfc_inverse(y) : -hip_erfc_inverse(2 - y);
 }
 HIP_DEVICE double erfinv(double x) {
     double a = fabs(x);
@@ -119,8 +118,21 @@ HIP_DEVICE double erfinv(double x) {
     }
     return x == 0 ? x : w;
 }
+HIP_DEVICE double erfcinv(double y) {
+    if (!(y > 0 && y < 2)) {
+        return y == 0 ? __builtin_inf() : y == 2 ? -__builtin_inf() : __builtin_nan("");
+    }
+    if (y > 0.5 && y < 1.5) {
+        return erfinv(1 - y);  // exact
+    }
+    return y <= 1 ? hip_erfc_inverse(y) : -hip_erfc_inverse(2 - y);
+}
+// erfc(-x/sqrt 2)/2; what the rounding of x/sqrt 2 left out counts in the tail.
 HIP_DEVICE double normcdf(double x) {
-    return 0.5 * erfc(x * -0x1.6a09e667f3bcdp-1);
+    hip_double_double u = hip_product(-x, 0x1.6a09e667f3bcdp-1);
+    u.low += -x * -0x1.bdd3413b26456p-55;
+    double slope = fabs(u.high) < 27 ? 0x1.20dd750429b6dp+0 * hip_exp_minus_square(u.high) : 0;
+    return 0.5 * (erfc(u.high) - (slope == 0 ? 0 : slope * u.low));
 }
 HIP_DEVICE double normcdfinv(double x) {
     return -0x1.6a09e667f3bcdp+0 * erfcinv(2 * x);
