@@ -160,7 +160,10 @@ def _print_outcomes(console: Console, outcomes: list[Any], *, emulated: bool) ->
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1e6:.0f} us"
+    for unit, scale in (("s", 1), ("ms", 1e3)):
+        if seconds * scale >= 1:
+            return f"{seconds * scale:.2f} {unit}"
+    return f"{seconds * 1e6:.1f} us"
 
 
 def _info_rows(account: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:

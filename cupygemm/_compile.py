@@ -20,8 +20,10 @@ from cupygemm._resources import Resources, read_resources
 from cupygemm._source import ENTRY, generate
 from cupygemm._toolchain import CompileError, Toolchain, ToolchainError, find_toolchain
 
-OPTIONS = ("-Wall", "-Wextra", "-Werror")
-_HIPRTC_OPTIONS = ("-O3", "-std=c++17", *OPTIONS)
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+# Without the identifier that clang makes from the file's path, one source gives one code object.
+OPTIONS = (*WARNINGS, "-fuse-cuid=none")
+HIPRTC_OPTIONS = ("-O3", "-std=c++17", *WARNINGS)
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ def _compiler(text: str, target: str) -> tuple[str, tuple[str, ...], Callable[[P
             major, minor = hiprtc.getVersion()
         except (OSError, RuntimeError):
             raise missing from None
-        options = (f"--offload-arch={target}", *_HIPRTC_OPTIONS)
+        options = (f"--offload-arch={target}", *HIPRTC_OPTIONS)
         build = functools.partial(_build_with_hiprtc, hiprtc, text, options)
         return f"hiprtc {major}.{minor}", options, build
     build = functools.partial(_build_with_clang, toolchain, text, target)

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm import testing
 from cupygemm._explain import Explanation
 from cupygemm._matmul import explain, matmul
 from cupygemm._promotion import BF16, F16, F32
+from cupygemm.testing import errors_and_bounds, random_operands
 
 Operands = tuple[Any, Any, Any]  # x1, x2, out or None
 
@@ -114,7 +114,7 @@ def _run(case: Case, seed: int) -> Outcome:
 
     from cupygemm import emulator
 
-    x1, x2 = testing.random_operands(case.x1, case.x2, case.dtype, seed=seed)
+    x1, x2 = random_operands(case.x1, case.x2, case.dtype, seed=seed)
     a, b, out = case.arrange(cupy, cupy.asarray(x1), cupy.asarray(x2))
     explanation = explain(a, b, out, dtype=case.result)
     matmul(a, b, out, dtype=case.result)
@@ -125,7 +125,7 @@ def _run(case: Case, seed: int) -> Outcome:
     device.synchronize()
     seconds = time.perf_counter() - start
     stats = emulator.last_launch() if emulator.is_enabled() else None
-    error, bound = testing.errors_and_bounds(result, *case.arrange(np, x1, x2)[:2])
+    error, bound = errors_and_bounds(result, *case.arrange(np, x1, x2)[:2])
     worst = np.unravel_index(np.argmax(error / bound), error.shape)
     return Outcome(
         _shape(a.shape, b.shape, result.shape),

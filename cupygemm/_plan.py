@@ -70,7 +70,8 @@ class Choice:
 def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]) -> Plan:
     """Return the plan of a posed call of x1, x2 and out on a device."""
     extents = tuple((0, 0) if operand is None else operand.extent() for operand in operands)
-    return Plan(_on_device(_runner(posed, device), device.index), extents)
+    run = make_runner(posed, choose(posed, device))
+    return Plan(_on_device(run, device.index), extents)
 
 
 def choose(posed: Posed, device: Device) -> Choice | Fallback | None:
@@ -125,8 +126,8 @@ def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
     )
 
 
-def _runner(posed: Posed, device: Device) -> Runner:
-    choice = choose(posed, device)
+def make_runner(posed: Posed, choice: Choice | Fallback | None) -> Runner:
+    """Return what computes a posed call, its kernel loaded."""
     if choice is None:
         return _filling(posed)
     if isinstance(choice, Fallback):
