@@ -9,8 +9,10 @@
 
 #include "machine.h"
 
-/* struct record, write: bits 0-31 number, 32-35 wave, then how. */
-static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, WRITTEN = 1ull << 39;
+/* struct record, write: bits 0-31 number, 32-35 wave, then how. If several waves have stored the same
+ * value, unordered, it is the last of them, and bits 40-43 are another. */
+static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, SEVERAL = 1ull << 38,
+                      WRITTEN = 1ull << 39;
 /* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the barriers
  * that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
 static const uint64_t READERS = 0xFFFFull << 32, EPOCH = 0xFFFull << 48;
@@ -44,9 +46,9 @@ static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t
         .own = (uint32_t)own,
         .seq = seq,
         .epoch = epoch,
-        .good = 0,
         .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
         .new_write = seq | own << 32 | how | WRITTEN,
+        .good = seq | own << 32 | how | WRITTEN,
     };
     return v;
 }
@@ -57,6 +59,7 @@ static inline void note_issue(const struct lds_view *v, uint32_t pc) {
 }
 
 static inline uint32_t writer_of(uint64_t write) { return write >> 32 & 15; }
+static inline uint32_t other_writer_of(uint64_t write) { return write >> 40 & 15; }
 static inline uint32_t last_reader_of(uint64_t read) { return read >> 60 & 15; }
 
 /* Whether operation `word` (bits 0-31) is not among the first `count` of its wave. */
@@ -76,7 +79,7 @@ static inline int race(const struct lds_view *v, int code, int lane, uint32_t ad
     const struct issue *history = by_load ? m->vm_history : m->lds_history;
     struct issue found = history[v->wave_ids[other] * HISTORY + seq % HISTORY];
     m->fault.other_wave = (int32_t)other;
-    m->fault.other_pc = found.seq == seq ? (int64_t)found.pc : -1;
+    m->fault.other_pc = seq && found.seq == seq ? (int64_t)found.pc : -1;
     return code;
 }
 
@@ -106,10 +109,15 @@ static inline int check_read(struct lds_view *v, uint64_t write, int lane, uint3
 /* Check a write against the last write of the granule. */
 static inline int check_overwrite(const struct lds_view *v, uint64_t write, int lane,
                                   uint32_t address, int bytes) {
-    if (!(write & WRITTEN) || writer_of(write) == v->own ||
-        (write & BY_ATOMIC && v->new_write & BY_ATOMIC) || write_released(v, write))
+    if (!(write & WRITTEN) || (write & BY_ATOMIC && v->new_write & BY_ATOMIC))
         return OK;
-    return race_with_writer(v, RACE_WRITE_WRITE, lane, address, bytes, write);
+    if (writer_of(write) == v->own && !(write & SEVERAL))
+        return OK;
+    if (write_released(v, write))
+        return OK;
+    if (writer_of(write) != v->own)
+        return race_with_writer(v, RACE_WRITE_WRITE, lane, address, bytes, write);
+    return race(v, RACE_WRITE_WRITE, lane, address, bytes, other_writer_of(write), false, 0);
 }
 
 /* Check a write against the reads of the granule. The last reader stands for all: once it has passed a
@@ -197,27 +205,29 @@ static inline int shadow_read(struct lds_view *v, int lane, uint32_t address, in
     return read_granules(v, r, n, lane, address, bytes);
 }
 
-/* A write; NULL or `data`, what the lane stores: waves that store the same bytes at the same place do
- * not disturb one another. */
+/* A write of `data`. Waves that store the same bytes at the same place do not disturb one another. */
 static inline int shadow_write(const struct lds_view *v, int lane, uint32_t address, int bytes,
                                const uint8_t *data) {
-    int n;
+    int n, shift = (int)v->m->shadow_shift;
     struct record *r = granules(v, address, bytes, &n);
-    int code = check_granules(v, r, n, lane, address, bytes);
-    if (code && data) {
-        int shift = (int)v->m->shadow_shift;
-        code = OK;
-        for (int i = 0; i < n && !code; i++) {
-            size_t done = (size_t)i << shift;
-            bool same = memcmp(v->bytes + address + done, data + done, (size_t)1 << shift) == 0;
-            code = check_readers(v, r[i].read, lane, address, bytes);
-            if (!code && !same)
-                code = check_overwrite(v, r[i].write, lane, address, bytes);
+    for (int i = 0; i < n; i++) {
+        size_t done = (size_t)i << shift;
+        uint64_t word = v->new_write;
+        int code = check_readers(v, r[i].read, lane, address, bytes);
+        if (!code)
+            code = check_overwrite(v, r[i].write, lane, address, bytes);
+        if (code == RACE_WRITE_WRITE &&
+            memcmp(v->bytes + address + done, data + done, (size_t)1 << shift) == 0) {
+            uint32_t writer = writer_of(r[i].write);
+            uint64_t other = writer == v->own ? other_writer_of(r[i].write) : writer;
+            word |= SEVERAL | other << 40;
+            code = OK;
         }
+        if (code)
+            return code;
+        r[i] = (struct record){word, 0};
     }
-    if (!code)
-        write_granules(v, r, n);
-    return code;
+    return OK;
 }
 
 static inline int shadow_atomic(struct lds_view *v, int lane, uint32_t address, int bytes) {

@@ -45,7 +45,11 @@ def _wave_number(group: Group, position: int) -> int:
 def _describe(code: int, found: Any, state: State, wave: int) -> tuple[str, str]:
     verb = "atomic" if found.is_atomic else "write" if found.writes else "read"
     size, address = found.bytes, int(found.address)
-    span = f"{size} bytes at 0x{address:x}" if size > 1 else f"the byte at 0x{address:x}"
+    space = {
+        OUT_OF_BOUNDS: "", SCALAR_MISALIGNED: "", SCRATCH_OUT_OF_BOUNDS: " of private memory",
+        SCRATCH_MISALIGNED: " of private memory", ATOMIC_MISALIGNED: "",
+    }.get(code, " of LDS")  # fmt: skip
+    span = f"{size} byte{'s' * (size > 1)}{space} at 0x{address:x}"
     if code == OUT_OF_BOUNDS:
         return f"out-of-bounds global {verb}", f"{span}: {state.memory.describe(address, size)}"
     if code == LDS_OUT_OF_BOUNDS:
@@ -53,15 +57,15 @@ def _describe(code: int, found: Any, state: State, wave: int) -> tuple[str, str]
         past = f"{address + size - limit} bytes past its end" if limit else "it has none"
         return (
             f"out-of-bounds LDS {verb}",
-            f"LDS {span}; the workgroup's LDS has {limit} bytes: {past}",
+            f"{span}; the workgroup's LDS has {limit} bytes: {past}",
         )
     if code == SCRATCH_OUT_OF_BOUNDS:
         return (
             f"out-of-bounds private {verb}",
-            f"private {span}; a work-item has {state.scratch.shape[2]} bytes of private memory",
+            f"{span}; a work-item has {state.scratch.shape[2]} bytes of private memory",
         )
     if code == LDS_UNINITIALISED:
-        return "uninitialised LDS read", f"LDS {span}: nothing has written all of them"
+        return "uninitialised LDS read", f"{span}: nothing has written all of them"
     if code in (RACE_READ, RACE_WRITE_READ, RACE_WRITE_WRITE, LDS_LOAD_IN_FLIGHT):
         return _describe_race(code, found, state, wave, span)
     return _MISALIGNED[code][0], f"{span}: {_MISALIGNED[code][1]}"
@@ -73,7 +77,7 @@ def _describe_race(code: int, found: Any, state: State, wave: int, span: str) ->
         return (
             "LDS read before wait",
             (
-                f"LDS {span}: the wave's own direct-to-LDS load may not have written them yet, no "
+                f"{span}: the wave's own direct-to-LDS load may not have written them yet, no "
                 f"s_waitcnt vmcnt covers it:\n  {where}"
             ),
         )
@@ -86,7 +90,7 @@ def _describe_race(code: int, found: Any, state: State, wave: int, span: str) ->
     doing = "reads" if code == RACE_READ else "writes"
     return (
         kind,
-        f"wave {wave} {doing} LDS {span}, which wave {other} {done} at\n  {where}\n"
+        f"wave {wave} {doing} {span}, which wave {other} {done} at\n  {where}\n"
         + _ORDER.format(other=other),
     )
 
@@ -94,7 +98,7 @@ def _describe_race(code: int, found: Any, state: State, wave: int, span: str) ->
 def _instruction_at(state: State, pc: int) -> str:
     """Return the place and text of another instruction of the kernel, as far as they are known."""
     if pc < 0:
-        return "(an instruction too long ago to be named)"
+        return "(an instruction that is no longer on record)"
     if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
         return f"+0x{pc:x}"
     _, offset = state.kernel.code_object.locate(pc)

@@ -1,6 +1,6 @@
 """Bank conflicts: the phases in which LDS serves the lanes of an instruction.
 
-native/banks.c counts cycles from these tables. Each phase is a mask of lanes; lanes conflict only
+native/profile.c counts cycles from these tables. Each phase is a mask of lanes; lanes conflict only
 within one phase. gfx90a and gfx942 have 32 banks of 4 bytes, gfx950 has 64.
 
 Sources: for gfx942 nod-ai's amd-shark-ai notes, Composable Kernel's documentation and the ROCm

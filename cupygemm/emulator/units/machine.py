@@ -25,7 +25,7 @@ from cupygemm.emulator.units.faults import NEEDS_FINER_SHADOW, memory_fault
 
 MAX_WAVES = 16  # of a workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
-_RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
+RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
 
 # Enumerations of native/machine.h, by name.
 _SPACES = {name: i for i, name in enumerate(("global", "flat", "scratch", "buffer", "lds"))}
@@ -53,14 +53,18 @@ _ATOMICS = {
 }  # fmt: skip
 
 
-class _Fault(ctypes.Structure):
+class FaultStruct(ctypes.Structure):
+    """``struct fault``."""
+
     _fields_ = [
         ("position", c_int32), ("lane", c_int32), ("address", c_uint64), ("bytes", c_int32),
         ("other_wave", c_int32), ("other_pc", c_int64), ("writes", c_int32), ("is_atomic", c_int32),
     ]  # fmt: skip
 
 
-class _Machine(ctypes.Structure):
+class MachineStruct(ctypes.Structure):
+    """``struct machine``."""
+
     _fields_ = [
         *((name, c_void_p) for name in (
             "vgpr", "sgpr", "lds", "scratch", "shadow", "workgroup", "wave_in_group", "wave_ids",
@@ -72,11 +76,13 @@ class _Machine(ctypes.Structure):
             "shadow_shift",
         )),
         ("scratch_base", c_uint64), ("shared_aperture", c_uint64), ("private_aperture", c_uint64),
-        ("bank_shift", c_int64), ("needed_shift", c_int64), ("fault", _Fault),
+        ("bank_shift", c_int64), ("needed_shift", c_int64), ("fault", FaultStruct),
     ]  # fmt: skip
 
 
-class _Operation(ctypes.Structure):
+class OperationStruct(ctypes.Structure):
+    """``struct operation``."""
+
     _fields_ = [
         *((name, c_int32) for name in (
             "space", "kind", "format", "atomic", "dwords", "bytes", "address", "wide", "data",
@@ -119,7 +125,7 @@ class Operation:
         **fields: int,
     ) -> None:
         self.name = kind
-        self.struct = _Operation(
+        self.struct = OperationStruct(
             space=_SPACES[space], kind=_KINDS[kind], format=_FORMATS[form],
             atomic=_ATOMICS[atomic], address=-1, data=-1, data2=-1, result=-1, scalar=-1,
             resource=-1, lanes=(c_uint8 * LANES)(*lanes),
@@ -134,14 +140,14 @@ class Machine:
 
     def __init__(self, state: State) -> None:
         self.state = state
-        self.struct = _Machine(
+        self.struct = MachineStruct(
             num_waves=state.num_waves, lds_bytes=state.lds.shape[1],
             scratch_bytes=state.scratch.shape[2], shadow_shift=2, scratch_base=SCRATCH_BASE,
             shared_aperture=APERTURE_SHARED, private_aperture=APERTURE_PRIVATE,
             bank_shift=state.target.lds_banks.bit_length() - 1,
         )  # fmt: skip
         self.address = ctypes.addressof(self.struct)
-        self._arrays: dict[str, NDArray[Any]] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
         for name in (
             "vgpr", "sgpr", "lds", "scratch", "workgroup", "wave_in_group", "lds_issued",
             "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
@@ -158,12 +164,12 @@ class Machine:
         self._point("ends", np.ascontiguousarray(ends, np.uint64))
         self.struct.num_ranges = len(starts)
         granules = -(-state.lds.shape[1] // 4)
-        self._set_shadow(np.zeros((len(state.lds), granules), _RECORD))
+        self._set_shadow(np.zeros((len(state.lds), granules), RECORD))
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         if not array.flags.c_contiguous:
             raise ValueError(f"State.{name} is not C-contiguous")
-        self._arrays[name] = array
+        self.arrays[name] = array
         setattr(self.struct, name, array.ctypes.data)
 
     def _set_shadow(self, records: NDArray[Any]) -> None:
@@ -173,7 +179,7 @@ class Machine:
     def refine_shadow(self, shift: int) -> None:
         """Keep a record for each ``2**shift`` bytes from now on; the old ones are repeated."""
         times = 1 << (self.struct.shadow_shift - shift)
-        self._set_shadow(np.repeat(self._arrays["shadow"], times, axis=1))
+        self._set_shadow(np.repeat(self.arrays["shadow"], times, axis=1))
         self.struct.shadow_shift = shift
 
 

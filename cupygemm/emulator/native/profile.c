@@ -1,0 +1,111 @@
+/* What memory instructions cost, counted from their addresses: LDS bank conflicts and cache lines.
+ *
+ * LDS serves the lanes in phases (units/lds_profile.py has the tables). Within a phase each bank gives
+ * one dword per cycle, and lanes that want the same dword share it, except in an atomic: so a phase
+ * costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
+#include "addresses.h"
+#include "shadow.h"
+
+/* -- bank conflicts ------------------------------------------------------------------------------*/
+
+enum { MAX_BANKS = 64 };
+
+struct demand {
+    int count[MAX_BANKS];
+    uint32_t dwords[MAX_BANKS][LANES]; /* a lane wants one dword of a bank at most */
+};
+
+static void want(struct demand *d, uint32_t dword, int banks, bool shared) {
+    int bank = (int)(dword % (uint32_t)banks);
+    for (int i = 0; shared && i < d->count[bank]; i++)
+        if (d->dwords[bank][i] == dword)
+            return;
+    d->dwords[bank][d->count[bank]++] = dword;
+}
+
+static int64_t phase_cycles(struct demand *d, const uint32_t *address, uint64_t lanes, int bytes,
+                            int banks, bool shared) {
+    memset(d->count, 0, sizeof d->count);
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        uint32_t first = address[first_lane(left)];
+        for (uint32_t dword = first / 4; dword <= (first + (uint32_t)bytes - 1) / 4; dword++)
+            want(d, dword, banks, shared);
+    }
+    int most = 1;
+    for (int bank = 0; bank < banks; bank++)
+        most = d->count[bank] > most ? d->count[bank] : most;
+    return most;
+}
+
+/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost. Call it
+ * before the instruction executes. */
+void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
+                     int64_t first, int64_t step, int64_t count, const uint64_t *phases,
+                     int64_t num_phases, int64_t *totals) {
+    struct waves list = {ids, first, step, count};
+    struct demand demand;
+    uint32_t address[LANES];
+    int banks = 1 << m->bank_shift;
+    for (int64_t position = 0; position < count; position++) {
+        int64_t wave = wave_at(list, position);
+        uint64_t exec = scalar64(m, EXEC, wave);
+        int64_t cycles = 0;
+        for (int access = 0; access <= op->pair; access++) {
+            lds_addresses(m, op, wave, access ? op->offset2 : op->offset, address);
+            for (int64_t i = 0; i < num_phases; i++)
+                cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
+                                       op->kind != ATOMIC);
+        }
+        totals[0] += 1;
+        totals[1] += cycles;
+        totals[2] += cycles - num_phases * (1 + op->pair);
+    }
+}
+
+/* -- cache lines ---------------------------------------------------------------------------------*/
+
+/* Count the distinct lines of 2**shift bytes that the lanes' accesses touch. */
+static int64_t distinct_lines(const struct access *a, uint64_t lanes, int shift) {
+    uint64_t lines[2 * LANES];
+    int n = 0;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint64_t last = (a->address[lane] + a->bytes[lane] - 1) >> shift;
+        for (uint64_t line = a->address[lane] >> shift; line <= last && n < 2 * LANES; line++) {
+            int place = n; /* insert in order */
+            while (place > 0 && lines[place - 1] > line)
+                place--;
+            if (place > 0 && lines[place - 1] == line)
+                continue;
+            memmove(lines + place + 1, lines + place, (size_t)(n - place) * sizeof *lines);
+            lines[place] = line;
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Add to `totals` what the instruction asks of global memory: wave-instructions, lanes, bytes,
+ * 64-byte lines, 128-byte lines. Call it before the instruction executes. */
+void count_lines(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
+                 int64_t step, int64_t count, int64_t *totals) {
+    struct waves list = {ids, first, step, count};
+    struct access a;
+    struct buffer b;
+    for (int64_t position = 0; position < count; position++) {
+        if (resolve_addresses(m, op, wave_at(list, position), &a, &b))
+            continue;
+        uint64_t lanes = 0;
+        for (uint64_t left = a.exec & ~(a.to_lds | a.to_scratch); left; left &= left - 1) {
+            int lane = first_lane(left);
+            if (a.bytes[lane]) {
+                lanes |= 1ull << lane;
+                totals[2] += a.bytes[lane];
+            }
+        }
+        totals[0] += 1;
+        totals[1] += __builtin_popcountll(lanes);
+        totals[3] += distinct_lines(&a, lanes, 6);
+        totals[4] += distinct_lines(&a, lanes, 7);
+    }
+}

@@ -1,0 +1,45 @@
+/* SMEM instructions. Rules: AMD's "CDNA3 Instruction Set Architecture", chapter 8 (scalar memory). */
+#include "addresses.h"
+
+/* Load or store `dwords` scalar registers. A scalar buffer is a range of bytes: beyond its end loads
+ * return 0 and stores are dropped, dword by dword. EXEC plays no part. */
+int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
+                  int64_t step, int64_t count, uint32_t pc) {
+    (void)pc;
+    struct waves list = {ids, first, step, count};
+    for (int64_t position = 0; position < count; position++) {
+        int64_t wave = wave_at(list, position);
+        uint64_t offset =
+            (uint64_t)op->offset + (op->scalar >= 0 ? scalar(m, op->scalar, wave) : 0);
+        uint64_t base = scalar64(m, op->resource, wave), dwords = (uint64_t)op->dwords;
+        if (op->space == BUFFER) {
+            struct buffer b = read_buffer(m, op, wave);
+            uint64_t limit = b.stride ? b.stride * b.records : b.records;
+            uint64_t rest = offset < limit ? (limit - offset) / 4 : 0;
+            base = b.base;
+            dwords = rest < dwords ? rest : dwords;
+        }
+        uint64_t address = base + offset;
+        bool writes = op->kind == STORE;
+        int code = OK;
+        if (address % 4 && dwords)
+            code = raise(m, SCALAR_MISALIGNED, -1, address, op->bytes, writes);
+        else if (dwords && !inside(m, address, 4 * dwords))
+            code = raise(m, OUT_OF_BOUNDS, -1, address, (int)(4 * dwords), writes);
+        if (code) {
+            m->fault.position = (int32_t)position;
+            return code;
+        }
+        uint32_t words[16] = {0};
+        uint32_t *registers = m->sgpr + op->data * m->num_waves + wave;
+        if (!writes)
+            memcpy(words, (const void *)(uintptr_t)address, 4 * dwords);
+        for (int64_t i = 0; i < op->dwords; i++) {
+            if (!writes)
+                registers[i * m->num_waves] = words[i];
+            else if ((uint64_t)i < dwords)
+                memcpy((uint8_t *)(uintptr_t)address + 4 * i, registers + i * m->num_waves, 4);
+        }
+    }
+    return OK;
+}
