@@ -158,10 +158,18 @@ void valu_med3_f32(uint32_t *restrict out, const uint32_t *a, const uint32_t *b,
     }
 }
 
-// Half precision: exact to float; from float in the given rounding.
-void valu_half_to_float(float *restrict out, const _Float16 *source, ptrdiff_t count) {
-    for (ptrdiff_t i = 0; i < count; ++i)
-        out[i] = (float)source[i];
+// Half precision: exact to float, where a signalling NaN stays one; from float in the given rounding.
+void valu_half_to_float(float *restrict out, const uint16_t *source, ptrdiff_t count) {
+    for (ptrdiff_t i = 0; i < count; ++i) {
+        uint32_t half = source[i], bits;
+        _Float16 number;
+        memcpy(&number, &source[i], sizeof number);
+        float wide = (float)number;
+        memcpy(&bits, &wide, sizeof bits);
+        uint32_t nan = (half & 0x8000u) << 16 | 0x7F800000u | (half & 0x3FFu) << 13;
+        bits = (half & 0x7FFFu) > 0x7C00u ? nan : bits;
+        memcpy(&out[i], &bits, sizeof bits);
+    }
 }
 
 void valu_float_to_half(_Float16 *restrict out, const float *source, ptrdiff_t count,
@@ -179,6 +187,7 @@ void valu_fma_half(float *restrict out, const float *a, const float *b, const fl
                    unsigned layout, ptrdiff_t waves) {
     float buffers[3][LANES];
     int before = fegetround();
+    float cancelled = before == FE_DOWNWARD ? -0.0f : 0.0f; // x - x
     fesetround(FE_TONEAREST);
     for (ptrdiff_t wave = 0; wave < waves; ++wave, out += LANES) {
         const float *x = row_float(a, layout, 0, wave, buffers[0]);
@@ -192,7 +201,9 @@ void valu_fma_half(float *restrict out, const float *a, const float *b, const fl
             uint32_t step = (error > 0) == (sum > 0) ? 1u : ~0u;
             int inexact = (error > 0) | (error < 0); // not for Inf and NaN, whose error is NaN
             bits += inexact & !(bits & 1) ? step : 0;
-            memcpy(&out[i], &bits, sizeof bits);
+            memcpy(&sum, &bits, sizeof bits);
+            int opposite = (sum == 0) & (signbit(product) != signbit(z[i]));
+            out[i] = opposite ? cancelled : sum;
         }
     }
     fesetround(before);

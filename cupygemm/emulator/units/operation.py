@@ -86,7 +86,7 @@ def bind(inst: Instruction, op: Op, target: Target) -> Step:
         for i, operand in enumerate(results)
     ]
     is_float = result in FLOATS
-    if inst.fields.get("clmp") and not is_float:
+    if inst.fields.get("clmp") and not is_float and len(results) == 1:  # carries clamp themselves
         function = _saturating(function, result)
     finish = float_mode.finisher(inst, result) if is_float else None
     bits = 0 if op.exact else float_mode.relevant_bits([*kinds, result])

@@ -148,10 +148,10 @@ OPS: dict[str, Op] = {
     "v_cvt_norm_u16_f16": Op(_normalized(_U16), exact=True),
     # floats and floats
     "v_cvt_f16_f32": Op(lambda a: a),
-    "v_cvt_f32_f16": Op(lambda a: a),
+    "v_cvt_f32_f16": Op(lambda a: a * _F32(1)),  # a product makes NaN quiet
     "v_cvt_f32_f64": Op(lambda a: a.astype(_F32)),
     "v_cvt_f64_f32": Op(lambda a: a.astype(_F64)),
-    "v_cvt_f32_bf16": Op(lambda a: a, exact=True),
+    "v_cvt_f32_bf16": Op(lambda a: a * _F32(1), exact=True),
     "v_cvt_sr_f16_f32": Op(_half_stochastic, exact=True, keep_high=True),
     "v_cvt_sr_bf16_f32": Op(
         _bf16_stochastic, "f32 u32", "u16",

@@ -102,8 +102,8 @@ def _div_fixup(*, underflow: int | None) -> Function:
         result = np.where(sign, -result, result)
         invalid = (s1 == 0) & (s2 == 0) | infinite1 & infinite2
         result = np.where(invalid, dtype(-np.nan), result)
-        result = np.where(np.isnan(s1), s1, result)
-        return np.where(np.isnan(s2), s2, result)
+        result = np.where(np.isnan(s1), s1 + s1, result)  # a sum makes NaN quiet
+        return np.where(np.isnan(s2), s2 + s2, result)
 
     return div_fixup
 

@@ -127,7 +127,7 @@ def _fract_half(a: Array) -> Array:
 
 
 def _frexp_mantissa(a: Array) -> Array:
-    return np.where(np.isfinite(a), np.frexp(a)[0], a)
+    return np.where(np.isfinite(a), np.frexp(a)[0], a + a)  # a sum makes NaN quiet
 
 
 def _frexp_exponent(a: Array) -> Array:
