@@ -39,6 +39,17 @@ _BY_REGISTER = (
 _UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
 
 
+def _source_place(inst: Instruction, op: Operand, place: int) -> int | None:
+    """Return which register of a source, if any, the result register at `place` comes from."""
+    if inst.encoding != "VOP3P" or op.count == 1:
+        return place
+    fields, position = inst.fields, int(op.field[-1])
+    if inst.mnemonic == "v_pk_mov_b32":  # a word of each source
+        return fields["opsel"] >> position & 1 if place == position else None
+    low, high = fields["opsel"], fields["opsel_hi"] | fields["opsel_hi2"] << 2
+    return (high if place else low) >> position & 1
+
+
 def counter_of(inst: Instruction) -> Counter | None:
     """Return the wait counter that an instruction increments."""
     if inst.mnemonic.startswith(_UNCOUNTED):
@@ -196,8 +207,10 @@ class Scoreboard:
                 continue
             unwritten = self.unwritten_vector if op.kind == "v" else self.unwritten_scalar
             for place in range(min(op.count, dst.count)):
-                if unwritten >> (op.index + place) & 1:
-                    lacking = ~self._written[op.kind][op.index + place, group.waves]
+                source = _source_place(inst, op, place)
+                register = op.index + (source or 0)
+                if source is not None and unwritten >> register & 1:
+                    lacking = ~self._written[op.kind][register, group.waves]
                     key = (dst.kind, dst.index + place)
                     result[key] = result[key] | lacking if key in result else lacking
         return result
