@@ -10,6 +10,7 @@ import ctypes
 import ctypes.util
 import importlib.metadata
 import importlib.util
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -70,7 +71,7 @@ def _rocm() -> Finding:
         return Finding("rocm", False, "no AMD GPU (/dev/kfd)")
     if ctypes.util.find_library("amdhip64") is None:
         return Finding("rocm", False, "an AMD GPU, but no ROCm runtime (libamdhip64)")
-    return _with_cupy("rocm", "an AMD GPU and ROCm", ("cupy-rocm", "cupy"))
+    return _with_cupy("rocm", "an AMD GPU and ROCm", r"cupy(-rocm-.+)?")
 
 
 def _cuda() -> Finding:
@@ -81,11 +82,11 @@ def _cuda() -> Finding:
     count = ctypes.c_int(0)
     if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         return Finding("cuda", False, "an NVIDIA driver, but no GPU that answers")
-    return _with_cupy("cuda", f"{count.value} NVIDIA GPU(s)", ("cupy-cuda", "cupy"))
+    return _with_cupy("cuda", f"{count.value} NVIDIA GPU(s)", r"cupy(-cuda.+)?")
 
 
 def _emulated() -> Finding:
-    found = _with_cupy("emulated", "CuPy's ROCm build", ("cupy-rocm-7-0",))
+    found = _with_cupy("emulated", "CuPy's ROCm build", "cupy-rocm-7-0")
     if not found.usable:
         return found
     for package in ("tinygrad", "elftools", "msgpack"):
@@ -94,13 +95,10 @@ def _emulated() -> Finding:
     return found
 
 
-def _with_cupy(kind: Kind, what: str, prefixes: tuple[str, ...]) -> Finding:
+def _with_cupy(kind: Kind, what: str, pattern: str) -> Finding:
     """Qualify what was found by the CuPy that is installed."""
     builds = cupy_builds()
     for build in builds:
-        if any(build == prefix or build.startswith(f"{prefix}-") for prefix in prefixes) or (
-            kind == "cuda" and build.startswith("cupy-cuda")
-        ):
+        if re.fullmatch(pattern, build):
             return Finding(kind, True, what if kind == "emulated" else f"{what}, {build}")
-    installed = ", ".join(builds) or "no CuPy"
-    return Finding(kind, False, f"{what}, but {installed} is installed")
+    return Finding(kind, False, f"{what}, but {', '.join(builds) or 'no CuPy'} is installed")

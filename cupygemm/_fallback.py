@@ -2,11 +2,14 @@
 
 `cupy.matmul` rounds the product of 16-bit operands to 16 bits whatever the output, cannot multiply
 stacks of bfloat16, and under HIP aborts the process on bfloat16 matrices. Those operands are
-converted to float32, which holds them exactly, and the product is rounded once.
+converted to float32, which holds them exactly, and the product is rounded once. cuBLAS by default
+adds parts of a long sum of 16-bit products in 16 bits; here it is told not to.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +18,8 @@ import numpy as np
 from cupygemm._device import Device
 from cupygemm._pose import Posed
 from cupygemm._promotion import BF16, F32, KERNEL_OPERANDS
+
+CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16  # cublasMath_t, cuBLAS's manual
 
 
 @dataclass(frozen=True)
@@ -75,9 +80,9 @@ class Fallback:
 
         types = self.posed.types
         try:
-            product = cupy.matmul(
-                x1.astype(self.dtype, copy=False), x2.astype(self.dtype, copy=False)
-            )
+            x1, x2 = (x.astype(self.dtype, copy=False) for x in (x1, x2))
+            with _sums_in_float32(self.device):
+                product = cupy.matmul(x1, x2)
         except (ImportError, NotImplementedError, TypeError) as err:
             raise TypeError(self._refusal(str(err))) from err
         product = product.astype(types.stored, copy=False)
@@ -93,6 +98,24 @@ class Fallback:
             f"{self.device.name}: {detail}; convert the operands to {remedy}, or multiply "
             "on another device"
         )
+
+
+@contextlib.contextmanager
+def _sums_in_float32(device: Device) -> Iterator[None]:
+    """Keep cuBLAS from rounding partial sums to 16 bits; the handle is this thread's own."""
+    if device.is_hip:
+        yield
+        return
+    from cupy.cuda.device import get_cublas_handle
+    from cupy_backends.cuda.libs import cublas
+
+    handle = get_cublas_handle()
+    mode = cublas.getMathMode(handle)
+    cublas.setMathMode(handle, mode | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
+    try:
+        yield
+    finally:
+        cublas.setMathMode(handle, mode)
 
 
 def why_no_kernel(posed: Posed, device: Device) -> str:
