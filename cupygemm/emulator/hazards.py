@@ -19,22 +19,25 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import EXEC, Instruction, Operand
-from cupygemm.emulator.state import Group, State
+from cupygemm.emulator.state import SCRATCH_BASE, Group, State
 
 Counter = Literal["vm", "lds", "scalar", "flat"]
 
-# Copies hand an unwritten register on; reading the copy is the error, not making it. Callee-saved
-# registers are spilled this way before anything has written them.
-_COPIES = {
-    "s_mov_b32", "s_mov_b64", "v_mov_b32", "v_mov_b64", "v_accvgpr_write", "v_accvgpr_read",
-    "v_accvgpr_mov_b32", "v_accvgpr_write_b32", "v_accvgpr_read_b32", "v_writelane_b32",
-    "v_readlane_b32",
-}  # fmt: skip
-# Each result register depends only on the source registers of the same place (packed operations),
-# or the low result does not depend on the high source: LLVM leaves the other half undefined on
-# purpose.
+# Compiled code reads registers that nothing has written where their value cannot matter, and only
+# there: it copies them, it selects between them, it keeps the lanes that a merge of lane masks will
+# replace, and it leaves a half of a wide operand undefined. These instructions hand the state on (or
+# end it, where what they add makes the result whole); reading it in any other is the error.
+_COPIES = (
+    "s_mov_b", "v_mov_b", "v_accvgpr_", "v_writelane_b32", "v_readlane_b32",
+    "v_readfirstlane_b32", "v_swap_b32",
+)  # fmt: skip
+_MASK_MERGES = ("s_and_b64", "s_andn2_b64", "s_or_b64", "s_orn2_b64", "s_xor_b64", "s_cselect_b")
+_SELECTS = ("v_cndmask_b32", "v_perm_b32", "v_bfi_b32", "v_and_or_b32", "v_alignb")
+# Each result register depends only on the source registers of the same place (packed operations), or
+# the low result does not depend on the high source.
 _BY_REGISTER = (
-    "v_pk_", "v_mad_u64_u32", "v_mad_i64_i32", "v_lshlrev_b64", "v_lshl_add_u64", "s_lshl_b64",
+    "v_pk_", "v_mad_u64_u32", "v_mad_i64_i32", "v_lshlrev_b64", "v_lshl_add_u64",
+    "s_lshl_b64",
 )  # fmt: skip
 _UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
 
@@ -154,17 +157,10 @@ class Scoreboard:
     def _check_unwritten(
         self, group: Group, inst: Instruction, missing: list[tuple[Operand, int]]
     ) -> None:
-        tolerant = inst.mnemonic in _COPIES or inst.mnemonic.startswith(_BY_REGISTER)
         for op, register in missing:
             lacking = ~self._written[op.kind][register, group.waves]
-            if not lacking.any():
+            if not lacking.any() or self._tolerates(group, inst, op, register):
                 continue
-            if tolerant and (
-                inst.mnemonic in _COPIES or register > op.index or "_pk_" in inst.mnemonic
-            ):
-                continue
-            if "_store_" in inst.mnemonic and self._is_spill(group, inst):
-                continue  # a callee-saved register, saved before anything has written it
             name = register_name(op.kind, register)
             raise Fault(
                 "uninitialised register",
@@ -173,12 +169,21 @@ class Scoreboard:
             )
 
     @staticmethod
-    def _is_spill(group: Group, inst: Instruction) -> bool:
-        """Return whether a store goes to private memory."""
-        if inst.encoding == "SCRATCH":
-            return True
-        resource = inst.operand("srsrc")
-        return resource is not None and bool((group.s(resource.index + 1) & 0xFFFF == 3).all())
+    def _tolerates(group: Group, inst: Instruction, op: Operand, register: int) -> bool:
+        """Return whether an instruction may read a register that nothing has written."""
+        name = inst.mnemonic
+        if name.startswith((*_COPIES, *_MASK_MERGES)):
+            return not any(dst.index == EXEC and dst.kind == "s" for dst in inst.dst)
+        if name.startswith(_SELECTS):
+            return op.field != "vcc" and not (name.startswith("v_cndmask") and op.field == "src2")
+        if name.startswith(_BY_REGISTER):
+            return register > op.index or "_pk_" in name
+        if name.startswith(("ds_write", "ds_bpermute", "ds_permute")):
+            return op.field != "addr"  # a struct's padding, an unused field
+        if "_store_" in name and op.field in ("data", "vdata"):
+            # A callee-saved register, saved before anything has written it.
+            return _is_private(group, inst)
+        return False
 
     # -- after an instruction ----------------------------------------------------------------------
 
@@ -198,12 +203,14 @@ class Scoreboard:
     def _copied_unwritten(self, group: Group, inst: Instruction) -> dict[tuple[str, int], Any]:
         """Return which waves lack each destination register that a copy leaves unwritten."""
         result: dict[tuple[str, int], Any] = {}
-        copies, by_register = inst.mnemonic in _COPIES, inst.mnemonic.startswith(_BY_REGISTER)
-        if not (copies or by_register) or inst.mnemonic == "v_writelane_b32":
+        name = inst.mnemonic
+        if not name.startswith((*_COPIES, *_MASK_MERGES, *_BY_REGISTER)) or not inst.dst:
             return result
+        if name == "v_writelane_b32" or any(op.index == EXEC for op in inst.src if op.kind == "s"):
+            return result  # the other lanes, or the lanes of EXEC, make the result whole
         dst = inst.operand("vdst") or inst.dst[0]
         for op in inst.src:
-            if op.kind not in ("v", "s") or op.index in (EXEC, EXEC + 1):
+            if op.kind not in ("v", "s"):
                 continue
             unwritten = self.unwritten_vector if op.kind == "v" else self.unwritten_scalar
             for place in range(min(op.count, dst.count)):
@@ -304,3 +311,13 @@ def register_name(kind: str, index: int) -> str:
 
 def _raise_to(counter: NDArray[np.int32], waves: Any, value: NDArray[np.int32]) -> None:
     counter[waves] = np.maximum(counter[waves], value)
+
+
+def _is_private(group: Group, inst: Instruction) -> bool:
+    """Return whether a memory instruction goes to private memory."""
+    if inst.encoding == "SCRATCH":
+        return True
+    resource = inst.operand("srsrc")
+    if resource is None:
+        return False
+    return bool((group.s(resource.index + 1) & np.uint32(0xFFFF) == SCRATCH_BASE >> 32).all())

@@ -131,6 +131,13 @@ UNINITIALISED = {
         POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v5, s[4:5]",
         "v5",
     ),
+    "a mask of nothing": (
+        "s_or_b64 s[8:9], s[20:21], s[0:1]\ns_and_saveexec_b64 s[10:11], s[8:9]",
+        "s8",
+    ),
+    "EXEC": ("s_and_b64 exec, exec, s[20:21]", "s20"),
+    "the mask of a selection": ("v_cndmask_b32 v2, v0, v0, s[20:21]", "s20"),
+    "an LDS address": ("ds_write_b32 v5, v0", "v5"),
     "second of a pair": ("v_mov_b32 v4, 0\nv_add_f64 v[6:7], v[4:5], v[4:5]", "v5"),
 }
 
@@ -139,7 +146,7 @@ UNINITIALISED = {
 def test_uninitialised_register(case: str) -> None:
     body, register = UNINITIALISED[case]
     with pytest.raises(KernelFault) as caught:
-        execute(body)
+        execute(body, lds=256)
     assert caught.value.kind == "uninitialised register"
     assert caught.value.detail.startswith(f"{register} is read")
 
@@ -172,13 +179,19 @@ CORRECT = {
     + POINTERS + "s_waitcnt lgkmcnt(0)\nv_add_u32 v4, v3, s4",
     "the high half of a product's addend": "v_mov_b32 v2, 0\n"
     "v_mad_u64_u32 v[4:5], s[8:9], v0, v0, v[2:3]\nv_add_u32 v6, v4, v4",
+    "lane masks merged": "s_andn2_b64 s[8:9], s[20:21], exec\n"
+    "s_or_b64 s[8:9], s[8:9], exec\ns_and_saveexec_b64 s[10:11], s[8:9]",
+    "an unused field of a structure": ADDRESS + "v_mov_b32 v4, 0\nv_lshlrev_b32 v1, 1, v1\n"
+    "ds_write_b64 v1, v[4:5]",
+    "selected away": "v_cmp_eq_u32 vcc, v0, v0\nv_cndmask_b32 v2, v9, v0, vcc\n"
+    "v_add_u32 v3, v2, v2",
     "saved before it was written": "v_writelane_b32 v5, s40, 0\nv_readlane_b32 s40, v5, 0",
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CORRECT)
 def test_no_false_alarm(case: str) -> None:
-    execute(CORRECT[case], lds=256)
+    execute(CORRECT[case], lds=512)
 
 
 def test_tainted_half_is_found_when_used() -> None:

@@ -107,6 +107,8 @@ def _call(name: str, arguments: tuple[Array, ...], *extra: int, waves: int = 1) 
     if rows and rows != waves:
         raise ValueError(f"{name}: {[argument.shape for argument in arguments]} do not match")
     out = np.empty((waves, LANES), arguments[0].dtype)
+    # The rows of a group of evenly spaced waves are strided views.
+    arguments = tuple(np.ascontiguousarray(argument) for argument in arguments)
     pointers = [_address(argument) for argument in arguments]
     function(name)(_address(out), *pointers, layout, waves, *extra)
     return out
