@@ -35,30 +35,31 @@ static void point(const struct lds_view *v, uint64_t exec, const uint32_t *addre
 /* -- reads, writes and atomics -------------------------------------------------------------------*/
 
 /* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for each 4
- * are nearly all LDS traffic, so their loops know how many records there are. */
-static inline int read_lanes(struct lds_view *v, uint64_t exec, const uint32_t *address, int n) {
-    /* Copies that the stores to the records cannot change, as far as the compiler knows. */
-    const uint64_t new_read = v->new_read, epoch = v->epoch;
-    struct record *records = v->records;
-    uint64_t good = v->good;
+ * are nearly all LDS traffic: their loops know how many records there are, test them together, and
+ * leave those of a lane that is not plainly right to the careful way. The loops keep copies that the
+ * stores to the records cannot change, as far as the compiler knows. */
+static inline int read_lanes(const struct lds_view *view, uint64_t exec, const uint32_t *address,
+                             int n) {
+    const struct lds_view v = *view;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        struct record *r = records + (address[lane] >> 2);
-        if (r->write == good && alike(r, n)) {
-            uint64_t word = new_read | ((r->read & EPOCH) == epoch ? r->read & READERS : 0);
-            for (int i = 0; i < n; i++)
-                r[i].read = word;
+        struct record *r = v.records + (address[lane] >> 2);
+        bool good = true;
+        for (int i = 0; i < n; i++)
+            good &= (r[i].write & WRITTEN) && ordered(&v, r[i].write);
+        if (__builtin_expect(!good, 0)) {
+            int code = shadow_read(view, lane, address[lane], 4 * n);
+            if (code)
+                return code;
             continue;
         }
-        int code = read_granules(v, r, n, lane, address[lane], 4 * n);
-        if (code)
-            return code;
-        good = v->good;
+        for (int i = 0; i < n; i++)
+            r[i].read = read_word(&v, r[i].read);
     }
     return OK;
 }
 
-static int shadow_reads(struct lds_view *v, const struct operation *op, uint64_t exec,
+static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
                         const uint32_t *address) {
     if (v->m->shadow_shift == 2) {
         switch (op->bytes) {
@@ -74,33 +75,40 @@ static int shadow_reads(struct lds_view *v, const struct operation *op, uint64_t
     return code;
 }
 
-/* Returns the lanes that it could write without looking at what they store. */
-static inline uint64_t write_lanes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                                   int n) {
-    uint64_t left = exec;
-    for (; left; left &= left - 1) {
+/* Returns the lanes that are left to the careful way. */
+static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
+                                   const uint32_t *address, int n) {
+    const struct lds_view v = *view;
+    uint64_t careful = 0;
+    for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        struct record *r = v->records + (address[lane] >> 2);
-        if (check_granules(v, r, n, lane, address[lane], 4 * n))
-            break;
-        write_granules(v, r, n);
+        struct record *r = v.records + (address[lane] >> 2);
+        bool good = true;
+        for (int i = 0; i < n; i++)
+            good &= plainly_writable(&v, r + i);
+        if (__builtin_expect(!good, 0)) {
+            careful |= 1ull << lane;
+            continue;
+        }
+        for (int i = 0; i < n; i++)
+            r[i] = (struct record){v.new_write, 0};
     }
-    return exec & ~left;
+    return careful;
 }
 
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
                          const uint32_t *address, const uint32_t *row, size_t pitch) {
-    uint64_t done = 0;
+    uint64_t careful = exec;
     if (v->m->shadow_shift == 2) {
         switch (op->bytes) {
-        case 4: done = write_lanes(v, exec, address, 1); break;
-        case 8: done = write_lanes(v, exec, address, 2); break;
-        case 16: done = write_lanes(v, exec, address, 4); break;
+        case 4: careful = write_lanes(v, exec, address, 1); break;
+        case 8: careful = write_lanes(v, exec, address, 2); break;
+        case 16: careful = write_lanes(v, exec, address, 4); break;
         default: break;
         }
     }
     int code = OK;
-    for (uint64_t left = exec & ~done; left && !code; left &= left - 1) {
+    for (uint64_t left = careful; left && !code; left &= left - 1) {
         int lane = first_lane(left);
         uint8_t data[16], *pointer[LANES];
         pointer[lane] = data;
@@ -110,7 +118,7 @@ static int shadow_writes(const struct lds_view *v, const struct operation *op, u
     return code;
 }
 
-static int shadow_atomics(struct lds_view *v, const struct operation *op, uint64_t exec,
+static int shadow_atomics(const struct lds_view *v, const struct operation *op, uint64_t exec,
                           const uint32_t *address) {
     int code = OK;
     for (uint64_t left = exec; left && !code; left &= left - 1)

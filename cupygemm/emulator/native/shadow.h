@@ -17,7 +17,7 @@ static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, SEVERAL = 1u
  * that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
 static const uint64_t READERS = 0xFFFFull << 32, EPOCH = 0xFFFull << 48;
 
-/* The LDS of one wave's workgroup. */
+/* The LDS of one wave's workgroup, as the executing operation sees it. */
 struct lds_view {
     struct machine *m;
     uint8_t *bytes;
@@ -26,10 +26,12 @@ struct lds_view {
     int64_t wave;
     uint32_t own;       /* wave within the workgroup */
     uint32_t seq;       /* number of the executing operation */
+    int32_t released;   /* LDS operations of this wave that are released */
     uint64_t epoch;     /* in its place in a read word */
-    uint64_t good;      /* a write word that this wave may read */
     uint64_t new_read;  /* read word of this operation */
     uint64_t new_write; /* write word of this operation */
+    /* By bits 32-36 of a write word: how many such writes are ordered before this operation. */
+    int32_t ordered[2 * MAX_WAVES];
 };
 
 static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t how) {
@@ -45,11 +47,17 @@ static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t
         .wave = wave,
         .own = (uint32_t)own,
         .seq = seq,
+        .released = m->lds_released[wave],
         .epoch = epoch,
         .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
         .new_write = seq | own << 32 | how | WRITTEN,
-        .good = seq | own << 32 | how | WRITTEN,
     };
+    for (int other = 0; other < MAX_WAVES; other++) {
+        v.ordered[other] = m->lds_released[v.wave_ids[other]];
+        v.ordered[MAX_WAVES + other] = m->vm_released[v.wave_ids[other]];
+    }
+    v.ordered[own] = m->lds_issued[wave];
+    v.ordered[MAX_WAVES + own] = m->vm_waited[wave];
     return v;
 }
 
@@ -61,15 +69,11 @@ static inline void note_issue(const struct lds_view *v, uint32_t pc) {
 static inline uint32_t writer_of(uint64_t write) { return write >> 32 & 15; }
 static inline uint32_t other_writer_of(uint64_t write) { return write >> 40 & 15; }
 static inline uint32_t last_reader_of(uint64_t read) { return read >> 60 & 15; }
+static inline uint32_t readers_of(uint64_t read) { return read >> 32 & 0xFFFF; }
 
 /* Whether operation `word` (bits 0-31) is not among the first `count` of its wave. */
 static inline bool after(uint64_t word, int32_t count) {
     return (int32_t)((uint32_t)word - (uint32_t)count) > 0;
-}
-
-static inline bool write_released(const struct lds_view *v, uint64_t write) {
-    const int32_t *released = write & BY_LOAD ? v->m->vm_released : v->m->lds_released;
-    return !after(write, released[v->wave_ids[writer_of(write)]]);
 }
 
 static inline int race(const struct lds_view *v, int code, int lane, uint32_t address, int bytes,
@@ -90,33 +94,34 @@ static inline int race_with_writer(const struct lds_view *v, int code, int lane,
 
 /* -- one granule ---------------------------------------------------------------------------------*/
 
-static inline int check_read(struct lds_view *v, uint64_t write, int lane, uint32_t address,
-                             int bytes) {
-    if (write == v->good)
-        return OK;
-    if (!(write & WRITTEN))
-        return raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
-    if (writer_of(write) != v->own) {
-        if (!write_released(v, write))
-            return race_with_writer(v, RACE_READ, lane, address, bytes, write);
-    } else if (write & BY_LOAD && after(write, v->m->vm_waited[v->wave])) {
-        return race_with_writer(v, LDS_LOAD_IN_FLIGHT, lane, address, bytes, write);
-    }
-    v->good = write;
-    return OK;
+/* Whether the write that this word records is ordered before the executing operation. */
+static inline bool ordered(const struct lds_view *v, uint64_t write) {
+    return !after(write, v->ordered[write >> 32 & (2 * MAX_WAVES - 1)]);
 }
 
-/* Check a write against the last write of the granule. */
+static inline int check_read(const struct lds_view *v, uint64_t write, int lane, uint32_t address,
+                             int bytes) {
+    if (!(write & WRITTEN))
+        return raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
+    if (ordered(v, write))
+        return OK;
+    int code = writer_of(write) == v->own ? LDS_LOAD_IN_FLIGHT : RACE_READ;
+    return race_with_writer(v, code, lane, address, bytes, write);
+}
+
+/* Check a write against the last write of the granule. A wave's own writes are in order; that its own
+ * direct-to-LDS load may land after them is left alone. */
 static inline int check_overwrite(const struct lds_view *v, uint64_t write, int lane,
                                   uint32_t address, int bytes) {
     if (!(write & WRITTEN) || (write & BY_ATOMIC && v->new_write & BY_ATOMIC))
         return OK;
-    if (writer_of(write) == v->own && !(write & SEVERAL))
-        return OK;
-    if (write_released(v, write))
-        return OK;
     if (writer_of(write) != v->own)
-        return race_with_writer(v, RACE_WRITE_WRITE, lane, address, bytes, write);
+        return ordered(v, write)
+                   ? OK
+                   : race_with_writer(v, RACE_WRITE_WRITE, lane, address, bytes, write);
+    const int32_t *released = write & BY_LOAD ? v->m->vm_released : v->m->lds_released;
+    if (!(write & SEVERAL) || !after(write, released[v->wave]))
+        return OK;
     return race(v, RACE_WRITE_WRITE, lane, address, bytes, other_writer_of(write), false, 0);
 }
 
@@ -125,7 +130,7 @@ static inline int check_overwrite(const struct lds_view *v, uint64_t write, int 
  * not waited for that read, the epoch tells. */
 static inline int check_readers(const struct lds_view *v, uint64_t read, int lane, uint32_t address,
                                 int bytes) {
-    uint32_t others = (uint32_t)((read & READERS) >> 32) & ~(1u << v->own);
+    uint32_t others = readers_of(read) & ~(1u << v->own);
     if (!others)
         return OK;
     uint32_t last = last_reader_of(read);
@@ -141,53 +146,14 @@ static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
     return v->new_read | ((old & EPOCH) == v->epoch ? old & READERS : 0);
 }
 
-/* -- the granules of one lane's access -----------------------------------------------------------*/
-
-/* Nearly always they have one history, and are checked as one. */
-static inline bool alike(const struct record *r, int n) {
-    uint64_t differs = 0;
-    for (int i = 1; i < n; i++)
-        differs |= (r[i].write ^ r[0].write) | (r[i].read ^ r[0].read);
-    return !differs;
-}
-
-static inline int read_granules(struct lds_view *v, struct record *r, int n, int lane,
-                                uint32_t address, int bytes) {
-    if (alike(r, n)) {
-        int code = check_read(v, r->write, lane, address, bytes);
-        uint64_t word = read_word(v, r->read);
-        for (int i = 0; i < n; i++)
-            r[i].read = word;
-        return code;
-    }
-    int code = OK;
-    for (int i = 0; i < n && !code; i++) {
-        code = check_read(v, r[i].write, lane, address, bytes);
-        r[i].read = read_word(v, r[i].read);
-    }
-    return code;
-}
-
-static inline int check_granule_write(const struct lds_view *v, const struct record *r, int lane,
-                                      uint32_t address, int bytes) {
-    int code = check_readers(v, r->read, lane, address, bytes);
-    return code ? code : check_overwrite(v, r->write, lane, address, bytes);
-}
-
-/* Returns the code of the first granule that must not be written, and leaves the records alone. */
-static inline int check_granules(const struct lds_view *v, const struct record *r, int n, int lane,
-                                 uint32_t address, int bytes) {
-    int code = check_granule_write(v, r, lane, address, bytes);
-    if (alike(r, n))
-        return code;
-    for (int i = 1; i < n && !code; i++)
-        code = check_granule_write(v, r + i, lane, address, bytes);
-    return code;
-}
-
-static inline void write_granules(const struct lds_view *v, struct record *r, int n) {
-    for (int i = 0; i < n; i++)
-        r[i] = (struct record){v->new_write, 0};
+/* Whether a write is plainly right. What this refuses may still be, by the checks above. */
+static inline bool plainly_writable(const struct lds_view *v, const struct record *r) {
+    uint32_t last = last_reader_of(r->read);
+    bool unread = !(readers_of(r->read) & ~(1u << v->own));
+    bool reads_ordered = !after(r->read, last == v->own ? v->released : v->ordered[last]);
+    bool unwritten = !(r->write & WRITTEN);
+    bool write_ordered = ordered(v, r->write) & !(r->write & SEVERAL);
+    return (unread | reads_ordered) & (unwritten | write_ordered);
 }
 
 /* -- accesses ------------------------------------------------------------------------------------*/
@@ -199,10 +165,16 @@ static inline struct record *granules(const struct lds_view *v, uint32_t address
     return v->records + (address >> shift);
 }
 
-static inline int shadow_read(struct lds_view *v, int lane, uint32_t address, int bytes) {
+static inline int shadow_read(const struct lds_view *v, int lane, uint32_t address, int bytes) {
     int n;
     struct record *r = granules(v, address, bytes, &n);
-    return read_granules(v, r, n, lane, address, bytes);
+    for (int i = 0; i < n; i++) {
+        int code = check_read(v, r[i].write, lane, address, bytes);
+        if (code)
+            return code;
+        r[i].read = read_word(v, r[i].read);
+    }
+    return OK;
 }
 
 /* A write of `data`. Waves that store the same bytes at the same place do not disturb one another. */
@@ -230,16 +202,20 @@ static inline int shadow_write(const struct lds_view *v, int lane, uint32_t addr
     return OK;
 }
 
-static inline int shadow_atomic(struct lds_view *v, int lane, uint32_t address, int bytes) {
+static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes) {
     int n;
     struct record *r = granules(v, address, bytes, &n);
-    int code = check_granules(v, r, n, lane, address, bytes);
-    for (int i = 0; i < n && !code; i++)
-        if (!(r[i].write & BY_ATOMIC))
+    for (int i = 0; i < n; i++) {
+        int code = check_readers(v, r[i].read, lane, address, bytes);
+        if (!code)
+            code = check_overwrite(v, r[i].write, lane, address, bytes);
+        if (!code && !(r[i].write & BY_ATOMIC))
             code = check_read(v, r[i].write, lane, address, bytes);
-    if (!code)
-        write_granules(v, r, n);
-    return code;
+        if (code)
+            return code;
+        r[i] = (struct record){v->new_write, 0};
+    }
+    return OK;
 }
 
 /* The LDS addresses of a DS instruction's lanes. */

@@ -154,7 +154,7 @@ class Machine:
         ):  # fmt: skip
             self._point(name, getattr(state, name))
         self.vgpr = state.vgpr
-        wave_ids = np.full((len(state.lds), MAX_WAVES), -1, np.int32)
+        wave_ids = np.zeros((len(state.lds), MAX_WAVES), np.int32)
         wave_ids[state.workgroup, state.wave_in_group] = np.arange(state.num_waves)
         self._point("wave_ids", wave_ids)
         for name in ("lds_history", "vm_history"):
