@@ -11,6 +11,7 @@
 #include <device/math_exponential.h>
 #include <device/math_trigonometric.h>
 
+#include <device/math_bessel.h>
 #include <device/math_hyperbolic.h>
 #include <device/math_special.h>
 

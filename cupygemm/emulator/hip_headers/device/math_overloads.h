@@ -4,6 +4,7 @@
 
 #include <device/math_basic.h>
 #include <device/math_exponential.h>
+#include <device/math_bessel.h>
 #include <device/math_hyperbolic.h>
 #include <device/math_special.h>
 #include <device/math_trigonometric.h>
@@ -86,6 +87,8 @@ HIP_MATH(ceil)
 HIP_MATH(cos)
 HIP_MATH(cosh)
 HIP_MATH(cospi)
+HIP_MATH(cyl_bessel_i0)
+HIP_MATH(cyl_bessel_i1)
 HIP_MATH(erf)
 HIP_MATH(erfc)
 HIP_MATH(erfcinv)
@@ -97,6 +100,8 @@ HIP_MATH(exp2)
 HIP_MATH(expm1)
 HIP_MATH(fabs)
 HIP_MATH(floor)
+HIP_MATH(j0)
+HIP_MATH(j1)
 HIP_MATH(lgamma)
 HIP_MATH(log)
 HIP_MATH(log10)
@@ -118,6 +123,8 @@ HIP_MATH(tan)
 HIP_MATH(tanh)
 HIP_MATH(tgamma)
 HIP_MATH(trunc)
+HIP_MATH(y0)
+HIP_MATH(y1)
 #undef HIP_MATH
 
 #define HIP_MATH_2(name)                                    \
