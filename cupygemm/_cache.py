@@ -3,8 +3,8 @@
 An entry is a file named by the digest of everything that decides its contents (sources, options,
 compiler version, target), and beside it a seal: the file's size and digest. The seal is published
 last, so an entry without a matching seal is one that a builder left half-way, or one damaged since;
-it is rebuilt under a lock. A published file is replaced, never written to: a process that has loaded
-it keeps the old contents.
+it is rebuilt under a lock. A published file is replaced, never written to: a process that has
+loaded it keeps the old contents.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The compilers: HIP C++ or AMDGPU assembly to a code object, and C to a host library.
 
-Three toolchains can make the code object, tried in this order: ROCm's own clang, a clang of version 22
-or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of them needs ROCm's
-headers or device libraries: what a kernel includes, its source brings. `CUPYGEMM_TOOLCHAIN` forces one.
-The ways differ only in how many commands they take: ziglang's clang cannot start its linker itself, so
-with it, compiling, assembling and linking are three commands.
+Three toolchains can make the code object, tried in this order: ROCm's own clang, a clang of version
+22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of them needs
+ROCm's headers or device libraries: what a kernel includes, its source brings. `CUPYGEMM_TOOLCHAIN`
+forces one. The ways differ only in how many commands they take: ziglang's clang cannot start its
+linker itself, so with it, compiling, assembling and linking are three commands.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ class _Builder:
         operands = self.inst.operands
         op_bits = self.inst.op_bits
         for name, (fmt, _, kind) in operands.items():
-            if name == "simm16" or self.mnemonic == "s_set_gpr_idx_on" and name == "ssrc1":
+            if name == "simm16" or (self.mnemonic == "s_set_gpr_idx_on" and name == "ssrc1"):
                 continue
             canonical = _canonical(name)
             bits = op_bits[name]

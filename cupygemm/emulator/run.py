@@ -167,7 +167,7 @@ def launch(
     ValueError
         The launch itself is wrong: too many work-items, too much LDS, missing arguments.
     """
-    global _last
+    global _last  # noqa: PLW0603  # what last_launch returns
     started = time.perf_counter()
     dispatch = Dispatch(kernel, grid, block, dynamic_lds, target)
     programs = kernel.code_object.programs

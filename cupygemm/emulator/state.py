@@ -252,7 +252,8 @@ class Group:
 
 def unpack_mask(bits: U64) -> Mask:
     """Turn uint64 (n,) lane bits into bool (n, 64)."""
-    return (bits[:, None] & _LANE_BITS) != 0
+    mask: Mask = (bits[:, None] & _LANE_BITS) != 0
+    return mask
 
 
 def pack_mask(mask: Mask) -> U64:

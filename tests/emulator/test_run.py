@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,8 +29,8 @@ s_endpgm
 
 
 @pytest.fixture
-def memory() -> Iterator[Memory]:
-    yield Memory()
+def memory() -> Memory:
+    return Memory()
 
 
 def pack(address: int) -> list[bytes]:
@@ -157,7 +156,8 @@ def test_divergent_barrier(memory: Memory) -> None:
     assert fault.kind == "divergent barrier"
     assert fault.instruction == "s_barrier"
     assert fault.workgroup == (0, 0, 0)
-    assert "[1, 2, 3]" in fault.detail and "[0]" in fault.detail
+    assert "[1, 2, 3]" in fault.detail
+    assert "[0]" in fault.detail
 
 
 def test_unsupported_instruction_names_itself_and_its_place(memory: Memory) -> None:

@@ -1,13 +1,14 @@
 """The execution units. Each turns a decoded instruction into a step over a `Group`.
 
-A unit module has ``bind(inst, target) -> Step | None``. It is called once per instruction and kernel,
-so it does all the work that does not depend on register contents (resolving operands, modifiers and
-constants), and returns a closure. It returns None for a mnemonic that it does not have.
+A unit module has ``bind(inst, target) -> Step | None``. It is called once per instruction and
+kernel, so it does all the work that does not depend on register contents (resolving operands,
+modifiers and constants), and returns a closure. It returns None for a mnemonic that it does not
+have.
 
-A step does the architectural work only. Hazards (reads of registers that were never written or whose
-load is still in flight), the wait counters, program counter and statistics are the run loop's. A branch
-step returns the new byte offset: an int, or an int64 array (count,) when the waves disagree; every
-other step returns None. A step that finds a fault raises `errors.Fault`.
+A step does the architectural work only. Hazards (reads of registers that were never written or
+whose load is still in flight), the wait counters, program counter and statistics are the run
+loop's. A branch step returns the new byte offset: an int, or an int64 array (count,) when the waves
+disagree; every other step returns None. A step that finds a fault raises `errors.Fault`.
 """
 
 from __future__ import annotations
