@@ -1,7 +1,7 @@
 """What the kernels and the cost model need to know of each GPU architecture.
 
-Sources: AMD's CDNA2, CDNA3 and CDNA4 white papers and instruction-set guides, AMD's matrix instruction
-calculator (MFMA passes), LLVM's AMDGPU backend (register granule and occupancy).
+Sources: AMD's CDNA2, CDNA3 and CDNA4 white papers and instruction-set guides, AMD's matrix
+instruction calculator (MFMA passes), LLVM's AMDGPU backend (register granule and occupancy).
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class Arch:
     num_cus, num_xcds : int
         Compute units, and dies with an L2 of their own among which workgroups are dealt in turn.
     simds_per_cu, registers_per_simd, register_granule, max_waves_per_simd : int
-        A lane has `registers_per_simd` 32-bit registers, VGPR and AGPR together, for the waves of its
-        SIMD to share; a wave's count is rounded up to the granule.
+        A lane has `registers_per_simd` 32-bit registers, VGPR and AGPR together, for the waves of
+        its SIMD to share; a wave's count is rounded up to the granule.
     lds_bytes, lds_banks : int
         LDS of a CU, which one workgroup may use whole, and its banks of 4 bytes.
     lds_bytes_per_clock : int
@@ -124,7 +124,7 @@ def arch_of(gcn_arch_name: str) -> Arch:
     ValueError
         There are no kernels for it.
     """
-    name = gcn_arch_name.split(":")[0]
+    name = gcn_arch_name.split(":", maxsplit=1)[0]
     try:
         return ARCHS[name]
     except KeyError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from cupygemm._arch import Arch
+from cupygemm._arch import Arch, MmaShape
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 WAVE_SIZE = 64
@@ -84,8 +84,8 @@ class GemmConfig:
 def grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
     """Return the workgroups of a launch: tiles along x, the batch along y and then z.
 
-    A grid's y and z end at 65535, so the batch index is ``y + BATCH_GRID_Y * z``; workgroups past the
-    end of the batch return at once.
+    A grid's y and z end at 65535, so the batch index is ``y + BATCH_GRID_Y * z``; workgroups past
+    the end of the batch return at once.
     """
     tiles_m, tiles_n = config.num_tiles(problem)
     batch = problem.num_batches
@@ -204,51 +204,62 @@ def _check_offsets(config: GemmConfig, problem: GemmProblem) -> str | None:
     return None
 
 
-# -- The configurations that are built ----------------------------------------------------------------
+# -- The configurations that are built -------------------------------------------------------------
 
-# tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd. LDS of 64 KiB: the large tiles
-# share a CU by being two workgroups or eight waves, the skinny ones overlap their own steps.
-_TILES_64K = (
+_Tile = tuple[int, int, int, int, int, int, int]
+
+# tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd. LDS of 64 KiB: the large
+# tiles share a CU by being two workgroups or eight waves, the skinny ones overlap their own steps.
+_TILES_64K: tuple[_Tile, ...] = (
     (256, 128, 64, 4, 2, 1, 2),
     (128, 256, 64, 2, 4, 1, 2),
     (128, 128, 64, 2, 2, 1, 2),
     (128, 64, 64, 2, 2, 1, 2),
     (64, 128, 64, 2, 2, 1, 2),
     (64, 64, 64, 2, 2, 1, 4),
+    (64, 64, 128, 2, 2, 1, 2),
     (64, 32, 128, 4, 1, 2, 1),
     (32, 64, 128, 2, 2, 2, 1),
     (32, 32, 128, 2, 1, 2, 1),
 )
 # LDS of 160 KiB holds two stages of every tile.
-_TILES_160K = (
+_TILES_160K: tuple[_Tile, ...] = (
     (256, 128, 64, 4, 2, 2, 2),
     (128, 256, 64, 2, 4, 2, 2),
     (128, 128, 64, 2, 2, 2, 2),
     (128, 64, 64, 2, 2, 2, 3),
     (64, 128, 64, 2, 2, 2, 3),
     (64, 64, 64, 2, 2, 2, 4),
+    (64, 64, 128, 2, 2, 2, 2),
     (64, 32, 128, 4, 1, 2, 3),
     (32, 64, 128, 2, 2, 2, 3),
     (32, 32, 128, 2, 1, 2, 2),
 )
-_LARGE_MMA_TILES = ((128, 128), (64, 64))
+_LARGE_MMA_TILES = ((128, 128, 64), (64, 64, 64))
 
 
-def _configs(
-    tiles: tuple[tuple[int, ...], ...], small: tuple[int, int, int], large: tuple[int, int, int]
-) -> tuple[GemmConfig, ...]:
+def _configs(tiles: tuple[_Tile, ...], small: MmaShape, large: MmaShape) -> tuple[GemmConfig, ...]:
     """Every tile with the 16x16 instruction, and two with the 32x32 one."""
     configs = []
-    for mma in (small, large):
-        for tile in tiles:
-            if mma == small or tile[:2] in _LARGE_MMA_TILES:
-                shape = (*tile[:5], *mma)
-                stages, waves = tile[5:]
-                configs.append(
-                    GemmConfig(
-                        "register_double_buffer", *shape, num_stages=stages, waves_per_simd=waves
-                    )
+    for mma_m, mma_n, mma_k in (small, large):
+        for tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd in tiles:
+            if mma_m == large[0] and (tile_m, tile_n, tile_k) not in _LARGE_MMA_TILES:
+                continue
+            configs.append(
+                GemmConfig(
+                    "register_double_buffer",
+                    tile_m,
+                    tile_n,
+                    tile_k,
+                    waves_m,
+                    waves_n,
+                    mma_m,
+                    mma_n,
+                    mma_k,
+                    num_stages,
+                    waves_per_simd,
                 )
+            )
     return tuple(configs)
 
 

@@ -13,9 +13,9 @@ ITEMSIZE = {"bf16": 2, "f16": 2, "f32": 4}
 class GemmProblem:
     """One batched product ``c[i, j] = sum_k a[i, k] * b[k, j]``, with C row-major.
 
-    A product with an F-ordered result is posed as its transpose, so C always has unit column stride.
-    The record holds no pointer and no pitch, only what decides which kernel can run: a plan made for
-    one problem serves every call of the same record.
+    A product with an F-ordered result is posed as its transpose, so C always has unit column
+    stride. The record holds no pointer and no pitch, only what decides which kernel can run: a plan
+    made for one problem serves every call of the same record.
 
     Attributes
     ----------

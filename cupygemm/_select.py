@@ -1,8 +1,9 @@
 """Choose a configuration: a cost model over compute units, residency and tile quantisation.
 
-The model counts, for the compute unit with the most tiles, the cycles of the resource that binds its main
-loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Its figures are
-modelled, from published rates (`_arch`), and serve to rank configurations, not to predict times.
+The model counts, for the compute unit with the most tiles, the cycles of the resource that binds
+its main loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Its
+figures are modelled, from published rates (`_arch`), and serve to rank configurations, not to
+predict times.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from cupygemm._arch import Arch
 from cupygemm._config import CONFIGS, WAVE_SIZE, GemmConfig, check
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
-# Cycles that one workgroup alone on its CU cannot hide, from reference figures for gfx942: an L2 hit is
-# about 300 ns away, a ds_read_b128 about 128 cycles, and a step has two barriers.
+# What a workgroup alone on its CU cannot hide, in cycles, from published figures for gfx942 (L2 hit
+# about 300 ns, memory 500 ns and more): to start and to end; the barriers and the LDS latency of a
+# step; and the load of a tile, of which one is in flight while another is multiplied.
 _START_CYCLES = 3000
 _STEP_CYCLES = 350
+_LOAD_CYCLES = 1000
 _L1_BYTES_PER_CLOCK = 64
 
 
@@ -99,7 +102,7 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
 
     step = _step_cycles(config, arch, itemsize)
     binding, throughput = max(step.items(), key=lambda item: item[1])
-    alone = step["MFMA"] + _STEP_CYCLES
+    alone = max(step["MFMA"] + _STEP_CYCLES, _LOAD_CYCLES)
     store = config.tile_m * config.tile_n * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
 
     def batch_cycles(workgroups: int) -> float:
@@ -166,16 +169,21 @@ def _traffic_cycles(
     return staged / l2_bytes_per_clock, once * problem.num_batches / memory_bytes_per_clock
 
 
+def _tile(config: GemmConfig) -> str:
+    return f"{config.tile_m}x{config.tile_n}x{config.tile_k}"
+
+
 def _reason(ranked: tuple[Candidate, ...], arch: Arch) -> str:
     best = ranked[0]
     config = best.config
     text = (
-        f"tile {config.tile_m}x{config.tile_n}x{config.tile_k}: {best.tiles} workgroups on "
+        f"tile {_tile(config)}: {best.tiles} workgroups on "
         f"{arch.num_cus} CUs, {best.efficiency:.0%} of the work useful, bound by {best.bound} "
         f"(modelled)"
     )
-    if len(ranked) > 1:
-        other = ranked[1]
-        tile = f"{other.config.tile_m}x{other.config.tile_n}x{other.config.tile_k}"
-        text += f"; the next, {tile}, costs {other.cycles / best.cycles:.2f} times as much"
+    others = [other for other in ranked if _tile(other.config) != _tile(config)]
+    if others:
+        other = others[0]
+        times = other.cycles / best.cycles
+        text += f"; the next, {_tile(other.config)}, costs {times:.2f} times as much"
     return text

@@ -1,7 +1,7 @@
 """Generate the translation unit of a kernel: the device sources flattened into one, and its Config.
 
-The text holds everything that decides the machine code except the compiler and its target, so its hash is
-a sound cache key. Flattening also serves hiprtc and NVRTC, which see no files.
+The text holds everything that decides the machine code except the compiler and its target, so its
+hash is a sound cache key. Flattening also serves hiprtc and NVRTC, which see no files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CONFIG = "config.hpp"
 def generate(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     """Return the HIP C++ source of the kernel for a problem.
 
-    Only the problem's dtypes, majors and dword alignment enter it: kernels are shared by all extents.
+    Only the problem's dtypes, majors and dword alignment enter it: all extents share a kernel.
 
     Parameters
     ----------
@@ -32,8 +32,8 @@ def generate(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     config : GemmConfig
         One for which ``check`` has no objection.
     arch : str
-        Name of the architecture; it decides how workgroups are dealt among XCDs. The instruction set
-        is the compiler's target.
+        Name of the architecture; it decides how workgroups are dealt among XCDs. The instruction
+        set is the compiler's target.
 
     Returns
     -------

@@ -1,0 +1,24 @@
+// The kernel's one parameter, a __grid_constant__: TMA reads its maps where they lie.
+//
+// The twin of cupygemm._hopper_launch.HOPPER_ARGS.
+#pragma once
+
+#include "hopper/tma.cuh"
+
+namespace cupygemm {
+
+struct HopperArgs {
+    TensorMap a, b, c; // c is unused where the epilogue stores element by element
+    u64 c_address;     // of element (0, 0) of the first matrix
+    i64 ldc;           // elements
+    i64 c_stride[3];   // elements, batch0 outermost
+    i32 m, n, k;
+    i32 batch0, batch1, batch2; // extents, 1 where absent
+    i32 a_moves[3];             // per batch axis: 1 where A has the axis, 0 where it broadcasts
+    i32 b_moves[3];
+    i32 num_splits; // parts of k, each summed to a matrix of its own
+};
+
+static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");
+
+} // namespace cupygemm

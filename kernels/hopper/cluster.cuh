@@ -1,0 +1,47 @@
+// Thread-block clusters, named barriers, and the moving of registers between warpgroups.
+// Source: PTX ISA 9.0.
+#pragma once
+
+#include "common/platform.hpp"
+
+namespace cupygemm {
+
+CUPYGEMM_INLINE u32 cluster_rank() {
+    u32 rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+CUPYGEMM_INLINE u32 cluster_index() {
+    u32 index;
+    asm("mov.u32 %0, %%clusterid.x;" : "=r"(index));
+    return index;
+}
+
+CUPYGEMM_INLINE u32 cluster_count() {
+    u32 count;
+    asm("mov.u32 %0, %%nclusterid.x;" : "=r"(count));
+    return count;
+}
+
+// Every thread of every block of the cluster must come here.
+CUPYGEMM_INLINE void cluster_sync() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+
+// A barrier among the 128 threads of one warpgroup; id 0 is that of the whole block.
+CUPYGEMM_INLINE void warpgroup_sync(u32 id) {
+    asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
+}
+
+// The warpgroup gives up registers, or waits until it gets more.
+template <int count> CUPYGEMM_INLINE void setmaxnreg_dec() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
+}
+template <int count> CUPYGEMM_INLINE void setmaxnreg_inc() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(count));
+}
+
+} // namespace cupygemm

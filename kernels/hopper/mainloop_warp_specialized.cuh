@@ -1,0 +1,136 @@
+// The mainloop: a producer thread keeps a ring of shared tiles full, consumer warpgroups drain it.
+//
+//   producer    wait empty 0 | load 0 | wait empty 1 | load 1 | ...   runs ahead by num_stages
+//   consumer 0  wait full 0 | wgmma 0 | wait full 1 | wgmma 1 | 0 done: release 0 | ...
+//   consumer 1  the same, on its rows of the tile: while one waits, the other multiplies
+//
+// Each consumer has one group of wgmma in flight while it issues the next. A stage has two
+// barriers: `full` counts bytes, `empty` one arrival of each consumer of each block of the cluster.
+// In a cluster the blocks share a row or a column of tiles; each loads its share of the common
+// operand and multicasts it, so the traffic from L2 falls.
+#pragma once
+
+#include "hopper/scheduler.cuh"
+#include "hopper/wgmma_instruction.cuh"
+
+namespace cupygemm {
+
+template <class Config> struct Accumulators {
+    // (block of 64 rows, register): lane l of warp w holds rows 16 w + l / 4 (+ 8) and columns
+    // 8 j + 2 (l % 4) (+ 1) of block i in value[i][4 j + 2 * (row + 8) + (column + 1)]
+    typename Config::Accumulator value[Tile<Config>::consumer_blocks][Config::tile_n / 2];
+};
+
+template <class Config> struct WarpSpecializedMainloop {
+    using T = Tile<Config>;
+    using Ring = RingPosition<Config::num_stages>;
+
+    // One thread. Loads all steps of a unit of work.
+    CUPYGEMM_INLINE static void produce(const HopperArgs &args, const Work &work, u32 rank,
+                                        SharedAddress shared, Ring &ring) {
+        const BoxIndex batch = batch_box<Config::operand_rank>(args, work.batch);
+        const BoxIndex a_batch = moved(batch, args.a_moves), b_batch = moved(batch, args.b_moves);
+        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            const SharedAddress full = T::full(shared, ring.stage);
+            const SharedAddress a = shared + ring.stage * T::stage_bytes, b = a + T::a_bytes;
+            mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
+            mbarrier_arrive_expect_tx(full, T::stage_bytes);
+#pragma unroll
+            for (u32 slab = 0; slab < T::slabs; ++slab) {
+                const u32 k = step * Config::tile_k + slab * T::slab_k;
+                load<Config::a_major, Config::tile_m, Config::cluster_n>(
+                    a + slab * T::a_slab_bytes, args.a, a_batch, work.row, k, rank, full);
+                load<Config::b_major, Config::tile_n, Config::cluster_m>(
+                    b + slab * T::b_slab_bytes, args.b, b_batch, work.column, k, rank, full);
+            }
+        }
+    }
+
+    // One warpgroup. Sums all steps of a unit of work.
+    CUPYGEMM_INLINE static void consume(const Work &work, u32 consumer, u32 thread,
+                                        SharedAddress shared, Ring &ring,
+                                        Accumulators<Config> &acc) {
+        u32 previous = ring.stage;
+        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+            wgmma_fence(); // the epilogue read the accumulators
+            multiply(shared + ring.stage * T::stage_bytes, consumer, step != work.begin, acc);
+            wgmma_commit();
+            wgmma_wait<1>(); // the step before is done with its stage
+            if (step != work.begin)
+                release(T::empty(shared, previous), thread);
+            previous = ring.stage;
+        }
+        wgmma_wait<0>();
+        settle(acc);
+        release(T::empty(shared, previous), thread);
+    }
+
+private:
+    // Load the block's share of `rows` indices of m or n, for all blocks that want them.
+    template <Major major, u32 rows, u32 shares>
+    CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map, BoxIndex box,
+                                     u32 row, u32 k, u32 rank, SharedAddress full) {
+        constexpr bool multicast = shares > 1;
+        constexpr u16 everyone = (1u << T::cluster_size) - 1;
+        constexpr u32 share = rows / shares;
+        constexpr u32 box_rows = major == Major::k ? share : block_rows;
+        const u32 first = multicast ? rank * share : 0;
+#pragma unroll
+        for (u32 at = 0; at < share; at += box_rows) {
+            const i32 index = static_cast<i32>(row + first + at);
+            box.inner = major == Major::k ? static_cast<i32>(k) : index;
+            box.outer = major == Major::k ? index : static_cast<i32>(k);
+            tma_load<Config::operand_rank, multicast>(slab + (first + at) * slab_bytes, map, box,
+                                                      full, everyone);
+        }
+    }
+
+    CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 consumer, bool accumulate,
+                                         Accumulators<Config> &acc) {
+        constexpr u64 a_step = descriptor_step<Config::a_major, T::mma_k>();
+        constexpr u64 b_step = descriptor_step<Config::b_major, T::mma_k>();
+        const u64 a =
+            descriptor<Config::a_major>(stage + consumer * T::consumer_blocks * block_bytes);
+        const u64 b = descriptor<Config::b_major>(stage + T::a_bytes);
+#pragma unroll
+        for (u32 slab = 0; slab < T::slabs; ++slab) {
+#pragma unroll
+            for (u32 step = 0; step < T::slab_k / T::mma_k; ++step) {
+#pragma unroll
+                for (u32 block = 0; block < T::consumer_blocks; ++block) {
+                    // The first instruction of a tile overwrites, so nothing need be zeroed.
+                    const bool add = slab != 0 || step != 0 || accumulate;
+                    wgmma_mma_async(
+                        acc.value[block],
+                        a + ((slab * T::a_slab_bytes + block * block_bytes) >> 4) + step * a_step,
+                        b + (slab * T::b_slab_bytes >> 4) + step * b_step, add);
+                }
+            }
+        }
+    }
+
+    // To the compiler, an accumulator has its value as soon as the instruction is issued; this says
+    // that it has it now. Without it, a move of the register could precede the wait.
+    CUPYGEMM_INLINE static void settle(Accumulators<Config> &acc) {
+#pragma unroll
+        for (auto &block : acc.value) {
+#pragma unroll
+            for (auto &value : block)
+                settle_register(value);
+        }
+    }
+
+    // One thread for each block of the cluster tells it that this warpgroup is done with a stage.
+    CUPYGEMM_INLINE static void release(SharedAddress empty, u32 thread) {
+        if constexpr (T::cluster_size == 1) {
+            if (thread == 0)
+                mbarrier_arrive(empty);
+        } else {
+            if (thread < T::cluster_size)
+                mbarrier_arrive_cluster(empty, thread);
+        }
+    }
+};
+
+} // namespace cupygemm

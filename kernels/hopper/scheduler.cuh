@@ -1,0 +1,69 @@
+// Which tiles a cluster computes, and in which order: the persistent tile scheduler.
+//
+// The grid fills the GPU once. A unit of work is one tile of C for each block of the cluster, over
+// one part of k; units are numbered batch by batch, within it split by split, within it in the
+// grouped order of tiles, and cluster i takes units i, i + clusters, ... So the units in flight are
+// neighbours, which share rows of A and columns of B in L2. Producer and consumers walk the same
+// sequence, each on its own.
+#pragma once
+
+#include "common/raster.hpp"
+#include "hopper/arguments.cuh"
+#include "hopper/cluster.cuh"
+#include "hopper/tile.cuh"
+
+namespace cupygemm {
+
+struct Work {
+    u32 row, column; // of the block's tile, elements
+    u32 batch;
+    u32 split;
+    u32 begin, end; // steps of k
+};
+
+template <class Config> struct Scheduler {
+    u32 tiles_m, tiles_n; // of clusters
+    u32 steps;
+    u32 units;
+    u32 unit, stride;
+
+    CUPYGEMM_INLINE explicit Scheduler(const HopperArgs &args)
+        : tiles_m(ceil_div<u32>(args.m, Config::tile_m * Config::cluster_m)),
+          tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
+          steps(ceil_div<u32>(args.k, Config::tile_k)),
+          units(tiles_m * tiles_n * args.num_splits * args.batch0 * args.batch1 * args.batch2),
+          unit(cluster_index()), stride(cluster_count()) {}
+
+    CUPYGEMM_INLINE bool more() const { return unit < units; }
+    CUPYGEMM_INLINE void advance() { unit += stride; }
+
+    CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {
+        const u32 tiles = tiles_m * tiles_n;
+        const u32 part = unit / tiles;
+        const TileIndex tile =
+            grouped_order<Config::group_m>(unit - part * tiles, tiles_m, tiles_n);
+        Work work;
+        work.row = (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
+        work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
+        work.batch = part / args.num_splits;
+        work.split = part - work.batch * args.num_splits;
+        work.begin = static_cast<u32>(static_cast<u64>(steps) * work.split / args.num_splits);
+        work.end = static_cast<u32>(static_cast<u64>(steps) * (work.split + 1) / args.num_splits);
+        return work;
+    }
+};
+
+// Batch coordinates of a box; an axis along which the operand is broadcast stays at 0.
+template <int rank> CUPYGEMM_INLINE BoxIndex batch_box(const HopperArgs &args, u32 batch) {
+    if constexpr (rank == 3)
+        return {0, 0, static_cast<i32>(batch), 0, 0};
+    const u32 outer = batch / args.batch2;
+    return {0, 0, static_cast<i32>(batch % args.batch2), static_cast<i32>(outer % args.batch1),
+            static_cast<i32>(outer / args.batch1)};
+}
+
+CUPYGEMM_INLINE BoxIndex moved(BoxIndex box, const i32 (&moves)[3]) {
+    return {0, 0, box.batch2 * moves[2], box.batch1 * moves[1], box.batch0 * moves[0]};
+}
+
+} // namespace cupygemm

@@ -1,0 +1,45 @@
+// Moves of single elements: rounding pairs, and stores to and from shared and global memory.
+// Source: PTX ISA 9.0, "stmatrix", "cvt".
+#pragma once
+
+#include "common/numeric.hpp"
+#include "hopper/mbarrier.cuh"
+
+namespace cupygemm {
+
+// Two accumulators, rounded, the first in the low half.
+template <class Out> CUPYGEMM_INLINE u32 pack(float low, float high) {
+    u32 bits;
+    if constexpr (IsSame<Out, bf16>::value)
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+// Store four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
+                 "r"(a), "r"(b), "r"(c), "r"(d)
+                 : "memory");
+}
+
+// Straight from the accumulators: a copy of one, as other bits, would make wgmma wait.
+CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, float x, float y) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
+}
+
+template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
+    Bits bits;
+    if constexpr (sizeof(Bits) == 2)
+        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
+    else
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(address) : "memory");
+    return bits;
+}
+
+template <class Bits> CUPYGEMM_INLINE void store_global(u64 address, Bits bits) {
+    *reinterpret_cast<Bits *>(address) = bits;
+}
+
+} // namespace cupygemm

@@ -1,0 +1,134 @@
+// The epilogue: accumulators are rounded, staged in shared memory, and stored from there.
+//
+// A warpgroup stages blocks of 64 rows and 128 bytes, in the swizzle of TMA, and goes on while the
+// copy engine stores them; a buffer is written again when the store that last read it has. With
+// enough buffers the stores of one tile overlap the mainloop of the next. Where TMA cannot address
+// C (its pitch or address is no multiple of 16 bytes) the warpgroup stores the staged block itself,
+// element by element, rows in consecutive lanes.
+#pragma once
+
+#include "hopper/cluster.cuh"
+#include "hopper/mainloop_warp_specialized.cuh"
+#include "hopper/stage_element.cuh"
+
+namespace cupygemm {
+
+template <class Config> struct TileStore {
+    using T = Tile<Config>;
+    using Out = typename Config::ElementC;
+    using Bits = typename Numeric<Out>::Bits;
+    static constexpr u32 out_bytes = Numeric<Out>::bytes;
+    static constexpr u32 columns = slab_bytes / out_bytes; // of a staged block
+    static constexpr u32 groups = columns / 8;             // of 8 columns: one tile of a wgmma
+
+    u32 buffer = 0; // the next to be written
+
+    // One warpgroup. `thread` counts within it, `staging` is its own.
+    CUPYGEMM_INLINE void store(const HopperArgs &args, const Work &work, u32 consumer, u32 thread,
+                               SharedAddress staging, Accumulators<Config> &acc) {
+        const u32 barrier = 1 + consumer;
+        const BoxIndex batch = c_box(args, work);
+#pragma unroll
+        for (u32 block = 0; block < T::consumer_blocks; ++block) {
+            const u32 row = work.row + (consumer * T::consumer_blocks + block) * block_rows;
+#pragma unroll
+            for (u32 column = 0; column < Config::tile_n; column += columns) {
+                const SharedAddress staged = staging + buffer * block_bytes;
+                if constexpr (Config::tma_store) {
+                    if (thread == 0)
+                        tma_store_wait_read<Config::epilogue_buffers - 1>();
+                }
+                warpgroup_sync(barrier); // the buffer may be written
+                stage(staged, thread, acc.value[block], column);
+                if constexpr (Config::tma_store) {
+                    fence_async_shared();
+                    warpgroup_sync(barrier); // it is written, and the copy engine sees it
+                    if (thread == 0) {
+                        BoxIndex box = batch;
+                        box.inner = static_cast<i32>(work.column + column);
+                        box.outer = static_cast<i32>(row);
+                        tma_store<Config::result_rank>(args.c, box, staged);
+                        tma_store_commit();
+                    }
+                } else {
+                    warpgroup_sync(barrier); // it is written
+                    store_elements(args, work, row, work.column + column, thread, staged);
+                }
+                buffer = buffer + 1 == Config::epilogue_buffers ? 0 : buffer + 1;
+            }
+        }
+    }
+
+    // Shared memory must outlive the stores that read it.
+    CUPYGEMM_INLINE static void drain(u32 thread) {
+        if constexpr (Config::tma_store) {
+            if (thread == 0)
+                tma_store_wait_read<0>();
+        }
+    }
+
+private:
+    // Parts of k are matrices of a workspace, one behind the other: (split, batch, m, n).
+    CUPYGEMM_INLINE static BoxIndex c_box(const HopperArgs &args, const Work &work) {
+        if constexpr (Config::split_k) {
+            const u32 batches = args.batch0 * args.batch1 * args.batch2;
+            return {0, 0, static_cast<i32>(work.split * batches + work.batch), 0, 0};
+        } else {
+            return batch_box<Config::result_rank>(args, work.batch);
+        }
+    }
+
+    // Write `columns` columns of a block's accumulators from `column` on.
+    template <int count>
+    CUPYGEMM_INLINE static void stage(SharedAddress staged, u32 thread,
+                                      typename Config::Accumulator (&value)[count], u32 column) {
+        const u32 warp = thread / 32, lane = thread % 32;
+        if constexpr (out_bytes == 2) {
+            // Lane l names row l % 8 of matrix l / 8; matrices go down 16 rows, then right.
+            const u32 row = 16 * warp + (lane & 15);
+            const SharedAddress line = staged + row * slab_bytes;
+#pragma unroll
+            for (u32 group = 0; group < groups; group += 2) {
+                const auto *four = &value[(column / 8 + group) * 4];
+                const u32 chunk = group + (lane >> 4);
+                stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), pack<Out>(four[0], four[1]),
+                            pack<Out>(four[2], four[3]), pack<Out>(four[4], four[5]),
+                            pack<Out>(four[6], four[7]));
+            }
+        } else {
+            const u32 row = 16 * warp + lane / 4;
+#pragma unroll
+            for (u32 group = 0; group < groups; ++group) {
+                const auto *four = &value[(column / 8 + group) * 4];
+                const u32 at = (group * 32 + lane % 4 * 8) ^ ((row & 7) << 4);
+                const SharedAddress pair = staged + row * slab_bytes + at;
+                store_shared_pair(pair, four[0], four[1]);
+                store_shared_pair(pair + 8 * slab_bytes, four[2], four[3]);
+            }
+        }
+    }
+
+    // A warp stores whole rows of the staged block, 32 neighbours at a time.
+    CUPYGEMM_INLINE static void store_elements(const HopperArgs &args, const Work &work, u32 row,
+                                               u32 column, u32 thread, SharedAddress staged) {
+        const BoxIndex batch = batch_box<5>(args, work.batch);
+        const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
+                           batch.batch2 * args.c_stride[2];
+        const u32 warp = thread / 32, lane = thread % 32;
+        for (u32 line = warp; line < block_rows; line += 4) {
+            if (row + line >= static_cast<u32>(args.m))
+                break;
+            const i64 first = matrix + static_cast<i64>(row + line) * args.ldc + column;
+#pragma unroll
+            for (u32 at = lane; at < columns; at += 32) {
+                const SharedAddress source =
+                    staged + line * slab_bytes + ((at * out_bytes) ^ ((line & 7) << 4));
+                if (column + at < static_cast<u32>(args.n))
+                    store_global(args.c_address + (first + at) * out_bytes,
+                                 load_shared<Bits>(source));
+            }
+        }
+    }
+};
+
+} // namespace cupygemm

@@ -1,0 +1,71 @@
+// The shapes of a kernel: what follows from its Config, and the layout of its shared memory.
+//
+// A step of the mainloop takes tile_k of k, one stage of the ring. A stage holds slabs of 128 bytes
+// of k, first A's, then B's; a slab holds blocks of 64 rows, see wgmma.cuh. Behind the ring lie the
+// staging buffers of the epilogue, one block each, and the barriers.
+#pragma once
+
+#include "common/layout.hpp"
+#include "hopper/wgmma.cuh"
+
+namespace cupygemm {
+
+constexpr u32 warpgroup_size = 128;
+
+template <class Config> struct Tile {
+    using Element = typename Config::ElementA;
+    static constexpr u32 element_bytes = Numeric<Element>::bytes;
+    static constexpr u32 slab_k = slab_bytes / element_bytes;
+    static constexpr u32 mma_k = 32 / element_bytes;
+    static constexpr u32 slabs = Config::tile_k / slab_k;
+    static constexpr u32 cluster_size = Config::cluster_m * Config::cluster_n;
+    static constexpr u32 num_threads = (Config::num_consumers + 1) * warpgroup_size;
+
+    static constexpr u32 consumer_rows = Config::tile_m / Config::num_consumers;
+    static constexpr u32 consumer_blocks = consumer_rows / block_rows;
+
+    static constexpr u32 a_slab_bytes = Config::tile_m * slab_bytes; // (tile_m, slab_k)
+    static constexpr u32 b_slab_bytes = Config::tile_n * slab_bytes; // (tile_n, slab_k)
+    static constexpr u32 a_bytes = slabs * a_slab_bytes;
+    static constexpr u32 stage_bytes = a_bytes + slabs * b_slab_bytes;
+    static constexpr u32 staging_bytes =
+        Config::num_consumers * Config::epilogue_buffers * block_bytes;
+    static constexpr u32 staging_at = Config::num_stages * stage_bytes;
+    static constexpr u32 barriers_at = staging_at + staging_bytes;
+    static constexpr u32 shared_bytes = barriers_at + 2 * Config::num_stages * sizeof(u64);
+
+    static_assert(Config::tile_m % (Config::num_consumers * block_rows) == 0,
+                  "each consumer multiplies whole blocks of 64 rows");
+    static_assert(Config::tile_n % block_rows == 0 && Config::tile_n <= 256,
+                  "an instruction is at most 256 columns wide, and B's blocks have 64");
+    static_assert(Config::tile_k % slab_k == 0, "a stage holds whole slabs of 128 bytes of k");
+    static_assert(cluster_size <= 2 && Config::tile_m / Config::cluster_n % block_rows == 0 &&
+                      Config::tile_n / Config::cluster_m % block_rows == 0,
+                  "the blocks of a cluster load equal shares, of whole blocks of 64 rows");
+    static_assert(shared_bytes <= 227 * 1024, "a block has 227 KiB of shared memory");
+
+    // A stage is full when its bytes have landed, and empty when every consumer of every block of
+    // the cluster is done with it: a multicast writes to all of them.
+    CUPYGEMM_INLINE static SharedAddress full(SharedAddress shared, u32 stage) {
+        return shared + barriers_at + stage * sizeof(u64);
+    }
+    CUPYGEMM_INLINE static SharedAddress empty(SharedAddress shared, u32 stage) {
+        return full(shared, stage) + Config::num_stages * sizeof(u64);
+    }
+};
+
+// A place in the ring. The parity flips each time round; a fresh barrier counts as if its phase of
+// parity 1 had just ended, so the first wait for an empty stage, of parity 1, passes.
+template <int num_stages> struct RingPosition {
+    u32 stage = 0;
+    u32 parity = 0;
+
+    CUPYGEMM_INLINE void advance() {
+        if (++stage == num_stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+} // namespace cupygemm

@@ -1,0 +1,212 @@
+"""Run one configuration of the GEMM kernel on the emulator, on matrices laid out to the byte.
+
+    case = Case(config, arch, m=5, n=6, k=7, a_major="m", pads=(3, 0, 1))
+    result = case.run()          # launches; raises KernelFault for any access out of bounds
+    result.check_exact()
+
+Every operand has an allocation of its own that ends with its last element. Whatever lies between
+the rows of A and B is NaN, and C is surrounded and interleaved by a sentinel, so that each byte
+read or written beside the matrices shows. No CuPy: any target runs in one process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import ml_dtypes
+import numpy as np
+
+from cupygemm._arch import ARCHS
+from cupygemm._compile import compile_kernel
+from cupygemm._config import CONFIGS, GemmConfig, check, grid
+from cupygemm._launch import GEMM_ARGS
+from cupygemm._problem import GemmProblem
+from cupygemm.emulator import code_object, run
+from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.targets import TARGETS
+
+NUMPY_DTYPE = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f16": np.dtype(np.float16),
+    "f32": np.dtype(np.float32),
+}
+SENTINEL = 7.0
+GUARD = 64  # elements before and after C
+
+
+def config_of(arch: str, tile_m: int, tile_n: int, mma: int = 16) -> GemmConfig:
+    """Return the configuration with that tile and instruction."""
+    return next(c for c in CONFIGS[arch] if (c.tile_m, c.tile_n, c.mma_m) == (tile_m, tile_n, mma))
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where the matrices of one operand lie, in elements from the address of the first."""
+
+    address: int
+    pitch: int
+    strides: tuple[int, int, int]
+    span: int
+
+    def align(self, itemsize: int) -> int:
+        """Return the largest power of two up to 16 that divides every row's address."""
+        align = 16
+        for offset in (self.address, *(itemsize * x for x in (self.pitch, *self.strides))):
+            while offset % align:
+                align //= 2
+        return align
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a launch left behind.
+
+    Attributes
+    ----------
+    stats : run.LaunchStats
+    c : numpy.ndarray
+        (batch..., m, n)
+    buffer, untouched : numpy.ndarray
+        All of C's allocation, and the parts of it that are no element of C.
+    expected : numpy.ndarray
+        In float64.
+    """
+
+    stats: run.LaunchStats
+    c: np.ndarray
+    buffer: np.ndarray
+    untouched: np.ndarray
+    expected: np.ndarray
+
+    def check_exact(self):
+        """Assert the exact product, and that nothing else was written."""
+        np.testing.assert_array_equal(
+            self.c.astype(np.float64), self.expected.astype(self.c.dtype).astype(np.float64)
+        )
+        self.check_guards()
+
+    def check_guards(self):
+        """Assert that only elements of C were written."""
+        beside = self.buffer[self.untouched].astype(np.float32)
+        np.testing.assert_array_equal(beside, np.full_like(beside, SENTINEL))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, where its matrices lie, and the kernel for it.
+
+    Attributes
+    ----------
+    pads, offsets : tuple of 3 int
+        Of A, B, C: elements between the end of a row and the next, and before the first.
+    integers : bool
+        Small integers, of which all sums are exact; else normal numbers.
+    """
+
+    config: GemmConfig
+    arch: str
+    m: int
+    n: int
+    k: int
+    a_major: str = "k"
+    b_major: str = "n"
+    dtype: str = "bf16"
+    out_dtype: str = "bf16"
+    batch: tuple[int, ...] = ()
+    pads: tuple[int, int, int] = (0, 0, 0)
+    offsets: tuple[int, int, int] = (0, 0, 0)
+    integers: bool = True
+    seed: int = 0
+
+    def operands(self):
+        """Return A and B as (batch, m, k) and (batch, k, n), rounded to the input type."""
+        rng = np.random.default_rng(self.seed)
+        batch = int(np.prod(self.batch, dtype=int))
+        shapes = (batch, self.m, self.k), (batch, self.k, self.n)
+        draw = (lambda s: rng.integers(-3, 4, s)) if self.integers else rng.standard_normal
+        return tuple(draw(shape).astype(NUMPY_DTYPE[self.dtype]) for shape in shapes)
+
+    def run(self, **launch) -> Result:
+        """Compile, launch once with ``run.launch(..., **launch)`` and return what happened."""
+        a, b = self.operands()
+        memory = Memory()
+        a_stored = a if self.a_major == "k" else a.transpose(0, 2, 1)
+        b_stored = b if self.b_major == "n" else b.transpose(0, 2, 1)
+        place_a = self._place(memory, a_stored, self.pads[0], self.offsets[0])
+        place_b = self._place(memory, b_stored, self.pads[1], self.offsets[1])
+
+        dtype = NUMPY_DTYPE[self.out_dtype]
+        pitch, stride = self.n + self.pads[2], self.m * (self.n + self.pads[2])
+        span = (self.m - 1) * pitch + self.n
+        first = GUARD + self.offsets[2]
+        buffer = np.full(first + (len(a) - 1) * stride + span + GUARD, SENTINEL, dtype)
+        address = memory.malloc(buffer.nbytes, tag="C")
+        memory.write(address, buffer.view(np.uint8).tobytes())
+        place_c = Placement(
+            address + first * dtype.itemsize, pitch, self._strides(stride), span * dtype.itemsize
+        )
+
+        stats = self.launch_kernel(memory, place_a, place_b, place_c, **launch)
+        buffer = np.frombuffer(memory.read(address, buffer.nbytes), dtype)
+        batch, row, column = np.ogrid[: len(a), : self.m, : self.n]
+        places = first + batch * stride + row * pitch + column
+        untouched = np.ones(buffer.size, bool)
+        untouched[places.ravel()] = False
+        expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
+        memory.close()
+        return Result(stats, buffer[places], buffer, untouched, expected)
+
+    def problem(self, a: Placement, b: Placement, c: Placement) -> GemmProblem:
+        """Return the record that the kernel is selected by."""
+        itemsize, out_itemsize = (NUMPY_DTYPE[d].itemsize for d in (self.dtype, self.out_dtype))
+        return GemmProblem(
+            m=self.m, n=self.n, k=self.k, batch=self.batch,
+            a_dtype=self.dtype, b_dtype=self.dtype, out_dtype=self.out_dtype,
+            a_major=self.a_major, b_major=self.b_major,
+            a_align=a.align(itemsize), b_align=b.align(itemsize), c_align=c.align(out_itemsize),
+            a_span=a.span, b_span=b.span, c_span=c.span,
+        )  # fmt: skip
+
+    def launch_kernel(self, memory, a, b, c, grid_of=grid, **launch):
+        """Launch the kernel on matrices that are in place, and return its statistics."""
+        problem = self.problem(a, b, c)
+        assert check(self.config, problem, ARCHS[self.arch]) is None
+        compiled = compile_kernel(problem, self.config, self.arch)
+        code = code_object.load(compiled.path.read_bytes(), memory, self.arch)
+        arguments = np.zeros(1, GEMM_ARGS)
+        batch = (1, 1, 1, *self.batch)[-3:]
+        values = {
+            "a": a.address, "b": b.address, "c": c.address, "m": self.m, "n": self.n, "k": self.k,
+            "batch0": batch[0], "batch1": batch[1], "batch2": batch[2],
+            "lda": a.pitch, "ldb": b.pitch, "ldc": c.pitch,
+            "a_stride": a.strides, "b_stride": b.strides, "c_stride": c.strides,
+        }  # fmt: skip
+        for name, value in values.items():
+            arguments[name] = value
+        return run.launch(
+            code.kernels[compiled.name], grid_of(self.config, problem),
+            (self.config.num_threads, 1, 1), 0, arguments.tobytes(), memory,
+            TARGETS[self.arch], **launch,
+        )  # fmt: skip
+
+    def _strides(self, stride):
+        batch = (1, 1, 1, *self.batch)[-3:]
+        return stride * batch[1] * batch[2], stride * batch[2], stride
+
+    def _place(self, memory, stored, pad, offset):
+        count, rows, columns = stored.shape
+        pitch, itemsize = columns + pad, stored.dtype.itemsize
+        span = (rows - 1) * pitch + columns
+        buffer = np.full(offset + (count - 1) * rows * pitch + span, np.nan, stored.dtype)
+        batch, row, column = np.ogrid[:count, :rows, :columns]
+        buffer[offset + batch * rows * pitch + row * pitch + column] = stored
+        address = memory.malloc(buffer.nbytes, tag="operand")
+        memory.write(address, buffer.view(np.uint8).tobytes())
+        return Placement(
+            address + offset * itemsize, pitch, self._strides(rows * pitch), span * itemsize
+        )
+
+
+def with_layout(case: Case, layout: str) -> Case:
+    """Return the case with other majors: ``"mk"`` is A along m and B along k."""
+    return replace(case, a_major=layout[0], b_major=layout[1])

@@ -1,0 +1,21 @@
+"""Device code on this machine: the headers that are plain arithmetic, compiled for the host."""
+
+import ctypes
+from pathlib import Path
+
+from cupygemm._cache import get_or_build
+from cupygemm._source import flatten
+from cupygemm._toolchain import host_compiler_version, host_shared_library
+
+
+def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
+    """Return a library of the header, flattened, followed by `code`, which exports C functions."""
+    text = "#define __device__\n" + "".join(f"#define {name} 1\n" for name in defines)
+    text += flatten(header, {}) + code
+
+    def build(output: Path) -> None:
+        source = output.with_suffix(".cpp")
+        source.write_text(text)
+        host_shared_library([source], output, options=("-O1", "-std=c++17"))
+
+    return ctypes.CDLL(str(get_or_build("test", (text, host_compiler_version()), ".so", build)))

@@ -1,0 +1,95 @@
+"""The cost model: sensible choices, consistent figures, and reasons for people."""
+
+from dataclasses import replace
+
+import pytest
+
+from cupygemm._arch import ARCHS
+from cupygemm._config import CONFIGS, check
+from cupygemm._problem import GemmProblem
+from cupygemm._select import estimate, resident_workgroups, select
+
+MI300X = ARCHS["gfx942"]
+
+
+def problem(m, n, k, batch=(), **changes):
+    made = GemmProblem(m, n, k, batch, "bf16", "bf16", "bf16", "k", "n")
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(
+    "shape",
+    [(1, 1, 1), (1, 4096, 4096), (300, 5, 7), (1000, 1000, 1000), (8192, 8192, 8192)],
+)
+def test_the_choice_can_run_and_is_the_cheapest(arch, shape):
+    selection = select(problem(*shape), ARCHS[arch])
+    assert check(selection.config, problem(*shape), ARCHS[arch]) is None
+    costs = [candidate.cycles for candidate in selection.candidates]
+    assert costs == sorted(costs)
+    assert selection.candidates[0].config == selection.config
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_large_products_take_large_tiles(arch):
+    config = select(problem(8192, 8192, 8192), ARCHS[arch]).config
+    assert config.tile_m * config.tile_n >= 128 * 128
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_skinny_products_waste_little(arch):
+    """The tile is not much wider than the narrow side, and the long side is cut finely."""
+    wide = select(problem(16, 8192, 8192), ARCHS[arch])
+    assert wide.config.tile_m == 32
+    assert wide.candidates[0].tiles >= ARCHS[arch].num_cus / 3
+    assert select(problem(8192, 16, 8192), ARCHS[arch]).config.tile_n == 32
+
+
+def test_small_products_fill_the_device():
+    """At 1024 cubed a 128 x 128 tile would use 64 of 304 CUs."""
+    assert select(problem(1024, 1024, 1024), MI300X).candidates[0].tiles >= 256
+    assert select(problem(256, 256, 256), MI300X).candidates[0].tiles == 64
+
+
+def test_a_batch_counts_as_more_tiles():
+    alone = select(problem(256, 256, 1024), MI300X)
+    together = select(problem(256, 256, 1024, (64,)), MI300X)
+    assert (
+        together.config.tile_m * together.config.tile_n > alone.config.tile_m * alone.config.tile_n
+    )
+
+
+def test_quantisation_is_seen():
+    """One tile more than the CUs hold at once costs a whole round more."""
+    config = next(c for c in CONFIGS["gfx942"] if (c.tile_m, c.tile_n) == (256, 128))
+    assert resident_workgroups(config, MI300X, 2) == 1
+    full = estimate(config, problem(256 * 16, 128 * 19, 4096), MI300X)
+    over = estimate(config, problem(256 * 16, 128 * 20, 4096), MI300X)
+    assert (full.tiles, over.tiles) == (304, 320)
+    assert over.cycles > 1.8 * full.cycles
+
+
+def test_costs_grow_with_the_work():
+    config = CONFIGS["gfx942"][2]
+    costs = [
+        estimate(config, problem(4096, 4096, k), MI300X).cycles for k in (64, 512, 4096, 32768)
+    ]
+    assert costs == sorted(costs)
+
+
+def test_efficiency_is_the_share_inside_the_matrices():
+    config = next(c for c in CONFIGS["gfx942"] if (c.tile_m, c.tile_n) == (128, 128))
+    assert estimate(config, problem(128, 128, 64), MI300X).efficiency == 1
+    assert estimate(config, problem(64, 129, 64), MI300X).efficiency == 129 / 512
+
+
+def test_the_reason_is_a_sentence():
+    reason = select(problem(4096, 4096, 4096), MI300X).reason
+    assert reason.startswith("tile 128x128x64: 1024 workgroups on 304 CUs, 100% of the work useful")
+    assert "(modelled)" in reason
+    assert "the next, " in reason
+
+
+def test_no_kernel_says_why():
+    with pytest.raises(ValueError, match=r"no kernel for .* on gfx942: A is bf16 and B is f16"):
+        select(problem(8, 8, 8, b_dtype="f16"), MI300X)
