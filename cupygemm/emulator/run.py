@@ -123,7 +123,13 @@ _last: LaunchStats | None = None
 
 
 def last_launch() -> LaunchStats | None:
-    """Return the statistics of the latest launch in this process, or None."""
+    """Return the statistics of the latest launch in this process.
+
+    Returns
+    -------
+    LaunchStats or None
+        None before the first launch that ended well.
+    """
     return _last
 
 
@@ -157,6 +163,10 @@ def launch(
         How the waves of a workgroup take turns.
     profile : bool
         Also count bank conflicts and cache lines.
+
+    Returns
+    -------
+    LaunchStats
 
     Raises
     ------
