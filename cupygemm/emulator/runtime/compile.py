@@ -131,6 +131,18 @@ def compile_program(
         return Compiled(code, meaning["log"].replace(f"{work}/", ""), meaning["lowered"])
 
 
+def preprocess_program(
+    source: str, name: str, *, target_name: str, options: Sequence[str] = ()
+) -> str:
+    """Return HIP source with its includes; parameters and errors as `compile_program`."""
+    with tempfile.TemporaryDirectory(prefix="cupygemm-hiprtc-") as folder:
+        work = Path(folder)
+        file = work / (Path(name).name or "program.hip")
+        file.write_text(source)
+        arguments = _arguments(work, options, target_name)
+        return find_toolchain().preprocess(file, target=target_name, options=arguments)
+
+
 def _build(
     toolchain: Toolchain,
     file: Path,

@@ -1,12 +1,14 @@
 """A stand-in for hipcc, as far as CuPy runs it: to ask for its include folders, and to compile.
 
 CuPy's ROCm build starts ``hipcc`` from PATH before it compiles with hiprtc, to learn the folders of
-HIP's headers; ``RawModule(backend="nvcc")`` compiles with ``hipcc --genco``. `publish` puts such a
-script into the cache, and the emulator puts the script's folder on PATH.
+HIP's headers; ``RawModule(backend="nvcc")`` runs ``hipcc --preprocess`` for the key of its cache,
+and ``hipcc --genco`` to compile. `publish` puts such a script into the cache, and the emulator puts
+the script's folder on PATH.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shlex
 import sys
@@ -15,7 +17,12 @@ from pathlib import Path
 
 from cupygemm._cache import cache_dir
 from cupygemm._toolchain import CompileError
-from cupygemm.emulator.runtime.compile import HEADERS, compile_program
+from cupygemm.emulator.runtime.compile import (
+    HEADERS,
+    InvalidOption,
+    compile_program,
+    preprocess_program,
+)
 
 _SCRIPT = """#!/bin/sh
 # hipcc of cupygemm's emulated device.
@@ -53,31 +60,31 @@ def publish(target_name: str) -> Path:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Compile as ``hipcc --genco [options] source -o output`` does."""
-    options, source, output = [], None, None
-    remaining = iter(arguments)
-    for argument in remaining:
-        if argument == "-o":
-            output = next(remaining)
-        elif argument.endswith((".cpp", ".hip", ".cu")):
-            source = argument
-        elif argument != "--genco":
-            options.append(argument)
-    if source is None or output is None:
-        sys.stderr.write("hipcc of the emulated device: only --genco source -o output\n")
-        return 1
+    """Run ``hipcc --genco [options] source -o output``, or ``--preprocess`` without an output."""
+    parser = argparse.ArgumentParser(prog="hipcc", description="hipcc of the emulated device")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--genco", action="store_true")
+    mode.add_argument("--preprocess", action="store_true")
+    parser.add_argument("-o", dest="output", type=Path)
+    known, others = parser.parse_known_args(arguments)
+    sources = [Path(other) for other in others if other.endswith((".cpp", ".hip", ".cu"))]
+    options = [other for other in others if Path(other) not in sources]
+    if len(sources) != 1 or (known.genco and known.output is None):
+        parser.error("one source file, and an output for --genco, are needed")
+    source, target_name = sources[0], os.environ["CUPYGEMM_HIPCC_TARGET"]
+    text = source.read_text()
     try:
-        compiled = compile_program(
-            Path(source).read_text(),
-            source,
-            target_name=os.environ["CUPYGEMM_HIPCC_TARGET"],
-            options=options,
-        )
-    except CompileError as err:
-        sys.stderr.write(err.log)
+        if known.preprocess:
+            sys.stdout.write(
+                preprocess_program(text, source.name, target_name=target_name, options=options)
+            )
+        else:
+            compiled = compile_program(text, source.name, target_name=target_name, options=options)
+            sys.stderr.write(compiled.log)
+            known.output.write_bytes(compiled.code)
+    except (CompileError, InvalidOption) as err:
+        sys.stderr.write(err.log if isinstance(err, CompileError) else str(err))
         return 1
-    sys.stderr.write(compiled.log)
-    Path(output).write_bytes(compiled.code)
     return 0
 
 

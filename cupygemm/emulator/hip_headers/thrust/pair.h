@@ -1,0 +1,10 @@
+// Thrust's <thrust/pair.h>, which CuPy's JIT kernels include: the standard one under its name.
+#pragma once
+
+#include <iterator>
+#include <utility>
+
+namespace thrust {
+using std::make_pair;
+using std::pair;
+}  // namespace thrust
