@@ -202,7 +202,7 @@ class _Builder:
                 self.src.append(self._operand(name, fields[name] * 4, 128, fmt.name))
             elif name == "soffset":
                 self.src.append(self._operand(name, fields[name], 32, fmt.name))
-        if to_lds or "addtid" in mnemonic:
+        if to_lds or "addtid" in mnemonic or mnemonic in ("ds_append", "ds_consume"):
             self.src.append(self._operand("m0", M0, 32, "FMT_NUM_B32"))
 
     def _data_operand(self, name: str, bits: int, fmt: str, to_lds: bool) -> None:

@@ -31,9 +31,9 @@ def bind(inst: Instruction, target: Target) -> Step | None:
         where["offset"] = ((fields["offset"] & 0x1FFF) ^ 0x1000) - 0x1000
         if fields["saddr"] != _NO_SADDR:
             where["scalar"] = fields["saddr"]
+        to_lds = bool(fields["sve"]) and not target.architected_flat_scratch  # gfx90a's LDS bit
     if inst.encoding == "GLOBAL":
         where["wide"] = fields["saddr"] == _NO_SADDR
-        to_lds = bool(fields["sve"]) and not target.architected_flat_scratch  # gfx90a's LDS bit
     elif inst.encoding == "SCRATCH":
         if target.architected_flat_scratch:
             uses_vector = bool(fields["sve"])
