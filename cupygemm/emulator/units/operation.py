@@ -64,9 +64,11 @@ class Op:
 
 
 def source_operands(inst: Instruction) -> list[Operand]:
-    """Return the sources in the order src0, src1, src2, vcc, vdst (an accumulator)."""
+    """Return the sources in the order src0, src1, src2, vcc (a mask), vdst (an accumulator)."""
     order = {"src0": 0, "src1": 1, "src2": 2, "vcc": 3, "vdst": 4}
-    return sorted((op for op in inst.src if op.field in order), key=lambda op: order[op.field])
+    # A VCC that is no lane mask stands for what src_vccz depends on.
+    used = (op for op in inst.src if op.field in order and (op.field, op.fmt) != ("vcc", "B64"))
+    return sorted(used, key=lambda op: order[op.field])
 
 
 def bind(inst: Instruction, op: Op, target: Target) -> Step:
