@@ -7,6 +7,7 @@ mask goes to or comes from a scalar pair. Values are the bits of the operands, a
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable, Sequence
 
@@ -56,9 +57,11 @@ def columns(
     """
     rng = random.Random(seed)
     edges = [(FLOAT_EDGES if i in set(floats) else EDGES)[w] for i, w in enumerate(widths)]
-    rows = list(itertools.product(*edges))
-    if len(rows) > 3 * count // 4:
-        rows = rng.sample(rows, 3 * count // 4)
+    most = 3 * count // 4
+    if math.prod(map(len, edges)) > most:  # too many to list, let alone to run
+        rows = [tuple(map(rng.choice, edges)) for _ in range(most)]
+    else:
+        rows = list(itertools.product(*edges))
     while len(rows) < count:
         rows.append(
             tuple(
