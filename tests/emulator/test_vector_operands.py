@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, M0, VCC
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import bind
@@ -275,5 +276,5 @@ def test_an_operand_that_is_no_source_is_refused() -> None:
     (instruction,) = assemble_all(["v_mov_b32 v0, src_scc"])
     (source,) = instruction.src
     broken = replace(instruction, src=(replace(source, index=254),))
-    with pytest.raises(ValueError, match="254"):
+    with pytest.raises(UnsupportedInstruction, match="254"):
         bind(broken, fresh_state(1).target)

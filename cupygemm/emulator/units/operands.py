@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import (
     APERTURE_PRIVATE,
     APERTURE_SHARED,
@@ -175,7 +176,7 @@ def _special32(index: int) -> Fetch:
         return lambda group: group.scc.astype(np.uint32)[:, None]
     if index in _APERTURES:  # a 32-bit read gets the low half: LLVM's getSegmentAperture says so
         return always(np.full((1, 1), _APERTURES[index] & 0xFFFFFFFF, np.uint32))
-    raise ValueError(f"operand code {index} is no source")
+    raise UnsupportedInstruction(f"operand code {index} is no source of a vector instruction")
 
 
 def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
