@@ -15,7 +15,7 @@ from cupygemm.emulator.run import LaunchStats
 
 TARGETS = ("gfx90a", "gfx942", "gfx950")
 LABELS = ("256x128x64", "128x128x64", "64x64x64", "32x32x128")  # the tile; MFMA 16x16
-MAJORS = {"NN": ("k", "n"), "NT": ("k", "k"), "TN": ("m", "n"), "TT": ("m", "k")}
+MAJORS = {"NN": ("k", "n"), "TT": ("m", "k")}  # both orders of each operand
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
