@@ -261,7 +261,8 @@ class Memory:
             return "a null pointer"
         near = min(self._extents.values(), key=distance, default=None)
         if near is None:
-            return "no device memory is allocated"
+            outside = "" if self.owns(address) else "not device memory: "
+            return outside + "no device memory is allocated"
         if address >= near.end:
             where = f"{address - near.end} bytes past the end of {near}"
         elif end <= near.start:
@@ -320,16 +321,21 @@ def _reserve(size: int) -> mmap.mmap:
                 raise OutOfMemory("cannot reserve 64 MiB of address space") from None
 
 
+def host_available() -> int:
+    """Return the host's available memory in bytes; a huge number where it cannot be told."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 1 << 62
+
+
 def _check_host(size: int) -> None:
     """Refuse what would exhaust the host: its kernel would kill the process, not say no."""
     if size < 64 << 20:
         return
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        fields = dict(line.split(":", 1) for line in lines)
-        available = int(fields["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):
-        return
+    available = host_available()
     if size > available * 9 // 10:
         raise OutOfMemory(
             f"{size} bytes of device memory asked for, but the host, which backs the emulated "

@@ -9,8 +9,8 @@ there. The methods are HIP's functions, under HIP's names.
 from __future__ import annotations
 
 import ctypes
-from pathlib import Path
 
+from cupygemm.emulator.allocations import host_available
 from cupygemm.emulator.device import Device, OutOfMemory
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
 
@@ -56,7 +56,7 @@ class MemoryFunctions:
 
     def hipMemGetInfo(self, available: int, total: int) -> None:
         size = self.device.target.memory_bytes
-        store_size(available, min(size - self.device.memory.used_bytes, _host_available()))
+        store_size(available, min(size - self.device.memory.used_bytes, host_available()))
         store_size(total, size)
 
     def hipPointerGetAttributes(self, attributes: int, pointer: int) -> None:
@@ -148,13 +148,3 @@ class MemoryFunctions:
 
     def check_device(self, device: int) -> None:
         raise NotImplementedError
-
-
-def _host_available() -> int:
-    """Return the host's available memory in bytes, or no limit where it cannot be told."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        fields = dict(line.split(":", 1) for line in lines)
-        return int(fields["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):
-        return 1 << 62

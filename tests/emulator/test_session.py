@@ -1,0 +1,140 @@
+"""Putting the emulated device in place: once, before CuPy, under its ROCm build, not over ROCm."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cupygemm.emulator import _session
+
+Run = Callable[..., str]
+
+REPORT = """
+from cupygemm import emulator
+try:
+    {statement}
+except Exception as error:
+    print(f"{{type(error).__name__}}: {{error}}")
+else:
+    print("no error")
+"""
+
+
+def outcome(run_python: Run, statement: str, before: str = "") -> str:
+    return run_python(before + REPORT.format(statement=statement))
+
+
+@pytest.mark.parametrize(
+    ("target", "name", "lds"),
+    [
+        ("gfx90a", "AMD Instinct MI250X", 65536),
+        ("gfx942", "AMD Instinct MI300X", 65536),
+        ("gfx950", "AMD Instinct MI355X", 163840),
+    ],
+)
+def test_cupy_sees_the_target(run_python: Run, target: str, name: str, lds: int) -> None:
+    printed = run_python(
+        """
+        import cupygemm.emulator as emulator
+        import cupy as cp
+        p = cp.cuda.runtime.getDeviceProperties(0)
+        print(emulator.target(), emulator.is_enabled(), p["gcnArchName"].decode().split(":")[0])
+        print(p["name"].decode(), p["sharedMemPerBlock"], p["warpSize"])
+        print((cp.arange(4) + 1).get().tolist())
+        """.replace("\n        ", "\n"),
+        target=target,
+    )
+    assert printed.splitlines() == [
+        f"{target} True {target}",
+        f"{name} {lds} 64",
+        "[1, 2, 3, 4]",
+    ]
+
+
+def test_enabling_twice_is_one_device(run_python: Run) -> None:
+    both = "emulator.enable('gfx942'); emulator.enable('gfx942'); import cupy; cupy.zeros(1)"
+    assert outcome(run_python, both) == "no error\n"
+
+
+def test_a_second_target_is_refused(run_python: Run) -> None:
+    both = "emulator.enable('gfx942'); emulator.enable('gfx950')"
+    printed = outcome(run_python, both)
+    assert printed.startswith("EmulatorSetupError: gfx942 is enabled in this process already")
+
+
+def test_an_unknown_target_lists_those_there_are(run_python: Run) -> None:
+    printed = outcome(run_python, "emulator.enable('gfx1100')")
+    assert printed == (
+        "ValueError: target 'gfx1100' cannot be emulated; gfx90a, gfx942, gfx950 can\n"
+    )
+
+
+def test_a_loaded_cupy_is_refused(run_python: Run) -> None:
+    before = "import sys, types; sys.modules['cupy'] = types.ModuleType('cupy')\n"
+    printed = outcome(run_python, "emulator.enable()", before)
+    assert printed.startswith("EmulatorSetupError: CuPy is imported already")
+
+
+def test_a_loaded_rocm_runtime_is_refused(run_python: Run, tmp_path: Path) -> None:
+    from cupygemm._toolchain import host_shared_library
+
+    source, library = tmp_path / "a.c", tmp_path / "libamdhip64.so.7"
+    source.write_text("int hipInit(void) { return 0; }\n")
+    host_shared_library([source], library, options=["-nostdlib"])
+    printed = outcome(
+        run_python, "emulator.enable()", f"import ctypes; ctypes.CDLL({str(library)!r})\n"
+    )
+    assert "a ROCm runtime (libamdhip64) is loaded in this process already" in printed
+
+
+@pytest.mark.parametrize(
+    ("installed", "expected"),
+    [
+        ([], "CuPy is not installed; the emulated device needs its ROCm build, cupy-rocm-7-0"),
+        (["cupy-cuda13x"], "CuPy here is cupy-cuda13x; the emulated device needs its ROCm build"),
+        (["cupy-rocm-7-0", "cupy-cuda13x"], "several builds of CuPy are installed"),
+    ],
+)
+def test_another_cupy_is_refused(
+    monkeypatch: pytest.MonkeyPatch, installed: list[str], expected: str
+) -> None:
+    monkeypatch.setattr(
+        importlib.metadata,
+        "packages_distributions",
+        lambda: {"cupy": installed, "numpy": ["numpy"]},
+    )
+    with pytest.raises(_session.EmulatorSetupError, match=expected):
+        _session._check_cupy()
+
+
+def test_without_a_device_there_is_nothing_to_tell(run_python: Run) -> None:
+    questions = "is_enabled(), emulator.target(), emulator.last_fault(), emulator.last_launch()"
+    printed = outcome(run_python, f"print(emulator.{questions})")
+    assert printed == "False None None None\nno error\n"
+
+
+def test_an_empty_cache_is_filled(run_python: Run, tmp_path: Path) -> None:
+    printed = run_python(
+        "import cupygemm, cupy; print(cupy.asarray([1, 2]))",
+        target="gfx942",
+        env={"CUPYGEMM_CACHE_DIR": str(tmp_path / "c"), "CUPY_CACHE_DIR": str(tmp_path / "k")},
+    )
+    assert printed == "[1 2]\n"
+    assert len(list((tmp_path / "c" / "runtime").rglob("*.so"))) == 5
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_with_the_remedy(
+    run_python: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    process = run_python(
+        "import cupygemm",
+        target="gfx942",
+        env={"CUPYGEMM_CACHE_DIR": str(tmp_path / "file" / "c")},
+        check=False,
+    )
+    assert process.returncode == 1
+    assert "set CUPYGEMM_CACHE_DIR to a directory that can" in process.stderr
