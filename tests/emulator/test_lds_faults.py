@@ -287,6 +287,23 @@ def test_atomic_races_with_reads_and_writes() -> None:
         run(state, after, waves=[1])
 
 
+def test_a_loop_around_compare_and_swap_may_read_plainly() -> None:
+    """It is how an atomic that the hardware lacks is made; a write still races with its reads."""
+    swap = assemble("ds_cmpst_rtn_b32 v3, v1, v2, v4")
+    state = two_waves()
+    run(state, store(), waves=[0])
+    barrier(state)
+    run(state, load(), load(), swap)
+    run(state, load(), swap, waves=[1])
+    waited(state)
+    kind = "LDS race: write after another wave's read"
+    check_fault(state, lambda: run(state, store(), waves=[0]), kind, 0, 0)
+    state = two_waves()
+    run(state, store(), waves=[0])
+    kind = "LDS race: write after another wave's write"
+    check_fault(state, lambda: run(state, swap, waves=[1]), kind, 0, 0)
+
+
 def test_misaligned_atomic() -> None:
     state = make_state(lds_bytes=64)
     set_exec(state, 1)

@@ -170,7 +170,7 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     }
     if (code)
         return code;
-    struct lds_view v = lds_view(m, wave, op->kind == ATOMIC ? BY_ATOMIC : 0);
+    struct lds_view v = lds_view(m, wave, how_it_writes(op));
     note_issue(&v, pc);
     code = access_lds(m, op, wave, &v, exec, address[0], op->data, op->result);
     if (!code && op->pair)

@@ -17,8 +17,6 @@ static int scratch_pointers(struct machine *m, int64_t wave, struct access *a, i
         uint64_t offset = a->address[lane];
         if ((int64_t)offset + bytes > m->scratch_bytes)
             return raise(m, SCRATCH_OUT_OF_BOUNDS, lane, offset, bytes, writes);
-        if (bytes >= 4 ? offset % 4 : offset % 4 + (uint64_t)bytes > 4)
-            return raise(m, SCRATCH_MISALIGNED, lane, offset, bytes, writes);
         a->pointer[lane] = base + lane * m->scratch_bytes + offset;
     }
     return OK;
@@ -39,7 +37,7 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
     for (int lane = 0; lane < LANES; lane++)
         address[lane] = (uint32_t)a->address[lane];
     int code = check_lds(m, a->to_lds, address, op->bytes, writes);
-    struct lds_view v = lds_view(m, wave, op->kind == ATOMIC ? BY_ATOMIC : 0);
+    struct lds_view v = lds_view(m, wave, how_it_writes(op));
     note_issue(&v, pc);
     for (uint64_t left = a->to_lds; left && !code; left &= left - 1) {
         int lane = first_lane(left);

@@ -3,7 +3,8 @@
  * A read is ordered after another wave's write iff that wave had waited for the write when it last
  * passed a barrier ("released"); a write likewise after another wave's reads and writes. Within a
  * wave, LDS operations execute in order; direct-to-LDS loads do not, until vmcnt is waited for. LDS
- * atomics do not race with one another. */
+ * atomics do not race with one another. A compare-and-swap does not race with plain reads either:
+ * every loop around one starts with such a read, whose staleness the comparison finds out. */
 #ifndef CUPYGEMM_SHADOW_H
 #define CUPYGEMM_SHADOW_H
 
@@ -12,7 +13,7 @@
 /* struct record, write: bits 0-31 number, 32-35 wave, then how. If several waves have stored the same
  * value, unordered, it is the last of them, and bits 40-43 are another. */
 static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, SEVERAL = 1ull << 38,
-                      WRITTEN = 1ull << 39;
+                      WRITTEN = 1ull << 39, BY_COMPARE = 1ull << 44;
 /* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the barriers
  * that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
 static const uint64_t READERS = 0xFFFFull << 32, EPOCH = 0xFFFull << 48;
@@ -103,7 +104,7 @@ static inline int check_read(const struct lds_view *v, uint64_t write, int lane,
                              int bytes) {
     if (!(write & WRITTEN))
         return raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
-    if (ordered(v, write))
+    if (ordered(v, write) || write & BY_COMPARE)
         return OK;
     int code = writer_of(write) == v->own ? LDS_LOAD_IN_FLIGHT : RACE_READ;
     return race_with_writer(v, code, lane, address, bytes, write);
@@ -202,18 +203,26 @@ static inline int shadow_write(const struct lds_view *v, int lane, uint32_t addr
     return OK;
 }
 
+/* The flags of the write word of an LDS operation. */
+static inline uint64_t how_it_writes(const struct operation *op) {
+    if (op->kind != ATOMIC)
+        return 0;
+    return BY_ATOMIC | (op->atomic == CMPSWAP || op->atomic == FCMPSWAP ? BY_COMPARE : 0);
+}
+
 static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes) {
     int n;
     struct record *r = granules(v, address, bytes, &n);
     for (int i = 0; i < n; i++) {
-        int code = check_readers(v, r[i].read, lane, address, bytes);
+        bool compares = v->new_write & BY_COMPARE;
+        int code = compares ? OK : check_readers(v, r[i].read, lane, address, bytes);
         if (!code)
             code = check_overwrite(v, r[i].write, lane, address, bytes);
         if (!code && !(r[i].write & BY_ATOMIC))
             code = check_read(v, r[i].write, lane, address, bytes);
         if (code)
             return code;
-        r[i] = (struct record){v->new_write, 0};
+        r[i] = (struct record){v->new_write, compares ? r[i].read : 0};
     }
     return OK;
 }

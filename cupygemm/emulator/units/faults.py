@@ -112,7 +112,7 @@ def _instruction_at(state: State, pc: int) -> str:
 _MISALIGNED = {
     SCRATCH_MISALIGNED: (
         "misaligned private access",
-        "private memory interleaves the lanes' dwords, so an access must not cross a dword",
+        "private memory interleaves the lanes' dwords, so its scalar offset counts 64 of them",
     ),
     ATOMIC_MISALIGNED: ("misaligned atomic", "an atomic's address must be a multiple of its size"),
     SCALAR_MISALIGNED: (
