@@ -1,0 +1,23 @@
+"""The corpus of HIP kernels: every test runs for every target and optimisation level."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.hip.harness import VARIANTS, Program, compile_source
+
+
+@pytest.fixture(params=VARIANTS, ids="".join)
+def variant(request: pytest.FixtureRequest) -> tuple[str, str]:
+    """Target and optimisation level."""
+    value: tuple[str, str] = request.param
+    return value
+
+
+@pytest.fixture
+def program(variant: tuple[str, str]) -> Callable[[str], Program]:
+    """Return the program of a file of kernels, freshly loaded."""
+    target, level = variant
+    return lambda name: Program(compile_source(name, target, level), target)
