@@ -30,6 +30,12 @@ _FLOATS = {
     240: "0.5", 241: "-0.5", 242: "1.0", 243: "-1.0", 244: "2.0", 245: "-2.0", 246: "4.0",
     247: "-4.0",
 }  # fmt: skip
+# The bits of the same constants, and of 1/(2 pi), as 32-bit floats.
+_SINGLES = {
+    0x3F000000: "0.5", 0xBF000000: "-0.5", 0x3F800000: "1.0", 0xBF800000: "-1.0",
+    0x40000000: "2.0", 0xC0000000: "-2.0", 0x40800000: "4.0", 0xC0800000: "-4.0",
+    0x3E22F983: "0.15915494",
+}  # fmt: skip
 # The same in the bits of a half: what LLVM prints for them in an integer operand of 16 bits.
 _HALVES = {
     240: "0x3800", 241: "0xb800", 242: "0x3c00", 243: "0xbc00", 244: "0x4000", 245: "0xc000",
@@ -116,8 +122,21 @@ def operand_text(op: Operand) -> str:
     if op.kind == "s":
         return _scalar_text(op.index, op.count)
     if op.index == LITERAL:
-        return f"0x{op.literal:x}"
+        return _literal_text(op.literal, op.bits)
     return _constant_text(op)
+
+
+def _literal_text(value: int, bits: int = 32) -> str:
+    """Return a literal; ``lit()`` around one that the assembler would otherwise make inline."""
+    inline = value <= 64 or (bits <= 32 and (value >= 0xFFFFFFF0 or value in _SINGLES))
+    return f"lit(0x{value:x})" if inline and bits != 16 else f"0x{value:x}"
+
+
+def _immediate_text(value: int) -> str:
+    """Return a 32-bit value that no operand code could stand for, as a number where it is short."""
+    if value <= 64 or value >= 0xFFFFFFF0:
+        return str(signed(value, 32))
+    return _SINGLES.get(value) or f"0x{value:x}"
 
 
 def _scalar_text(index: int, count: int) -> str:
@@ -192,7 +211,7 @@ def _constant_operands(inst: Instruction, pc: int | None) -> Iterator[str]:
     if mnemonic.startswith("s_setreg"):
         yield hardware_register_text(simm16, inst.target)
         if mnemonic == "s_setreg_imm32_b32":
-            yield f"0x{inst.fields['literal']:x}"
+            yield _immediate_text(inst.fields["literal"])
     yield from _named(inst, "sdst")
     if mnemonic == "s_getreg_b32":
         yield hardware_register_text(simm16, inst.target)

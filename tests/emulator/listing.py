@@ -116,7 +116,7 @@ _IMPLIED = (
     (r"^v_div_fmas_", "r", "vcc"),
     (r"^s_cbranch_vcc", "r", "vcc"),
     (r"^s_set_gpr_idx_(on|idx|mode)", "w", "m0"),
-    (r"^s_movrel|_load_lds_|_addtid_", "r", "m0"),
+    (r"^s_movrel|_load_lds_|_addtid_|^ds_(append|consume)", "r", "m0"),
 )
 
 

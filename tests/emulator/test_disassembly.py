@@ -2,22 +2,26 @@
 
 LLVM has its say in two ways that need nothing beyond what the package needs: its text is stored in
 ``instructions.txt``, and its assembler, which the toolchain carries, must turn our text back into
-the same bytes.
+the same bytes. Where an llvm-objdump of LLVM 22 or later is installed, its listing of the compiled
+kernels is compared as well.
 """
 
 from __future__ import annotations
 
 import io
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from cupygemm._toolchain import find_toolchain
-from cupygemm.emulator.disassembly import format_instruction, mnemonic_with_suffix
-from cupygemm.emulator.isa import decode
+from cupygemm.emulator.disassembly import disassemble, format_instruction, mnemonic_with_suffix
+from cupygemm.emulator.isa import LITERAL, decode
 from tests.emulator.listing import TARGETS, entries
+from tests.hip.harness import SOURCES, VARIANTS, compile_source
 
 _BRANCH = re.compile(r"s_c?branch|s_call")
 
@@ -35,6 +39,17 @@ def text_section(code_object: Path) -> bytes:
     """Return the machine code of a code object."""
     section = ELFFile(io.BytesIO(code_object.read_bytes())).get_section_by_name(".text")
     return bytes(section.data())
+
+
+def instructions(code: bytes, target: str) -> list[tuple[bytes, str]]:
+    """Return the bytes and the text of each instruction of `code`."""
+    found, offset = [], 0
+    while offset < len(code):
+        size = decode(code, offset, target).size
+        part = code[offset : offset + size]
+        found.append((part, listing_text(part, target)))
+        offset += size
+    return found
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -60,3 +75,67 @@ def test_assembler_agrees_with_the_listing(target: str, tmp_path: Path) -> None:
     source.write_text(".text\n" + "\n".join(text for _, text in entries(target)) + "\n")
     find_toolchain().assemble(source, output, target=target)
     assert text_section(output) == b"".join(code for code, _ in entries(target))
+
+
+# -- compiled kernels ------------------------------------------------------------------------------
+
+
+def compiled(target: str) -> list[Path]:
+    """Return the code objects of the HIP corpus, unoptimised and optimised."""
+    variants = [variant for variant in VARIANTS if variant[0] == target]
+    return [
+        compile_source(name, *variant)
+        for name in SOURCES
+        for variant in (variants[0], variants[-1])
+        if not (name == "narrow.hip" and target == "gfx90a")  # it has no 8-bit floats
+    ]
+
+
+def without_ignored_bits(code: bytes, target: str) -> bytes:
+    """Clear the half of a 16-bit operand's literal that neither the hardware nor LLVM looks at."""
+    inst = decode(code, 0, target)
+    ignored = any(op.kind == "imm" and op.index == LITERAL and op.bits == 16 for op in inst.src)
+    return code[:6] + bytes(2) if ignored and inst.encoding.startswith("VOP") else code
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_compiled_kernels_assemble_to_the_same_bytes(target: str, tmp_path: Path) -> None:
+    parts = [part for path in compiled(target) for part in instructions(text_section(path), target)]
+    assert len(parts) > 10_000
+    source, output = tmp_path / "kernels.s", tmp_path / "kernels.hsaco"
+    source.write_text(".text\n" + "\n".join(text for _, text in parts) + "\n")
+    find_toolchain().assemble(source, output, target=target)
+    expected = b"".join(without_ignored_bits(code, target) for code, _ in parts)
+    assert text_section(output) == expected
+
+
+def test_listing_with_targets_and_data() -> None:
+    code = bytes.fromhex("000080bffeff82bfffffffff000081bf")
+    assert list(disassemble(code, base=0x100, target="gfx942")) == [
+        (0x100, "s_nop 0"),
+        (0x104, "s_branch 0x100"),
+        (0x108, ".long 0xffffffff"),
+        (0x10C, "s_endpgm"),
+    ]
+
+
+OBJDUMP = [path for name in ("llvm-objdump-22", "llvm-objdump") if (path := shutil.which(name))]
+
+
+def objdump_is_recent(path: str) -> bool:
+    """Return whether this is LLVM 22 or later."""
+    text = subprocess.run([path, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"LLVM version (\d+)", text)
+    return found is not None and int(found[1]) >= 22
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_compiled_kernels_against_objdump(target: str) -> None:
+    """Where there is a recent llvm-objdump; the assembler's word above holds everywhere."""
+    for objdump in [path for path in OBJDUMP if objdump_is_recent(path)][:1]:
+        for path in compiled(target):
+            command = [objdump, "-d", f"--mcpu={target}", str(path)]
+            text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+            listed = [re.sub(r"\s*//.*", "", x).strip() for x in text.splitlines() if x[:1] == "\t"]
+            found = [text for _, text in instructions(text_section(path), target)]
+            assert found == [" ".join(line.split()) for line in listed]
