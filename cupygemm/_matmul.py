@@ -100,7 +100,7 @@ def matmul(
         call = _check(x1, x2, out, dtype, casting)
         plan, out = _plan_of(call), call.out
         if key is not None and not call.aliased:
-            _plans[key] = plan
+            _keep(key, plan)
     return plan.run(x1, x2, out)
 
 
@@ -208,10 +208,15 @@ def _plan_of(call: _Call) -> Plan:
     plan = _plans.get(key)
     if plan is None:
         plan = make_plan(call.posed, call.device, operands)
-        if len(_plans) >= MAX_PLANS:
-            _plans.clear()
-        _plans[key] = plan
+        _keep(key, plan)
     return plan
+
+
+def _keep(key: Any, plan: Plan) -> None:
+    """Put a plan in the table."""
+    if len(_plans) >= MAX_PLANS:
+        _plans.clear()
+    _plans[key] = plan
 
 
 def _signature(array: Any) -> tuple[Any, ...]:
