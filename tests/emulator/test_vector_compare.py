@@ -86,7 +86,10 @@ def test_relations(kind: str) -> None:
     state = fresh_state(len(rows) // 64)
     put(state, 2, [row[0] for row in rows])
     put(state, 4, [row[1] for row in rows])
-    for name, instruction in zip(relations, assemble_all(texts(kind)), strict=True):
+    every = [text for each in KINDS for text in texts(each)]
+    instructions = dict(zip(every, assemble_all(every), strict=True))
+    for name, text in zip(relations, texts(kind), strict=True):
+        instruction = instructions[text]
         execute(state, instruction)
         expected = [int(relations[name](read(a), read(b))) for a, b in rows]
         assert get_mask(state, VCC) == expected, name

@@ -25,6 +25,11 @@ FORMATS: dict[tuple[str, str], Any] = {
 }
 EIGHT_BIT = [key for key in FORMATS if key[1] in ("fp8", "bf8")]
 NARROW = [key for key in FORMATS if key[0] == "gfx950"]
+WIDE: dict[str, tuple[Any, int]] = {
+    "f32": (np.float32, 32),
+    "f16": (np.float16, 16),
+    "bf16": (ml_dtypes.bfloat16, 16),
+}
 CODES = np.arange(256, dtype=np.uint8)
 
 
@@ -39,8 +44,74 @@ def same(got: np.ndarray, expected: np.ndarray) -> bool:
     return bool(((got == expected) | np.isnan(got) & np.isnan(expected)).all())
 
 
+# -- the instructions, all of a target in one run of the assembler ---------------------------------
+
+
+def decode_byte(kind: str, byte: int) -> str:
+    return f"v_cvt_f32_{kind}_sdwa v0, v2 src0_sel:BYTE_{byte}"
+
+
+def decode_word(kind: str, word: int) -> str:
+    return f"v_cvt_pk_f32_{kind}_sdwa v[0:1], v2 src0_sel:WORD_{word}"
+
+
+def encode_pair(kind: str, high: int) -> str:
+    return f"v_cvt_pk_{kind}_f32 v0, v2, v4 op_sel:[0,0,{high}]"
+
+
+def encode_randomly(kind: str, byte: int) -> str:
+    return f"v_cvt_sr_{kind}_f32 v0, v2, v4 op_sel:[0,0,{byte & 1},{byte >> 1}]"
+
+
+def widen_pair(kind: str, wide: str) -> str:
+    result = "v[0:1]" if wide == "f32" else "v0"
+    selection = "1,1" if kind == "fp4" else "1,0"
+    return f"v_cvt_scalef32_pk_{wide}_{kind} {result}, v2, v6 op_sel:[{selection}]"
+
+
+def widen_single(kind: str, wide: str) -> str:
+    return f"v_cvt_scalef32_{wide}_{kind} v0, v2, v6 op_sel:[0,1]"
+
+
+def narrow_pair(kind: str, wide: str) -> str:
+    operands = "v2, v4, v6" if wide == "f32" else "v2, v6"
+    # A byte is named by the last two bits, a half by the last one.
+    selection = "0,0,1,1" if kind == "fp4" else "0,0,0,1" if wide == "f32" else "0,0,1"
+    return f"v_cvt_scalef32_pk_{kind}_{wide} v0, {operands} op_sel:[{selection}]"
+
+
+def narrow_block(kind: str, wide: str) -> str:
+    if wide == "f32":
+        return f"v_cvt_scalef32_2xpk16_{kind}_f32 v[8:13], v[64:79], v[96:111], v6"
+    return f"v_cvt_scalef32_pk32_{kind}_{wide} v[8:13], v[64:79], v6"
+
+
+def widen_block(kind: str, wide: str) -> str:
+    last = 159 if wide == "f32" else 143
+    return f"v_cvt_scalef32_pk32_{wide}_{kind} v[128:{last}], v[8:13], v6"
+
+
+def texts(target: str) -> list[str]:
+    result = []
+    for kind in ("fp8", "bf8"):
+        for i in range(4):
+            result += [decode_byte(kind, i), encode_randomly(kind, i)]
+        for i in range(2):
+            result += [decode_word(kind, i), encode_pair(kind, i)]
+    if target == "gfx950":
+        for wide in WIDE:
+            result += [f(k, wide) for f in (widen_pair, narrow_pair) for k in ("fp8", "bf8", "fp4")]
+            result += [f(k, wide) for f in (widen_block, narrow_block) for k in ("fp6", "bf6")]
+        result += [widen_single(k, wide) for wide in ("f32", "f16") for k in ("fp8", "bf8")]
+    return result
+
+
 def one(text: str, target: str) -> Instruction:
-    return assemble_all([text], target)[0]
+    every = texts(target)
+    return assemble_all(every, target)[every.index(text)]
+
+
+# -- reading and writing ---------------------------------------------------------------------------
 
 
 def floats(state: State, register: int, dtype: Any = np.float32) -> np.ndarray:
@@ -72,10 +143,9 @@ def samples(dtype: Any, count: int, seed: int) -> np.ndarray:
 def test_every_code_to_f32(target: str, kind: str) -> None:
     expected = CODES.view(FORMATS[target, kind]).astype(np.float32)
     for byte in range(4):
-        sdwa = f"_sdwa v0, v2 src0_sel:BYTE_{byte}"
         state = fresh_state(4, target)
         state.vgpr[2] = (CODES.astype(np.uint32) << np.uint32(8 * byte)).reshape(4, 64)
-        execute(state, one(f"v_cvt_f32_{kind}{sdwa}", target))
+        execute(state, one(decode_byte(kind, byte), target))
         assert same(floats(state, 0), expected)
 
 
@@ -83,11 +153,10 @@ def test_every_code_to_f32(target: str, kind: str) -> None:
 @pytest.mark.parametrize("word", [0, 1])
 def test_pairs_of_codes_to_f32(target: str, kind: str, word: int) -> None:
     table = CODES.view(FORMATS[target, kind]).astype(np.float32)
-    suffix = f"_sdwa v[0:1], v2 src0_sel:WORD_{word}"
     state = fresh_state(4, target)
     low, high = CODES.astype(np.uint32), CODES[::-1].astype(np.uint32)
     state.vgpr[2] = ((low | high << np.uint32(8)) << np.uint32(16 * word)).reshape(4, 64)
-    execute(state, one(f"v_cvt_pk_f32_{kind}{suffix}", target))
+    execute(state, one(decode_word(kind, word), target))
     assert same(floats(state, 0), table)
     assert same(floats(state, 1), table[::-1])
 
@@ -101,7 +170,7 @@ def test_pairs_from_f32(target: str, kind: str, high: int) -> None:
     state.vgpr[0] = 0xAAAA5555
     put_floats(state, 2, first)
     put_floats(state, 4, second)
-    execute(state, one(f"v_cvt_pk_{kind}_f32 v0, v2, v4 op_sel:[0,0,{high}]", target))
+    execute(state, one(encode_pair(kind, high), target))
     got = state.vgpr[0].reshape(-1)
     pair = got >> np.uint32(16 * high) & np.uint32(0xFFFF)
     assert (pair & np.uint32(0xFF) == encoded(first, dtype)).all()
@@ -119,7 +188,7 @@ def test_overflow_saturates_only_if_mode_says_so(target: str, kind: str) -> None
         state = fresh_state(1, target, mode)
         put_floats(state, 2, np.full(64, 1e9))
         put_floats(state, 4, np.full(64, -1e9))
-        execute(state, one(f"v_cvt_pk_{kind}_f32 v0, v2, v4", target))
+        execute(state, one(encode_pair(kind, 0), target))
         codes = state.vgpr[0, 0, 0:1].view(np.uint8)[:2].view(dtype).astype(np.float32)
         if limit is None:
             assert not np.isfinite(codes).any()
@@ -131,12 +200,11 @@ def test_overflow_saturates_only_if_mode_says_so(target: str, kind: str) -> None
 @pytest.mark.parametrize("byte", range(4))
 def test_stochastic_rounding(target: str, kind: str, byte: int) -> None:
     dtype = FORMATS[target, kind]
-    text = f"v_cvt_sr_{kind}_f32 v0, v2, v4 op_sel:[0,0,{byte & 1},{byte >> 1}]"
     state = fresh_state(16, target)
     state.vgpr[0] = 0x11223344
     put_floats(state, 2, np.full(1024, 1.0 + 2.0**-5 if kind == "fp8" else 1.0 + 2.0**-4))
     state.vgpr[4] = (np.arange(1024, dtype=np.uint32) << np.uint32(22)).reshape(16, 64)
-    execute(state, one(text, target))
+    execute(state, one(encode_randomly(kind, byte), target))
     got = np.array(get(state, 0, 32), np.uint32)
     codes = (got >> np.uint32(8 * byte)).astype(np.uint8).view(dtype).astype(np.float32)
     step = 0.125 if kind == "fp8" else 0.25
@@ -149,11 +217,6 @@ def test_stochastic_rounding(target: str, kind: str, byte: int) -> None:
 # -- scaled conversions of gfx950 ------------------------------------------------------------------
 
 SCALES = [1.0, 0.25, 8.0]
-WIDE: dict[str, tuple[Any, int]] = {
-    "f32": (np.float32, 32),
-    "f16": (np.float16, 16),
-    "bf16": (ml_dtypes.bfloat16, 16),
-}
 BITS = {"fp8": 8, "bf8": 8, "fp6": 6, "bf6": 6, "fp4": 4}
 
 
@@ -168,14 +231,11 @@ def scale_state(count: int, scale: float) -> State:
 @pytest.mark.parametrize("kind", ["fp8", "bf8", "fp4"])
 def test_scaled_pair_widens(kind: str, wide: str, scale: float) -> None:
     dtype, bits = FORMATS["gfx950", kind], BITS[kind]
-    result = "v[0:1]" if wide == "f32" else "v0"
-    selection = "op_sel:[1,1]" if kind == "fp4" else "op_sel:[1,0]"
     state = scale_state(256, scale)
     low, high = CODES & ((1 << bits) - 1), CODES[::-1] & ((1 << bits) - 1)
     word = low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(bits)
     state.vgpr[2] = (word << np.uint32(24 if kind == "fp4" else 16)).reshape(4, 64)
-    name = f"v_cvt_scalef32_pk_{wide}_{kind}"
-    execute(state, one(f"{name} {result}, v2, v6 {selection}", "gfx950"))
+    execute(state, one(widen_pair(kind, wide), "gfx950"))
     expected = [codes.view(dtype).astype(np.float32) * np.float32(scale) for codes in (low, high)]
     if wide == "f32":
         got = [floats(state, 0), floats(state, 1)]
@@ -195,8 +255,7 @@ def test_scaled_single_widens(kind: str, wide: str) -> None:
     state = scale_state(256, 4.0)
     state.vgpr[0] = 0xAAAA5555
     state.vgpr[2] = (CODES.astype(np.uint32) << np.uint32(16)).reshape(4, 64)
-    name = f"v_cvt_scalef32_{wide}_{kind}"
-    execute(state, one(f"{name} v0, v2, v6 op_sel:[0,1]", "gfx950"))
+    execute(state, one(widen_single(kind, wide), "gfx950"))
     expected = CODES.view(dtype).astype(np.float32) * np.float32(4)
     if wide == "f16":
         expected = expected.astype(np.float16).astype(np.float32)
@@ -206,15 +265,14 @@ def test_scaled_single_widens(kind: str, wide: str) -> None:
     assert same(got, expected)
 
 
-def put_pair(state: State, wide: str, first: np.ndarray, second: np.ndarray) -> str:
-    """Write two columns of values as the sources of a packed conversion; return the operands."""
+def put_pair(state: State, wide: str, first: np.ndarray, second: np.ndarray) -> None:
+    """Write two columns of values as the sources of a packed conversion."""
     if wide == "f32":
         put_floats(state, 2, first)
         put_floats(state, 4, second)
-        return "v2, v4, v6"
+        return
     low, high = (x.astype(WIDE[wide][0]).view(np.uint16).astype(np.uint32) for x in (first, second))
     state.vgpr[2] = (low | high << np.uint32(16)).reshape(-1, 64)
-    return "v2, v6"
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -226,15 +284,8 @@ def test_scaled_pair_narrows(kind: str, wide: str, scale: float) -> None:
     state.vgpr[0] = 0x55AA55AA
     values = [samples(dtype, 512, seed)[:: 1 - 2 * seed] * np.float32(scale) for seed in (0, 1)]
     values = [x.astype(WIDE[wide][0]).astype(np.float32) for x in values]
-    operands = put_pair(state, wide, *values)
-    opsel = [0] * operands.count("v") + [1]
-    if kind == "fp4":  # one byte, named by the last two bits
-        opsel = [0] * (operands.count("v") - 1) + [1, 1] if wide == "f32" else [0, 0, 1, 1]
-    selection = ",".join(map(str, opsel))
-    if kind != "fp4" and wide != "f32":
-        selection = "0,0,1"
-    name = f"v_cvt_scalef32_pk_{kind}_{wide}"
-    execute(state, one(f"{name} v0, {operands} op_sel:[{selection}]", "gfx950"))
+    put_pair(state, wide, *values)
+    execute(state, one(narrow_pair(kind, wide), "gfx950"))
     got = state.vgpr[0].reshape(-1)
     low = 24 if kind == "fp4" else 16
     mask = np.uint32((1 << bits) - 1)
@@ -262,14 +313,10 @@ def test_scaled_blocks_of_six_bits(kind: str, wide: str) -> None:
         for i in range(16):  # the two sources are interleaved
             state.vgpr[64 + i, 0] = values[2 * i].view(np.uint32)
             state.vgpr[96 + i, 0] = values[2 * i + 1].view(np.uint32)
-        narrow = f"v_cvt_scalef32_2xpk16_{kind}_f32 v[8:13], v[64:79], v[96:111], v6"
-        widen = f"v_cvt_scalef32_pk32_f32_{kind} v[128:159], v[8:13], v6"
     else:
         halves = values.astype(WIDE[wide][0]).view(np.uint16).astype(np.uint32)
         state.vgpr[64:80, 0] = halves[0::2] | halves[1::2] << np.uint32(16)
-        narrow = f"v_cvt_scalef32_pk32_{kind}_{wide} v[8:13], v[64:79], v6"
-        widen = f"v_cvt_scalef32_pk32_{wide}_{kind} v[128:143], v[8:13], v6"
-    execute(state, *assemble_all([narrow, widen], "gfx950"))
+    execute(state, one(narrow_block(kind, wide), "gfx950"), one(widen_block(kind, wide), "gfx950"))
     expected = encoded(values / np.float32(scale), dtype)
     codes = unpacked(state, 8)
     assert (codes == expected & 63).all()

@@ -15,7 +15,11 @@ from tests.emulator.vector_cases import (
     M32,
     columns,
     evaluate,
+    execute,
+    fresh_state,
+    get,
     mismatches,
+    put,
     signed,
 )
 
@@ -161,15 +165,23 @@ FLOAT_PAIRS: dict[str, tuple[int, Callable[..., Result]]] = {
 }
 
 
+def float_pair_text(name: str, selection: tuple[int, int]) -> str:
+    count = FLOAT_PAIRS[name][0]
+    sources = ", ".join(["v[2:3]", "v[4:5]", "v[6:7]"][:count])
+    low, high = (vector(bits, count) for bits in selection)
+    signs = f"neg_lo:{vector(1, count)} neg_hi:{vector(2, count)}"
+    return f"{name} v[0:1], {sources} op_sel:{low} op_sel_hi:{high} {signs}"
+
+
+FLOAT_PAIR_TEXTS = [float_pair_text(name, each) for name in FLOAT_PAIRS for each in SELECTIONS]
+
+
 @pytest.mark.parametrize("name", FLOAT_PAIRS)
 @pytest.mark.parametrize("selection", SELECTIONS)
 def test_packed_f32(name: str, selection: tuple[int, int]) -> None:
     count, compute = FLOAT_PAIRS[name]
-    sources = ", ".join(["v[2:3]", "v[4:5]", "v[6:7]"][:count])
-    low, high = (vector(bits, count) for bits in selection)
-    signs = f"neg_lo:{vector(1, count)} neg_hi:{vector(2, count)}"
-    text = f"{name} v[0:1], {sources} op_sel:{low} op_sel_hi:{high} {signs}"
-    (instruction,) = assemble_all([text])
+    index = FLOAT_PAIR_TEXTS.index(float_pair_text(name, selection))
+    instruction = assemble_all(FLOAT_PAIR_TEXTS)[index]
     rows = [tuple(r[i] | r[count + i] << 32 for i in range(count))
             for r in columns([32] * (2 * count), floats=range(2 * count))]  # fmt: skip
 
@@ -188,8 +200,6 @@ def test_packed_f32_may_overwrite_its_sources() -> None:
     texts = ["v_pk_mul_f32 v[2:3], v[2:3], v[4:5] op_sel:[1,0] op_sel_hi:[0,1]",
              "v_mov_b32 v0, v2", "v_mov_b32 v1, v3"]  # fmt: skip
     multiply, low, high = assemble_all(texts)
-    from tests.emulator.vector_cases import execute, fresh_state, get, put
-
     state = fresh_state(1)
     two, three, five, seven = (ref.bits_of(x, 32) for x in (2.0, 3.0, 5.0, 7.0))
     put(state, 2, [two | three << 32] * 64)
@@ -200,8 +210,8 @@ def test_packed_f32_may_overwrite_its_sources() -> None:
 
 @pytest.mark.parametrize("selection", range(4))
 def test_packed_move(selection: int) -> None:
-    text = f"v_pk_mov_b32 v[0:1], v[2:3], v[4:5] op_sel:{vector(selection, 2)}"
-    (instruction,) = assemble_all([text])
+    texts = [f"v_pk_mov_b32 v[0:1], v[2:3], v[4:5] op_sel:{vector(i, 2)}" for i in range(4)]
+    instruction = assemble_all(texts)[selection]
     rows = columns([64, 64], count=128)
     got = evaluate(instruction, rows, 64)
     expected = [a >> 32 * (selection & 1) & M32 | (b >> 32 * (selection >> 1) & M32) << 32
@@ -273,11 +283,13 @@ def test_integer_dot_products(text: str) -> None:
     assert not mismatches(got, [compute(*row) for row in rows], rows)
 
 
-@pytest.mark.parametrize(
-    ("name", "bits"), [("v_dot2c_i32_i16", 16), ("v_dot4c_i32_i8", 8), ("v_dot8c_i32_i4", 4)]
-)
-def test_accumulating_dot_products(name: str, bits: int) -> None:
-    (instruction,) = assemble_all([f"{name} v0, v2, v4"])
+ACCUMULATING = {"v_dot2c_i32_i16": 16, "v_dot4c_i32_i8": 8, "v_dot8c_i32_i4": 4}
+
+
+@pytest.mark.parametrize("name", ACCUMULATING)
+def test_accumulating_dot_products(name: str) -> None:
+    texts, bits = [f"{other} v0, v2, v4" for other in ACCUMULATING], ACCUMULATING[name]
+    instruction = assemble_all(texts)[list(ACCUMULATING).index(name)]
     rows = columns([32, 32])
     old = 0xFFFFFF00
     expected = [
