@@ -1,5 +1,6 @@
 // Vector ALU operations that NumPy has no equal of: fused multiply-add with one rounding, division's
-// scaled step, and minimum and maximum with the hardware's rules for NaN and signed zero.
+// scaled step, minimum and maximum with the hardware's rules for NaN and signed zero, half precision
+// in every rounding, and the byte permutation.
 //
 // A source is an array of one of three layouts: one value per lane (waves, 64), one per wave
 // (waves, 1), or a constant (1, 1). `layout` packs one of these per source, two bits each, first
@@ -207,4 +208,31 @@ void valu_fma_half(float *restrict out, const float *a, const float *b, const fl
         }
     }
     fesetround(before);
+}
+
+// v_perm_b32: four bytes out of {a, b}. A selector of 8 to 11 replicates the sign of byte 1, 3, 5 or 7,
+// 12 gives zero, and a larger one 255.
+static inline uint64_t permuted_byte(uint64_t data, uint64_t pick) {
+    uint64_t byte = data >> (pick & 7) * 8 & 0xFF;
+    uint64_t sign = 0 - (data >> ((pick & 3) * 16 + 15) & 1) & 0xFF;
+    uint64_t beyond = pick < 12 ? sign : pick == 12 ? 0 : 0xFF;
+    return pick < 8 ? byte : beyond;
+}
+
+void valu_perm_b32(uint32_t *restrict out, const uint32_t *a, const uint32_t *b, const uint32_t *c,
+                   unsigned layout, ptrdiff_t waves) {
+    uint32_t buffers[3][LANES];
+    for (ptrdiff_t wave = 0; wave < waves; ++wave, out += LANES) {
+        const uint32_t *high = row_uint32_t(a, layout, 0, wave, buffers[0]);
+        const uint32_t *low = row_uint32_t(b, layout, 1, wave, buffers[1]);
+        const uint32_t *selector = row_uint32_t(c, layout, 2, wave, buffers[2]);
+        for (int i = 0; i < LANES; ++i) {
+            uint64_t data = (uint64_t)high[i] << 32 | low[i], picks = selector[i];
+            uint64_t result = permuted_byte(data, picks & 0xFF);
+            result |= permuted_byte(data, picks >> 8 & 0xFF) << 8;
+            result |= permuted_byte(data, picks >> 16 & 0xFF) << 16;
+            result |= permuted_byte(data, picks >> 24) << 24;
+            out[i] = (uint32_t)result;
+        }
+    }
 }

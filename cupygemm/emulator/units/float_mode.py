@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.units import native_float
-from cupygemm.emulator.units.native_float import NEAREST, Array
+from cupygemm.emulator.units import vector_native
+from cupygemm.emulator.units.vector_native import NEAREST, Array
 
 Finish = Callable[[Array, int], Array]
 
@@ -55,7 +55,7 @@ def rounding(mode: int) -> Iterator[None]:
     if mode == NEAREST:
         yield
         return
-    set_rounding = native_float.function("set_rounding")
+    set_rounding = vector_native.function("set_rounding")
     set_rounding(mode)
     try:
         yield
@@ -133,8 +133,8 @@ def clamp_unit(value: Array, mode: int) -> Array:
 
 def _finish_half(value: Array, mode: int) -> Array:
     if mode & DOUBLE == DEFAULT & DOUBLE:
-        return native_float.float_to_half(value)
-    half = native_float.float_to_half(value, rounding_of(mode, "f16"))
+        return vector_native.float_to_half(value)
+    half = vector_native.float_to_half(value, rounding_of(mode, "f16"))
     if _subnormals_of(mode, "f16") & KEEP_RESULTS:
         return half
     return np.where(half & np.uint16(0x7C00), half, half & np.uint16(0x8000))

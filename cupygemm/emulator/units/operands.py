@@ -26,7 +26,7 @@ from cupygemm.emulator.isa import (
 )
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units import dpp
-from cupygemm.emulator.units.native_float import Array, half_to_float
+from cupygemm.emulator.units.vector_native import Array, half_to_float
 
 Fetch = Callable[[Group], Array]
 Put = Callable[[Group, Array], None]

@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.units import native_float
-from cupygemm.emulator.units.native_float import Array
+from cupygemm.emulator.units import vector_native
 from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.vector_native import Array
 
 _F32, _F64 = np.float32, np.float64
 
@@ -155,8 +155,8 @@ _HALF_FIXUP: Callable[..., Any] = _div_fixup(underflow=None)
 OPS: dict[str, Op] = {
     "v_div_scale_f32": Op(_div_scale(near_max=96, step=64, tiny=23, min_exponent=-126)),
     "v_div_scale_f64": Op(_div_scale(near_max=768, step=128, tiny=53, min_exponent=-1022)),
-    "v_div_fmas_f32": Op(native_float.div_fmas),
-    "v_div_fmas_f64": Op(native_float.div_fmas),
+    "v_div_fmas_f32": Op(vector_native.div_fmas),
+    "v_div_fmas_f64": Op(vector_native.div_fmas),
     "v_div_fixup_f32": Op(_div_fixup(underflow=-150)),
     "v_div_fixup_f64": Op(_div_fixup(underflow=-1075)),
     "v_div_fixup_f16": Op(_HALF_FIXUP, keep_high=True),

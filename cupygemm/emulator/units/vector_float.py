@@ -16,10 +16,10 @@ import numpy as np
 
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units import native_float
+from cupygemm.emulator.units import vector_native
 from cupygemm.emulator.units.float_mode import flush
-from cupygemm.emulator.units.native_float import Array
 from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.vector_native import Array
 
 _F32, _F64, _I32, _I64, _U32 = np.float32, np.float64, np.int32, np.int64, np.uint32
 _TWO_PI = 2 * np.pi
@@ -43,7 +43,7 @@ def _mad_half(a: Array, b: Array, c: Array) -> Array:
 
 
 def _round_to_half(a: Array) -> Array:
-    return native_float.half_to_float(native_float.float_to_half(a))
+    return vector_native.half_to_float(vector_native.float_to_half(a))
 
 
 def _mad_flushed(a: Array, b: Array, c: Array) -> Array:
@@ -78,7 +78,7 @@ def _literal_addend(function: Function) -> Callable[[Instruction, Target], Funct
 
 def _half_literal(inst: Instruction, target: Target, *, multiplies: bool) -> Function:
     bits = np.array([[inst.fields["literal"] & 0xFFFF]], np.uint16)
-    literal = native_float.half_to_float(bits)
+    literal = vector_native.half_to_float(bits)
     if multiplies:
         return lambda a, b: _mad_half(a, literal, b)
     return lambda a, b: _mad_half(a, b, literal)
@@ -89,7 +89,7 @@ def _half_literal(inst: Instruction, target: Target, *, multiplies: bool) -> Fun
 # NaN does; the compiler quiets those before it emits a minimum. So the mode is taken as on.
 
 
-_minimum, _maximum = native_float.minimum, native_float.maximum
+_minimum, _maximum = vector_native.minimum, vector_native.maximum
 
 
 def _min3(a: Array, b: Array, c: Array) -> Array:
@@ -233,19 +233,19 @@ OPS: dict[str, Op] = {
     },
     "v_mul_legacy_f32": Op(_multiply_legacy),
     # multiply-add
-    "v_fma_f32": Op(native_float.fma),
-    "v_fma_f64": Op(native_float.fma),
-    "v_fmac_f32": Op(native_float.fma),
-    "v_fmac_f64": Op(native_float.fma),
-    "v_fmamk_f32": Op(make=_literal_factor(native_float.fma)),
-    "v_fmaak_f32": Op(make=_literal_addend(native_float.fma)),
+    "v_fma_f32": Op(vector_native.fma),
+    "v_fma_f64": Op(vector_native.fma),
+    "v_fmac_f32": Op(vector_native.fma),
+    "v_fmac_f64": Op(vector_native.fma),
+    "v_fmamk_f32": Op(make=_literal_factor(vector_native.fma)),
+    "v_fmaak_f32": Op(make=_literal_addend(vector_native.fma)),
     "v_mad_f32": Op(_mad_flushed),
     "v_mac_f32": Op(_mad_flushed),
     "v_madmk_f32": Op(make=_literal_factor(_mad_flushed)),
     "v_madak_f32": Op(make=_literal_addend(_mad_flushed)),
     "v_mad_legacy_f32": Op(_mad_legacy),
-    "v_fma_f16": Op(native_float.fma_half, keep_high=True),
-    "v_fma_legacy_f16": Op(native_float.fma_half),
+    "v_fma_f16": Op(vector_native.fma_half, keep_high=True),
+    "v_fma_legacy_f16": Op(vector_native.fma_half),
     "v_mad_f16": Op(_mad_half, keep_high=True),
     "v_mad_legacy_f16": Op(_mad_half),
     "v_mac_f16": Op(_mad_half),
@@ -256,7 +256,7 @@ OPS: dict[str, Op] = {
         f"v_{name}_{kind}": Op(function, keep_high=kind == "f16" and name.endswith("3"))
         for name, function in (
             ("min", _minimum), ("max", _maximum), ("min3", _min3), ("max3", _max3),
-            ("med3", native_float.median),
+            ("med3", vector_native.median),
         )
         for kind in ("f32", "f16", "f64")
         if kind != "f64" or name in ("min", "max")

@@ -13,8 +13,9 @@ import numpy as np
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.native_float import Array
+from cupygemm.emulator.units import vector_native as native
 from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.vector_native import Array
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 _LOW5, _LOW6, _LOW4 = _U32(31), _U32(63), _U32(15)
@@ -99,24 +100,6 @@ def _bfe_i32(a: Array, offset: Array, width: Array) -> Array:
 def _align(a: Array, b: Array, shift: Array) -> Array:
     both = a.astype(_U64) << _U64(32) | b
     return (both >> shift).astype(_U32)
-
-
-def _perm(a: Array, b: Array, selector: Array) -> Array:
-    """Pick four bytes out of {a, b}; 8..11 replicate a sign, 12 is zero, above is all ones."""
-    data = a.astype(_U64) << _U64(32) | b
-    special = bool((selector & _U32(0xF8F8F8F8)).any())
-    result: Array = np.zeros((1, 1), _U32)
-    for i in range(4):
-        pick = selector >> _U32(8 * i) & _U32(0xFF)
-        byte = (data >> ((pick & _U32(7)) << _U32(3))).astype(_U32) & _U32(0xFF)
-        if special:
-            sign = (data >> ((pick & _U32(3)) * _U32(16) + _U32(15))).astype(_U32) & _U32(1)
-            fixed = np.where(
-                pick < 12, sign * _U32(0xFF), np.where(pick == 12, _U32(0), _U32(0xFF))
-            )
-            byte = np.where(pick < 8, byte, fixed)
-        result = result | byte << _U32(8 * i)
-    return result
 
 
 def _reverse_bits(a: Array) -> Array:
@@ -269,7 +252,7 @@ OPS: dict[str, Op] = {
     "v_bfm_b32": Op(lambda a, b: ((_U32(1) << (a & _LOW5)) - _U32(1)) << (b & _LOW5)),
     "v_alignbit_b32": Op(lambda a, b, c: _align(a, b, c & _LOW5)),
     "v_alignbyte_b32": Op(lambda a, b, c: _align(a, b, (c & _U32(3)) << _U32(3))),
-    "v_perm_b32": Op(_perm),
+    "v_perm_b32": Op(native.permute_bytes),
     "v_bfrev_b32": Op(_reverse_bits),
     # counting
     "v_ffbh_u32": Op(_leading_zeros),

@@ -16,10 +16,10 @@ import numpy as np
 
 from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import LANES, Group
-from cupygemm.emulator.units import float_mode, native_float
-from cupygemm.emulator.units.native_float import Array
+from cupygemm.emulator.units import float_mode, vector_native
 from cupygemm.emulator.units.operands import Fetch, always, constant_bits, destination, source
 from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
+from cupygemm.emulator.units.vector_native import Array
 
 _U16, _U32, _I16, _I64, _F32, _F64 = (
     np.uint16,
@@ -78,7 +78,7 @@ def pair(inst: Instruction, op: Operand, where: int, kind: str) -> Fetch:
         if flips:
             halves = halves ^ signs
         if kind == "f16":
-            return native_float.half_to_float(halves)
+            return vector_native.half_to_float(halves)
         if kind == "bf16":
             return (halves.astype(_U32) << _U32(16)).view(_F32)
         return halves.view(_I16) if kind == "i16" else halves
@@ -147,8 +147,8 @@ def _rowwise(function: Function) -> Function:
     return rowwise
 
 
-_fma = _rowwise(native_float.fma_half)
-_lesser, _greater = _rowwise(native_float.minimum), _rowwise(native_float.maximum)
+_fma = _rowwise(vector_native.fma_half)
+_lesser, _greater = _rowwise(vector_native.minimum), _rowwise(vector_native.maximum)
 
 
 def _propagating(pick: Function) -> Function:
@@ -252,7 +252,7 @@ def _bind_pair_move(inst: Instruction) -> Step:
 
 
 _FLOAT_PAIRS: dict[str, Function] = {
-    "v_pk_fma_f32": native_float.fma,
+    "v_pk_fma_f32": vector_native.fma,
     "v_pk_mul_f32": np.multiply,
     "v_pk_add_f32": np.add,
 }
@@ -268,7 +268,7 @@ def _mixed(inst: Instruction, op: Operand, where: int) -> Fetch:
         raw = _raw_pair(inst, op, "f16")
         shift = _U32(16 * low)
         value: Fetch = lambda group: (  # noqa: E731
-            native_float.half_to_float((raw(group) >> shift).astype(_U16))
+            vector_native.half_to_float((raw(group) >> shift).astype(_U16))
         )
     else:
         word = source(inst, op, "u32")
@@ -286,7 +286,7 @@ def _mixed(inst: Instruction, op: Operand, where: int) -> Fetch:
 def _bind_mixed(inst: Instruction) -> Step:
     operands = source_operands(inst)
     fetches = [_mixed(inst, op, i) for i, op in enumerate(operands) if op.field != "vdst"]
-    compute = apply(native_float.fma, fetches)
+    compute = apply(vector_native.fma, fetches)
     index = inst.dst[0].index
     result = "f32" if inst.mnemonic.endswith("mix_f32") else "f16"
     finish = float_mode.finisher(inst, result)
@@ -298,7 +298,7 @@ def _bind_mixed(inst: Instruction) -> Step:
             value = compute(group)
         else:
             arguments = [fetch(group) for fetch in fetches]
-            value = float_mode.careful(native_float.fma, ["f32"] * 3, "f32", arguments, mode)
+            value = float_mode.careful(vector_native.fma, ["f32"] * 3, "f32", arguments, mode)
         if finish is not None:
             value = finish(value, mode)
         if result == "f32":

@@ -27,6 +27,7 @@ _SIGNATURES = {
     "half_to_float": (_POINTER, _POINTER, _SIZE),
     "float_to_half": (_POINTER, _POINTER, _SIZE, ctypes.c_int),
     "fma": _TERNARY,
+    "perm": _TERNARY,
     "div_fmas": (*_TERNARY, _POINTER),
     "med3": (*_TERNARY, ctypes.c_int),
     "min": (*_BINARY, ctypes.c_int),
@@ -93,6 +94,11 @@ def float_to_half(values: Array, rounding: int = NEAREST) -> Array:
     out = np.empty(values.shape, np.uint16)
     function("float_to_half")(_address(out), _address(values), values.size, rounding)
     return out
+
+
+def permute_bytes(a: Array, b: Array, selector: Array) -> Array:
+    """Return v_perm_b32 of uint32 arrays: four bytes picked out of {a, b}."""
+    return _call("perm_b32", (a, b, selector))
 
 
 def _call(name: str, arguments: tuple[Array, ...], *extra: int, waves: int = 1) -> Array:
