@@ -106,7 +106,7 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     store = config.tile_m * config.tile_n * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
 
     def batch_cycles(workgroups: int) -> float:
-        """Cycles of workgroups that share a CU from start to end."""
+        """Return the cycles of workgroups that share a CU from start to end."""
         if not workgroups:
             return 0.0
         return _START_CYCLES + steps * max(workgroups * throughput, alone) + workgroups * store
@@ -141,7 +141,7 @@ def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
 
 
 def _step_cycles(config: GemmConfig, arch: Arch, itemsize: int) -> dict[str, float]:
-    """Cycles for which one tile_k step of one workgroup occupies each resource of a CU."""
+    """Return the cycles for which one tile_k step of one workgroup occupies each resource of a CU."""
     waves = config.waves_m * config.waves_n
     instructions = (config.tile_m // config.mma_m) * (config.tile_n // config.mma_n)
     instructions *= config.tile_k // config.mma_k
@@ -159,7 +159,7 @@ def _step_cycles(config: GemmConfig, arch: Arch, itemsize: int) -> dict[str, flo
 def _traffic_cycles(
     config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, steps: int
 ) -> tuple[float, float]:
-    """Cycles that L2 and memory take for the launch, all CUs together."""
+    """Return the cycles that L2 and memory take for the launch, all CUs together."""
     itemsize = ITEMSIZE[problem.a_dtype]
     staged = tiles * steps * (config.tile_m + config.tile_n) * config.tile_k * itemsize
     m, n, k = problem.m, problem.n, problem.k

@@ -20,7 +20,7 @@ constexpr u32 out_of_range = 0x80000000u;
 using Resource = __amdgpu_buffer_rsrc_t;
 
 struct Window {
-    u64 base;  // byte address, a multiple of 4
+    u64 base;  // byte address; for loads a multiple of 4
     i64 bytes; // from base to the end of the matrix
 
     CUPYGEMM_INLINE void advance(i64 step) {

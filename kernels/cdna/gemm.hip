@@ -62,20 +62,18 @@ extern "C" __global__ void
     // register.
     const u32 wave = __builtin_amdgcn_readfirstlane(thread / wave_size);
 
-    Loop::Position at;
+    Position at;
     at.a = args.a + offset.a * Numeric<Config::ElementA>::bytes;
     at.b = args.b + offset.b * Numeric<Config::ElementB>::bytes;
-    at.row_a = tile.m * Config::tile_m;
-    at.row_b = tile.n * Config::tile_n;
+    at.c = args.c + offset.c * Numeric<Config::ElementC>::bytes;
+    at.row = tile.m * Config::tile_m;
+    at.column = tile.n * Config::tile_n;
     at.wave_m = wave / Config::waves_n;
     at.wave_n = wave % Config::waves_n;
     at.lane = thread % wave_size;
     at.thread = thread;
 
     Accumulators<Config> acc; // (fragment m, fragment n)
-    Loop loop(args, at, (LdsBase)shared);
-    loop.run(args, at, acc);
-    TileStore<Config, Epilogue>::store(args, args.c + offset.c * Numeric<Config::ElementC>::bytes,
-                                       at.row_a, at.row_b, at.wave_m, at.wave_n, at.lane, acc,
-                                       Epilogue{});
+    Loop(args, at, (LdsBase)shared).run(acc);
+    TileStore<Config, Epilogue>::store(args, at, acc, Epilogue{});
 }

@@ -33,47 +33,50 @@ template <class Config> struct RegisterDoubleBuffer {
     using Acc = Accumulators<Config>;
     using ReaderA = FragmentReader<A>;
     using ReaderB = FragmentReader<B>;
+    using StagerA = Stager<A>;
+    using StagerB = Stager<B>;
 
     static constexpr u32 num_steps = ReaderA::Map::num_steps;
     static constexpr u32 a_bytes = OperandTile<A>::bytes;
     static constexpr u32 stage_bytes = a_bytes + OperandTile<B>::bytes;
     static constexpr u32 lds_bytes = Config::num_stages * stage_bytes; // (stage, A then B)
+
+    // Instructions of one wave, for the schedule.
     static constexpr int half_m = Acc::fragments_m / 2;
     static constexpr int reads_per_step = ReaderA::Map::num_fragments + ReaderB::Map::num_fragments;
     static constexpr int mfma_per_step =
         Acc::fragments_m * Acc::fragments_n * Acc::Instruction::per_chunk;
+    static constexpr int num_loads = StagerA::num_loads + StagerB::num_loads;
+    static constexpr int num_writes = StagerA::num_writes + StagerB::num_writes;
 
     static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
     static_assert(num_steps % 2 == 0,
-                  "two sets of fragments alternate, and step 0 always meets the first");
+                  "two sets of fragments alternate, and step 0 meets the first");
     static_assert(Config::num_stages == 1 || Config::num_stages == 2, "LDS holds one tile or two");
 
-    // One problem of the batch, as this wave sees it.
-    struct Position {
-        u64 a, b;           // addresses of element (0, 0)
-        u32 row_a, row_b;   // first rows of the tile
-        u32 wave_m, wave_n; // of the wave in its workgroup
-        u32 lane, thread;
-    };
-
+    const GemmArgs &args;
+    const Position &at;
+    const LdsBase lds;
     const ReaderA reader_a;
     const ReaderB reader_b;
-    const LdsBase lds;
-    Stager<A> stager_a;
-    Stager<B> stager_b;
-    u32 stage = 0; // byte offset of the stage that is being read
+    StagerA stager_a;
+    StagerB stager_b;
+    typename StagerA::Vectors next_a; // the next tile
+    typename StagerB::Vectors next_b;
     Fragments<Config> fragments[2];
+    u32 stage = 0; // byte offset of the stage that is being read
 
-    CUPYGEMM_INLINE RegisterDoubleBuffer(const GemmArgs &args, const Position &at, LdsBase shared)
-        : reader_a(at.wave_m, at.lane), reader_b(at.wave_n, at.lane), lds(shared),
-          stager_a(at.a, args.lda, args.m, args.k, at.row_a, at.thread),
-          stager_b(at.b, args.ldb, args.n, args.k, at.row_b, at.thread) {}
+    CUPYGEMM_INLINE RegisterDoubleBuffer(const GemmArgs &arguments, const Position &position,
+                                         LdsBase shared)
+        : args(arguments), at(position), lds(shared), reader_a(at.wave_m, at.lane),
+          reader_b(at.wave_n, at.lane), stager_a(at.a, args.lda, args.m, args.k, at.row, at.thread),
+          stager_b(at.b, args.ldb, args.n, args.k, at.column, at.thread) {}
 
     // acc = A B over all of k
-    CUPYGEMM_INLINE void run(const GemmArgs &args, const Position &at, Acc &acc) {
+    CUPYGEMM_INLINE void run(Acc &acc) {
         const i32 whole_tiles = (args.k - 1) / Config::tile_k;
+        prologue(whole_tiles);
         acc.clear();
-        prologue(args, at, whole_tiles);
         for (i32 tile = 0; tile < whole_tiles; ++tile) {
             multiply_all_but_last_step(acc);
             exchange(acc, tile + 1 < whole_tiles);
@@ -81,13 +84,20 @@ template <class Config> struct RegisterDoubleBuffer {
         drain(acc);
     }
 
-    // Put the ragged tile into LDS, 1 to tile_k deep, and start on the first whole one.
-    CUPYGEMM_INLINE void prologue(const GemmArgs &args, const Position &at, i32 whole_tiles) {
+    // Put the ragged tile into LDS, 1 to tile_k deep. The loads of the first whole tile are issued
+    // at once, so that a workgroup waits for memory once before it multiplies.
+    CUPYGEMM_INLINE void prologue(i32 whole_tiles) {
+        const i32 m_left = args.m - static_cast<i32>(at.row);
+        const i32 n_left = args.n - static_cast<i32>(at.column);
         const i32 k_left = args.k - whole_tiles * Config::tile_k;
-        stager_a.stage_ragged(lds, whole_tiles, args.m - static_cast<i32>(at.row_a), k_left);
-        stager_b.stage_ragged(lds + a_bytes, whole_tiles, args.n - static_cast<i32>(at.row_b),
-                              k_left);
+        typename StagerA::RaggedVectors ragged_a;
+        typename StagerB::RaggedVectors ragged_b;
+        stager_a.load_ragged(ragged_a, whole_tiles, m_left, k_left);
+        stager_b.load_ragged(ragged_b, whole_tiles, n_left, k_left);
         load(whole_tiles > 0);
+        end_phase();
+        stager_a.store_ragged(lds, ragged_a, m_left, k_left);
+        stager_b.store_ragged(lds + a_bytes, ragged_b, n_left, k_left);
         lds_barrier(); // F
         read(0);
     }
@@ -97,6 +107,8 @@ template <class Config> struct RegisterDoubleBuffer {
         for (u32 step = 0; step + 1 < num_steps; ++step) {
             read(step + 1);
             acc.multiply(fragments[step % 2], 0, Acc::fragments_m);
+            // Twice as dense as would spread them evenly: the last read returns before the step
+            // ends.
             interleave_with_mfma<kind::lds_read, reads_per_step,
                                  ceil_div(mfma_per_step, 2 * reads_per_step)>();
             end_phase();
@@ -112,10 +124,10 @@ template <class Config> struct RegisterDoubleBuffer {
         } else {
             stage = stage_bytes - stage;
         }
-        stager_a.store(lds + stage);
-        stager_b.store(lds + stage + a_bytes);
+        stager_a.store(lds + stage, next_a);
+        stager_b.store(lds + stage + a_bytes, next_b);
         acc.multiply(last, 0, half_m);
-        interleave_with_mfma<kind::lds_write, Stager<A>::num_writes + Stager<B>::num_writes, 1>();
+        interleave_with_mfma<kind::lds_write, num_writes, 1>();
         end_phase();
         lds_barrier(); // F
         end_phase();
@@ -123,18 +135,19 @@ template <class Config> struct RegisterDoubleBuffer {
         load(another);
         acc.multiply(last, half_m, Acc::fragments_m);
         interleave_with_mfma<kind::lds_read, reads_per_step, 1>();
-        interleave_with_mfma<kind::global_read, Stager<A>::num_loads + Stager<B>::num_loads, 1>();
+        interleave_with_mfma<kind::global_read, num_loads, 1>();
         end_phase();
     }
 
+    // The last tile: nothing is left to be fetched.
     CUPYGEMM_INLINE void drain(Acc &acc) {
         multiply_all_but_last_step(acc);
         acc.multiply(fragments[(num_steps - 1) % 2], 0, Acc::fragments_m);
     }
 
     CUPYGEMM_INLINE void load(bool exists) {
-        stager_a.load(exists);
-        stager_b.load(exists);
+        stager_a.load(next_a, exists);
+        stager_b.load(next_b, exists);
     }
 
     CUPYGEMM_INLINE void read(u32 step) {

@@ -1,6 +1,6 @@
 // Moving one operand's tile from global memory through registers into LDS.
 //
-// A Stager owns a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts them
+// A Stager knows a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts them
 // on their way, `store` puts them into LDS in K-major rows whatever the order in memory:
 //
 //   Major::k    a vector is one chunk of a row and goes straight in (ds_write_b128).
@@ -13,7 +13,8 @@
 // A matrix that starts at, or whose pitch is, an odd number of 16-bit elements has rows that start
 // in the middle of a dword. Then a vector is read as the 5 dwords around it and shifted into place.
 //
-// The last tile along k may be ragged: `load_ragged` masks what lies outside the matrix.
+// The last tile along k may be ragged: `load_ragged` and `store_ragged` replace what lies beyond
+// the matrix by zeros.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -31,19 +32,29 @@ template <class Operand> struct Stager {
     using Layout = typename OperandTile<Operand>::Layout;
     static constexpr Major major = Operand::major;
     static constexpr int element_bytes = OperandTile<Operand>::element_bytes;
-    static constexpr int elements = Map::elements;
+    static constexpr int elements = Map::elements; // of a vector
     static constexpr int num_vectors = Map::num_vectors;
     static constexpr int num_threads = Operand::num_threads;
     // Instructions of load and of store.
     static constexpr int num_loads = (Operand::dword_aligned ? 1 : 2) * num_vectors;
     static constexpr int num_writes = Map::num_writes;
 
+    static_assert(element_bytes == 2, "halves of dwords are shifted and transposed");
+
+    // A thread's vectors of one tile, as loaded.
+    struct Vectors {
+        u32x4 data[num_vectors];
+        u32 fifth[Operand::dword_aligned ? 1 : num_vectors]; // the dword after data, if needed
+    };
+    struct RaggedVectors {
+        Vectors vectors;
+        u32 last[num_vectors]; // the last element inside the matrix, if it is in the vector
+    };
+
     Window window; // from this workgroup's first row, at the k of the next load
     i64 tile_step; // bytes between tiles along k
     u32 thread;
     u32 offset[num_vectors]; // bytes from window.base
-    u32x4 data[num_vectors];
-    u32 fifth[Operand::dword_aligned ? 1 : num_vectors]; // the dword after data, if needed
 
     // `matrix` is the address of element (0, 0), `row0` the tile's first row, `pitch` in elements.
     CUPYGEMM_INLINE Stager(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, u32 thread_id)
@@ -53,10 +64,9 @@ template <class Operand> struct Stager {
         const i64 end = (num_rows - 1) * row_step + (num_k - 1) * k_step + element_bytes;
         const u32 misalignment = Operand::dword_aligned ? 0 : static_cast<u32>(matrix & 2);
 
+        // The base stays a multiple of 4 whatever the pitch, since row0 and tile_k are even.
         window.base = matrix - misalignment + row0 * row_step;
         window.bytes = end + misalignment - row0 * row_step;
-        // An odd number of elements times row0 would leave the base unaligned; row0 and tile_k are
-        // even.
         tile_step = Operand::tile_k * k_step;
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
@@ -79,46 +89,48 @@ template <class Operand> struct Stager {
             return Map::k_of(thread) + Map::k_of(i / Map::depth * num_threads) + i % Map::depth;
     }
 
-    CUPYGEMM_INLINE void load_vector(Resource memory, int i, u32 at) {
-        if constexpr (Operand::dword_aligned) {
-            data[i] = buffer_load_b128(memory, at);
-        } else {
-            data[i] = buffer_load_b128(memory, at & ~3u);
-            fifth[i] = buffer_load_b32(memory, (at & ~3u) + 16);
-        }
-    }
+    // -- Whole tiles ------------------------------------------------------------------------------
 
     // Start loading the tile at the window, which lies inside the matrix along k, and move on by
     // one tile. Rows past the end of the matrix read other rows or zero: they only reach rows of C
     // that do not exist. When there is no such tile, `exists` is false and nothing is read.
-    CUPYGEMM_INLINE void load(bool exists) {
+    CUPYGEMM_INLINE void load(Vectors &vectors, bool exists) {
         const Resource memory = resource(window, exists);
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
-            load_vector(memory, i, offset[i]);
+            load_vector(vectors, i, memory, offset[i]);
         window.advance(tile_step);
     }
 
-    // Vector i with its halves in place.
-    CUPYGEMM_INLINE u32x4 vector(int i) const {
+    CUPYGEMM_INLINE void store(LdsBase tile, const Vectors &vectors) const {
+        u32x4 shifted[num_vectors];
+#pragma unroll
+        for (int i = 0; i < num_vectors; ++i)
+            shifted[i] = shift_vector(vectors, i);
+        put(tile, shifted);
+    }
+
+    CUPYGEMM_INLINE static void load_vector(Vectors &vectors, int i, Resource memory, u32 at) {
         if constexpr (Operand::dword_aligned) {
-            return data[i];
+            vectors.data[i] = buffer_load_b128(memory, at);
         } else {
-            const u32x4 d = data[i];
+            vectors.data[i] = buffer_load_b128(memory, at & ~3u);
+            vectors.fifth[i] = buffer_load_b32(memory, (at & ~3u) + 16);
+        }
+    }
+
+    // Vector i with its first element in the first half of the first dword.
+    CUPYGEMM_INLINE u32x4 shift_vector(const Vectors &vectors, int i) const {
+        const u32x4 d = vectors.data[i];
+        if constexpr (Operand::dword_aligned) {
+            return d;
+        } else {
             const u32 by = offset[i]; // v_alignbyte_b32 takes the last two bits
             return u32x4{__builtin_amdgcn_alignbyte(d.y, d.x, by),
                          __builtin_amdgcn_alignbyte(d.z, d.y, by),
                          __builtin_amdgcn_alignbyte(d.w, d.z, by),
-                         __builtin_amdgcn_alignbyte(fifth[i], d.w, by)};
+                         __builtin_amdgcn_alignbyte(vectors.fifth[i], d.w, by)};
         }
-    }
-
-    CUPYGEMM_INLINE void store(LdsBase tile) const {
-        u32x4 vectors[num_vectors];
-#pragma unroll
-        for (int i = 0; i < num_vectors; ++i)
-            vectors[i] = vector(i);
-        put(tile, vectors);
     }
 
     CUPYGEMM_INLINE void put(LdsBase tile, const u32x4 (&vectors)[num_vectors]) const {
@@ -152,40 +164,47 @@ template <class Operand> struct Stager {
             ds_write_b32(tile, at, words[0]);
     }
 
-    // The last tile along k, `k_left` elements deep, straight into LDS; zero beyond k.
+    // -- The ragged tile --------------------------------------------------------------------------
+
+    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k, at least
+    // one of each, lie in the matrix.
     //
-    // `rows_left` rows of the matrix lie in the tile. The last element of a row (Major::k) or of a
-    // k (Major::row) may share its dword with the end of the matrix, where `resource` reads
-    // nothing, so it is read again by itself.
-    CUPYGEMM_INLINE void stage_ragged(LdsBase tile, i64 tile_index, i32 rows_left, i32 k_left) {
-        Window at_tile = window;
-        at_tile.advance(tile_index * tile_step);
-        const Resource memory = resource(at_tile);
-        const Resource exact = exact_resource(at_tile);
-        u32x4 vectors[num_vectors];
-        u32 last[num_vectors];
+    // The last element of a row (Major::k) or of a k (Major::row) may share its dword with the end
+    // of the matrix, where `resource` reads nothing, so it is read once more by itself.
+    CUPYGEMM_INLINE void load_ragged(RaggedVectors &ragged, i64 tile_index, i32 rows_left,
+                                     i32 k_left) const {
+        Window tile = window;
+        tile.advance(tile_index * tile_step);
+        const Resource memory = resource(tile);
+        const Resource exact = exact_resource(tile);
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i) {
             const bool inside = static_cast<i32>(k(i)) < k_left;
-            load_vector(memory, i, inside ? offset[i] : out_of_range);
+            load_vector(ragged.vectors, i, memory, inside ? offset[i] : out_of_range);
             const i32 valid = num_valid(i, rows_left, k_left);
-            const bool ends_here = inside && valid >= 1 && valid <= elements;
-            last[i] =
-                buffer_load_u16(exact, ends_here ? offset[i] + (valid - 1) * 2 : out_of_range);
+            const bool ends_here = valid >= 1 && valid <= elements;
+            const u32 last = offset[i] + (valid - 1) * element_bytes;
+            ragged.last[i] = buffer_load_u16(exact, ends_here ? last : out_of_range);
         }
+    }
+
+    CUPYGEMM_INLINE void store_ragged(LdsBase tile, const RaggedVectors &ragged, i32 rows_left,
+                                      i32 k_left) const {
+        u32x4 vectors[num_vectors];
 #pragma unroll
-        for (int i = 0; i < num_vectors; ++i) {
-            const bool inside = static_cast<i32>(k(i)) < k_left;
-            vectors[i] =
-                end_vector(vector(i), last[i], inside ? num_valid(i, rows_left, k_left) : 0);
-        }
+        for (int i = 0; i < num_vectors; ++i)
+            vectors[i] = end_vector(shift_vector(ragged.vectors, i), ragged.last[i],
+                                    num_valid(i, rows_left, k_left));
         put(tile, vectors);
     }
 
-    // Elements of vector i that lie before the end of the matrix along the contiguous axis.
+    // Elements of vector i inside the matrix: they come first, and there may be more than fit.
     CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
-        return major == Major::k ? k_left - static_cast<i32>(k(i))
-                                 : rows_left - static_cast<i32>(row(i));
+        const i32 k_valid = k_left - static_cast<i32>(k(i));
+        if constexpr (major == Major::k)
+            return k_valid;
+        else
+            return k_valid > 0 ? rows_left - static_cast<i32>(row(i)) : 0;
     }
 
     // The first `valid` elements of a vector, of which number valid - 1 is `last`, then zeros.

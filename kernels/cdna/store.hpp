@@ -32,28 +32,26 @@ template <class Config, class Epilogue> struct TileStore {
         return quads_per_run == 1 ? index : index / partner * 2 * partner + index % partner;
     }
 
-    // `c` is the address of element (0, 0); row0 and column0 are the tile's.
-    CUPYGEMM_INLINE static void store(const GemmArgs &args, u64 c, u32 row0, u32 column0,
-                                      u32 wave_index_m, u32 wave_index_n, u32 lane, const Acc &acc,
+    CUPYGEMM_INLINE static void store(const GemmArgs &args, const Position &at, const Acc &acc,
                                       const Epilogue &epilogue) {
-        const i64 tile_offset = (row0 * args.ldc + column0) * static_cast<i64>(sizeof(Bits));
+        const i64 tile_offset = (at.row * args.ldc + at.column) * static_cast<i64>(sizeof(Bits));
         const i64 end = ((args.m - 1) * args.ldc + args.n) * static_cast<i64>(sizeof(Bits));
-        const Resource memory = exact_resource({c + tile_offset, end - tile_offset});
+        const Resource memory = exact_resource({at.c + tile_offset, end - tile_offset});
         const u32 pitch = static_cast<u32>(args.ldc) * sizeof(Bits);
-        const i32 rows_left = args.m - static_cast<i32>(row0);
-        const i32 columns_left = args.n - static_cast<i32>(column0);
+        const i32 rows_left = args.m - static_cast<i32>(at.row);
+        const i32 columns_left = args.n - static_cast<i32>(at.column);
         const bool whole_runs = columns_left >= Config::tile_n || columns_left % run == 0;
 
 #pragma unroll
         for (int fm = 0; fm < Acc::fragments_m; ++fm) {
-            const u32 row = RowOrder::tile_row(wave_index_m * wave_m + fm * Config::mma_m +
-                                               lane % Config::mma_m);
+            const u32 row = RowOrder::tile_row(at.wave_m * wave_m + fm * Config::mma_m +
+                                               at.lane % Config::mma_m);
             const bool row_inside = static_cast<i32>(row) < rows_left;
 #pragma unroll
             for (int index = 0; index < num_runs; ++index) {
                 const int quad = first_quad(index);
                 const u32 column =
-                    RowOrder::tile_row(wave_index_n * wave_n + Acc::quad_row(lane, quad));
+                    RowOrder::tile_row(at.wave_n * wave_n + Acc::quad_row(at.lane, quad));
                 const i32 left = row_inside ? columns_left - static_cast<i32>(column) : 0;
                 const u32 offset = row * pitch + column * sizeof(Bits);
 
@@ -61,8 +59,8 @@ template <class Config, class Epilogue> struct TileStore {
 #pragma unroll
                 for (int e = 0; e < run; ++e)
                     bits[e] = epilogue(acc.element(fm, quad + e / 4 * partner, e % 4),
-                                       static_cast<i32>(row0 + row),
-                                       static_cast<i32>(column0 + column) + e);
+                                       static_cast<i32>(at.row + row),
+                                       static_cast<i32>(at.column + column) + e);
 
                 if constexpr (Config::c_dword_aligned) {
                     buffer_store_b128(pack(bits), memory, left >= run ? offset : out_of_range);

@@ -10,6 +10,14 @@
 
 namespace cupygemm {
 
+// Where a wave stands in the problem: its matrices, its workgroup's tile, and itself.
+struct Position {
+    u64 a, b, c;        // addresses of element (0, 0) of this entry of the batch
+    u32 row, column;    // of C: the first of the tile
+    u32 wave_m, wave_n; // of the wave in its workgroup
+    u32 lane, thread;
+};
+
 // A wave's view of an operand tile in LDS.
 template <class Operand> struct FragmentReader {
     using Map = FragmentMap<Operand>;

@@ -17,9 +17,4 @@ CUPYGEMM_INLINE void lds_barrier() {
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local"); // no later read moves up
 }
 
-// Issue priority of this wave on its SIMD, 0 to 3.
-template <int priority> CUPYGEMM_INLINE void set_priority() {
-    __builtin_amdgcn_s_setprio(priority);
-}
-
 } // namespace cupygemm
