@@ -56,8 +56,8 @@ extern "C" __global__ void __launch_bounds__(128) cupygemm_add_parts(const cupyg
         }
         const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
         auto *to = reinterpret_cast<Out::Bits *>(args.c) + index2 * args.c_stride[2] +
-                   outer % args.batch1 * args.c_stride[1] +
-                   outer / args.batch1 * args.c_stride[0] + row * args.ldc + column;
+                   outer % args.batch1 * args.c_stride[1] + outer / args.batch1 * args.c_stride[0] +
+                   row * args.ldc + column;
         alignas(16) Out::Bits bits[4];
         for (int i = 0; i < 4; ++i)
             bits[i] = Out::round(sum.value[i]);

@@ -12,9 +12,15 @@ namespace cupygemm {
 using Shape = Tile<Config>;
 using Mainloop = WarpSpecializedMainloop<Config>;
 
-// 64 K registers for the block's warpgroups; counts are multiples of 8, and at most 240 pay off.
-constexpr int producer_registers = 40;
-constexpr int consumer_registers = Config::num_consumers == 3 ? 152 : 240;
+// A lane of the producer gives registers to those of the consumers. A lone consumer needs none: two
+// warpgroups have 255 each from the start.
+constexpr bool moves_registers = Config::num_consumers > 1;
+constexpr int producer_registers = Config::num_consumers == 3 ? 32 : 40;
+constexpr int consumer_registers = Config::num_consumers == 3 ? 160 : 232;
+static_assert(!moves_registers || warpgroup_size * (producer_registers +
+                                                    Config::num_consumers * consumer_registers) <=
+                                      65536,
+              "an SM has 64 K registers; a warpgroup that asks for more waits for ever");
 
 CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, u32 thread) {
     if (thread == 0) {
@@ -24,8 +30,7 @@ CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, u32 
             tma_prefetch_map(args.c);
         for (u32 stage = 0; stage < Config::num_stages; ++stage) {
             mbarrier_init(Shape::full(shared, stage), 1);
-            mbarrier_init(Shape::empty(shared, stage),
-                          Config::num_consumers * Shape::cluster_size);
+            mbarrier_init(Shape::empty(shared, stage), Config::num_consumers * Shape::cluster_size);
         }
         fence_mbarrier_init();
     }
@@ -57,13 +62,15 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     Scheduler<Config> scheduler(args);
     Mainloop::Ring ring;
     if (warpgroup == Config::num_consumers) {
-        setmaxnreg_dec<producer_registers>();
+        if constexpr (moves_registers)
+            setmaxnreg_dec<producer_registers>();
         if (thread == 0) {
             for (; scheduler.more(); scheduler.advance())
                 Mainloop::produce(args, scheduler.work(args, rank), rank, shared, ring);
         }
     } else {
-        setmaxnreg_inc<consumer_registers>();
+        if constexpr (moves_registers)
+            setmaxnreg_inc<consumer_registers>();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
         Accumulators<Config> acc;

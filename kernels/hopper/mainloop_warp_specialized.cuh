@@ -101,10 +101,10 @@ private:
                 for (u32 block = 0; block < T::consumer_blocks; ++block) {
                     // The first instruction of a tile overwrites, so nothing need be zeroed.
                     const bool add = slab != 0 || step != 0 || accumulate;
-                    wgmma_mma_async(
-                        acc.value[block],
-                        a + ((slab * T::a_slab_bytes + block * block_bytes) >> 4) + step * a_step,
-                        b + (slab * T::b_slab_bytes >> 4) + step * b_step, add);
+                    wgmma_mma_async(acc.value[block],
+                                    a + ((slab * T::a_slab_bytes + block * block_bytes) >> 4) +
+                                        step * a_step,
+                                    b + (slab * T::b_slab_bytes >> 4) + step * b_step, add);
                 }
             }
         }

@@ -28,8 +28,7 @@ CUPYGEMM_INLINE void fence_mbarrier_init() {
 
 // Arrive once, and announce bytes that the copy engine will write before the phase may end.
 CUPYGEMM_INLINE void mbarrier_arrive_expect_tx(SharedAddress barrier, u32 bytes) {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(bytes)
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 

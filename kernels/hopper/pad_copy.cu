@@ -61,9 +61,9 @@ extern "C" __global__ void __launch_bounds__(256) cupygemm_pad_copy(const cupyge
             y = load_vector(aligned + 16);
         const u64 matrix = static_cast<u64>(args.rows) * args.row_vectors * 16;
         const Vector v = shifted(x, y, static_cast<u32>(first - aligned));
-        auto *to = reinterpret_cast<u64 *>(args.destination + batch * matrix +
-                                           (static_cast<u64>(row) * args.row_vectors * 16) +
-                                           offset);
+        auto *to =
+            reinterpret_cast<u64 *>(args.destination + batch * matrix +
+                                    (static_cast<u64>(row) * args.row_vectors * 16) + offset);
         asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(v.low), "l"(v.high)
                      : "memory");
     }

@@ -36,12 +36,11 @@ CUPYGEMM_INLINE void tma_load(SharedAddress destination, const TensorMap &map, B
                      "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch2)
                      : "memory");
     } else if constexpr (rank == 3) {
-        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::"
-                     "bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(
-                         destination),
-                     "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch2),
-                     "h"(blocks)
-                     : "memory");
+        asm volatile(
+            "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::"
+            "bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+            "l"(&map), "r"(barrier), "r"(box.inner), "r"(box.outer), "r"(box.batch2), "h"(blocks)
+            : "memory");
     } else if constexpr (!multicast) {
         asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::"
                      "bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(destination),

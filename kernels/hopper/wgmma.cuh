@@ -11,8 +11,8 @@
 
 namespace cupygemm {
 
-constexpr u32 slab_bytes = 128;              // of an operand's adjacent axis, one swizzled row
-constexpr u32 block_rows = 64;               // of a block, and of the instruction's A
+constexpr u32 slab_bytes = 128; // of an operand's adjacent axis, one swizzled row
+constexpr u32 block_rows = 64;  // of a block, and of the instruction's A
 constexpr u32 block_bytes = block_rows * slab_bytes;
 constexpr u32 swizzle_bytes = 8 * slab_bytes; // period of the swizzle: tiles begin at a multiple
 

@@ -1,0 +1,192 @@
+"""How a Hopper kernel computes a product: its configuration, and what it can do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cupygemm._problem import ITEMSIZE, GemmProblem
+
+WARPGROUP = 128
+"""Threads of a warpgroup."""
+SLAB_BYTES = 128
+"""Bytes of a row of a shared tile: the swizzle's width."""
+BLOCK_ROWS = 64
+"""Rows of a wgmma's A, and of a block of a shared tile."""
+SHARED_BYTES = 227 << 10
+"""Shared memory of a block, at most."""
+TMA_BYTES = 16
+"""TMA takes addresses and pitches that are multiples of it."""
+
+
+@dataclass(frozen=True)
+class HopperArch:
+    """One Hopper part.
+
+    Attributes
+    ----------
+    name : str
+        The compiler's target, ``"sm_90a"``.
+    part : str
+        The product that the figures describe.
+    num_sms : int
+    clock_mhz : int
+        Under load.
+    hbm_bytes_per_clock, l2_bytes_per_clock : int
+        Memory bandwidth of the GPU, and L2 bandwidth of an SM.
+    """
+
+    name: str = "sm_90a"
+    part: str = "H200"
+    num_sms: int = 132
+    clock_mhz: int = 1700
+    hbm_bytes_per_clock: int = 2500
+    l2_bytes_per_clock: int = 40
+
+
+@dataclass(frozen=True)
+class HopperConfig:
+    """Compile-time configuration of a Hopper GEMM kernel, and the parts of k of its launch.
+
+    Attributes
+    ----------
+    tile_m, tile_n, tile_k : int
+        Tile of a block, elements.
+    num_consumers : int
+        Warpgroups that multiply, each its rows of the tile.
+    num_stages : int
+        Steps of k that the ring holds.
+    epilogue_buffers : int
+        Blocks of 8 KiB in which each consumer stages its results.
+    cluster_m, cluster_n : int
+        Blocks of a cluster along each axis; their product is 1 or 2.
+    group_m : int
+        Rows of clusters that the grouped raster walks before it moves on by a column.
+    split_k : int
+        Parts of k that different blocks sum; a second kernel adds them, in their order.
+    """
+
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    num_consumers: int
+    num_stages: int
+    epilogue_buffers: int = 2
+    cluster_m: int = 1
+    cluster_n: int = 1
+    group_m: int = 8
+    split_k: int = 1
+
+    @property
+    def cluster_size(self) -> int:
+        """Return the blocks of a cluster."""
+        return self.cluster_m * self.cluster_n
+
+    @property
+    def num_threads(self) -> int:
+        """Return the threads of a block: the producer's warpgroup and the consumers'."""
+        return WARPGROUP * (self.num_consumers + 1)
+
+    @property
+    def name(self) -> str:
+        """Return a short name: tile, consumers, stages, cluster, parts of k."""
+        text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_consumers}_s{self.num_stages}"
+        text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_g{self.group_m}"
+        return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
+
+    @property
+    def summary(self) -> str:
+        """Return tile, warpgroups, ring, cluster and parts of k, for people."""
+        text = (
+            f"warp_specialized: tile {self.tile_m}x{self.tile_n}x{self.tile_k}, 1 producer and "
+            f"{self.num_consumers} consumer warpgroups, {self.num_stages} stages, clusters of "
+            f"{self.cluster_m}x{self.cluster_n}, wgmma m64n{self.tile_n}"
+        )
+        return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
+
+    def shared_bytes(self, itemsize: int) -> int:
+        """Return the shared memory of a block: ring, staging buffers, barriers."""
+        ring = self.num_stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
+        staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
+        return ring + staging + 16 * self.num_stages
+
+    def num_tiles(self, problem: GemmProblem) -> tuple[int, int]:
+        """Return the clusters' tiles of one matrix of C along m and along n."""
+        return (
+            -(-problem.m // (self.tile_m * self.cluster_m)),
+            -(-problem.n // (self.tile_n * self.cluster_n)),
+        )
+
+    def num_units(self, problem: GemmProblem) -> int:
+        """Return the units of work that clusters take: tiles, times batch, times parts of k."""
+        tiles_m, tiles_n = self.num_tiles(problem)
+        return tiles_m * tiles_n * problem.num_batches * self.split_k
+
+
+def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str | None:
+    """Return why the kernel cannot compute the problem, or None if it can.
+
+    Operands that TMA cannot read, and a C that it cannot write, are no objection: they are copied,
+    or stored element by element.
+    """
+    return _check_problem(config, problem) or _check_shape(config, problem)
+
+
+def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
+    if problem.a_dtype != problem.b_dtype or problem.a_dtype not in ("bf16", "f16"):
+        return f"operands of {problem.a_dtype} and {problem.b_dtype} have no kernel"
+    if problem.out_dtype not in ("bf16", "f16", "f32"):
+        return f"an output of type {problem.out_dtype} has no kernel"
+    for name in ("m", "n", "k"):
+        extent = getattr(problem, name)
+        if not 1 <= extent < 1 << 31:
+            return f"{name} = {extent} is outside 1 to 2**31 - 1"
+    if config.num_units(problem) * config.cluster_size >= 1 << 31:
+        return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
+    steps = -(-problem.k // config.tile_k)
+    if config.split_k > steps:
+        return f"split_k = {config.split_k} exceeds the {steps} steps of k"
+    return None
+
+
+def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
+    itemsize = ITEMSIZE[problem.a_dtype]
+    slab_k = SLAB_BYTES // itemsize
+    if config.tile_k % slab_k:
+        return f"tile_k = {config.tile_k} is not a multiple of {slab_k} ({SLAB_BYTES} bytes)"
+    if config.num_consumers not in (1, 2, 3):
+        return f"{config.num_consumers} consumers: registers suffice for 1 to 3"
+    if config.tile_m % (BLOCK_ROWS * config.num_consumers):
+        return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
+    if config.tile_n % BLOCK_ROWS or config.tile_n > 256:
+        return f"tile_n = {config.tile_n} is not a multiple of {BLOCK_ROWS} up to 256"
+    if config.cluster_size > 2:
+        return f"a cluster of {config.cluster_m} x {config.cluster_n} blocks: at most 2"
+    if (
+        config.tile_m // config.cluster_n % BLOCK_ROWS
+        or config.tile_n // config.cluster_m % BLOCK_ROWS
+    ):
+        return f"the blocks of a cluster do not load whole blocks of {BLOCK_ROWS} rows"
+    accumulators = config.tile_m * config.tile_n // (config.num_consumers * WARPGROUP)
+    if accumulators > (128 if config.num_consumers < 3 else 96):
+        return f"{accumulators} accumulators a thread leave no registers"
+    shared = config.shared_bytes(itemsize)
+    if shared > SHARED_BYTES:
+        return f"the ring and the staging take {shared} bytes; a block has {SHARED_BYTES}"
+    return None
+
+
+# tile_m, tile_n, tile_k, consumers, stages, epilogue buffers, cluster_m, cluster_n
+_SHAPES = (
+    (128, 256, 64, 2, 4, 2, 2, 1),
+    (256, 128, 64, 2, 4, 2, 1, 2),
+    (128, 128, 64, 2, 6, 2, 2, 1),
+    (128, 128, 64, 2, 6, 2, 1, 1),
+    (64, 256, 64, 1, 5, 2, 1, 1),
+    (64, 128, 128, 1, 4, 2, 1, 1),
+    (128, 64, 128, 2, 4, 1, 1, 1),
+    (64, 64, 128, 1, 6, 1, 1, 1),
+)
+CONFIGS: tuple[HopperConfig, ...] = tuple(
+    HopperConfig(*shape[:6], cluster_m=shape[6], cluster_n=shape[7]) for shape in _SHAPES
+)
+"""The configurations that are built, for 16-bit operands; the selector splits k."""

@@ -1,0 +1,297 @@
+"""The launches of a Hopper product: padding copies, the GEMM, and the sum of the parts of k.
+
+The GEMM's parameter holds three tensor maps, so it depends on the addresses. Packed parameters are
+kept by address: a repeated call of the same arrays packs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm import _tensormap
+from cupygemm._hopper_config import BLOCK_ROWS, SLAB_BYTES, TMA_BYTES, HopperConfig
+from cupygemm._problem import ITEMSIZE, DType
+
+MAX_PACKED = 256  # parameters that a launch keeps
+Triple = tuple[int, int, int]
+
+_MAP = (np.void, _tensormap.MAP_BYTES)
+HOPPER_ARGS = np.dtype(
+    {
+        "names": [
+            "a", "b", "c", "c_address", "ldc", "c_stride", "extents", "batch", "a_moves",
+            "b_moves", "num_splits",
+        ],
+        "formats": [
+            _MAP, _MAP, _MAP, np.uint64, np.int64, (np.int64, 3), (np.int32, 3), (np.int32, 3),
+            (np.int32, 3), (np.int32, 3), np.int32,
+        ],
+        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472],
+        "itemsize": 512,
+    }
+)  # fmt: skip
+"""The struct ``HopperArgs``; its extents are m, n, k."""
+PAD_ARGS = np.dtype(
+    [
+        ("source", np.uint64),
+        ("destination", np.uint64),
+        ("pitch", np.int64),
+        ("stride", np.int64, 3),
+        ("batch", np.int32, 3),
+        ("rows", np.uint32),
+        ("row_bytes", np.uint32),
+        ("row_vectors", np.uint32),
+    ],
+    align=True,
+)
+ADD_ARGS = np.dtype(
+    [
+        ("workspace", np.uint64),
+        ("c", np.uint64),
+        ("ldc", np.int64),
+        ("c_stride", np.int64, 3),
+        ("batch", np.int32, 3),
+        ("m", np.uint32),
+        ("n", np.uint32),
+        ("pitch", np.uint32),
+        ("num_splits", np.uint32),
+    ],
+    align=True,
+)
+_MAX_GRID_Y = 65535
+_PAD_THREADS = 256
+_ADD_THREADS = 128
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack of matrices in memory, as a tensor map describes it.
+
+    Attributes
+    ----------
+    dtype : str
+    adjacent, rows : int
+        Extents along and across the axis of adjacent elements.
+    pitch : int
+        Elements from a row to the next.
+    batch : tuple of int
+        Extents of the batch axes, outermost first, 1 where absent or broadcast.
+    strides : tuple of int
+        Of the batch axes, elements.
+    """
+
+    dtype: DType
+    adjacent: int
+    rows: int
+    pitch: int
+    batch: Triple
+    strides: Triple
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of an element."""
+        return ITEMSIZE[self.dtype]
+
+    def why_not_tma(self, alignment: int) -> str | None:
+        """Return why TMA cannot address the stack; `alignment` divides address and strides."""
+        if alignment < TMA_BYTES:
+            return f"its rows begin at multiples of {alignment} bytes, and TMA needs {TMA_BYTES}"
+        steps = [s for s, n in zip(self.strides, self.batch, strict=True) if n > 1]
+        if min(steps, default=0) < 0:
+            return "TMA cannot walk a batch axis backwards"
+        if max(self.pitch, *steps, 0) * self.itemsize >= 1 << 40:
+            return "TMA cannot step over a TiB"
+        return None
+
+    def padded(self) -> Stack:
+        """Return a stack of the same matrices in memory of its own, which TMA can address."""
+        vector = TMA_BYTES // self.itemsize
+        pitch = -(-self.adjacent // vector) * vector
+        matrix = pitch * self.rows
+        return Stack(
+            self.dtype,
+            self.adjacent,
+            self.rows,
+            pitch,
+            self.batch,
+            (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix),
+        )
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes of a `padded` stack."""
+        count = self.batch[0] * self.batch[1] * self.batch[2]
+        return count * self.rows * self.pitch * self.itemsize
+
+    def encode(self, address: int, box_rows: int, rank: int) -> bytes:
+        """Return the tensor map of the stack at an address, with boxes of `box_rows` rows."""
+        size = self.itemsize
+        axes = [
+            (n, s * size if n > 1 else TMA_BYTES)
+            for n, s in zip(self.batch[::-1], self.strides[::-1], strict=True)
+        ][: rank - 2]
+        pitch = self.pitch * size if self.rows > 1 else TMA_BYTES
+        return _tensormap.encode(
+            self.dtype,
+            address,
+            (self.adjacent, self.rows, *(n for n, _ in axes)),
+            (pitch, *(s for _, s in axes)),
+            (SLAB_BYTES // size, box_rows, *(1 for _ in axes)),
+        )
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Where the operands and the result of one GEMM kernel lie, but for their addresses.
+
+    Attributes
+    ----------
+    a, b, c : Stack
+        `c` is the workspace where k is split.
+    m, n, k : int
+    batch : tuple of int
+    a_major, b_major : str
+    rank : int
+        Axes of the operands' tensor maps.
+    tma_store : bool
+        The kernel stores C through TMA.
+    """
+
+    a: Stack
+    b: Stack
+    c: Stack
+    m: int
+    n: int
+    k: int
+    batch: Triple
+    a_major: str
+    b_major: str
+    rank: int
+    tma_store: bool
+
+
+class GemmLaunch:
+    """The launch of a GEMM kernel; calling it with three addresses enqueues it.
+
+    Parameters
+    ----------
+    kernel : cupy.RawKernel
+    geometry : Geometry
+    config : HopperConfig
+    num_sms : int
+    """
+
+    __slots__ = ("_block", "_config", "_geometry", "_kernel", "_packed", "_shared", "grid")
+
+    def __init__(
+        self, kernel: Any, geometry: Geometry, config: HopperConfig, units: int, num_sms: int
+    ) -> None:
+        self._kernel = kernel
+        self._geometry = geometry
+        self._config = config
+        self._shared = config.shared_bytes(geometry.a.itemsize)
+        kernel.max_dynamic_shared_size_bytes = self._shared
+        self._block = (config.num_threads, 1, 1)
+        self.grid = launch_grid(config, units, num_sms)
+        self._packed: dict[tuple[int, int, int], Any] = {}
+
+    def __call__(self, a: int, b: int, c: int) -> None:
+        """Enqueue the launch."""
+        key = (a, b, c)
+        packed = self._packed.get(key)
+        if packed is None:
+            if len(self._packed) >= MAX_PACKED:
+                self._packed.clear()
+            packed = self._packed[key] = (self._pack(a, b, c),)
+        self._kernel(self.grid, self._block, packed, shared_mem=self._shared)
+
+    def _pack(self, a: int, b: int, c: int) -> Any:
+        """Return the parameter, opaque: CuPy takes long over a structured array."""
+        g, config = self._geometry, self._config
+        arguments = np.zeros(1, HOPPER_ARGS)
+        rows_a = config.tile_m // config.cluster_n if g.a_major == "k" else BLOCK_ROWS
+        rows_b = config.tile_n // config.cluster_m if g.b_major == "k" else BLOCK_ROWS
+        arguments["a"] = np.void(g.a.encode(a, rows_a, g.rank))
+        arguments["b"] = np.void(g.b.encode(b, rows_b, g.rank))
+        if g.tma_store:
+            rank = 3 if config.split_k > 1 else g.rank
+            arguments["c"] = np.void(g.c.encode(c, BLOCK_ROWS, rank))
+        arguments["c_address"] = c
+        arguments["ldc"] = g.c.pitch
+        arguments["c_stride"] = g.c.strides
+        arguments["extents"] = g.m, g.n, g.k
+        arguments["batch"] = g.batch
+        arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
+        arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
+        arguments["num_splits"] = config.split_k
+        return arguments.view(np.dtype((np.void, HOPPER_ARGS.itemsize)))
+
+
+def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
+    """Return the blocks of a launch: clusters that fill the GPU once, or fewer for few units."""
+    size = config.cluster_size
+    return min(units, num_sms // size) * size, 1, 1
+
+
+class PadLaunch:
+    """The copy of an operand to rows that TMA can read."""
+
+    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+
+    def __init__(self, kernel: Any, source: Stack) -> None:
+        padded = source.padded()
+        size = source.itemsize
+        vectors = padded.pitch * size // TMA_BYTES
+        self.num_bytes = padded.num_bytes
+        self._kernel = kernel
+        self._arguments = arguments = np.zeros(1, PAD_ARGS)
+        arguments["pitch"] = source.pitch * size
+        arguments["stride"] = [s * size for s in source.strides]
+        arguments["batch"] = source.batch
+        arguments["rows"] = source.rows
+        arguments["row_bytes"] = source.adjacent * size
+        arguments["row_vectors"] = vectors
+        batches = source.batch[0] * source.batch[1] * source.batch[2]
+        blocks = -(-source.rows * vectors // _PAD_THREADS)
+        self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
+
+    def __call__(self, source: int, destination: int) -> None:
+        """Enqueue the copy."""
+        arguments = self._arguments.copy()
+        arguments["source"], arguments["destination"] = source, destination
+        self._kernel(self._grid, (_PAD_THREADS, 1, 1), (_opaque(arguments),))
+
+
+class AddLaunch:
+    """The sum of the parts of k in a workspace."""
+
+    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+
+    def __init__(self, kernel: Any, geometry: Geometry, result: Stack, num_splits: int) -> None:
+        workspace = geometry.c
+        self.num_bytes = workspace.num_bytes
+        self._kernel = kernel
+        self._arguments = arguments = np.zeros(1, ADD_ARGS)
+        arguments["ldc"] = result.pitch
+        arguments["c_stride"] = result.strides
+        arguments["batch"] = geometry.batch
+        arguments["m"], arguments["n"] = geometry.m, geometry.n
+        arguments["pitch"] = workspace.pitch
+        arguments["num_splits"] = num_splits
+        batches = geometry.batch[0] * geometry.batch[1] * geometry.batch[2]
+        blocks = -(-geometry.m * (workspace.pitch // 4) // _ADD_THREADS)
+        self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
+
+    def __call__(self, workspace: int, c: int) -> None:
+        """Enqueue the sum."""
+        arguments = self._arguments.copy()
+        arguments["workspace"], arguments["c"] = workspace, c
+        self._kernel(self._grid, (_ADD_THREADS, 1, 1), (_opaque(arguments),))
+
+
+def _opaque(arguments: Any) -> Any:
+    """CuPy asks a structured array for its fields at each launch, which is slow."""
+    return arguments.view(np.dtype((np.void, arguments.dtype.itemsize)))

@@ -1,0 +1,141 @@
+"""Choose a Hopper configuration, and the parts of k, by a cost model of an SM's tiles.
+
+The model counts, for the SM with the most tiles, the cycles of the tensor cores or of the path from
+L2, whichever binds, with the fill and the epilogue of each tile; bounds the whole by memory
+bandwidth; and adds what summing parts of k costs. It serves to rank configurations.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cupygemm._hopper_config import CONFIGS, HopperArch, HopperConfig, check
+from cupygemm._problem import ITEMSIZE, GemmProblem
+
+# Cycles, from measurements on an H200 (driver 580, 2026-11-21).
+_LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
+_STEP = 40  # of barriers, for each step of a consumer that has the SM to itself
+_ADD_PARTS = 6000  # a second kernel
+_L2_BYTES_PER_CLOCK = 3000  # of the GPU, for sequential parts
+
+
+@dataclass(frozen=True)
+class HopperCandidate:
+    """A configuration that can run, with its modelled cost.
+
+    Attributes
+    ----------
+    config : HopperConfig
+    cycles : float
+    bound : str
+        ``"tensor cores"``, ``"L2"`` or ``"memory"``.
+    efficiency : float
+        Useful share of the multiply-adds that the busiest SM sets the time for.
+    """
+
+    config: HopperConfig
+    cycles: float
+    bound: str
+    efficiency: float
+
+
+@dataclass(frozen=True)
+class HopperSelection:
+    """The configuration for a problem, and why.
+
+    Attributes
+    ----------
+    config : HopperConfig
+    reason : str
+    candidates : tuple of HopperCandidate
+        All that can run, the cheapest first.
+    """
+
+    config: HopperConfig
+    reason: str
+    candidates: tuple[HopperCandidate, ...] = ()
+
+
+@functools.lru_cache(maxsize=4096)
+def select(problem: GemmProblem, arch: HopperArch) -> HopperSelection:
+    """Return the configuration that the cost model prefers.
+
+    Raises
+    ------
+    ValueError
+        No configuration can run; the message says why not.
+    """
+    candidates, objections = [], []
+    for base in CONFIGS:
+        for config in _with_splits(base, problem, arch):
+            objection = check(config, problem, arch)
+            if objection is None:
+                candidates.append(estimate(config, problem, arch))
+            elif objection not in objections:
+                objections.append(objection)
+    if not candidates:
+        raise ValueError(f"no kernel for {problem} on {arch.part}: {'; '.join(objections)}")
+    ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
+    return HopperSelection(ranked[0].config, _reason(ranked[0], problem, arch), ranked)
+
+
+def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> HopperCandidate:
+    """Return the modelled cost of a configuration that can run."""
+    itemsize, out_size = ITEMSIZE[problem.a_dtype], ITEMSIZE[problem.out_dtype]
+    clusters = arch.num_sms // config.cluster_size
+    units = config.num_units(problem)
+    rounds = -(-units // clusters)
+    steps = -(-problem.k // config.tile_k) / config.split_k
+
+    mma = config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
+    if config.num_consumers == 1:
+        mma += _STEP
+    rows = config.tile_m / config.cluster_n + config.tile_n / config.cluster_m
+    loaded = rows * config.tile_k * itemsize
+    l2 = loaded / arch.l2_bytes_per_clock
+    stored_size = 4 if config.split_k > 1 else out_size
+    epilogue = 400 + config.tile_m * config.tile_n * stored_size / 40
+    compute = _LAUNCH + rounds * (steps * max(mma, l2) + epilogue)
+
+    batches = problem.num_batches
+    once = (problem.m + problem.n) * problem.k * itemsize + problem.m * problem.n * out_size
+    memory = _LAUNCH + once * batches / arch.hbm_bytes_per_clock
+    cycles, bound = max((compute, "tensor cores" if mma >= l2 else "L2"), (memory, "memory"))
+    cycles += 0.1 * min(compute, memory)
+    if config.split_k > 1:
+        parts = problem.m * problem.n * 4 * batches * config.split_k
+        cycles += _ADD_PARTS + parts / _L2_BYTES_PER_CLOCK
+    tile_work = config.tile_m * config.tile_n * config.tile_k * steps
+    done = rounds * clusters * config.cluster_size * tile_work
+    return HopperCandidate(
+        config, cycles, bound, problem.m * problem.n * problem.k * batches / done
+    )
+
+
+def _with_splits(
+    base: HopperConfig, problem: GemmProblem, arch: HopperArch
+) -> Iterator[HopperConfig]:
+    """Yield the configuration whole, and with k in as many parts as fill the SMs once or twice."""
+    yield base
+    units, clusters = base.num_units(problem), arch.num_sms // base.cluster_size
+    steps = -(-problem.k // base.tile_k)
+    for rounds in (1, 2):
+        parts = rounds * clusters // units
+        if parts >= 2 and steps // parts >= 4:
+            yield replace(base, split_k=parts)
+
+
+def _reason(best: HopperCandidate, problem: GemmProblem, arch: HopperArch) -> str:
+    config = best.config
+    text = f"tile {config.tile_m}x{config.tile_n}x{config.tile_k}"
+    if config.cluster_size > 1:
+        text += f" in clusters of {config.cluster_m}x{config.cluster_n}"
+    text += f": {config.num_units(problem) * config.cluster_size} units of work"
+    if config.split_k > 1:
+        text += f" ({config.split_k} parts of k, added by a second kernel)"
+    return (
+        f"{text} on {arch.num_sms} SMs, {best.efficiency:.0%} of the work useful, "
+        f"bound by {best.bound} (modelled)"
+    )

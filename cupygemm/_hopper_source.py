@@ -1,0 +1,138 @@
+"""Generate the translation unit of a Hopper kernel: sources, its Config, its instruction."""
+
+from __future__ import annotations
+
+from cupygemm._hopper_config import HopperConfig
+from cupygemm._problem import GemmProblem
+from cupygemm._source import flatten
+
+_PTX_TYPES = {"bf16": "bf16", "f16": "f16"}
+
+
+def generate(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> str:
+    """Return the CUDA C++ source of the kernel for a problem.
+
+    Only the problem's types, majors and number of batch axes enter it: kernels are shared by all
+    extents.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+        Its operands as the kernel reads them, which TMA must be able to.
+    config : HopperConfig
+        One for which ``check`` has no objection.
+    tma_store : bool
+        TMA can write C.
+
+    Returns
+    -------
+    str
+        One translation unit without includes, with the entry ``cupygemm_gemm``.
+    """
+    instruction = wgmma_text(config.tile_n, problem)
+    return flatten(
+        "hopper/gemm.cu",
+        {
+            "config.cuh": config_text(problem, config, tma_store=tma_store),
+            "hopper/wgmma_instruction.cuh": instruction,
+        },
+    )
+
+
+def pad_source() -> str:
+    """Return the source of the padding copy, with the entry ``cupygemm_pad_copy``."""
+    return flatten("hopper/pad_copy.cu", {})
+
+
+def add_source(problem: GemmProblem, *, vectors: bool) -> str:
+    """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
+
+    With `vectors`, four elements of C are stored at once, which its alignment must allow.
+    """
+    config = _struct({"ElementC": problem.out_dtype}, {"bool c_vectors": _bool(vectors)})
+    return flatten("hopper/add_parts.cu", {"config.cuh": config})
+
+
+def config_text(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> str:
+    """Return ``config.cuh``."""
+    split = config.split_k > 1
+    rank = 3 if len(problem.batch) < 2 else 5
+    types = {
+        "ElementA": problem.a_dtype,
+        "ElementC": "f32" if split else problem.out_dtype,
+        "Accumulator": "float",
+    }
+    constants: dict[str, object] = {
+        "Major a_major": _major(problem.a_major),
+        "Major b_major": _major(problem.b_major),
+        "u32 tile_m": config.tile_m,
+        "u32 tile_n": config.tile_n,
+        "u32 tile_k": config.tile_k,
+        "u32 num_consumers": config.num_consumers,
+        "u32 num_stages": config.num_stages,
+        "u32 epilogue_buffers": config.epilogue_buffers,
+        "u32 cluster_m": config.cluster_m,
+        "u32 cluster_n": config.cluster_n,
+        "u32 group_m": config.group_m,
+        "int operand_rank": rank,
+        "int result_rank": 3 if split else rank,
+        "bool tma_store": _bool(tma_store or split),
+        "bool split_k": _bool(split),
+    }
+    return _struct(types, constants)
+
+
+def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
+    """Return the wrapper of the one wgmma instruction of a kernel: 64 x `tile_n`, both from shared.
+
+    It names each of the ``tile_n / 2`` accumulators of a thread.
+    """
+    count = tile_n // 2
+    element = _PTX_TYPES[problem.a_dtype]
+    registers = ", ".join(f"%{i}" for i in range(count))
+    transposed = ", ".join(str(int(major != "k")) for major in (problem.a_major, problem.b_major))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    return f"""\
+// d = a b, or d += a b: asynchronously, see wgmma_wait.
+namespace cupygemm {{
+
+CUPYGEMM_INLINE void wgmma_mma_async(float (&d)[{count}], u64 a, u64 b, bool accumulate) {{
+    asm volatile("{{\\n"
+                 ".reg .pred add;\\n"
+                 "setp.ne.b32 add, %{count + 2}, 0;\\n"
+                 "wgmma.mma_async.sync.aligned.m64n{tile_n}k16.f32.{element}.{element} "
+                 "{{{registers}}}, "
+                 "%{count}, %{count + 1}, add, 1, 1, {transposed};\\n"
+                 "}}"
+                 : {outputs}
+                 : "l"(a), "l"(b), "r"(static_cast<u32>(accumulate)));
+}}
+
+}} // namespace cupygemm
+"""
+
+
+def _struct(types: dict[str, str], constants: dict[str, object]) -> str:
+    lines = [
+        "// Configuration of this kernel, written by cupygemm.",
+        '#include "common/layout.hpp"',
+        "",
+        "namespace cupygemm {",
+        "",
+        "struct Config {",
+        *(f"    using {name} = {value};" for name, value in types.items()),
+        *(f"    static constexpr {name} = {value};" for name, value in constants.items()),
+        "};",
+        "",
+        "} // namespace cupygemm",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _major(axis: str) -> str:
+    return "Major::k" if axis == "k" else "Major::row"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"
