@@ -24,12 +24,13 @@ from cupygemm.emulator.state import SCRATCH_BASE, Group, State
 Counter = Literal["vm", "lds", "scalar", "flat"]
 
 # Compiled code reads registers that nothing has written where their value cannot matter, and only
-# there: it copies them, it selects between them, it keeps the lanes that a merge of lane masks will
-# replace, and it leaves a half of a wide operand undefined. These hand the state on (or end it,
-# where what they add makes the result whole); reading it in any other instruction is the error.
+# there: it copies them, it packs them into wider values, it selects between them, it keeps the
+# lanes that a merge of lane masks will replace, and it leaves a half of a wide operand undefined.
+# These hand the state on (or end it, where what they add makes the result whole); reading it in any
+# other instruction is the error.
 _COPIES = (
     "s_mov_b", "v_mov_b", "v_accvgpr_", "v_writelane_b32", "v_readlane_b32",
-    "v_readfirstlane_b32", "v_swap_b32",
+    "v_readfirstlane_b32", "v_swap_b32", "v_or_b32", "v_or3_b32", "v_lshl_or_b32",
 )  # fmt: skip
 _MASK_MERGES = ("s_and_b64", "s_andn2_b64", "s_or_b64", "s_orn2_b64", "s_xor_b64", "s_cselect_b")
 _SELECTS = ("v_cndmask_b32", "v_perm_b32", "v_bfi_b32", "v_and_or_b32", "v_alignb")

@@ -116,7 +116,9 @@ def compile_program(
         arguments = _arguments(work, options, target_name)
         try:
             text = toolchain.preprocess(file, target=target_name, options=arguments)
-            key = [toolchain.version, target_name, text, *options, "\0", *expressions]
+            # The digest is in the code too, also where the text does not tell two headers apart.
+            key = [toolchain.version, headers_digest(), target_name, text]
+            key += [*options, "\0", *expressions]
             path = get_or_build(
                 "hiprtc",
                 key,
