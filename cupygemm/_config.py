@@ -72,6 +72,14 @@ class GemmConfig:
         mma = f"{self.mma_m}x{self.mma_n}x{self.mma_k}"
         return f"{self.mainloop}_{tile}_w{self.waves_m}x{self.waves_n}_s{self.num_stages}_mma{mma}"
 
+    @property
+    def summary(self) -> str:
+        """Return mainloop, tile, waves and instruction, for people."""
+        return (
+            f"{self.mainloop}: tile {self.tile_m}x{self.tile_n}x{self.tile_k}, "
+            f"waves {self.waves_m}x{self.waves_n}, MFMA {self.mma_m}x{self.mma_n}x{self.mma_k}"
+        )
+
     def lds_bytes(self, itemsize: int) -> int:
         """Return the LDS of a workgroup for operands of `itemsize` bytes."""
         return self.num_stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize

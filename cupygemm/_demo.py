@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._config import GemmConfig
 from cupygemm._explain import Explanation
 from cupygemm._matmul import explain, matmul
 from cupygemm._promotion import BF16, F16, F32
@@ -152,6 +153,8 @@ def _config(explanation: Explanation) -> str:
     config = explanation.config
     if config is None:
         return explanation.backend
+    if not isinstance(config, GemmConfig):
+        return config.name
     return (
         f"{config.tile_m}x{config.tile_n}x{config.tile_k} w{config.waves_m}x{config.waves_n} "
         f"mma{config.mma_m}x{config.mma_n}x{config.mma_k}"

@@ -1,7 +1,7 @@
 """Which device an array lies on, and whether kernels of this library run there.
 
-The one place that tells backends apart: by CuPy's build (HIP or CUDA) and, under HIP, by the name
-of the device's instruction set; never by a compute capability, which HIP makes up.
+The one place that tells backends apart: by CuPy's build (HIP or CUDA); under HIP by the name of the
+device's instruction set, never by a compute capability, which HIP makes up; under CUDA by that.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 from dataclasses import dataclass
 
 from cupygemm._arch import ARCHS, Arch
+from cupygemm._hopper_config import HopperArch
 
 
 @dataclass(frozen=True)
@@ -22,14 +23,14 @@ class Device:
         CuPy's.
     name : str
         What to call it in a message, e.g. ``"gfx942 (emulated)"``.
-    arch : Arch or None
+    arch : Arch, HopperArch or None
         None where no kernel of this library runs.
     is_hip, is_emulated : bool
     """
 
     index: int
     name: str
-    arch: Arch | None
+    arch: Arch | HopperArch | None
     is_hip: bool
     is_emulated: bool
 
@@ -42,7 +43,10 @@ def device(index: int) -> Device:
     properties = runtime.getDeviceProperties(index)
     name = properties["name"].decode()
     if not runtime.is_hip:
-        return Device(index, name, None, is_hip=False, is_emulated=False)
+        hopper = None
+        if (properties["major"], properties["minor"]) == (9, 0):
+            hopper = HopperArch(part=name, num_sms=properties["multiProcessorCount"])
+        return Device(index, name, hopper, is_hip=False, is_emulated=False)
     from cupygemm import emulator
 
     target = properties["gcnArchName"].decode().split(":")[0]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from cupygemm._config import GemmConfig
+from cupygemm._hopper_config import HopperConfig
 from cupygemm._problem import GemmProblem
 from cupygemm._resources import Resources
+
+if TYPE_CHECKING:
+    from cupygemm._hopper_compile import CubinResources
 
 
 @dataclass(frozen=True)
@@ -28,9 +32,9 @@ class Explanation:
         lie.
     problem : GemmProblem or None
         What the kernel solves. It is the transposed product when the result is column-major.
-    config : GemmConfig or None
-    resources : Resources or None
-        Registers, LDS and code of the kernel, computed from its code object.
+    config : GemmConfig, HopperConfig or None
+    resources : Resources, CubinResources or None
+        Registers, shared memory and code of the kernel, computed from its code object.
     compiler : str or None
     num_launches : int
     grid : tuple of int or None
@@ -43,8 +47,8 @@ class Explanation:
     why: str
     copies: tuple[str, ...] = ()
     problem: GemmProblem | None = None
-    config: GemmConfig | None = None
-    resources: Resources | None = None
+    config: GemmConfig | HopperConfig | None = None
+    resources: Resources | CubinResources | None = None
     compiler: str | None = None
     num_launches: int = 0
     grid: tuple[int, int, int] | None = None
@@ -60,20 +64,11 @@ class Explanation:
                 f"C {p.out_dtype}; aligned to {p.a_align}, {p.b_align}, {p.c_align} bytes"
             )
         if self.config is not None:
-            c = self.config
-            lines.append(
-                f"  config     {c.mainloop}: tile {c.tile_m}x{c.tile_n}x{c.tile_k}, "
-                f"waves {c.waves_m}x{c.waves_n}, MFMA {c.mma_m}x{c.mma_n}x{c.mma_k}"
-            )
+            lines.append(f"  config     {self.config.summary}")
         if self.grid is not None:
             times = f", {self.num_launches} launches" if self.num_launches > 1 else ""
             lines.append(f"  grid       {' x '.join(map(str, self.grid))} workgroups{times}")
         if self.resources is not None:
-            r = self.resources
-            lines.append(
-                f"  resources  {r.vgprs} VGPRs, {r.agprs} AGPRs, {r.sgprs} SGPRs, "
-                f"{r.lds_bytes} B LDS, {r.scratch_bytes} B scratch, {r.code_bytes} B code "
-                f"(computed, {self.compiler})"
-            )
+            lines.append(f"  resources  {self.resources.summary} (computed, {self.compiler})")
         lines += [f"  copies     {note}" for note in self.copies or ("none",)]
         return "\n".join([*lines, f"  why        {self.why}"])

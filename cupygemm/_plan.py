@@ -16,6 +16,7 @@ from cupygemm._copies import assign, copied
 from cupygemm._device import Device
 from cupygemm._explain import Explanation
 from cupygemm._fallback import Fallback, why_no_kernel
+from cupygemm._hopper_config import HopperArch
 from cupygemm._launch import GemmLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
@@ -23,6 +24,7 @@ from cupygemm._select import Selection, select
 
 if TYPE_CHECKING:
     from cupygemm._compile import CompiledKernel
+    from cupygemm._hopper_plan import HopperChoice
 
 Runner = Callable[[Any, Any, Any], Any]  # x1, x2, out or None -> the result
 
@@ -74,7 +76,7 @@ def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]
     return Plan(_on_device(run, device.index), extents)
 
 
-def choose(posed: Posed, device: Device) -> Choice | Fallback | None:
+def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | None:
     """Return what multiplies: a kernel, `cupy.matmul`, or nothing where nothing needs to.
 
     Raises
@@ -88,6 +90,10 @@ def choose(posed: Posed, device: Device) -> Choice | Fallback | None:
     if posed.layout is not None and device.arch is not None:
         problem = posed.layout.problem
         try:
+            if isinstance(device.arch, HopperArch):
+                from cupygemm import _hopper_plan
+
+                return _hopper_plan.choose(posed.layout, device.arch)
             selection = select(problem, device.arch)
         except ValueError as err:  # one of its limits, such as rows that are gigabytes apart
             why = str(err)
@@ -109,8 +115,11 @@ def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
         return Explanation(call, device.name, "none", why)
     if isinstance(choice, Fallback):
         return Explanation(call, device.name, "cupy.matmul", choice.why, choice.copies)
-    layout, config = posed.layout, choice.selection.config
+    layout = posed.layout
     assert layout is not None
+    if not isinstance(choice, Choice):
+        return choice.explain(call, device.name, posed.copies, len(layout.launches))
+    config = choice.selection.config
     return Explanation(
         call,
         device.name,
@@ -126,12 +135,16 @@ def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
     )
 
 
-def make_runner(posed: Posed, choice: Choice | Fallback | None) -> Runner:
+def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -> Runner:
     """Return what computes a posed call, its kernel loaded."""
     if choice is None:
         return _filling(posed)
     if isinstance(choice, Fallback):
         return choice
+    if not isinstance(choice, Choice):
+        from cupygemm import _hopper_plan
+
+        return _hopper_plan.make_runner(posed, choice)
     from cupy import RawModule
 
     kernel = RawModule(path=str(choice.compiled.path)).get_function(choice.compiled.name)

@@ -48,6 +48,14 @@ class Resources:
     code_bytes: int
     max_threads: int
 
+    @property
+    def summary(self) -> str:
+        """Return the figures, for people."""
+        return (
+            f"{self.vgprs} VGPRs, {self.agprs} AGPRs, {self.sgprs} SGPRs, {self.lds_bytes} B LDS, "
+            f"{self.scratch_bytes} B scratch, {self.code_bytes} B code"
+        )
+
 
 def read_resources(path: Path, name: str) -> Resources:
     """Return the resources of the kernel `name` in the code object at `path`.
