@@ -140,18 +140,36 @@ def test_half_multiply_accumulate(instruction: str) -> None:
     check(instruction, 2, 16, compute, old=0x3555)
 
 
-@pytest.mark.parametrize("instruction", ["v_mad_f32 v0, v2, v4, v6", "v_mac_f32 v0, v2, v4"])
-def test_unfused_multiply_add_of_gfx90a(instruction: str) -> None:
-    old = 0x3EAAAAAB
+UNFUSED_F32 = {
+    "v_mad_f32 v0, v2, v4, v6": 3,
+    "v_mad_legacy_f32 v0, v2, v4, v6": 3,
+    "v_mac_f32 v0, v2, v4": 2,
+    "v_madmk_f32 v0, v2, 0x40490fdb, v4": 2,
+    "v_madak_f32 v0, v2, v4, 0x40490fdb": 2,
+}
 
-    def compute(a: int, b: int, c: int = old) -> Result:
+
+@pytest.mark.parametrize("instruction", UNFUSED_F32)
+def test_unfused_multiply_add_of_gfx90a(instruction: str) -> None:
+    old, literal = 0x3EAAAAAB, 0x40490FDB
+
+    def mad(a: int, b: int, c: int) -> Result:
         a, b, c = (ref.flushed(bits, 32) for bits in (a, b, c))
         product = ref.multiply(a, b, 32)
-        result = NAN if product == NAN else ref.add(ref.flushed(product, 32), c, 32)
-        return NAN if result == NAN else ref.flushed(result, 32)
+        if "legacy" in instruction and 0 in (value(a, 32), value(b, 32)):
+            product = 0  # even times Inf or NaN
+        result = NAN if product == NAN else ref.add(ref.flushed(int(product), 32), c, 32)
+        return NAN if result == NAN else ref.flushed(int(result), 32)
 
-    count = 3 if "mad" in instruction else 2
-    check(instruction, count, 32, compute, target="gfx90a", old=old)
+    def compute(*row: int) -> Result:
+        if "mk" in instruction:
+            return mad(row[0], literal, row[1])
+        if "ak" in instruction:
+            return mad(*row, literal)
+        return mad(*row) if len(row) == 3 else mad(*row, old)
+
+    check(instruction, UNFUSED_F32[instruction], 32, compute,
+          others=tuple(UNFUSED_F32), target="gfx90a", old=old)  # fmt: skip
 
 
 def test_legacy_multiply_has_no_nan_from_zero() -> None:
@@ -205,6 +223,17 @@ def test_clamp_to_unit_range(instruction: str, dx10: bool) -> None:
 
     mode = DEFAULT_MODE if dx10 else DEFAULT_MODE & ~0x100
     check(instruction, 2, width, compute, others=CLAMPED, mode=mode)
+
+
+def test_half_overflow_saturates_if_mode_says_so() -> None:
+    def compute(a: int, b: int) -> Result:
+        total = ref.add(a, b, 16)
+        infinite = [bits & 0x7FFF == ref.infinity(16) for bits in (a, b)]
+        if total != NAN and int(total) & 0x7FFF == ref.infinity(16) and not any(infinite):
+            return int(total) - 1
+        return total
+
+    check("v_add_f16 v0, v2, v4", 2, 16, compute, mode=DEFAULT_MODE | 1 << 23)
 
 
 SCALED = {"mul:2": 2, "mul:4": 4, "div:2": Fraction(1, 2)}

@@ -1,11 +1,11 @@
-// Vector ALU operations that NumPy has no equal of: fused multiply-add with one rounding, division's
-// scaled step, minimum and maximum with the hardware's rules for NaN and signed zero, half precision
-// in every rounding, and the byte permutation.
+// Vector ALU operations that NumPy has no equal of: fused multiply-add with one rounding,
+// division's scaled step, minimum and maximum with the hardware's rules for NaN and signed zero,
+// half precision in every rounding, and the byte permutation.
 //
 // A source is an array of one of three layouts: one value per lane (waves, 64), one per wave
 // (waves, 1), or a constant (1, 1). `layout` packs one of these per source, two bits each, first
-// source lowest. Results are (waves, 64), in an array of their own. The loops over the 64 lanes of a
-// wave have no branch, so they vectorise.
+// source lowest. Results are (waves, 64), in an array of their own. The loops over the 64 lanes of
+// a wave have no branch, so they vectorise.
 
 #include <fenv.h>
 #include <math.h>
@@ -100,8 +100,8 @@ static quad fma_odd(double a, double b, double c) {
 DEFINE_DIV_FMAS(valu_div_fmas_f32, float, fmaf, fabsf, 0x1p64f, 0x1p-126f)
 DEFINE_DIV_FMAS(valu_div_fmas_f64, double, fma, fabs, 0x1p128, 0x1p-1022)
 
-// Minimum, maximum and median. A quiet NaN loses against a number; with `ieee` a signalling NaN wins
-// and becomes quiet. Comparing the bits, mirrored for negative numbers, puts -0 below +0.
+// Minimum, maximum and median. A quiet NaN loses against a number; with `ieee` a signalling NaN
+// wins and becomes quiet. Comparing the bits, mirrored for negative numbers, puts -0 below +0.
 #define DEFINE_PICK(name, bits, infinity, quiet, better)                                           \
     static inline u##bits name(u##bits x, u##bits y, u##bits signalling) {                         \
         const u##bits magnitude = ~(u##bits)0 >> 1;                                                \
@@ -159,7 +159,8 @@ void valu_med3_f32(uint32_t *restrict out, const uint32_t *a, const uint32_t *b,
     }
 }
 
-// Half precision: exact to float, where a signalling NaN stays one; from float in the given rounding.
+// Half precision: exact to float, where a signalling NaN stays one; from float in the given
+// rounding.
 void valu_half_to_float(float *restrict out, const uint16_t *source, ptrdiff_t count) {
     for (ptrdiff_t i = 0; i < count; ++i) {
         uint32_t half = source[i], bits;
@@ -182,8 +183,8 @@ void valu_float_to_half(_Float16 *restrict out, const float *source, ptrdiff_t c
     fesetround(before);
 }
 
-// a*b + c of half-precision values in float, inexact sums rounded to odd: rounding the result to half
-// precision, in any direction, is then right. The product of two halves is exact in float.
+// a*b + c of half-precision values in float, inexact sums rounded to odd: rounding the result to
+// half precision, in any direction, is then right. The product of two halves is exact in float.
 void valu_fma_half(float *restrict out, const float *a, const float *b, const float *c,
                    unsigned layout, ptrdiff_t waves) {
     float buffers[3][LANES];
@@ -210,8 +211,8 @@ void valu_fma_half(float *restrict out, const float *a, const float *b, const fl
     fesetround(before);
 }
 
-// v_perm_b32: four bytes out of {a, b}. A selector of 8 to 11 replicates the sign of byte 1, 3, 5 or 7,
-// 12 gives zero, and a larger one 255.
+// v_perm_b32: four bytes out of {a, b}. A selector of 8 to 11 replicates the sign of byte 1, 3, 5
+// or 7, 12 gives zero, and a larger one 255.
 static inline uint64_t permuted_byte(uint64_t data, uint64_t pick) {
     uint64_t byte = data >> (pick & 7) * 8 & 0xFF;
     uint64_t sign = 0 - (data >> ((pick & 3) * 16 + 15) & 1) & 0xFF;

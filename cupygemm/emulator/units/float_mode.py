@@ -23,7 +23,7 @@ Finish = Callable[[Array, int], Array]
 
 DEFAULT = 0xF0
 SINGLE, DOUBLE = 0x33, 0xCC  # bits of MODE that matter to f32, and to f64 and f16
-DX10_CLAMP, IEEE = 1 << 8, 1 << 9
+DX10_CLAMP, FP16_OVFL = 1 << 8, 1 << 23
 KEEP_INPUTS, KEEP_RESULTS = 1, 2
 _SMALLEST_NORMAL = {"f32": 2.0**-126, "f16": 2.0**-14, "f64": 2.0**-1022, "bf16": 2.0**-126}
 
@@ -132,9 +132,12 @@ def clamp_unit(value: Array, mode: int) -> Array:
 
 
 def _finish_half(value: Array, mode: int) -> Array:
-    if mode & DOUBLE == DEFAULT & DOUBLE:
+    if mode & (DOUBLE | FP16_OVFL) == DEFAULT & DOUBLE:
         return vector_native.float_to_half(value)
     half = vector_native.float_to_half(value, rounding_of(mode, "f16"))
+    if mode & FP16_OVFL:  # what overflows becomes the largest number; a true Inf stays
+        overflown = (half & np.uint16(0x7FFF) == 0x7C00) & np.isfinite(value)
+        half = np.where(overflown, half - np.uint16(1), half)
     if _subnormals_of(mode, "f16") & KEEP_RESULTS:
         return half
     return np.where(half & np.uint16(0x7C00), half, half & np.uint16(0x8000))

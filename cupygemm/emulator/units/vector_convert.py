@@ -29,9 +29,10 @@ _F32, _F64, _U32, _I32, _U16, _I16 = (
 def to_integer(values: Array, dtype: Any) -> Array:
     """Truncate floats to an integer type of up to 32 bits, saturating; NaN becomes 0."""
     limits = np.iinfo(dtype)
-    with np.errstate(invalid="ignore"):
-        wide = np.nan_to_num(values.astype(_F64), nan=0.0, posinf=np.inf, neginf=-np.inf)
-        return np.clip(np.trunc(wide), limits.min, limits.max).astype(np.int64).astype(dtype)
+    wide = values.astype(_F64)  # holds every limit
+    clipped = np.minimum(np.maximum(wide, float(limits.min)), float(limits.max))  # NaN stays
+    result: Array = np.where(np.isnan(wide), 0.0, clipped).astype(np.int64).astype(dtype)
+    return result
 
 
 def _to(dtype: Any) -> Function:

@@ -53,7 +53,9 @@ def _mad_flushed(a: Array, b: Array, c: Array) -> Array:
 
 
 def _mad_legacy(a: Array, b: Array, c: Array) -> Array:
-    return np.where((a == 0) | (b == 0), flush(c, "f32") + _F32(0), _mad_flushed(a, b, c))
+    a, b = flush(a, "f32"), flush(b, "f32")
+    zero = (a == 0) | (b == 0)  # even times Inf or NaN
+    return _mad_flushed(np.where(zero, _F32(0), a), np.where(zero, _F32(0), b), c)
 
 
 def _literal_factor(function: Function) -> Callable[[Instruction, Target], Function]:

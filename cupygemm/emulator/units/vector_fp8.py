@@ -20,6 +20,7 @@ from cupygemm.emulator.formats import Format
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units.float_mode import FP16_OVFL
 from cupygemm.emulator.units.operands import Fetch, destination, source
 from cupygemm.emulator.units.operation import Step, source_operands
 from cupygemm.emulator.units.vector_native import Array, float_to_half
@@ -32,7 +33,6 @@ _U8, _U16, _U32, _U64, _F32, _F64 = (
     np.float32,
     np.float64,
 )
-_FP16_OVFL = 1 << 23  # bit of MODE: a result too large becomes the largest number
 _NARROW = {"fp6": formats.FP6, "bf6": formats.BF6, "fp4": formats.FP4}
 _NAME = re.compile(
     r"v_cvt_(?P<scaled>scalef32_)?(?P<random>sr_)?(?P<count>pk32_|2xpk16_|pk_)?"
@@ -167,7 +167,7 @@ def _bind_narrowing(inst: Instruction, fmt: Format, match: re.Match[str], count:
     put = _put_codes(inst, fmt, count)
 
     def step(group: Group) -> None:
-        saturate = bool(group.state.mode & _FP16_OVFL)
+        saturate = bool(group.state.mode & FP16_OVFL)
         noise = random(group) if random is not None else None
         divisor = scale(group) if scale is not None else None
         codes = []
