@@ -193,9 +193,22 @@ template <class Operand> struct Stager {
         u32x4 vectors[num_vectors];
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)
-            vectors[i] = end_vector(shift_vector(ragged.vectors, i), ragged.last[i],
-                                    num_valid(i, rows_left, k_left));
+            vectors[i] = shift_vector(ragged.vectors, i);
+        if (!is_whole(rows_left, k_left)) {
+#pragma unroll
+            for (int i = 0; i < num_vectors; ++i)
+                vectors[i] =
+                    end_vector(vectors[i], ragged.last[i], num_valid(i, rows_left, k_left));
+        }
         put(tile, vectors);
+    }
+
+    // The tile is no different from the others: all of k is there, and no element shares its dword
+    // with the end of the matrix. The same in all lanes, and the usual case.
+    CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
+        const bool ends_in_dword =
+            major == Major::row && rows_left % 2 != 0 && rows_left < Operand::tile_rows;
+        return Operand::dword_aligned && k_left == Operand::tile_k && !ends_in_dword;
     }
 
     // Elements of vector i inside the matrix: they come first, and there may be more than fit.
