@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, M0, VCC
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import bind
@@ -258,6 +258,15 @@ def test_relative_indexing_adds_m0_per_wave() -> None:
             assert (state.vgpr[target, wave] == a + b + c).all()
             changed = (state.vgpr[:, wave] != before[:, wave]).any(axis=1)
             assert np.flatnonzero(changed).tolist() == [target]
+
+
+def test_an_index_past_the_registers_is_a_fault() -> None:
+    (instruction,) = assemble_all(["v_mov_b32 v0, v250"])
+    state = fresh_state(1)
+    state.mode |= 1 << 27
+    state.sgpr[M0] = 1 << 12 | 6
+    with pytest.raises(Fault, match="v250 plus the index 6 of M0 reaches v256"):
+        execute(state, instruction)
 
 
 def test_a_write_of_exec_is_seen_by_the_indexed_group() -> None:

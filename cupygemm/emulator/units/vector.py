@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import M0, Instruction, Operand
+from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.isa import AGPR0, M0, Instruction, Operand
 from cupygemm.emulator.isa_targets import lacks
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
@@ -99,9 +100,15 @@ def _run_indexed(inst: Instruction, target: Target, group: Group) -> None:
 @functools.lru_cache(maxsize=1 << 12)
 def _bind_indexed(inst: Instruction, target: Target, offset: int, enabled: int) -> Any:
     def moved(op: Operand) -> Operand:
-        if op.kind == "v" and _INDEXED_FIELDS.get(op.field, 0) & enabled:
-            return replace(op, index=op.index + offset)
-        return op
+        if op.kind != "v" or not _INDEXED_FIELDS.get(op.field, 0) & enabled:
+            return op
+        last = op.index + offset + op.count - 1
+        if last >= AGPR0:
+            raise Fault(
+                "relative index past the vector registers",
+                f"{op.field} v{op.index} plus the index {offset} of M0 reaches v{last}",
+            )
+        return replace(op, index=op.index + offset)
 
     return _bind(
         replace(inst, dst=tuple(map(moved, inst.dst)), src=tuple(map(moved, inst.src))), target
