@@ -1,4 +1,4 @@
-"""What the tests of floating-point operations share: an operation against a reference on its edges."""
+"""What the tests of float operations share: an operation against a reference on its edges."""
 
 from __future__ import annotations
 
