@@ -52,9 +52,10 @@ HIP_DEVICE int hip_reduce_large(double x, hip_double_double *r) {
         low = ~low;
         high = ~high;
     }
-    hip_double_double f =
-        hip_sum((double)(unsigned int)(high >> 32) * 0x1p-32, (double)(unsigned int)high * 0x1p-64);
-    f.low += (double)(unsigned int)(low >> 32) * 0x1p-96;
+    // The fraction in 32-bit pieces, each exact: near a multiple of pi/2 only the last ones count.
+    hip_double_double f = hip_sum(
+        hip_sum((double)(unsigned int)(high >> 32) * 0x1p-32, (double)(unsigned int)high * 0x1p-64),
+        hip_sum((double)(unsigned int)(low >> 32) * 0x1p-96, (double)(unsigned int)low * 0x1p-128));
     *r = hip_product(f, hip_pi_2);
     if (above_half != (x < 0)) {
         r->high = -r->high;
