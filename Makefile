@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?=
+PYTEST_ARGS ?= -n 2
 ASV_ARGS ?=
 
 BIN = $(VENV)/bin
@@ -30,7 +30,7 @@ demo: ## Multiply CuPy arrays on the best device at hand and check the results
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m cupygemm demo
 
-test: ## Run the tests on the emulated device (PYTEST_ARGS=... adds options)
+test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/test_matmul.py" chooses)
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 
