@@ -141,7 +141,7 @@ def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
 
 
 def _step_cycles(config: GemmConfig, arch: Arch, itemsize: int) -> dict[str, float]:
-    """Return the cycles for which one tile_k step of one workgroup occupies each resource of a CU."""
+    """Return the cycles for which one tile_k step of a workgroup occupies each resource of a CU."""
     waves = config.waves_m * config.waves_n
     instructions = (config.tile_m // config.mma_m) * (config.tile_n // config.mma_n)
     instructions *= config.tile_k // config.mma_k
