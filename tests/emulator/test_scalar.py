@@ -223,8 +223,8 @@ def test_compare(text: str, expected: bool) -> None:
 
 def test_constants() -> None:
     texts = ["s_mov_b32 s0, 64", "s_mov_b32 s1, -16", "s_mov_b32 s2, 1.0",
-             "s_mov_b32 s3, 0xdeadbeef", "s_mov_b64 s[4:5], -1", "s_mov_b64 s[6:7], 0x80000000", "s_movk_i32 s8, 0x8000",
-             "s_mov_b64 s[10:11], 1.0"]  # fmt: skip
+             "s_mov_b32 s3, 0xdeadbeef", "s_mov_b64 s[4:5], -1", "s_mov_b64 s[6:7], 0x80000000",
+             "s_movk_i32 s8, 0x8000", "s_mov_b64 s[10:11], 1.0"]  # fmt: skip
     state = make_state()
     run(state, *assemble_all(texts))
     assert [int(x) for x in state.sgpr[:12, 0]] == [
