@@ -3,6 +3,6 @@
 #ifdef NDEBUG
 #define assert(condition) ((void)0)
 #else
-#define assert(condition) \
+#define assert(condition)                                                                          \
     ((condition) ? (void)0 : __assert_fail(#condition, __FILE__, __LINE__, __func__))
 #endif

@@ -1,4 +1,5 @@
-// The C header. CuPy's complex functions define some of these too, with values of their own spelling.
+// The C header. CuPy's complex functions define some of these too, with values of their own
+// spelling.
 #pragma once
 
 #ifndef FLT_MIN

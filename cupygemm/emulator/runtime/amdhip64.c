@@ -1,9 +1,10 @@
 // libamdhip64.so.7 of the emulated device: entry points that pass their arguments on to Python.
 //
-// Each FUNCTION of amdhip64.def becomes a member of the callback table, which Python fills when it loads
-// this library, and an entry point. A callback returns a hipError_t; a member left null is a function
-// that is not supported. Here stays only what belongs to the calling thread: its last error, the message
-// that goes with it, and the launch configuration between <<<...>>> and the kernel's stub.
+// Each FUNCTION of amdhip64.def becomes a member of the callback table, which Python fills when it
+// loads this library, and an entry point. A callback returns a hipError_t; a member left null is a
+// function that is not supported. Here stays only what belongs to the calling thread: its last
+// error, the message that goes with it, and the launch configuration between <<<...>>> and the
+// kernel's stub.
 
 #include <stddef.h>
 #include <string.h>
@@ -49,19 +50,17 @@ static struct callbacks {
 } callbacks;
 #undef FUNCTION
 
-void cupygemm_set_callbacks(const struct callbacks *table) {
-    callbacks = *table;
-}
+void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table; }
 
 // Destructors of host libraries call in after Python has ended, to release what is gone anyway.
 int Py_IsInitialized(void);
 
-#define FUNCTION(node, name, parameters, arguments)                                    \
-    int name parameters {                                                              \
-        if (!Py_IsInitialized()) {                                                     \
-            return 0;                                                                  \
-        }                                                                              \
-        return callbacks.name ? settle(callbacks.name arguments) : unsupported(#name); \
+#define FUNCTION(node, name, parameters, arguments)                                                \
+    int name parameters {                                                                          \
+        if (!Py_IsInitialized()) {                                                                 \
+            return 0;                                                                              \
+        }                                                                                          \
+        return callbacks.name ? settle(callbacks.name arguments) : unsupported(#name);             \
     }
 #include "amdhip64.def"
 
@@ -97,9 +96,7 @@ const char *hipGetErrorString(int error) {
     return found < 0 ? "unknown error" : errors[found].text;
 }
 
-int hipPeekAtLastError(void) {
-    return last_error;
-}
+int hipPeekAtLastError(void) { return last_error; }
 
 // The message stays: CuPy clears the error before it asks for the text.
 int hipGetLastError(void) {
@@ -115,10 +112,9 @@ int hipGetStreamDeviceId(void *stream) {
 
 // Kernels inside host libraries
 
-// The handle of a fat binary is the address of its wrapper; it is read when a kernel of it is launched.
-void **__hipRegisterFatBinary(const void *wrapper) {
-    return (void **)wrapper;
-}
+// The handle of a fat binary is the address of its wrapper; it is read when a kernel of it is
+// launched.
+void **__hipRegisterFatBinary(const void *wrapper) { return (void **)wrapper; }
 
 static _Thread_local struct {
     struct dim3 grid, block;
@@ -127,7 +123,8 @@ static _Thread_local struct {
 } pending[max_pending_launches];
 static _Thread_local int num_pending;
 
-int __hipPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t dynamic_lds, void *stream) {
+int __hipPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t dynamic_lds,
+                               void *stream) {
     if (num_pending == max_pending_launches) {
         return settle(1);
     }
@@ -138,7 +135,8 @@ int __hipPushCallConfiguration(struct dim3 grid, struct dim3 block, size_t dynam
     return 0;
 }
 
-int __hipPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *dynamic_lds, void **stream) {
+int __hipPopCallConfiguration(struct dim3 *grid, struct dim3 *block, size_t *dynamic_lds,
+                              void **stream) {
     if (num_pending == 0) {
         return settle(1);
     }

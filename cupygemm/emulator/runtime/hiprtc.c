@@ -29,14 +29,10 @@ static struct callbacks {
 } callbacks;
 #undef FUNCTION
 
-void cupygemm_set_callbacks(const struct callbacks *table) {
-    callbacks = *table;
-}
+void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table; }
 
-#define FUNCTION(node, name, parameters, arguments)                            \
-    int name parameters {                                                      \
-        return callbacks.name ? callbacks.name arguments : unsupported(#name); \
-    }
+#define FUNCTION(node, name, parameters, arguments)                                                \
+    int name parameters { return callbacks.name ? callbacks.name arguments : unsupported(#name); }
 #include "hiprtc.def"
 
 const char *hiprtcGetErrorString(int error) {

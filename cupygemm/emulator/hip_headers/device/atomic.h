@@ -1,50 +1,50 @@
-// Atomic read-modify-write functions: relaxed, at the scope of the device (plain), the system (_system)
-// or the block (_block). Each returns the value before.
+// Atomic read-modify-write functions: relaxed, at the scope of the device (plain), the system
+// (_system) or the block (_block). Each returns the value before.
 #pragma once
 
 #include <device/keywords.h>
 
 // Every type's three scopes of one function, whose body gets the scope as `scope`.
-#define HIP_ATOMIC_SCOPES(type, name, parameters, arguments, ...)                           \
-    template <int scope>                                                                    \
+#define HIP_ATOMIC_SCOPES(type, name, parameters, arguments, ...)                                  \
+    template <int scope>                                                                           \
     HIP_DEVICE type hip_##name parameters __VA_ARGS__ HIP_DEVICE type name parameters {            \
-        return hip_##name<__HIP_MEMORY_SCOPE_AGENT> arguments;                              \
-    }                                                                                       \
-    HIP_DEVICE type name##_system parameters {                                              \
-        return hip_##name<__HIP_MEMORY_SCOPE_SYSTEM> arguments;                             \
-    }                                                                                       \
-    HIP_DEVICE type name##_block parameters {                                               \
-        return hip_##name<__HIP_MEMORY_SCOPE_WORKGROUP> arguments;                          \
+        return hip_##name<__HIP_MEMORY_SCOPE_AGENT> arguments;                                     \
+    }                                                                                              \
+    HIP_DEVICE type name##_system parameters {                                                     \
+        return hip_##name<__HIP_MEMORY_SCOPE_SYSTEM> arguments;                                    \
+    }                                                                                              \
+    HIP_DEVICE type name##_block parameters {                                                      \
+        return hip_##name<__HIP_MEMORY_SCOPE_WORKGROUP> arguments;                                 \
     }
 
-#define HIP_ATOMIC(type, name, builtin)                                                     \
-    HIP_ATOMIC_SCOPES(type, name, (type * address, type value), (address, value),           \
+#define HIP_ATOMIC(type, name, builtin)                                                            \
+    HIP_ATOMIC_SCOPES(type, name, (type * address, type value), (address, value),                  \
                       { return builtin(address, value, __ATOMIC_RELAXED, scope); })
 
-#define HIP_ATOMIC_CAS(type)                                                                \
-    HIP_ATOMIC_SCOPES(type, atomicCAS, (type * address, type compare, type value),          \
-                      (address, compare, value), {                                          \
-                          __hip_atomic_compare_exchange_strong(                             \
-                              address, &compare, value, __ATOMIC_RELAXED, __ATOMIC_RELAXED, scope); \
-                          return compare;                                                   \
-                      })
+#define HIP_ATOMIC_CAS(type)                                                                       \
+    HIP_ATOMIC_SCOPES(                                                                             \
+        type, atomicCAS, (type * address, type compare, type value), (address, compare, value), {  \
+            __hip_atomic_compare_exchange_strong(address, &compare, value, __ATOMIC_RELAXED,       \
+                                                 __ATOMIC_RELAXED, scope);                         \
+            return compare;                                                                        \
+        })
 
-#define HIP_ATOMIC_SUB(type)                                                                \
-    HIP_ATOMIC_SCOPES(type, atomicSub, (type * address, type value), (address, value), {    \
-        return __hip_atomic_fetch_add(address, (type) - value, __ATOMIC_RELAXED, scope);    \
+#define HIP_ATOMIC_SUB(type)                                                                       \
+    HIP_ATOMIC_SCOPES(type, atomicSub, (type * address, type value), (address, value), {           \
+        return __hip_atomic_fetch_add(address, (type) - value, __ATOMIC_RELAXED, scope);           \
     })
 
-#define HIP_ATOMIC_ARITHMETIC(type)                                                         \
-    HIP_ATOMIC(type, atomicAdd, __hip_atomic_fetch_add)                                     \
-    HIP_ATOMIC_SUB(type)                                                                    \
-    HIP_ATOMIC(type, atomicMin, __hip_atomic_fetch_min)                                     \
-    HIP_ATOMIC(type, atomicMax, __hip_atomic_fetch_max)                                     \
+#define HIP_ATOMIC_ARITHMETIC(type)                                                                \
+    HIP_ATOMIC(type, atomicAdd, __hip_atomic_fetch_add)                                            \
+    HIP_ATOMIC_SUB(type)                                                                           \
+    HIP_ATOMIC(type, atomicMin, __hip_atomic_fetch_min)                                            \
+    HIP_ATOMIC(type, atomicMax, __hip_atomic_fetch_max)                                            \
     HIP_ATOMIC(type, atomicExch, __hip_atomic_exchange)
 
-#define HIP_ATOMIC_LOGICAL(type)                                                            \
-    HIP_ATOMIC(type, atomicAnd, __hip_atomic_fetch_and)                                     \
-    HIP_ATOMIC(type, atomicOr, __hip_atomic_fetch_or)                                       \
-    HIP_ATOMIC(type, atomicXor, __hip_atomic_fetch_xor)                                     \
+#define HIP_ATOMIC_LOGICAL(type)                                                                   \
+    HIP_ATOMIC(type, atomicAnd, __hip_atomic_fetch_and)                                            \
+    HIP_ATOMIC(type, atomicOr, __hip_atomic_fetch_or)                                              \
+    HIP_ATOMIC(type, atomicXor, __hip_atomic_fetch_xor)                                            \
     HIP_ATOMIC_CAS(type)
 
 HIP_ATOMIC_ARITHMETIC(int)
@@ -88,12 +88,8 @@ HIP_ATOMIC_SCOPES(unsigned int, atomicDec, (unsigned int *address, unsigned int 
                       return old;
                   })
 
-HIP_DEVICE void atomicAddNoRet(float *address, float value) {
-    (void)atomicAdd(address, value);
-}
-HIP_DEVICE float unsafeAtomicAdd(float *address, float value) {
-    return atomicAdd(address, value);
-}
+HIP_DEVICE void atomicAddNoRet(float *address, float value) { (void)atomicAdd(address, value); }
+HIP_DEVICE float unsafeAtomicAdd(float *address, float value) { return atomicAdd(address, value); }
 HIP_DEVICE double unsafeAtomicAdd(double *address, double value) {
     return atomicAdd(address, value);
 }

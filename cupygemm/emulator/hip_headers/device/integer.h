@@ -3,42 +3,18 @@
 
 #include <device/keywords.h>
 
-HIP_DEVICE int __popc(unsigned int x) {
-    return __builtin_popcount(x);
-}
-HIP_DEVICE int __popcll(unsigned long long x) {
-    return __builtin_popcountll(x);
-}
-HIP_DEVICE int __clz(int x) {
-    return x == 0 ? 32 : __builtin_clz((unsigned int)x);
-}
-HIP_DEVICE int __clzll(long long x) {
-    return x == 0 ? 64 : __builtin_clzll((unsigned long long)x);
-}
-HIP_DEVICE int __ffs(unsigned int x) {
-    return __builtin_ffs((int)x);
-}
-HIP_DEVICE int __ffs(int x) {
-    return __builtin_ffs(x);
-}
-HIP_DEVICE int __ffsll(unsigned long long x) {
-    return __builtin_ffsll((long long)x);
-}
-HIP_DEVICE int __ffsll(long long x) {
-    return __builtin_ffsll(x);
-}
-HIP_DEVICE int __ffsll(unsigned long x) {
-    return __builtin_ffsll((long long)x);
-}
-HIP_DEVICE unsigned int __brev(unsigned int x) {
-    return __builtin_bitreverse32(x);
-}
-HIP_DEVICE unsigned long long __brevll(unsigned long long x) {
-    return __builtin_bitreverse64(x);
-}
-HIP_DEVICE int __mulhi(int a, int b) {
-    return (int)((long long)a * b >> 32);
-}
+HIP_DEVICE int __popc(unsigned int x) { return __builtin_popcount(x); }
+HIP_DEVICE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+HIP_DEVICE int __clz(int x) { return x == 0 ? 32 : __builtin_clz((unsigned int)x); }
+HIP_DEVICE int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
+HIP_DEVICE int __ffs(unsigned int x) { return __builtin_ffs((int)x); }
+HIP_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
+HIP_DEVICE int __ffsll(unsigned long long x) { return __builtin_ffsll((long long)x); }
+HIP_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
+HIP_DEVICE int __ffsll(unsigned long x) { return __builtin_ffsll((long long)x); }
+HIP_DEVICE unsigned int __brev(unsigned int x) { return __builtin_bitreverse32(x); }
+HIP_DEVICE unsigned long long __brevll(unsigned long long x) { return __builtin_bitreverse64(x); }
+HIP_DEVICE int __mulhi(int a, int b) { return (int)((long long)a * b >> 32); }
 HIP_DEVICE unsigned int __umulhi(unsigned int a, unsigned int b) {
     return (unsigned int)((unsigned long long)a * b >> 32);
 }
@@ -48,18 +24,12 @@ HIP_DEVICE long long __mul64hi(long long a, long long b) {
 HIP_DEVICE unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
-HIP_DEVICE int __mul24(int a, int b) {
-    return ((a << 8) >> 8) * ((b << 8) >> 8);
-}
+HIP_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
 HIP_DEVICE int __umul24(unsigned int a, unsigned int b) {
     return (int)((a & 0xffffff) * (b & 0xffffff));
 }
-HIP_DEVICE int __hadd(int a, int b) {
-    return (int)(((long long)a + b) >> 1);
-}
-HIP_DEVICE int __rhadd(int a, int b) {
-    return (int)(((long long)a + b + 1) >> 1);
-}
+HIP_DEVICE int __hadd(int a, int b) { return (int)(((long long)a + b) >> 1); }
+HIP_DEVICE int __rhadd(int a, int b) { return (int)(((long long)a + b + 1) >> 1); }
 HIP_DEVICE unsigned int __uhadd(unsigned int a, unsigned int b) {
     return (unsigned int)(((unsigned long long)a + b) >> 1);
 }
@@ -89,13 +59,9 @@ HIP_DEVICE unsigned int __funnelshift_r(unsigned int low, unsigned int high, uns
 }
 
 // Minimum, maximum and absolute value, for the types that HIP overloads them for.
-#define HIP_MIN_MAX(type)                       \
-    HIP_DEVICE constexpr type min(type a, type b) { \
-        return a < b ? a : b;                   \
-    }                                           \
-    HIP_DEVICE constexpr type max(type a, type b) { \
-        return a < b ? b : a;                   \
-    }
+#define HIP_MIN_MAX(type)                                                                          \
+    HIP_DEVICE constexpr type min(type a, type b) { return a < b ? a : b; }                        \
+    HIP_DEVICE constexpr type max(type a, type b) { return a < b ? b : a; }
 HIP_MIN_MAX(signed char)
 HIP_MIN_MAX(unsigned char)
 HIP_MIN_MAX(short)
@@ -109,19 +75,15 @@ HIP_MIN_MAX(unsigned long long)
 #undef HIP_MIN_MAX
 
 // Mixed widths and signs, which would be ambiguous: the usual arithmetic conversions decide.
-#define HIP_MIN_MAX_MIXED(a_type, b_type)                                   \
-    HIP_DEVICE constexpr auto min(a_type a, b_type b)->decltype(a + b) {    \
-        return (decltype(a + b))a < (decltype(a + b))b ? a : b;             \
-    }                                                                       \
-    HIP_DEVICE constexpr auto max(a_type a, b_type b)->decltype(a + b) {    \
-        return (decltype(a + b))a < (decltype(a + b))b ? b : a;             \
-    }                                                                       \
-    HIP_DEVICE constexpr auto min(b_type b, a_type a)->decltype(a + b) {    \
-        return min(a, b);                                                   \
-    }                                                                       \
-    HIP_DEVICE constexpr auto max(b_type b, a_type a)->decltype(a + b) {    \
-        return max(a, b);                                                   \
-    }
+#define HIP_MIN_MAX_MIXED(a_type, b_type)                                                          \
+    HIP_DEVICE constexpr auto min(a_type a, b_type b) -> decltype(a + b) {                         \
+        return (decltype(a + b))a < (decltype(a + b))b ? a : b;                                    \
+    }                                                                                              \
+    HIP_DEVICE constexpr auto max(a_type a, b_type b) -> decltype(a + b) {                         \
+        return (decltype(a + b))a < (decltype(a + b))b ? b : a;                                    \
+    }                                                                                              \
+    HIP_DEVICE constexpr auto min(b_type b, a_type a) -> decltype(a + b) { return min(a, b); }     \
+    HIP_DEVICE constexpr auto max(b_type b, a_type a) -> decltype(a + b) { return max(a, b); }
 HIP_MIN_MAX_MIXED(int, unsigned int)
 HIP_MIN_MAX_MIXED(int, long)
 HIP_MIN_MAX_MIXED(int, unsigned long)
@@ -139,33 +101,15 @@ HIP_MIN_MAX_MIXED(unsigned long, unsigned long long)
 HIP_MIN_MAX_MIXED(long long, unsigned long long)
 #undef HIP_MIN_MAX_MIXED
 
-HIP_DEVICE constexpr int abs(int x) {
-    return x < 0 ? -x : x;
-}
-HIP_DEVICE constexpr long abs(long x) {
-    return x < 0 ? -x : x;
-}
-HIP_DEVICE constexpr long long abs(long long x) {
-    return x < 0 ? -x : x;
-}
-HIP_DEVICE constexpr long labs(long x) {
-    return abs(x);
-}
-HIP_DEVICE constexpr long long llabs(long long x) {
-    return abs(x);
-}
-HIP_DEVICE constexpr unsigned int umin(unsigned int a, unsigned int b) {
-    return min(a, b);
-}
-HIP_DEVICE constexpr unsigned int umax(unsigned int a, unsigned int b) {
-    return max(a, b);
-}
-HIP_DEVICE constexpr long long llmin(long long a, long long b) {
-    return min(a, b);
-}
-HIP_DEVICE constexpr long long llmax(long long a, long long b) {
-    return max(a, b);
-}
+HIP_DEVICE constexpr int abs(int x) { return x < 0 ? -x : x; }
+HIP_DEVICE constexpr long abs(long x) { return x < 0 ? -x : x; }
+HIP_DEVICE constexpr long long abs(long long x) { return x < 0 ? -x : x; }
+HIP_DEVICE constexpr long labs(long x) { return abs(x); }
+HIP_DEVICE constexpr long long llabs(long long x) { return abs(x); }
+HIP_DEVICE constexpr unsigned int umin(unsigned int a, unsigned int b) { return min(a, b); }
+HIP_DEVICE constexpr unsigned int umax(unsigned int a, unsigned int b) { return max(a, b); }
+HIP_DEVICE constexpr long long llmin(long long a, long long b) { return min(a, b); }
+HIP_DEVICE constexpr long long llmax(long long a, long long b) { return max(a, b); }
 HIP_DEVICE constexpr unsigned long long ullmin(unsigned long long a, unsigned long long b) {
     return min(a, b);
 }
@@ -173,30 +117,14 @@ HIP_DEVICE constexpr unsigned long long ullmax(unsigned long long a, unsigned lo
     return max(a, b);
 }
 
-HIP_DEVICE int __float_as_int(float x) {
-    return __builtin_bit_cast(int, x);
-}
-HIP_DEVICE unsigned int __float_as_uint(float x) {
-    return __builtin_bit_cast(unsigned int, x);
-}
-HIP_DEVICE float __int_as_float(int x) {
-    return __builtin_bit_cast(float, x);
-}
-HIP_DEVICE float __uint_as_float(unsigned int x) {
-    return __builtin_bit_cast(float, x);
-}
-HIP_DEVICE long long __double_as_longlong(double x) {
-    return __builtin_bit_cast(long long, x);
-}
-HIP_DEVICE double __longlong_as_double(long long x) {
-    return __builtin_bit_cast(double, x);
-}
-HIP_DEVICE int __double2hiint(double x) {
-    return (int)(__double_as_longlong(x) >> 32);
-}
-HIP_DEVICE int __double2loint(double x) {
-    return (int)__double_as_longlong(x);
-}
+HIP_DEVICE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
+HIP_DEVICE unsigned int __float_as_uint(float x) { return __builtin_bit_cast(unsigned int, x); }
+HIP_DEVICE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+HIP_DEVICE float __uint_as_float(unsigned int x) { return __builtin_bit_cast(float, x); }
+HIP_DEVICE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+HIP_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+HIP_DEVICE int __double2hiint(double x) { return (int)(__double_as_longlong(x) >> 32); }
+HIP_DEVICE int __double2loint(double x) { return (int)__double_as_longlong(x); }
 HIP_DEVICE double __hiloint2double(int high, int low) {
     return __longlong_as_double((long long)high << 32 | (unsigned int)low);
 }

@@ -9,10 +9,10 @@
 #define __managed__ __attribute__((managed))
 // __launch_bounds__(threads of a block[, waves on each SIMD])
 #define HIP_LAUNCH_BOUNDS_1(threads) __attribute__((amdgpu_flat_work_group_size(1, threads)))
-#define HIP_LAUNCH_BOUNDS_2(threads, waves) \
+#define HIP_LAUNCH_BOUNDS_2(threads, waves)                                                        \
     HIP_LAUNCH_BOUNDS_1(threads) __attribute__((amdgpu_waves_per_eu(waves)))
 #define HIP_LAUNCH_BOUNDS(first, second, chosen, ...) chosen
-#define __launch_bounds__(...) \
+#define __launch_bounds__(...)                                                                     \
     HIP_LAUNCH_BOUNDS(__VA_ARGS__, HIP_LAUNCH_BOUNDS_2, HIP_LAUNCH_BOUNDS_1)(__VA_ARGS__)
 #define __grid_constant__
 

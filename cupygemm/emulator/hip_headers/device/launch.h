@@ -1,7 +1,7 @@
 // threadIdx, blockIdx, blockDim, gridDim and warpSize, and waiting for the block.
 //
-// The grid's extent in blocks comes from the implicit kernel arguments, whose first three dwords are the
-// block counts (LLVM's AMDGPU guide, "Code Object V5 Metadata").
+// The grid's extent in blocks comes from the implicit kernel arguments, whose first three dwords
+// are the block counts (LLVM's AMDGPU guide, "Code Object V5 Metadata").
 #pragma once
 
 #include <device/keywords.h>
@@ -52,7 +52,7 @@ struct hip_grid_dimension {
 
 private:
     __device__ static unsigned int blocks(int axis) {
-        typedef const unsigned int __attribute__((address_space(4))) *implicit_arguments;
+        typedef const unsigned int __attribute__((address_space(4))) * implicit_arguments;
         return ((implicit_arguments)__builtin_amdgcn_implicitarg_ptr())[axis];
     }
 };
@@ -78,15 +78,9 @@ static constexpr int warpSize = 64;
 #define hipGridDim_y gridDim.y
 #define hipGridDim_z gridDim.z
 
-HIP_DEVICE void __threadfence_block() {
-    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup");
-}
-HIP_DEVICE void __threadfence() {
-    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
-}
-HIP_DEVICE void __threadfence_system() {
-    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "");
-}
+HIP_DEVICE void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup"); }
+HIP_DEVICE void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
+HIP_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
 
 // What was stored before the barrier, by any wave of the block, is seen behind it.
 HIP_DEVICE __attribute__((convergent)) void __syncthreads() {
@@ -108,7 +102,7 @@ HIP_DEVICE __attribute__((convergent)) int __syncthreads_count(int predicate) {
     }
     __syncthreads();
     int result = count;
-    __syncthreads();  // all have read it before the next call clears it
+    __syncthreads(); // all have read it before the next call clears it
     return result;
 }
 HIP_DEVICE __attribute__((convergent)) int __syncthreads_or(int predicate) {
@@ -118,22 +112,12 @@ HIP_DEVICE __attribute__((convergent)) int __syncthreads_and(int predicate) {
     return __syncthreads_count(predicate == 0) == 0;
 }
 
-HIP_DEVICE long long clock64() {
-    return (long long)__builtin_readcyclecounter();
-}
-HIP_DEVICE long long clock() {
-    return clock64();
-}
-HIP_DEVICE long long wall_clock64() {
-    return (long long)__builtin_readsteadycounter();
-}
-HIP_DEVICE void __nanosleep(unsigned int) {
-    __builtin_amdgcn_s_sleep(1);
-}
+HIP_DEVICE long long clock64() { return (long long)__builtin_readcyclecounter(); }
+HIP_DEVICE long long clock() { return clock64(); }
+HIP_DEVICE long long wall_clock64() { return (long long)__builtin_readsteadycounter(); }
+HIP_DEVICE void __nanosleep(unsigned int) { __builtin_amdgcn_s_sleep(1); }
 HIP_DEVICE __attribute__((noreturn)) void abort() {
     __builtin_trap();
     __builtin_unreachable();
 }
-HIP_DEVICE void __trap() {
-    __builtin_trap();
-}
+HIP_DEVICE void __trap() { __builtin_trap(); }

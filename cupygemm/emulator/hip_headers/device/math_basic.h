@@ -8,20 +8,12 @@
 #define HIP_EXACT _Pragma("clang fp contract(off) reassociate(off)")
 
 // A function of one or two arguments in both precisions, from the builtin of that name.
-#define HIP_MATH_BUILTIN(name)                  \
-    HIP_DEVICE double name(double x) {          \
-        return __builtin_##name(x);             \
-    }                                           \
-    HIP_DEVICE float name##f(float x) {         \
-        return __builtin_##name##f(x);          \
-    }
-#define HIP_MATH_BUILTIN_2(name)                    \
-    HIP_DEVICE double name(double x, double y) {    \
-        return __builtin_##name(x, y);              \
-    }                                               \
-    HIP_DEVICE float name##f(float x, float y) {    \
-        return __builtin_##name##f(x, y);           \
-    }
+#define HIP_MATH_BUILTIN(name)                                                                     \
+    HIP_DEVICE double name(double x) { return __builtin_##name(x); }                               \
+    HIP_DEVICE float name##f(float x) { return __builtin_##name##f(x); }
+#define HIP_MATH_BUILTIN_2(name)                                                                   \
+    HIP_DEVICE double name(double x, double y) { return __builtin_##name(x, y); }                  \
+    HIP_DEVICE float name##f(float x, float y) { return __builtin_##name##f(x, y); }
 HIP_MATH_BUILTIN(sqrt)
 HIP_MATH_BUILTIN(floor)
 HIP_MATH_BUILTIN(ceil)
@@ -37,67 +29,27 @@ HIP_MATH_BUILTIN_2(copysign)
 #undef HIP_MATH_BUILTIN
 #undef HIP_MATH_BUILTIN_2
 
-HIP_DEVICE double fma(double x, double y, double z) {
-    return __builtin_fma(x, y, z);
-}
-HIP_DEVICE float fmaf(float x, float y, float z) {
-    return __builtin_fmaf(x, y, z);
-}
-HIP_DEVICE double ldexp(double x, int exponent) {
-    return __builtin_ldexp(x, exponent);
-}
-HIP_DEVICE float ldexpf(float x, int exponent) {
-    return __builtin_ldexpf(x, exponent);
-}
-HIP_DEVICE double frexp(double x, int *exponent) {
-    return __builtin_frexp(x, exponent);
-}
-HIP_DEVICE float frexpf(float x, int *exponent) {
-    return __builtin_frexpf(x, exponent);
-}
-HIP_DEVICE double nan(const char *) {
-    return __builtin_nan("");
-}
-HIP_DEVICE float nanf(const char *) {
-    return __builtin_nanf("");
-}
-HIP_DEVICE double rsqrt(double x) {
-    return 1 / sqrt(x);
-}
-HIP_DEVICE float rsqrtf(float x) {
-    return (float)(1 / sqrt((double)x));
-}
+HIP_DEVICE double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
+HIP_DEVICE float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+HIP_DEVICE double ldexp(double x, int exponent) { return __builtin_ldexp(x, exponent); }
+HIP_DEVICE float ldexpf(float x, int exponent) { return __builtin_ldexpf(x, exponent); }
+HIP_DEVICE double frexp(double x, int *exponent) { return __builtin_frexp(x, exponent); }
+HIP_DEVICE float frexpf(float x, int *exponent) { return __builtin_frexpf(x, exponent); }
+HIP_DEVICE double nan(const char *) { return __builtin_nan(""); }
+HIP_DEVICE float nanf(const char *) { return __builtin_nanf(""); }
+HIP_DEVICE double rsqrt(double x) { return 1 / sqrt(x); }
+HIP_DEVICE float rsqrtf(float x) { return (float)(1 / sqrt((double)x)); }
 
-HIP_DEVICE constexpr bool isnan(double x) {
-    return x != x;
-}
-HIP_DEVICE constexpr bool isnan(float x) {
-    return x != x;
-}
-HIP_DEVICE constexpr bool isinf(double x) {
-    return x == __builtin_inf() || x == -__builtin_inf();
-}
-HIP_DEVICE constexpr bool isinf(float x) {
-    return x == __builtin_inff() || x == -__builtin_inff();
-}
-HIP_DEVICE constexpr bool isfinite(double x) {
-    return !isinf(x) && !isnan(x);
-}
-HIP_DEVICE constexpr bool isfinite(float x) {
-    return !isinf(x) && !isnan(x);
-}
-HIP_DEVICE constexpr bool signbit(double x) {
-    return __builtin_bit_cast(long long, x) < 0;
-}
-HIP_DEVICE constexpr bool signbit(float x) {
-    return __builtin_bit_cast(int, x) < 0;
-}
-HIP_DEVICE bool isnormal(double x) {
-    return isfinite(x) && fabs(x) >= 0x1p-1022;
-}
-HIP_DEVICE bool isnormal(float x) {
-    return isfinite(x) && fabsf(x) >= 0x1p-126f;
-}
+HIP_DEVICE constexpr bool isnan(double x) { return x != x; }
+HIP_DEVICE constexpr bool isnan(float x) { return x != x; }
+HIP_DEVICE constexpr bool isinf(double x) { return x == __builtin_inf() || x == -__builtin_inf(); }
+HIP_DEVICE constexpr bool isinf(float x) { return x == __builtin_inff() || x == -__builtin_inff(); }
+HIP_DEVICE constexpr bool isfinite(double x) { return !isinf(x) && !isnan(x); }
+HIP_DEVICE constexpr bool isfinite(float x) { return !isinf(x) && !isnan(x); }
+HIP_DEVICE constexpr bool signbit(double x) { return __builtin_bit_cast(long long, x) < 0; }
+HIP_DEVICE constexpr bool signbit(float x) { return __builtin_bit_cast(int, x) < 0; }
+HIP_DEVICE bool isnormal(double x) { return isfinite(x) && fabs(x) >= 0x1p-1022; }
+HIP_DEVICE bool isnormal(float x) { return isfinite(x) && fabsf(x) >= 0x1p-126f; }
 
 HIP_DEVICE double modf(double x, double *whole) {
     *whole = trunc(x);
@@ -124,27 +76,17 @@ HIP_DEVICE int ilogb(double x) {
     frexp(x, &exponent);
     return exponent - 1;
 }
-HIP_DEVICE int ilogbf(float x) {
-    return ilogb((double)x);
-}
+HIP_DEVICE int ilogbf(float x) { return ilogb((double)x); }
 HIP_DEVICE double logb(double x) {
     return x == 0 ? -__builtin_inf() : isfinite(x) ? (double)ilogb(x) : x * x;
 }
-HIP_DEVICE float logbf(float x) {
-    return (float)logb((double)x);
-}
-HIP_DEVICE double scalbn(double x, int exponent) {
-    return ldexp(x, exponent);
-}
-HIP_DEVICE float scalbnf(float x, int exponent) {
-    return ldexpf(x, exponent);
-}
+HIP_DEVICE float logbf(float x) { return (float)logb((double)x); }
+HIP_DEVICE double scalbn(double x, int exponent) { return ldexp(x, exponent); }
+HIP_DEVICE float scalbnf(float x, int exponent) { return ldexpf(x, exponent); }
 HIP_DEVICE double scalbln(double x, long exponent) {
     return ldexp(x, (int)max(-100000l, min(exponent, 100000l)));
 }
-HIP_DEVICE float scalblnf(float x, long exponent) {
-    return (float)scalbln((double)x, exponent);
-}
+HIP_DEVICE float scalblnf(float x, long exponent) { return (float)scalbln((double)x, exponent); }
 
 // The next value towards y: one step of the bits, away from zero if y is further out.
 HIP_DEVICE double nextafter(double x, double y) {
@@ -174,7 +116,8 @@ HIP_DEVICE float nextafterf(float x, float y) {
     return __int_as_float(bits + ((x < y) == (x > 0) ? 1 : -1));
 }
 
-// x - n*y for the integer n that is nearest to x/y, the even one in a tie; n's low bits in *quotient.
+// x - n*y for the integer n that is nearest to x/y, the even one in a tie; n's low bits in
+// *quotient.
 HIP_DEVICE double remquo(double x, double y, int *quotient) {
     HIP_EXACT
     double ax = fabs(x), ay = fabs(y);
@@ -184,7 +127,7 @@ HIP_DEVICE double remquo(double x, double y, int *quotient) {
     }
     double rest = ax;
     int n = 0;
-    for (int step = 2; step >= 0; step--) {  // n modulo 8
+    for (int step = 2; step >= 0; step--) { // n modulo 8
         double multiple = ldexp(ay, step);
         if (step == 2 && isfinite(2 * multiple)) {
             rest = fmod(rest, 2 * multiple);
@@ -209,34 +152,16 @@ HIP_DEVICE double remainder(double x, double y) {
     int quotient;
     return remquo(x, y, &quotient);
 }
-HIP_DEVICE float remainderf(float x, float y) {
-    return (float)remainder((double)x, (double)y);
-}
+HIP_DEVICE float remainderf(float x, float y) { return (float)remainder((double)x, (double)y); }
 
-HIP_DEVICE long lrint(double x) {
-    return (long)rint(x);
-}
-HIP_DEVICE long lrintf(float x) {
-    return (long)rintf(x);
-}
-HIP_DEVICE long long llrint(double x) {
-    return (long long)rint(x);
-}
-HIP_DEVICE long long llrintf(float x) {
-    return (long long)rintf(x);
-}
-HIP_DEVICE long lround(double x) {
-    return (long)round(x);
-}
-HIP_DEVICE long lroundf(float x) {
-    return (long)roundf(x);
-}
-HIP_DEVICE long long llround(double x) {
-    return (long long)round(x);
-}
-HIP_DEVICE long long llroundf(float x) {
-    return (long long)roundf(x);
-}
+HIP_DEVICE long lrint(double x) { return (long)rint(x); }
+HIP_DEVICE long lrintf(float x) { return (long)rintf(x); }
+HIP_DEVICE long long llrint(double x) { return (long long)rint(x); }
+HIP_DEVICE long long llrintf(float x) { return (long long)rintf(x); }
+HIP_DEVICE long lround(double x) { return (long)round(x); }
+HIP_DEVICE long lroundf(float x) { return (long)roundf(x); }
+HIP_DEVICE long long llround(double x) { return (long long)round(x); }
+HIP_DEVICE long long llroundf(float x) { return (long long)roundf(x); }
 
 // Scaled by a power of two, so that the squares neither overflow nor vanish.
 HIP_DEVICE double hypot(double x, double y) {
@@ -258,18 +183,10 @@ HIP_DEVICE double hypot(double x, double y) {
     double residual = fma(small, small, square - sum) + rest + fma(-root, root, sum);
     return ldexp(root + residual / (2 * root), exponent);
 }
-HIP_DEVICE float hypotf(float x, float y) {
-    return (float)hypot((double)x, (double)y);
-}
-HIP_DEVICE double rhypot(double x, double y) {
-    return 1 / hypot(x, y);
-}
-HIP_DEVICE float rhypotf(float x, float y) {
-    return (float)(1 / hypot((double)x, (double)y));
-}
-HIP_DEVICE double norm3d(double x, double y, double z) {
-    return hypot(hypot(x, y), z);
-}
+HIP_DEVICE float hypotf(float x, float y) { return (float)hypot((double)x, (double)y); }
+HIP_DEVICE double rhypot(double x, double y) { return 1 / hypot(x, y); }
+HIP_DEVICE float rhypotf(float x, float y) { return (float)(1 / hypot((double)x, (double)y)); }
+HIP_DEVICE double norm3d(double x, double y, double z) { return hypot(hypot(x, y), z); }
 HIP_DEVICE float norm3df(float x, float y, float z) {
     return (float)norm3d((double)x, (double)y, (double)z);
 }

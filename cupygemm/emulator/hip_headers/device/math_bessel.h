@@ -1,10 +1,11 @@
 // Bessel functions.
 //
-// J and Y below 25: Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + ... = 1, and Neumann's
-// series for Y0 and Y1 in the same J's. From 25 on: Hankel's asymptotic expansion, whose smallest term is
-// far below a rounding error there. I0 and I1: the power series, whose terms are all positive, and the
-// asymptotic one from 30 on. Formulas: DLMF 10.6, 10.8, 10.12, 10.17, 10.25, 10.40. Errors are a few
-// units in the last place of the largest value nearby, so near a zero they are absolute ones.
+// J and Y below 25: Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + ... = 1, and
+// Neumann's series for Y0 and Y1 in the same J's. From 25 on: Hankel's asymptotic expansion, whose
+// smallest term is far below a rounding error there. I0 and I1: the power series, whose terms are
+// all positive, and the asymptotic one from 30 on. Formulas: DLMF 10.6, 10.8, 10.12, 10.17, 10.25,
+// 10.40. Errors are a few units in the last place of the largest value nearby, so near a zero they
+// are absolute ones.
 #pragma once
 
 #include <device/math_exponential.h>
@@ -18,7 +19,7 @@ struct hip_bessel {
 
 // for 0 < x < 25
 HIP_DEVICE hip_bessel hip_bessel_recurrence(double x) {
-    double above = 0, here = 0x1p-900;  // J at the orders n + 1 and n, up to a common factor
+    double above = 0, here = 0x1p-900; // J at the orders n + 1 and n, up to a common factor
     double sum = 0, even = 0, odd = 0;
     for (int n = 2 * ((int)x / 2) + 40; n > 0; n--) {
         int k = n / 2;
@@ -41,12 +42,12 @@ HIP_DEVICE hip_bessel hip_bessel_recurrence(double x) {
         }
     }
     double scale = 1 / (sum + here);
-    double logarithm = log(0.5 * x) + 0x1.2788cfc6fb619p-1;  // Euler's constant
+    double logarithm = log(0.5 * x) + 0x1.2788cfc6fb619p-1; // Euler's constant
     hip_bessel b;
     b.j0 = here * scale;
     b.j1 = above * scale;
     b.y0 = 2 / hip_pi * (logarithm * b.j0 - 2 * even * scale);
-    b.y1 = 2 / hip_pi * ((logarithm - 1) * b.j1 - b.j0 / x - odd * scale);  // -dY0/dx
+    b.y1 = 2 / hip_pi * ((logarithm - 1) * b.j1 - b.j0 / x - odd * scale); // -dY0/dx
     return b;
 }
 
@@ -106,18 +107,10 @@ HIP_DEVICE double hip_bessel_y(double x, int order) {
     return y;
 }
 
-HIP_DEVICE double j0(double x) {
-    return hip_bessel_j(x, 0);
-}
-HIP_DEVICE double j1(double x) {
-    return hip_bessel_j(x, 1);
-}
-HIP_DEVICE double y0(double x) {
-    return hip_bessel_y(x, 0);
-}
-HIP_DEVICE double y1(double x) {
-    return hip_bessel_y(x, 1);
-}
+HIP_DEVICE double j0(double x) { return hip_bessel_j(x, 0); }
+HIP_DEVICE double j1(double x) { return hip_bessel_j(x, 1); }
+HIP_DEVICE double y0(double x) { return hip_bessel_y(x, 0); }
+HIP_DEVICE double y1(double x) { return hip_bessel_y(x, 1); }
 // Forward recurrence is stable for Y, and for J while the order is below the argument.
 HIP_DEVICE double yn(int n, double x) {
     double before = y0(x), here = y1(x);
@@ -186,34 +179,14 @@ HIP_DEVICE double hip_bessel_i(double x, int order) {
     double half = exp(0.5 * x);
     return isinf(half) ? half : half / sqrt(2 * hip_pi * x) * sum * half;
 }
-HIP_DEVICE double cyl_bessel_i0(double x) {
-    return hip_bessel_i(fabs(x), 0);
-}
-HIP_DEVICE double cyl_bessel_i1(double x) {
-    return copysign(hip_bessel_i(fabs(x), 1), x);
-}
+HIP_DEVICE double cyl_bessel_i0(double x) { return hip_bessel_i(fabs(x), 0); }
+HIP_DEVICE double cyl_bessel_i1(double x) { return copysign(hip_bessel_i(fabs(x), 1), x); }
 
-HIP_DEVICE float j0f(float x) {
-    return (float)j0((double)x);
-}
-HIP_DEVICE float j1f(float x) {
-    return (float)j1((double)x);
-}
-HIP_DEVICE float y0f(float x) {
-    return (float)y0((double)x);
-}
-HIP_DEVICE float y1f(float x) {
-    return (float)y1((double)x);
-}
-HIP_DEVICE float jnf(int n, float x) {
-    return (float)jn(n, (double)x);
-}
-HIP_DEVICE float ynf(int n, float x) {
-    return (float)yn(n, (double)x);
-}
-HIP_DEVICE float cyl_bessel_i0f(float x) {
-    return (float)cyl_bessel_i0((double)x);
-}
-HIP_DEVICE float cyl_bessel_i1f(float x) {
-    return (float)cyl_bessel_i1((double)x);
-}
+HIP_DEVICE float j0f(float x) { return (float)j0((double)x); }
+HIP_DEVICE float j1f(float x) { return (float)j1((double)x); }
+HIP_DEVICE float y0f(float x) { return (float)y0((double)x); }
+HIP_DEVICE float y1f(float x) { return (float)y1((double)x); }
+HIP_DEVICE float jnf(int n, float x) { return (float)jn(n, (double)x); }
+HIP_DEVICE float ynf(int n, float x) { return (float)yn(n, (double)x); }
+HIP_DEVICE float cyl_bessel_i0f(float x) { return (float)cyl_bessel_i0((double)x); }
+HIP_DEVICE float cyl_bessel_i1f(float x) { return (float)cyl_bessel_i1((double)x); }

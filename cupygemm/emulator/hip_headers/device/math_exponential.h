@@ -1,8 +1,8 @@
 // Exponentials, logarithms and powers.
 //
-// exp: x = k ln 2 + r with |r| <= ln(2)/2, and the Taylor series of e^r to r^13/13!.
-// log: x = 2^k m with m in [1/sqrt 2, sqrt 2), and log m = 2 artanh(s), s = (m - 1)/(m + 1), |s| < 0.172.
-// pow: exp(y log x), with log x as an unevaluated sum of two doubles to some 2^-64 of it.
+// exp: x = k ln 2 + r with |r| <= ln(2)/2, and the Taylor series of e^r to r^13/13!. log: x = 2^k m
+// with m in [1/sqrt 2, sqrt 2), and log m = 2 artanh(s), s = (m - 1)/(m + 1), |s| < 0.172. pow:
+// exp(y log x), with log x as an unevaluated sum of two doubles to some 2^-64 of it.
 #pragma once
 
 #include <device/math_basic.h>
@@ -34,7 +34,7 @@ HIP_DEVICE hip_double_double hip_sum(hip_double_double a, hip_double_double b) {
     return hip_sum(s.high, s.low);
 }
 
-static constexpr double hip_ln2_high = 0x1.62e42fee00000p-1;  // 21 zeros at its end
+static constexpr double hip_ln2_high = 0x1.62e42fee00000p-1; // 21 zeros at its end
 static constexpr double hip_ln2_low = 0x1.a39ef35793c76p-33;
 static constexpr double hip_log2_e = 0x1.71547652b82fep+0;
 
@@ -75,9 +75,7 @@ HIP_DEVICE double hip_exp(hip_double_double x) {
     return ldexp(ldexp(e, half), (int)k - half);
 }
 
-HIP_DEVICE double exp(double x) {
-    return hip_exp({x, 0});
-}
+HIP_DEVICE double exp(double x) { return hip_exp({x, 0}); }
 HIP_DEVICE double exp2(double x) {
     HIP_EXACT
     if (!(fabs(x) < 1100)) {
@@ -135,12 +133,12 @@ HIP_DEVICE double expm1(double x) {
 HIP_DEVICE hip_double_double hip_log(double x) {
     HIP_EXACT
     int k;
-    double m = frexp(x, &k);  // in [0.5, 1)
+    double m = frexp(x, &k); // in [0.5, 1)
     if (m < 0x1.6a09e667f3bcdp-1) {
         m *= 2;
         k--;
     }
-    double f = m - 1;  // exact
+    double f = m - 1; // exact
     // s = f/(2 + f), to twice the precision
     hip_double_double d = hip_sum(2, f);
     double s = f / d.high;
@@ -189,8 +187,7 @@ HIP_DEVICE double log2(double x) {
     if (m == 0.5) {
         return k - 1;
     }
-    hip_double_double l =
-        hip_product(hip_log(x), {0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56});
+    hip_double_double l = hip_product(hip_log(x), {0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56});
     return l.high + l.low;
 }
 HIP_DEVICE double log10(double x) {
@@ -199,8 +196,7 @@ HIP_DEVICE double log10(double x) {
     if (hip_log_is_special(x, &result)) {
         return result;
     }
-    hip_double_double l =
-        hip_product(hip_log(x), {0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57});
+    hip_double_double l = hip_product(hip_log(x), {0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57});
     return l.high + l.low;
 }
 // log(u) + (x - (u - 1))/u with u = 1 + x rounded
@@ -229,7 +225,7 @@ HIP_DEVICE double pow(double x, double y) {
         return x + y;
     }
     double ax = fabs(x);
-    bool whole = rint(y) == y;  // true for infinities and beyond 2^53, which are even
+    bool whole = rint(y) == y; // true for infinities and beyond 2^53, which are even
     bool odd = whole && fabs(y) < 0x1p53 && ((long long)y & 1);
     if (isinf(y)) {
         return ax == 1 ? 1 : (ax > 1) == (y > 0) ? __builtin_inf() : 0;
@@ -260,7 +256,7 @@ HIP_DEVICE double cbrt(double x) {
         return x;
     }
     double a = fabs(x);
-    if (a < 0x1p-900) {  // the cube of a small root would not be exact
+    if (a < 0x1p-900) { // the cube of a small root would not be exact
         return 0x1p-100 * cbrt(0x1p300 * x);
     }
     double r = exp(log(a) / 3);
@@ -270,40 +266,16 @@ HIP_DEVICE double cbrt(double x) {
     double residual = (cube.high - a) + cube.low;
     return copysign(r - residual / (3 * square.high), x);
 }
-HIP_DEVICE double rcbrt(double x) {
-    return 1 / cbrt(x);
-}
+HIP_DEVICE double rcbrt(double x) { return 1 / cbrt(x); }
 
-HIP_DEVICE float expf(float x) {
-    return __builtin_expf(x);
-}
-HIP_DEVICE float exp2f(float x) {
-    return __builtin_exp2f(x);
-}
-HIP_DEVICE float exp10f(float x) {
-    return (float)exp10((double)x);
-}
-HIP_DEVICE float expm1f(float x) {
-    return (float)expm1((double)x);
-}
-HIP_DEVICE float logf(float x) {
-    return __builtin_logf(x);
-}
-HIP_DEVICE float log2f(float x) {
-    return __builtin_log2f(x);
-}
-HIP_DEVICE float log10f(float x) {
-    return __builtin_log10f(x);
-}
-HIP_DEVICE float log1pf(float x) {
-    return (float)log1p((double)x);
-}
-HIP_DEVICE float powf(float x, float y) {
-    return (float)pow((double)x, (double)y);
-}
-HIP_DEVICE float cbrtf(float x) {
-    return (float)cbrt((double)x);
-}
-HIP_DEVICE float rcbrtf(float x) {
-    return (float)(1 / cbrt((double)x));
-}
+HIP_DEVICE float expf(float x) { return __builtin_expf(x); }
+HIP_DEVICE float exp2f(float x) { return __builtin_exp2f(x); }
+HIP_DEVICE float exp10f(float x) { return (float)exp10((double)x); }
+HIP_DEVICE float expm1f(float x) { return (float)expm1((double)x); }
+HIP_DEVICE float logf(float x) { return __builtin_logf(x); }
+HIP_DEVICE float log2f(float x) { return __builtin_log2f(x); }
+HIP_DEVICE float log10f(float x) { return __builtin_log10f(x); }
+HIP_DEVICE float log1pf(float x) { return (float)log1p((double)x); }
+HIP_DEVICE float powf(float x, float y) { return (float)pow((double)x, (double)y); }
+HIP_DEVICE float cbrtf(float x) { return (float)cbrt((double)x); }
+HIP_DEVICE float rcbrtf(float x) { return (float)(1 / cbrt((double)x)); }

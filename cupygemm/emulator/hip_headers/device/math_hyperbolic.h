@@ -31,8 +31,8 @@ HIP_DEVICE double tanh(double x) {
 }
 HIP_DEVICE double asinh(double x) {
     double a = fabs(x);
-    double value = a > 0x1p28 ? log(a) + 0x1.62e42fefa39efp-1
-                              : log1p(a + a * a / (1 + sqrt(1 + a * a)));
+    double value =
+        a > 0x1p28 ? log(a) + 0x1.62e42fefa39efp-1 : log1p(a + a * a / (1 + sqrt(1 + a * a)));
     return isnan(x) ? x : copysign(value, x);
 }
 HIP_DEVICE double acosh(double x) {
@@ -47,21 +47,9 @@ HIP_DEVICE double atanh(double x) {
     return copysign(0.5 * log1p(2 * a / (1 - a)), x);
 }
 
-HIP_DEVICE float sinhf(float x) {
-    return (float)sinh((double)x);
-}
-HIP_DEVICE float coshf(float x) {
-    return (float)cosh((double)x);
-}
-HIP_DEVICE float tanhf(float x) {
-    return (float)tanh((double)x);
-}
-HIP_DEVICE float asinhf(float x) {
-    return (float)asinh((double)x);
-}
-HIP_DEVICE float acoshf(float x) {
-    return (float)acosh((double)x);
-}
-HIP_DEVICE float atanhf(float x) {
-    return (float)atanh((double)x);
-}
+HIP_DEVICE float sinhf(float x) { return (float)sinh((double)x); }
+HIP_DEVICE float coshf(float x) { return (float)cosh((double)x); }
+HIP_DEVICE float tanhf(float x) { return (float)tanh((double)x); }
+HIP_DEVICE float asinhf(float x) { return (float)asinh((double)x); }
+HIP_DEVICE float acoshf(float x) { return (float)acosh((double)x); }
+HIP_DEVICE float atanhf(float x) { return (float)atanh((double)x); }

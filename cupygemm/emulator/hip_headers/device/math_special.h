@@ -1,16 +1,15 @@
 // The error function, the gamma function, and their relatives.
 //
-// The polynomials are Chebyshev fits, made for these headers with mpmath at 200 bits: erf(x)/x in x^2 up to
-// 0.22; exp(x^2) erfc(x) (1 + 2x) in (x - 3)/(x + 3) for x from 0.46875 to 28; lgamma(2 + z)/z in z
-// between -0.5 and 0.5. Their relative errors are below 4e-17. The gamma function beyond that moves to the
-// interval by Gamma(x + 1) = x Gamma(x), and above 20 uses Stirling's series.
+// The polynomials are Chebyshev fits, made for these headers with mpmath at 200 bits: erf(x)/x in
+// x^2 up to 0.22; exp(x^2) erfc(x) (1 + 2x) in (x - 3)/(x + 3) for x from 0.46875 to 28; lgamma(2 +
+// z)/z in z between -0.5 and 0.5. Their relative errors are below 4e-17. The gamma function beyond
+// that moves to the interval by Gamma(x + 1) = x Gamma(x), and above 20 uses Stirling's series.
 #pragma once
 
 #include <device/math_exponential.h>
 #include <device/math_trigonometric.h>
 
-template <int n>
-HIP_DEVICE double hip_polynomial(const double (&coefficients)[n], double x) {
+template <int n> HIP_DEVICE double hip_polynomial(const double (&coefficients)[n], double x) {
     double value = coefficients[0];
     for (int i = 1; i < n; i++) {
         value = fma(value, x, coefficients[i]);
@@ -23,9 +22,9 @@ static constexpr double hip_erf_small = 0.46875;
 // erf(x) for |x| < 0.46875
 HIP_DEVICE double hip_erf_near_zero(double x) {
     constexpr double coefficients[] = {
-        -0x1.3e3f2877546bep-23, 0x1.b7fe98012e940p-20, -0x1.f4c2b35d4b36bp-17,
+        -0x1.3e3f2877546bep-23, 0x1.b7fe98012e940p-20,  -0x1.f4c2b35d4b36bp-17,
         0x1.f9a2d8fd29459p-14,  -0x1.c02db30f72262p-11, 0x1.565bcd0ca52fbp-8,
-        -0x1.b82ce31284e0ep-6,  0x1.ce2f21a042b9ep-4,  -0x1.812746b0379e7p-2,
+        -0x1.b82ce31284e0ep-6,  0x1.ce2f21a042b9ep-4,   -0x1.812746b0379e7p-2,
         0x1.20dd750429b6dp+0,
     };
     return x * hip_polynomial(coefficients, x * x);
@@ -97,7 +96,7 @@ HIP_DEVICE double hip_erfc_inverse(double y) {
     double b = 2 / (hip_pi * 0.147) + 0.5 * l;
     double w = sqrt(sqrt(b * b - l / 0.147) - b);
     for (int i = 0; i < 4; i++) {
-        double slope = 0x1.20dd750429b6dp+0 * hip_exp_minus_square(w);  // -erfc'(w)
+        double slope = 0x1.20dd750429b6dp+0 * hip_exp_minus_square(w); // -erfc'(w)
         double step = (erfc(w) - y) / slope;
         w += step / (1 - w * step);
     }
@@ -111,7 +110,7 @@ HIP_DEVICE double erfinv(double x) {
     if (a > 0.5) {
         return copysign(hip_erfc_inverse(1 - a), x);
     }
-    double w = x * 0x1.c5bf891b4ef6bp-1;  // sqrt(pi)/2
+    double w = x * 0x1.c5bf891b4ef6bp-1; // sqrt(pi)/2
     for (int i = 0; i < 5; i++) {
         double step = (erf(w) - x) / (0x1.20dd750429b6dp+0 * exp(-w * w));
         w -= step / (1 + w * step);
@@ -123,7 +122,7 @@ HIP_DEVICE double erfcinv(double y) {
         return y == 0 ? __builtin_inf() : y == 2 ? -__builtin_inf() : __builtin_nan("");
     }
     if (y > 0.5 && y < 1.5) {
-        return erfinv(1 - y);  // exact
+        return erfinv(1 - y); // exact
     }
     return y <= 1 ? hip_erfc_inverse(y) : -hip_erfc_inverse(2 - y);
 }
@@ -134,9 +133,7 @@ HIP_DEVICE double normcdf(double x) {
     double slope = fabs(u.high) < 27 ? 0x1.20dd750429b6dp+0 * hip_exp_minus_square(u.high) : 0;
     return 0.5 * (erfc(u.high) - (slope == 0 ? 0 : slope * u.low));
 }
-HIP_DEVICE double normcdfinv(double x) {
-    return -0x1.6a09e667f3bcdp+0 * erfcinv(2 * x);
-}
+HIP_DEVICE double normcdfinv(double x) { return -0x1.6a09e667f3bcdp+0 * erfcinv(2 * x); }
 
 // lgamma(2 + z) for |z| <= 0.5
 HIP_DEVICE double hip_lgamma_near_two(double z) {
@@ -168,7 +165,7 @@ HIP_DEVICE double lgamma(double x) {
     if (x <= 0 && x == floor(x)) {
         return __builtin_inf();
     }
-    if (x < -20) {  // reflection: Gamma(x) Gamma(1 - x) = pi/sin(pi x)
+    if (x < -20) { // reflection: Gamma(x) Gamma(1 - x) = pi/sin(pi x)
         return log(hip_pi / fabs(sinpi(x))) - lgamma(1 - x);
     }
     if (x < 0.5) {
@@ -213,7 +210,7 @@ HIP_DEVICE double tgamma(double x) {
         return __builtin_inf();
     }
     if (x > 20) {
-        double root = pow(x, 0.5 * x - 0.25);  // its square might overflow before exp(-x) counts
+        double root = pow(x, 0.5 * x - 0.25); // its square might overflow before exp(-x) counts
         return root * exp(-x) * root * 0x1.40d931ff62706p+1 * exp(hip_stirling(x));
     }
     double factor = 1;
@@ -229,30 +226,12 @@ HIP_DEVICE double tgamma(double x) {
     return exp(hip_lgamma_near_two(x - 2)) * factor / divisor;
 }
 
-HIP_DEVICE float erff(float x) {
-    return (float)erf((double)x);
-}
-HIP_DEVICE float erfcf(float x) {
-    return (float)erfc((double)x);
-}
-HIP_DEVICE float erfcxf(float x) {
-    return (float)erfcx((double)x);
-}
-HIP_DEVICE float erfinvf(float x) {
-    return (float)erfinv((double)x);
-}
-HIP_DEVICE float erfcinvf(float x) {
-    return (float)erfcinv((double)x);
-}
-HIP_DEVICE float normcdff(float x) {
-    return (float)normcdf((double)x);
-}
-HIP_DEVICE float normcdfinvf(float x) {
-    return (float)normcdfinv((double)x);
-}
-HIP_DEVICE float lgammaf(float x) {
-    return (float)lgamma((double)x);
-}
-HIP_DEVICE float tgammaf(float x) {
-    return (float)tgamma((double)x);
-}
+HIP_DEVICE float erff(float x) { return (float)erf((double)x); }
+HIP_DEVICE float erfcf(float x) { return (float)erfc((double)x); }
+HIP_DEVICE float erfcxf(float x) { return (float)erfcx((double)x); }
+HIP_DEVICE float erfinvf(float x) { return (float)erfinv((double)x); }
+HIP_DEVICE float erfcinvf(float x) { return (float)erfcinv((double)x); }
+HIP_DEVICE float normcdff(float x) { return (float)normcdf((double)x); }
+HIP_DEVICE float normcdfinvf(float x) { return (float)normcdfinv((double)x); }
+HIP_DEVICE float lgammaf(float x) { return (float)lgamma((double)x); }
+HIP_DEVICE float tgammaf(float x) { return (float)tgamma((double)x); }

@@ -1,8 +1,9 @@
 // Sine, cosine, tangent and their inverses.
 //
-// x = q pi/2 + r with |r| <= pi/4: up to 2^30 by subtracting q times pi/2 in three pieces, beyond that by
-// multiplying x with the bits of 2/pi that matter (Payne and Hanek, 1983). Then Taylor series.
-// atan: the nearest multiple of pi/8 is taken off first, which leaves |t| < 0.2 for the series.
+// x = q pi/2 + r with |r| <= pi/4: up to 2^30 by subtracting q times pi/2 in three pieces, beyond
+// that by multiplying x with the bits of 2/pi that matter (Payne and Hanek, 1983). Then Taylor
+// series. atan: the nearest multiple of pi/8 is taken off first, which leaves |t| < 0.2 for the
+// series.
 #pragma once
 
 #include <device/math_exponential.h>
@@ -31,9 +32,10 @@ HIP_DEVICE unsigned long long hip_two_over_pi_bits(int position) {
 HIP_DEVICE int hip_reduce_large(double x, hip_double_double *r) {
     HIP_EXACT
     unsigned long long bits = (unsigned long long)__double_as_longlong(x);
-    int exponent = (int)(bits >> 52 & 0x7ff) - 1075;  // |x| = m 2^exponent
+    int exponent = (int)(bits >> 52 & 0x7ff) - 1075; // |x| = m 2^exponent
     unsigned long long m = (bits & 0xfffffffffffffull) | 0x10000000000000ull;
-    // Bits above 4 modulo the quotient are left out: the window starts where m contributes units of 4.
+    // Bits above 4 modulo the quotient are left out: the window starts where m contributes units of
+    // 4.
     int position = exponent - 2 + 64;
     unsigned long long w2 = hip_two_over_pi_bits(position);
     unsigned long long w1 = hip_two_over_pi_bits(position + 64);
@@ -47,7 +49,7 @@ HIP_DEVICE int hip_reduce_large(double x, hip_double_double *r) {
     high = high << 2 | low >> 62;
     low <<= 2;
     bool above_half = high >> 63;
-    if (above_half) {  // take the next quotient, and a negative remainder
+    if (above_half) { // take the next quotient, and a negative remainder
         quotient++;
         low = ~low;
         high = ~high;
@@ -70,7 +72,7 @@ HIP_DEVICE int hip_reduce(double x, hip_double_double *r) {
         return hip_reduce_large(x, r);
     }
     double q = rint(x * 0x1.45f306dc9c883p-1);
-    double first = fma(-q, hip_pi_2.high, x);  // exact
+    double first = fma(-q, hip_pi_2.high, x); // exact
     hip_double_double second = hip_product(-q, hip_pi_2.low);
     *r = hip_sum(first, second.high);
     r->low += second.low + q * 0x1.f1976b7ed8fbcp-110;
@@ -170,7 +172,7 @@ HIP_DEVICE double hip_atan_octant(double y, double x) {
         angle = {0x1.921fb54442d18p-1, 0x1.1a62633145c07p-55};
         tangent = 1;
     } else if (ratio > 0.19891236737965800) {
-        angle = {0x1.921fb54442d18p-2, 0x1.c398861b78b55p-59};  // atan of the rounded tangent
+        angle = {0x1.921fb54442d18p-2, 0x1.c398861b78b55p-59}; // atan of the rounded tangent
         tangent = 0x1.a827999fcef32p-2;
     }
     double numerator = tangent == 0 ? y : fma(-x, tangent, y);
@@ -226,52 +228,30 @@ HIP_DEVICE double atan2(double y, double x) {
     }
     return copysign(angle, y);
 }
-HIP_DEVICE double atan(double x) {
-    return x == 0 ? x : atan2(x, 1.0);
-}
-HIP_DEVICE double asin(double x) {
-    return x == 0 ? x : atan2(x, sqrt((1 - x) * (1 + x)));
-}
+HIP_DEVICE double atan(double x) { return x == 0 ? x : atan2(x, 1.0); }
+HIP_DEVICE double asin(double x) { return x == 0 ? x : atan2(x, sqrt((1 - x) * (1 + x))); }
 HIP_DEVICE double acos(double x) {
     return fabs(x) > 1 ? __builtin_nan("") : 2 * atan2(sqrt(1 - x), sqrt(1 + x));
 }
 
-HIP_DEVICE float sinf(float x) {
-    return (float)sin((double)x);
-}
-HIP_DEVICE float cosf(float x) {
-    return (float)cos((double)x);
-}
-HIP_DEVICE float tanf(float x) {
-    return (float)tan((double)x);
-}
+HIP_DEVICE float sinf(float x) { return (float)sin((double)x); }
+HIP_DEVICE float cosf(float x) { return (float)cos((double)x); }
+HIP_DEVICE float tanf(float x) { return (float)tan((double)x); }
 HIP_DEVICE void sincosf(float x, float *sine, float *cosine) {
     double s, c;
     sincos((double)x, &s, &c);
     *sine = (float)s;
     *cosine = (float)c;
 }
-HIP_DEVICE float sinpif(float x) {
-    return (float)sinpi((double)x);
-}
-HIP_DEVICE float cospif(float x) {
-    return (float)cospi((double)x);
-}
+HIP_DEVICE float sinpif(float x) { return (float)sinpi((double)x); }
+HIP_DEVICE float cospif(float x) { return (float)cospi((double)x); }
 HIP_DEVICE void sincospif(float x, float *sine, float *cosine) {
     double s, c;
     sincospi((double)x, &s, &c);
     *sine = (float)s;
     *cosine = (float)c;
 }
-HIP_DEVICE float asinf(float x) {
-    return (float)asin((double)x);
-}
-HIP_DEVICE float acosf(float x) {
-    return (float)acos((double)x);
-}
-HIP_DEVICE float atanf(float x) {
-    return (float)atan((double)x);
-}
-HIP_DEVICE float atan2f(float y, float x) {
-    return (float)atan2((double)y, (double)x);
-}
+HIP_DEVICE float asinf(float x) { return (float)asin((double)x); }
+HIP_DEVICE float acosf(float x) { return (float)acos((double)x); }
+HIP_DEVICE float atanf(float x) { return (float)atan((double)x); }
+HIP_DEVICE float atan2f(float y, float x) { return (float)atan2((double)y, (double)x); }

@@ -3,28 +3,14 @@
 
 #include <device/keywords.h>
 
-template <typename T>
-HIP_DEVICE T __ldg(const T *address) {
-    return *address;
-}
-template <typename T>
-HIP_DEVICE T __ldcg(const T *address) {
-    return *address;
-}
-template <typename T>
-HIP_DEVICE T __ldca(const T *address) {
-    return *address;
-}
-template <typename T>
-HIP_DEVICE T __ldcs(const T *address) {
+template <typename T> HIP_DEVICE T __ldg(const T *address) { return *address; }
+template <typename T> HIP_DEVICE T __ldcg(const T *address) { return *address; }
+template <typename T> HIP_DEVICE T __ldca(const T *address) { return *address; }
+template <typename T> HIP_DEVICE T __ldcs(const T *address) {
     return __builtin_nontemporal_load(address);
 }
-template <typename T>
-HIP_DEVICE void __stcg(T *address, T value) {
-    *address = value;
-}
-template <typename T>
-HIP_DEVICE void __stcs(T *address, T value) {
+template <typename T> HIP_DEVICE void __stcg(T *address, T value) { *address = value; }
+template <typename T> HIP_DEVICE void __stcs(T *address, T value) {
     __builtin_nontemporal_store(value, address);
 }
 
@@ -41,11 +27,11 @@ __forceinline__ __device__ void *memset(void *to, int value, size_t size) {
 }
 
 // There is nothing on the host that would print.
-__attribute__((unavailable("the emulated device has no device-side printf"))) __device__ int printf(
-    const char *, ...);
+__attribute__((unavailable("the emulated device has no device-side printf"))) __device__ int
+printf(const char *, ...);
 
-__attribute__((weak, noinline, noreturn)) __device__ void __assert_fail(const char *, const char *,
-                                                                        unsigned int, const char *) {
+__attribute__((weak, noinline, noreturn)) __device__ void
+__assert_fail(const char *, const char *, unsigned int, const char *) {
     __builtin_trap();
     __builtin_unreachable();
 }

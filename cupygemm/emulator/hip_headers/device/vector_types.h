@@ -1,16 +1,14 @@
 // dim3 and the short vectors: char2 to double4, their make_ functions and componentwise operators.
 //
-// Alignment as HIP documents it: a vector is aligned to its size, up to 16 bytes, but those of three
-// components to one component.
+// Alignment as HIP documents it: a vector is aligned to its size, up to 16 bytes, but those of
+// three components to one component.
 #pragma once
 
 #include <device/keywords.h>
 
-template <typename T, int n>
-struct hip_vector;
+template <typename T, int n> struct hip_vector;
 
-template <typename T>
-struct hip_vector<T, 1> {
+template <typename T> struct hip_vector<T, 1> {
     typedef T value_type;
     static constexpr int size = 1;
     T x;
@@ -18,8 +16,7 @@ struct hip_vector<T, 1> {
     __device__ const T &operator[](int) const { return x; }
 };
 
-template <typename T>
-struct alignas(2 * sizeof(T)) hip_vector<T, 2> {
+template <typename T> struct alignas(2 * sizeof(T)) hip_vector<T, 2> {
     typedef T value_type;
     static constexpr int size = 2;
     T x, y;
@@ -27,8 +24,7 @@ struct alignas(2 * sizeof(T)) hip_vector<T, 2> {
     __device__ const T &operator[](int i) const { return i == 0 ? x : y; }
 };
 
-template <typename T>
-struct hip_vector<T, 3> {
+template <typename T> struct hip_vector<T, 3> {
     typedef T value_type;
     static constexpr int size = 3;
     T x, y, z;
@@ -36,8 +32,7 @@ struct hip_vector<T, 3> {
     __device__ const T &operator[](int i) const { return i == 0 ? x : i == 1 ? y : z; }
 };
 
-template <typename T>
-struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) hip_vector<T, 4> {
+template <typename T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) hip_vector<T, 4> {
     typedef T value_type;
     static constexpr int size = 4;
     T x, y, z, w;
@@ -47,21 +42,21 @@ struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) hip_vector<T, 4> {
     }
 };
 
-#define HIP_VECTOR_TYPES(name, type)                                                            \
-    typedef hip_vector<type, 1> name##1;                                                        \
-    typedef hip_vector<type, 2> name##2;                                                        \
-    typedef hip_vector<type, 3> name##3;                                                        \
-    typedef hip_vector<type, 4> name##4;                                                        \
-    __host__ __device__ static inline constexpr name##1 make_##name##1(type x) { return {x}; }  \
-    __host__ __device__ static inline constexpr name##2 make_##name##2(type x, type y) {        \
-        return {x, y};                                                                          \
-    }                                                                                           \
-    __host__ __device__ static inline constexpr name##3 make_##name##3(type x, type y, type z) { \
-        return {x, y, z};                                                                       \
-    }                                                                                           \
-    __host__ __device__ static inline constexpr name##4 make_##name##4(type x, type y, type z,  \
-                                                                      type w) {                 \
-        return {x, y, z, w};                                                                    \
+#define HIP_VECTOR_TYPES(name, type)                                                               \
+    typedef hip_vector<type, 1> name##1;                                                           \
+    typedef hip_vector<type, 2> name##2;                                                           \
+    typedef hip_vector<type, 3> name##3;                                                           \
+    typedef hip_vector<type, 4> name##4;                                                           \
+    __host__ __device__ static inline constexpr name##1 make_##name##1(type x) { return {x}; }     \
+    __host__ __device__ static inline constexpr name##2 make_##name##2(type x, type y) {           \
+        return {x, y};                                                                             \
+    }                                                                                              \
+    __host__ __device__ static inline constexpr name##3 make_##name##3(type x, type y, type z) {   \
+        return {x, y, z};                                                                          \
+    }                                                                                              \
+    __host__ __device__ static inline constexpr name##4 make_##name##4(type x, type y, type z,     \
+                                                                       type w) {                   \
+        return {x, y, z, w};                                                                       \
     }
 HIP_VECTOR_TYPES(char, signed char)
 HIP_VECTOR_TYPES(uchar, unsigned char)
@@ -77,31 +72,31 @@ HIP_VECTOR_TYPES(float, float)
 HIP_VECTOR_TYPES(double, double)
 #undef HIP_VECTOR_TYPES
 
-#define HIP_VECTOR_OPERATOR(op)                                                      \
-    template <typename T, int n>                                                     \
-    HIP_DEVICE hip_vector<T, n> operator op(hip_vector<T, n> a, hip_vector<T, n> b) { \
-        for (int i = 0; i < n; i++) {                                                \
-            a[i] = a[i] op b[i];                                                     \
-        }                                                                            \
-        return a;                                                                    \
-    }                                                                                \
-    template <typename T, int n>                                                     \
-    HIP_DEVICE hip_vector<T, n> operator op(hip_vector<T, n> a, T b) {               \
-        for (int i = 0; i < n; i++) {                                                \
-            a[i] = a[i] op b;                                                        \
-        }                                                                            \
-        return a;                                                                    \
-    }                                                                                \
-    template <typename T, int n>                                                     \
-    HIP_DEVICE hip_vector<T, n> operator op(T a, hip_vector<T, n> b) {               \
-        for (int i = 0; i < n; i++) {                                                \
-            b[i] = a op b[i];                                                        \
-        }                                                                            \
-        return b;                                                                    \
-    }                                                                                \
-    template <typename T, int n, typename B>                                         \
-    HIP_DEVICE hip_vector<T, n> &operator op##=(hip_vector<T, n> & a, const B & b) { \
-        return a = a op b;                                                           \
+#define HIP_VECTOR_OPERATOR(op)                                                                    \
+    template <typename T, int n>                                                                   \
+    HIP_DEVICE hip_vector<T, n> operator op(hip_vector<T, n> a, hip_vector<T, n> b) {              \
+        for (int i = 0; i < n; i++) {                                                              \
+            a[i] = a[i] op b[i];                                                                   \
+        }                                                                                          \
+        return a;                                                                                  \
+    }                                                                                              \
+    template <typename T, int n>                                                                   \
+    HIP_DEVICE hip_vector<T, n> operator op(hip_vector<T, n> a, T b) {                             \
+        for (int i = 0; i < n; i++) {                                                              \
+            a[i] = a[i] op b;                                                                      \
+        }                                                                                          \
+        return a;                                                                                  \
+    }                                                                                              \
+    template <typename T, int n>                                                                   \
+    HIP_DEVICE hip_vector<T, n> operator op(T a, hip_vector<T, n> b) {                             \
+        for (int i = 0; i < n; i++) {                                                              \
+            b[i] = a op b[i];                                                                      \
+        }                                                                                          \
+        return b;                                                                                  \
+    }                                                                                              \
+    template <typename T, int n, typename B> HIP_DEVICE hip_vector<T, n> &operator op## =          \
+        (hip_vector<T, n> & a, const B &b) {                                                       \
+        return a = a op b;                                                                         \
     }
 HIP_VECTOR_OPERATOR(+)
 HIP_VECTOR_OPERATOR(-)
@@ -109,16 +104,14 @@ HIP_VECTOR_OPERATOR(*)
 HIP_VECTOR_OPERATOR(/)
 #undef HIP_VECTOR_OPERATOR
 
-template <typename T, int n>
-HIP_DEVICE hip_vector<T, n> operator-(hip_vector<T, n> a) {
+template <typename T, int n> HIP_DEVICE hip_vector<T, n> operator-(hip_vector<T, n> a) {
     for (int i = 0; i < n; i++) {
         a[i] = -a[i];
     }
     return a;
 }
 
-template <typename T, int n>
-HIP_DEVICE bool operator==(hip_vector<T, n> a, hip_vector<T, n> b) {
+template <typename T, int n> HIP_DEVICE bool operator==(hip_vector<T, n> a, hip_vector<T, n> b) {
     bool equal = true;
     for (int i = 0; i < n; i++) {
         equal &= a[i] == b[i];
@@ -126,8 +119,7 @@ HIP_DEVICE bool operator==(hip_vector<T, n> a, hip_vector<T, n> b) {
     return equal;
 }
 
-template <typename T, int n>
-HIP_DEVICE bool operator!=(hip_vector<T, n> a, hip_vector<T, n> b) {
+template <typename T, int n> HIP_DEVICE bool operator!=(hip_vector<T, n> a, hip_vector<T, n> b) {
     return !(a == b);
 }
 

@@ -1,7 +1,8 @@
 // Functions across the 64 lanes of a wave: votes, shuffles, and who is there.
 //
-// A shuffle moves 32-bit pieces through ds_bpermute, so it takes any type whose size is a multiple of
-// four bytes, and the smaller integers widened. The _sync forms take a 64-bit mask, as on ROCm 7.
+// A shuffle moves 32-bit pieces through ds_bpermute, so it takes any type whose size is a multiple
+// of four bytes, and the smaller integers widened. The _sync forms take a 64-bit mask, as on ROCm
+// 7.
 #pragma once
 
 #include <device/keywords.h>
@@ -16,14 +17,12 @@ HIP_DEVICE __attribute__((convergent)) unsigned long long __ballot(int predicate
 HIP_DEVICE __attribute__((convergent)) unsigned long long __activemask() {
     return __builtin_amdgcn_ballot_w64(true);
 }
-HIP_DEVICE __attribute__((convergent)) int __any(int predicate) {
-    return __ballot(predicate) != 0;
-}
+HIP_DEVICE __attribute__((convergent)) int __any(int predicate) { return __ballot(predicate) != 0; }
 HIP_DEVICE __attribute__((convergent)) int __all(int predicate) {
     return __ballot(predicate == 0) == 0;
 }
 HIP_DEVICE __attribute__((convergent)) unsigned long long __ballot_sync(unsigned long long mask,
-                                                                       int predicate) {
+                                                                        int predicate) {
     return __ballot(predicate) & mask;
 }
 HIP_DEVICE __attribute__((convergent)) int __any_sync(unsigned long long mask, int predicate) {
@@ -37,12 +36,8 @@ HIP_DEVICE void __syncwarp(unsigned long long = ~0ull) {
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "wavefront");
 }
 
-HIP_DEVICE unsigned long long __lanemask_lt() {
-    return (1ull << __lane_id()) - 1;
-}
-HIP_DEVICE unsigned long long __lanemask_gt() {
-    return ~__lanemask_lt() << 1;
-}
+HIP_DEVICE unsigned long long __lanemask_lt() { return (1ull << __lane_id()) - 1; }
+HIP_DEVICE unsigned long long __lanemask_gt() { return ~__lanemask_lt() << 1; }
 
 // The value of another lane, by the lane's number within the wave.
 template <typename T>
@@ -64,21 +59,22 @@ HIP_DEVICE __attribute__((convergent)) T hip_value_of_lane(T value, int lane) {
     return value;
 }
 
-// `width` divides the wave into groups that shuffle apart; a lane outside its group keeps its value.
+// `width` divides the wave into groups that shuffle apart; a lane outside its group keeps its
+// value.
 template <typename T>
 HIP_DEVICE __attribute__((convergent)) T __shfl(T value, int lane, int width = warpSize) {
     int own = __lane_id();
     return hip_value_of_lane(value, (lane & (width - 1)) + (own & ~(width - 1)));
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_up(T value, unsigned int delta,
-                                                   int width = warpSize) {
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_up(T value,
+                                                                         unsigned int delta,
+                                                                         int width = warpSize) {
     int own = __lane_id(), lane = own - (int)delta;
     return hip_value_of_lane(value, lane < (own & ~(width - 1)) ? own : lane);
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_down(T value, unsigned int delta,
-                                                     int width = warpSize) {
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_down(T value,
+                                                                           unsigned int delta,
+                                                                           int width = warpSize) {
     int own = __lane_id(), lane = own + (int)delta;
     return hip_value_of_lane(value, (own & (width - 1)) + (int)delta >= width ? own : lane);
 }
@@ -87,9 +83,9 @@ HIP_DEVICE __attribute__((convergent)) T __shfl_xor(T value, int mask, int width
     int own = __lane_id(), lane = own ^ mask;
     return hip_value_of_lane(value, lane >= ((own + width) & ~(width - 1)) ? own : lane);
 }
-template <typename T>
-HIP_DEVICE __attribute__((convergent)) T __shfl_sync(unsigned long long, T value, int lane,
-                                                     int width = warpSize) {
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __shfl_sync(unsigned long long,
+                                                                           T value, int lane,
+                                                                           int width = warpSize) {
     return __shfl(value, lane, width);
 }
 template <typename T>

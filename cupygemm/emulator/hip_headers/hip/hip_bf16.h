@@ -1,4 +1,5 @@
-// __hip_bfloat16 and __hip_bfloat162 on top of clang's __bf16: arithmetic in single precision, rounded once.
+// __hip_bfloat16 and __hip_bfloat162 on top of clang's __bf16: arithmetic in single precision,
+// rounded once.
 #pragma once
 
 #include <device/math.h>
@@ -35,18 +36,18 @@ struct alignas(4) __hip_bfloat162 {
         : x(x), y(y) {}
 };
 
-#define HIP_BF16_OPERATOR(op, name)                                                        \
-    HIP_DEVICE constexpr __hip_bfloat16 operator op(__hip_bfloat16 a, __hip_bfloat16 b) {  \
-        return __hip_bfloat16((float)a op(float) b);                                       \
-    }                                                                                      \
-    HIP_DEVICE __hip_bfloat16 &operator op##=(__hip_bfloat16 &a, __hip_bfloat16 b) {       \
-        return a = a op b;                                                                 \
-    }                                                                                      \
-    HIP_DEVICE constexpr __hip_bfloat16 name(__hip_bfloat16 a, __hip_bfloat16 b) {         \
-        return a op b;                                                                     \
-    }                                                                                      \
-    HIP_DEVICE constexpr __hip_bfloat162 name##2(__hip_bfloat162 a, __hip_bfloat162 b) {   \
-        return __hip_bfloat162(a.x op b.x, a.y op b.y);                                    \
+#define HIP_BF16_OPERATOR(op, name)                                                                \
+    HIP_DEVICE constexpr __hip_bfloat16 operator op(__hip_bfloat16 a, __hip_bfloat16 b) {          \
+        return __hip_bfloat16((float)a op(float) b);                                               \
+    }                                                                                              \
+    HIP_DEVICE __hip_bfloat16 &operator op## = (__hip_bfloat16 & a, __hip_bfloat16 b) {            \
+        return a = a op b;                                                                         \
+    }                                                                                              \
+    HIP_DEVICE constexpr __hip_bfloat16 name(__hip_bfloat16 a, __hip_bfloat16 b) {                 \
+        return a op b;                                                                             \
+    }                                                                                              \
+    HIP_DEVICE constexpr __hip_bfloat162 name##2(__hip_bfloat162 a, __hip_bfloat162 b) {           \
+        return __hip_bfloat162(a.x op b.x, a.y op b.y);                                            \
     }
 HIP_BF16_OPERATOR(+, __hadd)
 HIP_BF16_OPERATOR(-, __hsub)
@@ -54,12 +55,12 @@ HIP_BF16_OPERATOR(*, __hmul)
 HIP_BF16_OPERATOR(/, __hdiv)
 #undef HIP_BF16_OPERATOR
 
-#define HIP_BF16_COMPARISON(op, name)                                            \
-    HIP_DEVICE constexpr bool operator op(__hip_bfloat16 a, __hip_bfloat16 b) {  \
-        return (float)a op(float) b;                                             \
-    }                                                                            \
-    HIP_DEVICE constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) {         \
-        return (float)a op(float) b;                                             \
+#define HIP_BF16_COMPARISON(op, name)                                                              \
+    HIP_DEVICE constexpr bool operator op(__hip_bfloat16 a, __hip_bfloat16 b) {                    \
+        return (float)a op(float) b;                                                               \
+    }                                                                                              \
+    HIP_DEVICE constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) {                           \
+        return (float)a op(float) b;                                                               \
     }
 HIP_BF16_COMPARISON(==, __heq)
 HIP_BF16_COMPARISON(!=, __hne)
@@ -69,18 +70,10 @@ HIP_BF16_COMPARISON(>, __hgt)
 HIP_BF16_COMPARISON(>=, __hge)
 #undef HIP_BF16_COMPARISON
 
-HIP_DEVICE __hip_bfloat16 __float2bfloat16(float x) {
-    return __hip_bfloat16(x);
-}
-HIP_DEVICE __hip_bfloat16 __float2bfloat16_rn(float x) {
-    return __hip_bfloat16(x);
-}
-HIP_DEVICE __hip_bfloat16 __double2bfloat16(double x) {
-    return __hip_bfloat16(x);
-}
-HIP_DEVICE float __bfloat162float(__hip_bfloat16 x) {
-    return (float)x;
-}
+HIP_DEVICE __hip_bfloat16 __float2bfloat16(float x) { return __hip_bfloat16(x); }
+HIP_DEVICE __hip_bfloat16 __float2bfloat16_rn(float x) { return __hip_bfloat16(x); }
+HIP_DEVICE __hip_bfloat16 __double2bfloat16(double x) { return __hip_bfloat16(x); }
+HIP_DEVICE float __bfloat162float(__hip_bfloat16 x) { return (float)x; }
 HIP_DEVICE unsigned short __bfloat16_as_ushort(__hip_bfloat16 x) {
     return __builtin_bit_cast(unsigned short, x.value);
 }
@@ -99,31 +92,19 @@ HIP_DEVICE __hip_bfloat162 __halves2bfloat162(__hip_bfloat16 x, __hip_bfloat16 y
 HIP_DEVICE __hip_bfloat162 __float22bfloat162_rn(float2 v) {
     return __hip_bfloat162(__hip_bfloat16(v.x), __hip_bfloat16(v.y));
 }
-HIP_DEVICE float2 __bfloat1622float2(__hip_bfloat162 v) {
-    return {(float)v.x, (float)v.y};
-}
-HIP_DEVICE __hip_bfloat16 __low2bfloat16(__hip_bfloat162 v) {
-    return v.x;
-}
-HIP_DEVICE __hip_bfloat16 __high2bfloat16(__hip_bfloat162 v) {
-    return v.y;
-}
+HIP_DEVICE float2 __bfloat1622float2(__hip_bfloat162 v) { return {(float)v.x, (float)v.y}; }
+HIP_DEVICE __hip_bfloat16 __low2bfloat16(__hip_bfloat162 v) { return v.x; }
+HIP_DEVICE __hip_bfloat16 __high2bfloat16(__hip_bfloat162 v) { return v.y; }
 
 HIP_DEVICE __hip_bfloat16 __hfma(__hip_bfloat16 a, __hip_bfloat16 b, __hip_bfloat16 c) {
     return __hip_bfloat16(fmaf((float)a, (float)b, (float)c));
 }
-HIP_DEVICE __hip_bfloat16 __hneg(__hip_bfloat16 a) {
-    return -a;
-}
+HIP_DEVICE __hip_bfloat16 __hneg(__hip_bfloat16 a) { return -a; }
 HIP_DEVICE __hip_bfloat16 __habs(__hip_bfloat16 a) {
     return __ushort_as_bfloat16(__bfloat16_as_ushort(a) & 0x7fff);
 }
-HIP_DEVICE bool __hisnan(__hip_bfloat16 a) {
-    return isnan((float)a);
-}
-HIP_DEVICE bool __hisinf(__hip_bfloat16 a) {
-    return isinf((float)a);
-}
+HIP_DEVICE bool __hisnan(__hip_bfloat16 a) { return isnan((float)a); }
+HIP_DEVICE bool __hisinf(__hip_bfloat16 a) { return isinf((float)a); }
 HIP_DEVICE __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) {
     return __hip_bfloat16(fmaxf((float)a, (float)b));
 }

@@ -1,6 +1,6 @@
-// What HIP's device language adds to C++, for the emulated device: written from AMD's HIP documentation
-// ("HIP C++ language extensions", "HIP math API") on top of clang's builtins, without ROCm's device
-// libraries. hiprtc includes this header before every program.
+// What HIP's device language adds to C++, for the emulated device: written from AMD's HIP
+// documentation ("HIP C++ language extensions", "HIP math API") on top of clang's builtins, without
+// ROCm's device libraries. hiprtc includes this header before every program.
 #pragma once
 
 #ifndef __HIP_PLATFORM_AMD__

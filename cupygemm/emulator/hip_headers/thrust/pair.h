@@ -7,4 +7,4 @@
 namespace thrust {
 using std::make_pair;
 using std::pair;
-}  // namespace thrust
+} // namespace thrust

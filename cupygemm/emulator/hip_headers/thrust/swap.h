@@ -5,4 +5,4 @@
 
 namespace thrust {
 using std::swap;
-}  // namespace thrust
+} // namespace thrust

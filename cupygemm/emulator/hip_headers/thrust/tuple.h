@@ -10,4 +10,4 @@ using std::tie;
 using std::tuple;
 using std::tuple_element;
 using std::tuple_size;
-}  // namespace thrust
+} // namespace thrust
