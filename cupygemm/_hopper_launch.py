@@ -23,13 +23,13 @@ HOPPER_ARGS = np.dtype(
     {
         "names": [
             "a", "b", "c", "c_address", "ldc", "c_stride", "extents", "batch", "a_moves",
-            "b_moves", "num_splits",
+            "b_moves", "num_splits", "stage_bytes",
         ],
         "formats": [
             _MAP, _MAP, _MAP, np.uint64, np.int64, (np.int64, 3), (np.int32, 3), (np.int32, 3),
-            (np.int32, 3), (np.int32, 3), np.int32,
+            (np.int32, 3), (np.int32, 3), np.int32, np.uint32,
         ],
-        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472],
+        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476],
         "itemsize": 512,
     }
 )  # fmt: skip
@@ -64,6 +64,7 @@ ADD_ARGS = np.dtype(
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
 _ADD_THREADS = 128
+_ADD_VECTORS = 32  # that a block sums
 
 
 @dataclass(frozen=True)
@@ -212,10 +213,12 @@ class GemmLaunch:
         """Return the parameter, opaque: CuPy takes long over a structured array."""
         g, config = self._geometry, self._config
         arguments = np.zeros(1, HOPPER_ARGS)
-        rows_a = config.tile_m // config.cluster_n if g.a_major == "k" else BLOCK_ROWS
-        rows_b = config.tile_n // config.cluster_m if g.b_major == "k" else BLOCK_ROWS
-        arguments["a"] = np.void(g.a.encode(a, rows_a, g.rank))
-        arguments["b"] = np.void(g.b.encode(b, rows_b, g.rank))
+        rows_a, rows_b = self._loaded_rows()
+        box_a = rows_a // config.cluster_n if g.a_major == "k" else BLOCK_ROWS
+        box_b = rows_b // config.cluster_m if g.b_major == "k" else BLOCK_ROWS
+        arguments["a"] = np.void(g.a.encode(a, box_a, g.rank))
+        arguments["b"] = np.void(g.b.encode(b, box_b, g.rank))
+        arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
         if g.tma_store:
             rank = 3 if config.split_k > 1 else g.rank
             arguments["c"] = np.void(g.c.encode(c, BLOCK_ROWS, rank))
@@ -228,6 +231,21 @@ class GemmLaunch:
         arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
         arguments["num_splits"] = config.split_k
         return arguments.view(np.dtype((np.void, HOPPER_ARGS.itemsize)))
+
+
+    def _loaded_rows(self) -> tuple[int, int]:
+        """Return the rows of A and B that a stage loads: those of the tile, or fewer.
+
+        A k-major matrix lower than the tile is loaded as one lower box. The rest of the tile keeps
+        what was there; it reaches only rows of C that do not exist.
+        """
+        g, config = self._geometry, self._config
+        rows = [config.tile_m, config.tile_n]
+        if config.cluster_size == 1:
+            for axis, (extent, major) in enumerate(((g.m, g.a_major), (g.n, g.b_major))):
+                if major == "k":
+                    rows[axis] = min(rows[axis], -(-extent // 8) * 8)
+        return rows[0], rows[1]
 
 
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
@@ -282,7 +300,7 @@ class AddLaunch:
         arguments["pitch"] = workspace.pitch
         arguments["num_splits"] = num_splits
         batches = geometry.batch[0] * geometry.batch[1] * geometry.batch[2]
-        blocks = -(-geometry.m * (workspace.pitch // 4) // _ADD_THREADS)
+        blocks = -(-geometry.m * (workspace.pitch // 4) // _ADD_VECTORS)
         self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
 
     def __call__(self, workspace: int, c: int) -> None:

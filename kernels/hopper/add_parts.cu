@@ -1,7 +1,7 @@
 // Adds the parts of k that a split product left in its workspace, and rounds the sums once.
 //
-// The workspace is (split, batch, m, pitch) in fp32. A thread sums four columns, the parts in their
-// order, so the result is the same bits each time. `config.cuh` defines `Config::ElementC` and
+// The workspace is (split, batch, m, pitch) in fp32. Four warps sum the same 128 columns, each every
+// fourth part, in order; then their sums are added, in order: the result is the same bits each time. `config.cuh` defines `Config::ElementC` and
 // whether C takes stores of four elements.
 #include "common/numeric.hpp"
 #include "config.cuh"
@@ -31,45 +31,62 @@ CUPYGEMM_INLINE Four load_four(const float *address) {
     return four;
 }
 
+CUPYGEMM_INLINE Four added(Four x, Four y) {
+    for (int i = 0; i < 4; ++i)
+        x.value[i] += y.value[i];
+    return x;
+}
+
+// Store the first `count` of four sums, rounded. Columns past n belong to the pitch only.
+template <class Out> CUPYGEMM_INLINE void store_four(typename Out::Bits *to, Four sum, u32 count) {
+    struct alignas(4 * sizeof(typename Out::Bits)) Pack {
+        typename Out::Bits bits[4];
+    } pack;
+    for (int i = 0; i < 4; ++i)
+        pack.bits[i] = Out::round(sum.value[i]);
+    if (Config::c_vectors && count >= 4) {
+        *reinterpret_cast<Pack *>(to) = pack;
+    } else {
+        for (u32 i = 0; i < 4; ++i)
+            if (i < count)
+                to[i] = pack.bits[i];
+    }
+}
+
 } // namespace cupygemm
 
 extern "C" __global__ void __launch_bounds__(128) cupygemm_add_parts(const cupygemm::AddArgs args) {
     using namespace cupygemm;
     using Out = Numeric<Config::ElementC>;
+    constexpr u32 warps = 4;
+    __shared__ Four sums[warps][32];
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row_vectors = args.pitch / 4;
-    const u32 index = blockIdx.x * 128 + threadIdx.x;
+    const u32 index = blockIdx.x * 32 + lane;
     const u32 row = index / row_vectors;
-    if (row >= args.m)
-        return;
     const u32 column = (index - row * row_vectors) * 4;
+    const bool inside = row < args.m;
     const u32 batches = args.batch0 * args.batch1 * args.batch2;
     const u64 matrix = static_cast<u64>(args.m) * args.pitch;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
         const float *part = reinterpret_cast<const float *>(args.workspace) + batch * matrix +
                             static_cast<u64>(row) * args.pitch + column;
-        Four sum = load_four(part);
-#pragma unroll 8
-        for (u32 split = 1; split < args.num_splits; ++split) {
-            const Four next = load_four(part + split * batches * matrix);
-            for (int i = 0; i < 4; ++i)
-                sum.value[i] += next.value[i];
+        Four sum{};
+        if (inside) {
+#pragma unroll 4
+            for (u32 split = warp; split < args.num_splits; split += warps)
+                sum = added(sum, load_four(part + split * batches * matrix));
         }
-        const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
-        auto *to = reinterpret_cast<Out::Bits *>(args.c) + index2 * args.c_stride[2] +
-                   outer % args.batch1 * args.c_stride[1] + outer / args.batch1 * args.c_stride[0] +
-                   row * args.ldc + column;
-        alignas(16) Out::Bits bits[4];
-        for (int i = 0; i < 4; ++i)
-            bits[i] = Out::round(sum.value[i]);
-        if (Config::c_vectors && column + 4 <= args.n) {
-            struct alignas(4 * sizeof(Out::Bits)) Pack {
-                Out::Bits bits[4];
-            };
-            *reinterpret_cast<Pack *>(to) = Pack{{bits[0], bits[1], bits[2], bits[3]}};
-        } else {
-            for (u32 i = 0; i < 4; ++i)
-                if (column + i < args.n)
-                    to[i] = bits[i];
+        sums[warp][lane] = sum;
+        __syncthreads(); // all four sums are in shared memory
+        if (warp == 0 && inside) {
+            for (u32 other = 1; other < warps; ++other)
+                sum = added(sum, sums[other][lane]);
+            const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
+            const i64 offset = index2 * args.c_stride[2] + outer % args.batch1 * args.c_stride[1] +
+                               outer / args.batch1 * args.c_stride[0] + row * args.ldc + column;
+            store_four<Out>(reinterpret_cast<Out::Bits *>(args.c) + offset, sum, args.n - column);
         }
+        __syncthreads(); // and have been read
     }
 }

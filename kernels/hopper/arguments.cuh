@@ -16,7 +16,8 @@ struct HopperArgs {
     i32 batch0, batch1, batch2; // extents, 1 where absent
     i32 a_moves[3];             // per batch axis: 1 where A has the axis, 0 where it broadcasts
     i32 b_moves[3];
-    i32 num_splits; // parts of k, each summed to a matrix of its own
+    i32 num_splits;  // parts of k, each summed to a matrix of its own
+    u32 stage_bytes; // that land in a stage: boxes of a matrix lower than the tile are lower
 };
 
 static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");

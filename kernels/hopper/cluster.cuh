@@ -24,10 +24,11 @@ CUPYGEMM_INLINE u32 cluster_count() {
     return count;
 }
 
-// Every thread of every block of the cluster must come here.
+// Every thread of every block of the cluster must come here. It orders no memory: what must be seen
+// has a fence of its own.
 CUPYGEMM_INLINE void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\n"
-                 "barrier.cluster.wait.acquire.aligned;" ::
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
+                 "barrier.cluster.wait.aligned;" ::
                      : "memory");
 }
 

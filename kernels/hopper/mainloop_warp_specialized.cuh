@@ -34,7 +34,7 @@ template <class Config> struct WarpSpecializedMainloop {
             const SharedAddress full = T::full(shared, ring.stage);
             const SharedAddress a = shared + ring.stage * T::stage_bytes, b = a + T::a_bytes;
             mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
-            mbarrier_arrive_expect_tx(full, T::stage_bytes);
+            mbarrier_arrive_expect_tx(full, args.stage_bytes);
 #pragma unroll
             for (u32 slab = 0; slab < T::slabs; ++slab) {
                 const u32 k = step * Config::tile_k + slab * T::slab_k;

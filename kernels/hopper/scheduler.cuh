@@ -45,10 +45,18 @@ template <class Config> struct Scheduler {
         Work work;
         work.row = (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
         work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
-        work.batch = part / args.num_splits;
-        work.split = part - work.batch * args.num_splits;
-        work.begin = static_cast<u32>(static_cast<u64>(steps) * work.split / args.num_splits);
-        work.end = static_cast<u32>(static_cast<u64>(steps) * (work.split + 1) / args.num_splits);
+        work.batch = part;
+        work.split = 0;
+        work.begin = 0;
+        work.end = steps;
+        if constexpr (Config::split_k) { // the first `longer` parts take one step more
+            work.batch = part / args.num_splits;
+            work.split = part - work.batch * args.num_splits;
+            const u32 share = steps / args.num_splits;
+            const u32 longer = steps - share * args.num_splits;
+            work.begin = work.split * share + minimum(work.split, longer);
+            work.end = work.begin + share + (work.split < longer ? 1 : 0);
+        }
         return work;
     }
 };
