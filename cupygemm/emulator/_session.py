@@ -72,26 +72,48 @@ def enable(target: str = "gfx942") -> None:
 
 
 def is_enabled() -> bool:
-    """Tell whether this process has an emulated device."""
+    """Tell whether this process has an emulated device.
+
+    Returns
+    -------
+    bool
+    """
     return _device is not None
 
 
 def target() -> str | None:
-    """Return the name of the emulated target, e.g. ``"gfx942"``, or None without one."""
+    """Return the name of the emulated target.
+
+    Returns
+    -------
+    str or None
+        For example ``"gfx942"``; None without an emulated device.
+    """
     return None if _device is None else _device.target.name
 
 
 def last_fault() -> EmulatorError | None:
-    """Return why the last failed launch failed, as an exception, or None if none has.
+    """Return why the last failed launch failed, as an exception.
 
     CuPy raises its own exception, whose text is this one's; here are the parts, such as
     `KernelFault.kernel`, `KernelFault.pc` and `KernelFault.address`.
+
+    Returns
+    -------
+    EmulatorError or None
+        None if no launch has failed.
     """
     return None if _device is None else _device.last_fault
 
 
 def last_launch() -> Any:
-    """Return the statistics of the last launch, or None if there was none."""
+    """Return the statistics of the last launch.
+
+    Returns
+    -------
+    cupygemm.emulator.run.LaunchStats or None
+        None if there was no launch.
+    """
     if _device is None:
         return None
     from cupygemm.emulator import run
