@@ -1,8 +1,8 @@
 // Adds the parts of k that a split product left in its workspace, and rounds the sums once.
 //
-// The workspace is (split, batch, m, pitch) in fp32. Four warps sum the same 128 columns, each every
-// fourth part, in order; then their sums are added, in order: the result is the same bits each time. `config.cuh` defines `Config::ElementC` and
-// whether C takes stores of four elements.
+// The workspace is (split, batch, m, pitch) in fp32. Four warps sum the same 128 columns, each
+// every fourth part, in order; then their sums are added, in order: the result is the same bits
+// each time. `config.cuh` defines `Config::ElementC` and whether C takes stores of four elements.
 #include "common/numeric.hpp"
 #include "config.cuh"
 

@@ -37,6 +37,14 @@ CUPYGEMM_INLINE void warpgroup_sync(u32 id) {
     asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
+// Every thread of the block takes part: those that arrive do not wait for those that sync.
+CUPYGEMM_INLINE void block_arrive(u32 threads) {
+    asm volatile("bar.arrive 0, %0;" ::"r"(threads) : "memory");
+}
+CUPYGEMM_INLINE void block_sync(u32 threads) {
+    asm volatile("bar.sync 0, %0;" ::"r"(threads) : "memory");
+}
+
 // The warpgroup gives up registers, or waits until it gets more.
 template <int count> CUPYGEMM_INLINE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));

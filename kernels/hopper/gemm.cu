@@ -22,27 +22,29 @@ static_assert(!moves_registers || warpgroup_size * (producer_registers +
                                       65536,
               "an SM has 64 K registers; a warpgroup that asks for more waits for ever");
 
-CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, u32 thread) {
-    if (thread == 0) {
-        tma_prefetch_map(args.a);
-        tma_prefetch_map(args.b);
-        if constexpr (Config::tma_store)
-            tma_prefetch_map(args.c);
+// The producer's thread initialises the barriers. It may use them at once; the consumers wait until
+// it has. In a cluster everyone waits for everyone: blocks use each other's barriers and shared
+// memory.
+CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, bool producer,
+                              u32 thread) {
+    if (producer && thread == 0) {
         for (u32 stage = 0; stage < Config::num_stages; ++stage) {
             mbarrier_init(Shape::full(shared, stage), 1);
             mbarrier_init(Shape::empty(shared, stage), Config::num_consumers * Shape::cluster_size);
         }
         fence_mbarrier_init();
+        tma_prefetch_map(args.a);
+        tma_prefetch_map(args.b);
+        if constexpr (Config::tma_store)
+            tma_prefetch_map(args.c);
     }
-}
-
-// The blocks of a cluster use each other's barriers and shared memory: none may begin before, or
-// end while, another could still reach it.
-CUPYGEMM_INLINE void block_or_cluster_sync() {
+    __syncwarp();
     if constexpr (Shape::cluster_size > 1)
         cluster_sync();
+    else if (producer)
+        block_arrive(Shape::num_threads);
     else
-        __syncthreads();
+        block_sync(Shape::num_threads);
 }
 
 } // namespace cupygemm
@@ -56,12 +58,12 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     const u32 warpgroup = threadIdx.x / warpgroup_size, thread = threadIdx.x % warpgroup_size;
     const u32 rank = Shape::cluster_size > 1 ? cluster_rank() : 0;
 
-    prologue(args, shared, threadIdx.x);
-    block_or_cluster_sync(); // the barriers are initialised in the whole cluster
+    const bool producer = warpgroup == Config::num_consumers;
+    prologue(args, shared, producer, thread);
 
     Scheduler<Config> scheduler(args);
     Mainloop::Ring ring;
-    if (warpgroup == Config::num_consumers) {
+    if (producer) {
         if constexpr (moves_registers)
             setmaxnreg_dec<producer_registers>();
         if (thread == 0) {
@@ -82,6 +84,8 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         }
         output.drain(thread);
     }
-    __syncwarp(); // the producer's thread rejoins its warp for the aligned barrier
-    block_or_cluster_sync();
+    if constexpr (Shape::cluster_size > 1) {
+        __syncwarp();   // a thread that worked alone rejoins its warp
+        cluster_sync(); // no block ends while another may still reach its shared memory
+    }
 }

@@ -32,9 +32,10 @@ CUPYGEMM_INLINE void mbarrier_arrive_expect_tx(SharedAddress barrier, u32 bytes)
                  : "memory");
 }
 
-// Arrive at the barrier that lies at the same address in block `rank` of the cluster. Only what wgmma
-// has read need be ordered before it, and a wait for wgmma orders that: with `.release.cluster` the
-// compiler adds a fence of all memory, which cost a quarter of the speed (H200, 2026-11-21).
+// Arrive at the barrier that lies at the same address in block `rank` of the cluster. Only what
+// wgmma has read need be ordered before it, and a wait for wgmma orders that: with
+// `.release.cluster` the compiler adds a fence of all memory, which cost a quarter of the speed
+// (H200, 2026-11-21).
 CUPYGEMM_INLINE void mbarrier_arrive_cluster(SharedAddress barrier, u32 rank) {
     asm volatile("{\n"
                  ".reg .b32 remote;\n"

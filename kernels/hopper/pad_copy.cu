@@ -2,8 +2,8 @@
 //
 // A thread writes one vector of 16 bytes. Its source bytes lie in at most two aligned vectors; both
 // are read, and shifted into place, so every access is 16 bytes wide however the rows are aligned.
-// An aligned vector is read only if it holds a byte of the row. What follows a row's elements in the
-// destination is not read by anyone. Bound by memory bandwidth.
+// An aligned vector is read only if it holds a byte of the row. What follows a row's elements in
+// the destination is not read by anyone. Bound by memory bandwidth.
 #include "common/numeric.hpp"
 
 namespace cupygemm {

@@ -17,7 +17,8 @@ template <class Out> CUPYGEMM_INLINE u32 pack(float low, float high) {
     return bits;
 }
 
-// Store four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l / 8.
+// Store four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l /
+// 8.
 CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
                  "r"(a), "r"(b), "r"(c), "r"(d)

@@ -103,7 +103,8 @@ KERNEL void rounds(const int *x, int *out, int count) {
     out[global_x()] = ring[t];
 }
 
-// Waves take different paths to the barriers: both sides have one, and the hardware counts arrivals.
+// Waves take different paths to the barriers: both sides have one, and the hardware counts
+// arrivals.
 KERNEL void barrier_on_both_sides(const int *x, int *out) {
     __shared__ int first[64], second[64];
     const u32 wave = thread_x() / 64, l = thread_x() % 64;

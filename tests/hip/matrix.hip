@@ -1,8 +1,8 @@
 // One product by each kind of MFMA: a wave multiplies an MxK by a KxN matrix, blocks aside.
 //
 // Lanes hold A[i][k] and B[k][j] with i and j = lane % M and k = per * (lane / M) + e, and of D the
-// rows that CDNA3's ISA guide (section 7.1) gives: for 32x32, row = 8 (g/4) + 4 (lane/32) + g%4; for
-// 16x16, row = 4 (lane/16) + g.
+// rows that CDNA3's ISA guide (section 7.1) gives: for 32x32, row = 8 (g/4) + 4 (lane/32) + g%4;
+// for 16x16, row = 4 (lane/16) + g.
 #include "prelude.hpp"
 
 template <int m, int per, typename Element, typename Input>

@@ -1,14 +1,15 @@
 /* The address of each lane of a vector memory instruction: GLOBAL, FLAT, SCRATCH and MUBUF.
  *
- * Rules: AMD's "CDNA3 Instruction Set Architecture", chapters 9 (vector memory) and 10 (flat); LLVM's
- * "User Guide for AMDGPU Backend", "Relaxed Buffer OOB Mode", for accesses across the end of a
- * buffer. */
+ * Rules: AMD's "CDNA3 Instruction Set Architecture", chapters 9 (vector memory) and 10 (flat);
+ * LLVM's "User Guide for AMDGPU Backend", "Relaxed Buffer OOB Mode", for accesses across the end
+ * of a buffer. */
 #ifndef CUPYGEMM_ADDRESSES_H
 #define CUPYGEMM_ADDRESSES_H
 
 #include "machine.h"
 
-/* Where the lanes' data are. Lanes are split by what their address reaches; only FLAT mixes them. */
+/* Where the lanes' data are. Lanes are split by what their address reaches; only FLAT mixes
+ * them. */
 struct access {
     uint64_t exec, to_lds, to_scratch;
     uint64_t address[LANES]; /* global, or offset into LDS or private memory */
@@ -20,7 +21,7 @@ struct access {
 
 static const uint64_t BUFFER_ADDRESS = (1ull << 48) - 1;
 
-/* -- addresses -----------------------------------------------------------------------------------*/
+/* -- addresses --------------------------------------------------------------------------------- */
 
 static inline void global_addresses(const struct machine *m, const struct operation *op,
                                     int64_t wave, struct access *a) {
@@ -142,7 +143,8 @@ static inline void buffer_addresses(const struct machine *m, const struct operat
     }
 }
 
-/* Find the lanes that take part and their addresses. No lane does: `exec` is 0 and the rest unset. */
+/* Find the lanes that take part and their addresses. No lane does: `exec` is 0 and the rest
+ * unset. */
 static inline int resolve_addresses(struct machine *m, const struct operation *op, int64_t wave,
                                     struct access *a, struct buffer *b) {
     a->exec = scalar64(m, EXEC, wave);

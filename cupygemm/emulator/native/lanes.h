@@ -1,13 +1,13 @@
 /* Move data between the lanes of register rows and memory, and the arithmetic of atomics.
  *
- * `pointer[lane]` is where the lane's data are; `count[lane]` is how many of its dwords are within a
- * buffer's bounds (the rest load 0 and are not stored), or NULL when all are. */
+ * `pointer[lane]` is where the lane's data are; `count[lane]` is how many of its dwords are
+ * within a buffer's bounds (the rest load 0 and are not stored), or NULL when all are. */
 #ifndef CUPYGEMM_LANES_H
 #define CUPYGEMM_LANES_H
 
 #include "machine.h"
 
-/* -- loads ---------------------------------------------------------------------------------------*/
+/* -- loads ------------------------------------------------------------------------------------- */
 
 static inline void load_dwords(uint32_t *row, size_t pitch, uint64_t exec, uint8_t *const *pointer,
                                const uint8_t *count, int dwords) {
@@ -75,7 +75,7 @@ static inline void load_lanes(const struct operation *op, uint32_t *row, size_t 
     }
 }
 
-/* -- stores --------------------------------------------------------------------------------------*/
+/* -- stores ------------------------------------------------------------------------------------ */
 
 static inline void store_lanes(const struct operation *op, const uint32_t *row, size_t pitch,
                                uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
@@ -93,7 +93,7 @@ static inline void store_lanes(const struct operation *op, const uint32_t *row, 
     }
 }
 
-/* -- atomics -------------------------------------------------------------------------------------*/
+/* -- atomics ----------------------------------------------------------------------------------- */
 
 static inline float as_f32(uint32_t bits) {
     float value;

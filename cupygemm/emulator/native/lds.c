@@ -1,15 +1,15 @@
-/* DS instructions: LDS reads, writes and atomics, transposing reads (gfx950), and the lane exchanges
- * that go through the LDS hardware without touching its memory.
+/* DS instructions: LDS reads, writes and atomics, transposing reads (gfx950), and the lane
+ * exchanges that go through the LDS hardware without touching its memory.
  *
  *   operands ─► LDS address of each lane ─► bounds ─► races, uninitialised bytes ─► data
  *
  * Rules: AMD's "CDNA3" and "CDNA4 Instruction Set Architecture", chapter 11 (data share) and the
- * pseudocode of the DS instructions. LDS runs in unaligned mode (LLVM, "unaligned-access-mode"), so
- * only atomics and transposing reads must be aligned. */
+ * pseudocode of the DS instructions. LDS runs in unaligned mode (LLVM, "unaligned-access-mode"),
+ * so only atomics and transposing reads must be aligned. */
 #include "lanes.h"
 #include "shadow.h"
 
-/* -- pointers ------------------------------------------------------------------------------------*/
+/* -- pointers ---------------------------------------------------------------------------------- */
 
 static int check_alignment(struct machine *m, uint64_t exec, const uint32_t *address, int alignment,
                            int bytes, int code) {
@@ -32,12 +32,12 @@ static void point(const struct lds_view *v, uint64_t exec, const uint32_t *addre
         pointer[lane] = v->bytes + (exec >> lane & 1 ? address[lane] : 0);
 }
 
-/* -- reads, writes and atomics -------------------------------------------------------------------*/
+/* -- reads, writes and atomics ----------------------------------------------------------------- */
 
-/* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for each 4
- * are nearly all LDS traffic: their loops know how many records there are, test them together, and
- * leave those of a lane that is not plainly right to the careful way. The loops keep copies that the
- * stores to the records cannot change, as far as the compiler knows. */
+/* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for
+ * each 4 are nearly all LDS traffic: their loops know how many records there are, test them
+ * together, and leave those of a lane that is not plainly right to the careful way. The loops
+ * keep copies that the stores to the records cannot change, as far as the compiler knows. */
 static inline int read_lanes(const struct lds_view *view, uint64_t exec, const uint32_t *address,
                              int n) {
     const struct lds_view v = *view;
@@ -205,7 +205,7 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
     return OK;
 }
 
-/* -- transposing reads ---------------------------------------------------------------------------*/
+/* -- transposing reads ------------------------------------------------------------------------- */
 
 static uint32_t take_bits(const uint32_t *words, int first, int bits) {
     uint64_t pair = words[first / 32] | (uint64_t)words[first / 32 + (first % 32 + bits > 32)]
@@ -213,11 +213,11 @@ static uint32_t take_bits(const uint32_t *words, int first, int bits) {
     return (uint32_t)(pair >> first % 32) & ((1u << bits) - 1);
 }
 
-/* Each 16 consecutive lanes read a tile of 16 columns, its rows one after another: n elements of 64
- * (or 96) bits from each lane, so 16/n lanes to a row. Lane l gets column l%16, row 0 lowest.
- * gfx950; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175): element
- * n of lane l is element l%4 of lane 16(l/16) + (l/4)%4 + 4n. The narrower types follow the same
- * rule with their own n. */
+/* Each 16 consecutive lanes read a tile of 16 columns, its rows one after another: n elements of
+ * 64 (or 96) bits from each lane, so 16/n lanes to a row. Lane l gets column l%16, row 0 lowest.
+ * gfx950; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175):
+ * element n of lane l is element l%4 of lane 16(l/16) + (l/4)%4 + 4n. The narrower types follow
+ * the same rule with their own n. */
 static int transpose(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
                      uint32_t pc) {
     uint32_t address[LANES];
@@ -258,9 +258,10 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     return OK;
 }
 
-/* -- lane exchanges ------------------------------------------------------------------------------*/
+/* -- lane exchanges ---------------------------------------------------------------------------- */
 
-/* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets nothing. */
+/* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets
+ * nothing. */
 static void exchange(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec) {
     const uint32_t *data = vector_row(m, op->data, wave);
     uint32_t *result = vector_row(m, op->result, wave);

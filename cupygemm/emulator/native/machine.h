@@ -1,8 +1,8 @@
 /* The state of a batch of waves as C sees it, and what every memory instruction needs of it.
  *
  * `struct machine` and `struct operation` are mirrored by units/machine.py, field for field. A C
- * function executes one instruction for a list of waves, one wave after another and lane 0 first. It
- * returns 0, or the code of the fault that it stopped at, described in `struct fault`. */
+ * function executes one instruction for a list of waves, one wave after another and lane 0
+ * first. It returns 0, or the code of the fault that it stopped at, described in `struct fault`. */
 #ifndef CUPYGEMM_MACHINE_H
 #define CUPYGEMM_MACHINE_H
 
@@ -127,7 +127,8 @@ enum atomic {
     CONDXCHG,
 };
 
-/* An instruction with its operands resolved. Registers are rows of the register files, -1 for none. */
+/* An instruction with its operands resolved. Registers are rows of the register files, -1 for
+ * none. */
 struct operation {
     int32_t space, kind, format, atomic;
     int32_t dwords;  /* registers of one access */

@@ -7,7 +7,7 @@
 #include "lanes.h"
 #include "shadow.h"
 
-/* -- pointers ------------------------------------------------------------------------------------*/
+/* -- pointers ---------------------------------------------------------------------------------- */
 
 static int scratch_pointers(struct machine *m, int64_t wave, struct access *a, int bytes,
                             bool writes) {
@@ -80,7 +80,7 @@ static int resolve_pointers(struct machine *m, const struct operation *op, int64
     return code;
 }
 
-/* -- direct-to-LDS loads -------------------------------------------------------------------------*/
+/* -- direct-to-LDS loads ----------------------------------------------------------------------- */
 
 /* The lanes' dwords land contiguously, lane by lane, from M0 plus the instruction's offset; lanes
  * that are switched off leave a gap, and lanes out of a buffer's bounds write zero. */
@@ -113,7 +113,7 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
     return code;
 }
 
-/* -- one wave ------------------------------------------------------------------------------------*/
+/* -- one wave ---------------------------------------------------------------------------------- */
 
 static int transfer(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                     uint32_t pc) {
@@ -140,8 +140,8 @@ static int transfer(struct machine *m, const struct operation *op, int64_t wave,
     return OK;
 }
 
-/* A swizzled buffer scatters the dwords of an access, and they are moved one at a time. All addresses
- * are taken first: an address register may also be a destination. */
+/* A swizzled buffer scatters the dwords of an access, and they are moved one at a time. All
+ * addresses are taken first: an address register may also be a destination. */
 static int transfer_swizzled(struct machine *m, const struct operation *op, int64_t wave,
                              const struct buffer *b, struct access *a, uint32_t pc) {
     if (op->format != DWORDS || op->kind == ATOMIC) {

@@ -1,8 +1,9 @@
-/* SMEM instructions. Rules: AMD's "CDNA3 Instruction Set Architecture", chapter 8 (scalar memory). */
+/* SMEM instructions. Rules: AMD's "CDNA3 Instruction Set Architecture", chapter 8 (scalar
+ * memory). */
 #include "addresses.h"
 
-/* Load or store `dwords` scalar registers. A scalar buffer is a range of bytes: beyond its end loads
- * return 0 and stores are dropped, dword by dword. EXEC plays no part. */
+/* Load or store `dwords` scalar registers. A scalar buffer is a range of bytes: beyond its end
+ * loads return 0 and stores are dropped, dword by dword. EXEC plays no part. */
 int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                   int64_t step, int64_t count, uint32_t pc) {
     (void)pc;

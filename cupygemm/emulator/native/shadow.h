@@ -10,12 +10,12 @@
 
 #include "machine.h"
 
-/* struct record, write: bits 0-31 number, 32-35 wave, then how. If several waves have stored the same
- * value, unordered, it is the last of them, and bits 40-43 are another. */
+/* struct record, write: bits 0-31 number, 32-35 wave, then how. If several waves have stored the
+ * same value, unordered, it is the last of them, and bits 40-43 are another. */
 static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, SEVERAL = 1ull << 38,
                       WRITTEN = 1ull << 39, BY_COMPARE = 1ull << 44;
-/* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the barriers
- * that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
+/* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the
+ * barriers that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
 static const uint64_t READERS = 0xFFFFull << 32, EPOCH = 0xFFFull << 48;
 
 /* The LDS of one wave's workgroup, as the executing operation sees it. */
@@ -93,7 +93,7 @@ static inline int race_with_writer(const struct lds_view *v, int code, int lane,
     return race(v, code, lane, address, bytes, writer_of(write), write & BY_LOAD, (uint32_t)write);
 }
 
-/* -- one granule ---------------------------------------------------------------------------------*/
+/* -- one granule ------------------------------------------------------------------------------- */
 
 /* Whether the write that this word records is ordered before the executing operation. */
 static inline bool ordered(const struct lds_view *v, uint64_t write) {
@@ -110,8 +110,8 @@ static inline int check_read(const struct lds_view *v, uint64_t write, int lane,
     return race_with_writer(v, code, lane, address, bytes, write);
 }
 
-/* Check a write against the last write of the granule. A wave's own writes are in order; that its own
- * direct-to-LDS load may land after them is left alone. */
+/* Check a write against the last write of the granule. A wave's own writes are in order; that
+ * its own direct-to-LDS load may land after them is left alone. */
 static inline int check_overwrite(const struct lds_view *v, uint64_t write, int lane,
                                   uint32_t address, int bytes) {
     if (!(write & WRITTEN) || (write & BY_ATOMIC && v->new_write & BY_ATOMIC))
@@ -126,9 +126,9 @@ static inline int check_overwrite(const struct lds_view *v, uint64_t write, int 
     return race(v, RACE_WRITE_WRITE, lane, address, bytes, other_writer_of(write), false, 0);
 }
 
-/* Check a write against the reads of the granule. The last reader stands for all: once it has passed a
- * barrier after its read, so have those that read before it. If the writer itself read last and has
- * not waited for that read, the epoch tells. */
+/* Check a write against the reads of the granule. The last reader stands for all: once it has
+ * passed a barrier after its read, so have those that read before it. If the writer itself read
+ * last and has not waited for that read, the epoch tells. */
 static inline int check_readers(const struct lds_view *v, uint64_t read, int lane, uint32_t address,
                                 int bytes) {
     uint32_t others = readers_of(read) & ~(1u << v->own);
@@ -157,7 +157,7 @@ static inline bool plainly_writable(const struct lds_view *v, const struct recor
     return (unread | reads_ordered) & (unwritten | write_ordered);
 }
 
-/* -- accesses ------------------------------------------------------------------------------------*/
+/* -- accesses ---------------------------------------------------------------------------------- */
 
 static inline struct record *granules(const struct lds_view *v, uint32_t address, int bytes,
                                       int *n) {
@@ -178,7 +178,8 @@ static inline int shadow_read(const struct lds_view *v, int lane, uint32_t addre
     return OK;
 }
 
-/* A write of `data`. Waves that store the same bytes at the same place do not disturb one another. */
+/* A write of `data`. Waves that store the same bytes at the same place do not disturb one
+ * another. */
 static inline int shadow_write(const struct lds_view *v, int lane, uint32_t address, int bytes,
                                const uint8_t *data) {
     int n, shift = (int)v->m->shadow_shift;
