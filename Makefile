@@ -39,7 +39,7 @@ lint: ## Check style: ruff, clang-format, numpydoc
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(C_SOURCES)
-	! grep -nE '^.{101,}' $(C_SOURCES)
+	! LC_ALL=C.UTF-8 grep -nE '^.{101,}' $(C_SOURCES)
 	$(BIN)/python -m numpydoc lint $$(git ls-files 'cupygemm/*.py')
 
 format: ## Rewrite Python, C and device code in the project's format
