@@ -189,6 +189,22 @@ def test_write_after_own_read_in_flight_and_another_wave_that_waited() -> None:
     run(state, store(), waves=[0])
 
 
+def test_a_read_in_flight_across_a_barrier_is_not_forgotten() -> None:
+    """The wave that writes has itself read in the meantime."""
+    kind = "LDS race: write after another wave's read"
+    for released in (False, True):
+        state = two_waves()
+        run(state, store(), waves=[0])
+        barrier(state)
+        run(state, load(), waves=[0])
+        barrier(state, waited=released)
+        run(state, load(), waves=[1])
+        if released:
+            run(state, store(), waves=[1])
+        else:
+            check_fault(state, lambda s=state: run(s, store(), waves=[1]), kind, 0, 0)  # type: ignore[misc]
+
+
 def test_write_after_write_needs_a_barrier() -> None:
     state = two_waves()
     kind = "LDS race: write after another wave's write"

@@ -143,8 +143,12 @@ static inline int check_readers(const struct lds_view *v, uint64_t read, int lan
     return race(v, RACE_WRITE_READ, lane, address, bytes, other, false, (uint32_t)read);
 }
 
+/* The readers of an earlier epoch are forgotten, unless another wave's read of then is in flight. */
 static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
-    return v->new_read | ((old & EPOCH) == v->epoch ? old & READERS : 0);
+    uint32_t last = last_reader_of(old);
+    bool same = (old & EPOCH) == v->epoch;
+    bool in_flight = (last != v->own) & after(old, v->ordered[last]);
+    return v->new_read | (same | in_flight ? old & READERS : 0);
 }
 
 /* Whether a write is plainly right. What this refuses may still be, by the checks above. */
