@@ -40,7 +40,7 @@ class HopperArch:
     num_sms: int = 132
     clock_mhz: int = 1700
     hbm_bytes_per_clock: int = 2500
-    l2_bytes_per_clock: int = 40
+    l2_bytes_per_clock: int = 43
 
 
 @dataclass(frozen=True)
@@ -177,16 +177,26 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
 
 # tile_m, tile_n, tile_k, consumers, stages, epilogue buffers, cluster_m, cluster_n
 _SHAPES = (
+    (128, 256, 64, 2, 4, 2, 1, 1),
     (128, 256, 64, 2, 4, 2, 2, 1),
+    (256, 128, 64, 2, 4, 2, 1, 1),
     (256, 128, 64, 2, 4, 2, 1, 2),
     (128, 128, 64, 2, 6, 2, 2, 1),
     (128, 128, 64, 2, 6, 2, 1, 1),
     (64, 256, 64, 1, 5, 2, 1, 1),
-    (64, 128, 128, 1, 4, 2, 1, 1),
+    (64, 128, 64, 1, 8, 2, 2, 1),
+    (64, 128, 64, 1, 8, 2, 1, 1),
     (128, 64, 128, 2, 4, 1, 1, 1),
     (64, 64, 128, 1, 6, 1, 1, 1),
 )
+_GROUP_ROWS = 2048  # of C that the raster walks down: about as many columns are then in flight
 CONFIGS: tuple[HopperConfig, ...] = tuple(
-    HopperConfig(*shape[:6], cluster_m=shape[6], cluster_n=shape[7]) for shape in _SHAPES
+    HopperConfig(
+        *shape[:6],
+        cluster_m=shape[6],
+        cluster_n=shape[7],
+        group_m=_GROUP_ROWS // (shape[0] * shape[6]),
+    )
+    for shape in _SHAPES
 )
 """The configurations that are built, for 16-bit operands; the selector splits k."""

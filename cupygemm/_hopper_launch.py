@@ -185,19 +185,24 @@ class GemmLaunch:
     num_sms : int
     """
 
-    __slots__ = ("_block", "_config", "_geometry", "_kernel", "_packed", "_shared", "grid")
+    __slots__ = ("_config", "_geometry", "_kernel", "_launch", "_packed", "_shape", "_stream")
 
     def __init__(
         self, kernel: Any, geometry: Geometry, config: HopperConfig, units: int, num_sms: int
     ) -> None:
-        self._kernel = kernel
+        from cupy.cuda import get_current_stream
+        from cupy_backends.cuda.api.driver import launchKernel
+
         self._geometry = geometry
         self._config = config
-        self._shared = config.shared_bytes(geometry.a.itemsize)
-        kernel.max_dynamic_shared_size_bytes = self._shared
-        self._block = (config.num_threads, 1, 1)
-        self.grid = launch_grid(config, units, num_sms)
-        self._packed: dict[tuple[int, int, int], Any] = {}
+        shared = config.shared_bytes(geometry.a.itemsize)
+        kernel.max_dynamic_shared_size_bytes = shared
+        self._kernel = kernel.kernel
+        block = (config.num_threads, 1, 1)
+        self._shape = (self._kernel.ptr, *launch_grid(config, units, num_sms), *block, shared)
+        self._launch = launchKernel  # CuPy's own launch, which packs its arguments, takes longer
+        self._stream = get_current_stream
+        self._packed: dict[tuple[int, int, int], tuple[int, Any]] = {}
 
     def __call__(self, a: int, b: int, c: int) -> None:
         """Enqueue the launch."""
@@ -206,11 +211,14 @@ class GemmLaunch:
         if packed is None:
             if len(self._packed) >= MAX_PACKED:
                 self._packed.clear()
-            packed = self._packed[key] = (self._pack(a, b, c),)
-        self._kernel(self.grid, self._block, packed, shared_mem=self._shared)
+            packed = self._packed[key] = self._pack(a, b, c)
+        self._launch(*self._shape, self._stream().ptr, packed[0], 0)
 
-    def _pack(self, a: int, b: int, c: int) -> Any:
-        """Return the parameter, opaque: CuPy takes long over a structured array."""
+    def _pack(self, a: int, b: int, c: int) -> tuple[int, Any]:
+        """Return the address of the list of parameters, and what must outlive it.
+
+        The list has one entry, the address of the struct; the driver copies the struct at a launch.
+        """
         g, config = self._geometry, self._config
         arguments = np.zeros(1, HOPPER_ARGS)
         rows_a, rows_b = self._loaded_rows()
@@ -230,8 +238,8 @@ class GemmLaunch:
         arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
         arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
         arguments["num_splits"] = config.split_k
-        return arguments.view(np.dtype((np.void, HOPPER_ARGS.itemsize)))
-
+        pointers = np.array([arguments.ctypes.data], np.uint64)
+        return pointers.ctypes.data, (pointers, arguments)
 
     def _loaded_rows(self) -> tuple[int, int]:
         """Return the rows of A and B that a stage loads: those of the tile, or fewer.

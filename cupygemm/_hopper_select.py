@@ -17,6 +17,10 @@ from cupygemm._problem import ITEMSIZE, GemmProblem
 # Cycles, from measurements on an H200 (driver 580, 2026-11-21).
 _LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
 _STEP = 40  # of barriers, for each step of a consumer that has the SM to itself
+_MMA = 1.16  # tensor cores are busy 90 % of the time, at a clock that power limits
+_ALONE = 1.02  # without multicast, more of the power goes into traffic
+_CLUSTER = 150  # two blocks begin a tile when the slower one does
+_BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
 _ADD_PARTS = 6000  # a second kernel
 _L2_BYTES_PER_CLOCK = 3000  # of the GPU, for sequential parts
 
@@ -89,14 +93,20 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
     rounds = -(-units // clusters)
     steps = -(-problem.k // config.tile_k) / config.split_k
 
-    mma = config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
+    mma = _MMA * config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
     if config.num_consumers == 1:
         mma += _STEP
+    if config.cluster_size == 1:
+        mma *= _ALONE
     rows = config.tile_m / config.cluster_n + config.tile_n / config.cluster_m
     loaded = rows * config.tile_k * itemsize
     l2 = loaded / arch.l2_bytes_per_clock
+    if problem.batch:
+        l2 *= _BATCH
     stored_size = 4 if config.split_k > 1 else out_size
-    epilogue = 400 + config.tile_m * config.tile_n * stored_size / 40
+    epilogue = 600 + config.tile_m * config.tile_n * stored_size / 60
+    if config.cluster_size > 1:
+        epilogue += _CLUSTER
     compute = _LAUNCH + rounds * (steps * max(mma, l2) + epilogue)
 
     batches = problem.num_batches

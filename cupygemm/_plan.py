@@ -72,7 +72,10 @@ class Choice:
 def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]) -> Plan:
     """Return the plan of a posed call of x1, x2 and out on a device."""
     extents = tuple((0, 0) if operand is None else operand.extent() for operand in operands)
-    run = make_runner(posed, choose(posed, device))
+    from cupy.cuda import Device as CurrentDevice
+
+    with CurrentDevice(device.index):  # kernels are loaded on the device that is current
+        run = make_runner(posed, choose(posed, device))
     return Plan(_on_device(run, device.index), extents)
 
 

@@ -16,7 +16,6 @@ namespace cupygemm {
 template <class Config> struct TileStore {
     using T = Tile<Config>;
     using Out = typename Config::ElementC;
-    using Bits = typename Numeric<Out>::Bits;
     static constexpr u32 out_bytes = Numeric<Out>::bytes;
     static constexpr u32 columns = slab_bytes / out_bytes; // of a staged block
     static constexpr u32 groups = columns / 8;             // of 8 columns: one tile of a wgmma
@@ -108,24 +107,44 @@ private:
         }
     }
 
-    // A warp stores whole rows of the staged block, 32 neighbours at a time.
+    // A warp stores whole rows of the staged block, a word of 4 bytes per lane. Rows of 16-bit
+    // elements may begin between two words: then the words are those that begin one element
+    // earlier, and the row's first and last element are stored alone.
     CUPYGEMM_INLINE static void store_elements(const HopperArgs &args, const Work &work, u32 row,
                                                u32 column, u32 thread, SharedAddress staged) {
         const BoxIndex batch = batch_box<5>(args, work.batch);
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
         const u32 warp = thread / 32, lane = thread % 32;
+        const i32 limit = minimum<i32>(columns, args.n - static_cast<i32>(column));
+#pragma unroll 4
         for (u32 line = warp; line < block_rows; line += 4) {
+            const u64 first =
+                args.c_address +
+                (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
+            const SharedAddress source = staged + line * slab_bytes;
+            const u32 rotation = (line & 7) << 4;
             if (row + line >= static_cast<u32>(args.m))
-                break;
-            const i64 first = matrix + static_cast<i64>(row + line) * args.ldc + column;
-#pragma unroll
-            for (u32 at = lane; at < columns; at += 32) {
-                const SharedAddress source =
-                    staged + line * slab_bytes + ((at * out_bytes) ^ ((line & 7) << 4));
-                if (column + at < static_cast<u32>(args.n))
-                    store_global(args.c_address + (first + at) * out_bytes,
-                                 load_shared<Bits>(source));
+                continue;
+            if constexpr (out_bytes == 4) {
+                if (static_cast<i32>(lane) < limit)
+                    store_global<u32>(first + lane * 4,
+                                      load_shared<u32>(source + (lane * 4 ^ rotation)));
+            } else {
+                const i32 shift = first >> 1 & 1;
+                const i32 at = static_cast<i32>(2 * lane) - shift;
+                const u32 low = at < 0 ? 0 : load_shared<u16>(source + ((at * 2) ^ rotation));
+                const u32 high = load_shared<u16>(source + ((at * 2 + 2) ^ rotation));
+                if (at >= 0 && at + 1 < limit)
+                    store_global<u32>(first + at * 2, low | high << 16);
+                else if (at >= 0 && at < limit)
+                    store_global<u16>(first + at * 2, static_cast<u16>(low));
+                else if (at < 0 && limit > 0)
+                    store_global<u16>(first, static_cast<u16>(high));
+                const i32 last = columns - 1; // the word of the last lane ends before it
+                if (shift && lane == 31 && last < limit)
+                    store_global<u16>(first + last * 2,
+                                      load_shared<u16>(source + ((last * 2) ^ rotation)));
             }
         }
     }
