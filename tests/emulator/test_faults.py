@@ -1,4 +1,4 @@
-"""Seeded faults: each is reported with everything a user needs to find it, by launch and by CuPy."""
+"""Seeded faults: each is reported with all that a user needs to find it, by launch and by CuPy."""
 
 from __future__ import annotations
 
