@@ -16,6 +16,7 @@ from cupygemm.emulator._session import (
     target,
 )
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.profiling import profile
 
 __all__ = [
     "EmulatorError",
@@ -26,5 +27,6 @@ __all__ = [
     "is_enabled",
     "last_fault",
     "last_launch",
+    "profile",
     "target",
 ]

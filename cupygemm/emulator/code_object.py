@@ -141,6 +141,8 @@ class CodeObject:
         Virtual address, size and name of every function, sorted.
     programs : dict
         Room for the run loop's decoded instructions, by target.
+    elf : bytes
+        The file as it was loaded, for what the image lacks: debugging information.
     """
 
     target_name: str
@@ -150,6 +152,7 @@ class CodeObject:
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     programs: dict[str, Any] = field(default_factory=dict, repr=False)
+    elf: bytes = field(default=b"", repr=False)
 
     def locate(self, pc: int) -> tuple[str, int]:
         """Return the function that holds `pc`, and the offset into it."""
@@ -206,6 +209,10 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
     target_name : str, optional
         The device's target; a code object for another one is refused.
 
+    Returns
+    -------
+    CodeObject
+
     Raises
     ------
     InvalidCodeObject
@@ -227,7 +234,7 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
     base = memory.malloc(size, tag="code object")
     _relocate(elf, image, base)
     ctypes.memmove(base, bytes(image), size)
-    code_object = CodeObject(own_target, base, bytes(image))
+    code_object = CodeObject(own_target, base, bytes(image), elf=data)
     symbols = _symbols(elf)
     _collect_symbols(code_object, symbols)
     for entry in _metadata(elf).get("amdhsa.kernels", []):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,8 @@ from cupygemm.emulator.units import bind
 
 if TYPE_CHECKING:
     from cupygemm.emulator.device import Memory
+    from cupygemm.emulator.profiling.record import KernelProfile
+    from cupygemm.emulator.profiling.recorder import Recorder
 
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
 
@@ -98,6 +100,8 @@ class LaunchStats:
         Wave-instructions by mnemonic.
     lds_conflicts, global_lines : dict
         By byte offset from the kernel's entry, when profiling; see `units.lds` and `units.memory`.
+    profile : KernelProfile or None
+        Everything that was counted, when profiling.
     """
 
     kernel: str
@@ -110,6 +114,7 @@ class LaunchStats:
     mnemonics: dict[str, int]
     lds_conflicts: dict[int, Any]
     global_lines: dict[int, Any]
+    profile: KernelProfile | None = None
 
     @property
     def mfma(self) -> int:
@@ -120,6 +125,8 @@ class LaunchStats:
 
 
 _last: LaunchStats | None = None
+# Who wants the profile of every launch; `emulator.profile` enters itself while it collects.
+observers: list[Callable[[KernelProfile], None]] = []
 
 
 def last_launch() -> LaunchStats | None:
@@ -162,7 +169,8 @@ def launch(
     order : {"lockstep", "forward", "reverse"} or ("random", seed)
         How the waves of a workgroup take turns.
     profile : bool
-        Also count bank conflicts and cache lines.
+        Also count bank conflicts, cache lines, waits and what else a `KernelProfile` holds; it is
+        several times slower.
 
     Returns
     -------
@@ -182,6 +190,9 @@ def launch(
     dispatch = Dispatch(kernel, grid, block, dynamic_lds, target)
     programs = kernel.code_object.programs
     program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
+    recorder = _recorder(kernel, target) if profile or observers else None
+    if recorder is not None:
+        program = recorder.program
     counts: dict[int, int] = {}
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
@@ -191,8 +202,10 @@ def launch(
         with np.errstate(all="ignore"):
             for first in range(0, dispatch.num_workgroups, dispatch.batch_size(BATCH_WAVES)):
                 state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, memory)
-                state.profile = profile
-                scoreboard = Scoreboard(state, vector, scalar)
+                if recorder is None:
+                    scoreboard = Scoreboard(state, vector, scalar)
+                else:
+                    scoreboard = recorder.start_batch(state, vector, scalar)
                 Executor(state, program, scoreboard, Scheduler(state, order), counts).run()
                 _merge(conflicts, state.units.get("lds_conflicts", {}), kernel.entry)
                 _merge(lines, state.units.get("global_lines", {}), kernel.entry)
@@ -214,7 +227,18 @@ def launch(
         lds_conflicts=conflicts,
         global_lines=lines,
     )
+    if recorder is not None:
+        profiled = recorder.finish(dispatch, counts, conflicts, lines)
+        _last = replace(_last, profile=profiled)
+        for observer in tuple(observers):
+            observer(profiled)
     return _last
+
+
+def _recorder(kernel: Kernel, target: Target) -> Recorder:
+    from cupygemm.emulator.profiling.recorder import Recorder
+
+    return Recorder(kernel, target)
 
 
 def _merge(total: dict[int, Any], part: dict[int, Any], entry: int) -> None:

@@ -1,12 +1,13 @@
-/* What memory instructions cost, counted from their addresses: LDS bank conflicts and cache lines.
+/* What memory instructions cost, counted from their addresses: LDS bank conflicts and cache
+ * lines.
  *
- * LDS serves the lanes in phases (units/lds_profile.py has the tables). Within a phase each bank gives
- * one dword per cycle, and lanes that want the same dword share it, except in an atomic: so a phase
- * costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
-#include "addresses.h"
+ * LDS serves the lanes in phases (units/lds_profile.py has the tables). Within a phase each bank
+ * gives one dword per cycle, and lanes that want the same dword share it, except in an atomic:
+ * so a phase costs as many cycles as its busiest bank has distinct dwords, and 1 if none. */
+#include "lines.h"
 #include "shadow.h"
 
-/* -- bank conflicts ------------------------------------------------------------------------------*/
+/* -- bank conflicts ---------------------------------------------------------------------------- */
 
 enum { MAX_BANKS = 64 };
 
@@ -37,8 +38,8 @@ static int64_t phase_cycles(struct demand *d, const uint32_t *address, uint64_t 
     return most;
 }
 
-/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost. Call it
- * before the instruction executes. */
+/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost.
+ * Call it before the instruction executes. */
 void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, const uint64_t *phases,
                      int64_t num_phases, int64_t *totals) {
@@ -62,28 +63,7 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
     }
 }
 
-/* -- cache lines ---------------------------------------------------------------------------------*/
-
-/* Count the distinct lines of 2**shift bytes that the lanes' accesses touch. */
-static int64_t distinct_lines(const struct access *a, uint64_t lanes, int shift) {
-    uint64_t lines[2 * LANES];
-    int n = 0;
-    for (uint64_t left = lanes; left; left &= left - 1) {
-        int lane = first_lane(left);
-        uint64_t last = (a->address[lane] + a->bytes[lane] - 1) >> shift;
-        for (uint64_t line = a->address[lane] >> shift; line <= last && n < 2 * LANES; line++) {
-            int place = n; /* insert in order */
-            while (place > 0 && lines[place - 1] > line)
-                place--;
-            if (place > 0 && lines[place - 1] == line)
-                continue;
-            memmove(lines + place + 1, lines + place, (size_t)(n - place) * sizeof *lines);
-            lines[place] = line;
-            n++;
-        }
-    }
-    return n;
-}
+/* -- cache lines ------------------------------------------------------------------------------- */
 
 /* Add to `totals` what the instruction asks of global memory: wave-instructions, lanes, bytes,
  * 64-byte lines, 128-byte lines. Call it before the instruction executes. */
@@ -92,6 +72,7 @@ void count_lines(struct machine *m, const struct operation *op, const int64_t *i
     struct waves list = {ids, first, step, count};
     struct access a;
     struct buffer b;
+    uint64_t lines[MAX_LINES];
     for (int64_t position = 0; position < count; position++) {
         if (resolve_addresses(m, op, wave_at(list, position), &a, &b))
             continue;
@@ -105,7 +86,7 @@ void count_lines(struct machine *m, const struct operation *op, const int64_t *i
         }
         totals[0] += 1;
         totals[1] += __builtin_popcountll(lanes);
-        totals[3] += distinct_lines(&a, lanes, 6);
-        totals[4] += distinct_lines(&a, lanes, 7);
+        totals[3] += collect_lines(&a, lanes, 6, lines);
+        totals[4] += collect_lines(&a, lanes, 7, lines);
     }
 }

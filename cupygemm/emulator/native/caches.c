@@ -1,0 +1,192 @@
+/* A model of the caches that vector memory goes through, fed with the addresses of each instruction:
+ *
+ *   lanes ─► 32-byte sectors ─► lines ─► vL1D of the CU ─► L2 of the XCD ─► last-level cache ─► HBM
+ *
+ * profiling/caches.py has the geometry and says what is assumed and what is left out. Every cache is
+ * set-associative with LRU replacement. vL1D is indexed by the low bits of the line's number, the
+ * others by all bits, folded, so that power-of-two strides spread over their sets. vL1D is write-through and does not allocate on a write. L2 and the last-level cache write back: a write
+ * allocates without fetching, and each line knows which of its sectors are dirty. */
+#include "lines.h"
+
+enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_DIRTY = 15, FILLED = 16 };
+
+struct cache {
+    uint64_t *tags; /* (caches, sets, ways): number of the line plus one, 0 for none */
+    uint64_t *used; /* when */
+    uint8_t *state; /* dirty sectors, and FILLED if the others are valid too */
+    int64_t sets, ways, line_shift, fold; /* 2**fold sets if indexed by all bits, else 0 */
+};
+
+struct cache_model {
+    struct cache l1, l2, last;
+    int64_t num_xcds, cus_per_xcd, has_last;
+    const uint64_t *placement;   /* modelled address of each allocation */
+    const int64_t *launch_order; /* number of each workgroup of the batch in the launch */
+    uint64_t clock;
+    int64_t fabric_written, hbm_read, hbm_written; /* bytes */
+};
+
+/* What one instruction did; summed over waves. */
+struct traffic {
+    int64_t requests; /* vL1D lines */
+    int64_t ideal;    /* lines that the same bytes fill when they are contiguous */
+    int64_t reads, read_hits;
+    int64_t l2_requests, l2_hits;
+    int64_t fabric_read; /* bytes */
+};
+
+/* Find a line or give it the place of the least recently used one of its set, whose tag and state are
+ * left in `evicted` and `evicted_state`. Returns its slot. */
+static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, uint64_t line,
+                     bool allocate, bool *hit, uint64_t *evicted, uint8_t *evicted_state) {
+    uint64_t index = line;
+    for (uint64_t rest = c->fold ? line >> c->fold : 0; rest; rest >>= c->fold)
+        index ^= rest;
+    int64_t first = (which * c->sets + (int64_t)(index % (uint64_t)c->sets)) * c->ways;
+    int64_t oldest = first;
+    *evicted = 0;
+    for (int64_t slot = first; slot < first + c->ways; slot++) {
+        if (c->tags[slot] == line + 1) {
+            *hit = true;
+            c->used[slot] = ++model->clock;
+            return slot;
+        }
+        if (c->used[slot] < c->used[oldest])
+            oldest = slot;
+    }
+    *hit = false;
+    if (!allocate)
+        return -1;
+    *evicted = c->tags[oldest];
+    *evicted_state = c->state[oldest];
+    c->tags[oldest] = line + 1;
+    c->used[oldest] = ++model->clock;
+    c->state[oldest] = 0;
+    return oldest;
+}
+
+static int64_t dirty_bytes(uint8_t state) {
+    return (int64_t)__builtin_popcount(state & ALL_DIRTY) << SECTOR_SHIFT;
+}
+
+/* A line read from, or sectors written to, what is behind L2. */
+static void beyond_l2(struct cache_model *model, uint64_t line, uint8_t dirty) {
+    if (!model->has_last) {
+        model->hbm_read += dirty ? 0 : 1 << MEMORY_LINE_SHIFT;
+        model->hbm_written += dirty_bytes(dirty);
+        return;
+    }
+    bool hit;
+    uint64_t evicted;
+    uint8_t state = 0;
+    int64_t slot = touch(model, &model->last, 0, line, true, &hit, &evicted, &state);
+    if (evicted)
+        model->hbm_written += dirty_bytes(state);
+    uint8_t *now = model->last.state + slot;
+    if (!dirty && !(*now & FILLED) && (*now & ALL_DIRTY) != ALL_DIRTY) {
+        model->hbm_read += 1 << MEMORY_LINE_SHIFT;
+        *now |= FILLED;
+    }
+    *now |= dirty;
+}
+
+static void reach_l2(struct cache_model *model, int64_t xcd, uint64_t line, uint8_t sectors,
+                     enum kind kind, struct traffic *t) {
+    bool hit;
+    uint64_t evicted;
+    uint8_t state = 0;
+    int64_t slot = touch(model, &model->l2, xcd, line, true, &hit, &evicted, &state);
+    if (evicted && state & ALL_DIRTY) {
+        model->fabric_written += dirty_bytes(state);
+        beyond_l2(model, evicted - 1, state & ALL_DIRTY);
+    }
+    uint8_t *now = model->l2.state + slot;
+    bool valid = *now & FILLED || (*now & ALL_DIRTY) == ALL_DIRTY || (*now & sectors) == sectors;
+    if (kind != STORE && !valid) {
+        hit = false;
+        t->fabric_read += 1 << MEMORY_LINE_SHIFT;
+        beyond_l2(model, line, 0);
+        *now |= FILLED;
+    }
+    if (kind == STORE || kind == ATOMIC)
+        *now |= sectors;
+    t->l2_requests += 1;
+    t->l2_hits += hit;
+}
+
+/* One line's share of an instruction: `sectors` of the 128-byte line that it lies in. */
+static void request(struct cache_model *model, int64_t workgroup, uint64_t line, uint8_t sectors,
+                    enum kind kind, struct traffic *t) {
+    int64_t xcd = workgroup % model->num_xcds;
+    int64_t cu = xcd * model->cus_per_xcd + workgroup / model->num_xcds % model->cus_per_xcd;
+    bool reads = kind == LOAD || kind == LOAD_TO_LDS, hit = false;
+    uint64_t evicted;
+    uint8_t state;
+    t->requests += 1;
+    if (reads) {
+        touch(model, &model->l1, cu, line, true, &hit, &evicted, &state);
+        t->reads += 1;
+        t->read_hits += hit;
+    }
+    if (!hit)
+        reach_l2(model, xcd, line >> (MEMORY_LINE_SHIFT - model->l1.line_shift), sectors, kind, t);
+}
+
+/* Give each lane's address its place in the modelled memory; return the lanes that have one. */
+static uint64_t place(const struct machine *m, const struct cache_model *model, struct access *a,
+                      int64_t *bytes) {
+    uint64_t lanes = 0;
+    for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+        int lane = first_lane(left);
+        if (!a->bytes[lane] || !inside(m, a->address[lane], a->bytes[lane]))
+            continue;
+        int64_t range = find_range(m, a->address[lane]);
+        a->address[lane] = model->placement[range] + a->address[lane] - m->starts[range];
+        lanes |= 1ull << lane;
+        *bytes += a->bytes[lane];
+    }
+    return lanes;
+}
+
+/* Send an instruction of some waves through the caches, adding to `t`. Call it before it executes. */
+void simulate_caches(struct machine *m, const struct operation *op, const int64_t *ids,
+                     int64_t first, int64_t step, int64_t count, struct cache_model *model,
+                     struct traffic *t) {
+    struct waves list = {ids, first, step, count};
+    struct access a;
+    struct buffer b;
+    uint64_t sectors[MAX_LINES];
+    int line_shift = (int)model->l1.line_shift - SECTOR_SHIFT;
+    for (int64_t position = 0; position < count; position++) {
+        int64_t wave = wave_at(list, position), bytes = 0, requests = t->requests;
+        if (resolve_addresses(m, op, wave, &a, &b) || !a.exec)
+            continue;
+        uint64_t lanes = place(m, model, &a, &bytes);
+        int64_t n = collect_lines(&a, lanes, SECTOR_SHIFT, sectors);
+        int64_t workgroup = model->launch_order[m->workgroup[wave]];
+        for (int64_t i = 0; i < n;) {
+            uint64_t line = sectors[i] >> line_shift;
+            uint8_t mask = 0;
+            for (; i < n && sectors[i] >> line_shift == line; i++)
+                mask |= (uint8_t)(1 << sectors[i] % SECTORS);
+            request(model, workgroup, line, mask, (enum kind)op->kind, t);
+        }
+        requests = t->requests - requests;
+        int64_t filled = (bytes + (1 << model->l1.line_shift) - 1) >> model->l1.line_shift;
+        t->ideal += filled < requests ? filled : requests;
+    }
+}
+
+/* Write back what is dirty, as at the end of a kernel for L2 and at last for the cache behind it. */
+void write_back_caches(struct cache_model *model, int64_t l2_slots, int64_t last_slots) {
+    for (int64_t slot = 0; slot < l2_slots; slot++)
+        if (model->l2.state[slot] & ALL_DIRTY) {
+            model->fabric_written += dirty_bytes(model->l2.state[slot]);
+            beyond_l2(model, model->l2.tags[slot] - 1, model->l2.state[slot] & ALL_DIRTY);
+            model->l2.state[slot] &= (uint8_t)~ALL_DIRTY;
+        }
+    for (int64_t slot = 0; slot < last_slots; slot++) {
+        model->hbm_written += dirty_bytes(model->last.state[slot]);
+        model->last.state[slot] &= (uint8_t)~ALL_DIRTY;
+    }
+}

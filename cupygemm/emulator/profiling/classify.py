@@ -1,0 +1,74 @@
+"""What kind of instruction it is, and how many floating-point operations it does.
+
+The FLOP of an MFMA are 2*M*N*K times its blocks, whatever EXEC says; a sparse one (SMFMAC) counts
+the K that its name states, zeros included. The FLOP of the vector ALU are counted for the lanes
+that are on: 2 for a fused multiply-add, 1 for an addition, a product or a transcendental function,
+none for a comparison, a conversion, a minimum or a move. Integer MFMA operations count like FLOP.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.state import LANES
+from cupygemm.emulator.units.matrix import Shape
+
+CATEGORIES = (
+    "MFMA", "VALU", "SALU", "VMEM", "LDS", "SMEM", "branch", "waitcnt", "barrier", "other",
+)  # fmt: skip
+
+_BRANCHES = ("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call", "s_rfe")
+_UNITS = {
+    "MFMA": "MFMA", "VOP1": "VALU", "VOP2": "VALU", "VOP3": "VALU", "VOP3P": "VALU", "VOPC": "VALU",
+    "SOP1": "SALU", "SOP2": "SALU", "SOPC": "SALU", "SOPK": "SALU", "DS": "LDS", "SMEM": "SMEM",
+    "FLAT": "VMEM", "GLOBAL": "VMEM", "SCRATCH": "VMEM", "MUBUF": "VMEM", "MTBUF": "VMEM",
+}  # fmt: skip
+_ONE = "add|sub|subrev|mul|mul_legacy|rcp|rcp_iflag|rsq|sqrt|exp|log|sin|cos"
+_TWO = "fma|fmac|mac|mad|fmaak|fmamk|madak|madmk|mad_legacy|mac_legacy|fma_legacy|div_fmas"
+_VALU = re.compile(rf"v_(pk_)?(?:({_ONE})|({_TWO}))_(f16|f32|f64)")
+_DOT = re.compile(r"v_(?:dot2c?_f32_(?:f16|bf16)|fma_mix(?:lo|hi)?_f(?:16|32))")
+
+
+def category(inst: Instruction) -> str:
+    """Return which of `CATEGORIES` an instruction is of."""
+    name = inst.mnemonic
+    if name == "s_waitcnt":
+        return "waitcnt"
+    if name == "s_barrier":
+        return "barrier"
+    if name.startswith(_BRANCHES):
+        return "branch"
+    if name.startswith("v_accvgpr_"):
+        return "VALU"
+    return _UNITS.get(inst.encoding, "other")
+
+
+def matrix_flop(inst: Instruction) -> tuple[int, str]:
+    """Return the FLOP of one wave's MFMA and the type of its operands, a key of `Part`'s rates.
+
+    Returns
+    -------
+    flop : int
+        0 if the instruction is no MFMA.
+    type : str
+    """
+    if inst.encoding != "MFMA" or inst.mnemonic.startswith("v_accvgpr_"):
+        return 0, ""
+    shape = Shape.of(inst.mnemonic)
+    blocks = inst.dst[0].count * LANES // (shape.m * shape.n * (2 if shape.a == "f64" else 1))
+    kind = "fp8" if shape.a == "bf8" else shape.a
+    if kind == "f8f6f4":  # formats 0 and 1 are 8 bits wide; one such operand halves the rate
+        kind = "fp8" if min(inst.fields["cbsz"], inst.fields["blgp"]) < 2 else "fp6, fp4"
+    return 2 * shape.m * shape.n * shape.k * blocks, kind
+
+
+def vector_flop(inst: Instruction) -> tuple[int, str]:
+    """Return the FLOP of a vector ALU instruction for each lane that is on, and their type."""
+    name = inst.mnemonic
+    if (match := _VALU.fullmatch(name)) is not None:
+        packed, one, _, kind = match.groups()
+        return (1 if one else 2) * (2 if packed else 1), kind
+    if _DOT.fullmatch(name):
+        return (4 if "dot2" in name else 2), "f32"
+    return 0, ""

@@ -1,0 +1,399 @@
+"""What a profile holds: the counts of each instruction, of a kernel, and what follows from them.
+
+Everything is *computed* (read off the code object: registers, LDS, occupancy) or *emulated*
+(counted while the machine code was executed; cache hits come from a model of the caches). Nothing
+is a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from cupygemm.emulator.profiling.caches import Traffic
+from cupygemm.emulator.profiling.occupancy import Occupancy
+
+
+@dataclass
+class Wait:
+    """What an ``s_waitcnt`` waited for.
+
+    Attributes
+    ----------
+    counter : {"vmcnt", "lgkmcnt"}
+    waves : int
+        Waves that had an operation outstanding; for the others it was free.
+    distance : int
+        Instructions between the youngest operation waited for and the wait, summed over those
+        waves: how much a wave did meanwhile.
+    operations : dict of int to int
+        Operations waited for: how many, by the byte offset of the instruction that issued them.
+    """
+
+    counter: str
+    waves: int = 0
+    distance: int = 0
+    operations: dict[int, int] = field(default_factory=dict)
+
+    def add(self, other: Wait) -> None:
+        """Add another's counts to these."""
+        self.waves += other.waves
+        self.distance += other.distance
+        for offset, times in other.operations.items():
+            self.operations[offset] = self.operations.get(offset, 0) + times
+
+
+@dataclass
+class GlobalCounts:
+    """What vector memory instructions asked of global memory.
+
+    Attributes
+    ----------
+    instructions, lanes : int
+        Wave-instructions, and lanes of them that took part.
+    bytes_read, bytes_written, bytes_atomic : int
+        Bytes that the lanes asked for.
+    lines_64, lines_128 : int
+        Lines touched, counted once for each wave-instruction.
+    traffic : Traffic
+    """
+
+    instructions: int = 0
+    lanes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    bytes_atomic: int = 0
+    lines_64: int = 0
+    lines_128: int = 0
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @property
+    def bytes(self) -> int:
+        """Return the bytes asked for."""
+        return self.bytes_read + self.bytes_written + self.bytes_atomic
+
+    @property
+    def coalescing(self) -> float | None:
+        """Return ideal over actual vL1D requests, or None without any."""
+        return _ratio(self.traffic.ideal_requests, self.traffic.requests)
+
+    @property
+    def l1_hit_rate(self) -> float | None:
+        """Return the share of load requests that vL1D had."""
+        return _ratio(self.traffic.l1_hits, self.traffic.l1_reads)
+
+    @property
+    def l2_hit_rate(self) -> float | None:
+        """Return the share of requests that L2 had."""
+        return _ratio(self.traffic.l2_hits, self.traffic.l2_requests)
+
+    def add(self, other: GlobalCounts) -> None:
+        """Add another's counts to these."""
+        _add_integers(self, other)
+        self.traffic.add(other.traffic)
+
+
+@dataclass
+class LdsCounts:
+    """What DS instructions asked of LDS.
+
+    Attributes
+    ----------
+    instructions : int
+        Wave-instructions that access LDS memory.
+    bytes : int
+        Bytes that the lanes that were on asked for.
+    cycles : int
+        Of the LDS pipe, by the phase tables of `units.lds_profile`; at least one for each phase.
+    conflict_cycles : int
+        Those of them that bank conflicts add.
+    capacity : int
+        Bytes that the banks can give in those cycles.
+    """
+
+    instructions: int = 0
+    bytes: int = 0
+    cycles: int = 0
+    conflict_cycles: int = 0
+    capacity: int = 0
+
+    @property
+    def utilisation(self) -> float | None:
+        """Return bytes asked over what the banks can give in the same cycles.
+
+        Above 1 where lanes share dwords.
+        """
+        return _ratio(self.bytes, self.capacity)
+
+    @property
+    def conflict_rate(self) -> float | None:
+        """Return the share of cycles that conflicts cost."""
+        return _ratio(self.conflict_cycles, self.cycles)
+
+    def add(self, other: LdsCounts) -> None:
+        """Add another's counts to these."""
+        _add_integers(self, other)
+
+
+@dataclass
+class InstructionProfile:
+    """The counts of one instruction of a kernel.
+
+    Attributes
+    ----------
+    offset : int
+        Bytes from the kernel's entry; negative in a function that lies before it.
+    text : str
+    category : str
+        One of `classify.CATEGORIES`.
+    source : (str, int) or None
+        File and line, of code objects compiled with ``-g``.
+    executions : int
+        Waves that executed it.
+    lanes : int
+        Lanes that were on, summed over waves; 0 for scalar instructions.
+    flop : int
+        Floating-point operations (or integer ones of an MFMA), summed over waves.
+    flop_type : str
+        Type of their operands, ``""`` without any.
+    global_memory : GlobalCounts or None
+    lds : LdsCounts or None
+    waits : tuple of Wait
+    """
+
+    offset: int
+    text: str
+    category: str
+    source: tuple[str, int] | None = None
+    executions: int = 0
+    lanes: int = 0
+    flop: int = 0
+    flop_type: str = ""
+    global_memory: GlobalCounts | None = None
+    lds: LdsCounts | None = None
+    waits: tuple[Wait, ...] = ()
+
+    def merged(self, other: InstructionProfile) -> InstructionProfile:
+        """Return the sum of this and the same instruction of another launch."""
+        return replace(
+            self,
+            executions=self.executions + other.executions,
+            lanes=self.lanes + other.lanes,
+            flop=self.flop + other.flop,
+            global_memory=_sum(GlobalCounts(), (self.global_memory, other.global_memory)),
+            lds=_sum(LdsCounts(), (self.lds, other.lds)),
+            waits=_sum_waits([*self.waits, *other.waits]),
+        )
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """Everything that was counted of a launch of a kernel, or of several.
+
+    Attributes
+    ----------
+    kernel : str
+    target : str
+    launches : int
+    grid, block : tuple of int
+        Workgroups and work-items; `grid` is that of the first launch.
+    workgroups, waves : int
+        Of all launches.
+    registers : dict of str to int
+        ``vgpr``, ``agpr``, ``sgpr`` that the kernel uses, ``allocated`` of a lane together, and
+        ``scratch`` bytes of a lane. Computed.
+    lds_bytes : int
+        LDS of a workgroup. Computed.
+    occupancy : Occupancy
+        Computed.
+    code : str
+        Digest of the kernel's code: kernels of one name may differ.
+    instructions : tuple of InstructionProfile
+        In the order of the code, those that were not executed included.
+    fabric_written : int
+        Bytes that the L2s wrote back.
+    hbm_read, hbm_written : int
+        Bytes.
+    """
+
+    kernel: str
+    target: str
+    launches: int
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    workgroups: int
+    waves: int
+    registers: dict[str, int]
+    lds_bytes: int
+    occupancy: Occupancy
+    code: str
+    instructions: tuple[InstructionProfile, ...] = field(repr=False)
+    fabric_written: int
+    hbm_read: int
+    hbm_written: int
+
+    # -- sums over instructions --------------------------------------------------------------------
+
+    @property
+    def mix(self) -> dict[str, int]:
+        """Return the wave-instructions executed, by category; all categories."""
+        return mix(self.instructions)
+
+    @property
+    def executed(self) -> int:
+        """Return the wave-instructions executed."""
+        return sum(inst.executions for inst in self.instructions)
+
+    @property
+    def matrix_flop(self) -> dict[str, int]:
+        """Return the MFMA operations by type of the operands."""
+        return self._flop("MFMA")
+
+    @property
+    def vector_flop(self) -> dict[str, int]:
+        """Return the FLOP of the vector ALUs by type."""
+        return self._flop("VALU")
+
+    def _flop(self, category: str) -> dict[str, int]:
+        result: dict[str, int] = {}
+        for inst in self.instructions:
+            if inst.flop and inst.category == category:
+                result[inst.flop_type] = result.get(inst.flop_type, 0) + inst.flop
+        return result
+
+    @property
+    def flop(self) -> int:
+        """Return the FLOP of the matrix units and of the vector ALUs."""
+        return sum(inst.flop for inst in self.instructions)
+
+    @property
+    def global_memory(self) -> GlobalCounts:
+        """Return the counts of global memory of all instructions."""
+        total = GlobalCounts()
+        for inst in self.instructions:
+            if inst.global_memory is not None:
+                total.add(inst.global_memory)
+        return total
+
+    @property
+    def lds(self) -> LdsCounts:
+        """Return the counts of LDS of all instructions."""
+        total = LdsCounts()
+        for inst in self.instructions:
+            if inst.lds is not None:
+                total.add(inst.lds)
+        return total
+
+    @property
+    def waits(self) -> tuple[Wait, ...]:
+        """Return the waits of all instructions, by counter."""
+        return _sum_waits([wait for inst in self.instructions for wait in inst.waits])
+
+    @property
+    def hbm_bytes(self) -> int:
+        """Return the bytes read from and written to HBM, according to the cache model."""
+        return self.hbm_read + self.hbm_written
+
+    @property
+    def flop_per_byte(self) -> float | None:
+        """Return FLOP over bytes of HBM, or None if there are no bytes."""
+        return _ratio(self.flop, self.hbm_bytes)
+
+    def by_source(self) -> dict[tuple[str, int], list[InstructionProfile]]:
+        """Return the executed instructions of each source line that is known, in order."""
+        result: dict[tuple[str, int], list[InstructionProfile]] = {}
+        for inst in self.instructions:
+            if inst.source is not None and inst.executions:
+                result.setdefault(inst.source, []).append(inst)
+        return dict(sorted(result.items()))
+
+    # -- other forms -------------------------------------------------------------------------------
+
+    def merged(self, other: KernelProfile) -> KernelProfile:
+        """Return the sum of this and other launches of the same kernel.
+
+        Raises
+        ------
+        ValueError
+            The code or the workgroup differs.
+        """
+        if merge_key(self) != merge_key(other):
+            raise ValueError(f"{self!r} and {other!r} are not launches of one kernel")
+        return replace(
+            self,
+            launches=self.launches + other.launches,
+            workgroups=self.workgroups + other.workgroups,
+            waves=self.waves + other.waves,
+            instructions=tuple(
+                mine.merged(its)
+                for mine, its in zip(self.instructions, other.instructions, strict=True)
+            ),
+            fabric_written=self.fabric_written + other.fabric_written,
+            hbm_read=self.hbm_read + other.hbm_read,
+            hbm_written=self.hbm_written + other.hbm_written,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the profile as numbers, strings, lists and dictionaries, for JSON."""
+        from cupygemm.emulator.profiling.export import kernel_to_dict
+
+        return kernel_to_dict(self)
+
+    def listing(self) -> str:
+        """Return the annotated disassembly."""
+        from cupygemm.emulator.profiling.listing import listing
+
+        return listing(self)
+
+
+def merge_key(profile: KernelProfile) -> tuple[Any, ...]:
+    """Return what launches have in common whose profiles can be added up."""
+    return profile.kernel, profile.target, profile.code, profile.block, profile.lds_bytes
+
+
+def mix(instructions: Iterable[InstructionProfile]) -> dict[str, int]:
+    """Return the wave-instructions executed, by category; all categories."""
+    from cupygemm.emulator.profiling.classify import CATEGORIES
+
+    result = dict.fromkeys(CATEGORIES, 0)
+    for inst in instructions:
+        result[inst.category] += inst.executions
+    return result
+
+
+def _ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def _add_integers(into: Any, other: Any) -> None:
+    for item in fields(into):
+        value = getattr(into, item.name)
+        if isinstance(value, int):
+            setattr(into, item.name, value + getattr(other, item.name))
+
+
+def _sum(total: Any, parts: Iterable[Any]) -> Any:
+    """Add up counts into an empty `total`; None if there are none."""
+    known = [part for part in parts if part is not None]
+    for part in known:
+        total.add(part)
+    return total if known else None
+
+
+def _sum_waits(waits: Iterable[Wait]) -> tuple[Wait, ...]:
+    result: dict[str, Wait] = {}
+    for wait in waits:
+        result.setdefault(wait.counter, Wait(wait.counter)).add(wait)
+    return tuple(result.values())
+
+
+def iterate_lines(
+    profile: KernelProfile,
+) -> Iterator[tuple[tuple[str, int] | None, InstructionProfile]]:
+    """Yield each instruction with its source line where that changes, else None."""
+    last: tuple[str, int] | None = None
+    for inst in profile.instructions:
+        news = inst.source if inst.source != last else None
+        last = inst.source
+        yield news, inst

@@ -1,0 +1,225 @@
+"""Collect the counts of one launch while it runs.
+
+The run loop is the same whether it profiles or not. `ProfiledProgram` wraps the step of every
+instruction, to count lanes and to feed the cache model; `ProfilingScoreboard` remembers which
+instructions an s_waitcnt waits for. Neither exists in a launch that is not profiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import c_int64
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.hazards import Counter, Scoreboard
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.profiling.caches import CacheModel, Traffic
+from cupygemm.emulator.profiling.record import KernelProfile, Wait
+from cupygemm.emulator.run import Entry, Program
+from cupygemm.emulator.state import LANES, Group, State
+from cupygemm.emulator.units.machine import NativeStep
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.dispatch import Dispatch
+    from cupygemm.emulator.targets import Target
+
+_RING = 64  # memory operations of a wave and a counter that are remembered; vmcnt counts to 63
+_VECTOR_MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF")
+
+
+class ProfiledProgram(Program):
+    """A program whose steps report to the recorder of the launch that executes them.
+
+    Attributes
+    ----------
+    lane_bytes : dict of int to int
+        Bytes of LDS that a lane of each DS instruction accesses, by program counter.
+    """
+
+    def __init__(self, image: bytes, target: Target) -> None:
+        super().__init__(image, target)
+        self.lane_bytes: dict[int, int] = {}
+
+    def _decode(self, pc: int) -> Entry:
+        entry = super()._decode(pc)
+        if entry.inst.encoding == "DS" and isinstance(entry.step, NativeStep):
+            operation = entry.step.operation.struct
+            self.lane_bytes[pc] = operation.bytes * (1 + operation.pair)
+        entry.step = _counted(pc, entry.inst, entry.step)
+        return entry
+
+
+def _counted(pc: int, inst: Instruction, step: Callable[[Group], Any]) -> Callable[[Group], Any]:
+    """Return a step that counts, then does what `step` does."""
+    vector = inst.encoding.startswith(("VOP", "DS", *_VECTOR_MEMORY))
+    memory = inst.encoding in _VECTOR_MEMORY and isinstance(step, NativeStep)
+
+    def counted(group: Group) -> Any:
+        recorder: Recorder = group.state.units["recorder"]
+        recorder.clock[group.waves] += 1
+        if vector:
+            recorder.count_lanes(pc, group)
+        if memory:
+            recorder.count_traffic(pc, group, step)
+        return step(group)
+
+    return counted
+
+
+class Recorder:
+    """The counts of one launch.
+
+    Attributes
+    ----------
+    program : ProfiledProgram
+    clock : int64 (waves,)
+        Instructions that each wave of the batch has executed.
+    lanes : dict of int to int
+        Lanes that were on, summed over waves, by program counter.
+    waits : dict of (int, str) to Wait
+        By program counter and counter.
+    """
+
+    def __init__(self, kernel: Kernel, target: Target) -> None:
+        self.kernel = kernel
+        self.target = target
+        programs = kernel.code_object.programs
+        name = f"{target.name}, profiled"
+        self.program: ProfiledProgram = programs.setdefault(
+            name, ProfiledProgram(kernel.code_object.image, target)
+        )
+        self.caches = CacheModel(target)
+        self.clock: NDArray[np.int64] = np.zeros(0, np.int64)
+        self.lanes: dict[int, int] = {}
+        self.waits: dict[tuple[int, str], Wait] = {}
+        self._traffic: dict[int, Any] = {}
+
+    def start_batch(self, state: State, vector: int, scalar: int) -> ProfilingScoreboard:
+        """Prepare for a batch of workgroups; parameters and result as for a `Scoreboard`."""
+        state.profile = True
+        state.units["recorder"] = self
+        self.clock = np.zeros(state.num_waves, np.int64)
+        self.caches.start_batch(state)
+        return ProfilingScoreboard(state, vector, scalar, self)
+
+    def count_lanes(self, pc: int, group: Group) -> None:
+        """Count the lanes that are on in a group."""
+        lanes = LANES * group.count if group.full else int(np.count_nonzero(group.mask))
+        self.lanes[pc] = self.lanes.get(pc, 0) + lanes
+
+    def count_traffic(self, pc: int, group: Group, step: Any) -> None:
+        """Send a vector memory instruction through the cache model."""
+        traffic = self._traffic.get(pc)
+        if traffic is None:
+            traffic = self._traffic[pc] = (c_int64 * 7)()
+        self.caches.access(group, step.operation, traffic)
+
+    def count_wait(self, pc: int, counter: str, pcs: NDArray[Any], distances: NDArray[Any]) -> None:
+        """Count waits of some waves.
+
+        Parameters
+        ----------
+        pc : int
+            Of the s_waitcnt.
+        counter : str
+        pcs : int64 array
+            The operations waited for, of all waves together.
+        distances : int64 array
+            For each wave, the instructions between the youngest of them and the wait.
+        """
+        wait = self.waits.setdefault((pc, counter), Wait(counter))
+        wait.waves += distances.size
+        wait.distance += int(distances.sum())
+        for operation, times in zip(*np.unique(pcs, return_counts=True), strict=True):
+            offset = int(operation) - self.kernel.entry
+            wait.operations[offset] = wait.operations.get(offset, 0) + int(times)
+
+    def finish(
+        self,
+        dispatch: Dispatch,
+        counts: dict[int, int],
+        conflicts: dict[int, Any],
+        lines: dict[int, Any],
+    ) -> KernelProfile:
+        """Return the profile of the launch.
+
+        Parameters
+        ----------
+        dispatch : Dispatch
+        counts : dict of int to int
+            Waves that executed each instruction, by program counter.
+        conflicts, lines : dict
+            Of `LaunchStats`, by byte offset from the kernel's entry.
+        """
+        from cupygemm.emulator.profiling.build import build
+
+        traffic = {pc: Traffic(*values) for pc, values in self._traffic.items()}
+        return build(self, dispatch, counts, conflicts, lines, traffic)
+
+
+class ProfilingScoreboard(Scoreboard):
+    """A scoreboard that also keeps which instruction each wait waits for."""
+
+    def __init__(self, state: State, vector: int, scalar: int, recorder: Recorder) -> None:
+        super().__init__(state, vector, scalar)
+        self.recorder = recorder
+        waves = state.num_waves
+        # (wave, sequence number modulo the ring, (program counter, clock))
+        self._rings = {
+            name: np.zeros((waves, _RING, 2), np.int64) for name in ("vm", "lds", "scalar")
+        }
+
+    def _counters(self, name: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return what each wave has issued and waited for of one kind."""
+        return {
+            "vm": (self.state.vm_issued, self.vm_done),
+            "lds": (self.state.lds_issued, self.lds_done),
+            "scalar": (self.scalar_issued, self.scalar_done),
+        }[name]
+
+    def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
+        """Count a memory instruction, and remember it."""
+        super().issue(group, inst, counter, pc)
+        ids = group.wave_ids
+        for name in ("vm", "lds") if counter == "flat" else (counter,):
+            issued, _ = self._counters(name)
+            place = self._rings[name][ids, issued[ids] % _RING]
+            place[:, 0], place[:, 1] = pc, self.recorder.clock[ids] + 1
+            self._rings[name][ids, issued[ids] % _RING] = place
+
+    def wait(self, group: Group, simm16: int) -> None:
+        """Execute s_waitcnt, counting what each wave had to wait for."""
+        ids, pc = group.wave_ids, self.state.current_pc
+        before = {name: self._counters(name)[1][ids] for name in self._rings}
+        super().wait(group, simm16)
+        for counter, names in (("vmcnt", ("vm",)), ("lgkmcnt", ("lds", "scalar"))):
+            pcs, youngest = [], np.zeros(ids.size, np.int64)
+            for name in names:
+                found = self._waited(name, ids, before[name])
+                pcs.append(found[0])
+                youngest = np.maximum(youngest, found[1])
+            waiting = youngest > 0
+            if waiting.any():
+                distances = self.recorder.clock[ids][waiting] - 1 - youngest[waiting]
+                self.recorder.count_wait(pc, counter, np.concatenate(pcs), distances)
+
+    def _waited(
+        self, name: str, ids: NDArray[Any], before: NDArray[Any]
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return the operations waited for, and when each wave issued its youngest; 0 for none."""
+        _, done = self._counters(name)
+        after = done[ids]
+        pending = np.minimum(after - before, _RING)
+        youngest = np.zeros(ids.size, np.int64)
+        pcs = [np.zeros(0, np.int64)]
+        for back in range(int(pending.max(initial=0))):
+            waves = np.flatnonzero(pending > back)
+            records = self._rings[name][ids[waves], (after[waves] - back) % _RING]
+            pcs.append(records[:, 0])
+            if back == 0:
+                youngest[waves] = records[:, 1]
+        return np.concatenate(pcs), youngest

@@ -1,0 +1,82 @@
+"""Source lines of a code object's instructions, from the line programs of DWARF (``-g``)."""
+
+from __future__ import annotations
+
+import bisect
+import io
+import weakref
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from elftools.elf.elffile import ELFFile
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import CodeObject
+
+Line = tuple[str, int]
+_tables: weakref.WeakKeyDictionary[CodeObject, LineTable] = weakref.WeakKeyDictionary()
+
+
+class LineTable:
+    """The source line of each address."""
+
+    def __init__(self, elf: bytes) -> None:
+        self._addresses: list[int] = []
+        self._lines: list[Line | None] = []
+        rows: dict[int, Line | None] = {}
+        file = ELFFile(io.BytesIO(elf)) if elf else None
+        if file is not None and file.has_dwarf_info():
+            dwarf = file.get_dwarf_info()
+            for unit in dwarf.iter_CUs():
+                program = dwarf.line_program_for_CU(unit)
+                if program is not None:
+                    _collect(program, rows)
+        for address in sorted(rows):
+            self._addresses.append(address)
+            self._lines.append(rows[address])
+
+    def __bool__(self) -> bool:
+        return bool(self._addresses)
+
+    def find(self, pc: int) -> Line | None:
+        """Return the file and line of the instruction at a virtual address, or None."""
+        place = bisect.bisect_right(self._addresses, pc) - 1
+        return self._lines[place] if place >= 0 else None
+
+
+def line_table(code_object: CodeObject) -> LineTable:
+    """Return the line table of a code object, read once."""
+    table = _tables.get(code_object)
+    if table is None:
+        table = _tables[code_object] = LineTable(code_object.elf)
+    return table
+
+
+def _collect(program: Any, rows: dict[int, Line | None]) -> None:
+    """Add the rows of a line program; a row holds up to the next one's address."""
+    names = _file_names(program)
+    for entry in program.get_entries():
+        state = entry.state
+        if state is None:
+            continue
+        if state.end_sequence:
+            rows.setdefault(state.address, None)
+        elif state.line:  # line 0 is code of no line, which belongs to what surrounds it
+            rows[state.address] = names.get(state.file, "?"), state.line
+
+
+def _file_names(program: Any) -> dict[int, str]:
+    """Return the path of each file number of a line program."""
+    header = program.header
+    directories = [_text(directory) for directory in header["include_directory"]]
+    first, names = (0, {}) if header["version"] >= 5 else (1, {})
+    if first:
+        directories.insert(0, "")
+    for number, entry in enumerate(header["file_entry"], first):
+        folder = directories[entry.dir_index] if entry.dir_index < len(directories) else ""
+        names[number] = str(PurePosixPath(folder) / _text(entry.name))
+    return names
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

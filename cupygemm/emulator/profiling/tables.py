@@ -1,0 +1,184 @@
+"""Profiles as tables, under the names that AMD's ROCm Compute Profiler gives its metrics."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from cupygemm.emulator.profiling.listing import percent
+from cupygemm.emulator.profiling.parts import PARTS
+from cupygemm.emulator.profiling.record import KernelProfile
+
+_WIDTH = 130
+KINDS = (
+    "computed: registers, LDS of a workgroup, occupancy; emulated: everything else, hit rates and "
+    "HBM bytes by a cache model from cold caches; nothing is a time"
+)
+Row = tuple[str, str, str]
+
+
+def render(kernels: Sequence[KernelProfile]) -> str:
+    """Return the tables of some kernels as text."""
+    if not kernels:
+        return "no launches"
+    console = Console(file=io.StringIO(), width=_WIDTH, force_terminal=False, color_system=None)
+    for table in tables(kernels):
+        console.print(table)
+    console.print(KINDS)
+    output = console.file
+    assert isinstance(output, io.StringIO)
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
+
+
+def tables(kernels: Sequence[KernelProfile]) -> list[Table]:
+    """Return a table of all kernels, if there are several, and one of each."""
+    overview = [_overview(kernels)] if len(kernels) > 1 else []
+    return overview + [_details(kernel) for kernel in kernels]
+
+
+def _overview(kernels: Sequence[KernelProfile]) -> Table:
+    table = Table(box=None, pad_edge=False, title="Kernels", title_justify="left")
+    table.add_column("kernel", overflow="fold", max_width=32)
+    for heading in (
+        "launches", "VGPRs", "waves/SIMD", "MFMA", "FLOP", "vL1D req", "hit", "coalesc.", "L2 hit",
+        "HBM", "LDS confl.",
+    ):  # fmt: skip
+        table.add_column(heading, justify="right", no_wrap=True)
+    for kernel in kernels:
+        memory = kernel.global_memory
+        table.add_row(
+            kernel.kernel, str(kernel.launches), str(kernel.registers["allocated"]),
+            f"{kernel.occupancy.waves_per_simd:g}", f"{kernel.mix['MFMA']:,}", count(kernel.flop),
+            f"{memory.traffic.requests:,}", percent(memory.l1_hit_rate),
+            percent(memory.coalescing), percent(memory.l2_hit_rate), size(kernel.hbm_bytes),
+            percent(kernel.lds.conflict_rate),
+        )  # fmt: skip
+    return table
+
+
+def _details(kernel: KernelProfile) -> Table:
+    grid, block = ("x".join(map(str, extent)) for extent in (kernel.grid, kernel.block))
+    launches = f", {kernel.launches} launches" if kernel.launches > 1 else ""
+    table = Table(
+        box=None, pad_edge=False, title_justify="left", show_header=False,
+        title=f"{kernel.kernel} on emulated {kernel.target}: grid {grid}, block {block}{launches}",
+    )  # fmt: skip
+    table.add_column("metric", no_wrap=True)
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("note", overflow="fold")
+    sections = (_wavefront, _instructions, _l1, _l2, _lds, _waits)
+    for section in sections:
+        for name, value, note in section(kernel):
+            table.add_row(name, value, note)
+    return table
+
+
+def _wavefront(kernel: KernelProfile) -> list[Row]:
+    registers, room = kernel.registers, kernel.occupancy
+    limits = ", ".join(f"{name} {n}" for name, n in room.limits.items())
+    used = ", ".join(f"{registers[name]} {name.upper()}s" for name in ("vgpr", "agpr", "sgpr"))
+    return [
+        ("VGPRs per wave", str(registers["allocated"]),
+         f"{used} used; {registers['scratch']} bytes of scratch"),
+        ("LDS per workgroup", size(kernel.lds_bytes), ""),
+        ("Wave occupancy", f"{room.waves_per_simd:g} of 8",
+         f"waves per SIMD, limited by {room.limited_by} (workgroups per CU: {limits})"),
+        ("Workgroups", f"{kernel.workgroups:,}",
+         f"{kernel.waves:,} waves; a launch fills the device {room.fills:.2f} times"),
+    ]  # fmt: skip
+
+
+def _instructions(kernel: KernelProfile) -> list[Row]:
+    total = max(kernel.executed, 1)
+    mix = ", ".join(f"{name} {n / total:.1%}" for name, n in kernel.mix.items() if n)
+    rows = [
+        ("Instructions", f"{kernel.executed:,}", mix),
+        ("MFMA count", f"{kernel.mix['MFMA']:,}", ""),
+    ]
+    rows += [(f"MFMA FLOP, {kind}", count(n), "") for kind, n in kernel.matrix_flop.items()]
+    rows += [(f"VALU FLOP, {kind}", count(n), "") for kind, n in kernel.vector_flop.items()]
+    if kernel.flop_per_byte is not None and kernel.flop:
+        asked = kernel.flop / max(kernel.global_memory.bytes, 1)
+        note = f"of HBM; {asked:.1f} per byte asked for"
+        rows.append(("FLOP per byte", f"{kernel.flop_per_byte:.1f}", note))
+    return rows
+
+
+def _l1(kernel: KernelProfile) -> list[Row]:
+    memory, line = kernel.global_memory, PARTS[kernel.target].l1.line
+    if not memory.instructions:
+        return []
+    traffic = memory.traffic
+    asked = f"{size(memory.bytes_read)} read, {size(memory.bytes_written)} written, "
+    asked += f"{size(memory.bytes_atomic)} atomic"
+    touched = f"{memory.lines_64:,} lines of 64 bytes, {memory.lines_128:,} of 128"
+    return [
+        ("Global memory", size(memory.bytes),
+         f"asked for by {memory.instructions:,} wave-instructions: {asked}; {touched}"),
+        ("vL1D requests", f"{traffic.requests:,}", f"lines of {line} bytes"),
+        ("vL1D hit", percent(memory.l1_hit_rate),
+         f"{traffic.l1_hits:,} of {traffic.l1_reads:,} load requests"),
+        ("vL1D coalescing", percent(memory.coalescing),
+         f"{traffic.ideal_requests:,} requests if contiguous"),
+    ]  # fmt: skip
+
+
+def _l2(kernel: KernelProfile) -> list[Row]:
+    memory = kernel.global_memory
+    traffic = memory.traffic
+    if not traffic.l2_requests:
+        return []
+    last = "" if PARTS[kernel.target].last is None else ", behind the last-level cache"
+    return [
+        ("L2 hit", percent(memory.l2_hit_rate),
+         f"{traffic.l2_hits:,} of {traffic.l2_requests:,} requests, each XCD its own L2"),
+        ("L2-fabric", size(traffic.fabric_read + kernel.fabric_written),
+         f"{size(traffic.fabric_read)} read, {size(kernel.fabric_written)} written"),
+        ("HBM", size(kernel.hbm_bytes),
+         f"{size(kernel.hbm_read)} read, {size(kernel.hbm_written)} written{last}"),
+    ]  # fmt: skip
+
+
+def _lds(kernel: KernelProfile) -> list[Row]:
+    lds = kernel.lds
+    if not lds.instructions:
+        return []
+    return [
+        ("LDS", size(lds.bytes), f"by {lds.instructions:,} wave-instructions"),
+        ("LDS cycles", f"{lds.cycles:,}",
+         f"{lds.conflict_cycles:,} of them bank conflicts ({percent(lds.conflict_rate)})"),
+        ("LDS utilisation", percent(lds.utilisation), "bytes over what the banks give meanwhile"),
+    ]  # fmt: skip
+
+
+def _waits(kernel: KernelProfile) -> list[Row]:
+    texts = {inst.offset: inst.text.partition(" ")[0] for inst in kernel.instructions}
+    rows = []
+    for wait in kernel.waits:
+        kinds: dict[str, int] = {}
+        for offset, times in wait.operations.items():
+            name = texts.get(offset, "?")
+            kinds[name] = kinds.get(name, 0) + times
+        named = ", ".join(f"{n:,} {name}" for name, n in sorted(kinds.items(), key=lambda x: -x[1]))
+        between = f"{wait.distance / wait.waves:.0f} instructions after the youngest"
+        rows.append((f"Waits, {wait.counter}", f"{wait.waves:,}", f"for {named}; {between}"))
+    return rows
+
+
+def size(number: int) -> str:
+    """Return a number of bytes as text."""
+    for unit, scale in (("GiB", 30), ("MiB", 20), ("KiB", 10)):
+        if number >= 1 << scale:
+            return f"{number / (1 << scale):.1f} {unit}"
+    return f"{number} B"
+
+
+def count(number: int) -> str:
+    """Return a large number as text."""
+    for unit, scale in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+        if number >= scale:
+            return f"{number / scale:.2f} {unit}"
+    return f"{number:,}"
