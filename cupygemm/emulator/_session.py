@@ -133,10 +133,15 @@ def _check_process() -> None:
             "a ROCm runtime (libamdhip64) is loaded in this process already; the emulated device "
             "can only take its place in a process that has not loaded it"
         )
-    if Path("/dev/kfd").exists() and ctypes.util.find_library("amdhip64"):
+    if _has_rocm():
         raise EmulatorSetupError(
             "this machine has ROCm and an AMD GPU (/dev/kfd); CuPy runs there without the emulator"
         )
+
+
+def _has_rocm() -> bool:
+    """Tell whether this machine has AMD's driver and HIP's library."""
+    return Path("/dev/kfd").exists() and ctypes.util.find_library("amdhip64") is not None
 
 
 def _check_cupy() -> None:
@@ -205,5 +210,5 @@ class _CupyLoader(importlib.abc.Loader):
         from cupygemm.emulator.runtime import allocator
 
         self._loader.exec_module(module)
-        assert _device is not None
-        allocator.install(module, _device.memory)
+        if _device is not None:
+            allocator.install(module, _device.memory)

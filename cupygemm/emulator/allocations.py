@@ -59,6 +59,10 @@ class Extent:
 class Memory:
     """Memory of an emulated device; safe to use from several threads.
 
+    The garbage collector can free memory in the middle of any method here, through CuPy's
+    destructors: so nothing iterates over the tables themselves, and `ranges` looks whether they
+    have changed meanwhile.
+
     Parameters
     ----------
     reserve : int, optional
@@ -79,6 +83,7 @@ class Memory:
         self._reusable: collections.deque[tuple[int, int]] = collections.deque()
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
         self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
+        self._changes = 0  # to what ranges() reports
         self.used_bytes = 0
 
     # -- allocation --
@@ -98,7 +103,7 @@ class Memory:
             extent = Extent(start, start + size, tag, self._serial)
             self._blocks[start] = self._extents[start] = extent
             bisect.insort(self._block_starts, start)
-            self._ranges = None
+            self._changed()
             self.used_bytes += size
             self.poison(start, size)
             return start
@@ -120,11 +125,12 @@ class Memory:
                 )
             self._block_starts.remove(pointer)
             if self._carved.pop(pointer, None) is not None:
-                for start in [s for s in self._extents if block.start <= s < block.end]:
-                    self._freed.append(self._extents.pop(start))
+                for extent in list(self._extents.values()):
+                    if block.start <= extent.start < block.end:
+                        self._freed.append(self._extents.pop(extent.start))
             else:
                 self._freed.append(self._extents.pop(pointer))
-            self._ranges = None
+            self._changed()
             self.used_bytes -= block.end - block.start
             length = _pages(block.end - block.start)
             if length:
@@ -154,7 +160,7 @@ class Memory:
             self._carved[block.start] += 1
             self._serial += 1
             self._extents[start] = Extent(start, start + size, tag, self._serial)
-            self._ranges = None
+            self._changed()
 
     def uncarve(self, start: int) -> None:
         """Make a carved extent invalid again; does nothing if its block was freed meanwhile."""
@@ -166,7 +172,7 @@ class Memory:
             if extent is not None:
                 self._freed.append(extent)
                 self._carved[block.start] -= 1
-                self._ranges = None
+                self._changed()
 
     def poison(self, start: int, size: int) -> None:
         """Fill with the pattern of fresh memory."""
@@ -179,9 +185,13 @@ class Memory:
             self._block_starts.clear()
             self._extents.clear()
             self._carved.clear()
-            self._ranges = None
+            self._changed()
             self.used_bytes = 0
             self._arena.close()
+
+    def _changed(self) -> None:
+        self._changes += 1
+        self._ranges = None
 
     def _place(self, size: int) -> int:
         length = max(_pages(size), _PAGE)
@@ -205,10 +215,13 @@ class Memory:
         The arrays are the same objects until something is allocated or freed.
         """
         with self._lock:
-            if self._ranges is None:
-                starts = sorted(self._extents)
-                ends = [self._extents[start].end for start in starts]
-                self._ranges = np.array(starts, np.uint64), np.array(ends, np.uint64)
+            while self._ranges is None:
+                changes = self._changes
+                extents = sorted(list(self._extents.values()), key=lambda extent: extent.start)  # noqa: C414
+                starts = np.array([extent.start for extent in extents], np.uint64)
+                ends = np.array([extent.end for extent in extents], np.uint64)
+                if changes == self._changes:
+                    self._ranges = starts, ends
             return self._ranges
 
     def contains(self, address: int, size: int) -> bool:
@@ -240,7 +253,7 @@ class Memory:
         """
         with self._lock:
             end = address + size
-            for extent in self._extents.values():
+            for extent in list(self._extents.values()):
                 if extent.start <= address < extent.end:
                     if end <= extent.end:
                         return f"{address - extent.start} bytes into {extent}"
@@ -248,7 +261,7 @@ class Memory:
                         f"starts {extent.end - address} bytes before the end of {extent}, "
                         f"and runs {end - extent.end} bytes past it"
                     )
-            for extent in reversed(self._freed):  # newest first
+            for extent in reversed(list(self._freed)):  # newest first
                 if extent.start <= address < extent.end:
                     return f"{address - extent.start} bytes into {extent}, which was freed"
             return self._describe_nearest(address, end)
@@ -259,7 +272,7 @@ class Memory:
 
         if address == 0:
             return "a null pointer"
-        near = min(self._extents.values(), key=distance, default=None)
+        near = min(list(self._extents.values()), key=distance, default=None)
         if near is None:
             outside = "" if self.owns(address) else "not device memory: "
             return outside + "no device memory is allocated"

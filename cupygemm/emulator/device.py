@@ -67,7 +67,7 @@ class Device:
     target: Target
     memory: Memory = field(default_factory=Memory)
     last_fault: EmulatorError | None = None
-    _launching: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _launching: Any = field(default_factory=threading.RLock, repr=False)
 
     def load(self, data: bytes) -> CodeObject:
         """Place a code object, or the fitting one out of a bundle, in device memory.

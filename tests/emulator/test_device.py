@@ -207,3 +207,18 @@ def test_a_fault_is_kept_and_the_next_launch_works(monkeypatch: pytest.MonkeyPat
     assert device.last_fault is fault
     assert device.launch(kernel(), (1, 1, 1), (64, 1, 1), 0, [b"good"]) == "stats"
     assert device.last_fault is fault
+
+
+def test_the_collector_may_free_while_ranges_are_made(
+    memory: Memory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, dropped = memory.malloc(10), memory.malloc(10)
+    make = np.array
+
+    def collecting(*arguments: Any) -> Any:
+        if dropped in memory._blocks:
+            memory.free(dropped)  # as a destructor does that runs now
+        return make(*arguments)
+
+    monkeypatch.setattr(np, "array", collecting)
+    assert memory.ranges()[0].tolist() == [kept]

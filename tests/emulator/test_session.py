@@ -90,6 +90,12 @@ def test_a_loaded_rocm_runtime_is_refused(run_python: Run, tmp_path: Path) -> No
     assert "a ROCm runtime (libamdhip64) is loaded in this process already" in printed
 
 
+def test_a_machine_with_rocm_is_refused(run_python: Run) -> None:
+    before = "from cupygemm.emulator import _session; _session._has_rocm = lambda: True\n"
+    printed = outcome(run_python, "emulator.enable()", before)
+    assert printed.startswith("EmulatorSetupError: this machine has ROCm and an AMD GPU (/dev/kfd)")
+
+
 @pytest.mark.parametrize(
     ("installed", "expected"),
     [

@@ -4,6 +4,8 @@ CuPy's memory pool rounds sizes up to 512 bytes and cuts arrays out of larger bl
 runtime an array looks longer than it is, and its neighbour may follow at once. This allocator takes
 memory from the same pool, with a gap behind each array, and tells the device where the array begins
 and ends. The pool itself (limits, statistics, `free_all_blocks`) works as ever; it counts the gaps.
+A fresh array holds the byte 0xA5 throughout. Who sets another pool as CuPy's allocator gets the
+bounds of that pool's blocks.
 """
 
 from __future__ import annotations

@@ -6,10 +6,16 @@
 // error, the message that goes with it, and the launch configuration between <<<...>>> and the
 // kernel's stub.
 
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { hip_not_supported = 801, message_bytes = 32768, max_pending_launches = 16 };
+enum {
+    hip_not_supported = 801,
+    interrupted = -1, // what a callback returns that the user interrupted
+    message_bytes = 32768,
+    max_pending_launches = 16,
+};
 
 struct dim3 {
     unsigned x, y, z;
@@ -30,6 +36,11 @@ void cupygemm_set_message(int error, const char *text) {
 }
 
 static int settle(int error) {
+    // Interrupt again: Python raises KeyboardInterrupt as soon as control is back with it. An error
+    // from this call would come before that, and hide it.
+    if (error == interrupted) {
+        return raise(SIGINT);
+    }
     if (error != 0) {
         last_error = error;
     }

@@ -7,7 +7,6 @@ what C expects.
 
 from __future__ import annotations
 
-import _thread
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +17,7 @@ from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInst
 from cupygemm.emulator.runtime.hip_memory import MemoryFunctions
 from cupygemm.emulator.runtime.hip_module import ModuleFunctions
 from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
-from cupygemm.emulator.runtime.status import HipError, Status
+from cupygemm.emulator.runtime.status import INTERRUPTED, HipError, Status
 
 # The status of an error of the device; the first class that fits.
 _STATUS = (
@@ -76,9 +75,8 @@ def _answering(
             status = next(status for kind, status in _STATUS if isinstance(err, kind))
             message = str(err)
         except KeyboardInterrupt:
-            # An exception cannot pass through C: end the call, and interrupt again behind it.
-            _thread.interrupt_main()
-            status, message = Status.UNKNOWN, "interrupted"
+            # An exception cannot pass through C, so the C side interrupts again behind the call.
+            return INTERRUPTED
         except Exception:  # noqa: BLE001  # nothing may pass through C
             status = Status.UNKNOWN
             message = "internal error of the emulated device\n" + traceback.format_exc()

@@ -1,6 +1,7 @@
 // libhiprtc.so.7 of the emulated device: entry points that pass their arguments on to Python, as
 // amdhip64.c does. A callback returns a hiprtcResult.
 
+#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -14,6 +15,9 @@ void cupygemm_set_message(int error, const char *text) {
     message_error = error;
     strncpy(message, text, message_bytes - 1);
 }
+
+// As in amdhip64.c: -1 is a call that the user interrupted.
+static int settle(int result) { return result == -1 ? raise(SIGINT) : result; }
 
 static int unsupported(const char *name) {
     message_error = builtin_operation_failure;
@@ -32,7 +36,9 @@ static struct callbacks {
 void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table; }
 
 #define FUNCTION(node, name, parameters, arguments)                                                \
-    int name parameters { return callbacks.name ? callbacks.name arguments : unsupported(#name); }
+    int name parameters {                                                                          \
+        return callbacks.name ? settle(callbacks.name arguments) : unsupported(#name);             \
+    }
 #include "hiprtc.def"
 
 const char *hiprtcGetErrorString(int error) {

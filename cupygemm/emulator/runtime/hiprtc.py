@@ -19,7 +19,7 @@ from typing import Any
 
 from cupygemm._toolchain import CompileError, ToolchainError
 from cupygemm.emulator.runtime.compile import Compiled, InvalidOption, compile_program
-from cupygemm.emulator.runtime.status import store_int, store_size, text_at
+from cupygemm.emulator.runtime.status import INTERRUPTED, store_int, store_size, text_at
 
 VERSION = (7, 0)
 
@@ -196,6 +196,8 @@ def _answering(
             function(*arguments)
         except HiprtcError as err:
             result, message = err.result, str(err)
+        except KeyboardInterrupt:
+            return INTERRUPTED
         except Exception:  # noqa: BLE001  # nothing may pass through C
             result = Result.INTERNAL_ERROR
             message = "internal error of the emulated compiler\n" + traceback.format_exc()

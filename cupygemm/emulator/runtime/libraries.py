@@ -124,7 +124,7 @@ def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CD
     loaded.cupygemm_set_message.restype = None
 
     def set_message(status: int, message: str) -> None:
-        loaded.cupygemm_set_message(status, message.encode())
+        loaded.cupygemm_set_message(status, message.encode(errors="replace"))
 
     callbacks = make_callbacks(set_message)
     listed = [function for function in functions(library) if function.parameters is not None]
