@@ -96,7 +96,12 @@ class Dispatch:
             )
 
     def batch_size(self, max_waves: int) -> int:
-        """Return the workgroups of a batch of at most `max_waves` waves, at least 1."""
+        """Return the workgroups that are on the device together: about `max_waves` waves.
+
+        One workgroup for each compute unit always fits: persistent kernels wait for each other.
+        """
+        if self.num_workgroups <= self.target.num_cus:
+            return self.num_workgroups
         return max(1, max_waves // self.waves_per_workgroup)
 
     # -- arguments ---------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Literal
 
 import numpy as np
@@ -12,8 +13,38 @@ from cupygemm.emulator.state import Group, State
 
 Order = Literal["lockstep", "forward", "reverse"] | tuple[Literal["random"], int]
 
-_FAIR_STEPS = 20_000  # a group that runs this long while others could run makes way for them
+# A group that runs this many steps while others could run makes way for them; a group that has not
+# run for this many turns gets one. Both shrink each time that they are needed: what spins once (on
+# a lock, say) spins again, and each wait costs as many steps.
+_FAIR_STEPS, _LEAST_STEPS = 20_000, 500
+_PATIENCE, _LEAST_PATIENCE = 1024, 32
+
+LIMIT_VARIABLE = "CUPYGEMM_EMULATE_LIMIT"
+_LIMIT = 20_000_000  # steps without a wave ending: minutes of emulation
+_TURN_STEPS = 16  # forming a group takes about as long as this many steps
+
 _NOWHERE = 1 << 62
+
+
+def step_limit() -> int:
+    """Return how many steps may pass without a wave ending, from the environment or the default.
+
+    A step is one instruction executed by any number of waves together. 0 lifts the limit.
+
+    Raises
+    ------
+    ValueError
+        The variable holds no number.
+    """
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    if not text:
+        return _LIMIT
+    try:
+        return int(text) or _NOWHERE
+    except ValueError:
+        raise ValueError(
+            f"{LIMIT_VARIABLE}={text!r}: a number of instructions, 0 for none"
+        ) from None
 
 
 class BarrierFault(Fault):
@@ -24,9 +55,10 @@ class Scheduler:
     """Form the next group of waves.
 
     In lockstep, the waves at the lowest program counter run: loops finish before what follows them,
-    so diverged waves meet again. A group that spins (on a flag that another wave sets, say) makes
-    way after `_FAIR_STEPS` steps. In the other orders, the waves of a workgroup run one at a time,
+    so diverged waves meet again. In the other orders, the waves of a workgroup run one at a time,
     each until it waits at a barrier or ends; a random order also switches at random instructions.
+    In every order, waves that spin (on a flag or a lock that another wave holds) make way for the
+    others from time to time; when none ends for very long, the launch is a fault.
 
     Attributes
     ----------
@@ -50,6 +82,11 @@ class Scheduler:
         self._last_run = np.zeros(state.num_waves, np.int64)
         self._turn = 0
         self._fair = False
+        self._contended = False  # whether others could have run in the latest turn
+        self._fair_steps = _FAIR_STEPS
+        self._patience = _PATIENCE
+        self._spent = 0  # steps since a wave last ended
+        self._limit = step_limit()
         self._per_group = np.bincount(state.workgroup, minlength=len(state.workgroup_ids))
 
     def next_group(self) -> Group | None:
@@ -58,7 +95,7 @@ class Scheduler:
         Raises
         ------
         Fault
-            Waves are left, and all of them wait.
+            Waves are left, and all of them wait, or none has ended for too long.
         """
         runnable = self.alive & ~self.at_barrier
         if not runnable.any():
@@ -66,24 +103,40 @@ class Scheduler:
                 raise self._stuck()
             return None
         state = self.state
-        candidates = runnable if self._order == "lockstep" else runnable & self._one_wave(runnable)
+        self._spent += _TURN_STEPS
+        candidates, leader = self._choose(runnable)
+        if self._spent > self._limit:
+            raise self._endless(leader)
         pcs = state.pc
-        if self._fair:
-            leader = np.flatnonzero(candidates)[self._last_run[candidates].argmin()]
-            self._fair = False
-        else:
-            indices = np.flatnonzero(candidates)
-            leader = indices[pcs[indices].argmin()]
         chosen = candidates & (pcs == pcs[leader]) & (state.modes == state.modes[leader])
         rest = candidates & ~chosen
         self.others = set(np.unique(pcs[rest]).tolist())
         self.ahead = min((pc for pc in self.others if pc > pcs[leader]), default=_NOWHERE)
-        self.quantum = _FAIR_STEPS if (runnable & ~chosen).any() else _NOWHERE
+        self.quantum = self._fair_steps
+        self._contended = bool((runnable & ~chosen).any())
         if self._random is not None:
             self.quantum = int(self._random.integers(1, 64))
         self._turn += 1
         self._last_run[chosen] = self._turn
         return Group(state, _as_slice(chosen), int(chosen.sum()))
+
+    def _choose(self, runnable: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int]:
+        """Return the waves that may run now, and the one whose program counter decides."""
+        pcs, positions = self.state.pc, self.state.wave_in_group
+        indices = np.flatnonzero(runnable)
+        oldest = int(indices[self._last_run[indices].argmin()])
+        starving = self._turn - int(self._last_run[oldest]) > self._patience
+        if self._fair or starving:
+            self._fair = False
+            if starving:
+                self._patience = max(self._patience // 2, _LEAST_PATIENCE)
+            if self._order == "lockstep":
+                return runnable, oldest
+            return runnable & (positions == positions[oldest]), oldest
+        if self._order != "lockstep":
+            runnable = runnable & self._one_wave(runnable)
+            indices = np.flatnonzero(runnable)
+        return runnable, int(indices[pcs[indices].argmin()])
 
     def _one_wave(self, runnable: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return the waves of one position within their workgroups."""
@@ -98,7 +151,12 @@ class Scheduler:
 
     def yielded(self, exhausted: bool) -> None:
         """Note that a group stopped while it could run on, and whether its quantum was used."""
-        self._fair = exhausted and self._random is None
+        if not exhausted:
+            return
+        self._spent += self.quantum
+        if self._random is None and self._contended:
+            self._fair = True
+            self._fair_steps = max(self._fair_steps // 2, _LEAST_STEPS)
 
     def end(self, group: Group) -> None:
         """Retire waves at s_endpgm.
@@ -109,6 +167,7 @@ class Scheduler:
             Other waves of the workgroup already wait at a barrier that these will never reach.
         """
         self.alive[group.waves] = False
+        self._spent = 0
         if self.at_barrier.any():
             self._check_barriers()
 
@@ -160,6 +219,28 @@ class Scheduler:
             f"{ended} have ended without reaching it:\n"
             "every wave of a workgroup must execute the same barriers",
             int(waiting[0]),
+        )
+
+    def _endless(self, wave: int) -> Fault:
+        """Return the fault of a launch that does not end; `wave` is one that would run next."""
+        state = self.state
+        entry = state.kernel.entry
+        running = self.alive & ~self.at_barrier
+        places = ", ".join(
+            f"{count} at +0x{pc - entry:x}"
+            for pc, count in zip(*np.unique(state.pc[running], return_counts=True), strict=True)
+        )
+        state.current_pc = int(state.pc[wave])
+        first, last = int(state.launch_order[0]), int(state.launch_order[-1])
+        return BarrierFault(
+            "endless loop",
+            f"no wave has ended in {self._limit:,} instructions.\n"
+            f"Running: {places}; waiting at barriers: {int(self.at_barrier.sum())}; "
+            f"ended: {int((~self.alive).sum())}.\n"
+            "A wave waits for ever for a flag or a lock that no wave on the device sets;\n"
+            f"workgroups {first} to {last} of the grid are on it, others start when these end.\n"
+            f"{LIMIT_VARIABLE} sets the limit, 0 lifts it",
+            wave,
         )
 
     def _stuck(self) -> Fault:
