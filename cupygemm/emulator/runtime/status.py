@@ -5,8 +5,7 @@ from __future__ import annotations
 import ctypes
 import enum
 
-
-# What a callback returns that the user interrupted: the C side then interrupts again behind the call.
+# What a callback returns that the user interrupted: the C side interrupts again behind the call.
 INTERRUPTED = -1
 
 
