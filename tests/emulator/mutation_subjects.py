@@ -1,0 +1,143 @@
+"""The kernels that the mutation harness takes apart: from the HIP corpus, and the GEMM kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from cupygemm.emulator.schedule import Order
+from tests.emulator.mutation import Outcome, Subject
+from tests.hip.harness import Program, compile_source
+
+RNG = np.random.default_rng(11)
+
+
+def corpus(
+    file: str,
+    kernel: str,
+    grid: Sequence[int],
+    block: Sequence[int],
+    *arguments: Any,
+    dynamic_lds: int = 0,
+    target: str = "gfx942",
+    level: str = "-O3",
+) -> Subject:
+    """Return a kernel of the HIP corpus; every array argument counts as an output."""
+
+    def execute(path: Path, order: Order) -> Outcome:
+        copies = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        stats = Program(path, target)(
+            kernel, grid, block, *copies, dynamic_lds=dynamic_lds, order=order
+        )
+        outputs = tuple(a.tobytes() for a in copies if isinstance(a, np.ndarray))
+        return Outcome(outputs, stats)
+
+    name = f"{file.removesuffix('.hip')}.{kernel}{level}.{target}"
+    return Subject(name, compile_source(file, target, level), target, kernel, execute)
+
+
+def i32(*shape: int) -> np.ndarray:
+    """Return small random integers."""
+    return RNG.integers(-100, 100, shape).astype(np.int32)
+
+
+def f32(*shape: int) -> np.ndarray:
+    """Return small random integers as floats."""
+    return RNG.integers(-100, 100, shape).astype(np.float32)
+
+
+def subjects() -> Iterator[Subject]:
+    """Yield every subject; kernels are compiled when they are asked for."""
+    yield from corpus_subjects()
+    yield from gemm_subjects()
+
+
+def corpus_subjects() -> Iterator[Subject]:
+    """Yield kernels with every way to wait: loads of all kinds, LDS, DPP, scratch, buffers."""
+    one, zeros = (1, 1, 1), np.zeros
+    for target, level in (("gfx942", "-O3"), ("gfx942", "-O0"), ("gfx90a", "-O3")):
+        options = {"target": target, "level": level}
+        x = f32(1024)
+        yield corpus("reduce.hip", "sum_f32", (2, 1, 1), (256, 1, 1), x, zeros(2, "f4"),
+                     np.int32(1000), **options)  # fmt: skip
+        yield corpus("reduce.hip", "max_tree", (2, 1, 1), (256, 1, 1), i32(512), zeros(2, "i4"),
+                     **options)  # fmt: skip
+        yield corpus("reduce.hip", "scan_u32", one, (192, 1, 1), i32(192).view("u4"),
+                     zeros(192, "u4"), zeros(1, "u4"), **options)  # fmt: skip
+        yield corpus("reduce.hip", "argmin", one, (128, 1, 1), x, zeros(1, "i4"), zeros(1, "f4"),
+                     np.int32(1000), **options)  # fmt: skip
+        yield corpus("tiles.hip", "transpose_f32", (2, 2, 1), (32, 8, 1), f32(50, 40),
+                     zeros((40, 50), "f4"), np.int32(50), np.int32(40), **options)  # fmt: skip
+        yield corpus("tiles.hip", "stencil_1d", (2, 1, 1), (192, 1, 1), f32(300), zeros(300, "f4"),
+                     np.int32(300), dynamic_lds=784, **options)  # fmt: skip
+        yield corpus("tiles.hip", "row_sums", (2, 1, 1), (12, 11, 1), i32(22, 40), zeros(22, "i4"),
+                     np.int32(40), **options)  # fmt: skip
+        yield corpus("atomics.hip", "histogram", (2, 1, 1), (128, 1, 1),
+                     RNG.integers(0, 256, 900).astype("u1"), zeros(256, "u4"), np.int32(900),
+                     **options)  # fmt: skip
+        yield corpus("atomics.hip", "lds_u32", one, (256, 1, 1), zeros(6, "u4"),
+                     i32(256).view("u4"), **options)  # fmt: skip
+        yield corpus("products.hip", "matmul_f32", (2, 2, 1), (16, 16, 1), f32(32, 32),
+                     f32(32, 32), zeros((32, 32), "f4"), np.int32(32), **options)  # fmt: skip
+        yield corpus("products.hip", "matvec_f16", (3, 1, 1), (64, 1, 1),
+                     i32(3, 150).astype("f2"), i32(150).astype("f2"), zeros(3, "f4"),
+                     np.int32(150), **options)  # fmt: skip
+        yield corpus("control.hip", "rounds", one, (192, 1, 1), i32(192), zeros(192, "i4"),
+                     np.int32(3), **options)  # fmt: skip
+        yield corpus("control.hip", "barrier_on_both_sides", one, (128, 1, 1), i32(128),
+                     zeros(128, "i4"), **options)  # fmt: skip
+        yield corpus("memory.hip", "sort_private", one, (10, 1, 1), i32(10, 16),
+                     zeros((10, 16), "i4"), **options)  # fmt: skip
+        yield corpus("memory.hip", "dynamic_lds", (2, 1, 1), (130, 1, 1), i32(260).view("u4"),
+                     zeros(260, "u4"), dynamic_lds=650, **options)  # fmt: skip
+        yield corpus("memory.hip", "straight_to_lds", one, (256, 1, 1), i32(256), zeros(256, "i4"),
+                     **options)  # fmt: skip
+        yield corpus("memory.hip", "buffer_widths", one, (64, 1, 1),
+                     RNG.integers(0, 256, 2048).astype("u1"), zeros(2048, "u1"), np.int32(2048),
+                     **options)  # fmt: skip
+        yield corpus("memory.hip", "globals", one, (12, 1, 1), zeros(12, "i4"), zeros(12),
+                     **options)  # fmt: skip
+        yield corpus("matrix.hip", "f16_16x16x16", one, (64, 1, 1), i32(16, 16).astype("f2"),
+                     i32(16, 16).astype("f2"), zeros((16, 16), "f4"), **options)  # fmt: skip
+
+
+def gemm_subjects() -> Iterator[Subject]:
+    """Yield the GEMM kernels: every target, tile and pair of majors, with tails in every axis."""
+    from cupygemm._config import CONFIGS
+
+    for arch, configs in CONFIGS.items():
+        for number, config in enumerate(configs):
+            majors = ("kn", "mk", "kk", "mn")[number % 4]
+            yield gemm(arch, config, majors)
+
+
+def gemm(arch: str, config: Any, majors: str) -> Subject:
+    """Return a GEMM kernel on one tile and a bit, over two and a half steps of k."""
+    from cupygemm._compile import compile_kernel
+    from tests.kernels import gemm as cases
+
+    case = cases.Case(
+        config, arch, config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 24,
+        a_major=majors[0], b_major=majors[1],
+    )  # fmt: skip
+    compiled: list[Any] = []
+
+    def compile_once(*arguments: Any) -> Any:
+        compiled.append(compile_kernel(*arguments))
+        return compiled[-1]
+
+    def execute(path: Path, order: Order) -> Outcome:
+        replaced = mock.Mock(path=path, wraps=compiled[0])
+        replaced.name = compiled[0].name
+        with mock.patch.object(cases, "compile_kernel", return_value=replaced):
+            result = case.run(order=order)
+        return Outcome((result.buffer.tobytes(),), result.stats)
+
+    with mock.patch.object(cases, "compile_kernel", compile_once):
+        case.run()
+    kernel = compiled[0]
+    return Subject(f"gemm.{config.name}.{majors}.{arch}", kernel.path, arch, kernel.name, execute)

@@ -1,0 +1,208 @@
+"""What each wave of a run did, and what that says of a changed kernel: a second opinion on hazards.
+
+`record` runs a launch and notes, for every wave, the instructions it executed and the LDS bytes it
+touched. `early_uses` and `conflicts` then replay that record against a program whose waits or
+barriers differ: which registers would be used with their load in flight, and which LDS bytes two
+waves would touch with nothing to order them. Both are worked out from the record alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from cupygemm.emulator import run
+from cupygemm.emulator.isa import M0, Instruction
+from cupygemm.emulator.state import Group
+from tests.emulator.wait_analysis import Node, State, families, step, used_in_flight, waits_for
+
+
+@dataclass(frozen=True)
+class Access:
+    """LDS dwords that one instruction of one wave touched."""
+
+    position: int
+    words: frozenset[int]
+    writes: bool
+    atomic: bool
+    by_load: bool
+
+
+@dataclass
+class Wave:
+    """One wave's run."""
+
+    workgroup: int
+    steps: list[int] = field(default_factory=list)
+    accesses: list[Access] = field(default_factory=list)
+
+
+def record(launch: Callable[[], Any]) -> list[Wave]:
+    """Run `launch`, which must be one batch of workgroups, and return what its waves did."""
+    waves: dict[int, Wave] = {}
+    decode = run.Program._decode
+
+    def recording(program: run.Program, pc: int) -> run.Entry:
+        entry = decode(program, pc)
+        inner, inst = entry.step, entry.inst
+
+        def step_and_note(group: Group) -> Any:
+            touched = _lds_words(group, inst)
+            for place, wave_id in enumerate(group.wave_ids.tolist()):
+                wave = waves.setdefault(wave_id, Wave(int(group.workgroup[place])))
+                if touched is not None and touched[place]:
+                    wave.accesses.append(_access(len(wave.steps), touched[place], inst))
+                wave.steps.append(pc)
+            return inner(group)
+
+        entry.step = step_and_note
+        return entry
+
+    with mock.patch.object(run.Program, "_decode", recording):
+        launch()
+    return [waves[wave_id] for wave_id in sorted(waves)]
+
+
+def _access(position: int, words: frozenset[int], inst: Instruction) -> Access:
+    name = inst.mnemonic
+    by_load = bool(inst.fields.get("lds")) or "_load_lds_" in name
+    atomic = inst.encoding in ("DS", "FLAT") and not re.search(
+        r"read|write|load|store|append", name
+    )
+    return Access(position, words, by_load or not re.search(r"read|load", name), atomic, by_load)
+
+
+def _lds_words(group: Group, inst: Instruction) -> list[frozenset[int]] | None:
+    """Return the dwords of LDS that an instruction touches, a set for each wave."""
+    name = inst.mnemonic
+    if inst.encoding == "DS":
+        if re.search(r"permute|swizzle|nop|gws|append|consume|addtid", name):
+            return None
+        return [_words(starts, size) for starts, size in _ds_addresses(group, inst)]
+    if inst.fields.get("lds") or "_load_lds_" in name:
+        base = group.s(M0).astype(np.int64) + inst.fields["offset"]
+        size = {"dwordx3": 12, "dwordx4": 16}.get(name.rpartition("_")[2], 4)
+        starts = [base[i] + size * np.arange(int(group.mask[i].sum())) for i in range(group.count)]
+        return [_words(start, size) for start in starts]
+    return None
+
+
+def _ds_addresses(group: Group, inst: Instruction) -> Iterator[tuple[np.ndarray, int]]:
+    name, fields = inst.mnemonic, inst.fields
+    address = inst.operand("addr")
+    assert address is not None
+    width = re.search(r"(?:_[biuf]|b)(8|16|32|64|96|128)(?:_|$)", name)
+    size = int(width[1]) // 8 if width else 4
+    base = group.v(address.index).astype(np.int64)
+    if re.search(r"read2|write2|wrxchg2", name):
+        scale = size * (64 if "st64" in name else 1)
+        offsets = [fields["offset0"] * scale, fields["offset1"] * scale]
+    else:
+        offsets = [fields["offset0"] | fields["offset1"] << 8]
+    for i in range(group.count):
+        lanes = base[i, group.mask[i]]
+        yield np.concatenate([lanes + offset for offset in offsets]), size
+
+
+def _words(starts: np.ndarray, size: int) -> frozenset[int]:
+    first, last = starts // 4, (starts + size - 1) // 4
+    return frozenset(
+        int(w) for shift in range(-(-size // 4) + 1) for w in (first + shift)[first + shift <= last]
+    )
+
+
+# -- replays ---------------------------------------------------------------------------------------
+
+
+def early_uses(waves: list[Wave], nodes: dict[int, Node]) -> set[tuple[int, str]]:
+    """Return where a wave that takes the recorded path uses a register too early, and which."""
+    found: set[tuple[int, str]] = set()
+    for steps in {tuple(wave.steps) for wave in waves}:
+        state: State = {}
+        for pc in steps:
+            inst = nodes[pc].inst
+            found |= {(pc, name) for name in used_in_flight(inst, state)}
+            state = step(inst, state)
+    return found
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """An access, by the barriers that its wave had passed when it started and when it was over."""
+
+    wave: int
+    access: Access
+    started: int
+    finished: int
+
+
+def conflicts(waves: list[Wave], nodes: dict[int, Node]) -> set[tuple[int, int]]:
+    """Return pairs of program counters whose LDS accesses no wait and barrier would order.
+
+    Two accesses of different waves are in order when one had been waited for before a barrier that
+    the other came after.
+    """
+    found: set[tuple[int, int]] = set()
+    for workgroup in {wave.workgroup for wave in waves}:
+        members = [wave for wave in waves if wave.workgroup == workgroup]
+        by_word: dict[int, set[Ordered]] = {}
+        for number, wave in enumerate(members):
+            for ordered in _order(number, wave, nodes):
+                for word in ordered.access.words:
+                    by_word.setdefault(word, set()).add(ordered)
+        for accesses in set(map(frozenset, by_word.values())):
+            found |= {
+                (members[one.wave].steps[one.access.position],
+                 members[other.wave].steps[other.access.position])
+                for one in accesses if one.access.writes
+                for other in accesses if _unordered(one, other)
+            }  # fmt: skip
+    return found
+
+
+def _unordered(one: Ordered, other: Ordered) -> bool:
+    if one.wave == other.wave or (one.access.atomic and other.access.atomic):
+        return False
+    return not (one.finished < other.started or other.finished < one.started)
+
+
+def _order(number: int, wave: Wave, nodes: dict[int, Node]) -> Iterator[Ordered]:
+    """Yield the accesses of a wave with the barriers around them."""
+    accesses = {access.position: access for access in wave.accesses}
+    passed = 0
+    in_flight: list[Flight] = []
+    state: State = {}
+    for position, pc in enumerate(wave.steps):
+        inst = nodes[pc].inst
+        if inst.mnemonic == "s_waitcnt":
+            done = [flight for flight in in_flight if flight.is_over(inst, state)]
+            yield from (Ordered(number, f.access, f.started, passed) for f in done)
+            in_flight = [flight for flight in in_flight if flight not in done]
+        elif inst.mnemonic == "s_barrier":
+            passed += 1
+        for flight in in_flight:
+            flight.younger += flight.counter in families(inst)
+        if position in accesses:
+            access = accesses[position]
+            in_flight.append(Flight(access, passed, "vm" if access.by_load else "lgkm"))
+        state = step(inst, state)
+    yield from (Ordered(number, f.access, f.started, 1 << 30) for f in in_flight)
+
+
+@dataclass
+class Flight:
+    """An access in flight and how many younger operations its counter has."""
+
+    access: Access
+    started: int
+    counter: str
+    younger: int = 0
+
+    def is_over(self, wait: Instruction, state: State) -> bool:
+        """Return whether an s_waitcnt waits for it, with `state` in flight beside it."""
+        return waits_for(wait.fields["simm16"], self.counter, self.younger, state)
