@@ -14,13 +14,14 @@ SETUP = command -v $(PYTHON) >/dev/null || { \
 	echo "setup: to mend it: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
 	exit 1; }; \
 	$(PYTHON) tools/setup_environment.py $(VENV)
+CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py
 C_SOURCES = $$(git ls-files '*.c' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format typecheck bench docs clean
+.PHONY: help setup demo test test-cuda lint format typecheck bench docs clean
 
 help: ## List the targets
-	@grep -E '^[a-z]+:.*##' Makefile | sed -E 's/^([a-z]+):.*## /  make \1\t/' | expand -t 18
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 setup: ## Create .venv and install cupygemm, its emulator and its tests
 	@$(SETUP) emulator,test
@@ -33,6 +34,14 @@ demo: ## Multiply CuPy arrays on the best device at hand and check the results
 test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/test_matmul.py" chooses)
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-cuda: VENV := .venv-cuda
+test-cuda: ## On an NVIDIA H100 or H200: the tests there, and compute-sanitizer over every kernel
+	@$(SETUP) cuda,test
+	@$(BIN)/python -m pytest --device cuda $(CUDA_TESTS) $(PYTEST_ARGS)
+	@for tool in memcheck racecheck; do \
+		compute-sanitizer --tool $$tool --error-exitcode 1 $(BIN)/python -m tests.cuda.variants \
+			|| exit 1; done
 
 lint: ## Check style: ruff, clang-format, numpydoc
 	@$(SETUP) emulator,test,lint

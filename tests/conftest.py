@@ -32,6 +32,11 @@ class Device:
         """Tell whether the device is the emulated one."""
         return self.kind == "emulated"
 
+    @property
+    def has_kernels(self) -> bool:
+        """Tell whether kernels of this library run there; elsewhere, `cupy.matmul` multiplies."""
+        return self.kind != "cuda" or self.target == "sm_90"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("cupygemm")

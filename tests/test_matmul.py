@@ -164,7 +164,7 @@ def test_broadcast_and_transposed_stacks_are_used_in_place(cp):
 def test_views_that_are_copied(cp, device, first, second):
     x1, x2 = testing.integer_operands((20, 30), (30, 40), BF16)
     a, b = cp.asarray(x1)[first], cp.asarray(x2)[second]
-    if device.kind != "cuda":  # there, cupy.matmul sees to it
+    if device.has_kernels:
         assert "x1 is copied" in str(cupygemm.explain(a, b))
     testing.assert_gemm_exact(cupygemm.matmul(a, b), x1[first], x2[second])
 
@@ -172,7 +172,7 @@ def test_views_that_are_copied(cp, device, first, second):
 def test_operands_of_another_type_are_converted(cp, device):
     x1, x2 = testing.integer_operands((9, 8), (8, 7), np.int8)
     a, b = cp.asarray(x1), cp.asarray(x2.astype(F16))
-    if device.kind != "cuda":
+    if device.has_kernels:
         assert "x1 is copied: converted from int8 to float16" in cupygemm.explain(a, b).copies
     result = cupygemm.matmul(a, b)
     assert result.dtype == F16
@@ -221,7 +221,7 @@ def test_out_may_overlap_the_operands(cp, device, place):
         "half": flat[800 : 800 + 1600].reshape(40, 40),
         "type": flat[1600 - 8 : 1600 - 8 + 3200].view(F32).reshape(40, 40),
     }[place]
-    if device.kind != "cuda":
+    if device.has_kernels:
         copies = " ".join(cupygemm.explain(a, b, out).copies)
         assert ("out overlaps an operand" in copies) == (place != "touching")
     cupygemm.matmul(a, b, out)
@@ -296,7 +296,7 @@ def test_the_result_is_the_same_bits_each_time(cp):
 
 def test_a_row_does_not_depend_on_its_neighbours(cp, device):
     """The same row gives the same bits whatever else is in the stack; BLAS does not promise it."""
-    if device.kind == "cuda":
+    if not device.has_kernels:
         return
     x1, x2 = testing.random_operands((70, 200), (200, 64), F16)
     a, b = cp.asarray(x1), cp.asarray(x2)

@@ -18,6 +18,8 @@ struct AddArgs {
     u32 num_splits;
 };
 
+static_assert(sizeof(AddArgs) == 80, "AddArgs must match the dtype that the launcher packs");
+
 struct Four {
     float value[4];
 };

@@ -17,6 +17,8 @@ struct PadArgs {
     u32 row_vectors; // of the destination; its matrices follow one another
 };
 
+static_assert(sizeof(PadArgs) == 72, "PadArgs must match the dtype that the launcher packs");
+
 struct Vector {
     u64 low, high;
 };

@@ -1,0 +1,111 @@
+"""The Hopper kernels on a GPU: each variant exactly, random problems, memory, streams, graphs."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import cupygemm
+from cupygemm import testing
+from tests.cuda.variants import product, variants
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16 = np.dtype(np.float16)
+F32 = np.dtype(np.float32)
+EXTENT = st.integers(1, 700) | st.integers(1, 80).map(lambda eighth: 8 * eighth)
+
+
+def on_device(cp, array, order):
+    return cp.asarray(np.array(array, order=order))
+
+
+@pytest.mark.parametrize("variant", list(variants()), ids=lambda variant: variant.name)
+@pytest.mark.parametrize("extents", [(64, 64, 200), (513, 776, 1032)])
+def test_each_variant_is_exact(cp, variant, extents):
+    x1, x2, result = product(variant, *extents)
+    testing.assert_gemm_exact(result, x1, x2)
+
+
+@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    m=EXTENT,
+    n=EXTENT,
+    k=EXTENT,
+    batch=st.sampled_from([((), ()), ((3,), (3,)), ((2, 3), (3,)), ((1,), (4,))]),
+    dtype=st.sampled_from([BF16, F16]),
+    wide=st.booleans(),
+    shift=st.integers(0, 9),
+    order=st.sampled_from(["x1", "x2", "both", "neither"]),
+    seed=st.integers(0, 1000),
+)
+def test_random_problems(cp, m, n, k, batch, dtype, wide, shift, order, seed):
+    first, second = batch
+    x1, x2 = testing.random_operands((*first, m, k), (*second, k, n), dtype, seed=seed)
+    a, b = cp.empty((*first, m, k + shift), dtype)[..., shift:], cp.asarray(x2)
+    a[...] = cp.asarray(x1)
+    if order in ("x1", "both"):
+        a = cp.swapaxes(cp.asarray(np.ascontiguousarray(np.swapaxes(x1, -1, -2))), -1, -2)
+    if order in ("x2", "both"):
+        b = cp.swapaxes(cp.asarray(np.ascontiguousarray(np.swapaxes(x2, -1, -2))), -1, -2)
+    result = cupygemm.matmul(a, b, dtype=F32 if wide else dtype)
+    testing.assert_gemm_close(result, x1, x2)
+
+
+@pytest.mark.parametrize("columns", [96, 97, 128])
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_nothing_is_written_beside_the_result(cp, columns, dtype):
+    x1, x2 = testing.integer_operands((70, 90), (90, columns), F16)
+    memory = cp.full((80, columns + 24), 7, dtype)
+    out = memory[5:75, 8 : 8 + columns]
+    cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out)
+    testing.assert_gemm_exact(out, x1, x2)
+    out[...] = 7
+    assert (memory == 7).all()
+
+
+def test_nan_stays_in_its_row_and_column(cp):
+    x1, x2 = testing.integer_operands((300, 200), (200, 300), F16)
+    x1[17, 5], x2[9, 250] = np.nan, np.inf
+    x1[x1 == 0] = 1
+    result = cp.asnumpy(cupygemm.matmul(cp.asarray(x1), cp.asarray(x2)))
+    clean = np.delete(np.delete(result, 17, 0), 250, 1)
+    assert np.isnan(result[17]).all()
+    assert np.isinf(np.delete(result[:, 250], 17)).all()
+    assert np.isfinite(clean).all()
+
+
+def test_a_split_product_is_the_same_bits_each_time(cp):
+    x1, x2 = testing.random_operands((256, 16384), (16384, 256), BF16)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    assert cupygemm.explain(a, b).config.split_k > 1
+    first = cupygemm.matmul(a, b, dtype=F32).tobytes()
+    for _ in range(20):
+        assert cupygemm.matmul(a.copy(), b, dtype=F32).tobytes() == first
+    testing.assert_gemm_close(cupygemm.matmul(a, b), x1, x2)
+
+
+def test_a_stream_and_a_graph(cp):
+    x1, x2 = testing.integer_operands((256, 128), (128, 256), BF16)
+    a, b, out = cp.asarray(x1), cp.asarray(x2), cp.zeros((256, 256), BF16)
+    cupygemm.matmul(a, b, out)
+    out[...] = cp.zeros_like(out)
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture()
+        cupygemm.matmul(a, b, out)
+        graph = stream.end_capture()
+        graph.launch()
+        stream.synchronize()
+    testing.assert_gemm_exact(out, x1, x2)
+
+
+def test_explain_names_the_kernel(cp):
+    a = cp.ones((4096, 4096), F16)
+    text = str(cupygemm.explain(a, a))
+    assert "warp_specialized: tile 128x256x64" in text
+    assert "0 B local memory" in text
+    assert "copies     none" in text
+    odd = cp.ones((4095, 4097), F16)
+    assert "copied to rows that TMA can read" in str(cupygemm.explain(odd, odd.T))

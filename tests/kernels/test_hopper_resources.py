@@ -1,0 +1,100 @@
+"""The Hopper kernels as NVRTC compiles them for sm_90a: what they take from an SM. Needs no GPU.
+
+Every configuration is compiled with two sets of majors, types and ways to store, dealt so that each
+meets each kind of tile. The compiler's log must be empty: it would say if wgmma were serialised, or
+if setmaxnreg were ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cupygemm._hopper_compile import OPTIONS, read_cubin
+from cupygemm._hopper_config import CONFIGS, HopperArch, HopperConfig, check
+from cupygemm._hopper_source import add_source, generate, pad_source
+from cupygemm._nvrtc import find_nvrtc
+from cupygemm._problem import GemmProblem
+from cupygemm._toolchain import CompileError
+
+PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
+                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+REPORT = "--ptxas-options=-v"
+CLEAN = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+
+
+def compiled(text: str, name: str) -> tuple[int, int, int]:
+    """Return registers, local memory and code of a clean compilation, from its cubin."""
+    cubin, log = find_nvrtc().compile(text, (*OPTIONS, REPORT))
+    assert CLEAN in log
+    assert "Performance" not in log
+    assert "warning" not in log
+    return read_cubin(cubin, name)
+
+
+def variants() -> list[object]:
+    """Return each configuration with two kinds of operands and results."""
+    found = []
+    for number, config in enumerate(CONFIGS):
+        for turn in range(2):
+            which = number + 2 * turn
+            dtype = ("bf16", "f16")[which % 2]
+            problem = replace(
+                PROBLEM,
+                a_dtype=dtype, b_dtype=dtype, out_dtype=(dtype, "f32")[(number + turn) % 2],
+                a_major=("k", "m")[which // 2 % 2], b_major=("n", "k")[number % 2],
+                batch=((), (2, 3))[turn],
+            )  # fmt: skip
+            split = 2 if turn and number % 3 == 0 else 1
+            chosen = replace(config, split_k=split)
+            tma_store = (number + turn) % 4 != 3
+            name = f"{chosen.name}-{problem.a_major}{problem.b_major}-{problem.out_dtype}"
+            found.append(pytest.param(chosen, problem, tma_store, id=name))
+    return found
+
+
+@pytest.mark.parametrize(("config", "problem", "tma_store"), variants())
+def test_nothing_spills(config: HopperConfig, problem: GemmProblem, tma_store: bool) -> None:
+    assert check(config, problem, HopperArch()) is None
+    text = generate(problem, config, tma_store=tma_store)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("vectors", [True, False])
+def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
+    text = add_source(replace(PROBLEM, out_dtype=out_dtype), vectors=vectors)
+    registers, local, _ = compiled(text, "cupygemm_add_parts")
+    assert local == 0
+    assert registers <= 64
+
+
+def test_the_padding_copy() -> None:
+    registers, local, _ = compiled(pad_source(), "cupygemm_pad_copy")
+    assert local == 0
+    assert registers <= 32
+
+
+def test_a_log_tells_that_wgmma_is_serialised() -> None:
+    """What `compiled` looks for is what the compiler says: accumulators read too early."""
+    text = generate(PROBLEM, CONFIGS[0], tma_store=True)
+    early = text.replace("wgmma_wait<1>(); // ", "acc.value[0][0] += 1; // ")
+    assert early != text
+    _, log = find_nvrtc().compile(early, OPTIONS)
+    assert "Potential Performance Loss" in log
+
+
+def test_an_error_brings_the_log() -> None:
+    with pytest.raises(CompileError, match="undeclared"):
+        find_nvrtc().compile("int x = undeclared;", OPTIONS)
+
+
+def test_read_cubin_refuses_other_files() -> None:
+    with pytest.raises(ValueError, match="no cubin"):
+        read_cubin(b"text", "cupygemm_gemm")
+    cubin, _ = find_nvrtc().compile(pad_source(), OPTIONS)
+    with pytest.raises(ValueError, match="no kernel 'other'"):
+        read_cubin(cubin, "other")

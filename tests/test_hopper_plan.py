@@ -1,0 +1,134 @@
+"""Hopper's configurations, their choice, and the records of their launches: no GPU is needed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cupygemm._hopper_config import CONFIGS, SHARED_BYTES, HopperArch, check
+from cupygemm._hopper_launch import ADD_ARGS, HOPPER_ARGS, PAD_ARGS, Stack, launch_grid
+from cupygemm._hopper_plan import choose
+from cupygemm._hopper_select import select
+from cupygemm._layout import Operand
+from cupygemm._pose import pose
+from cupygemm._problem import GemmProblem
+from cupygemm._source import device_source
+
+ARCH = HopperArch()
+PROBLEM = GemmProblem(m=4096, n=4096, k=4096, batch=(), a_dtype="bf16", b_dtype="bf16",
+                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+EXTENT = st.integers(0, 14).map(lambda bits: 2**bits) | st.integers(1, 20000)
+
+
+def layout_of(shape1, shape2, dtype=np.float16, **strided):
+    arrays = [np.empty(shape, dtype) for shape in (shape1, shape2)]
+    views = [strided.get(name, np.s_[...]) for name in ("x1", "x2")]
+    operands = [
+        Operand(view.shape, view.strides, view.dtype, view.ctypes.data - array.ctypes.data)
+        for array, view in ((a, a[v]) for a, v in zip(arrays, views, strict=True))
+    ]
+    return pose(*operands).layout
+
+
+@given(m=EXTENT, n=EXTENT, k=EXTENT, count=st.integers(1, 40))
+def test_some_configuration_runs_every_problem(m, n, k, count):
+    problem = replace(PROBLEM, m=m, n=n, k=k, batch=(count,) if count > 1 else ())
+    selection = select(problem, ARCH)
+    config = selection.config
+    assert check(config, problem, ARCH) is None
+    assert selection.candidates[0].config == config
+    assert config.split_k <= -(-k // config.tile_k)
+    grid = launch_grid(config, config.num_units(problem), ARCH.num_sms)
+    assert grid[0] % config.cluster_size == 0
+    assert 1 <= grid[0] <= ARCH.num_sms
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_the_configurations_fit(config):
+    assert check(config, PROBLEM, ARCH) is None
+    assert config.shared_bytes(2) <= SHARED_BYTES
+
+
+def test_large_products_share_tiles_in_clusters_and_small_ones_split():
+    assert select(PROBLEM, ARCH).config.tile_m * select(PROBLEM, ARCH).config.tile_n == 128 * 256
+    deep = replace(PROBLEM, m=256, n=256, k=65536)
+    assert select(deep, ARCH).config.split_k > 8
+    assert "parts of k" in select(deep, ARCH).reason
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"tile_k": 48}, "tile_k = 48"),
+        ({"num_consumers": 4}, "4 consumers"),
+        ({"tile_m": 192}, "tile_m = 192"),
+        ({"tile_n": 96}, "tile_n = 96"),
+        ({"cluster_m": 4}, "4 x 1 blocks"),
+        ({"tile_n": 64, "cluster_m": 2}, "do not load whole blocks"),
+        ({"tile_m": 256}, "256 accumulators"),
+        ({"num_stages": 6}, "bytes; a block has"),
+        ({"split_k": 65}, "exceeds the 64 steps"),
+    ],
+)
+def test_check_says_why_not(change, why):
+    assert why in check(replace(CONFIGS[0], **change), PROBLEM, ARCH)
+
+
+def test_check_says_which_types_have_no_kernel():
+    assert "f32 and f32" in check(CONFIGS[0], replace(PROBLEM, a_dtype="f32", b_dtype="f32"), ARCH)
+    assert "bf16 and f16" in check(CONFIGS[0], replace(PROBLEM, b_dtype="f16"), ARCH)
+
+
+def test_the_records_match_the_device_structs():
+    assert HOPPER_ARGS.itemsize == 512
+    assert "sizeof(HopperArgs) == 512" in device_source("hopper/arguments.cuh")
+    assert PAD_ARGS.itemsize == 72
+    assert "sizeof(PadArgs) == 72" in device_source("hopper/pad_copy.cu")
+    assert ADD_ARGS.itemsize == 80
+    assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
+    _, offset = HOPPER_ARGS.fields["stage_bytes"]
+    assert offset == 476
+
+
+def test_operands_that_tma_cannot_read_are_copied():
+    choice = choose(layout_of((100, 64), (64, 104)), ARCH)
+    assert choice.notes == ()
+    choice = choose(layout_of((100, 65), (65, 104)), ARCH)
+    assert [note[:11] for note in choice.notes] == ["A is copied"]
+    assert "multiples of 2 bytes" in choice.a_pad
+    choice = choose(layout_of((4, 64, 64), (4, 64, 64), x1=np.s_[::-1]), ARCH)
+    assert "backwards" in choice.a_pad
+    assert choice.b_pad is None
+    choice = choose(layout_of((64, 64), (64, 63)), ARCH)
+    assert choice.b_pad is not None
+    assert "C is stored without TMA" in choice.notes[-1]
+
+
+def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
+    stack = Stack("bf16", 13, 7, 40, (1, 3, 2), (0, -999, 5))
+    padded = stack.padded()
+    assert padded.pitch == 16
+    assert padded.strides == (16 * 7 * 6, 16 * 7 * 2, 16 * 7)
+    assert padded.num_bytes == 16 * 7 * 6 * 2
+    assert padded.why_not_tma(16) is None
+
+
+def test_a_broadcast_operand_has_one_matrix():
+    choice = choose(layout_of((5, 64, 32), (32, 64)), ARCH)
+    geometry = choice.geometry()
+    assert geometry.a.batch == (1, 1, 5) or geometry.m == 5 * 64
+    assert geometry.b.batch == (1, 1, 1)
+
+
+def test_a_split_product_writes_a_workspace():
+    choice = choose(layout_of((256, 8192), (8192, 250)), ARCH)
+    assert choice.config.split_k > 1
+    workspace = choice.geometry().c
+    assert workspace.dtype == "f32"
+    assert workspace.pitch == 252
+    assert workspace.batch == (1, 1, choice.config.split_k)
+    assert choice.geometry().tma_store
