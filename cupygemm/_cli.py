@@ -1,4 +1,4 @@
-"""The command line: ``python -m cupygemm demo`` and ``python -m cupygemm info``."""
+"""The command line: ``python -m cupygemm demo``, ``info`` and ``profile``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ except ModuleNotFoundError as err:
         "[rocm] or [cuda] for a GPU"
     ) from err
 
-from cupygemm import _detect, _info
+from cupygemm import _detect, _info, _profile_command
 from cupygemm._version import __version__
 
 app = typer.Typer(
@@ -117,6 +117,9 @@ def info(as_json: Json = False) -> None:
         for row in rows:
             table.add_row("", *row)
         console.print(table)
+
+
+app.command()(_profile_command.profile)
 
 
 def _console(*, stderr: bool = False) -> Console:

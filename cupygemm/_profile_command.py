@@ -1,0 +1,135 @@
+"""``python -m cupygemm profile``: count what a product or a code object does when emulated."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import ml_dtypes
+import numpy as np
+import typer
+
+from cupygemm import _detect
+
+_DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+_MATRIX = ("dtype", "target")
+_CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
+
+
+def profile(
+    what: Annotated[
+        list[str], typer.Argument(help="M N K of a matrix product, or the path of a code object.")
+    ],
+    dtype: Annotated[
+        str | None, typer.Option(help="Of the matrices: bf16 or fp16. [default: bf16]")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="To emulate for a product. [default: gfx942]")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel of a code object of several.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Workgroups: X, X,Y or X,Y,Z. [default: 1]")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(help="Work-items of a workgroup, likewise. [default: 64]")
+    ] = None,
+    lds: Annotated[
+        int | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel arguments, separated by spaces: a scalar is TYPE:VALUE (i32:1000), a "
+            "buffer TYPE[COUNT], of zeros, or TYPE[COUNT]=FILL: ones, arange or random."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    listing: Annotated[bool, typer.Option(help="Print the annotated disassembly too.")] = False,
+    roofline: Annotated[
+        Path | None, typer.Option(help="Save a picture: a .png, .svg or .pdf file.")
+    ] = None,
+) -> None:
+    """Count what a matrix product, or a kernel of a code object, does on the emulated device.
+
+    Instructions, waits, coalescing, cache hits, bank conflicts, registers, occupancy: computed from
+    the code object or counted by emulation, and no times. The exit status is 1 if the kernel is at
+    fault, 2 if there is nothing to run.
+    """
+    from cupygemm.emulator.errors import EmulatorError, KernelFault
+
+    given = {"dtype": dtype, "target": target, "kernel": kernel, "grid": grid, "block": block,
+             "lds": lds, "args": args}  # fmt: skip
+    try:
+        if len(what) == 3 and all(word.isdecimal() for word in what):
+            _refuse(given, _CODE_OBJECT, "a code object")
+            m, n, k = (int(word) for word in what)
+            collected = _profile_product(m, n, k, dtype or "bf16", target)
+        elif len(what) == 1:
+            _refuse(given, _MATRIX, "a matrix product")
+            collected = _profile_code_object(Path(what[0]), kernel, grid, block, lds or 0, args)
+        else:
+            raise ValueError(f"{' '.join(what)!r} is neither M N K nor the path of a code object")
+        if roofline is not None:
+            collected.roofline(roofline)
+    except KernelFault as err:
+        typer.echo(str(err), err=True)
+        raise typer.Exit(1) from err
+    except (ValueError, TypeError, OSError, RuntimeError, ImportError, EmulatorError) as err:
+        typer.echo(f"cupygemm profile: {err}", err=True)
+        raise typer.Exit(2) from err
+    if as_json:
+        typer.echo(json.dumps(collected.to_dict(), indent=2))
+        return
+    typer.echo(str(collected))
+    if listing:
+        typer.echo("\n" + collected.listing(), nl=False)
+
+
+def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
+    """Raise if an option is given that belongs to the other kind of subject."""
+    for name in names:
+        if given[name] is not None:
+            raise ValueError(f"--{name} is an option of {of}")
+
+
+def _profile_product(m: int, n: int, k: int, dtype: str, target: str | None) -> Any:
+    if min(m, n, k) < 1:
+        raise ValueError(f"M, N and K must be at least 1, and are {m}, {n}, {k}")
+    if dtype not in _DTYPES:
+        raise ValueError(f"--dtype {dtype} is none of {', '.join(_DTYPES)}")
+    from cupygemm import emulator
+
+    if not emulator.is_enabled():
+        emulator.enable(target or _detect.DEFAULT_TARGET)
+    elif target not in (None, emulator.target()):
+        raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
+    import cupy as cp
+
+    from cupygemm._matmul import matmul
+    from cupygemm.testing import random_operands
+
+    x1, x2 = (cp.asarray(x) for x in random_operands((m, k), (k, n), _DTYPES[dtype]))
+    with emulator.profile() as collected:
+        matmul(x1, x2)
+    return collected
+
+
+def _profile_code_object(
+    path: Path, kernel: str | None, grid: str | None, block: str | None, lds: int, args: str | None
+) -> Any:
+    from cupygemm.emulator.profiling import Profile
+    from cupygemm.emulator.profiling.arguments import (
+        parse_argument,
+        parse_extent,
+        profile_code_object,
+    )
+
+    arguments = [parse_argument(word) for word in (args or "").split()]
+    collected = Profile()
+    collected.launches.append(
+        profile_code_object(
+            path, kernel, parse_extent(grid or "1"), parse_extent(block or "64"), lds, arguments
+        )
+    )
+    return collected

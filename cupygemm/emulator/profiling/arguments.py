@@ -1,0 +1,158 @@
+"""Kernel arguments as words of a command line, and a launch of a code object with them.
+
+i32:1000              a scalar
+f32[1000]             a buffer of 1000 elements, zero
+f32[1000]=arange      likewise ones, arange (0, 1, 2, ...) and random (uniform in -1..1, or 0..9)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.profiling.record import KernelProfile
+
+_TYPES: dict[str, Any] = {
+    "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32,
+    "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+_FILLS = ("zeros", "ones", "arange", "random")
+_SCALAR = re.compile(r"(\w+):(\S+)")
+_BUFFER = re.compile(r"(\w+)\[(\d+)\](?:=(\w+))?")
+_MAX_EXTENT = 2**31 - 1
+
+
+def parse_argument(text: str) -> NDArray[Any]:
+    """Return an argument: an array without dimensions for a scalar, with one for a buffer.
+
+    Raises
+    ------
+    ValueError
+        The text is no argument; the message says what one looks like.
+    """
+    scalar, buffer = _SCALAR.fullmatch(text), _BUFFER.fullmatch(text)
+    match = scalar or buffer
+    if match is None:
+        raise ValueError(f"argument {text!r}: write TYPE:VALUE, TYPE[COUNT] or TYPE[COUNT]=FILL")
+    dtype = _TYPES.get(match[1])
+    if dtype is None:
+        raise ValueError(f"argument {text!r}: type {match[1]!r} is none of {', '.join(_TYPES)}")
+    if scalar:
+        try:
+            integer = np.dtype(dtype).kind in "iu"
+            value: Any = int(match[2], 0) if integer else float(match[2])
+            return np.array(value, dtype)
+        except (ValueError, OverflowError) as err:
+            raise ValueError(f"argument {text!r}: {match[2]!r} is no {match[1]}") from err
+    count, fill = int(match[2]), match[3] or "zeros"
+    if count < 1:
+        raise ValueError(f"argument {text!r}: a buffer has at least 1 element")
+    if fill not in _FILLS:
+        raise ValueError(f"argument {text!r}: fill {fill!r} is none of {', '.join(_FILLS)}")
+    return _filled(np.dtype(dtype), count, fill)
+
+
+def _filled(dtype: np.dtype[Any], count: int, fill: str) -> NDArray[Any]:
+    if fill == "random":
+        rng = np.random.default_rng(0)
+        values = rng.integers(0, 10, count) if dtype.kind in "iu" else rng.uniform(-1, 1, count)
+        return values.astype(dtype)
+    if fill == "arange":
+        return np.arange(count).astype(dtype)
+    return np.full(count, fill == "ones").astype(dtype)
+
+
+def parse_extent(text: str) -> tuple[int, int, int]:
+    """Return the extents of a grid or a block: ``64``, ``64,2`` or ``64,2,1``.
+
+    Raises
+    ------
+    ValueError
+        It is not one to three positive integers.
+    """
+    words = text.split(",")
+    if not 1 <= len(words) <= 3 or not all(word.isdecimal() for word in words):
+        raise ValueError(f"{text!r} is not one to three positive integers with commas between")
+    x, y, z = [*(int(word) for word in words), 1, 1][:3]
+    if min(x, y, z) < 1 or max(x, y, z) > _MAX_EXTENT:
+        raise ValueError(f"{text!r}: extents are 1 to {_MAX_EXTENT}")
+    return x, y, z
+
+
+def profile_code_object(
+    path: Path,
+    kernel_name: str | None,
+    grid: tuple[int, int, int],
+    block: tuple[int, int, int],
+    dynamic_lds: int,
+    arguments: Sequence[NDArray[Any]],
+) -> KernelProfile:
+    """Launch a kernel of a code object on a device of its own target, without CuPy.
+
+    Parameters
+    ----------
+    path : Path
+        An AMDGPU ELF file.
+    kernel_name : str or None
+        None if it has only one.
+    grid, block : tuple of int
+        Workgroups, and work-items of a workgroup.
+    dynamic_lds : int
+        Bytes.
+    arguments : sequence of ndarray
+        Of `parse_argument`, the explicit arguments in their order.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        No such kernel, several to choose from, or arguments that do not fit it.
+    EmulatorError
+        The file is no code object, the launch is refused, or the kernel is at fault.
+    """
+    from cupygemm.emulator import run
+    from cupygemm.emulator.code_object import target_of
+    from cupygemm.emulator.device import Device
+    from cupygemm.emulator.targets import TARGETS
+
+    data = path.read_bytes()
+    target = TARGETS[target_of(data)]
+    device = Device(target)
+    kernels = device.load(data).kernels
+    if kernel_name is None and len(kernels) == 1:
+        (kernel_name,) = kernels
+    if kernel_name is None or kernel_name not in kernels:
+        missing = "choose a kernel" if kernel_name is None else f"no kernel {kernel_name}"
+        raise ValueError(f"{path}: {missing}; it has {', '.join(sorted(kernels)) or 'none'}")
+    kernel = kernels[kernel_name]
+    explicit = [arg for arg in kernel.arguments if not arg.value_kind.startswith("hidden_")]
+    if len(explicit) != len(arguments):
+        wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
+        raise ValueError(f"{kernel_name} takes {wanted}; {len(arguments)} arguments are given")
+    values = []
+    for position, (argument, array) in enumerate(zip(explicit, arguments, strict=True)):
+        value = array.tobytes()
+        if array.ndim:
+            address = device.memory.malloc(array.nbytes, tag=f"argument {position}")
+            ctypes.memmove(address, value, array.nbytes)
+            value = address.to_bytes(8, "little")
+        if len(value) != argument.size:
+            raise ValueError(
+                f"argument {position} of {kernel_name} has {argument.size} bytes, not {len(value)}"
+            )
+        values.append(value)
+    device.check_launch(kernel, grid, block, dynamic_lds)
+    stats = run.launch(
+        kernel, grid, block, dynamic_lds, values, device.memory, target, profile=True
+    )
+    assert stats.profile is not None
+    return stats.profile
