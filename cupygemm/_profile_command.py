@@ -22,17 +22,17 @@ def profile(
         list[str], typer.Argument(help="M N K of a matrix product, or the path of a code object.")
     ],
     dtype: Annotated[
-        str | None, typer.Option(help="Of the matrices: bf16 or fp16. [default: bf16]")
+        str | None, typer.Option(help="Of the matrices: bf16 or fp16.", show_default="bf16")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="To emulate for a product. [default: gfx942]")
+        str | None, typer.Option(help="To emulate for a product.", show_default="gfx942")
     ] = None,
     kernel: Annotated[str | None, typer.Option(help="Kernel of a code object of several.")] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Workgroups: X, X,Y or X,Y,Z. [default: 1]")
+        str | None, typer.Option(help="Workgroups: X, X,Y or X,Y,Z.", show_default="1")
     ] = None,
     block: Annotated[
-        str | None, typer.Option(help="Work-items of a workgroup, likewise. [default: 64]")
+        str | None, typer.Option(help="Work-items of a workgroup, likewise.", show_default="64")
     ] = None,
     lds: Annotated[
         int | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
@@ -45,7 +45,9 @@ def profile(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-    listing: Annotated[bool, typer.Option(help="Print the annotated disassembly too.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--listing", help="Print the annotated disassembly too.")
+    ] = False,
     roofline: Annotated[
         Path | None, typer.Option(help="Save a picture: a .png, .svg or .pdf file.")
     ] = None,

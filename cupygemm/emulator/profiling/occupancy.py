@@ -34,7 +34,8 @@ class Occupancy:
         Workgroups that each resource alone would allow: ``registers``, ``SGPRs``, ``LDS``,
         ``wave slots``.
     limited_by : str
-        The scarcest resources.
+        The scarcest resources. A compiler that sees one limit may allocate more of another resource
+        than it uses, up to the same limit.
     fills : float
         Workgroups of the launch over what the device holds at once; below 1 some CUs have room.
     """
@@ -73,6 +74,8 @@ def occupancy(
         limits["LDS"] = target.lds_bytes // (-(-lds_bytes // granule) * granule)
     fitting = min(limits.values())
     scarcest = [name for name, count in limits.items() if count == fitting]
+    if "wave slots" in scarcest:
+        scarcest = ["wave slots"]  # nothing that the kernel uses is scarce
     return Occupancy(
         workgroups=fitting,
         waves_per_simd=fitting * waves_per_workgroup / SIMDS,
