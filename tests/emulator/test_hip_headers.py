@@ -1,4 +1,4 @@
-"""The HIP headers on the emulated device: integers, halves, lanes, atomics, vectors, std headers."""
+"""The HIP headers on the emulated device: integers, halves, lanes, atomics, vectors and C++."""
 
 from __future__ import annotations
 
