@@ -1,5 +1,5 @@
-// half and half2 (IEEE binary16) on top of clang's _Float16: arithmetic is rounded once per
-// operation.
+// half and half2 (IEEE binary16) on top of clang's _Float16: each operation is rounded once, unless
+// the compiler contracts it into a fused one (HIP's default; --fmad=false keeps it from that).
 #pragma once
 
 #include <device/math.h>
