@@ -21,6 +21,7 @@ from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.code_object import load as load_code_object
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.run import LaunchStats, launch
+from cupygemm.emulator.runtime.compile import HEADERS, headers_digest
 from cupygemm.emulator.targets import TARGETS
 
 HERE = Path(__file__).parent
@@ -31,7 +32,10 @@ VARIANTS = (
     *(("gfx90a", level) for level in ("-O0", "-O3")),
     *(("gfx950", level) for level in ("-O0", "-O3")),
 )
-_OPTIONS = {"memory.hip": ("-mllvm", "-amdgpu-kernarg-preload-count=8")}
+_OPTIONS = {
+    "memory.hip": ("-mllvm", "-amdgpu-kernarg-preload-count=8"),
+    "ordinary.hip": ("-nostdinc", "-D__HIPCC_RTC__=1", "-isystem", str(HEADERS)),
+}
 
 
 def compile_source(name: str, target: str, level: str) -> Path:
@@ -43,7 +47,8 @@ def compile_source(name: str, target: str, level: str) -> Path:
     def build(output: Path) -> None:
         toolchain.compile_hip(HERE / name, output, target=target, options=options)
 
-    return get_or_build("test-hip", [*texts, target, *options, toolchain.version], ".hsaco", build)
+    key = [*texts, target, *options, toolchain.version, headers_digest()]
+    return get_or_build("test-hip", key, ".hsaco", build)
 
 
 class Program:
