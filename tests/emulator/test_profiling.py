@@ -192,6 +192,21 @@ def test_scratch_and_empty_exec_ask_nothing_of_global_memory() -> None:
     assert profile.flop_per_byte is None
 
 
+def test_where_the_host_puts_a_buffer_plays_no_part() -> None:
+    body = "v_lshlrev_b32 v1, 9, v0\nglobal_load_dword v2, v1, s[4:5]\n" * 3
+    target, memories, profiles = TARGETS["gfx942"], [Memory(), Memory()], []
+    buffers = [memory.malloc(1 << 17) for memory in memories]
+    assert buffers[0] != buffers[1]
+    for memory, buffer in zip(memories, buffers, strict=True):
+        kernel = load_kernel(POINTER + body + "s_endpgm", memory, arguments=[8])
+        arguments = [buffer.to_bytes(8, "little")]
+        stats = run.launch(
+            kernel, (9, 1, 1), (64, 1, 1), 0, arguments, memory, target, profile=True
+        )
+        profiles.append(stats.profile)
+    assert profiles[0] == profiles[1]
+
+
 # -- LDS -------------------------------------------------------------------------------------------
 
 

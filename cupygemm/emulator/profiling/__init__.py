@@ -58,11 +58,23 @@ class Profile:
         return list(result.values())
 
     def listing(self) -> str:
-        """Return the annotated disassembly of every kernel."""
+        """Return the annotated disassembly of every kernel.
+
+        Returns
+        -------
+        str
+            See `KernelProfile.listing`.
+        """
         return "\n".join(kernel.listing() for kernel in self.kernels)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the profiles by kernel as numbers, strings, lists and dictionaries, for JSON."""
+        """Return the profiles by kernel as numbers, strings, lists and dictionaries, for JSON.
+
+        Returns
+        -------
+        dict
+            ``kernels`` is a list of what `KernelProfile.to_dict` returns.
+        """
         return {"kernels": [kernel.to_dict() for kernel in self.kernels]}
 
     def roofline(self, path: str | Path) -> None:

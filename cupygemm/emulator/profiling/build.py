@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction, decode
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
+from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.occupancy import occupancy
-from cupygemm.emulator.profiling.record import (
-    GlobalCounts,
-    InstructionProfile,
-    KernelProfile,
-    LdsCounts,
-)
+from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile
 from cupygemm.emulator.profiling.source import Line, line_table
 
 if TYPE_CHECKING:

@@ -2,11 +2,12 @@
 
 Every launch starts with cold caches. With X XCDs, workgroup w of a launch runs on XCD w mod X, and
 there on CU (w div X) mod (CUs of an XCD): neighbours are dealt round-robin over the XCDs.
-Workgroups in flight together in the emulator (1024 waves of them) interleave their
-accesses instruction by instruction; on a GPU they drift apart.
+Workgroups in flight together in the emulator (1024 waves of them) interleave their accesses
+instruction by instruction; on a GPU they drift apart.
 
 Addresses are those of allocations laid out one after another, each in pages of its own, so that a
-run repeats: what the host's allocator did plays no part.
+run repeats: what the host's allocator did plays no part. Of an access to a swizzled buffer only the
+place of the first dword counts.
 
 Not modelled: the scalar and instruction caches and their share of L2, translation, prefetching,
 cache-control bits (sc0, sc1, nt) and invalidations, LDS and private memory (scratch) traffic, the
@@ -79,7 +80,13 @@ class Traffic:
     fabric_read: int = 0
 
     def add(self, other: Traffic) -> None:
-        """Add another's counts to these."""
+        """Add another's counts to these.
+
+        Parameters
+        ----------
+        other : Traffic
+            Left as it is.
+        """
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 

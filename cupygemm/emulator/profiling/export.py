@@ -5,14 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from cupygemm.emulator.profiling.record import (
-    GlobalCounts,
-    InstructionProfile,
-    KernelProfile,
-    LdsCounts,
-    Wait,
-    mix,
-)
+from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait
+from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, mix
 
 
 def kernel_to_dict(profile: KernelProfile) -> dict[str, Any]:

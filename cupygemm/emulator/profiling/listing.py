@@ -9,14 +9,8 @@ The first column is the number of waves that executed the instruction; a dot mea
 
 from __future__ import annotations
 
-from cupygemm.emulator.profiling.record import (
-    GlobalCounts,
-    InstructionProfile,
-    KernelProfile,
-    LdsCounts,
-    Wait,
-    iterate_lines,
-)
+from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait
+from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, iterate_lines
 
 _TEXT_WIDTH = 56
 

@@ -8,132 +8,11 @@ is a time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cupygemm.emulator.profiling.caches import Traffic
+from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait, ratio
 from cupygemm.emulator.profiling.occupancy import Occupancy
-
-
-@dataclass
-class Wait:
-    """What an ``s_waitcnt`` waited for.
-
-    Attributes
-    ----------
-    counter : {"vmcnt", "lgkmcnt"}
-    waves : int
-        Waves that had an operation outstanding; for the others it was free.
-    distance : int
-        Instructions between the youngest operation waited for and the wait, summed over those
-        waves: how much a wave did meanwhile.
-    operations : dict of int to int
-        Operations waited for: how many, by the byte offset of the instruction that issued them.
-    """
-
-    counter: str
-    waves: int = 0
-    distance: int = 0
-    operations: dict[int, int] = field(default_factory=dict)
-
-    def add(self, other: Wait) -> None:
-        """Add another's counts to these."""
-        self.waves += other.waves
-        self.distance += other.distance
-        for offset, times in other.operations.items():
-            self.operations[offset] = self.operations.get(offset, 0) + times
-
-
-@dataclass
-class GlobalCounts:
-    """What vector memory instructions asked of global memory.
-
-    Attributes
-    ----------
-    instructions, lanes : int
-        Wave-instructions, and lanes of them that took part.
-    bytes_read, bytes_written, bytes_atomic : int
-        Bytes that the lanes asked for.
-    lines_64, lines_128 : int
-        Lines touched, counted once for each wave-instruction.
-    traffic : Traffic
-    """
-
-    instructions: int = 0
-    lanes: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    bytes_atomic: int = 0
-    lines_64: int = 0
-    lines_128: int = 0
-    traffic: Traffic = field(default_factory=Traffic)
-
-    @property
-    def bytes(self) -> int:
-        """Return the bytes asked for."""
-        return self.bytes_read + self.bytes_written + self.bytes_atomic
-
-    @property
-    def coalescing(self) -> float | None:
-        """Return ideal over actual vL1D requests, or None without any."""
-        return _ratio(self.traffic.ideal_requests, self.traffic.requests)
-
-    @property
-    def l1_hit_rate(self) -> float | None:
-        """Return the share of load requests that vL1D had."""
-        return _ratio(self.traffic.l1_hits, self.traffic.l1_reads)
-
-    @property
-    def l2_hit_rate(self) -> float | None:
-        """Return the share of requests that L2 had."""
-        return _ratio(self.traffic.l2_hits, self.traffic.l2_requests)
-
-    def add(self, other: GlobalCounts) -> None:
-        """Add another's counts to these."""
-        _add_integers(self, other)
-        self.traffic.add(other.traffic)
-
-
-@dataclass
-class LdsCounts:
-    """What DS instructions asked of LDS.
-
-    Attributes
-    ----------
-    instructions : int
-        Wave-instructions that access LDS memory.
-    bytes : int
-        Bytes that the lanes that were on asked for.
-    cycles : int
-        Of the LDS pipe, by the phase tables of `units.lds_profile`; at least one for each phase.
-    conflict_cycles : int
-        Those of them that bank conflicts add.
-    capacity : int
-        Bytes that the banks can give in those cycles.
-    """
-
-    instructions: int = 0
-    bytes: int = 0
-    cycles: int = 0
-    conflict_cycles: int = 0
-    capacity: int = 0
-
-    @property
-    def utilisation(self) -> float | None:
-        """Return bytes asked over what the banks can give in the same cycles.
-
-        Above 1 where lanes share dwords.
-        """
-        return _ratio(self.bytes, self.capacity)
-
-    @property
-    def conflict_rate(self) -> float | None:
-        """Return the share of cycles that conflicts cost."""
-        return _ratio(self.conflict_cycles, self.cycles)
-
-    def add(self, other: LdsCounts) -> None:
-        """Add another's counts to these."""
-        _add_integers(self, other)
 
 
 @dataclass
@@ -175,7 +54,16 @@ class InstructionProfile:
     waits: tuple[Wait, ...] = ()
 
     def merged(self, other: InstructionProfile) -> InstructionProfile:
-        """Return the sum of this and the same instruction of another launch."""
+        """Return the sum of this and the same instruction of another launch.
+
+        Parameters
+        ----------
+        other : InstructionProfile
+
+        Returns
+        -------
+        InstructionProfile
+        """
         return replace(
             self,
             executions=self.executions + other.executions,
@@ -298,10 +186,16 @@ class KernelProfile:
     @property
     def flop_per_byte(self) -> float | None:
         """Return FLOP over bytes of HBM, or None if there are no bytes."""
-        return _ratio(self.flop, self.hbm_bytes)
+        return ratio(self.flop, self.hbm_bytes)
 
     def by_source(self) -> dict[tuple[str, int], list[InstructionProfile]]:
-        """Return the executed instructions of each source line that is known, in order."""
+        """Return the executed instructions of each source line that is known, in order.
+
+        Returns
+        -------
+        dict of (str, int) to list of InstructionProfile
+            By file and line.
+        """
         result: dict[tuple[str, int], list[InstructionProfile]] = {}
         for inst in self.instructions:
             if inst.source is not None and inst.executions:
@@ -312,6 +206,14 @@ class KernelProfile:
 
     def merged(self, other: KernelProfile) -> KernelProfile:
         """Return the sum of this and other launches of the same kernel.
+
+        Parameters
+        ----------
+        other : KernelProfile
+
+        Returns
+        -------
+        KernelProfile
 
         Raises
         ------
@@ -335,13 +237,25 @@ class KernelProfile:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the profile as numbers, strings, lists and dictionaries, for JSON."""
+        """Return the profile as numbers, strings, lists and dictionaries, for JSON.
+
+        Returns
+        -------
+        dict
+            Rates are fractions of 1, or None where there is nothing to count.
+        """
         from cupygemm.emulator.profiling.export import kernel_to_dict
 
         return kernel_to_dict(self)
 
     def listing(self) -> str:
-        """Return the annotated disassembly."""
+        """Return the annotated disassembly.
+
+        Returns
+        -------
+        str
+            An instruction a line: waves that executed it, offset, text, and what it did.
+        """
         from cupygemm.emulator.profiling.listing import listing
 
         return listing(self)
@@ -360,17 +274,6 @@ def mix(instructions: Iterable[InstructionProfile]) -> dict[str, int]:
     for inst in instructions:
         result[inst.category] += inst.executions
     return result
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
-
-
-def _add_integers(into: Any, other: Any) -> None:
-    for item in fields(into):
-        value = getattr(into, item.name)
-        if isinstance(value, int):
-            setattr(into, item.name, value + getattr(other, item.name))
 
 
 def _sum(total: Any, parts: Iterable[Any]) -> Any:

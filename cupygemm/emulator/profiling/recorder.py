@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from cupygemm.emulator.hazards import Counter, Scoreboard
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.caches import CacheModel, Traffic
-from cupygemm.emulator.profiling.record import KernelProfile, Wait
+from cupygemm.emulator.profiling.counts import Wait
+from cupygemm.emulator.profiling.record import KernelProfile
 from cupygemm.emulator.run import Entry, Program
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units.machine import NativeStep
