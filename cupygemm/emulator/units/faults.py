@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     LDS_LOAD_MISALIGNED, NEEDS_FINER_SHADOW,
 ) = range(16)  # fmt: skip
 
-_ORDER = "an s_waitcnt in wave {other}, then an s_barrier, must come between the two"
+_ORDER = (
+    "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
+    "(a flag in LDS is not taken for order)"
+)
 
 
 def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
