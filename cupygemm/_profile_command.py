@@ -48,6 +48,9 @@ def profile(
     listing: Annotated[
         bool, typer.Option("--listing", help="Print the annotated disassembly too.")
     ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="Print the source lines too, if compiled with -g.")
+    ] = False,
     roofline: Annotated[
         Path | None, typer.Option(help="Save a picture: a .png, .svg or .pdf file.")
     ] = None,
@@ -86,6 +89,8 @@ def profile(
     typer.echo(str(collected))
     if listing:
         typer.echo("\n" + collected.listing(), nl=False)
+    if source:
+        typer.echo("\n" + collected.source_listing(), nl=False)
 
 
 def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:

@@ -58,10 +58,11 @@ def test_a_code_object(invoke: Callable[..., Any], tmp_path: Path) -> None:
 
 
 def test_a_code_object_for_people(invoke: Callable[..., Any]) -> None:
-    result = invoke(build(SOURCE), *ADD, "--block", "64,1", "--listing")
+    result = invoke(build(SOURCE), *ADD, "--block", "64,1", "--listing", "--source")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("add on emulated gfx942: grid 4x1x1, block 64x1x1")
     assert "global_store_dword" in result.output
+    assert "compile with -g" in result.output
 
 
 def test_a_kernel_out_of_several(invoke: Callable[..., Any]) -> None:

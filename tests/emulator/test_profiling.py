@@ -375,12 +375,17 @@ def test_counts_by_source_line(tmp_path: Any) -> None:
     stores = sum(inst.global_memory.bytes_written for inst in lines[4] if inst.global_memory)
     assert (loads, stores) == (256, 256)
     assert "scale.hip:3\n" in profile.listing()
+    (load,) = (line for line in profile.source_listing().splitlines() if "value = x[i];" in line)
+    assert load.split()[0] == "3"
+    assert "VMEM 1" in load
+    assert "256 B/wave, 2.0 lines, coalescing 100.0 %" in load
 
 
 def test_without_debugging_information_there_are_no_lines(tmp_path: Any) -> None:
     profile = compiled(tmp_path, ["-O2"])
     assert profile.by_source() == {}
     assert profile.to_dict()["source_lines"] == []
+    assert "compile with -g" in profile.source_listing()
 
 
 def shown() -> Profile:

@@ -67,6 +67,16 @@ class Profile:
         """
         return "\n".join(kernel.listing() for kernel in self.kernels)
 
+    def source_listing(self) -> str:
+        """Return the source lines of every kernel that was compiled with ``-g``.
+
+        Returns
+        -------
+        str
+            See `KernelProfile.source_listing`.
+        """
+        return "\n".join(kernel.source_listing() for kernel in self.kernels)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the profiles by kernel as numbers, strings, lists and dictionaries, for JSON.
 

@@ -39,9 +39,9 @@ def _line(inst: InstructionProfile) -> str:
 def _notes(inst: InstructionProfile) -> list[str]:
     notes = []
     if inst.global_memory is not None:
-        notes.append(_memory_note(inst.global_memory))
+        notes.append(memory_note(inst.global_memory))
     if inst.lds is not None:
-        notes.append(_lds_note(inst.lds))
+        notes.append(lds_note(inst.lds))
     notes += [_wait_note(wait, inst.executions) for wait in inst.waits]
     if inst.category == "waitcnt" and inst.executions and not inst.waits:
         notes.append("nothing outstanding")
@@ -50,7 +50,8 @@ def _notes(inst: InstructionProfile) -> list[str]:
     return notes
 
 
-def _memory_note(counts: GlobalCounts) -> str:
+def memory_note(counts: GlobalCounts) -> str:
+    """Return what instructions asked of global memory, in a few words."""
     parts = [
         f"{counts.bytes / counts.instructions:.0f} B/wave",
         f"{counts.traffic.requests / counts.instructions:.1f} lines",
@@ -63,7 +64,8 @@ def _memory_note(counts: GlobalCounts) -> str:
     return ", ".join(parts)
 
 
-def _lds_note(counts: LdsCounts) -> str:
+def lds_note(counts: LdsCounts) -> str:
+    """Return what LDS instructions cost, in a few words."""
     each, lost = (n / counts.instructions for n in (counts.cycles, counts.conflict_cycles))
     return f"LDS {each:.1f} cycles" + (f", {lost:.1f} of them bank conflicts" if lost else "")
 

@@ -260,6 +260,18 @@ class KernelProfile:
 
         return listing(self)
 
+    def source_listing(self) -> str:
+        """Return the source lines that are known, with what their instructions did.
+
+        Returns
+        -------
+        str
+            A line a line: number, wave-instructions, text, and what they did.
+        """
+        from cupygemm.emulator.profiling.source_listing import source_listing
+
+        return source_listing(self)
+
 
 def merge_key(profile: KernelProfile) -> tuple[Any, ...]:
     """Return what launches have in common whose profiles can be added up."""

@@ -1,0 +1,57 @@
+"""The source lines of a profiled kernel, with what the instructions of each line did.
+
+    ; scale.hip: wave-instructions by line
+           3        6  float value = x[i];       VALU 3, VMEM 1, waitcnt 2; 256 B/wave, ...
+
+The text of a line is shown where the file can be read.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
+from cupygemm.emulator.profiling.listing import lds_note, memory_note
+from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, mix
+
+_TEXT_WIDTH = 64
+
+
+def source_listing(profile: KernelProfile) -> str:
+    """Return the executed lines of each source file of a kernel."""
+    lines = [f"; {profile.kernel} on emulated {profile.target}"]
+    if not profile.by_source():
+        lines.append("; no source lines are known: compile with -g")
+    last, texts = "", []
+    for (file, number), instructions in profile.by_source().items():
+        if file != last:
+            last, texts = file, _read(file)
+            lines.append(f"; {file}: wave-instructions by line")
+        text = texts[number - 1].strip() if number <= len(texts) else ""
+        executions = sum(inst.executions for inst in instructions)
+        shown = f"{text:.{_TEXT_WIDTH}}"
+        note = _note(instructions)
+        lines.append(f"{number:>8} {executions:>8}  {shown:<{_TEXT_WIDTH}}  {note}".rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def _note(instructions: list[InstructionProfile]) -> str:
+    memory, lds = GlobalCounts(), LdsCounts()
+    for inst in instructions:
+        if inst.global_memory is not None:
+            memory.add(inst.global_memory)
+        if inst.lds is not None:
+            lds.add(inst.lds)
+    notes = [", ".join(f"{name} {count}" for name, count in mix(instructions).items() if count)]
+    if memory.instructions:
+        notes.append(memory_note(memory))
+    if lds.instructions:
+        notes.append(lds_note(lds))
+    return "; ".join(notes)
+
+
+def _read(file: str) -> list[str]:
+    try:
+        return Path(file).read_text(errors="replace").splitlines()
+    except OSError:
+        return []
