@@ -263,28 +263,43 @@ class Memory:
                     )
             for extent in reversed(list(self._freed)):  # newest first
                 if extent.start <= address < extent.end:
-                    return f"{address - extent.start} bytes into {extent}, which was freed"
+                    where = f"{address - extent.start} bytes into {extent}, which was freed"
+                    reuse = self._reuse(extent, address, end)
+                    return (
+                        f"{self._distance(reuse, address, end)};\nalso {where}" if reuse else where
+                    )
             return self._describe_nearest(address, end)
 
-    def _describe_nearest(self, address: int, end: int) -> str:
-        def distance(extent: Extent) -> int:
-            return extent.start - end if extent.start >= end else max(address - extent.end, 0)
+    def _reuse(self, freed: Extent, address: int, end: int) -> Extent | None:
+        """Return the nearest live extent in a freed one's place, if that was given out again."""
+        live = [
+            extent
+            for extent in list(self._extents.values())
+            if extent.start < freed.end
+            and extent.end > freed.start
+            and extent.serial > freed.serial
+        ]
+        return min(live, key=lambda extent: _gap(extent, address, end), default=None)
 
+    def _describe_nearest(self, address: int, end: int) -> str:
         if address == 0:
             return "a null pointer"
-        near = min(list(self._extents.values()), key=distance, default=None)
+        near = min(list(self._extents.values()), key=lambda x: _gap(x, address, end), default=None)
         if near is None:
             outside = "" if self.owns(address) else "not device memory: "
             return outside + "no device memory is allocated"
-        if address >= near.end:
-            where = f"{address - near.end} bytes past the end of {near}"
-        elif end <= near.start:
-            where = f"{near.start - address} bytes before the start of {near}"
-        else:
-            where = f"runs {end - near.start} bytes into {near}, but starts before it"
+        where = self._distance(near, address, end)
         if not self.owns(address):
             return f"not device memory (host memory, or a stray pointer); nearest: {where}"
         return where
+
+    @staticmethod
+    def _distance(near: Extent, address: int, end: int) -> str:
+        if address >= near.end:
+            return f"{address - near.end} bytes past the end of {near}"
+        if end <= near.start:
+            return f"{near.start - address} bytes before the start of {near}"
+        return f"runs {end - near.start} bytes into {near}, but starts before it"
 
     def _block_of(self, address: int) -> Extent | None:
         position = bisect.bisect_right(self._block_starts, address) - 1
@@ -316,6 +331,11 @@ class Memory:
     def write(self, address: int, data: bytes | memoryview) -> None:
         """Store the bytes; raises `ValueError` as `view` does."""
         self.view(address, len(data))[:] = np.frombuffer(data, np.uint8)
+
+
+def _gap(extent: Extent, address: int, end: int) -> int:
+    """Return the bytes between an extent and ``[address, end)``."""
+    return extent.start - end if extent.start >= end else max(address - extent.end, 0)
 
 
 def _pages(size: int) -> int:

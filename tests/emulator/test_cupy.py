@@ -173,6 +173,27 @@ def test_a_fault_is_an_exception_with_the_report_and_the_next_launch_works(
     assert emulator.last_launch().kernel == "scale"
 
 
+def test_too_few_arguments_are_an_error(run_python: Callable[..., str]) -> None:
+    """What follows CuPy's array of argument pointers is any pointer: in a process of its own."""
+    printed = run_python(
+        """
+import ctypes, cupygemm, cupy
+kernel = cupy.RawKernel('extern "C" __global__ void f(float *x, float *y, int n) { *x = n; }', "f")
+kernel.compile()
+hip = ctypes.CDLL("libamdhip64.so.7")
+hip.hipGetErrorString.restype = ctypes.c_char_p
+function = ctypes.c_void_p(kernel.kernel.ptr)
+value = ctypes.c_uint64(0)
+pointers = (ctypes.c_void_p * 3)(ctypes.addressof(value), ctypes.addressof(value), 0x21)
+status = hip.hipModuleLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, None, pointers, None)
+print(hip.hipGetErrorString(status).decode())
+""",
+        target="gfx942",
+    )
+    assert "argument 2" in printed
+    assert "is at 0x21, which is no host memory: f takes 3 arguments, were fewer given?" in printed
+
+
 def test_a_freed_array_is_told(cp: ModuleType) -> None:
     kept = cp.ones(100, np.float32)
     freed = cp.ones(100, np.float32)

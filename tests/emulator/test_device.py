@@ -101,6 +101,22 @@ def test_free_of_what_was_not_allocated_says_what_is_there(memory: Memory) -> No
         memory.free(pointer)
 
 
+def test_past_an_array_in_a_place_that_was_another_before(memory: Memory) -> None:
+    """CuPy's pool gives out a block again: the live array is told first, then the freed one."""
+    block = memory.malloc(4096, "pool")
+    memory.carve(block, 4000)
+    memory.uncarve(block)
+    memory.carve(block, 999)
+    memory.carve(block + 1024, 100)
+    first, second = memory.describe(block + 999, 1).splitlines()
+    assert first.startswith("0 bytes past the end of allocation 3 (array): 999 bytes")
+    assert second.startswith("also 999 bytes into allocation 2 (array): 4000 bytes")
+    assert second.endswith("which was freed")
+    assert memory.describe(block + 1020, 2).startswith("4 bytes before the start of allocation 4")
+    memory.uncarve(block + 1024)
+    assert memory.describe(block + 1024, 4).startswith("0 bytes into allocation 4 (array)")
+
+
 def test_carved_extents_are_all_that_is_valid_of_their_block(memory: Memory) -> None:
     block = memory.malloc(4096, "pool")
     assert memory.contains(block, 4096)
