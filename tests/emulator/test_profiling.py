@@ -180,9 +180,25 @@ def test_a_load_fetches_what_a_store_has_left_of_a_line() -> None:
         """
     )
     of_stored, of_rest = (inst.global_memory for inst in at(profile, "global_load"))
-    assert of_stored.l2_hit_rate == 1
-    assert of_rest.l1_hit_rate == 1  # vL1D fills whole lines
-    assert (profile.hbm_read, profile.hbm_written) == (0, 32)
+    # L2 has the sector that was stored, and vL1D is filled with the whole line.
+    assert (of_stored.l1_hit_rate, of_stored.l2_hit_rate) == (0, 0)
+    assert of_rest.l1_hit_rate == 1
+    assert (profile.hbm_read, profile.hbm_written) == (128, 32)
+
+
+def test_atomics_go_to_l2() -> None:
+    profile = profiled(
+        """
+        v_lshlrev_b32 v1, 2, v0
+        v_mov_b32 v2, 1
+        global_atomic_add v1, v2, s[4:5]
+        global_atomic_add v1, v2, s[4:5]
+        """
+    )
+    first, second = (inst.global_memory for inst in at(profile, "global_atomic"))
+    assert (first.bytes_atomic, first.l1_hit_rate) == (256, None)
+    assert (first.l2_hit_rate, second.l2_hit_rate) == (0, 1)
+    assert (profile.hbm_read, profile.hbm_written) == (256, 256)
 
 
 def test_scratch_and_empty_exec_ask_nothing_of_global_memory() -> None:

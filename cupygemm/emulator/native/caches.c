@@ -8,7 +8,7 @@
  * allocates without fetching, and each line knows which of its sectors are dirty. */
 #include "lines.h"
 
-enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_DIRTY = 15, FILLED = 16 };
+enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_SECTORS = 15, FILLED = 16 };
 
 struct cache {
     uint64_t *tags; /* (caches, sets, ways): number of the line plus one, 0 for none */
@@ -66,7 +66,7 @@ static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, 
 }
 
 static int64_t dirty_bytes(uint8_t state) {
-    return (int64_t)__builtin_popcount(state & ALL_DIRTY) << SECTOR_SHIFT;
+    return (int64_t)__builtin_popcount(state & ALL_SECTORS) << SECTOR_SHIFT;
 }
 
 /* A line read from, or sectors written to, what is behind L2. */
@@ -83,7 +83,7 @@ static void beyond_l2(struct cache_model *model, uint64_t line, uint8_t dirty) {
     if (evicted)
         model->hbm_written += dirty_bytes(state);
     uint8_t *now = model->last.state + slot;
-    if (!dirty && !(*now & FILLED) && (*now & ALL_DIRTY) != ALL_DIRTY) {
+    if (!dirty && !(*now & FILLED) && (*now & ALL_SECTORS) != ALL_SECTORS) {
         model->hbm_read += 1 << MEMORY_LINE_SHIFT;
         *now |= FILLED;
     }
@@ -96,12 +96,13 @@ static void reach_l2(struct cache_model *model, int64_t xcd, uint64_t line, uint
     uint64_t evicted;
     uint8_t state = 0;
     int64_t slot = touch(model, &model->l2, xcd, line, true, &hit, &evicted, &state);
-    if (evicted && state & ALL_DIRTY) {
+    if (evicted && state & ALL_SECTORS) {
         model->fabric_written += dirty_bytes(state);
-        beyond_l2(model, evicted - 1, state & ALL_DIRTY);
+        beyond_l2(model, evicted - 1, state & ALL_SECTORS);
     }
     uint8_t *now = model->l2.state + slot;
-    bool valid = *now & FILLED || (*now & ALL_DIRTY) == ALL_DIRTY || (*now & sectors) == sectors;
+    bool valid =
+        *now & FILLED || (*now & ALL_SECTORS) == ALL_SECTORS || (*now & sectors) == sectors;
     if (kind != STORE && !valid) {
         hit = false;
         t->fabric_read += 1 << MEMORY_LINE_SHIFT;
@@ -124,6 +125,10 @@ static void request(struct cache_model *model, int64_t workgroup, uint64_t line,
     uint8_t state;
     t->requests += 1;
     if (reads) {
+        if (model->l1.line_shift < MEMORY_LINE_SHIFT) /* vL1D is filled with whole lines */
+            sectors = (uint8_t)(3 << (line & 1) * 2);
+        else
+            sectors = ALL_SECTORS;
         touch(model, &model->l1, cu, line, true, &hit, &evicted, &state);
         t->reads += 1;
         t->read_hits += hit;
@@ -180,13 +185,13 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
 /* Write back what is dirty, as at the end of a kernel for L2 and at last for the cache behind it. */
 void write_back_caches(struct cache_model *model, int64_t l2_slots, int64_t last_slots) {
     for (int64_t slot = 0; slot < l2_slots; slot++)
-        if (model->l2.state[slot] & ALL_DIRTY) {
+        if (model->l2.state[slot] & ALL_SECTORS) {
             model->fabric_written += dirty_bytes(model->l2.state[slot]);
-            beyond_l2(model, model->l2.tags[slot] - 1, model->l2.state[slot] & ALL_DIRTY);
-            model->l2.state[slot] &= (uint8_t)~ALL_DIRTY;
+            beyond_l2(model, model->l2.tags[slot] - 1, model->l2.state[slot] & ALL_SECTORS);
+            model->l2.state[slot] &= (uint8_t)~ALL_SECTORS;
         }
     for (int64_t slot = 0; slot < last_slots; slot++) {
         model->hbm_written += dirty_bytes(model->last.state[slot]);
-        model->last.state[slot] &= (uint8_t)~ALL_DIRTY;
+        model->last.state[slot] &= (uint8_t)~ALL_SECTORS;
     }
 }
