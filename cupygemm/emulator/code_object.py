@@ -22,7 +22,7 @@ from elftools.elf.sections import NoteSection, SymbolTableSection
 from cupygemm.emulator.errors import EmulatorError
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.device import Memory
+    from cupygemm.emulator.allocations import Memory
 
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _NT_AMDGPU_METADATA = 32

@@ -21,7 +21,7 @@ from cupygemm.emulator.state import LANES, SCRATCH_BASE, State
 from cupygemm.emulator.targets import Target
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.device import Memory
+    from cupygemm.emulator.allocations import Memory
 
 _MAX_THREADS = 1024
 _DYNAMIC_STACK = 16 << 10  # private bytes for kernels whose stack depth the compiler does not know

@@ -29,7 +29,7 @@ from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import bind
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.device import Memory
+    from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.profiling.record import KernelProfile
     from cupygemm.emulator.profiling.recorder import Recorder
 
@@ -310,6 +310,7 @@ class Executor:
                 news = False
             counts[pc] = counts.get(pc, 0) + count
             if entry.counter is not None:
+                state.last_memory_pc[group.waves] = pc
                 board.issue(group, inst, entry.counter, pc)
             target = entry.step(group)
             if news:
@@ -326,7 +327,9 @@ class Executor:
                         target = int(target.flat[0])
                     pc = int(target)
                 elif entry.control == "end":
-                    scheduler.end(group)
+                    released = scheduler.end(group)
+                    if released is not None:
+                        board.release(released)
                     return
                 else:
                     state.pc[group.waves] = pc

@@ -74,6 +74,7 @@ class Scheduler:
         self.state = state
         self.alive = np.ones(state.num_waves, bool)
         self.at_barrier = np.zeros(state.num_waves, bool)
+        self._synchronised = np.zeros(state.num_waves, bool)  # took part in a barrier
         self.others: set[int] = set()
         self.ahead = _NOWHERE
         self.quantum = _NOWHERE
@@ -158,29 +159,44 @@ class Scheduler:
             self._fair = True
             self._fair_steps = max(self._fair_steps // 2, _LEAST_STEPS)
 
-    def end(self, group: Group) -> None:
-        """Retire waves at s_endpgm.
+    def end(self, group: Group) -> Any:
+        """Retire waves at s_endpgm; return the waves that this releases from a barrier, or None.
 
         Raises
         ------
         Fault
-            Other waves of the workgroup already wait at a barrier that these will never reach.
+            Other waves of the workgroup wait at a barrier that these went round.
         """
         self.alive[group.waves] = False
         self._spent = 0
-        if self.at_barrier.any():
-            self._check_barriers()
+        return self._release() if self.at_barrier.any() else None
 
     def arrive(self, group: Group) -> Any:
-        """Let waves wait at a barrier; return the waves it releases, or None."""
+        """Let waves wait at a barrier; return the waves it releases, or None.
+
+        Raises
+        ------
+        Fault
+            Waves of the workgroup have ended that went round the barrier.
+        """
         state = self.state
+        self._synchronised[group.waves] = True
         if group.count == state.num_waves:
             state.barrier_epoch += 1
             return group.waves
         self.at_barrier[group.waves] = True
-        arrived = np.bincount(state.workgroup[self.at_barrier], minlength=self._per_group.size)
-        complete = arrived == self._per_group
-        self._check_barriers()
+        return self._release()
+
+    def _release(self) -> Any:
+        """Let the workgroups go whose waves all wait; return the waves, or None."""
+        state = self.state
+        size = self._per_group.size
+        waiting = np.bincount(state.workgroup[self.at_barrier], minlength=size)
+        ended = np.bincount(state.workgroup[~self.alive], minlength=size)
+        complete = (waiting > 0) & (waiting + ended == self._per_group)
+        for workgroup in np.flatnonzero(complete & (ended > 0)):
+            if self._went_round(int(workgroup)):
+                raise self._divergent(int(workgroup))
         if not complete.any():
             return None
         released = self.at_barrier & complete[state.workgroup]
@@ -188,22 +204,26 @@ class Scheduler:
         state.barrier_epoch[complete] += 1
         return np.flatnonzero(released)
 
+    def _went_round(self, workgroup: int) -> bool:
+        """Return whether a wave of the workgroup ended without the barrier that the others wait at.
+
+        The hardware counts the waves that have not ended, so that work-items without work may
+        return at once. A wave did not do that if it took part in an earlier barrier, or worked on
+        memory beyond this one.
+        """
+        state = self.state
+        members = state.workgroup == workgroup
+        barrier = state.pc[members & self.at_barrier].max()
+        ended = members & ~self.alive
+        worked_on = state.last_memory_pc[ended] >= barrier
+        return bool((self._synchronised[ended] | worked_on).any())
+
     def whole(self, group: Group, released: Any) -> bool:
         """Return whether the released waves are the group's own, so that it can run on."""
         count = self.state.num_waves if isinstance(released, slice) else len(released)
         if count != group.count:
             return False
         return isinstance(released, slice) or bool(np.array_equal(released, group.wave_ids))
-
-    def _check_barriers(self) -> None:
-        """Raise when waves wait for a barrier that a wave of theirs ended without reaching."""
-        groups = self.state.workgroup
-        size = self._per_group.size
-        waiting = np.bincount(groups[self.at_barrier], minlength=size)
-        ended = np.bincount(groups[~self.alive], minlength=size)
-        stuck = np.flatnonzero((waiting > 0) & (ended > 0) & (waiting + ended == self._per_group))
-        if stuck.size:
-            raise self._divergent(int(stuck[0]))
 
     def _divergent(self, workgroup: int) -> Fault:
         state = self.state
@@ -217,7 +237,7 @@ class Scheduler:
             "divergent barrier",
             f"waves {names} of the workgroup wait at the barrier before +0x{offset:x}, and waves "
             f"{ended} have ended without reaching it:\n"
-            "every wave of a workgroup must execute the same barriers",
+            "every wave that does not return at once must execute the same barriers",
             int(waiting[0]),
         )
 

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa import EXEC, VCC
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.code_object import Kernel
-    from cupygemm.emulator.device import Memory
     from cupygemm.emulator.targets import Target
 
 LANES = 64
@@ -75,6 +75,8 @@ class State:
         How many of them had been waited for when the wave last passed a barrier.
     lds_waited, vm_waited : int32 (waves,)
         How many of them each wave has waited for.
+    last_memory_pc : int64 (waves,)
+        Where each wave executed its latest memory instruction, -1 for nowhere.
     barrier_epoch : int32 (workgroups,)
         Barriers that each workgroup has passed.
     """
@@ -104,6 +106,7 @@ class State:
         self.lds_issued, self.vm_issued = np.zeros((2, waves), np.int32)
         self.lds_released, self.vm_released = np.zeros((2, waves), np.int32)
         self.lds_waited, self.vm_waited = np.zeros((2, waves), np.int32)
+        self.last_memory_pc = np.full(waves, -1, np.int64)
         self.barrier_epoch = np.zeros(workgroups, np.int32)
 
     @property

@@ -140,24 +140,47 @@ def test_partial_wave_and_packed_ids(memory: Memory) -> None:
     assert stats.num_waves == 1
 
 
+# Wave 0 goes round the barrier, then does what follows it, or ends.
+ROUND = (
+    PROLOGUE
+    + """
+v_readfirstlane_b32 s6, v0
+s_cmp_eq_u32 s6, 0
+s_cbranch_scc1 out
+s_barrier
+{inside}
+out:
+{behind}
+s_endpgm
+"""
+)
+WORK = "global_store_dword v1, v0, s[4:5]"
+
+
 def test_divergent_barrier(memory: Memory) -> None:
-    body = """
-    v_readfirstlane_b32 s6, v0
-    s_cmp_eq_u32 s6, 0
-    s_cbranch_scc1 out
-    s_barrier
-    out:
-    s_endpgm
-    """
-    kernel = load_kernel(body, memory)
     with pytest.raises(KernelFault) as caught:
-        launch(kernel, (3, 1, 1), (256, 1, 1), 0, b"", memory, GFX942)
+        execute(memory, ROUND.format(inside="", behind=WORK), 768)
     fault = caught.value
     assert fault.kind == "divergent barrier"
     assert fault.instruction == "s_barrier"
     assert fault.workgroup == (0, 0, 0)
     assert "[1, 2, 3]" in fault.detail
     assert "[0]" in fault.detail
+
+
+@pytest.mark.parametrize("order", ["lockstep", "forward", "reverse", ("random", 3)])
+def test_waves_without_work_may_return(memory: Memory, order: Any) -> None:
+    """The hardware's barrier counts the waves that have not ended."""
+    out, _ = execute(memory, ROUND.format(inside=WORK, behind=""), 768, order=order)
+    item = np.arange(768) % 256
+    assert (out[item >= 64] == item[item >= 64]).all()
+    assert (out[item < 64] == 0xA5A5A5A5).all()
+
+
+def test_a_wave_that_joined_may_not_leave(memory: Memory) -> None:
+    with pytest.raises(KernelFault, match="divergent barrier"):
+        execute(memory, ROUND.replace("v_readfirst", "s_barrier\nv_readfirst").format(
+            inside=WORK, behind=""), 256)  # fmt: skip
 
 
 def test_unsupported_instruction_names_itself_and_its_place(memory: Memory) -> None:
