@@ -20,26 +20,25 @@ from numpy.typing import NDArray
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import EXEC, Instruction, Operand
 from cupygemm.emulator.state import SCRATCH_BASE, Group, State
+from cupygemm.emulator.undefined_bits import ALL, SHIFTS, amount_field, bits_read, handed_on
 
 Counter = Literal["vm", "lds", "scalar", "flat"]
 
 # Compiled code reads registers that nothing has written where their value cannot matter, and only
-# there: it copies them, it packs them into wider values, it selects between them, it keeps the
-# lanes that a merge of lane masks will replace, and it leaves a half of a wide operand undefined.
-# These hand the state on (or end it, where what they add makes the result whole); reading it in any
-# other instruction is the error.
+# there: it copies them, it packs them into wider values and takes these apart, it selects between
+# them, it keeps the lanes that a merge of lane masks will replace, and it leaves a half of a wide
+# operand undefined. These hand the undefined bits on (or end them, where what they add makes the
+# result whole); reading one in any other instruction is the error.
 _COPIES = (
     "s_mov_b", "v_mov_b", "v_accvgpr_", "v_writelane_b32", "v_readlane_b32",
-    "v_readfirstlane_b32", "v_swap_b32", "v_or_b32", "v_or3_b32", "v_lshl_or_b32",
+    "v_readfirstlane_b32", "v_swap_b32", "v_and_b32", "v_or_b32", "v_or3_b32",
+    *SHIFTS,
 )  # fmt: skip
 _MASK_MERGES = ("s_and_b64", "s_andn2_b64", "s_or_b64", "s_orn2_b64", "s_xor_b64", "s_cselect_b")
 _SELECTS = ("v_cndmask_b32", "v_perm_b32", "v_bfi_b32", "v_and_or_b32", "v_alignb")
 # Each result register depends only on the source registers of the same place (packed operations),
 # or the low result does not depend on the high source.
-_BY_REGISTER = (
-    "v_pk_", "v_mad_u64_u32", "v_mad_i64_i32", "v_lshlrev_b64", "v_lshl_add_u64",
-    "s_lshl_b64",
-)  # fmt: skip
+_BY_REGISTER = ("v_pk_", "v_mad_u64_u32", "v_mad_i64_i32", "v_lshl_add_u64", "s_lshl_b64")
 _UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
 
 
@@ -88,7 +87,7 @@ class Scoreboard:
     pending_vector, pending_scalar : int
         Registers with a load that some wave has not waited for.
     unwritten_vector, unwritten_scalar : int
-        Registers that some wave has not written.
+        Registers that some wave has not written, or not all bits of.
     """
 
     def __init__(self, state: State, initial_vector: int, initial_scalar: int) -> None:
@@ -98,10 +97,13 @@ class Scoreboard:
         self.pending_vector = self.pending_scalar = 0
         self.unwritten_vector = ~initial_vector & (1 << 512) - 1
         self.unwritten_scalar = ~initial_scalar & (1 << 128) - 1
-        self._written = {"v": np.zeros((512, waves), bool), "s": np.zeros((128, waves), bool)}
+        self._undefined = {  # (register, wave): a bit for each bit
+            "v": np.full((512, waves), ALL, np.uint32),
+            "s": np.full((128, waves), ALL, np.uint32),
+        }
         for kind, mask in (("v", initial_vector), ("s", initial_scalar)):
             for register in registers(mask):
-                self._written[kind][register] = True
+                self._undefined[kind][register] = 0
         self.vm_done, self.lds_done = state.vm_waited, state.lds_waited
         self.scalar_issued = np.zeros(waves, np.int32)
         self.scalar_done = np.zeros(waves, np.int32)
@@ -159,7 +161,8 @@ class Scoreboard:
         self, group: Group, inst: Instruction, missing: list[tuple[Operand, int]]
     ) -> None:
         for op, register in missing:
-            lacking = ~self._written[op.kind][register, group.waves]
+            undefined = self._undefined[op.kind][register, group.waves]
+            lacking = undefined & np.uint32(bits_read(inst, op)) != 0
             if not lacking.any() or self._tolerates(group, inst, op, register):
                 continue
             name = register_name(op.kind, register)
@@ -173,6 +176,8 @@ class Scoreboard:
     def _tolerates(group: Group, inst: Instruction, op: Operand, register: int) -> bool:
         """Return whether an instruction may read a register that nothing has written."""
         name = inst.mnemonic
+        if name in SHIFTS and op.field == amount_field(name):
+            return False
         if name.startswith((*_COPIES, *_MASK_MERGES)):
             return not any(dst.index == EXEC and dst.kind == "s" for dst in inst.dst)
         if name.startswith(_SELECTS):
@@ -190,19 +195,18 @@ class Scoreboard:
 
     def mark_written(self, group: Group, inst: Instruction) -> None:
         """Note the registers that the group has just written, where that is news."""
-        copied = self._copied_unwritten(group, inst)
+        copied = self._copied_bits(group, inst)
         for kind, writes, unwritten in (
             ("v", inst.vector_writes, self.unwritten_vector),
             ("s", inst.scalar_writes, self.unwritten_scalar),
         ):
             for register in registers(writes & unwritten if not copied else writes):
-                row = self._written[kind][register]
-                lacking = copied.get((kind, register))
-                row[group.waves] = True if lacking is None else ~lacking
-                self._set_unwritten(kind, register, not row.all())
+                row = self._undefined[kind][register]
+                row[group.waves] = copied.get((kind, register), 0)
+                self._set_unwritten(kind, register, bool(row.any()))
 
-    def _copied_unwritten(self, group: Group, inst: Instruction) -> dict[tuple[str, int], Any]:
-        """Return which waves lack each destination register that a copy leaves unwritten."""
+    def _copied_bits(self, group: Group, inst: Instruction) -> dict[tuple[str, int], Any]:
+        """Return which bits of each destination register a copy leaves undefined."""
         result: dict[tuple[str, int], Any] = {}
         name = inst.mnemonic
         if not name.startswith((*_COPIES, *_MASK_MERGES, *_BY_REGISTER)) or not inst.dst:
@@ -214,13 +218,16 @@ class Scoreboard:
             if op.kind not in ("v", "s"):
                 continue
             unwritten = self.unwritten_vector if op.kind == "v" else self.unwritten_scalar
+            if not unwritten >> op.index & (1 << op.count) - 1:
+                continue
+            rows = self._undefined[op.kind][op.index : op.index + op.count, group.waves]
+            sources = handed_on(group, inst, op, list(rows))
             for place in range(min(op.count, dst.count)):
                 source = _source_place(inst, op, place)
-                register = op.index + (source or 0)
-                if source is not None and unwritten >> register & 1:
-                    lacking = ~self._written[op.kind][register, group.waves]
-                    key = (dst.kind, dst.index + place)
-                    result[key] = result[key] | lacking if key in result else lacking
+                if source is None:
+                    continue
+                bits, key = sources[source], (dst.kind, dst.index + place)
+                result[key] = result[key] | bits if key in result else bits
         return result
 
     def _set_unwritten(self, kind: str, register: int, unwritten: bool) -> None:

@@ -55,6 +55,11 @@ def test_reductions(cp: ModuleType, name: str, axis: int | None, dtype: str) -> 
     agree(cp, lambda xp, a: getattr(xp, name)(a, axis=axis), array)
 
 
+@pytest.mark.parametrize("name", ["max", "argmin"])
+def test_reductions_that_leave_half_words_unwritten(cp: ModuleType, name: str) -> None:
+    agree(cp, lambda xp, a: getattr(xp, name)(a), REAL.astype("f2"))
+
+
 def test_a_reduction_over_many_blocks(cp: ModuleType) -> None:
     agree(cp, lambda _, a: abs(a).max(), RNG.standard_normal(100_000))
 

@@ -138,8 +138,30 @@ UNINITIALISED = {
     "EXEC": ("s_and_b64 exec, exec, s[20:21]", "s20"),
     "the mask of a selection": ("v_cndmask_b32 v2, v0, v0, s[20:21]", "s20"),
     "an LDS address": ("ds_write_b32 v5, v0", "v5"),
+    "what a mask leaves of nothing": (
+        "v_and_b32 v2, 0xffff, v9\nv_lshlrev_b32 v3, 8, v2\nv_add_u32 v4, v3, v3",
+        "v3",
+    ),
+    "the half that was not written": (
+        "v_or_b32 v2, 0xffff0000, v9\nv_cmp_eq_u16 vcc, v2, v0",
+        "v2",
+    ),
+    "the same half by SDWA": (
+        "v_or_b32 v2, 0xffff0000, v9\nv_add_u32_sdwa v3, v2, v0 src0_sel:WORD_0",
+        "v2",
+    ),
+    "moved into the other register": (
+        "v_mov_b32 v5, 0\nv_lshlrev_b64 v[6:7], 24, v[4:5]\nv_add_u32 v8, v7, v7",
+        "v7",
+    ),
+    "how far to shift": ("v_lshlrev_b32 v2, v9, v0", "v9"),
+    "a half, stored": (
+        POINTERS + ADDRESS + "v_or_b32 v2, 0xffff0000, v9\ns_waitcnt lgkmcnt(0)\n"
+        "global_store_short v1, v2, s[4:5]",
+        "v2",
+    ),
     "second of a pair": ("v_mov_b32 v4, 0\nv_add_f64 v[6:7], v[4:5], v[4:5]", "v5"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", UNINITIALISED)
@@ -184,6 +206,16 @@ CORRECT = {
     "an unused field of a structure": ADDRESS + "v_mov_b32 v4, 0\nv_lshlrev_b32 v1, 1, v1\n"
     "ds_write_b64 v1, v[4:5]",
     "selected away": "v_cmp_eq_u32 vcc, v0, v0\nv_cndmask_b32 v2, v9, v0, vcc\n"
+    "v_add_u32 v3, v2, v2",
+    "the half that was written": "v_or_b32 v2, 0xffff0000, v9\nv_lshrrev_b32 v3, 16, v2\n"
+    "v_add_u32 v4, v3, v3\nv_and_b32 v3, 0xffff0000, v2\nv_add_u32 v4, v3, v3\n"
+    "v_add_u32_sdwa v3, v2, v0 src0_sel:WORD_1",
+    "a half beside nothing": "v_lshl_or_b32 v2, v9, 16, 1\nv_cmp_eq_u16 vcc, v2, v0",
+    "a half beside nothing, stored": POINTERS + ADDRESS + "v_lshl_or_b32 v2, v9, 16, 1\n"
+    "s_waitcnt lgkmcnt(0)\nglobal_store_short v1, v2, s[4:5]",
+    "shifted out of a pair": "v_mov_b32 v5, 0\nv_or_b32 v4, 0xffff0000, v9\n"
+    "v_lshrrev_b64 v[6:7], 16, v[4:5]\nv_cmp_eq_u64 vcc, v[6:7], v[6:7]",
+    "a mask in a register": "s_mov_b32 s8, 0xff00\nv_and_b32 v2, s8, v9\nv_and_b32 v2, 0xff, v2\n"
     "v_add_u32 v3, v2, v2",
     "saved before it was written": "v_writelane_b32 v5, s40, 0\nv_readlane_b32 s40, v5, 0",
 }  # fmt: skip
