@@ -46,8 +46,9 @@ def test_examples_of_the_readme(
     where: str, code: str, expected: str, run_python: Callable[..., str]
 ) -> None:
     output = run_python(code, target="gfx942")
+    address = re.compile("0x[0-9a-f]+")  # the only part that differs from run to run
     if expected:
-        assert doctest.OutputChecker().check_output(expected, output, OPTIONS), output
+        assert address.sub("0x", output) == address.sub("0x", expected)
 
 
 def test_the_readme_has_examples() -> None:
