@@ -25,8 +25,9 @@ import numpy as np
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 Call = Callable[[], Any]
+DTYPES = ("bf16", "fp16", "int8")
 ROUNDS = 7
-SECONDS = 0.01  # of work in one measurement
+SECONDS = 0.03  # of work in one measurement
 _SPIN = r"""
 extern "C" __global__ void spin(long long cycles) {
     const long long start = clock64();
@@ -70,12 +71,17 @@ CASES = (
 )
 
 
+INT8_CASES = tuple(Case(size, size, size) for size in (4096, 8192))
+
+
 def contenders(case: Case, dtype: str) -> dict[str, Call]:
     """Return what multiplies, by name; who cannot is left out."""
     import cupy as cp
 
     import cupygemm
 
+    if dtype == "int8":
+        return int8_contenders(case)
     stack = (case.batch,) if case.batch else ()
     shapes = ((*stack, case.m, case.k), (*stack, case.k, case.n))
     numpy_dtype = BF16 if dtype == "bf16" else np.dtype(np.float16)
@@ -93,6 +99,35 @@ def contenders(case: Case, dtype: str) -> dict[str, Call]:
     torch_dtype = torch.bfloat16 if dtype == "bf16" else torch.float16
     x, y = (torch.rand(shape, device="cuda").sub_(0.5).to(torch_dtype) for shape in shapes)
     calls["torch"] = lambda: torch.matmul(x, y)
+    return calls
+
+
+def int8_contenders(case: Case) -> dict[str, Call]:
+    """Return what multiplies int8 to int32: x1 row-major, x2 column-major, as torch wants it.
+
+    `cupy.matmul` sums int8 in int8, so its result is another.
+    """
+    import cupy as cp
+
+    import cupygemm
+
+    a = cp.random.randint(-128, 128, (case.m, case.k)).astype(np.int8)
+    b = cp.random.randint(-128, 128, (case.n, case.k)).astype(np.int8).T
+    c = cp.ascontiguousarray(b)
+    calls: dict[str, Call] = {
+        "cupygemm": lambda: cupygemm.matmul(a, b, dtype=np.int32),
+        "cupygemm, x2 row-major": lambda: cupygemm.matmul(a, c, dtype=np.int32),
+        "cupy": lambda: cp.matmul(a, b),
+    }
+    try:
+        import torch
+    except ImportError:
+        return calls
+    x, y = (
+        torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda")
+        for shape in ((case.m, case.k), (case.n, case.k))
+    )
+    calls["torch"] = lambda: torch._int_mm(x, y.t())
     return calls
 
 
@@ -154,7 +189,7 @@ def run(dtypes: list[str], cases: tuple[Case, ...]) -> list[dict[str, Any]]:
     for dtype in dtypes:
         _print(f"\n{dtype:24s} {'TFLOP/s on the device':>31s}    {'ratio: device (call)':>20s}")
         _print(f"{'':24s} {'cupygemm':>9s} {'cupy':>10s} {'torch':>10s}    to torch, to cupy")
-        for case in cases:
+        for case in INT8_CASES if dtype == "int8" else cases:
             times = measure(contenders(case, dtype), timer)
             record = {"dtype": dtype, "case": case.name, "flops": case.flops, "seconds": times}
             records.append(record)
@@ -217,7 +252,7 @@ def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--device", choices=("cuda",), default="cuda")
-    parser.add_argument("--dtypes", nargs="+", choices=("bf16", "fp16"), default=["bf16", "fp16"])
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
     parser.add_argument("--cases", nargs="+", help="names, as the table prints them")
     parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
     options = parser.parse_args()

@@ -17,7 +17,7 @@ import numpy as np
 
 from cupygemm._device import Device
 from cupygemm._pose import Posed
-from cupygemm._promotion import BF16, F32, KERNEL_OPERANDS
+from cupygemm._promotion import BF16, F32, I8, KERNEL_OPERANDS
 
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16  # cublasMath_t, cuBLAS's manual
 
@@ -42,8 +42,8 @@ class Fallback:
     def dtype(self) -> np.dtype[Any]:
         """Return the dtype in which `cupy.matmul` is asked for the product."""
         types = self.posed.types
-        if types.operand not in KERNEL_OPERANDS:
-            return types.operand
+        if types.operand not in KERNEL_OPERANDS:  # int8 is summed in what is stored
+            return types.stored if types.operand == I8 else types.operand
         if types.stored != types.operand:
             return F32
         fails = types.operand == BF16 and (self.device.is_hip or self.posed.shape.batch)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 WARPGROUP = 128
 """Threads of a warpgroup."""
@@ -14,6 +14,12 @@ BLOCK_ROWS = 64
 """Rows of a wgmma's A, and of a block of a shared tile."""
 SHARED_BYTES = 227 << 10
 """Shared memory of a block, at most."""
+OUTPUTS: dict[DType, tuple[DType, ...]] = {
+    "bf16": ("bf16", "f16", "f32"),
+    "f16": ("bf16", "f16", "f32"),
+    "i8": ("i32",),
+}
+"""What operands of each type can give."""
 TMA_BYTES = 16
 """TMA takes addresses and pitches that are multiples of it."""
 
@@ -132,10 +138,12 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
 
 
 def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
-    if problem.a_dtype != problem.b_dtype or problem.a_dtype not in ("bf16", "f16"):
+    if problem.a_dtype != problem.b_dtype or problem.a_dtype not in OUTPUTS:
         return f"operands of {problem.a_dtype} and {problem.b_dtype} have no kernel"
-    if problem.out_dtype not in ("bf16", "f16", "f32"):
-        return f"an output of type {problem.out_dtype} has no kernel"
+    if problem.out_dtype not in OUTPUTS[problem.a_dtype]:
+        return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
+    if problem.a_dtype == "i8" and config.split_k > 1:
+        return "parts of k are summed in fp32, and the operands are integers"
     for name in ("m", "n", "k"):
         extent = getattr(problem, name)
         if not 1 <= extent < 1 << 31:
@@ -200,3 +208,10 @@ CONFIGS: tuple[HopperConfig, ...] = tuple(
     for shape in _SHAPES
 )
 """The configurations that are built, for 16-bit operands; the selector splits k."""
+
+
+def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
+    """Return the configurations for operands of a type: as many bytes of k in a tile."""
+    if ITEMSIZE[dtype] == 2:
+        return CONFIGS
+    return tuple(replace(c, tile_k=c.tile_k * 2 // ITEMSIZE[dtype]) for c in CONFIGS)

@@ -47,6 +47,19 @@ PAD_ARGS = np.dtype(
     ],
     align=True,
 )
+TRANSPOSE_ARGS = np.dtype(
+    [
+        ("source", np.uint64),
+        ("destination", np.uint64),
+        ("pitch", np.int64),
+        ("stride", np.int64, 3),
+        ("batch", np.int32, 3),
+        ("rows", np.uint32),
+        ("columns", np.uint32),
+        ("out_pitch", np.uint32),
+    ],
+    align=True,
+)
 ADD_ARGS = np.dtype(
     [
         ("workspace", np.uint64),
@@ -63,6 +76,7 @@ ADD_ARGS = np.dtype(
 )
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
+_TRANSPOSE_TILE = 64
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
 
@@ -120,6 +134,11 @@ class Stack:
             self.batch,
             (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix),
         )
+
+    def transposed(self) -> Stack:
+        """Return a stack of the transposed matrices in memory of its own, padded."""
+        turned = Stack(self.dtype, self.rows, self.adjacent, self.rows, self.batch, self.strides)
+        return turned.padded()
 
     @property
     def num_bytes(self) -> int:
@@ -289,6 +308,33 @@ class PadLaunch:
         arguments = self._arguments.copy()
         arguments["source"], arguments["destination"] = source, destination
         self._kernel(self._grid, (_PAD_THREADS, 1, 1), (_opaque(arguments),))
+
+
+class TransposeLaunch:
+    """The copy of an operand of bytes to its transpose, with rows that TMA can read."""
+
+    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+
+    def __init__(self, kernel: Any, source: Stack) -> None:
+        turned = source.transposed()
+        self.num_bytes = turned.num_bytes
+        self._kernel = kernel
+        self._arguments = arguments = np.zeros(1, TRANSPOSE_ARGS)
+        arguments["pitch"] = source.pitch
+        arguments["stride"] = source.strides
+        arguments["batch"] = source.batch
+        arguments["rows"] = source.rows
+        arguments["columns"] = source.adjacent
+        arguments["out_pitch"] = turned.pitch
+        batches = source.batch[0] * source.batch[1] * source.batch[2]
+        tiles = -(-source.rows // _TRANSPOSE_TILE) * -(-source.adjacent // _TRANSPOSE_TILE)
+        self._grid = (tiles, min(batches, _MAX_GRID_Y), 1)
+
+    def __call__(self, source: int, destination: int) -> None:
+        """Enqueue the copy."""
+        arguments = self._arguments.copy()
+        arguments["source"], arguments["destination"] = source, destination
+        self._kernel(self._grid, (256, 1, 1), (_opaque(arguments),))
 
 
 class AddLaunch:

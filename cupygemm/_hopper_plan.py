@@ -9,7 +9,7 @@ their order: no sum depends on timing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._copies import assign, copied
@@ -22,16 +22,19 @@ from cupygemm._hopper_launch import (
     Geometry,
     PadLaunch,
     Stack,
+    TransposeLaunch,
     Triple,
     launch_grid,
 )
 from cupygemm._hopper_select import HopperSelection, select
-from cupygemm._hopper_source import add_source, generate, pad_source
+from cupygemm._hopper_source import add_source, generate, pad_source, transpose_source
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
-GEMM_ENTRY, ADD_ENTRY, PAD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts", "cupygemm_pad_copy"
+GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
+PAD_ENTRY, TRANSPOSE_ENTRY = "cupygemm_pad_copy", "cupygemm_transpose_copy"
+_TURNED = "wgmma takes 8-bit operands with adjacent elements along k, so it is transposed"
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class HopperChoice:
         Operands and result where they lie.
     a_pad, b_pad : str or None
         Why an operand is copied first.
+    a_turned, b_turned : bool
+        The copy is a transposition, after which the elements along k are adjacent.
     c_direct : str or None
         Why the result is stored element by element.
     num_sms : int
@@ -60,6 +65,8 @@ class HopperChoice:
     b_pad: str | None
     c_direct: str | None
     num_sms: int
+    a_turned: bool = False
+    b_turned: bool = False
 
     @property
     def config(self) -> HopperConfig:
@@ -76,7 +83,7 @@ class HopperChoice:
     def notes(self) -> tuple[str, ...]:
         """Return the copies and the slower stores, as sentences."""
         notes = [
-            f"{name} is copied to rows that TMA can read: {reason}"
+            f"{name} is copied for TMA: {reason}"
             for name, reason in (("A", self.a_pad), ("B", self.b_pad))
             if reason is not None
         ]
@@ -114,8 +121,8 @@ class HopperChoice:
             matrix = problem.m * pitch
             result = Stack("f32", problem.n, problem.m, pitch, (1, 1, parts), (0, 0, matrix))
         return Geometry(
-            self.a if self.a_pad is None else self.a.padded(),
-            self.b if self.b_pad is None else self.b.padded(),
+            _as_read(self.a, self.a_pad, self.a_turned),
+            _as_read(self.b, self.b_pad, self.b_turned),
             result,
             problem.m,
             problem.n,
@@ -136,9 +143,13 @@ def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None)
     ValueError
         No configuration can run.
     """
-    problem = layout.problem
-    a = _stack(problem, "a", layout.lda, layout.a_stride)
-    b = _stack(problem, "b", layout.ldb, layout.b_stride)
+    given = layout.problem
+    # wgmma reads 8-bit operands along k only.
+    along_k = ITEMSIZE[given.a_dtype] == 1
+    a_turned, b_turned = along_k and given.a_major != "k", along_k and given.b_major != "k"
+    problem = replace(given, a_major="k", b_major="k") if along_k else given
+    a = _stack(given, "a", layout.lda, layout.a_stride)
+    b = _stack(given, "b", layout.ldb, layout.b_stride)
     c = _stack(problem, "c", layout.ldc, layout.c_stride)
     selection = select(problem, arch) if config is None else HopperSelection(config, "as asked")
     return HopperChoice(
@@ -147,11 +158,19 @@ def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None)
         a,
         b,
         c,
-        a.why_not_tma(problem.a_align),
-        b.why_not_tma(problem.b_align),
+        _TURNED if a_turned else a.why_not_tma(problem.a_align),
+        _TURNED if b_turned else b.why_not_tma(problem.b_align),
         c.why_not_tma(problem.c_align),
         arch.num_sms,
+        a_turned,
+        b_turned,
     )
+
+
+def _as_read(stack: Stack, pad: str | None, turned: bool) -> Stack:
+    if turned:
+        return stack.transposed()
+    return stack if pad is None else stack.padded()
 
 
 def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stack:
@@ -222,8 +241,8 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
-    pad_a = None if choice.a_pad is None else PadLaunch(load(_pad_cubin()), choice.a)
-    pad_b = None if choice.b_pad is None else PadLaunch(load(_pad_cubin()), choice.b)
+    pad_a = _copy_launch(choice.a, choice.a_pad, choice.a_turned)
+    pad_b = _copy_launch(choice.b, choice.b_pad, choice.b_turned)
     if pad_a is None and pad_b is None and config.split_k == 1:
         return gemm
     add = None
@@ -259,5 +278,11 @@ def load(cubin: Cubin) -> Any:
     return RawModule(path=str(cubin.path)).get_function(cubin.name)
 
 
-def _pad_cubin() -> Cubin:
-    return compile_cubin(pad_source(), PAD_ENTRY)
+def _copy_launch(
+    stack: Stack, reason: str | None, turned: bool
+) -> PadLaunch | TransposeLaunch | None:
+    if reason is None:
+        return None
+    if turned:
+        return TransposeLaunch(load(compile_cubin(transpose_source(), TRANSPOSE_ENTRY)), stack)
+    return PadLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), stack)

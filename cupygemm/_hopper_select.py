@@ -11,18 +11,19 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cupygemm._hopper_config import CONFIGS, HopperArch, HopperConfig, check
+from cupygemm._hopper_config import HopperArch, HopperConfig, check, configs_for
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 # Cycles, from measurements on an H200 (driver 580, 2026-11-21).
 _LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
-_STEP = 40  # of barriers, for each step of a consumer that has the SM to itself
+_STEP = 80  # of barriers, for each step of a consumer that has the SM to itself
 _MMA = 1.16  # tensor cores are busy 90 % of the time, at a clock that power limits
+_NARROW = 1.03  # instructions of fewer than 256 columns read more of A from shared memory
 _ALONE = 1.02  # without multicast, more of the power goes into traffic
 _CLUSTER = 150  # two blocks begin a tile when the slower one does
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
 _ADD_PARTS = 6000  # a second kernel
-_L2_BYTES_PER_CLOCK = 3000  # of the GPU, for sequential parts
+_L2_BYTES_PER_CLOCK = 5000  # of the GPU, for sequential parts
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ def select(problem: GemmProblem, arch: HopperArch) -> HopperSelection:
         No configuration can run; the message says why not.
     """
     candidates, objections = [], []
-    for base in CONFIGS:
+    for base in configs_for(problem.a_dtype):
         for config in _with_splits(base, problem, arch):
             objection = check(config, problem, arch)
             if objection is None:
@@ -94,6 +95,8 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
     steps = -(-problem.k // config.tile_k) / config.split_k
 
     mma = _MMA * config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
+    if config.tile_n < 256:
+        mma *= _NARROW
     if config.num_consumers == 1:
         mma += _STEP
     if config.cluster_size == 1:
@@ -113,7 +116,7 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
     once = (problem.m + problem.n) * problem.k * itemsize + problem.m * problem.n * out_size
     memory = _LAUNCH + once * batches / arch.hbm_bytes_per_clock
     cycles, bound = max((compute, "tensor cores" if mma >= l2 else "L2"), (memory, "memory"))
-    cycles += 0.1 * min(compute, memory)
+    cycles += 0.15 * min(compute, memory)  # what does not bind still delays
     if config.split_k > 1:
         parts = problem.m * problem.n * 4 * batches * config.split_k
         cycles += _ADD_PARTS + parts / _L2_BYTES_PER_CLOCK
@@ -127,7 +130,14 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
 def _with_splits(
     base: HopperConfig, problem: GemmProblem, arch: HopperArch
 ) -> Iterator[HopperConfig]:
-    """Yield the configuration whole, and with k in as many parts as fill the SMs once or twice."""
+    """Yield the configuration whole, and with k in as many parts as fill the SMs once or twice.
+
+    None where the second block of each cluster would have nothing to do.
+    """
+    if (base.cluster_m > 1 and problem.m <= base.tile_m) or (
+        base.cluster_n > 1 and problem.n <= base.tile_n
+    ):
+        return
     yield base
     units, clusters = base.num_units(problem), arch.num_sms // base.cluster_size
     steps = -(-problem.k // base.tile_k)

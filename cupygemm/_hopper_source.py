@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cupygemm._hopper_config import HopperConfig
-from cupygemm._problem import GemmProblem
+from cupygemm._problem import ITEMSIZE, GemmProblem
 from cupygemm._source import flatten
 
-_PTX_TYPES = {"bf16": "bf16", "f16": "f16"}
+_PTX_TYPES = {"bf16": "f32.bf16.bf16", "f16": "f32.f16.f16", "i8": "s32.s8.s8"}
 
 
 def generate(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> str:
@@ -44,6 +44,11 @@ def pad_source() -> str:
     return flatten("hopper/pad_copy.cu", {})
 
 
+def transpose_source() -> str:
+    """Return the source of the transposing copy, with the entry ``cupygemm_transpose_copy``."""
+    return flatten("hopper/transpose_copy.cu", {})
+
+
 def add_source(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
 
@@ -60,7 +65,7 @@ def config_text(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) 
     types = {
         "ElementA": problem.a_dtype,
         "ElementC": "f32" if split else problem.out_dtype,
-        "Accumulator": "float",
+        "Accumulator": _accumulator(problem),
     }
     constants: dict[str, object] = {
         "Major a_major": _major(problem.a_major),
@@ -88,21 +93,26 @@ def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
     It names each of the ``tile_n / 2`` accumulators of a thread.
     """
     count = tile_n // 2
-    element = _PTX_TYPES[problem.a_dtype]
+    accumulator = _accumulator(problem)
+    mma_k = 32 // ITEMSIZE[problem.a_dtype]
+    shape = f"m64n{tile_n}k{mma_k}.{_PTX_TYPES[problem.a_dtype]}"
     registers = ", ".join(f"%{i}" for i in range(count))
     transposed = ", ".join(str(int(major != "k")) for major in (problem.a_major, problem.b_major))
-    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    # Only 16-bit operands may lie along m and n; integers have no scales.
+    modifiers = {"i8": ""}.get(problem.a_dtype, f", 1, 1, {transposed}")
+    constraint = "f" if accumulator == "float" else "r"
+    outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(count))
     return f"""\
 // d = a b, or d += a b: asynchronously, see wgmma_wait.
 namespace cupygemm {{
 
-CUPYGEMM_INLINE void wgmma_mma_async(float (&d)[{count}], u64 a, u64 b, bool accumulate) {{
+CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], u64 a, u64 b, bool accumulate) {{
     asm volatile("{{\\n"
                  ".reg .pred add;\\n"
                  "setp.ne.b32 add, %{count + 2}, 0;\\n"
-                 "wgmma.mma_async.sync.aligned.m64n{tile_n}k16.f32.{element}.{element} "
+                 "wgmma.mma_async.sync.aligned.{shape} "
                  "{{{registers}}}, "
-                 "%{count}, %{count + 1}, add, 1, 1, {transposed};\\n"
+                 "%{count}, %{count + 1}, add{modifiers};\\n"
                  "}}"
                  : {outputs}
                  : "l"(a), "l"(b), "r"(static_cast<u32>(accumulate)));
@@ -116,6 +126,7 @@ def _struct(types: dict[str, str], constants: dict[str, object]) -> str:
     lines = [
         "// Configuration of this kernel, written by cupygemm.",
         '#include "common/layout.hpp"',
+        '#include "hopper/integer.cuh"',
         "",
         "namespace cupygemm {",
         "",
@@ -128,6 +139,10 @@ def _struct(types: dict[str, str], constants: dict[str, object]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def _accumulator(problem: GemmProblem) -> str:
+    return "i32" if problem.a_dtype == "i8" else "float"
 
 
 def _major(axis: str) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 
 from cupygemm._device import Device, device
 from cupygemm._explain import Explanation
+from cupygemm._hopper_config import HopperArch
 from cupygemm._layout import Operand
 from cupygemm._plan import Plan, explain_plan, make_plan
 from cupygemm._pose import Posed, pose
@@ -162,6 +163,7 @@ class _Call:
             dtype=self.dtype,
             casting=self.casting,
             has_kernels=self.device.arch is not None,
+            has_int8_kernels=isinstance(self.device.arch, HopperArch),
             aliased=self.aliased,
         )
 

@@ -74,6 +74,7 @@ def pose(
     dtype: np.dtype[Any] | None = None,
     casting: str = "same_kind",
     has_kernels: bool = True,
+    has_int8_kernels: bool = False,
     aliased: bool = False,
 ) -> Posed:
     """Decide how ``matmul(x1, x2, out, dtype=dtype, casting=casting)`` is computed.
@@ -85,6 +86,8 @@ def pose(
     casting : str
     has_kernels : bool
         The device is one that kernels of this library run on.
+    has_int8_kernels : bool
+        They multiply int8 operands to an int32 product.
     aliased : bool
         The memory of ``out`` overlaps that of an operand.
 
@@ -106,7 +109,10 @@ def pose(
         return Posed(shape, types, "empty")
     if shape.k == 0:
         return Posed(shape, types, "zeros")
-    if not (has_kernels and types.has_kernel):
+    integers = types.summed_as_int32(x1.dtype, x2.dtype) if has_int8_kernels else None
+    if integers is not None:
+        types = integers
+    elif not (has_kernels and types.has_kernel):
         return Posed(shape, types, "fallback")
     a, x1_copy = _as_matrices(x1, "x1", shape, types)
     b, x2_copy = _as_matrices(x2, "x2", shape, types)

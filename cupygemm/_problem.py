@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DType = Literal["bf16", "f16", "f32"]
-ITEMSIZE = {"bf16": 2, "f16": 2, "f32": 4}
+DType = Literal["bf16", "f16", "f32", "i8", "i32"]
+ITEMSIZE = {"bf16": 2, "f16": 2, "f32": 4, "i8": 1, "i32": 4}
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class GemmProblem:
     batch : tuple of int
         Extents of the batch axes after collapsing, at most 3, outermost first; ``()`` for none.
     a_dtype, b_dtype, out_dtype : str
-        ``"bf16"``, ``"f16"`` or ``"f32"``.
+        ``"bf16"``, ``"f16"``, ``"f32"``, ``"i8"`` or ``"i32"``.
     a_major : {"k", "m"}
         The axis of A whose elements are adjacent in memory.
     b_major : {"k", "n"}

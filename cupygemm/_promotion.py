@@ -20,9 +20,18 @@ from cupygemm._problem import DType
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
 F32 = np.dtype(np.float32)
+I8 = np.dtype(np.int8)
+I32 = np.dtype(np.int32)
 KERNEL_OPERANDS: dict[np.dtype[Any], DType] = {BF16: "bf16", F16: "f16"}
 KERNEL_RESULTS: dict[np.dtype[Any], DType] = {BF16: "bf16", F16: "f16", F32: "f32"}
-NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {"bf16": BF16, "f16": F16, "f32": F32}
+NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
+    "bf16": BF16,
+    "f16": F16,
+    "f32": F32,
+    "i8": I8,
+    "i32": I32,
+}
+DTYPE_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 assert set(NUMPY_DTYPES) == set(get_args(DType))
 
@@ -44,6 +53,15 @@ class ProductTypes:
     operand: np.dtype[Any]
     stored: np.dtype[Any]
     result: np.dtype[Any]
+
+    def summed_as_int32(self, x1: np.dtype[Any], x2: np.dtype[Any]) -> ProductTypes | None:
+        """Return the types in which int8 operands stay int8 and are summed in int32.
+
+        That is the same as to convert them to int32, which the types must ask for; else None.
+        """
+        if x1 == x2 == I8 and self.operand == self.stored == I32:
+            return ProductTypes(I8, I32, self.result)
+        return None
 
     @property
     def has_kernel(self) -> bool:

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupygemm._hopper_config import CONFIGS, SHARED_BYTES, HopperArch, check
-from cupygemm._hopper_launch import ADD_ARGS, HOPPER_ARGS, PAD_ARGS, Stack, launch_grid
+from cupygemm._hopper_config import CONFIGS, SHARED_BYTES, HopperArch, check, configs_for
+from cupygemm._hopper_launch import (
+    ADD_ARGS,
+    HOPPER_ARGS,
+    PAD_ARGS,
+    TRANSPOSE_ARGS,
+    Stack,
+    launch_grid,
+)
 from cupygemm._hopper_plan import choose
 from cupygemm._hopper_select import select
 from cupygemm._layout import Operand
@@ -88,6 +95,8 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(HopperArgs) == 512" in device_source("hopper/arguments.cuh")
     assert PAD_ARGS.itemsize == 72
     assert "sizeof(PadArgs) == 72" in device_source("hopper/pad_copy.cu")
+    assert TRANSPOSE_ARGS.itemsize == 72
+    assert "sizeof(TransposeArgs) == 72" in device_source("hopper/transpose_copy.cu")
     assert ADD_ARGS.itemsize == 80
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
     _, offset = HOPPER_ARGS.fields["stage_bytes"]
@@ -106,6 +115,27 @@ def test_operands_that_tma_cannot_read_are_copied():
     choice = choose(layout_of((64, 64), (64, 63)), ARCH)
     assert choice.b_pad is not None
     assert "C is stored without TMA" in choice.notes[-1]
+
+
+def test_int8_stays_int8_where_kernels_sum_it_in_int32():
+    a, b = (Operand((64, 64), (64, 1), np.dtype(np.int8)) for _ in range(2))
+    posed = pose(a, b, dtype=np.dtype(np.int32), has_int8_kernels=True)
+    assert (posed.work, posed.x1_copy, posed.x2_copy) == ("kernel", None, None)
+    assert (posed.layout.problem.a_dtype, posed.layout.problem.out_dtype) == ("i8", "i32")
+    assert pose(a, b, dtype=np.dtype(np.int32)).work == "fallback"
+    assert pose(a, b, has_int8_kernels=True).work == "fallback"  # the sums would wrap
+    assert pose(a, b, dtype=np.dtype(np.int64), has_int8_kernels=True).work == "fallback"
+    choice = choose(posed.layout, ARCH)
+    assert choice.config.split_k == 1
+    assert (choice.a_turned, choice.b_turned) == (False, True)
+    assert "transposed" in choice.notes[0]
+    assert choice.geometry().b.adjacent == choice.problem.k
+
+
+def test_check_says_that_integers_are_not_split():
+    problem = replace(PROBLEM, a_dtype="i8", b_dtype="i8", out_dtype="i32", b_major="k")
+    assert "integers" in check(replace(configs_for("i8")[0], split_k=2), problem, ARCH)
+    assert "output of f32" in check(CONFIGS[0], replace(problem, out_dtype="f32"), ARCH)
 
 
 def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():

@@ -30,17 +30,25 @@ CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, float x, float y) 
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
 
+CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, i32 x, i32 y) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+
+// The barrier before it orders it: it may move past stores to global memory.
 template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
     Bits bits;
     if constexpr (sizeof(Bits) == 2)
-        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address) : "memory");
+        asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address));
     else
-        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(address) : "memory");
+        asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(address));
     return bits;
 }
 
 template <class Bits> CUPYGEMM_INLINE void store_global(u64 address, Bits bits) {
-    *reinterpret_cast<Bits *>(address) = bits;
+    if constexpr (sizeof(Bits) == 2)
+        asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(bits) : "memory");
+    else
+        asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
 }
 
 } // namespace cupygemm

@@ -109,7 +109,8 @@ private:
 
     // A warp stores whole rows of the staged block, a word of 4 bytes per lane. Rows of 16-bit
     // elements may begin between two words: then the words are those that begin one element
-    // earlier, and the row's first and last element are stored alone.
+    // earlier, and the row's first and last element are stored alone. Eight rows are read before
+    // the first is stored, so that their latencies overlap.
     CUPYGEMM_INLINE static void store_elements(const HopperArgs &args, const Work &work, u32 row,
                                                u32 column, u32 thread, SharedAddress staged) {
         const BoxIndex batch = batch_box<5>(args, work.batch);
@@ -117,35 +118,59 @@ private:
                            batch.batch2 * args.c_stride[2];
         const u32 warp = thread / 32, lane = thread % 32;
         const i32 limit = minimum<i32>(columns, args.n - static_cast<i32>(column));
-#pragma unroll 4
-        for (u32 line = warp; line < block_rows; line += 4) {
-            const u64 first =
-                args.c_address +
-                (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
-            const SharedAddress source = staged + line * slab_bytes;
-            const u32 rotation = (line & 7) << 4;
-            if (row + line >= static_cast<u32>(args.m))
-                continue;
-            if constexpr (out_bytes == 4) {
-                if (static_cast<i32>(lane) < limit)
-                    store_global<u32>(first + lane * 4,
-                                      load_shared<u32>(source + (lane * 4 ^ rotation)));
-            } else {
-                const i32 shift = first >> 1 & 1;
-                const i32 at = static_cast<i32>(2 * lane) - shift;
-                const u32 low = at < 0 ? 0 : load_shared<u16>(source + ((at * 2) ^ rotation));
-                const u32 high = load_shared<u16>(source + ((at * 2 + 2) ^ rotation));
-                if (at >= 0 && at + 1 < limit)
-                    store_global<u32>(first + at * 2, low | high << 16);
-                else if (at >= 0 && at < limit)
-                    store_global<u16>(first + at * 2, static_cast<u16>(low));
-                else if (at < 0 && limit > 0)
-                    store_global<u16>(first, static_cast<u16>(high));
-                const i32 last = columns - 1; // the word of the last lane ends before it
-                if (shift && lane == 31 && last < limit)
-                    store_global<u16>(first + last * 2,
-                                      load_shared<u16>(source + ((last * 2) ^ rotation)));
+        const u64 first = args.c_address + (matrix + column) * out_bytes;
+        constexpr u32 rows = 8; // of a warp, four apart
+        for (u32 line = warp; line < block_rows; line += 4 * rows) {
+            u64 to[rows];
+            u32 words[rows], last[rows];
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i) {
+                const u32 at = line + 4 * i;
+                to[i] = first + static_cast<i64>(row + at) * args.ldc * out_bytes;
+                read_row(staged + at * slab_bytes, (at & 7) << 4, lane, shift(to[i]), words[i],
+                         last[i]);
             }
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+                if (row + line + 4 * i < static_cast<u32>(args.m))
+                    write_row(to[i], lane, shift(to[i]), limit, words[i], last[i]);
+        }
+    }
+
+    // 1 where a row of 16-bit elements begins between two words.
+    CUPYGEMM_INLINE static i32 shift(u64 address) {
+        return out_bytes == 2 ? static_cast<i32>(address >> 1 & 1) : 0;
+    }
+
+    // The lane's word of a staged row, and the row's last element.
+    CUPYGEMM_INLINE static void read_row(SharedAddress source, u32 rotation, u32 lane, i32 shift,
+                                         u32 &word, u32 &last) {
+        if constexpr (out_bytes == 4) {
+            word = load_shared<u32>(source + (lane * 4 ^ rotation));
+        } else {
+            const i32 at = static_cast<i32>(2 * lane) - shift;
+            const u32 low = at < 0 ? 0 : load_shared<u16>(source + ((at * 2) ^ rotation));
+            word = low | load_shared<u16>(source + ((at * 2 + 2) ^ rotation)) << 16;
+            last = load_shared<u16>(source + (((columns - 1) * 2) ^ rotation));
+        }
+    }
+
+    CUPYGEMM_INLINE static void write_row(u64 to, u32 lane, i32 shift, i32 limit, u32 word,
+                                          u32 last) {
+        if constexpr (out_bytes == 4) {
+            if (static_cast<i32>(lane) < limit)
+                store_global<u32>(to + lane * 4, word);
+        } else {
+            const i32 at = static_cast<i32>(2 * lane) - shift;
+            if (at >= 0 && at + 1 < limit)
+                store_global<u32>(to + at * 2, word);
+            else if (at >= 0 && at < limit)
+                store_global<u16>(to + at * 2, static_cast<u16>(word));
+            else if (at < 0 && limit > 0)
+                store_global<u16>(to, static_cast<u16>(word >> 16));
+            // The word of the last lane ends before the last element.
+            if (shift && lane == 31 && static_cast<i32>(columns) <= limit)
+                store_global<u16>(to + (columns - 1) * 2, static_cast<u16>(last));
         }
     }
 };

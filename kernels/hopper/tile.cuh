@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/layout.hpp"
+#include "hopper/integer.cuh"
 #include "hopper/wgmma.cuh"
 
 namespace cupygemm {
@@ -38,6 +39,9 @@ template <class Config> struct Tile {
                   "each consumer multiplies whole blocks of 64 rows");
     static_assert(Config::tile_n % block_rows == 0 && Config::tile_n <= 256,
                   "an instruction is at most 256 columns wide, and B's blocks have 64");
+    static_assert(element_bytes == 2 ||
+                      (Config::a_major == Major::k && Config::b_major == Major::k),
+                  "wgmma reads operands that are not of 16 bits along k only");
     static_assert(Config::tile_k % slab_k == 0, "a stage holds whole slabs of 128 bytes of k");
     static_assert(cluster_size <= 2 && Config::tile_m / Config::cluster_n % block_rows == 0 &&
                       Config::tile_n / Config::cluster_m % block_rows == 0,

@@ -48,6 +48,7 @@ template <int younger> CUPYGEMM_INLINE void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(younger) : "memory");
 }
 
+CUPYGEMM_INLINE void settle_register(i32 &value) { asm volatile("" : "+r"(value)::"memory"); }
 CUPYGEMM_INLINE void settle_register(float &value) { asm volatile("" : "+f"(value)::"memory"); }
 
 } // namespace cupygemm

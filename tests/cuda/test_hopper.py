@@ -23,7 +23,7 @@ def on_device(cp, array, order):
 
 
 @pytest.mark.parametrize("variant", list(variants()), ids=lambda variant: variant.name)
-@pytest.mark.parametrize("extents", [(64, 64, 200), (513, 776, 1032)])
+@pytest.mark.parametrize("extents", [(64, 64, 392), (513, 776, 1032)])
 def test_each_variant_is_exact(cp, variant, extents):
     x1, x2, result = product(variant, *extents)
     testing.assert_gemm_exact(result, x1, x2)
@@ -64,6 +64,33 @@ def test_nothing_is_written_beside_the_result(cp, columns, dtype):
     testing.assert_gemm_exact(out, x1, x2)
     out[...] = 7
     assert (memory == 7).all()
+
+
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((300, 1040), (1040, 528)), ((129, 131), (131, 77)), ((3, 64, 100), (100, 40)), ((5,), (5,))],
+)
+def test_int8_is_summed_in_int32(cp, orders, first, second):
+    generator = np.random.default_rng(7)
+    x1, x2 = (generator.integers(-128, 128, shape, np.int8) for shape in (first, second))
+    a, b = (on_device(cp, x, order) for x, order in zip((x1, x2), orders, strict=True))
+    result = cupygemm.matmul(a, b, dtype=np.int32)
+    assert cupygemm.explain(a, b, dtype=np.int32).backend == "cupygemm"
+    assert result.dtype == np.int32
+    np.testing.assert_array_equal(
+        cp.asnumpy(result), np.matmul(x1.astype(np.int32), x2.astype(np.int32))
+    )
+
+
+def test_int8_into_an_array_of_int32(cp):
+    generator = np.random.default_rng(8)
+    x1, x2 = (generator.integers(-128, 128, (70, 70), np.int8) for _ in range(2))
+    out = cp.zeros((70, 75), np.int32)[:, 2:72]
+    cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out, dtype=np.int32)
+    np.testing.assert_array_equal(
+        cp.asnumpy(out), np.matmul(x1.astype(np.int32), x2.astype(np.int32))
+    )
 
 
 def test_nan_stays_in_its_row_and_column(cp):
@@ -108,4 +135,4 @@ def test_explain_names_the_kernel(cp):
     assert "0 B local memory" in text
     assert "copies     none" in text
     odd = cp.ones((4095, 4097), F16)
-    assert "copied to rows that TMA can read" in str(cupygemm.explain(odd, odd.T))
+    assert "copied for TMA" in str(cupygemm.explain(odd, odd.T))

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._hopper_compile import OPTIONS, read_cubin
-from cupygemm._hopper_config import CONFIGS, HopperArch, HopperConfig, check
-from cupygemm._hopper_source import add_source, generate, pad_source
+from cupygemm._hopper_config import CONFIGS, HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper_source import add_source, generate, pad_source, transpose_source
 from cupygemm._nvrtc import find_nvrtc
 from cupygemm._problem import GemmProblem
 from cupygemm._toolchain import CompileError
@@ -63,11 +63,27 @@ def test_nothing_spills(config: HopperConfig, problem: GemmProblem, tma_store: b
     assert registers * config.num_threads <= 65536
 
 
+@pytest.mark.parametrize("config", configs_for("i8")[1::4], ids=lambda config: config.name)
+@pytest.mark.parametrize("tma_store", [True, False])
+def test_int8_does_not_spill(config: HopperConfig, tma_store: bool) -> None:
+    problem = replace(PROBLEM, a_dtype="i8", b_dtype="i8", out_dtype="i32", b_major="k")
+    assert check(config, problem, HopperArch()) is None
+    registers, local, _ = compiled(generate(problem, config, tma_store=tma_store), "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
     text = add_source(replace(PROBLEM, out_dtype=out_dtype), vectors=vectors)
     registers, local, _ = compiled(text, "cupygemm_add_parts")
+    assert local == 0
+    assert registers <= 64
+
+
+def test_the_transposing_copy() -> None:
+    registers, local, _ = compiled(transpose_source(), "cupygemm_transpose_copy")
     assert local == 0
     assert registers <= 64
 
