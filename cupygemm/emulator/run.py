@@ -170,7 +170,7 @@ def launch(
         How the waves of a workgroup take turns.
     profile : bool
         Also count bank conflicts, cache lines, waits and what else a `KernelProfile` holds; it is
-        several times slower.
+        slower.
 
     Returns
     -------

@@ -113,7 +113,7 @@ class Profile:
 def profile() -> Iterator[Profile]:
     """Collect a profile of every launch on the emulated device inside a ``with`` block.
 
-    Launches are several times slower inside, and as fast as ever outside. Blocks may be nested.
+    Launches are slower inside, and as fast as ever outside. Blocks may be nested.
 
     Yields
     ------
