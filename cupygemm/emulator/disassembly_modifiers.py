@@ -86,7 +86,7 @@ def vector_modifiers(inst: Instruction) -> Iterator[str]:
         yield from _packed_modifiers(inst)
     elif inst.mnemonic.startswith("v_bitop3"):
         if table := fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]:
-            yield f"bitop3:0x{table:x}"
+            yield f"bitop3:{table}" if table <= 10 else f"bitop3:0x{table:x}"
         fields = {"clmp": fields["clmp"]}
     elif "_swap_b32" in inst.mnemonic and fields.get("opsel"):
         yield from (

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from cupygemm.emulator.isa import Instruction, decode
 
 _NO_COUNTER = ("buffer_inv", "buffer_wb", "s_dcache", "ds_nop")
+_LANE_MOVES = ("permute_b32", "swizzle_b32")  # counted with LDS accesses, but none
 # Stand-ins for what has no register: the LDS accesses themselves, and loads straight to LDS.
 LDS_ACCESS, LOAD_TO_LDS = "LDS accesses", "loads to LDS"
 Place = tuple[str, int | str]  # register file and number, or "memory" and one of the above
@@ -159,7 +160,7 @@ def step(inst: Instruction, state: State) -> State:
         for (counter, place), age in state.items()
     }
     places: list[Place] = list(written)
-    if inst.encoding in ("DS", "FLAT"):
+    if inst.encoding in ("DS", "FLAT") and not inst.mnemonic.endswith(_LANE_MOVES):
         places.append(("memory", LDS_ACCESS))
     if inst.fields.get("lds") or "_load_lds_" in inst.mnemonic:
         places.append(("memory", LOAD_TO_LDS))
