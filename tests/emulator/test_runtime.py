@@ -239,6 +239,16 @@ def test_pointer_attributes_tell_the_kind(cp: ModuleType, allocator: str, kind: 
     (runtime.freeHost if allocator == "hostAlloc" else runtime.free)(pointer)
 
 
+def test_managed_memory_takes_advice_and_prefetches_that_exist(cp: ModuleType) -> None:
+    memory = cp.cuda.malloc_managed(1024).mem
+    memory.advise(1, cp.cuda.Device(0))
+    memory.prefetch(cp.cuda.Stream(), device_id=-1)  # to the host
+    with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="-1 is no hipMemoryAdvise"):
+        memory.advise(-1, cp.cuda.Device(0))
+    with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="the only one, 0"):
+        memory.prefetch(cp.cuda.Stream(), device_id=7)
+
+
 # -- the device --
 
 
@@ -298,6 +308,13 @@ def test_events_measure_time_and_streams_order_work(cp: ModuleType) -> None:
     assert stream.done
     assert cp.cuda.get_elapsed_time(start, stop) > 0
     assert int(doubled[-1]) == 1998
+
+
+@pytest.mark.parametrize(("asked", "given"), [(0, 0), (-1, -1), (-3, -1), (9, 1)])
+def test_priorities_are_clamped_to_what_the_device_has(
+    cp: ModuleType, asked: int, given: int
+) -> None:
+    assert cp.cuda.Stream(priority=asked).priority == given
 
 
 def test_callbacks_are_called(cp: ModuleType) -> None:

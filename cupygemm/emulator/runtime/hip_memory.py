@@ -16,6 +16,8 @@ from cupygemm.emulator.runtime.status import HipError, Status, store_size
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 _MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2
+_ADVICE = (*range(1, 7), 100, 101)  # hipMemoryAdvise
+_CPU_DEVICE = -1  # hipCpuDeviceId: where managed memory may be wanted too
 
 
 class _PointerAttributes(ctypes.Structure):
@@ -109,14 +111,22 @@ class MemoryFunctions:
         self.check_stream(stream)
         self.hipMemset(to, value, size)
 
-    # There is one memory, so managed memory is where it is wanted: only the range can be wrong.
+    # There is one memory, so managed memory is where it is wanted: only the arguments can be wrong.
 
     def hipMemAdvise(self, pointer: int, size: int, advice: int, device: int) -> None:
+        if advice not in _ADVICE:
+            raise HipError(Status.INVALID_VALUE, f"{advice} is no hipMemoryAdvise")
+        self._check_place(device)
         self._check("advice on", pointer, size, on_device=True)
 
     def hipMemPrefetchAsync(self, pointer: int, size: int, device: int, stream: int) -> None:
         self.check_stream(stream)
+        self._check_place(device)
         self._check("prefetch of", pointer, size, on_device=True)
+
+    def _check_place(self, device: int) -> None:
+        if device != _CPU_DEVICE:
+            self.check_device(device)
 
     def _malloc(self, size: int, tag: str) -> int:
         if size == 0:

@@ -22,6 +22,7 @@ from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_
 
 _DEFAULT_STREAMS = (0, 1, 2)  # null, legacy and per-thread
 _DISABLE_TIMING = 2  # hipEventDisableTiming
+_HIGHEST_PRIORITY, _LOWEST_PRIORITY = -1, 1  # on every AMD GPU
 _LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack, printf buffer and heap: hipLimit_t
 
 _StreamCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_void_p)
@@ -115,6 +116,7 @@ class StreamFunctions:
 
     def hipStreamCreateWithPriority(self, stream: int, flags: int, priority: int) -> None:
         handle = next(self._handles)
+        priority = min(max(priority, _HIGHEST_PRIORITY), _LOWEST_PRIORITY)
         self._streams[handle] = Stream(flags, priority)
         store_size(stream, handle)
 
