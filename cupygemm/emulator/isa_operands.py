@@ -114,6 +114,7 @@ class _Builder:
         else:
             self._alu_operands()
         self._implicit_operands()
+        self._check_registers()
         size = self.inst.size()
         raw = int.from_bytes(self.data[:size], "little")
         return Instruction(
@@ -279,6 +280,21 @@ class _Builder:
             self.src.append(self._operand("m0", M0, 32, "FMT_NUM_B32"))
         if mnemonic.startswith("v_swap_") or "_swap_b32" in mnemonic:
             self.dst.append(self.src[0])
+
+    def _check_registers(self) -> None:
+        """Refuse operands that run past a register file, and results that go to no register."""
+        for op in (*self.dst, *self.src):
+            end = {"s": 128, "v": 256 if op.index < AGPR0 else 512}.get(op.kind)
+            if end is not None and op.index + op.count > end:
+                raise UnsupportedInstruction(
+                    f"{self.mnemonic}: {op.field} of {op.count} registers starts at the last "
+                    f"{end - op.index} of its file"
+                )
+        for op in self.dst:
+            if op.kind not in ("s", "v"):
+                raise UnsupportedInstruction(
+                    f"{self.mnemonic}: {op.field} {op.index} is no register to write"
+                )
 
     def _operand(self, name: str, code: int, bits: int, fmt: str) -> Operand:
         count = max(1, bits // 32)

@@ -172,3 +172,17 @@ def test_opcodes_that_changed_their_meaning(code: str, on_gfx90a: str, on_gfx942
 def test_no_instruction(code: str) -> None:
     with pytest.raises(UnsupportedInstruction):
         decode(bytes.fromhex(code) + PAD, 0, "gfx942")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((0xD0CA0086, 0x00020300), "v_cmp_eq_u32: vdst 134 is no register to write"),
+        ((0xD0CA007F, 0x00020300), "v_cmp_eq_u32: vdst of 2 registers starts at the last 1"),
+        ((0xDC5C0000, 0xFE7F0001), "flat_load_dwordx4: vdst of 4 registers starts at the last 2"),
+    ],
+)
+def test_results_that_have_no_register_are_refused(words: tuple[int, int], message: str) -> None:
+    code = b"".join(word.to_bytes(4, "little") for word in words)
+    with pytest.raises(UnsupportedInstruction, match=message):
+        decode(code, 0, "gfx942")
