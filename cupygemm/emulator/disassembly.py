@@ -154,9 +154,8 @@ def _constant_text(op: Operand) -> str:
     if 128 <= code <= 208:
         return str(code - 128 if code <= 192 else 192 - code)
     if code == 248:
-        return "0.15915494309189532" if op.bits == 64 else "0.15915494"
-    floats = _HALVES if op.fmt in ("I16", "U16") else _FLOATS
-    return floats.get(code) or _SPECIAL.get(code) or f"invalid_{code}"
+        return "0.15915494309189532" if op.fmt.endswith("64") else "0.15915494"
+    return _FLOATS.get(code) or _SPECIAL.get(code) or f"invalid_{code}"
 
 
 def _named(inst: Instruction, *names: str) -> Iterator[str]:
@@ -188,8 +187,8 @@ def _program_control(inst: Instruction, pc: int | None) -> str:
         return _branch_target(inst, pc)
     if mnemonic == "s_set_gpr_idx_mode":
         return gpr_index_text(simm16)
-    if mnemonic in _WITHOUT_OPERANDS and not simm16:
-        return ""
+    if mnemonic in _WITHOUT_OPERANDS:
+        return str(simm16) if simm16 else ""
     return _integer(simm16)
 
 
@@ -278,8 +277,11 @@ def _constant_of_fma(inst: Instruction) -> str:
 def _with_input_modifiers(inst: Instruction, op: Operand, position: int) -> str:
     text, fields, mnemonic = operand_text(op), inst.fields, inst.mnemonic
     mixed = "fma_mix" in mnemonic
-    if op.index == LITERAL and op.bits == 16 and op.kind == "imm":
-        text = f"0x{op.literal & 0xFFFF:x}"
+    if op.kind == "imm" and op.bits == 16 and op.fmt.endswith("16"):
+        if op.index == LITERAL:
+            text = f"0x{op.literal & 0xFFFF:x}"
+        elif op.fmt in ("I16", "U16"):
+            text = _HALVES.get(op.index, text)
     if (inst.encoding in ("VOP3P", "MFMA") and not mixed) or mnemonic.startswith("v_bitop3"):
         return text
     if inst.variant:
