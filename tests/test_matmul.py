@@ -140,7 +140,7 @@ def test_stacks_and_vectors(cp, shape1, shape2):
     testing.assert_gemm_exact(result, x1, x2)
 
 
-def test_broadcast_and_transposed_stacks_are_used_in_place(cp):
+def test_broadcast_and_transposed_stacks_are_used_in_place(cp, device):
     x1, x2 = testing.integer_operands((4, 3, 9, 8), (8, 7), F16)
     a, b = cp.asarray(x1), cp.asarray(x2)
     stacked = cp.broadcast_to(b, (4, 3, 8, 7))
@@ -149,7 +149,9 @@ def test_broadcast_and_transposed_stacks_are_used_in_place(cp):
         (a.transpose(1, 0, 2, 3), b),
         (a.swapaxes(2, 3), cp.asarray(x1)),
     ):
-        assert cupygemm.explain(*operands).copies == ()
+        copies = cupygemm.explain(*operands).copies  # only kernels for Hopper ask for alignment
+        assert not any(note.startswith(("x1 is", "x2 is")) for note in copies)
+        assert copies == () or device.kind == "cuda"
         testing.assert_gemm_exact(cupygemm.matmul(*operands), *map(cp.asnumpy, operands))
 
 
