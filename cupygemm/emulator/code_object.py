@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgpack
 from elftools.common.exceptions import ELFError
+from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
 from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import NoteSection, SymbolTableSection
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 _BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
 _NT_AMDGPU_METADATA = 32
+_MAX_IMAGE = 4 << 30
+# What the readers of ELF and msgpack raise over bytes that are something else, or cut short.
+_DAMAGE = (
+    ELFError, ConstructError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
+    OverflowError, UnicodeError, struct.error,
+)  # fmt: skip
 _MACHINES = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}  # EF_AMDGPU_MACH
 _R_ABS32_LO, _R_ABS32_HI, _R_ABS64, _R_RELATIVE64 = 1, 2, 3, 13
 
@@ -216,7 +223,8 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
     Raises
     ------
     InvalidCodeObject
-        Not an AMDGPU code object, of another target, or with relocations that are not supported.
+        Not an AMDGPU code object, damaged, of another target, or with relocations that are not
+        supported.
     """
     data = unbundle(bytes(data), target_name)
     elf = _open(data)
@@ -226,15 +234,39 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
             f"the code object is for {own_target}, and the device is {target_name}: "
             f"compile it with --offload-arch={target_name}"
         )
+    try:
+        image = _image(elf)
+        base = memory.malloc(len(image), tag="code object")
+        try:
+            return _place(elf, data, image, base)
+        except BaseException:
+            memory.free(base)
+            raise
+    except _DAMAGE as err:
+        raise InvalidCodeObject(
+            f"the code object is damaged ({type(err).__name__}: {err})"
+        ) from err
+
+
+def _image(elf: ELFFile) -> bytearray:
+    """Return the loaded segments in their places."""
     segments = [seg for seg in elf.iter_segments() if seg["p_type"] == "PT_LOAD"]
     size = max((seg["p_vaddr"] + seg["p_memsz"] for seg in segments), default=0)
+    if size > _MAX_IMAGE:
+        raise InvalidCodeObject(f"the code object is damaged: it asks for {size} bytes of memory")
     image = bytearray(size)
     for seg in segments:
         image[seg["p_vaddr"] : seg["p_vaddr"] + seg["p_filesz"]] = seg.data()
-    base = memory.malloc(size, tag="code object")
+    if len(image) != size:
+        raise InvalidCodeObject("the code object is damaged: it ends within a segment")
+    return image
+
+
+def _place(elf: ELFFile, data: bytes, image: bytearray, base: int) -> CodeObject:
+    """Move a code object to its address and read its kernels."""
     _relocate(elf, image, base)
-    ctypes.memmove(base, bytes(image), size)
-    code_object = CodeObject(own_target, base, bytes(image), elf=data)
+    ctypes.memmove(base, bytes(image), len(image))
+    code_object = CodeObject(_target_of(elf), base, bytes(image), elf=data)
     symbols = _symbols(elf)
     _collect_symbols(code_object, symbols)
     for entry in _metadata(elf).get("amdhsa.kernels", []):
