@@ -1,8 +1,9 @@
 // Pipelines as kernel authors write them by hand: waits, barriers and LDS traffic in asm.
 //
-// HipKittens' eight-wave ping-pong (two groups of waves, one conditional barrier apart), direct-to-LDS
-// loads: each is right as it stands, and takes a `Fault`, one mistake that people make. And producers
-// and consumers that meet at flags in LDS. Nothing here relies on the compiler's own waits.
+// HipKittens' eight-wave ping-pong (two groups of waves, one conditional barrier apart) and
+// direct-to-LDS loads: each is right as it stands, and takes a `Fault`, one mistake that people make.
+// And producers and consumers that meet at flags in LDS. Nothing here relies on the compiler's own
+// waits.
 #include "../hip/prelude.hpp"
 
 enum class Fault {
@@ -99,7 +100,8 @@ template <Fault fault> INLINE void ping_pong(const f16 *a, const f16 *b, float *
 }
 
 // Reverse the 4-byte words of a block of 256 through LDS, which the loads write without registers.
-// Vector v of a wave's sixteen 16-byte vectors goes to place v ^ (wave % 4): a swizzle in the address.
+// Vector v of a wave's sixteen 16-byte vectors goes to place v ^ (wave % 4): a swizzle in the
+// address.
 template <Fault fault> INLINE void direct_to_lds(const u32 *in, u32 *out) {
     __shared__ u32 lds[fault == Fault::small_lds ? 192 : 256];
     const u32 wave = uniform(thread_x() / 64);
