@@ -76,7 +76,7 @@ ADD_ARGS = np.dtype(
 )
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
-_TRANSPOSE_TILE = 64
+_TRANSPOSE_TILE = (128, 64)  # rows and columns of the source
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
 
@@ -327,7 +327,8 @@ class TransposeLaunch:
         arguments["columns"] = source.adjacent
         arguments["out_pitch"] = turned.pitch
         batches = source.batch[0] * source.batch[1] * source.batch[2]
-        tiles = -(-source.rows // _TRANSPOSE_TILE) * -(-source.adjacent // _TRANSPOSE_TILE)
+        rows, columns = _TRANSPOSE_TILE
+        tiles = -(-source.rows // rows) * -(-source.adjacent // columns)
         self._grid = (tiles, min(batches, _MAX_GRID_Y), 1)
 
     def __call__(self, source: int, destination: int) -> None:
