@@ -1,9 +1,9 @@
 // Copies an operand of 8-bit elements so that those along k are adjacent: wgmma reads no others.
 //
-// A block turns a tile of 128 x 64 bytes. A thread reads a word of each of four rows, turns the 4 x 4
-// bytes in registers, and writes four words to shared memory; from there, threads store 16 bytes
-// each. Words that are not aligned, or reach over the edge, are read byte by byte. Rows of the
-// destination begin at multiples of 16 bytes.
+// A block turns a tile of 128 x 64 bytes. A thread reads a word of each of four rows, turns the
+// 4 x 4 bytes in registers, and writes four words to shared memory; from there, threads store 16
+// bytes each. Words that are not aligned, or reach over the edge, are read byte by byte. Rows of
+// the destination begin at multiples of 16 bytes.
 #include "common/numeric.hpp"
 
 namespace cupygemm {

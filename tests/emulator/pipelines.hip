@@ -1,9 +1,9 @@
 // Pipelines as kernel authors write them by hand: waits, barriers and LDS traffic in asm.
 //
 // HipKittens' eight-wave ping-pong (two groups of waves, one conditional barrier apart) and
-// direct-to-LDS loads: each is right as it stands, and takes a `Fault`, one mistake that people make.
-// And producers and consumers that meet at flags in LDS. Nothing here relies on the compiler's own
-// waits.
+// direct-to-LDS loads: each is right as it stands, and takes a `Fault`, one mistake that people
+// make. And producers and consumers that meet at flags in LDS. Nothing here relies on the
+// compiler's own waits.
 #include "../hip/prelude.hpp"
 
 enum class Fault {
@@ -124,6 +124,46 @@ template <Fault fault> INLINE void direct_to_lds(const u32 *in, u32 *out) {
                  : "memory");
     out[block_x() * 256 + thread_x()] = value;
 }
+
+#if defined(__gfx950__)
+// One 16x16 tile of C = A B on gfx950, A (16, 32) and B (32, 16) row-major fp16. B goes to LDS as it
+// lies in memory, 16 bytes a lane, and is transposed on its way to registers: each 16 lanes read a
+// block of 4 rows of k and 16 columns. The MFMA in asm brings its own wait states.
+template <Fault fault> INLINE void transposed(const f16 *a, const f16 *b, float *c) {
+    __shared__ f16 lds[32 * 16]; // (k, n)
+    const u32 base = uniform(static_cast<u32>(reinterpret_cast<u64>(&lds[0])));
+    const u64 address = reinterpret_cast<u64>(b);
+    const vec<u32, 4> resource = {static_cast<u32>(address), static_cast<u32>(address >> 32),
+                                  sizeof lds, 0x27000};
+    asm volatile("s_mov_b32 m0, %0\n s_nop 0\n buffer_load_dwordx4 %1, %2, 0 offen lds" ::"s"(base),
+                 "v"(lane() * 16), "s"(resource)
+                 : "memory");
+    const half8 fa = *reinterpret_cast<const half8 *>(a + lane() % 16 * 32 + lane() / 16 * 8);
+    if (fault != Fault::no_wait)
+        wait_vm<0>();
+    const u32 rows = base + lane() / 16 * 8 * 32 + lane() % 16 / 4 * 32 + lane() % 4 * 8;
+    half4 low, high; // k = 8 (lane / 16) + 0..3, + 4..7
+    asm volatile("ds_read_b64_tr_b16 %0, %2\n ds_read_b64_tr_b16 %1, %2 offset:128\n"
+                 "s_waitcnt lgkmcnt(0)"
+                 : "=&v"(low), "=&v"(high)
+                 : "v"(rows)
+                 : "memory");
+    const half8 fb = __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);
+    float4 sums;
+    asm volatile("s_nop 4\n v_mfma_f32_16x16x32_f16 %0, %1, %2, 0\n s_nop 15"
+                 : "=v"(sums)
+                 : "v"(fa), "v"(fb));
+    for (u32 g = 0; g < 4; ++g)
+        c[(4 * (lane() / 16) + g) * 16 + lane() % 16] = sums[g];
+}
+
+KERNEL void transposed_none(const f16 *a, const f16 *b, float *c) {
+    transposed<Fault::none>(a, b, c);
+}
+KERNEL void transposed_no_wait(const f16 *a, const f16 *b, float *c) {
+    transposed<Fault::no_wait>(a, b, c);
+}
+#endif
 
 // Waves 0 and 1 fill a ring of two slots, waves 2 and 3 empty it; flags in LDS count the turns.
 KERNEL void ring(const u32 *in, u32 *out, int turns) {

@@ -143,7 +143,7 @@ static inline int check_readers(const struct lds_view *v, uint64_t read, int lan
     return race(v, RACE_WRITE_READ, lane, address, bytes, other, false, (uint32_t)read);
 }
 
-/* The readers of an earlier epoch are forgotten, unless another wave's read of then is in flight. */
+/* Readers of an earlier epoch are forgotten, unless another wave's read of then is in flight. */
 static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
     uint32_t last = last_reader_of(old);
     bool same = (old & EPOCH) == v->epoch;
