@@ -83,3 +83,17 @@ def test_wrong(kernel: str, kind: str, detail: str) -> None:
         assert fault.workgroup == (0, 0, 0)
         assert fault.wave >= 0
         assert (fault.address is not None) == ("LDS" in kind)
+
+
+def test_transposing_reads_of_a_direct_to_lds_load() -> None:
+    """Gfx950: 16 bytes a lane straight to LDS, ds_read_b64_tr_b16, and an MFMA in asm."""
+    rng = np.random.default_rng(4)
+    a, b = (rng.integers(-3, 4, shape).astype(np.float16) for shape in ((16, 32), (32, 16)))
+    c = np.zeros((16, 16), np.float32)
+    program("gfx950")("transposed_none", (1, 1, 1), (64, 1, 1), a, b, c)
+    assert (c == a.astype(np.float64) @ b.astype(np.float64)).all()
+    with pytest.raises(KernelFault) as caught:
+        program("gfx950")("transposed_no_wait", (1, 1, 1), (64, 1, 1), a, b, c)
+    assert caught.value.kind == "LDS read before wait"
+    assert caught.value.instruction.startswith("ds_read_b64_tr_b16")
+    assert "buffer_load_dwordx4" in caught.value.detail
