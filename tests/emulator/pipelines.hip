@@ -126,9 +126,9 @@ template <Fault fault> INLINE void direct_to_lds(const u32 *in, u32 *out) {
 }
 
 #if defined(__gfx950__)
-// One 16x16 tile of C = A B on gfx950, A (16, 32) and B (32, 16) row-major fp16. B goes to LDS as it
-// lies in memory, 16 bytes a lane, and is transposed on its way to registers: each 16 lanes read a
-// block of 4 rows of k and 16 columns. The MFMA in asm brings its own wait states.
+// One 16x16 tile of C = A B on gfx950, A (16, 32) and B (32, 16) row-major fp16. B goes to LDS as
+// it lies in memory, 16 bytes a lane, and is transposed on its way to registers: each 16 lanes read
+// a block of 4 rows of k and 16 columns. The MFMA in asm brings its own wait states.
 template <Fault fault> INLINE void transposed(const f16 *a, const f16 *b, float *c) {
     __shared__ f16 lds[32 * 16]; // (k, n)
     const u32 base = uniform(static_cast<u32>(reinterpret_cast<u64>(&lds[0])));

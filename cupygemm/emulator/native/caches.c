@@ -1,11 +1,13 @@
-/* A model of the caches that vector memory goes through, fed with the addresses of each instruction:
+/* A model of the caches that vector memory goes through, fed with the addresses of each
+ * instruction:
  *
  *   lanes ─► 32-byte sectors ─► lines ─► vL1D of the CU ─► L2 of the XCD ─► last-level cache ─► HBM
  *
- * profiling/caches.py has the geometry and says what is assumed and what is left out. Every cache is
- * set-associative with LRU replacement. vL1D is indexed by the low bits of the line's number, the
- * others by all bits, folded, so that power-of-two strides spread over their sets. vL1D is write-through and does not allocate on a write. L2 and the last-level cache write back: a write
- * allocates without fetching, and each line knows which of its sectors are dirty. */
+ * profiling/caches.py has the geometry and says what is assumed and what is left out. Every
+ * cache is set-associative with LRU replacement. vL1D is indexed by the low bits of the line's
+ * number, the others by all bits, folded, so that power-of-two strides spread over their sets.
+ * vL1D is write-through and does not allocate on a write. L2 and the last-level cache write
+ * back: a write allocates without fetching, and each line knows which of its sectors are dirty. */
 #include "lines.h"
 
 enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_SECTORS = 15, FILLED = 16 };
@@ -35,8 +37,8 @@ struct traffic {
     int64_t fabric_read; /* bytes */
 };
 
-/* Find a line or give it the place of the least recently used one of its set, whose tag and state are
- * left in `evicted` and `evicted_state`. Returns its slot. */
+/* Find a line or give it the place of the least recently used one of its set, whose tag and
+ * state are left in `evicted` and `evicted_state`. Returns its slot. */
 static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, uint64_t line,
                      bool allocate, bool *hit, uint64_t *evicted, uint8_t *evicted_state) {
     uint64_t index = line;
@@ -153,7 +155,8 @@ static uint64_t place(const struct machine *m, const struct cache_model *model, 
     return lanes;
 }
 
-/* Send an instruction of some waves through the caches, adding to `t`. Call it before it executes. */
+/* Send an instruction of some waves through the caches, adding to `t`. Call it before it
+ * executes. */
 void simulate_caches(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, struct cache_model *model,
                      struct traffic *t) {
@@ -182,7 +185,8 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
     }
 }
 
-/* Write back what is dirty, as at the end of a kernel for L2 and at last for the cache behind it. */
+/* Write back what is dirty, as at the end of a kernel for L2 and at last for the cache behind
+ * it. */
 void write_back_caches(struct cache_model *model, int64_t l2_slots, int64_t last_slots) {
     for (int64_t slot = 0; slot < l2_slots; slot++)
         if (model->l2.state[slot] & ALL_SECTORS) {
