@@ -87,6 +87,8 @@ def vector_modifiers(inst: Instruction) -> Iterator[str]:
     elif inst.mnemonic.startswith("v_bitop3"):
         if table := fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]:
             yield f"bitop3:{table}" if table <= 10 else f"bitop3:0x{table:x}"
+        if fields["opsel"]:
+            yield bit_list("op_sel", fields["opsel"], 4)
         fields = {"clmp": fields["clmp"]}
     elif "_swap_b32" in inst.mnemonic and fields.get("opsel"):
         yield from (

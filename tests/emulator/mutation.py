@@ -62,15 +62,16 @@ class Subject:
     path : Path
         Code object.
     target, kernel : str
-    execute : callable
-        Runs the kernel of the code object at a path, in an order of the waves.
+    runs : sequence of callable
+        Each runs the kernel of the code object at a path, in an order of the waves; several reach
+        what one alone leaves out.
     """
 
     name: str
     path: Path
     target: str
     kernel: str
-    execute: Callable[[Path, Order], Outcome]
+    runs: Sequence[Callable[[Path, Order], Outcome]]
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,32 @@ def _wait_mutants(pc: int, text: str, simm16: int) -> Iterator[Mutant]:
             yield Mutant(pc, f"{kind} {name}", text, f"s_waitcnt {waitcnt_text(bits)}", code)
 
 
+class Baseline:
+    """What one run of the healthy kernel does: its results in every order, and its record."""
+
+    def __init__(
+        self,
+        run: Callable[[Path, Order], Outcome],
+        path: Path,
+        orders: Sequence[Order],
+        nodes: dict[int, Node],
+    ) -> None:
+        self.run = run
+        self.outcomes = [run(path, order) for order in orders]
+        self.waves = record(lambda: run(path, orders[0]))
+        self.conflicts = conflicts(self.waves, nodes)
+
+    @property
+    def outputs(self) -> tuple[bytes, ...]:
+        """The results, the same bits in every order."""
+        return self.outcomes[0].outputs
+
+    @property
+    def executions(self) -> dict[int, int]:
+        """Executions by byte offset from the kernel's entry."""
+        return self.outcomes[0].stats.executions
+
+
 class Laboratory:
     """Runs the mutants of one subject.
 
@@ -164,11 +191,10 @@ class Laboratory:
         self.image = bytes(code.image)
         self.nodes = self._program(self.image)
         self.healthy = self._analyse(self.nodes)
-        self.normal = [subject.execute(subject.path, order) for order in orders]
-        self.waves = record(lambda: subject.execute(subject.path, orders[0]))
-        self.healthy_conflicts = conflicts(self.waves, self.nodes)
-        if len({outcome.outputs for outcome in self.normal}) > 1:
-            raise ValueError(f"{subject.name} depends on the order of its waves")
+        self.baselines = [Baseline(run, subject.path, orders, self.nodes) for run in subject.runs]
+        for baseline in self.baselines:
+            if len({outcome.outputs for outcome in baseline.outcomes}) > 1:
+                raise ValueError(f"{subject.name} depends on the order of its waves")
 
     def _program(self, image: bytes) -> dict[int, Node]:
         kernel = self.kernel
@@ -185,38 +211,44 @@ class Laboratory:
         return Report(self.subject.name, [self.judge(mutant) for mutant in mutants])
 
     def judge(self, mutant: Mutant) -> Verdict:
-        """Run a mutant in every order and say what became of it."""
+        """Run a mutant in every order of every run and say what became of it."""
         at = mutant.pc + self.shift
         data = bytearray(self.data)
         data[at : at + 4] = mutant.code
         self.file.write_bytes(data)
-        executed = self.normal[0].stats.executions
-        if not executed.get(mutant.pc - self.kernel.entry):
-            return Verdict(mutant, "unexecuted", "the runs never get there")
-        for order in self.orders:
-            try:
-                outcome = self.subject.execute(self.file, order)
-            except KernelFault as fault:
-                return Verdict(mutant, "caught", fault.kind)
-            if outcome.outputs != self.normal[0].outputs:
-                return Verdict(mutant, "escaped", f"other results in order {order}, no report")
-        return self._judge_silence(mutant)
-
-    def _judge_silence(self, mutant: Mutant) -> Verdict:
         image = bytearray(self.image)
         image[mutant.pc : mutant.pc + 4] = mutant.code
         nodes = self._program(bytes(image))
-        found = self._analyse(nodes)
-        hazards = found.hazards - self.healthy.hazards
-        early = early_uses(self.waves, nodes)
+        verdicts = []
+        for baseline in self.baselines:
+            verdicts.append(self._judge_run(mutant, nodes, baseline))
+            if verdicts[-1].status in ("caught", "escaped"):
+                return verdicts[-1]
+        return next((v for v in verdicts if v.status == "harmless"), verdicts[0])
+
+    def _judge_run(self, mutant: Mutant, nodes: dict[int, Node], baseline: Baseline) -> Verdict:
+        if not baseline.executions.get(mutant.pc - self.kernel.entry):
+            return Verdict(mutant, "unexecuted", "the runs never get there")
+        for order in self.orders:
+            try:
+                outcome = baseline.run(self.file, order)
+            except KernelFault as fault:
+                return Verdict(mutant, "caught", fault.kind)
+            if outcome.outputs != baseline.outputs:
+                return Verdict(mutant, "escaped", f"other results in order {order}, no report")
+        return self._judge_silence(mutant, nodes, baseline)
+
+    def _judge_silence(self, mutant: Mutant, nodes: dict[int, Node], baseline: Baseline) -> Verdict:
+        early = early_uses(baseline.waves, nodes)
         if early:
             pc, name = min(early)
             return Verdict(mutant, "escaped", f"{name} is used early by {nodes[pc].inst.text}")
-        unordered = conflicts(self.waves, nodes) - self.healthy_conflicts
+        unordered = conflicts(baseline.waves, nodes) - baseline.conflicts
         if unordered:
             texts = " and ".join(nodes[pc].inst.text for pc in min(unordered))
             return Verdict(mutant, "escaped", f"nothing orders {texts}")
-        if hazards:
+        found = self._analyse(nodes)
+        if found.hazards - self.healthy.hazards:
             return Verdict(
                 mutant, "unexecuted", "in danger only on a path that the runs never take"
             )

@@ -37,7 +37,7 @@ def corpus(
         return Outcome(outputs, stats)
 
     name = f"{file.removesuffix('.hip')}.{kernel}{level}.{target}"
-    return Subject(name, compile_source(file, target, level), target, kernel, execute)
+    return Subject(name, compile_source(file, target, level), target, kernel, (execute,))
 
 
 def i32(*shape: int) -> np.ndarray:
@@ -112,32 +112,45 @@ def gemm_subjects() -> Iterator[Subject]:
     for arch, configs in CONFIGS.items():
         for number, config in enumerate(configs):
             majors = ("kn", "mk", "kk", "mn")[number % 4]
-            yield gemm(arch, config, majors)
+            for odd in (False, True):
+                yield gemm(arch, config, majors, odd)
 
 
-def gemm(arch: str, config: Any, majors: str) -> Subject:
-    """Return a GEMM kernel on one tile and a bit, over two and a half steps of k."""
+def gemm(arch: str, config: Any, majors: str, odd: bool) -> Subject:
+    """Return a GEMM kernel, with tails of m and n, and of k or not.
+
+    With `odd` extents the operands are not aligned, for which there is another kernel.
+    """
     from cupygemm._compile import compile_kernel
     from tests.kernels import gemm as cases
 
-    case = cases.Case(
-        config, arch, config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 24,
-        a_major=majors[0], b_major=majors[1],
-    )  # fmt: skip
+    m, n, k = config.tile_m, config.tile_n, config.tile_k
+    m, n = (m + 5, n - 3) if odd else (m + 8, n - 8)
+    shapes = ((m, n, 2 * k + 24), (m, n, 3 * k), (m, n, k))
+    tried = [cases.Case(config, arch, *shape, *majors) for shape in shapes]
     compiled: list[Any] = []
 
     def compile_once(*arguments: Any) -> Any:
         compiled.append(compile_kernel(*arguments))
         return compiled[-1]
 
-    def execute(path: Path, order: Order) -> Outcome:
-        replaced = mock.Mock(path=path, wraps=compiled[0])
-        replaced.name = compiled[0].name
-        with mock.patch.object(cases, "compile_kernel", return_value=replaced):
-            result = case.run(order=order)
-        return Outcome((result.buffer.tobytes(),), result.stats)
-
     with mock.patch.object(cases, "compile_kernel", compile_once):
-        case.run()
+        for case in tried:
+            case.run()
     kernel = compiled[0]
-    return Subject(f"gemm.{config.name}.{majors}.{arch}", kernel.path, arch, kernel.name, execute)
+    if any(other.path != kernel.path for other in compiled):
+        raise ValueError(f"the shapes {shapes} need different kernels")
+
+    def runner(case: Any) -> Any:
+        def execute(path: Path, order: Order) -> Outcome:
+            replaced = mock.Mock(path=path, wraps=kernel)
+            replaced.name = kernel.name
+            with mock.patch.object(cases, "compile_kernel", return_value=replaced):
+                result = case.run(order=order)
+            return Outcome((result.buffer.tobytes(),), result.stats)
+
+        return execute
+
+    name = f"gemm.{config.name}.{majors}{'.odd' if odd else ''}.{arch}"
+    name = name.replace("register_double_buffer_", "")
+    return Subject(name, kernel.path, arch, kernel.name, tuple(runner(case) for case in tried))

@@ -65,7 +65,7 @@ def test_small_kernels(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arch", "majors"), [("gfx90a", "kk"), ("gfx942", "kn"), ("gfx950", "mk")])
 def test_gemm(arch: str, majors: str, tmp_path: Path) -> None:
     config = min(CONFIGS[arch], key=lambda c: c.tile_m * c.tile_n * c.num_threads)
-    subject = subjects.gemm(arch, config, majors)
+    subject = subjects.gemm(arch, config, majors, odd=True)
     laboratory = Laboratory(subject, tmp_path, orders=("lockstep", "reverse"))
     report = laboratory.report(list(mutants_of(laboratory.nodes))[::8])
     assert_none_escaped(report)
