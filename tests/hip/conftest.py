@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.hip.harness import VARIANTS, Program, compile_source
+from tests.hip.harness import ORDERS, VARIANTS, Program, compile_source
 
 
 @pytest.fixture(params=VARIANTS, ids="".join)
@@ -20,4 +20,5 @@ def variant(request: pytest.FixtureRequest) -> tuple[str, str]:
 def program(variant: tuple[str, str]) -> Callable[[str], Program]:
     """Return the program of a file of kernels, freshly loaded."""
     target, level = variant
-    return lambda name: Program(compile_source(name, target, level), target)
+    order = ORDERS.get(variant, "lockstep")
+    return lambda name: Program(compile_source(name, target, level), target, order)

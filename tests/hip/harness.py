@@ -22,6 +22,7 @@ from cupygemm.emulator.code_object import load as load_code_object
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.run import LaunchStats, launch
 from cupygemm.emulator.runtime.compile import HEADERS, headers_digest
+from cupygemm.emulator.schedule import Order
 from cupygemm.emulator.targets import TARGETS
 
 HERE = Path(__file__).parent
@@ -32,6 +33,11 @@ VARIANTS = (
     *(("gfx90a", level) for level in ("-O0", "-O3")),
     *(("gfx950", level) for level in ("-O0", "-O3")),
 )
+# How the waves of a workgroup take turns; everything else runs in lockstep.
+ORDERS: dict[tuple[str, str], Order] = {
+    ("gfx942", "-O1"): "reverse",
+    ("gfx942", "-O2"): ("random", 7),
+}
 _OPTIONS = {
     "memory.hip": ("-mllvm", "-amdgpu-kernarg-preload-count=8"),
     "ordinary.hip": ("-nostdinc", "-D__HIPCC_RTC__=1", "-isystem", str(HEADERS)),
@@ -59,10 +65,13 @@ class Program:
     path : Path
         Code object.
     target : str
+    order : Order
+        How the waves of a workgroup take turns.
     """
 
-    def __init__(self, path: Path, target: str) -> None:
+    def __init__(self, path: Path, target: str, order: Order = "lockstep") -> None:
         self.target = target
+        self.order = order
         self.memory = Memory()
         self.code: CodeObject = load_code_object(path.read_bytes(), self.memory, target)
 
@@ -76,6 +85,7 @@ class Program:
         **options: Any,
     ) -> LaunchStats:
         """Run a kernel; `options` are those of `cupygemm.emulator.run.launch`."""
+        options.setdefault("order", self.order)
         values, arrays = [], []
         for argument in arguments:
             if isinstance(argument, np.ndarray):
