@@ -10,13 +10,35 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-MmaShape = tuple[int, int, int]
+from cupygemm._problem import DType
 
-# Cycles of one MFMA on its SIMD (4 per pass), by instruction shape, for 16-bit inputs.
-_CDNA2_MFMA: Mapping[MmaShape, int] = MappingProxyType({(16, 16, 16): 32, (32, 32, 8): 64})
-_CDNA3_MFMA: Mapping[MmaShape, int] = MappingProxyType({(16, 16, 16): 16, (32, 32, 8): 32})
-_CDNA4_MFMA: Mapping[MmaShape, int] = MappingProxyType(
-    {(16, 16, 16): 16, (32, 32, 8): 32, (16, 16, 32): 16, (32, 32, 16): 32}
+MmaShape = tuple[int, int, int]
+MfmaCycles = Mapping[MmaShape, int]
+
+
+def _table(
+    half: dict[MmaShape, int], f64: dict[MmaShape, int], i8: dict[MmaShape, int]
+) -> Mapping[DType, MfmaCycles]:
+    """Return the instructions by input type; those of fp32 are the same on every CDNA."""
+    f32 = {(16, 16, 4): 32, (32, 32, 2): 64}
+    return MappingProxyType({"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8})
+
+
+# Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape.
+_CDNA2_MFMA = _table(
+    half={(16, 16, 16): 32, (32, 32, 8): 64},
+    f64={(16, 16, 4): 32},
+    i8={(16, 16, 16): 32, (32, 32, 8): 64},
+)
+_CDNA3_MFMA = _table(
+    half={(16, 16, 16): 16, (32, 32, 8): 32},
+    f64={(16, 16, 4): 32},
+    i8={(16, 16, 32): 16, (32, 32, 16): 32},
+)
+_CDNA4_MFMA = _table(
+    half={(16, 16, 16): 16, (32, 32, 8): 32, (16, 16, 32): 16, (32, 32, 16): 32},
+    f64={(16, 16, 4): 64},
+    i8={(16, 16, 32): 16, (32, 32, 16): 32, (16, 16, 64): 16, (32, 32, 32): 32},
 )
 
 
@@ -45,8 +67,9 @@ class Arch:
         Memory bandwidth, 10**9 bytes per second.
     l2_bytes, l2_bytes_per_clock : int
         L2 of one XCD and its read bandwidth.
-    mfma_cycles : mapping of (m, n, k) to int
-        The 16-bit matrix instructions that exist, and the cycles for which each occupies its SIMD.
+    mfma_cycles : mapping of str to mapping of (m, n, k) to int
+        By input type, the matrix instructions that exist, and the cycles for which each occupies
+        its SIMD.
     """
 
     name: str
@@ -60,7 +83,7 @@ class Arch:
     hbm_gbytes_per_s: int
     l2_bytes: int
     l2_bytes_per_clock: int
-    mfma_cycles: Mapping[MmaShape, int] = field(hash=False)
+    mfma_cycles: Mapping[DType, MfmaCycles] = field(hash=False)
     simds_per_cu: int = 4
     registers_per_simd: int = 512
     register_granule: int = 8

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Literal
 
-from cupygemm._arch import Arch, MmaShape
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._arch import ARCHS, Arch, MmaShape
+from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 WAVE_SIZE = 64
 SLAB_BYTES = 128
 """Bytes of k in a row of LDS."""
 VECTOR_BYTES = 16
 """Bytes of a global load, of an LDS read and of a chunk of a row of LDS."""
+DWORD_BYTES = 4
+"""Bytes of the narrowest LDS write, and what rows of 8-bit elements are aligned to."""
 ROW_BLOCK = 32
 """Rows of an operand tile within which their order in LDS is permuted."""
 BATCH_GRID_Y = 32768
 """Batch entries along y of the grid; the rest are along z."""
 OFFSET_LIMIT = 1 << 31
 """Buffer offsets, in bytes from the tile's first element, are below this."""
+OUTPUTS: dict[DType, tuple[DType, ...]] = {
+    "bf16": ("bf16", "f16", "f32"),
+    "f16": ("bf16", "f16", "f32"),
+    "f32": ("bf16", "f16", "f32"),
+    "f64": ("f32", "f64"),
+    "i8": ("i8", "i32"),
+}
+"""By the type of both inputs, what the sums can be rounded to."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +116,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     return (
         _check_types(problem)
         or _check_extents(config, problem)
-        or _check_instruction(config, arch)
+        or _check_instruction(config, problem, arch)
         or _check_tile(config, problem, arch)
         or _check_staging(config, problem)
         or _check_offsets(config, problem)
@@ -115,16 +126,22 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
 def _check_types(problem: GemmProblem) -> str | None:
     if problem.a_dtype != problem.b_dtype:
         return f"A is {problem.a_dtype} and B is {problem.b_dtype}: they must have one type"
-    if problem.a_dtype not in ("bf16", "f16"):
-        return f"inputs of type {problem.a_dtype} have no kernel: bf16 and f16 have"
-    if problem.out_dtype not in ("bf16", "f16", "f32"):
-        return f"an output of type {problem.out_dtype} has no kernel: bf16, f16 and f32 have"
+    if problem.a_dtype not in OUTPUTS:
+        return f"inputs of type {problem.a_dtype} have no kernel: {', '.join(OUTPUTS)} have"
+    outputs = OUTPUTS[problem.a_dtype]
+    if problem.out_dtype not in outputs:
+        return (
+            f"{problem.a_dtype} inputs and an output of type {problem.out_dtype} have no kernel: "
+            f"the output can be {' or '.join(outputs)}"
+        )
     for name in ("a", "b", "c"):
         dtype = problem.out_dtype if name == "c" else problem.a_dtype
         align = getattr(problem, f"{name}_align")
         if align < ITEMSIZE[dtype]:
             size = ITEMSIZE[dtype]
             return f"{name} is aligned to {align} bytes, less than its {dtype} elements of {size}"
+        if name != "c" and ITEMSIZE[dtype] == 1 and align < DWORD_BYTES:
+            return f"{name} is aligned to {align} bytes: rows of {dtype} start at {DWORD_BYTES}"
     return None
 
 
@@ -143,11 +160,13 @@ def _check_extents(config: GemmConfig, problem: GemmProblem) -> str | None:
     return None
 
 
-def _check_instruction(config: GemmConfig, arch: Arch) -> str | None:
+def _check_instruction(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     shape = (config.mma_m, config.mma_n, config.mma_k)
-    if shape not in arch.mfma_cycles:
-        known = ", ".join("x".join(map(str, s)) for s in arch.mfma_cycles)
-        return f"{arch.name} has no {'x'.join(map(str, shape))} instruction: it has {known}"
+    shapes = arch.mfma_cycles[problem.a_dtype]
+    if shape not in shapes:
+        known = ", ".join("x".join(map(str, s)) for s in shapes)
+        text = f"{'x'.join(map(str, shape))} instruction for {problem.a_dtype}"
+        return f"{arch.name} has no {text}: it has {known}"
     return None
 
 
@@ -179,13 +198,14 @@ def _check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | N
 
 
 def _check_staging(config: GemmConfig, problem: GemmProblem) -> str | None:
-    per_vector = VECTOR_BYTES // ITEMSIZE[problem.a_dtype]
+    itemsize = ITEMSIZE[problem.a_dtype]
+    per_vector = VECTOR_BYTES // itemsize
     for name, rows, major in (
         ("A", config.tile_m, problem.a_major),
         ("B", config.tile_n, problem.b_major),
     ):
         vectors, rest = divmod(rows * config.tile_k // per_vector, config.num_threads)
-        least = 1 if major == "k" else 2
+        least = 1 if major == "k" else max(1, DWORD_BYTES // itemsize)
         if vectors < least or rest:
             return (
                 f"a {major}-major tile of {name}, {rows} x {config.tile_k}, does not give each of "
@@ -243,22 +263,85 @@ _TILES_160K: tuple[_Tile, ...] = (
     (32, 64, 128, 2, 2, 2, 3),
     (32, 32, 128, 2, 1, 2, 2),
 )
-_LARGE_MMA_TILES = ((128, 128, 64), (64, 64, 64))
+# Above, tile_k is that of 16-bit types; other types have as many bytes of it. A transposed block of
+# bytes is 4 vectors deep at least, so tiles of bytes have fewer threads, or twice the k; the first
+# two of each list have it on the side of 256, and are for operands that need it on no other.
+_BYTE_TILES_64K: tuple[_Tile, ...] = (
+    (256, 128, 64, 4, 2, 1, 2),
+    (128, 256, 64, 2, 4, 1, 2),
+    (128, 128, 64, 2, 2, 1, 2),
+    (128, 64, 128, 2, 2, 1, 1),
+    (64, 128, 128, 2, 2, 1, 1),
+    (64, 64, 128, 2, 2, 1, 2),
+    (64, 32, 128, 2, 1, 1, 1),
+    (32, 64, 128, 1, 2, 1, 1),
+    (32, 32, 128, 2, 1, 2, 1),
+)
+_BYTE_TILES_160K: tuple[_Tile, ...] = (
+    (256, 128, 64, 4, 2, 2, 2),
+    (128, 256, 64, 2, 4, 2, 2),
+    (128, 128, 64, 2, 2, 2, 2),
+    (128, 64, 128, 2, 2, 1, 2),
+    (64, 128, 128, 2, 2, 1, 2),
+    (64, 64, 128, 2, 2, 2, 2),
+    (64, 32, 128, 2, 1, 2, 1),
+    (32, 64, 128, 1, 2, 2, 1),
+    (32, 32, 128, 2, 1, 2, 2),
+)
+# The 16x16 and the 32x32 instruction of each type.
+_F32_MMA: tuple[MmaShape, ...] = ((16, 16, 4), (32, 32, 2))
+_F64_MMA: tuple[MmaShape, ...] = ((16, 16, 4),)
+_CDNA3_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 16), (32, 32, 8))
+_CDNA4_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 32), (32, 32, 16))
+_MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
+    "gfx90a": {
+        "bf16": _CDNA3_HALF_MMA,
+        "f16": _CDNA3_HALF_MMA,
+        "f32": _F32_MMA,
+        "f64": _F64_MMA,
+        "i8": ((16, 16, 16), (32, 32, 8)),
+    },
+    "gfx942": {
+        "bf16": _CDNA3_HALF_MMA,
+        "f16": _CDNA3_HALF_MMA,
+        "f32": _F32_MMA,
+        "f64": _F64_MMA,
+        "i8": ((16, 16, 32), (32, 32, 16)),
+    },
+    "gfx950": {
+        "bf16": _CDNA4_HALF_MMA,
+        "f16": _CDNA4_HALF_MMA,
+        "f32": _F32_MMA,
+        "f64": _F64_MMA,
+        "i8": ((16, 16, 64), (32, 32, 32)),
+    },
+}
 
 
-def _configs(tiles: tuple[_Tile, ...], small: MmaShape, large: MmaShape) -> tuple[GemmConfig, ...]:
-    """Every tile with the 16x16 instruction, and two with the 32x32 one."""
+@functools.cache
+def configs_for(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
+    """Return the configurations that `cupygemm._select` chooses from, for inputs of a type.
+
+    Every tile with the 16x16 instruction, and two with the 32x32 one.
+    """
+    small_lds = ARCHS[arch].lds_bytes == 64 << 10
+    if ITEMSIZE[dtype] == 1:
+        tiles = _BYTE_TILES_64K if small_lds else _BYTE_TILES_160K
+        large_mma_tiles = ((128, 128, 64), (64, 64, 128))
+    else:
+        tiles = _TILES_64K if small_lds else _TILES_160K
+        large_mma_tiles = ((128, 128, 64), (64, 64, 64))
     configs = []
-    for mma_m, mma_n, mma_k in (small, large):
+    for mma_m, mma_n, mma_k in _MMA[arch].get(dtype, ()):
         for tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd in tiles:
-            if mma_m == large[0] and (tile_m, tile_n, tile_k) not in _LARGE_MMA_TILES:
+            if mma_m == 32 and (tile_m, tile_n, tile_k) not in large_mma_tiles:
                 continue
             configs.append(
                 GemmConfig(
                     "register_double_buffer",
                     tile_m,
                     tile_n,
-                    tile_k,
+                    tile_k * 2 // ITEMSIZE[dtype],
                     waves_m,
                     waves_n,
                     mma_m,
@@ -271,9 +354,5 @@ def _configs(tiles: tuple[_Tile, ...], small: MmaShape, large: MmaShape) -> tupl
     return tuple(configs)
 
 
-CONFIGS: dict[str, tuple[GemmConfig, ...]] = {
-    "gfx90a": _configs(_TILES_64K, (16, 16, 16), (32, 32, 8)),
-    "gfx942": _configs(_TILES_64K, (16, 16, 16), (32, 32, 8)),
-    "gfx950": _configs(_TILES_160K, (16, 16, 32), (32, 32, 16)),
-}
-"""The configurations that `cupygemm._select` chooses from, by architecture."""
+CONFIGS: dict[str, tuple[GemmConfig, ...]] = {arch: configs_for("bf16", arch) for arch in ARCHS}
+"""The configurations for 16-bit inputs, by architecture."""

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+ROW_BYTES = 4
+"""Rows of a copy start at multiples of it, as kernels require of operands of single bytes."""
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -31,13 +34,25 @@ class Copy:
 
 
 def copied(array: Any, copy: Copy | None) -> Any:
-    """Return a C-contiguous copy of an operand, or the operand itself where it needs none."""
+    """Return a copy of an operand in C order, or the operand itself where it needs none."""
     if copy is None:
         return array
     part = array[copy.index]
+    columns = row_elements(part.shape[-1], copy.dtype)
+    if columns != part.shape[-1]:
+        rows = np.empty_like(part, copy.dtype, "C", shape=(*part.shape[:-1], columns))
+        rows = rows[..., : part.shape[-1]]
+        assign(rows, part)
+        return rows
     if part.dtype != copy.dtype:
         return part.astype(copy.dtype, order="C")
     return _bits(part).copy(order="C").view(copy.dtype)
+
+
+def row_elements(columns: int, dtype: np.dtype[Any]) -> int:
+    """Return the elements from one row of a copy to the next."""
+    whole = max(1, ROW_BYTES // dtype.itemsize)
+    return -(-columns // whole) * whole if dtype.itemsize == 1 else columns
 
 
 def assign(out: Any, product: Any) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from cupygemm._config import GemmConfig
 from cupygemm._explain import Explanation
 from cupygemm._matmul import explain, matmul
-from cupygemm._promotion import BF16, F16, F32
+from cupygemm._promotion import BF16, F16, F32, F64
 from cupygemm.testing import errors_and_bounds, random_operands
 
 Operands = tuple[Any, Any, Any]  # x1, x2, out or None
@@ -89,6 +89,8 @@ CASES = (
     Case((256, 256), (256, 256), F16, F16, "C, F", lambda _, a, b: (a, b.T, None)),
     Case((500, 300), (500, 200), BF16, F32, "F, C; odd tails", lambda _, a, b: (a.T, b, None)),
     Case((257, 129), (65, 257), F16, F32, "F, F; odd", lambda _, a, b: (a.T, b.T, None)),
+    Case((200, 150), (150, 130), F32, F32, "C, C", lambda _, a, b: (a, b, None)),
+    Case((90, 120), (90, 110), F64, F64, "F, C", lambda _, a, b: (a.T, b, None)),
     Case((1, 4096), (4096, 96), BF16, BF16, "one row", lambda _, a, b: (a, b, None)),
     Case((1024, 512), (512, 768), BF16, BF16, "C, C", lambda _, a, b: (a, b, None)),
     Case((6, 96, 80), (6, 80, 72), BF16, BF16, "batch", lambda _, a, b: (a, b, None)),
@@ -162,4 +164,4 @@ def _config(explanation: Explanation) -> str:
 
 
 def _short(dtype: np.dtype[Any]) -> str:
-    return {BF16: "bf16", F16: "fp16", F32: "fp32"}[dtype]
+    return {BF16: "bf16", F16: "fp16", F32: "fp32", F64: "fp64"}[dtype]

@@ -10,7 +10,9 @@ import functools
 from dataclasses import dataclass
 
 from cupygemm._arch import ARCHS, Arch
+from cupygemm._copies import ROW_BYTES
 from cupygemm._hopper_config import HopperArch
+from cupygemm._promotion import CDNA_PRODUCTS, HOPPER_PRODUCTS, Products
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,18 @@ class Device:
     arch: Arch | HopperArch | None
     is_hip: bool
     is_emulated: bool
+
+    @property
+    def products(self) -> Products:
+        """Return the types that kernels of this library multiply on the device."""
+        if self.arch is None:
+            return {}
+        return CDNA_PRODUCTS if isinstance(self.arch, Arch) else HOPPER_PRODUCTS
+
+    @property
+    def row_bytes(self) -> int:
+        """Return what rows of single-byte operands are aligned to; Hopper's launch sees to it."""
+        return ROW_BYTES if isinstance(self.arch, Arch) else 1
 
 
 @functools.cache

@@ -17,7 +17,7 @@ import numpy as np
 
 from cupygemm._device import Device
 from cupygemm._pose import Posed
-from cupygemm._promotion import BF16, F32, I8, KERNEL_OPERANDS
+from cupygemm._promotion import BF16, F32, HALVES, I8
 
 CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16  # cublasMath_t, cuBLAS's manual
 
@@ -42,8 +42,10 @@ class Fallback:
     def dtype(self) -> np.dtype[Any]:
         """Return the dtype in which `cupy.matmul` is asked for the product."""
         types = self.posed.types
-        if types.operand not in KERNEL_OPERANDS:  # int8 is summed in what is stored
-            return types.stored if types.operand == I8 else types.operand
+        if types.operand == I8:  # its sums may be asked for
+            return types.stored
+        if types.operand not in HALVES:
+            return types.operand
         if types.stored != types.operand:
             return F32
         fails = types.operand == BF16 and (self.device.is_hip or self.posed.shape.batch)
@@ -92,7 +94,7 @@ class Fallback:
         return out
 
     def _refusal(self, detail: str) -> str:
-        remedy = "bfloat16 or float16" if self.device.arch is not None else "float32"
+        remedy = "float32, or to float64" if self.device.arch is not None else "float32"
         return (
             f"matmul: {self.why}, and cupy.matmul cannot multiply {self.dtype} on "
             f"{self.device.name}: {detail}; convert the operands to {remedy}, or multiply "

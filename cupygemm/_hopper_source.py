@@ -126,7 +126,7 @@ def _struct(types: dict[str, str], constants: dict[str, object]) -> str:
     lines = [
         "// Configuration of this kernel, written by cupygemm.",
         '#include "common/layout.hpp"',
-        '#include "hopper/integer.cuh"',
+        '#include "common/numeric.hpp"',
         "",
         "namespace cupygemm {",
         "",

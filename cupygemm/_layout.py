@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from cupygemm._problem import GemmProblem
-from cupygemm._promotion import DTYPE_NAMES
+from cupygemm._promotion import KERNEL_DTYPES
 from cupygemm._shapes import ProductShape
 
 MAX_BATCH_AXES = 3
@@ -262,9 +262,9 @@ def make_layout(
         n=c.columns,
         k=a.columns,
         batch=tuple(axis.extent for axis in kept),
-        a_dtype=DTYPE_NAMES[a.dtype],
-        b_dtype=DTYPE_NAMES[b.dtype],
-        out_dtype=DTYPE_NAMES[c.dtype],
+        a_dtype=KERNEL_DTYPES[a.dtype],
+        b_dtype=KERNEL_DTYPES[b.dtype],
+        out_dtype=KERNEL_DTYPES[c.dtype],
         a_major="k" if a.order == "row" else "m",
         b_major="n" if b.order == "row" else "k",
         a_align=a.alignment(batch),

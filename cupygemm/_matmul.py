@@ -16,7 +16,6 @@ from numpy.typing import DTypeLike
 
 from cupygemm._device import Device, device
 from cupygemm._explain import Explanation
-from cupygemm._hopper_config import HopperArch
 from cupygemm._layout import Operand
 from cupygemm._plan import Plan, explain_plan, make_plan
 from cupygemm._pose import Posed, pose
@@ -46,7 +45,7 @@ def matmul(
         overlap the operands.
     dtype : dtype, optional
         Type of the result. 16-bit operands are summed in float32 and rounded to it once, so
-        ``dtype="float32"`` keeps the sums as they are.
+        ``dtype="float32"`` keeps the sums as they are. ``dtype="int32"`` does so for int8.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         Which conversions are allowed, as in NumPy.
 
@@ -71,9 +70,10 @@ def matmul(
 
     Notes
     -----
-    bfloat16 and float16 operands are multiplied by kernels of this library where the device has
-    them, everything else by `cupy.matmul`. The result is the same bits each time. Nothing is
-    written to ``out`` when an exception is raised.
+    Kernels of this library multiply bfloat16 and float16 operands, int8 ones into int32 sums, and
+    on AMD GPUs float32, float64, int8 and uint8 ones; `cupy.matmul` multiplies everything else.
+    Products of integers wrap as NumPy's do. The result is the same bits each time.
+    Nothing is written to ``out`` when an exception is raised.
 
     Examples
     --------
@@ -162,8 +162,8 @@ class _Call:
             None if self.out is None else _operand(self.out),
             dtype=self.dtype,
             casting=self.casting,
-            has_kernels=self.device.arch is not None,
-            has_int8_kernels=isinstance(self.device.arch, HopperArch),
+            products=self.device.products,
+            row_bytes=self.device.row_bytes,
             aliased=self.aliased,
         )
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cupygemm._copies import Copy
+from cupygemm._copies import ROW_BYTES, Copy, row_elements
 from cupygemm._layout import (
     Layout,
     MatrixStack,
@@ -22,7 +22,7 @@ from cupygemm._layout import (
     matrix_stack,
     overlaps_itself,
 )
-from cupygemm._promotion import ProductTypes, product_types
+from cupygemm._promotion import CDNA_PRODUCTS, Products, ProductTypes, product_types
 from cupygemm._shapes import ProductShape, product_shape
 
 Work = Literal["empty", "zeros", "kernel", "fallback"]
@@ -73,8 +73,8 @@ def pose(
     *,
     dtype: np.dtype[Any] | None = None,
     casting: str = "same_kind",
-    has_kernels: bool = True,
-    has_int8_kernels: bool = False,
+    products: Products = CDNA_PRODUCTS,
+    row_bytes: int = ROW_BYTES,
     aliased: bool = False,
 ) -> Posed:
     """Decide how ``matmul(x1, x2, out, dtype=dtype, casting=casting)`` is computed.
@@ -84,10 +84,10 @@ def pose(
     x1, x2, out : Operand
     dtype : numpy.dtype, optional
     casting : str
-    has_kernels : bool
-        The device is one that kernels of this library run on.
-    has_int8_kernels : bool
-        They multiply int8 operands to an int32 product.
+    products : mapping of numpy.dtype to tuple of numpy.dtype
+        What the kernels for the device multiply; empty where there are none.
+    row_bytes : int
+        Rows of operands of single bytes that start elsewhere than at multiples of it are copied.
     aliased : bool
         The memory of ``out`` overlaps that of an operand.
 
@@ -109,20 +109,21 @@ def pose(
         return Posed(shape, types, "empty")
     if shape.k == 0:
         return Posed(shape, types, "zeros")
-    integers = types.summed_as_int32(x1.dtype, x2.dtype) if has_int8_kernels else None
-    if integers is not None:
-        types = integers
-    elif not (has_kernels and types.has_kernel):
+    if not types.are_among(products):
         return Posed(shape, types, "fallback")
-    a, x1_copy = _as_matrices(x1, "x1", shape, types)
-    b, x2_copy = _as_matrices(x2, "x2", shape, types)
+    a, x1_copy = _as_matrices(x1, "x1", shape, types, row_bytes)
+    b, x2_copy = _as_matrices(x2, "x2", shape, types, row_bytes)
     c, temporary = _target(out, shape, types, aliased=aliased)
     layout = make_layout(a, b, c, shape.batch)
     return Posed(shape, types, "kernel", layout, x1_copy, x2_copy, temporary)
 
 
 def _as_matrices(
-    operand: Operand, role: Literal["x1", "x2"], shape: ProductShape, types: ProductTypes
+    operand: Operand,
+    role: Literal["x1", "x2"],
+    shape: ProductShape,
+    types: ProductTypes,
+    row_bytes: int,
 ) -> tuple[MatrixStack, Copy | None]:
     """Return an operand as the kernel reads it, and the copy that this takes."""
     index = tuple(
@@ -142,9 +143,14 @@ def _as_matrices(
         reason = f"its strides {operand.strides} or its address are not whole elements"
     elif stack.order is None:
         reason = _why_not_in_place(stack)
+    elif operand.dtype.itemsize == 1 and stack.alignment(shape.batch) < row_bytes:
+        reason = f"its rows, of single bytes, do not start at multiples of {row_bytes} bytes"
     else:
         return stack, None
-    copied = contiguous(kept.shape, types.operand)
+    copied = replace(
+        contiguous((*kept.shape[:-1], row_elements(kept.shape[-1], types.operand)), types.operand),
+        shape=kept.shape,
+    )
     stack = matrix_stack(copied, shape.batch, role, shape)
     assert stack is not None
     return stack, Copy(index, types.operand, reason)

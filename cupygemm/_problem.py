@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DType = Literal["bf16", "f16", "f32", "i8", "i32"]
-ITEMSIZE = {"bf16": 2, "f16": 2, "f32": 4, "i8": 1, "i32": 4}
+DType = Literal["bf16", "f16", "f32", "f64", "i8", "i32"]
+ITEMSIZE: dict[DType, int] = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "i8": 1, "i32": 4}
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,8 @@ class GemmProblem:
     batch : tuple of int
         Extents of the batch axes after collapsing, at most 3, outermost first; ``()`` for none.
     a_dtype, b_dtype, out_dtype : str
-        ``"bf16"``, ``"f16"``, ``"f32"``, ``"i8"`` or ``"i32"``.
+        ``"bf16"``, ``"f16"``, ``"f32"``, ``"f64"``, ``"i8"`` or ``"i32"``. Unsigned bytes are
+        ``"i8"`` too where the product is, since it wraps.
     a_major : {"k", "m"}
         The axis of A whose elements are adjacent in memory.
     b_major : {"k", "n"}
@@ -62,5 +63,5 @@ class GemmProblem:
 
     @property
     def flops(self) -> int:
-        """Return the floating-point operations, two for each multiply-add."""
+        """Return the arithmetic operations, two for each multiply-add."""
         return 2 * self.m * self.n * self.k * self.num_batches

@@ -4,12 +4,14 @@ Promotion and casting follow NumPy's ufuncs, with one difference, which is the p
 library: 16-bit operands are summed in float32 and rounded once, to the type that is finally
 stored. So with ``dtype=float32``, or an ``out`` of float32, bfloat16 operands stay bfloat16 and
 nothing is rounded in between, where NumPy would convert the operands first, and CuPy would round
-the sums to 16 bits.
+the sums to 16 bits. Likewise int8 operands stay int8 under ``dtype=int32``: the sums are the same.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, get_args
 
 import ml_dtypes
@@ -19,19 +21,27 @@ from cupygemm._problem import DType
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
-F32 = np.dtype(np.float32)
-I8 = np.dtype(np.int8)
-I32 = np.dtype(np.int32)
-KERNEL_OPERANDS: dict[np.dtype[Any], DType] = {BF16: "bf16", F16: "f16"}
-KERNEL_RESULTS: dict[np.dtype[Any], DType] = {BF16: "bf16", F16: "f16", F32: "f32"}
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
+HALVES = (BF16, F16)
+SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
 NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
-    "bf16": BF16,
-    "f16": F16,
-    "f32": F32,
-    "i8": I8,
-    "i32": I32,
+    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32
+}  # fmt: skip
+# Unsigned bytes are multiplied as signed ones: the product wraps, so its bits are the same.
+KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
+    **{dtype: name for name, dtype in NUMPY_DTYPES.items()},
+    U8: "i8",
 }
-DTYPE_NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
+
+Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
+HOPPER_PRODUCTS: Products = MappingProxyType(
+    {BF16: SUMS_OF_HALVES, F16: SUMS_OF_HALVES, I8: (I32,)}
+)
+CDNA_PRODUCTS: Products = MappingProxyType(
+    {**HOPPER_PRODUCTS, F32: SUMS_OF_HALVES, F64: (F32, F64), I8: (I8, I32), U8: (U8,)}
+)
+"""By the type of the operands, what kernels can round the product to."""
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 assert set(NUMPY_DTYPES) == set(get_args(DType))
 
@@ -54,19 +64,9 @@ class ProductTypes:
     stored: np.dtype[Any]
     result: np.dtype[Any]
 
-    def summed_as_int32(self, x1: np.dtype[Any], x2: np.dtype[Any]) -> ProductTypes | None:
-        """Return the types in which int8 operands stay int8 and are summed in int32.
-
-        That is the same as to convert them to int32, which the types must ask for; else None.
-        """
-        if x1 == x2 == I8 and self.operand == self.stored == I32:
-            return ProductTypes(I8, I32, self.result)
-        return None
-
-    @property
-    def has_kernel(self) -> bool:
-        """Whether kernels of this library take these types."""
-        return self.operand in KERNEL_OPERANDS and self.stored in KERNEL_RESULTS
+    def are_among(self, products: Products) -> bool:
+        """Whether kernels with these products take these types."""
+        return self.stored in products.get(self.operand, ())
 
 
 def product_types(
@@ -119,14 +119,15 @@ def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
 def _operand_type(x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
     """Return what to multiply in when the caller wants `dtype`.
 
-    16-bit operands stay as they are when the accumulator, float32, holds what is asked for.
+    16-bit operands stay as they are when the accumulator, float32, holds what is asked for, and
+    int8 operands when it is their accumulator, int32.
     Otherwise the wider of the operands and `dtype`, so that narrowing comes last; but NumPy's way,
     converting the operands first, where it would give something else (a complex or a float
     narrowed by force).
     """
     try:
         common = np.result_type(x1, x2)
-        if common in KERNEL_OPERANDS and dtype in KERNEL_RESULTS:
+        if (common in HALVES and dtype in SUMS_OF_HALVES) or (common, dtype) == (I8, I32):
             return common
         wider = np.result_type(common, dtype)
     except TypeError:
@@ -141,9 +142,9 @@ def _stored_type(
 
     An explicit ``dtype=`` is kept to, unless rounding to ``out`` alone is the same.
     """
-    if operand not in KERNEL_OPERANDS:
+    if operand not in HALVES:
         return loop
-    if out in KERNEL_RESULTS:
+    if out in SUMS_OF_HALVES:
         return loop if given and loop != F32 else out
     return F32 if not given and np.can_cast(F32, out, "safe") else loop
 

@@ -12,8 +12,8 @@ import functools
 from dataclasses import dataclass
 
 from cupygemm._arch import Arch
-from cupygemm._config import CONFIGS, WAVE_SIZE, GemmConfig, check
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._config import WAVE_SIZE, GemmConfig, check, configs_for
+from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 # What a workgroup alone on its CU cannot hide, in cycles, from published figures for gfx942 (L2 hit
 # about 300 ns, memory 500 ns and more): to start and to end; the barriers and the LDS latency of a
@@ -80,7 +80,7 @@ def select(problem: GemmProblem, arch: Arch) -> Selection:
         No configuration can run; the message says why not, for each distinct reason.
     """
     candidates, objections = [], []
-    for config in CONFIGS[arch.name]:
+    for config in configs_for(problem.a_dtype, arch.name):
         objection = check(config, problem, arch)
         if objection is None:
             candidates.append(estimate(config, problem, arch))
@@ -100,7 +100,7 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     steps = -(-problem.k // config.tile_k)
     resident = resident_workgroups(config, arch, itemsize)
 
-    step = _step_cycles(config, arch, itemsize)
+    step = _step_cycles(config, arch, problem.a_dtype)
     binding, throughput = max(step.items(), key=lambda item: item[1])
     alone = max(step["MFMA"] + _STEP_CYCLES, _LOAD_CYCLES)
     store = config.tile_m * config.tile_n * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
@@ -140,13 +140,13 @@ def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
     return max(1, min(by_lds, by_registers))
 
 
-def _step_cycles(config: GemmConfig, arch: Arch, itemsize: int) -> dict[str, float]:
+def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, float]:
     """Return the cycles for which one tile_k step of a workgroup occupies each resource of a CU."""
     waves = config.waves_m * config.waves_n
     instructions = (config.tile_m // config.mma_m) * (config.tile_n // config.mma_n)
     instructions *= config.tile_k // config.mma_k
-    issue = arch.mfma_cycles[config.mma_m, config.mma_n, config.mma_k]
-    row = config.tile_k * itemsize
+    issue = arch.mfma_cycles[dtype][config.mma_m, config.mma_n, config.mma_k]
+    row = config.tile_k * ITEMSIZE[dtype]
     staged = (config.tile_m + config.tile_n) * row
     read = (config.tile_m * config.waves_n + config.tile_n * config.waves_m) * row
     return {

@@ -39,7 +39,10 @@ def test_configurations_are_distinct(arch):
     ("changes", "words"),
     [
         ({"b_dtype": "f16"}, "A is bf16 and B is f16"),
-        ({"a_dtype": "f32", "b_dtype": "f32", "a_align": 4}, "inputs of type f32"),
+        ({"a_dtype": "i32", "b_dtype": "i32"}, "inputs of type i32 have no kernel"),
+        ({"a_dtype": "i8", "b_dtype": "i8"}, "i8 inputs and an output of type bf16"),
+        ({"a_dtype": "i8", "b_dtype": "i8", "out_dtype": "i8", "b_align": 2}, "i8 start at 4"),
+        ({"a_dtype": "f32", "b_dtype": "f32"}, "no 16x16x16 instruction for f32: it has 16x16x4"),
         ({"out_dtype": "f8"}, "KeyError"),
         ({"a_align": 1}, "a is aligned to 1 bytes, less than its bf16 elements of 2"),
         ({"out_dtype": "f32", "c_align": 2}, "c is aligned to 2 bytes"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from cupygemm._layout import Operand, contiguous, overlaps_itself
 from cupygemm._pose import pose
+from cupygemm._promotion import HOPPER_PRODUCTS
 from cupygemm.testing import integer_operands
 from tests.fake_kernel import multiply, operand
 
@@ -306,11 +307,21 @@ def test_products_without_work(x1, x2, work):
 
 
 def test_what_has_no_kernel_falls_back():
-    f16, f32 = (contiguous((4, 4), np.dtype(code)) for code in ("f2", "f4"))
-    assert pose(f32, f32).work == "fallback"
-    assert pose(f16, f32).work == "fallback"
-    assert pose(f16, f16, has_kernels=False).work == "fallback"
-    assert pose(f16, f16, dtype=np.dtype("f8")).work == "fallback"
+    f16, f32, c8, u1 = (contiguous((4, 4), np.dtype(code)) for code in ("f2", "f4", "c8", "u1"))
+    assert pose(f32, f32).work == "kernel"
+    assert pose(f32, f32, products=HOPPER_PRODUCTS).work == "fallback"
+    assert pose(f16, f16, products={}).work == "fallback"
+    assert pose(c8, f16).work == "fallback"
+    assert pose(u1, u1).work == "kernel"
+    assert pose(u1, u1, dtype=np.dtype("i4")).work == "fallback"  # int8 kernels would not be exact
+
+
+def test_rows_of_bytes_start_at_dwords():
+    odd, even = (contiguous((6, n), np.dtype("i1")) for n in (6, 8))
+    posed = pose(odd, even)
+    assert (posed.x1_copy is None, posed.x2_copy is None) == (False, True)
+    assert (posed.layout.lda, posed.layout.problem.a_align) == (8, 8)
+    assert pose(odd, even, row_bytes=1).copies == ()
 
 
 def test_records_are_plain_values():

@@ -59,7 +59,10 @@ def _assert_casting_as_numpy(x, given, keyword, casting):
         (F32, F32, F16, None, F32, F16, F16),  # narrowed last
         (BF16, I8, None, None, BF16, BF16, BF16),
         (I8, F16, F32, None, F16, F32, F32),
-        (I8, I8, I32, None, I32, I32, I32),
+        (I8, I8, I32, None, I8, I32, I32),  # the sums of int8 products
+        (I8, I8, None, I32, I8, I8, I32),
+        (U8, U8, I32, None, I32, I32, I32),
+        (F64, F64, F32, None, F64, F32, F32),
         (I8, I8, F16, None, F16, F16, F16),
         (BF16, F16, F32, None, F32, F32, F32),
         (F16, F16, C64, None, C64, C64, C64),

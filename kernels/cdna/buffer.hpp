@@ -7,8 +7,8 @@
 // offset. Offsets are below 2 GiB (cupygemm._config.check), however large the matrix.
 //
 // The hardware checks whole dwords and needs dword alignment, no more, for any width. A matrix of
-// 16-bit elements may start or end in the middle of a dword: `resource` covers the whole dwords,
-// and the last half-dword is read through `exact_resource`.
+// elements of less than a dword may start or end in the middle of one: `resource` covers the whole
+// dwords, and what is left is read through `exact_resource`, element by element.
 #pragma once
 
 #include "cdna/mfma.hpp"
@@ -63,8 +63,20 @@ CUPYGEMM_INLINE u32 buffer_load_u16(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b16(resource, static_cast<int>(offset), 0, 0);
 }
 
+CUPYGEMM_INLINE u32 buffer_load_u8(Resource resource, u32 offset) {
+    return __builtin_amdgcn_raw_buffer_load_b8(resource, static_cast<int>(offset), 0, 0);
+}
+
 CUPYGEMM_INLINE void buffer_store_b128(u32x4 data, Resource resource, u32 offset) {
     __builtin_amdgcn_raw_buffer_store_b128(data, resource, static_cast<int>(offset), 0, 0);
+}
+
+CUPYGEMM_INLINE void buffer_store_b64(u32x2 data, Resource resource, u32 offset) {
+    __builtin_amdgcn_raw_buffer_store_b64(data, resource, static_cast<int>(offset), 0, 0);
+}
+
+CUPYGEMM_INLINE void buffer_store_bits(u64 data, Resource resource, u32 offset) {
+    buffer_store_b64(__builtin_bit_cast(u32x2, data), resource, offset);
 }
 
 CUPYGEMM_INLINE void buffer_store_bits(u32 data, Resource resource, u32 offset) {
@@ -73,6 +85,10 @@ CUPYGEMM_INLINE void buffer_store_bits(u32 data, Resource resource, u32 offset) 
 
 CUPYGEMM_INLINE void buffer_store_bits(u16 data, Resource resource, u32 offset) {
     __builtin_amdgcn_raw_buffer_store_b16(data, resource, static_cast<int>(offset), 0, 0);
+}
+
+CUPYGEMM_INLINE void buffer_store_bits(u8 data, Resource resource, u32 offset) {
+    __builtin_amdgcn_raw_buffer_store_b8(data, resource, static_cast<int>(offset), 0, 0);
 }
 
 } // namespace cupygemm

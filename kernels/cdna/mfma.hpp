@@ -1,14 +1,16 @@
 // Matrix instructions, one function each, and the lane maps that go with them.
 //
-// Mma<Config's shape>::multiply(a, b, acc) adds the product of one 16-byte chunk per lane of each
-// operand: 8 values of k where the instruction takes 4 (two instructions) or 8 (one). Which k a
-// lane holds does not matter as long as A and B agree, and they do: both come from the same chunk.
+// Mma<type, shape>::multiply(a, b, acc) adds the product of one 16-byte chunk per lane of each
+// operand. An instruction takes 4, 8 or 16 bytes of it, so `per_chunk` of them do: 4 of fp32, 2 of
+// 16x16x16 bf16, 1 of 16x16x32 bf16. Which k a lane holds does not matter as long as A and B agree,
+// and they do: both come from the same chunk.
 //
-// Lane maps (AMD's matrix instruction calculator; l = lane, g = accumulator register):
+// Lane maps (AMD's matrix instruction calculator; l = lane, g = accumulator):
 //   first operand   row l % mma_m, k in chunk l / mma_m
 //   second operand  column l % mma_n, k in chunk l / mma_n
-//   16x16 result    row 4 (l / 16) + g, column l % 16                     4 registers
-//   32x32 result    row 8 (g / 4) + 4 (l / 32) + g % 4, column l % 32    16 registers
+//   16x16 result    row 4 (l / 16) + g, column l % 16                     4 accumulators
+//   of fp64         row 4 g + l / 16, column l % 16                       4 accumulators
+//   32x32 result    row 8 (g / 4) + 4 (l / 32) + g % 4, column l % 32    16 accumulators
 #pragma once
 
 #include "cdna/target.hpp"
@@ -18,8 +20,11 @@ namespace cupygemm {
 
 using u32x2 = u32 __attribute__((ext_vector_type(2)));
 using u32x4 = u32 __attribute__((ext_vector_type(4)));
+using i32x4 = i32 __attribute__((ext_vector_type(4)));
+using i32x16 = i32 __attribute__((ext_vector_type(16)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
 using f32x16 = float __attribute__((ext_vector_type(16)));
+using f64x4 = double __attribute__((ext_vector_type(4)));
 using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
 using f16x8 = _Float16 __attribute__((ext_vector_type(8)));
 using i16x4 = short __attribute__((ext_vector_type(4)));
@@ -27,90 +32,138 @@ using bf16x8 = __bf16 __attribute__((ext_vector_type(8)));
 
 // -- Instructions ---------------------------------------------------------------------------------
 
-CUPYGEMM_INLINE f32x4 mfma_16x16x16(bf16, u32x2 a, u32x2 b, f32x4 c) {
+template <int mma_m, int mma_n, int mma_k> struct Shape {};
+
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 16>, bf16, u32x2 a, u32x2 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(i16x4, a),
                                                      __builtin_bit_cast(i16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x4 mfma_16x16x16(f16, u32x2 a, u32x2 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 16>, f16, u32x2 a, u32x2 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a),
                                                  __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma_32x32x8(bf16, u32x2 a, u32x2 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 8>, bf16, u32x2 a, u32x2 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(i16x4, a),
                                                     __builtin_bit_cast(i16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma_32x32x8(f16, u32x2 a, u32x2 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 8>, f16, u32x2 a, u32x2 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(f16x4, a),
                                                 __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
 }
 
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 4>, f32, u32 a, u32 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_f32_16x16x4f32(__builtin_bit_cast(float, a),
+                                                __builtin_bit_cast(float, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 2>, f32, u32 a, u32 b, f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x2f32(__builtin_bit_cast(float, a),
+                                                __builtin_bit_cast(float, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f64x4 mfma(Shape<16, 16, 4>, f64, u32x2 a, u32x2 b, f64x4 c) {
+    return __builtin_amdgcn_mfma_f64_16x16x4f64(__builtin_bit_cast(double, a),
+                                                __builtin_bit_cast(double, b), c, 0, 0, 0);
+}
+
+#if defined(__gfx90a__)
+CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 16>, i8, u32 a, u32 b, i32x4 c) {
+    return __builtin_amdgcn_mfma_i32_16x16x16i8(__builtin_bit_cast(i32, a),
+                                                __builtin_bit_cast(i32, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 8>, i8, u32 a, u32 b, i32x16 c) {
+    return __builtin_amdgcn_mfma_i32_32x32x8i8(__builtin_bit_cast(i32, a),
+                                               __builtin_bit_cast(i32, b), c, 0, 0, 0);
+}
+#else
+CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 32>, i8, u32x2 a, u32x2 b, i32x4 c) {
+    return __builtin_amdgcn_mfma_i32_16x16x32_i8(__builtin_bit_cast(long, a),
+                                                 __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 16>, i8, u32x2 a, u32x2 b, i32x16 c) {
+    return __builtin_amdgcn_mfma_i32_32x32x16_i8(__builtin_bit_cast(long, a),
+                                                 __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+#endif
+
 #if defined(__gfx950__)
-CUPYGEMM_INLINE f32x4 mfma_16x16x32(bf16, u32x4 a, u32x4 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, bf16, u32x4 a, u32x4 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(bf16x8, a),
                                                    __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x4 mfma_16x16x32(f16, u32x4 a, u32x4 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, f16, u32x4 a, u32x4 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(f16x8, a),
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma_32x32x16(bf16, u32x4 a, u32x4 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, bf16, u32x4 a, u32x4 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(bf16x8, a),
                                                    __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma_32x32x16(f16, u32x4 a, u32x4 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, f16, u32x4 a, u32x4 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(f16x8, a),
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
+
+CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 64>, i8, u32x4 a, u32x4 b, i32x4 c) {
+    return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(i32x4, a),
+                                                 __builtin_bit_cast(i32x4, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 32>, i8, u32x4 a, u32x4 b, i32x16 c) {
+    return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(i32x4, a),
+                                                 __builtin_bit_cast(i32x4, b), c, 0, 0, 0);
+}
 #endif
 
-// -- One chunk of k by shape ----------------------------------------------------------------------
+// -- One chunk of k -------------------------------------------------------------------------------
 
-template <int mma_m, int mma_n, int mma_k> struct Mma;
-
-template <> struct Mma<16, 16, 16> {
-    using Accumulator = f32x4;
-    static constexpr int per_chunk = 2; // instructions
-
-    template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
-        acc = mfma_16x16x16(T{}, a.xy, b.xy, acc);
-        acc = mfma_16x16x16(T{}, a.zw, b.zw, acc);
-    }
+// What an instruction sums operands of a type in.
+template <class T> struct Sum {
+    using Scalar = float;
+};
+template <> struct Sum<f64> {
+    using Scalar = double;
+};
+template <> struct Sum<i8> {
+    using Scalar = i32;
 };
 
-template <> struct Mma<32, 32, 8> {
-    using Accumulator = f32x16;
-    static constexpr int per_chunk = 2; // instructions
+// Part `index` of a chunk that is cut into parts of that many dwords.
+template <int dwords> CUPYGEMM_INLINE auto part_of(u32x4 chunk, int index) {
+    if constexpr (dwords == 1)
+        return chunk[index];
+    else if constexpr (dwords == 2)
+        return u32x2{chunk[2 * index], chunk[2 * index + 1]};
+    else
+        return chunk;
+}
 
-    template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
-        acc = mfma_32x32x8(T{}, a.xy, b.xy, acc);
-        acc = mfma_32x32x8(T{}, a.zw, b.zw, acc);
+template <class T, int mma_m, int mma_n, int mma_k> struct Mma {
+    using Scalar = typename Sum<T>::Scalar;
+    static constexpr int num_accumulators = mma_m * mma_n / wave_size;
+    using Accumulator = Scalar __attribute__((ext_vector_type(num_accumulators)));
+    // 4 accumulators are neighbouring rows of the result.
+    static constexpr bool rows_are_runs = !IsSame<T, f64>::value;
+    static constexpr int part_dwords = mma_m * mma_k / wave_size * Numeric<T>::bytes / 4;
+    static constexpr int per_chunk = 4 / part_dwords; // instructions
+
+    static_assert(mma_m == mma_n, "a lane holds as much of A as of B");
+    static_assert(part_dwords * per_chunk == 4, "instructions take whole chunks");
+
+    CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
+#pragma unroll
+        for (int i = 0; i < per_chunk; ++i)
+            acc = mfma(Shape<mma_m, mma_n, mma_k>{}, T{}, part_of<part_dwords>(a, i),
+                       part_of<part_dwords>(b, i), acc);
     }
 };
-
-#if defined(__gfx950__)
-template <> struct Mma<16, 16, 32> {
-    using Accumulator = f32x4;
-    static constexpr int per_chunk = 1; // instructions
-
-    template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
-        acc = mfma_16x16x32(T{}, a, b, acc);
-    }
-};
-
-template <> struct Mma<32, 32, 16> {
-    using Accumulator = f32x16;
-    static constexpr int per_chunk = 1; // instructions
-
-    template <class T> CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
-        acc = mfma_32x32x16(T{}, a, b, acc);
-    }
-};
-#endif
 
 } // namespace cupygemm

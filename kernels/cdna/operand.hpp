@@ -39,8 +39,8 @@ template <class Config> struct OperandB {
 
 // One operand's tile in LDS: (slab, row, 128 bytes of k).
 template <class Operand> struct OperandTile {
-    using Layout = LdsLayout<Operand::tile_rows, lds_banks>;
     static constexpr int element_bytes = Numeric<typename Operand::Element>::bytes;
+    using Layout = LdsLayout<Operand::tile_rows, lds_banks, element_bytes>;
     static constexpr int slab_k = Layout::row_bytes / element_bytes; // 64 for 16-bit types
     static constexpr int num_slabs = Operand::tile_k / slab_k;
     static constexpr u32 bytes = num_slabs * Layout::slab_bytes;
@@ -89,10 +89,10 @@ template <class Operand> struct VectorMap<Operand, Major::k> {
     }
 };
 
-// A vector is 8 rows at one k, and `depth` vectors of consecutive k a block, which its thread
-// transposes. Index bits, from bit 0: low row groups (up to 3), k blocks, high row groups: 8 lanes
-// read 128 bytes of one k, and the lanes of an LDS phase differ in row group first, then in the
-// part of the chunk that they write.
+// A vector is 16 bytes of rows at one k (`elements`: 8 of a 16-bit type), and `depth` vectors of
+// consecutive k a block, which its thread transposes. Index bits, from bit 0: low row groups (up to
+// 3), k blocks, high row groups: 8 lanes read 128 bytes of one k, and the lanes of an LDS phase
+// differ in row group first, then in the part of the chunk that they write.
 template <class Operand> struct VectorMap<Operand, Major::row> {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
@@ -108,18 +108,19 @@ template <class Operand> struct VectorMap<Operand, Major::row> {
     static constexpr u32 k_blocks = Operand::tile_k / depth;
     static constexpr u32 slab_blocks = Tile::slab_k / depth;
 
-    static_assert(depth >= 2, "a transposition takes pairs of k: at least two vectors per thread");
+    static_assert(depth * Tile::element_bytes >= 4,
+                  "a row of a transposed block is a dword at least: 2 vectors of 16-bit elements");
 
     CUPYGEMM_INLINE static constexpr u32 row_of(u32 index) {
         const u32 high = index / lane_groups / k_blocks;
         return (high * lane_groups + index % lane_groups) * elements;
     }
-    // A tile of 4 row groups lacks one bit to tell 8 lanes apart by row. Its place is taken by the
-    // top bit of the chunk, which the rotation keeps apart from the row groups: k blocks are dealt
-    // in that order.
+    // A tile of 4 row groups lacks one bit to tell 8 lanes apart by row. With 16-bit elements its
+    // place is taken by the top bit of the chunk, which the rotation keeps apart from the row
+    // groups: k blocks are dealt in that order. (The rotation of bytes takes the bottom bits.)
     CUPYGEMM_INLINE static constexpr u32 k_of(u32 index) {
         const u32 block = index / lane_groups % k_blocks;
-        if (lane_groups == 8)
+        if (lane_groups == 8 || Tile::element_bytes == 1)
             return block * depth;
         const u32 within = block % slab_blocks;
         return (block - within + within / 2 + within % 2 * (slab_blocks / 2)) * depth;

@@ -4,9 +4,9 @@
 // on their way, `store` puts them into LDS in K-major rows whatever the order in memory:
 //
 //   Major::k    a vector is one chunk of a row and goes straight in (ds_write_b128).
-//   Major::row  a vector is 8 rows at one k. A thread loads `depth` vectors of consecutive k,
-//               transposes the block in registers (v_perm_b32 on pairs of k), and writes `depth`
-//               values of k for each of the 8 rows (ds_write_b32, _b64, _b128 for depth 2, 4, 8).
+//   Major::row  a vector is 16 bytes of rows at one k. A thread loads `depth` vectors of
+//               consecutive k, transposes the block in registers (transpose.hpp), and writes
+//               `depth` values of k for each of the rows (ds_write_b32, _b64 or _b128).
 //
 // Neither has bank conflicts, and in both 8 consecutive lanes read 128 consecutive bytes of memory.
 //
@@ -19,13 +19,10 @@
 
 #include "cdna/buffer.hpp"
 #include "cdna/tile.hpp"
+#include "cdna/transpose.hpp"
+#include "cdna/vector_end.hpp"
 
 namespace cupygemm {
-
-// Halves j % 2 of two words, of k and k + 1: one dword of a K-major row.
-CUPYGEMM_INLINE u32 interleave_halves(u32 k0, u32 k1, u32 j) {
-    return __builtin_amdgcn_perm(k1, k0, j % 2 == 0 ? 0x05040100u : 0x07060302u);
-}
 
 template <class Operand> struct Stager {
     using Map = VectorMap<Operand>;
@@ -39,7 +36,10 @@ template <class Operand> struct Stager {
     static constexpr int num_loads = (Operand::dword_aligned ? 1 : 2) * num_vectors;
     static constexpr int num_writes = Map::num_writes;
 
-    static_assert(element_bytes == 2, "halves of dwords are shifted and transposed");
+    using End = VectorEnd<element_bytes>;
+
+    static_assert(Operand::dword_aligned || element_bytes == 2,
+                  "only halves of dwords are shifted into place");
 
     // A thread's vectors of one tile, as loaded.
     struct Vectors {
@@ -48,7 +48,7 @@ template <class Operand> struct Stager {
     };
     struct RaggedVectors {
         Vectors vectors;
-        u32 last[num_vectors]; // the last element inside the matrix, if it is in the vector
+        typename End::Last last[num_vectors]; // the elements before the end of the matrix
     };
 
     Window window; // from this workgroup's first row, at the k of the next load
@@ -152,13 +152,14 @@ template <class Operand> struct Stager {
 
     // Row j of a block of `depth` vectors: (k, row) -> (row, k)
     CUPYGEMM_INLINE static void put_row(LdsBase tile, u32 at, const u32x4 *block, int j) {
-        u32 words[Map::depth / 2];
+        constexpr int num_words = Map::depth * element_bytes / 4;
+        u32 words[num_words];
 #pragma unroll
-        for (int pair = 0; pair < Map::depth / 2; ++pair)
-            words[pair] = interleave_halves(block[2 * pair][j / 2], block[2 * pair + 1][j / 2], j);
-        if constexpr (Map::depth == 8)
+        for (int i = 0; i < num_words; ++i)
+            words[i] = transposed_word<element_bytes>(block, j, i);
+        if constexpr (num_words == 4)
             ds_write_b128(tile, at, u32x4{words[0], words[1], words[2], words[3]});
-        else if constexpr (Map::depth == 4)
+        else if constexpr (num_words == 2)
             ds_write_b64(tile, at, u32x2{words[0], words[1]});
         else
             ds_write_b32(tile, at, words[0]);
@@ -169,8 +170,8 @@ template <class Operand> struct Stager {
     // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k, at least
     // one of each, lie in the matrix.
     //
-    // The last element of a row (Major::k) or of a k (Major::row) may share its dword with the end
-    // of the matrix, where `resource` reads nothing, so it is read once more by itself.
+    // The last elements of a row (Major::k) or of a k (Major::row) may share their dword with the
+    // end of the matrix, where `resource` reads nothing, so they are read once more by themselves.
     CUPYGEMM_INLINE void load_ragged(RaggedVectors &ragged, i64 tile_index, i32 rows_left,
                                      i32 k_left) const {
         Window tile = window;
@@ -181,10 +182,7 @@ template <class Operand> struct Stager {
         for (int i = 0; i < num_vectors; ++i) {
             const bool inside = static_cast<i32>(k(i)) < k_left;
             load_vector(ragged.vectors, i, memory, inside ? offset[i] : out_of_range);
-            const i32 valid = num_valid(i, rows_left, k_left);
-            const bool ends_here = valid >= 1 && valid <= elements;
-            const u32 last = offset[i] + (valid - 1) * element_bytes;
-            ragged.last[i] = buffer_load_u16(exact, ends_here ? last : out_of_range);
+            ragged.last[i] = End::load(exact, offset[i], num_valid(i, rows_left, k_left));
         }
     }
 
@@ -197,8 +195,7 @@ template <class Operand> struct Stager {
         if (!is_whole(rows_left, k_left)) {
 #pragma unroll
             for (int i = 0; i < num_vectors; ++i)
-                vectors[i] =
-                    end_vector(vectors[i], ragged.last[i], num_valid(i, rows_left, k_left));
+                vectors[i] = End::cut(vectors[i], ragged.last[i], num_valid(i, rows_left, k_left));
         }
         put(tile, vectors);
     }
@@ -206,8 +203,8 @@ template <class Operand> struct Stager {
     // The tile is no different from the others: all of k is there, and no element shares its dword
     // with the end of the matrix. The same in all lanes, and the usual case.
     CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
-        const bool ends_in_dword =
-            major == Major::row && rows_left % 2 != 0 && rows_left < Operand::tile_rows;
+        const bool ends_in_dword = major == Major::row && rows_left * element_bytes % 4 != 0 &&
+                                   rows_left < Operand::tile_rows;
         return Operand::dword_aligned && k_left == Operand::tile_k && !ends_in_dword;
     }
 
@@ -218,18 +215,6 @@ template <class Operand> struct Stager {
             return k_valid;
         else
             return k_valid > 0 ? rows_left - static_cast<i32>(row(i)) : 0;
-    }
-
-    // The first `valid` elements of a vector, of which number valid - 1 is `last`, then zeros.
-    CUPYGEMM_INLINE static u32x4 end_vector(u32x4 vector, u32 last, i32 valid) {
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const i32 left = valid - 2 * i;
-            const u32 odd_end = left == 1 ? last : 0;
-            const u32 even_end = left == 2 ? (vector[i] & 0xffffu) | last << 16 : odd_end;
-            vector[i] = left > 2 ? vector[i] : even_end;
-        }
-        return vector;
     }
 };
 

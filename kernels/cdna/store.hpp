@@ -1,10 +1,11 @@
 // Writing a wave's accumulators to C.
 //
-// A lane holds runs of consecutive columns of one row: 4 in a quad of accumulator registers and,
-// through the row order of B's tile, 8 in a pair of quads. A run is one 16-byte store. Where C's
-// rows are not dword-aligned, and in the run that straddles column n, elements are stored one by
-// one. Nothing outside the m x n matrix is written: rows and columns are checked here, not left to
-// the end of the buffer, since what follows a row of C may belong to somebody else.
+// A lane holds runs of consecutive columns of one row: 4 in a quad of accumulators and, through the
+// row order of B's tile, 8 in a pair of quads. A run is one store of up to 16 bytes; in fp64 a quad
+// is 4 runs of one column, of which 4 lanes store 32 adjacent bytes. Where C's rows are not
+// dword-aligned, and in the run that straddles column n, elements are stored one by one. Nothing outside
+// the m x n matrix is written: rows and columns are checked here, not left to the end of the
+// buffer, since what follows a row of C may belong to somebody else.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -16,9 +17,8 @@ namespace cupygemm {
 template <class Config, class Epilogue> struct TileStore {
     using Acc = Accumulators<Config>;
     using Bits = typename Epilogue::Bits;
-    static constexpr int run = 16 / sizeof(Bits); // columns of a store
-    static constexpr int quads_per_run = run / 4; // 1 or 2
-    static constexpr int num_runs = Acc::num_quads / quads_per_run;
+    static constexpr int run = !Acc::quads_are_runs ? 1 : sizeof(Bits) >= 4 ? 4 : 8; // columns
+    static constexpr int num_runs = Acc::num_quads * 4 / run;
     static constexpr u32 wave_m = Config::tile_m / Config::waves_m;
     static constexpr u32 wave_n = Config::tile_n / Config::waves_n;
     // The second quad of a run lies 16 LDS rows after the first (RowOrder).
@@ -27,9 +27,9 @@ template <class Config, class Epilogue> struct TileStore {
     static_assert(wave_n % RowOrder::block == 0,
                   "a wave's columns are whole blocks of the row order");
 
-    // First quad of a run, such that quads `first` and `first + partner` make it up.
+    // First quad of a run, such that quads `first` and `first + partner` make up one of 8.
     CUPYGEMM_INLINE static constexpr int first_quad(int index) {
-        return quads_per_run == 1 ? index : index / partner * 2 * partner + index % partner;
+        return run == 8 ? index / partner * 2 * partner + index % partner : index * run / 4;
     }
 
     CUPYGEMM_INLINE static void store(const GemmArgs &args, const Position &at, const Acc &acc,
@@ -50,20 +50,21 @@ template <class Config, class Epilogue> struct TileStore {
 #pragma unroll
             for (int index = 0; index < num_runs; ++index) {
                 const int quad = first_quad(index);
+                const int first = run == 1 ? index % 4 : 0;
                 const u32 column =
-                    RowOrder::tile_row(at.wave_n * wave_n + Acc::quad_row(at.lane, quad));
+                    RowOrder::tile_row(at.wave_n * wave_n + Acc::lds_row(at.lane, quad, first));
                 const i32 left = row_inside ? columns_left - static_cast<i32>(column) : 0;
                 const u32 offset = row * pitch + column * sizeof(Bits);
 
                 Bits bits[run];
 #pragma unroll
                 for (int e = 0; e < run; ++e)
-                    bits[e] = epilogue(acc.element(fm, quad + e / 4 * partner, e % 4),
+                    bits[e] = epilogue(acc.element(fm, quad + e / 4 * partner, first + e % 4),
                                        static_cast<i32>(at.row + row),
                                        static_cast<i32>(at.column + column) + e);
 
                 if constexpr (Config::c_dword_aligned) {
-                    buffer_store_b128(pack(bits), memory, left >= run ? offset : out_of_range);
+                    store_run(bits, memory, left >= run ? offset : out_of_range);
                     if (!whole_runs)
                         store_elements(bits, memory, offset, left < run ? left : 0);
                 } else {
@@ -73,10 +74,19 @@ template <class Config, class Epilogue> struct TileStore {
         }
     }
 
-    CUPYGEMM_INLINE static u32x4 pack(const Bits (&bits)[run]) {
-        u32x4 words;
-        __builtin_memcpy(&words, bits, sizeof(words));
-        return words;
+    CUPYGEMM_INLINE static void store_run(const Bits (&bits)[run], Resource memory, u32 offset) {
+        if constexpr (run == 1) {
+            buffer_store_bits(bits[0], memory, offset);
+        } else if constexpr (sizeof(bits) == 16) {
+            u32x4 words;
+            __builtin_memcpy(&words, bits, sizeof(words));
+            buffer_store_b128(words, memory, offset);
+        } else {
+            static_assert(sizeof(bits) == 8, "a run is stored by one instruction");
+            u32x2 words;
+            __builtin_memcpy(&words, bits, sizeof(words));
+            buffer_store_b64(words, memory, offset);
+        }
     }
 
     CUPYGEMM_INLINE static void store_elements(const Bits (&bits)[run], Resource memory, u32 offset,

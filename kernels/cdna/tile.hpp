@@ -54,11 +54,12 @@ template <class Config> struct Fragments {
 
 // A wave's part of C in registers.
 template <class Config> struct Accumulators {
-    using Instruction = Mma<Config::mma_m, Config::mma_n, Config::mma_k>;
+    using Instruction = Mma<typename Config::ElementA, Config::mma_m, Config::mma_n, Config::mma_k>;
+    using Scalar = typename Instruction::Scalar;
     using Registers = typename Instruction::Accumulator;
     static constexpr int fragments_m = Config::tile_m / Config::waves_m / Config::mma_m;
     static constexpr int fragments_n = Config::tile_n / Config::waves_n / Config::mma_n;
-    static constexpr int quads_per_fragment = sizeof(Registers) / sizeof(f32x4);
+    static constexpr int quads_per_fragment = sizeof(Registers) / sizeof(Scalar) / 4;
     static constexpr int num_quads = fragments_n * quads_per_fragment;
 
     Registers registers[fragments_m][fragments_n];
@@ -68,7 +69,7 @@ template <class Config> struct Accumulators {
         for (int fm = 0; fm < fragments_m; ++fm)
 #pragma unroll
             for (int fn = 0; fn < fragments_n; ++fn)
-                registers[fm][fn] = Registers(0.0f);
+                registers[fm][fn] = Registers{};
     }
 
     // Fragments [first, last) of m += one k step of A times one of B.
@@ -77,19 +78,22 @@ template <class Config> struct Accumulators {
         for (int fm = first; fm < last; ++fm)
 #pragma unroll
             for (int fn = 0; fn < fragments_n; ++fn)
-                Instruction::template multiply<typename Config::ElementA>(step.b[fn], step.a[fm],
-                                                                          registers[fm][fn]);
+                Instruction::multiply(step.b[fn], step.a[fm], registers[fm][fn]);
     }
 
-    // Element `e` of quad `quad`: the C column whose LDS row is quad_row(lane, quad) + e.
-    CUPYGEMM_INLINE float element(int fm, int quad, int e) const {
+    // Element `e` of quad `quad`, of the C column whose LDS row is lds_row(lane, quad, e).
+    CUPYGEMM_INLINE Scalar element(int fm, int quad, int e) const {
         return registers[fm][quad / quads_per_fragment][quad % quads_per_fragment * 4 + e];
     }
 
-    // LDS row of a lane's quad, counted from the wave's first row of B: 16 (32x32: 8) rows apart.
-    static constexpr u32 quad_stride = wave_size / Config::mma_n * 4;
-    CUPYGEMM_INLINE static constexpr u32 quad_row(u32 lane, u32 quad) {
-        return quad * quad_stride + lane / Config::mma_n * 4;
+    // LDS row of an element, counted from the wave's first row of B. Quads are 16 (32x32: 8) rows
+    // apart, and their elements neighbours, or, in fp64, as far apart as there are lanes to a row.
+    static constexpr bool quads_are_runs = Instruction::rows_are_runs;
+    static constexpr u32 lanes_per_row = wave_size / Config::mma_n;
+    static constexpr u32 quad_stride = lanes_per_row * 4;
+    CUPYGEMM_INLINE static constexpr u32 lds_row(u32 lane, u32 quad, u32 e) {
+        const u32 part = lane / Config::mma_n;
+        return quad * quad_stride + (quads_are_runs ? part * 4 + e : e * lanes_per_row + part);
     }
 };
 

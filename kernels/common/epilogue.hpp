@@ -15,7 +15,8 @@ template <class Out> struct CastEpilogue {
     using Element = Out;
     using Bits = typename Numeric<Out>::Bits;
 
-    CUPYGEMM_INLINE Bits operator()(float accumulator, i32 /*row*/, i32 /*column*/) const {
+    template <class Accumulator>
+    CUPYGEMM_INLINE Bits operator()(Accumulator accumulator, i32 /*row*/, i32 /*column*/) const {
         return Numeric<Out>::round(accumulator);
     }
 };

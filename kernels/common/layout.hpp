@@ -9,7 +9,8 @@
 // The maps serve four access patterns at once (tests/kernels/test_layout.py proves each, phase by
 // phase):
 //   K-major stores   8 lanes write the 8 chunks of a row;
-//   row-major stores 8 lanes write one chunk of 8 rows that are 8 apart, after a transposition;
+//   row-major stores 8 lanes write one chunk of 8 rows that are a vector apart, after a
+//                    transposition;
 //   16x16 reads      lane l reads row l % 16, chunk l / 16;
 //   32x32 reads      lane l reads row l % 32, chunk l / 32.
 #pragma once
@@ -42,19 +43,33 @@ struct RowOrder {
 // Bank rotation: the 16-byte slot (8 * row + chunk) is XORed with a mask for each set bit of the
 // row. Slots that are equal modulo 8 (32 banks) or 16 (64 banks) share banks. The masks are one
 // solution of linear conditions: for each access pattern above, the slots of the lanes of one LDS
-// phase are independent. Bit 4 has mask 0 and bit 5 mask 4, so that neighbouring fragments need no
-// address register besides those of the k steps.
-template <int banks> struct BankRotation;
+// phase are independent. The row-major stores differ by the element's size, since a vector of 16
+// bytes is 2 to 16 rows. Where a condition leaves the choice, bits 4 and 5 have mask 0 or 4, so
+// that neighbouring fragments need no address register besides those of the k steps.
+template <int banks, int element_bytes> struct BankRotation;
 
-template <> struct BankRotation<32> {
-    static constexpr u32 masks[6] = {1, 2, 6, 1, 0, 4};
+template <int element_bytes> struct BankRotation<32, element_bytes> { // of 4 or 8 bytes
+    static constexpr u32 masks[7] = {4, 1, 2, 1, 4, 0, 0};
+};
+template <> struct BankRotation<32, 2> {
+    static constexpr u32 masks[7] = {1, 2, 6, 1, 0, 4, 0};
+};
+template <> struct BankRotation<32, 1> {
+    static constexpr u32 masks[7] = {1, 2, 4, 4, 0, 2, 1};
 };
 
-template <> struct BankRotation<64> { // a row fills half the banks: bit 0 of the row is slot bit 3
-    static constexpr u32 masks[6] = {0, 1, 12, 2, 0, 4};
+// A row fills half of 64 banks: bit 0 of the row is slot bit 3.
+template <int element_bytes> struct BankRotation<64, element_bytes> { // of 4 or 8 bytes
+    static constexpr u32 masks[7] = {0, 2, 8, 7, 4, 0, 0};
+};
+template <> struct BankRotation<64, 2> {
+    static constexpr u32 masks[7] = {0, 1, 12, 2, 0, 4, 0};
+};
+template <> struct BankRotation<64, 1> {
+    static constexpr u32 masks[7] = {0, 1, 4, 10, 0, 4, 2};
 };
 
-template <int num_rows, int banks> struct LdsLayout {
+template <int num_rows, int banks, int element_bytes> struct LdsLayout {
     static constexpr u32 chunk_bytes = 16;
     static constexpr u32 row_bytes = 128;
     static constexpr u32 chunks_per_row = row_bytes / chunk_bytes;
@@ -68,8 +83,8 @@ template <int num_rows, int banks> struct LdsLayout {
     // Byte offset of a chunk in its slab; `row` counts LDS rows.
     CUPYGEMM_INLINE static constexpr u32 offset(u32 row, u32 chunk) {
         u32 slot = row * chunks_per_row + chunk;
-        for (u32 bit = 0; bit < 6; ++bit)
-            slot ^= (0u - (row >> bit & 1u)) & BankRotation<banks>::masks[bit];
+        for (u32 bit = 0; bit < 7; ++bit)
+            slot ^= (0u - (row >> bit & 1u)) & BankRotation<banks, element_bytes>::masks[bit];
         return slot * chunk_bytes;
     }
 

@@ -1,7 +1,8 @@
-// Element types by name, with their size and the one rounding from the fp32 accumulator.
+// Element types by name, with their size and the one rounding from the accumulator.
 //
 // Operands are moved as raw bits, so a type is only a tag: the matrix instruction gives the bits of
-// an input their meaning, `Numeric<T>::round` those of an output.
+// an input their meaning, `Numeric<T>::round` those of an output. Floats of up to 32 bits are
+// summed in fp32, fp64 in fp64, integers in i32.
 #pragma once
 
 #include "common/platform.hpp"
@@ -11,6 +12,7 @@ namespace cupygemm {
 struct bf16 {};
 struct f16 {};
 struct f32 {};
+struct f64 {}; // integers, i8 and i32, are their own tags
 
 template <class T> struct Numeric;
 
@@ -30,6 +32,26 @@ template <> struct Numeric<f32> {
     using Bits = u32;
     static constexpr int bytes = 4;
     CUPYGEMM_INLINE static Bits round(float x) { return f32_bits(x); }
+};
+
+template <> struct Numeric<f64> {
+    using Bits = u64;
+    static constexpr int bytes = 8;
+    CUPYGEMM_INLINE static Bits round(double x) { return f64_bits(x); }
+};
+
+template <> struct Numeric<i32> {
+    using Bits = u32;
+    static constexpr int bytes = 4;
+    CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
+};
+
+// Sums wrap, as NumPy's do. The low 8 bits of a product depend on those of its factors alone, so
+// this is the product of unsigned bytes as well.
+template <> struct Numeric<i8> {
+    using Bits = u8;
+    static constexpr int bytes = 1;
+    CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
 };
 
 template <class T, class U> struct IsSame {

@@ -31,6 +31,7 @@
 namespace cupygemm {
 
 using u8 = unsigned char;
+using i8 = signed char;
 using u16 = unsigned short;
 using u32 = unsigned int;
 using u64 = unsigned long long;
@@ -66,6 +67,14 @@ CUPYGEMM_INLINE u32 f32_bits(float x) {
     return __float_as_uint(x);
 #else
     return __builtin_bit_cast(u32, x);
+#endif
+}
+
+CUPYGEMM_INLINE u64 f64_bits(double x) {
+#if CUPYGEMM_NVIDIA
+    return static_cast<u64>(__double_as_longlong(x));
+#else
+    return __builtin_bit_cast(u64, x);
 #endif
 }
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include "common/layout.hpp"
-#include "hopper/integer.cuh"
 #include "hopper/wgmma.cuh"
 
 namespace cupygemm {

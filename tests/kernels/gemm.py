@@ -4,9 +4,10 @@
     result = case.run()          # launches; raises KernelFault for any access out of bounds
     result.check_exact()
 
-Every operand has an allocation of its own that ends with its last element. Whatever lies between
-the rows of A and B is NaN, and C is surrounded and interleaved by a sentinel, so that each byte
-read or written beside the matrices shows. No CuPy: any target runs in one process.
+Every operand has an allocation of its own that ends with its last element. What lies between
+the rows of A and B is NaN, or 113 among integers, and C is surrounded and interleaved by a
+sentinel, so that each byte read or written beside the matrices shows. No CuPy: any target runs in
+one process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
-from cupygemm._config import CONFIGS, GemmConfig, check, grid
+from cupygemm._config import GemmConfig, check, configs_for, grid
 from cupygemm._launch import GEMM_ARGS
 from cupygemm._problem import GemmProblem
 from cupygemm.emulator import code_object, run
@@ -29,14 +30,23 @@ NUMPY_DTYPE = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f16": np.dtype(np.float16),
     "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+    "i8": np.dtype(np.int8),
+    "i32": np.dtype(np.int32),
 }
 SENTINEL = 7.0
 GUARD = 64  # elements before and after C
 
 
-def config_of(arch: str, tile_m: int, tile_n: int, mma: int = 16) -> GemmConfig:
+def config_of(
+    arch: str, tile_m: int, tile_n: int, mma: int = 16, dtype: str = "bf16"
+) -> GemmConfig:
     """Return the configuration with that tile and instruction."""
-    return next(c for c in CONFIGS[arch] if (c.tile_m, c.tile_n, c.mma_m) == (tile_m, tile_n, mma))
+    return next(
+        c
+        for c in configs_for(dtype, arch)
+        if (c.tile_m, c.tile_n, c.mma_m) == (tile_m, tile_n, mma)
+    )
 
 
 @dataclass(frozen=True)
@@ -197,7 +207,8 @@ class Case:
         count, rows, columns = stored.shape
         pitch, itemsize = columns + pad, stored.dtype.itemsize
         span = (rows - 1) * pitch + columns
-        buffer = np.full(offset + (count - 1) * rows * pitch + span, np.nan, stored.dtype)
+        beside = 113 if stored.dtype.kind == "i" else np.nan
+        buffer = np.full(offset + (count - 1) * rows * pitch + span, beside, stored.dtype)
         batch, row, column = np.ogrid[:count, :rows, :columns]
         buffer[offset + batch * rows * pitch + row * pitch + column] = stored
         address = memory.malloc(buffer.nbytes, tag="operand")

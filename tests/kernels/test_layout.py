@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm._config import CONFIGS
+from cupygemm._config import DWORD_BYTES, VECTOR_BYTES, configs_for
+from cupygemm._problem import ITEMSIZE
 from tests.kernels.host import compile_for_host
 
 WAVE = 64
-ELEMENT_BYTES = 2
 BANKS = {"gfx90a": 32, "gfx942": 32, "gfx950": 64}
 
 
@@ -33,31 +34,49 @@ class Operand:
     mma_rows: int
     tile_k: int
     threads: int
+    element: str
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of an element."""
+        return ITEMSIZE[self.element]
+
+    @property
+    def per_vector(self) -> int:
+        """Return the elements of a global load."""
+        return VECTOR_BYTES // self.itemsize
+
+    @property
+    def num_vectors(self) -> int:
+        """Return the global loads of a thread."""
+        return self.rows * self.tile_k // self.per_vector // self.threads
 
 
 def operands(arch: str) -> list[Operand]:
     """Return every operand of the architecture's configurations."""
     found: dict[Operand, None] = {}
-    for config in CONFIGS[arch]:
-        for major in ("k", "row"):
-            for rows, waves, mma in (
-                (config.tile_m, config.waves_m, config.mma_m),
-                (config.tile_n, config.waves_n, config.mma_n),
-            ):
-                threads = config.num_threads
-                found[Operand(major, rows, rows // waves, mma, config.tile_k, threads)] = None
+    configs = [(e, c) for e in ("bf16", "f32", "f64", "i8") for c in configs_for(e, arch)]
+    for (element, config), major in itertools.product(configs, ("k", "row")):
+        for rows, waves, mma in (
+            (config.tile_m, config.waves_m, config.mma_m),
+            (config.tile_n, config.waves_n, config.mma_n),
+        ):
+            threads, tile_k = config.num_threads, config.tile_k
+            operand = Operand(major, rows, rows // waves, mma, tile_k, threads, element)
+            if major == "k" or operand.num_vectors * operand.itemsize >= DWORD_BYTES:
+                found[operand] = None
     return list(found)
 
 
 CASES = [
-    pytest.param(BANKS[arch], operand, id=f"{arch}-{operand.major}-{index}")
+    pytest.param(BANKS[arch], operand, id=f"{arch}-{operand.element}-{operand.major}-{index}")
     for arch in ("gfx942", "gfx950")
     for index, operand in enumerate(operands(arch))
 ]
 
 _OPERAND = """
 struct Operand{index} {{
-    using Element = cupygemm::bf16;
+    using Element = cupygemm::{element};
     static constexpr cupygemm::Major major = cupygemm::Major::{major};
     static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
     static constexpr int tile_k = {tile_k}, num_threads = {threads};
@@ -124,7 +143,8 @@ def tables(banks: int, operand: Operand) -> tuple[NDArray[np.uint32], NDArray[np
     index = operands("gfx950" if banks == 64 else "gfx942").index(operand)
     code = library(banks)
     bytes_of_write = write_bytes(operand)
-    num_writes = operand.rows * operand.tile_k * ELEMENT_BYTES // bytes_of_write // operand.threads
+    num_writes = operand.rows * operand.tile_k * operand.itemsize // bytes_of_write
+    num_writes //= operand.threads
     writes = np.zeros((num_writes, operand.threads, 3), np.uint32)
     getattr(code, f"writes_{index}")(writes.ctypes.data_as(ctypes.c_void_p))
     waves = operand.rows // operand.wave_rows
@@ -137,7 +157,7 @@ def write_bytes(operand: Operand) -> int:
     """Return the width of an LDS write: a chunk, or `depth` elements of a transposed block."""
     if operand.major == "k":
         return 16
-    return min(operand.rows * operand.tile_k // 8 // operand.threads, 8) * ELEMENT_BYTES
+    return min(operand.num_vectors, operand.per_vector) * operand.itemsize
 
 
 def phases(width: int, banks: int, *, read: bool) -> list[list[int]]:
@@ -171,9 +191,9 @@ def conflicts(addresses: NDArray[np.uint32], width: int, banks: int, *, read: bo
 def written_bytes(operand: Operand, writes: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Return the (row, k) whose element each pair of LDS bytes holds, as row * tile_k + k."""
     lds = np.full(operand.rows * operand.tile_k, -1, np.int64)
-    elements = np.arange(write_bytes(operand) // ELEMENT_BYTES)
+    elements = np.arange(write_bytes(operand) // operand.itemsize)
     row, k, byte = (writes[..., i].astype(np.int64).ravel() for i in range(3))
-    places = byte[:, None] // ELEMENT_BYTES + elements
+    places = byte[:, None] // operand.itemsize + elements
     assert (byte % write_bytes(operand) == 0).all()
     assert len(np.unique(places)) == places.size == lds.size
     lds[places.ravel()] = (row[:, None] * operand.tile_k + k[:, None] + elements).ravel()
@@ -197,8 +217,9 @@ def test_fragments_read_the_rows_and_k_that_the_instruction_takes(
     fragments = operand.wave_rows // operand.mma_rows
     steps = reads.shape[1] // fragments
     lane = np.arange(WAVE)
-    held = lds[reads[..., None] // ELEMENT_BYTES + np.arange(8)]
-    held = held.reshape(reads.shape[0], fragments, steps, WAVE, 8)
+    element = np.arange(operand.per_vector)
+    held = lds[reads[..., None] // operand.itemsize + element]
+    held = held.reshape(reads.shape[0], fragments, steps, WAVE, len(element))
     row, k = np.divmod(held, operand.tile_k)
 
     lds_rows = np.arange(operand.rows).reshape(reads.shape[0], fragments, 1, operand.mma_rows)
@@ -208,7 +229,8 @@ def test_fragments_read_the_rows_and_k_that_the_instruction_takes(
 
     chunks_per_step = WAVE // operand.mma_rows
     chunk = np.arange(steps)[:, None] * chunks_per_step + lane // operand.mma_rows
-    np.testing.assert_array_equal(k, np.broadcast_to(chunk[..., None] * 8 + np.arange(8), k.shape))
+    expected_k = chunk[..., None] * len(element) + element
+    np.testing.assert_array_equal(k, np.broadcast_to(expected_k, k.shape))
 
 
 @pytest.mark.parametrize(("banks", "operand"), CASES)
@@ -227,16 +249,17 @@ def test_writes_have_no_bank_conflicts(banks: int, operand: Operand) -> None:
 
 @pytest.mark.parametrize(("banks", "operand"), CASES)
 def test_neighbouring_lanes_read_neighbouring_memory(banks: int, operand: Operand) -> None:
-    """Eight lanes cover 128 bytes of a row or of a k; four do where the tile has but 32 rows."""
+    """Eight lanes cover 128 bytes of a row or of a k; fewer do where a tile has fewer rows."""
     writes, _ = tables(banks, operand)
     row, k = writes[..., 0].astype(int), writes[..., 1].astype(int)
-    together = 8 if operand.major == "k" else min(operand.rows // 8, 8)
+    per_vector = operand.per_vector
+    together = 8 if operand.major == "k" else min(operand.rows // per_vector, 8)
     along, across = (k, row) if operand.major == "k" else (row, k)
     along = along.reshape(-1, together)
-    assert (np.diff(along, axis=1) == 8).all()
+    assert (np.diff(along, axis=1) == per_vector).all()
     assert (np.ptp(across.reshape(-1, together), axis=1) == 0).all()
     # A write of row j of a transposed block starts at that row.
-    assert (along[:, 0] % (8 * together) < 8).all()
+    assert (along[:, 0] % (per_vector * together) < per_vector).all()
 
 
 def test_the_row_order_gives_a_lane_eight_consecutive_columns() -> None:

@@ -1,0 +1,77 @@
+// Where a matrix ends within a vector of 16 bytes: what is beyond becomes zero.
+//
+// `valid` elements of a vector lie inside the matrix: they come first, and there may be more than
+// fit, or none. The dword that holds the matrix's last element may hold bytes beyond the matrix as
+// well, and then the load of the vector reads zero for all of it. So elements of less than a dword
+// are loaded once more, one by one, back from the end: `load` starts that, and `cut` puts them in.
+#pragma once
+
+#include "cdna/buffer.hpp"
+
+namespace cupygemm {
+
+template <int element_bytes> struct VectorEnd {
+    static_assert(element_bytes % 4 == 0, "smaller elements have an end of their own");
+    struct Last {};
+
+    CUPYGEMM_INLINE static Last load(Resource /*exact*/, u32 /*offset*/, i32 /*valid*/) {
+        return {};
+    }
+
+    CUPYGEMM_INLINE static u32x4 cut(u32x4 vector, Last /*last*/, i32 valid) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            vector[i] = i * 4 / element_bytes < valid ? vector[i] : 0;
+        return vector;
+    }
+};
+
+template <> struct VectorEnd<2> {
+    using Last = u32; // element valid - 1
+
+    CUPYGEMM_INLINE static Last load(Resource exact, u32 offset, i32 valid) {
+        const bool ends_here = valid >= 1 && valid <= 8;
+        return buffer_load_u16(exact, ends_here ? offset + (valid - 1) * 2 : out_of_range);
+    }
+
+    CUPYGEMM_INLINE static u32x4 cut(u32x4 vector, Last last, i32 valid) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const i32 left = valid - 2 * i;
+            const u32 odd_end = left == 1 ? last : 0;
+            const u32 even_end = left == 2 ? (vector[i] & 0xffffu) | last << 16 : odd_end;
+            vector[i] = left > 2 ? vector[i] : even_end;
+        }
+        return vector;
+    }
+};
+
+// Bytes: rows start at dwords (cupygemm._config.check), so the dword that the matrix ends in has
+// its first 1 to 3 bytes inside, and they are the last of a vector.
+template <> struct VectorEnd<1> {
+    using Last = u32; // the matrix's last dword, zeros beyond it
+
+    CUPYGEMM_INLINE static Last load(Resource exact, u32 offset, i32 valid) {
+        const bool ends_here = valid >= 1 && valid <= 16;
+        u32 last = 0;
+#pragma unroll
+        for (int i = 0; i < 3; ++i) {
+            const u32 byte = (valid & ~3) + i;
+            const bool inside = ends_here && i < (valid & 3);
+            last |= buffer_load_u8(exact, inside ? offset + byte : out_of_range) << 8 * i;
+        }
+        return last;
+    }
+
+    CUPYGEMM_INLINE static u32x4 cut(u32x4 vector, Last last, i32 valid) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const i32 left = valid - 4 * i;
+            const u32 end = left > 0 ? last : 0;
+            vector[i] = left >= 4 ? vector[i] : end;
+        }
+        return vector;
+    }
+};
+
+} // namespace cupygemm

@@ -1,0 +1,116 @@
+"""Operands of 1, 4 and 8 bytes: every configuration exact, without spills or bank conflicts.
+
+The kernels of 16-bit operands have tests of their own; those of other types share their mainloop,
+so one layout of each configuration runs here, dealt so that each type meets all four.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cupygemm import testing
+from cupygemm._arch import ARCHS
+from cupygemm._compile import compile_kernel
+from cupygemm._config import check, configs_for
+from cupygemm._problem import ITEMSIZE
+from tests.kernels.gemm import Case, Placement, config_of, with_layout
+
+LAYOUTS = ["kk", "kn", "mk", "mn"]
+RESULTS = {"f32": "f32", "f64": "f64", "i8": "i32"}
+
+
+def tailed(config, arch, dtype, layout, **changes):
+    """Return a case with ragged tiles on every side, its rows apart and at odd addresses.
+
+    Rows of bytes start at dwords; those of C need not.
+    """
+    m, n, k = config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 9
+    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS[dtype])
+    case = with_layout(replace(case, **changes), layout)
+    if dtype != "i8":
+        return replace(case, pads=(1, 3, 5), offsets=(1, 1, 1))
+    rows = (case.k if layout[0] == "k" else case.m, case.n if layout[1] == "n" else case.k)
+    return replace(case, pads=(-rows[0] % 4, -rows[1] % 4 + 4, 5), offsets=(4, 4, 1))
+
+
+def suits(config, dtype, layout, arch):
+    """Tell whether a configuration takes a layout: tiles of bytes on the side of 256 do not all."""
+    a = Placement(0, 64, (0, 0, 0), 0)
+    case = with_layout(
+        Case(config, arch, 64, 64, 64, dtype=dtype, out_dtype=RESULTS[dtype]), layout
+    )
+    return check(config, case.problem(a, a, a), ARCHS[arch]) is None
+
+
+def every_config():
+    """Yield all configurations of gfx942, each with a layout that it takes, and a few of others."""
+    for dtype in RESULTS:
+        for number, config in enumerate(configs_for(dtype, "gfx942")):
+            layouts = [layout for layout in LAYOUTS if suits(config, dtype, layout, "gfx942")]
+            layout = layouts[(number + number // 4) % len(layouts)]
+            yield pytest.param(
+                config, "gfx942", dtype, layout, id=f"gfx942-{dtype}-{layout}-{number}"
+            )
+        for arch, layout in (
+            ("gfx90a", "kn"),
+            ("gfx90a", "mk"),
+            ("gfx950", "mn"),
+            ("gfx950", "kk"),
+        ):
+            configs = configs_for(dtype, arch)
+            number = LAYOUTS.index(layout) * 2 + 2
+            yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
+
+
+@pytest.mark.parametrize(("config", "arch", "dtype", "layout"), list(every_config()))
+def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
+    case = tailed(config, arch, dtype, layout)
+    result = case.run(profile=True)
+    result.check_exact()
+    conflicts = result.stats.lds_conflicts
+    assert conflicts
+    assert [extra for *_, extra in conflicts.values() if extra] == []
+    align = max(4, ITEMSIZE[dtype])
+    place = Placement(align, 64, (0, 0, 0), 0)
+    resources = compile_kernel(case.problem(place, place, place), config, arch).resources
+    assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
+    assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
+
+
+@pytest.mark.parametrize("layout", ["kn", "mk"])
+@pytest.mark.parametrize("dtype", RESULTS)
+def test_memory_ends_with_the_last_element(dtype, layout):
+    """Depths that end a vector and a dword anywhere; rows lie apart where that shows."""
+    config = config_of("gfx942", 64, 64, dtype=dtype)
+    for m, n, k in ((65, 67, 1), (63, 129, 66), (3, 1, config.tile_k + 2), (1, 66, 13)):
+        tailed(config, "gfx942", dtype, layout, m=m, n=n, k=k).run().check_exact()
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_error_bound(dtype):
+    case = tailed(config_of("gfx942", 64, 64, dtype=dtype), "gfx942", dtype, "kn",
+                  integers=False)  # fmt: skip
+    result = case.run()
+    result.check_guards()
+    testing.assert_gemm_close(result.c, *case.operands())
+
+
+def test_bytes_of_every_value():
+    """-128 times -128 and 127 times -128, whose sums need their sign and all 32 bits."""
+    case = tailed(config_of("gfx942", 64, 64, dtype="i8"), "gfx942", "i8", "mk")
+    rng = np.random.default_rng(1)
+    shapes = (1, case.m, case.k), (1, case.k, case.n)
+    operands = tuple(rng.choice(np.array([-128, 127], np.int8), shape) for shape in shapes)
+    forced = type("Forced", (Case,), {"operands": lambda self: operands})
+    forced(**{f: getattr(case, f) for f in case.__dataclass_fields__}).run().check_exact()
+
+
+@pytest.mark.parametrize("dtype", RESULTS)
+def test_the_order_of_waves_does_not_matter(dtype):
+    config = config_of("gfx942", 32, 32, dtype=dtype)
+    case = tailed(config, "gfx942", dtype, "mn", integers=dtype == "i8")
+    bits = [
+        case.run(order=order).buffer.tobytes() for order in ("lockstep", "reverse", ("random", 1))
+    ]
+    assert bits[0] == bits[1] == bits[2]
