@@ -3,9 +3,9 @@
 // A lane holds runs of consecutive columns of one row: 4 in a quad of accumulators and, through the
 // row order of B's tile, 8 in a pair of quads. A run is one store of up to 16 bytes; in fp64 a quad
 // is 4 runs of one column, of which 4 lanes store 32 adjacent bytes. Where C's rows are not
-// dword-aligned, and in the run that straddles column n, elements are stored one by one. Nothing outside
-// the m x n matrix is written: rows and columns are checked here, not left to the end of the
-// buffer, since what follows a row of C may belong to somebody else.
+// dword-aligned, and in the run that straddles column n, elements are stored one by one. Nothing
+// outside the m x n matrix is written: rows and columns are checked here, not left to the end of
+// the buffer, since what follows a row of C may belong to somebody else.
 #pragma once
 
 #include "cdna/buffer.hpp"
