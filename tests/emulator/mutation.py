@@ -284,9 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--verbose", action="store_true", help="print every mutant")
     options = parser.parse_args(arguments)
     reports = []
-    for subject in subjects():
-        if options.name not in subject.name:
-            continue
+    for subject in subjects(options.name):
         with tempfile.TemporaryDirectory() as folder:
             report = Laboratory(subject, Path(folder)).report()
         reports.append(report)

@@ -50,10 +50,14 @@ def f32(*shape: int) -> np.ndarray:
     return RNG.integers(-100, 100, shape).astype(np.float32)
 
 
-def subjects() -> Iterator[Subject]:
-    """Yield every subject; kernels are compiled when they are asked for."""
-    yield from corpus_subjects()
-    yield from gemm_subjects()
+def subjects(part: str = "") -> Iterator[Subject]:
+    """Yield the subjects whose name contains `part`; a kernel is compiled when it is asked for."""
+    for subject in corpus_subjects():
+        if part in subject.name:
+            yield subject
+    for name, choice in gemm_choices():
+        if part in name:
+            yield gemm(*choice)
 
 
 def corpus_subjects() -> Iterator[Subject]:
@@ -105,18 +109,32 @@ def corpus_subjects() -> Iterator[Subject]:
                      i32(16, 16).astype("f2"), zeros((16, 16), "f4"), **options)  # fmt: skip
 
 
-def gemm_subjects() -> Iterator[Subject]:
-    """Yield the GEMM kernels: every target, tile and pair of majors, with tails in every axis."""
-    from cupygemm._config import CONFIGS
-
-    for arch, configs in CONFIGS.items():
-        for number, config in enumerate(configs):
-            majors = ("kn", "mk", "kk", "mn")[number % 4]
-            for odd in (False, True):
-                yield gemm(arch, config, majors, odd)
+Choice = tuple[str, Any, str, str, bool]  # target, configuration, dtype, majors, odd extents
 
 
-def gemm(arch: str, config: Any, majors: str, odd: bool) -> Subject:
+def gemm_choices() -> Iterator[tuple[str, Choice]]:
+    """Yield every bf16 kernel of every target and two of each other type, and their names."""
+    from cupygemm._arch import ARCHS
+    from cupygemm._config import configs_for
+
+    for arch in ARCHS:
+        for dtype in ("bf16", "f32", "f64", "i8"):
+            configs = configs_for(dtype, arch)
+            chosen = configs if dtype == "bf16" else configs[1::5][:2]
+            for number, config in enumerate(chosen):
+                majors = ("kn", "mk", "kk", "mn")[number % 4]
+                for odd in (False, True):
+                    choice = arch, config, dtype, majors, odd
+                    yield gemm_name(*choice), choice
+
+
+def gemm_name(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> str:
+    """Return the name of a GEMM subject."""
+    name = f"gemm.{dtype}.{config.name}.{majors}{'.odd' if odd else ''}.{arch}"
+    return name.replace("register_double_buffer_", "")
+
+
+def gemm(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> Subject:
     """Return a GEMM kernel, with tails of m and n, and of k or not.
 
     With `odd` extents the operands are not aligned, for which there is another kernel.
@@ -127,7 +145,11 @@ def gemm(arch: str, config: Any, majors: str, odd: bool) -> Subject:
     m, n, k = config.tile_m, config.tile_n, config.tile_k
     m, n = (m + 5, n - 3) if odd else (m + 8, n - 8)
     shapes = ((m, n, 2 * k + 24), (m, n, 3 * k), (m, n, k))
-    tried = [cases.Case(config, arch, *shape, *majors) for shape in shapes]
+    out_dtype = "i32" if dtype == "i8" else dtype
+    tried = [
+        cases.Case(config, arch, *shape, *majors, dtype=dtype, out_dtype=out_dtype)
+        for shape in shapes
+    ]
     compiled: list[Any] = []
 
     def compile_once(*arguments: Any) -> Any:
@@ -151,6 +173,5 @@ def gemm(arch: str, config: Any, majors: str, odd: bool) -> Subject:
 
         return execute
 
-    name = f"gemm.{config.name}.{majors}{'.odd' if odd else ''}.{arch}"
-    name = name.replace("register_double_buffer_", "")
+    name = gemm_name(arch, config, dtype, majors, odd)
     return Subject(name, kernel.path, arch, kernel.name, tuple(runner(case) for case in tried))

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cupygemm._config import CONFIGS
+from cupygemm._config import configs_for
 from tests.emulator import mutation
 from tests.emulator import mutation_subjects as subjects
 from tests.emulator.mutation import Laboratory, Mutant, mutants_of
@@ -64,8 +64,8 @@ def test_small_kernels(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("arch", "majors"), [("gfx90a", "kk"), ("gfx942", "kn"), ("gfx950", "mk")])
 def test_gemm(arch: str, majors: str, tmp_path: Path) -> None:
-    config = min(CONFIGS[arch], key=lambda c: c.tile_m * c.tile_n * c.num_threads)
-    subject = subjects.gemm(arch, config, majors, odd=True)
+    config = min(configs_for("bf16", arch), key=lambda c: c.tile_m * c.tile_n * c.num_threads)
+    subject = subjects.gemm(arch, config, "bf16", majors, odd=True)
     laboratory = Laboratory(subject, tmp_path, orders=("lockstep", "reverse"))
     report = laboratory.report(list(mutants_of(laboratory.nodes))[::8])
     assert_none_escaped(report)
