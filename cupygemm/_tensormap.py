@@ -6,20 +6,15 @@ Management") fills 128 opaque bytes, which a kernel takes as a parameter by valu
 
 from __future__ import annotations
 
-import ctypes
-import functools
 from collections.abc import Sequence
 from typing import Any
 
 MAP_BYTES = 128
-_MAP_ALIGNMENT = 64
-# CUtensorMapDataType
-DATA_TYPES = {"i8": 0, "i32": 3, "f16": 6, "f32": 7, "f64": 8, "bf16": 9}
-_INTERLEAVE_NONE = 0
-_SWIZZLE_128B = 3
-# Fetching pairs of lines cost a skinny product 6 % (16 x 8192 x 8192, H200, 2026-11-21).
-_L2_PROMOTION_128B = 2
-_FILL_ZEROS = 0
+# CUtensorMapDataType, without its common prefix
+DATA_TYPES = {
+    "i8": "UINT8", "i32": "INT32", "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64",
+    "bf16": "BFLOAT16",
+}  # fmt: skip
 
 
 def encode(
@@ -54,39 +49,32 @@ def encode(
     ValueError
         The driver refuses the map.
     """
+    from cuda.bindings import driver
+
+    number, word = driver.cuuint32_t, driver.cuuint64_t
     rank = len(extents)
-    buffer = ctypes.create_string_buffer(MAP_BYTES + _MAP_ALIGNMENT)
-    start = -ctypes.addressof(buffer) % _MAP_ALIGNMENT
-    status = _encoder()(
-        ctypes.c_void_p(ctypes.addressof(buffer) + start),
-        DATA_TYPES[dtype],
+    status, encoded = driver.cuTensorMapEncodeTiled(
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPES[dtype]}"),
         rank,
-        ctypes.c_void_p(address),
-        (ctypes.c_uint64 * rank)(*extents),
-        (ctypes.c_uint64 * rank)(*pitches),
-        (ctypes.c_uint32 * rank)(*box),
-        (ctypes.c_uint32 * rank)(*([1] * rank)),
-        _INTERLEAVE_NONE,
-        _SWIZZLE_128B,
-        _L2_PROMOTION_128B,
-        _FILL_ZEROS,
+        address,
+        [word(extent) for extent in extents],
+        [word(pitch) for pitch in pitches],
+        [number(extent) for extent in box],
+        [number(1)] * rank,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        # Fetching pairs of lines cost a skinny product 6 % (16 x 8192 x 8192, H200, 2026-11-21).
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
-    if status:
+    if status != driver.CUresult.CUDA_SUCCESS:
         raise ValueError(
-            f"the driver refuses a tensor map (CUresult {status}): {dtype} at {address:#x}, "
+            f"the driver refuses a tensor map ({status.name}): {dtype} at {address:#x}, "
             f"extents {tuple(extents)}, pitches {tuple(pitches)} bytes, boxes of {tuple(box)}"
         )
-    return buffer.raw[start : start + MAP_BYTES]
+    return _bytes(encoded)
 
 
-@functools.cache
-def _encoder() -> Any:
-    """Return the driver's function; the process has the driver loaded, for it has a CuPy array."""
-    function = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled
-    pointer, number = ctypes.c_void_p, ctypes.c_uint32
-    function.argtypes = [
-        pointer, number, number, pointer, pointer, pointer, pointer, pointer,
-        number, number, number, number,
-    ]  # fmt: skip
-    function.restype = ctypes.c_int
-    return function
+def _bytes(encoded: Any) -> bytes:
+    """Return a map's 128 bytes, which the bindings show as 64-bit words."""
+    return b"".join(int(word).to_bytes(8, "little") for word in encoded.opaque)
