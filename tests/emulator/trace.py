@@ -17,7 +17,7 @@ from unittest import mock
 import numpy as np
 
 from cupygemm.emulator import run
-from cupygemm.emulator.isa import M0, Instruction
+from cupygemm.emulator.isa import APERTURE_SHARED, M0, Instruction
 from cupygemm.emulator.state import Group
 from tests.emulator.wait_analysis import Node, State, families, step, used_in_flight, waits_for
 
@@ -84,12 +84,29 @@ def _lds_words(group: Group, inst: Instruction) -> list[frozenset[int]] | None:
         if re.search(r"permute|swizzle|nop|gws|append|consume|addtid", name):
             return None
         return [_words(starts, size) for starts, size in _ds_addresses(group, inst)]
+    if inst.encoding == "FLAT":
+        return _flat_words(group, inst)
     if inst.fields.get("lds") or "_load_lds_" in name:
         base = group.s(M0).astype(np.int64) + inst.fields["offset"]
         size = {"dwordx3": 12, "dwordx4": 16}.get(name.rpartition("_")[2], 4)
         starts = [base[i] + size * np.arange(int(group.mask[i].sum())) for i in range(group.count)]
         return [_words(start, size) for start in starts]
     return None
+
+
+def _flat_words(group: Group, inst: Instruction) -> list[frozenset[int]]:
+    """Return the dwords of the lanes whose flat address is in the LDS aperture."""
+    address = inst.operand("addr")
+    assert address is not None
+    data = inst.operand("data") or inst.operand("vdst")
+    narrow = re.search(r"byte|short", inst.mnemonic)
+    size = (1 if narrow[0] == "byte" else 2) if narrow else 4 * data.count if data else 4
+    if "cmpswap" in inst.mnemonic:  # two values for one place
+        size //= 2
+    place = group.v64(address.index) + np.uint64(inst.fields["offset"])
+    shared = group.mask & (place >> np.uint64(32) == np.uint64(APERTURE_SHARED >> 32))
+    low = (place & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    return [_words(low[i, shared[i]], size) for i in range(group.count)]
 
 
 def _ds_addresses(group: Group, inst: Instruction) -> Iterator[tuple[np.ndarray, int]]:
