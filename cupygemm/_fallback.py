@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm import emulator
 from cupygemm._device import Device
 from cupygemm._pose import Posed
 from cupygemm._promotion import BF16, F32, HALVES, I8
@@ -65,6 +66,8 @@ class Fallback:
 
     def require(self) -> None:
         """Raise TypeError where CuPy lacks the BLAS library without which it multiplies nothing."""
+        if emulator.is_enabled() and self.dtype.kind not in "biu":  # CuPy has a kernel for those
+            raise TypeError(self._refusal("the emulated device has no BLAS library"))
         try:
             from cupy_backends.cuda.libs import cublas  # noqa: F401
         except ImportError as err:

@@ -220,3 +220,21 @@ def test_a_process_with_libraries_of_kernels_ends_well(run_python: Callable[...,
         target="gfx942",
     )
     assert printed == "end\n"
+
+
+@pytest.mark.parametrize("dtype", ["i4", "f2", "f4", "f8", "c8"])
+def test_fortran_order(cp: ModuleType, dtype: str) -> None:
+    """CuPy reorders float matrices by a BLAS function, and imports the BLAS for any type."""
+    array = WHOLE.astype(dtype)
+    ordered = cp.asfortranarray(cp.asarray(array))
+    assert ordered.flags.f_contiguous
+    np.testing.assert_array_equal(ordered.get(), array)
+    np.testing.assert_array_equal(cp.asarray(array).get(order="F"), array)
+
+
+def test_products_without_a_blas(cp: ModuleType, capfd: pytest.CaptureFixture[str]) -> None:
+    agree(cp, lambda xp, a: xp.matmul(a, a.T), WHOLE)
+    array = cp.asarray(REAL.astype("f4"))
+    with pytest.raises(Exception, match="NOT_SUPPORTED"):
+        cp.matmul(array, array.T)
+    assert "does not support hipblasSgemm" in capfd.readouterr().err
