@@ -1,6 +1,6 @@
 // libhipblas.so.3 of the emulated device: a BLAS without products.
 //
-// CuPy imports its BLAS module for more than products: np.asfortranarray of a float matrix is a geam.
+// CuPy imports its BLAS module for more than products: asfortranarray of a float matrix is a geam.
 // Handles, streams and geam are here, on device memory, which is host memory. Every other function
 // names itself on stderr and answers that it is not supported, for CuPy's exception has room for a
 // status alone. Prototypes follow AMD's hipBLAS reference (ROCm 7.0).
