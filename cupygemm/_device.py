@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cupygemm._arch import ARCHS, Arch
 from cupygemm._copies import ROW_BYTES
-from cupygemm._hopper_config import HopperArch
+from cupygemm._hopper.config import HopperArch
 from cupygemm._promotion import CDNA_PRODUCTS, HOPPER_PRODUCTS, Products
 
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cupygemm._config import GemmConfig
-from cupygemm._hopper_config import HopperConfig
+from cupygemm._hopper.config import HopperConfig
 from cupygemm._problem import GemmProblem
 from cupygemm._resources import Resources
 
 if TYPE_CHECKING:
-    from cupygemm._hopper_compile import CubinResources
+    from cupygemm._hopper.compile import CubinResources
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from cupygemm._copies import assign, copied
 from cupygemm._device import Device
 from cupygemm._explain import Explanation
 from cupygemm._fallback import Fallback, why_no_kernel
-from cupygemm._hopper_config import HopperArch
+from cupygemm._hopper.config import HopperArch
 from cupygemm._launch import GemmLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
@@ -24,7 +24,7 @@ from cupygemm._select import Selection, select
 
 if TYPE_CHECKING:
     from cupygemm._compile import CompiledKernel
-    from cupygemm._hopper_plan import HopperChoice
+    from cupygemm._hopper.plan import HopperChoice
 
 Runner = Callable[[Any, Any, Any], Any]  # x1, x2, out or None -> the result
 
@@ -94,9 +94,9 @@ def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | N
         problem = posed.layout.problem
         try:
             if isinstance(device.arch, HopperArch):
-                from cupygemm import _hopper_plan
+                from cupygemm._hopper import plan as hopper_plan
 
-                return _hopper_plan.choose(posed.layout, device.arch)
+                return hopper_plan.choose(posed.layout, device.arch)
             selection = select(problem, device.arch)
         except ValueError as err:  # one of its limits, such as rows that are gigabytes apart
             why = str(err)
@@ -145,9 +145,9 @@ def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -
     if isinstance(choice, Fallback):
         return choice
     if not isinstance(choice, Choice):
-        from cupygemm import _hopper_plan
+        from cupygemm._hopper import plan as hopper_plan
 
-        return _hopper_plan.make_runner(posed, choice)
+        return hopper_plan.make_runner(posed, choice)
     from cupy import RawModule
 
     kernel = RawModule(path=str(choice.compiled.path)).get_function(choice.compiled.name)

@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from cupygemm._config import CONFIGS, grid
+from cupygemm._config import configs_for, grid
 from cupygemm._copies import assign, copied
 from cupygemm._launch import GEMM_ARGS, GemmLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import pose
 from cupygemm._promotion import NUMPY_DTYPES
 
-CONFIG = CONFIGS["gfx942"][0]
+CONFIG = configs_for("bf16", "gfx942")[0]
 
 
 def operand(array):

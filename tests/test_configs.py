@@ -10,7 +10,7 @@ import pytest
 from cupygemm import testing
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
-from cupygemm._config import CONFIGS, check
+from cupygemm._config import check, configs_for
 from cupygemm._matmul import _operand
 from cupygemm._plan import Choice, make_runner
 from cupygemm._pose import pose
@@ -43,13 +43,13 @@ def run(cp, device):
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
         target = metafunc.config.getoption("--target")
-        configs = list(enumerate(CONFIGS[target]))
+        configs = list(enumerate(configs_for("bf16", target)))
         metafunc.parametrize("number", [n for n, _ in configs], ids=[c.name for _, c in configs])
 
 
 @pytest.mark.parametrize("orders", ORDERS, ids="".join)
 def test_whole_tiles(cp, device, run, number, orders):
-    config = CONFIGS[device.target][number]
+    config = configs_for("bf16", device.target)[number]
     dtype = (BF16, F16)[number % 2]
     # One step of k more than the stages: the loop's prologue, body and drain all run.
     m, n, k = config.tile_m, 2 * config.tile_n, (config.num_stages + 2) * config.tile_k
@@ -61,7 +61,7 @@ def test_whole_tiles(cp, device, run, number, orders):
 @pytest.mark.parametrize("orders", ORDERS, ids="".join)
 def test_tails(cp, device, run, number, orders):
     """A tile and a bit along each axis, rows at odd addresses; also less than a tile of each."""
-    config = CONFIGS[device.target][number]
+    config = configs_for("bf16", device.target)[number]
     dtype = (F16, BF16)[number % 2]
     for m, n, k in (
         (config.tile_m + 1, config.tile_n + 3, config.tile_k + 5),
@@ -74,7 +74,7 @@ def test_tails(cp, device, run, number, orders):
 
 
 def test_batches(cp, device, run, number):
-    config = CONFIGS[device.target][number]
+    config = configs_for("bf16", device.target)[number]
     m, n, k = config.tile_m // 2 + 1, config.tile_n // 2 + 8, config.tile_k + 8
     x1, x2 = testing.integer_operands((2, 1, m, k), (3, k, n), BF16)
     out = cp.empty((2, 3, m, n), BF16)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupygemm._hopper_config import CONFIGS, SHARED_BYTES, HopperArch, check, configs_for
-from cupygemm._hopper_launch import (
+from cupygemm._hopper.config import CONFIGS, SHARED_BYTES, HopperArch, check, configs_for
+from cupygemm._hopper.launch import (
     ADD_ARGS,
     HOPPER_ARGS,
     PAD_ARGS,
@@ -18,8 +18,8 @@ from cupygemm._hopper_launch import (
     Stack,
     launch_grid,
 )
-from cupygemm._hopper_plan import choose
-from cupygemm._hopper_select import select
+from cupygemm._hopper.plan import choose
+from cupygemm._hopper.select import select
 from cupygemm._layout import Operand
 from cupygemm._pose import pose
 from cupygemm._problem import GemmProblem

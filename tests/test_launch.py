@@ -4,7 +4,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm._config import CONFIGS
+from cupygemm._config import configs_for
 from cupygemm._launch import GEMM_ARGS, GemmLaunch, pack_arguments
 from cupygemm._layout import contiguous
 from cupygemm._pose import pose
@@ -35,7 +35,7 @@ def test_offsets_are_added_to_the_addresses(layout):
     def kernel(_grid, _block, args):
         seen.append(args[0].view(GEMM_ARGS)[0])
 
-    config = CONFIGS["gfx942"][0]
+    config = configs_for("bf16", "gfx942")[0]
     for offsets in layout.launches:
         GemmLaunch(kernel, layout, offsets, config)(1 << 40, 2 << 40, 3 << 40)
     for args, offsets in zip(seen, layout.launches, strict=True):

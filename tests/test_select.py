@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._arch import ARCHS
-from cupygemm._config import CONFIGS, check
+from cupygemm._config import check, configs_for
 from cupygemm._problem import GemmProblem
 from cupygemm._select import estimate, resident_workgroups, select
 
@@ -61,7 +61,7 @@ def test_a_batch_counts_as_more_tiles():
 
 def test_quantisation_is_seen():
     """One tile more than the CUs hold at once costs a whole round more."""
-    config = next(c for c in CONFIGS["gfx942"] if (c.tile_m, c.tile_n) == (256, 128))
+    config = next(c for c in configs_for("bf16", "gfx942") if (c.tile_m, c.tile_n) == (256, 128))
     assert resident_workgroups(config, MI300X, 2) == 1
     full = estimate(config, problem(256 * 16, 128 * 19, 4096), MI300X)
     over = estimate(config, problem(256 * 16, 128 * 20, 4096), MI300X)
@@ -70,7 +70,7 @@ def test_quantisation_is_seen():
 
 
 def test_costs_grow_with_the_work():
-    config = CONFIGS["gfx942"][2]
+    config = configs_for("bf16", "gfx942")[2]
     costs = [
         estimate(config, problem(4096, 4096, k), MI300X).cycles for k in (64, 512, 4096, 32768)
     ]
@@ -78,7 +78,7 @@ def test_costs_grow_with_the_work():
 
 
 def test_efficiency_is_the_share_inside_the_matrices():
-    config = next(c for c in CONFIGS["gfx942"] if (c.tile_m, c.tile_n) == (128, 128))
+    config = next(c for c in configs_for("bf16", "gfx942") if (c.tile_m, c.tile_n) == (128, 128))
     assert estimate(config, problem(128, 128, 64), MI300X).efficiency == 1
     assert estimate(config, problem(64, 129, 64), MI300X).efficiency == 129 / 512
 

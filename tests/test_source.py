@@ -6,12 +6,12 @@ from importlib.resources import files
 
 import pytest
 
-from cupygemm._config import CONFIGS
+from cupygemm._config import configs_for
 from cupygemm._problem import GemmProblem
 from cupygemm._source import ENTRY, config_text, device_source, flatten, generate
 
 PROBLEM = GemmProblem(100, 200, 300, (), "bf16", "bf16", "f32", "m", "n")
-CONFIG = CONFIGS["gfx942"][0]
+CONFIG = configs_for("bf16", "gfx942")[0]
 
 
 def test_one_unit_with_one_entry():

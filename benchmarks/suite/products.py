@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from cupygemm._compile import CompiledKernel, compile_kernel
-from cupygemm._config import CONFIGS, GemmConfig
+from cupygemm._config import GemmConfig, configs_for
 from cupygemm._launch import GEMM_ARGS
 from cupygemm._problem import GemmProblem
 from cupygemm.emulator.run import LaunchStats
@@ -34,7 +34,7 @@ class Product:
 
 def product(target: str, label: str, layout: str = "NN", *, steps: int = 4) -> Product:
     """Return the product of one tile, with `steps` steps of tile_k."""
-    config = next(c for c in CONFIGS[target] if _tile(c) == label and c.mma_m == 16)
+    config = next(c for c in configs_for("bf16", target) if _tile(c) == label and c.mma_m == 16)
     m, n, k = config.tile_m, config.tile_n, config.tile_k * steps
     a_major, b_major = MAJORS[layout]
     problem = GemmProblem(

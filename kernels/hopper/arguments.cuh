@@ -1,6 +1,6 @@
 // The kernel's one parameter, a __grid_constant__: TMA reads its maps where they lie.
 //
-// The twin of cupygemm._hopper_launch.HOPPER_ARGS.
+// The twin of cupygemm._hopper.launch.HOPPER_ARGS.
 #pragma once
 
 #include "hopper/tma.cuh"

@@ -16,8 +16,8 @@ import numpy as np
 
 from cupygemm import testing
 from cupygemm._device import device
-from cupygemm._hopper_config import CONFIGS, HopperConfig, check
-from cupygemm._hopper_plan import choose, make_runner
+from cupygemm._hopper.config import CONFIGS, HopperConfig, check
+from cupygemm._hopper.plan import choose, make_runner
 from cupygemm._layout import Operand
 from cupygemm._pose import pose
 

@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import pytest
 
-from cupygemm._hopper_compile import OPTIONS, read_cubin
-from cupygemm._hopper_config import CONFIGS, HopperArch, HopperConfig, check, configs_for
-from cupygemm._hopper_source import add_source, generate, pad_source, transpose_source
-from cupygemm._nvrtc import find_nvrtc
+from cupygemm._hopper.compile import OPTIONS, read_cubin
+from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.nvrtc import find_nvrtc
+from cupygemm._hopper.source import add_source, generate, pad_source, transpose_source
 from cupygemm._problem import GemmProblem
 from cupygemm._toolchain import CompileError
 

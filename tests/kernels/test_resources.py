@@ -14,7 +14,7 @@ import pytest
 
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
-from cupygemm._config import CONFIGS, GemmConfig, check
+from cupygemm._config import GemmConfig, check, configs_for
 from cupygemm._problem import GemmProblem
 from cupygemm._source import generate
 from cupygemm._toolchain import find_toolchain
@@ -30,7 +30,7 @@ def variants(arch: str) -> list[tuple[GemmConfig, GemmProblem]]:
     """
     layouts = [("k", "k"), ("k", "n"), ("m", "k"), ("m", "n")]
     found = []
-    for number, config in enumerate(CONFIGS[arch]):
+    for number, config in enumerate(configs_for("bf16", arch)):
         for turn, (a_major, b_major) in enumerate(layouts):
             dtype = ("bf16", "f16")[(number + turn) % 2]
             align = (16, 2)[turn % 2] if number % 2 else (2, 16)[turn % 2]
@@ -100,7 +100,9 @@ def test_nothing_spills(arch: str, config: GemmConfig, problem: GemmProblem) -> 
 @pytest.fixture(scope="module", params=["kk", "kn", "mk", "mn"])
 def loop(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Loop:
     """The main loop of the 128x128x64 kernel for gfx942, in each layout."""
-    config = next(c for c in CONFIGS["gfx942"] if (c.tile_m, c.tile_n, c.mma_m) == (128, 128, 16))
+    config = next(
+        c for c in configs_for("bf16", "gfx942") if (c.tile_m, c.tile_n, c.mma_m) == (128, 128, 16)
+    )
     problem = replace(PROBLEM, a_major=request.param[0], b_major=request.param[1])
     return main_loop(config, problem, "gfx942", tmp_path_factory.mktemp("loop"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cupygemm._hopper_config import HopperConfig
+from cupygemm._hopper.config import HopperConfig
 from cupygemm._problem import ITEMSIZE, GemmProblem
 from cupygemm._source import flatten
 

@@ -14,9 +14,9 @@ from typing import Any
 
 from cupygemm._copies import assign, copied
 from cupygemm._explain import Explanation
-from cupygemm._hopper_compile import Cubin, compile_cubin
-from cupygemm._hopper_config import HopperArch, HopperConfig
-from cupygemm._hopper_launch import (
+from cupygemm._hopper.compile import Cubin, compile_cubin
+from cupygemm._hopper.config import HopperArch, HopperConfig
+from cupygemm._hopper.launch import (
     AddLaunch,
     GemmLaunch,
     Geometry,
@@ -26,8 +26,8 @@ from cupygemm._hopper_launch import (
     Triple,
     launch_grid,
 )
-from cupygemm._hopper_select import HopperSelection, select
-from cupygemm._hopper_source import add_source, generate, pad_source, transpose_source
+from cupygemm._hopper.select import HopperSelection, select
+from cupygemm._hopper.source import add_source, generate, pad_source, transpose_source
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
 from cupygemm._problem import ITEMSIZE, GemmProblem

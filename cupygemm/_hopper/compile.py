@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cupygemm._cache import get_or_build
-from cupygemm._nvrtc import find_nvrtc
+from cupygemm._hopper.nvrtc import find_nvrtc
 
 OPTIONS = ("-arch=sm_90a", "-std=c++17")
 # Attributes of `.nv.info`, each with a symbol's index and a value.

@@ -11,7 +11,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cupygemm._hopper_config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 # Cycles, from measurements on an H200 (driver 580, 2026-11-21).

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm import _tensormap
-from cupygemm._hopper_config import BLOCK_ROWS, SLAB_BYTES, TMA_BYTES, HopperConfig
+from cupygemm._hopper import tensormap
+from cupygemm._hopper.config import BLOCK_ROWS, SLAB_BYTES, TMA_BYTES, HopperConfig
 from cupygemm._problem import ITEMSIZE, DType
 
 MAX_PACKED = 256  # parameters that a launch keeps
 Triple = tuple[int, int, int]
 
-_MAP = (np.void, _tensormap.MAP_BYTES)
+_MAP = (np.void, tensormap.MAP_BYTES)
 HOPPER_ARGS = np.dtype(
     {
         "names": [
@@ -154,7 +154,7 @@ class Stack:
             for n, s in zip(self.batch[::-1], self.strides[::-1], strict=True)
         ][: rank - 2]
         pitch = self.pitch * size if self.rows > 1 else TMA_BYTES
-        return _tensormap.encode(
+        return tensormap.encode(
             self.dtype,
             address,
             (self.adjacent, self.rows, *(n for n, _ in axes)),

@@ -1,0 +1,34 @@
+"""The mainloops of the CDNA kernels: what each asks of a configuration, and those that are built.
+
+A mainloop is a file of device code, ``kernels/cdna/mainloop_<name>.hpp``, and a module here of the
+same name. `cupygemm._config.check` asks it about a configuration; `cupygemm._config.configs_for`
+collects the configurations of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from cupygemm._arch import Arch
+from cupygemm._config import GemmConfig
+from cupygemm._mainloops import register_double_buffer
+from cupygemm._problem import DType, GemmProblem
+
+
+class Mainloop(Protocol):
+    """What the module of a mainloop offers."""
+
+    NAME: str
+
+    def check(self, config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+        """Return why the mainloop cannot run the configuration, or None if it can."""
+
+    def configs(self, dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
+        """Return the configurations that are built for inputs of a type."""
+
+
+_MODULES: tuple[Mainloop, ...] = (register_double_buffer,)
+MAINLOOPS: Mapping[str, Mainloop] = MappingProxyType({module.NAME: module for module in _MODULES})
+"""The mainloops by name."""
