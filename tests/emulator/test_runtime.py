@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,25 +26,8 @@ from cupygemm.emulator.targets import TARGETS
 HOST_TO_DEVICE, DEVICE_TO_HOST = 1, 2
 
 
-@pytest.fixture
-def hip(cp: ModuleType) -> ctypes.CDLL:
-    """The library that CuPy's modules are bound to."""
-    library = ctypes.CDLL("libamdhip64.so.7")
-    library.hipGetErrorString.restype = ctypes.c_char_p
-    library.hipGetErrorName.restype = ctypes.c_char_p
-    return library
-
-
 def text(hip: ctypes.CDLL, status: int) -> str:
     return bytes(hip.hipGetErrorString(status)).decode()
-
-
-@pytest.fixture
-def pointer(hip: ctypes.CDLL) -> Iterator[ctypes.c_void_p]:
-    pointer = ctypes.c_void_p()
-    assert hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(1000)) == 0
-    yield pointer
-    assert hip.hipFree(pointer) == 0
 
 
 # -- what CuPy's wheel links against --

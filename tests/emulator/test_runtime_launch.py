@@ -15,25 +15,8 @@ from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.runtime.status import Status
 
 
-@pytest.fixture
-def hip(cp: ModuleType) -> ctypes.CDLL:
-    """The library that CuPy's modules are bound to."""
-    library = ctypes.CDLL("libamdhip64.so.7")
-    library.hipGetErrorString.restype = ctypes.c_char_p
-    library.hipGetErrorName.restype = ctypes.c_char_p
-    return library
-
-
 def text(hip: ctypes.CDLL, status: int) -> str:
     return bytes(hip.hipGetErrorString(status)).decode()
-
-
-@pytest.fixture
-def pointer(hip: ctypes.CDLL) -> Iterator[ctypes.c_void_p]:
-    pointer = ctypes.c_void_p()
-    assert hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(1000)) == 0
-    yield pointer
-    assert hip.hipFree(pointer) == 0
 
 
 ADD = """

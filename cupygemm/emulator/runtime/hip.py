@@ -7,17 +7,16 @@ what C expects.
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable
-from typing import Any
 
 from cupygemm.emulator.code_object import InvalidCodeObject
-from cupygemm.emulator.device import Device, LaunchError
+from cupygemm.emulator.device import LaunchError
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.hip_memory import MemoryFunctions
 from cupygemm.emulator.runtime.hip_module import ModuleFunctions
 from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
-from cupygemm.emulator.runtime.status import INTERRUPTED, HipError, Status
+from cupygemm.emulator.runtime.status import HipError, Status
 
 # The status of an error of the device; the first class that fits.
 _STATUS = (
@@ -27,6 +26,7 @@ _STATUS = (
     (KernelFault, Status.LAUNCH_FAILURE),
     (EmulatorError, Status.LAUNCH_FAILURE),
 )
+_INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 
 
 class HipRuntime(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions):
@@ -36,11 +36,6 @@ class HipRuntime(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFuncti
     ----------
     device : Device
     """
-
-    def __init__(self, device: Device) -> None:
-        StreamFunctions.__init__(self)
-        ModuleFunctions.__init__(self)
-        self.device = device
 
     def callbacks(
         self, set_message: Callable[[Status, str], None]
@@ -58,31 +53,17 @@ class HipRuntime(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFuncti
             name: f"__{name}" if name.startswith(("hipRegister", "hipUnregister")) else name
             for name in names
         }
-        return {c_names[name]: _answering(getattr(self, name), set_message) for name in names}
+        return {
+            c_names[name]: answering(getattr(self, name), _failure, _INTERNAL, set_message)
+            for name in names
+        }
 
 
-def _answering(
-    function: Callable[..., None], set_message: Callable[[Status, str], None]
-) -> Callable[..., int]:
-    """Wrap a function that raises into one that returns a status."""
-
-    def call(*arguments: Any) -> int:
-        try:
-            function(*arguments)
-        except HipError as err:
-            status, message = err.status, str(err)
-        except EmulatorError as err:
-            status = next(status for kind, status in _STATUS if isinstance(err, kind))
-            message = str(err)
-        except KeyboardInterrupt:
-            # An exception cannot pass through C, so the C side interrupts again behind the call.
-            return INTERRUPTED
-        except Exception:  # noqa: BLE001  # nothing may pass through C
-            status = Status.UNKNOWN
-            message = "internal error of the emulated device\n" + traceback.format_exc()
-        else:
-            return Status.SUCCESS
-        set_message(status, message)
-        return status
-
-    return call
+def _failure(err: Exception) -> tuple[Status, str] | None:
+    """Return the status and the message of an exception of the runtime or of the device."""
+    if isinstance(err, HipError):
+        return err.status, str(err)
+    for kind, status in _STATUS:
+        if isinstance(err, kind):
+            return status, str(err)
+    return None

@@ -11,7 +11,8 @@ from __future__ import annotations
 import ctypes
 
 from cupygemm.emulator.allocations import host_available
-from cupygemm.emulator.device import Device, OutOfMemory
+from cupygemm.emulator.device import OutOfMemory
+from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
@@ -33,10 +34,8 @@ class _PointerAttributes(ctypes.Structure):
     )
 
 
-class MemoryFunctions:
+class MemoryFunctions(Handles):
     """Memory; a part of `HipRuntime`."""
-
-    device: Device
 
     def hipMalloc(self, pointer: int, size: int) -> None:
         store_size(pointer, self._malloc(size, "hipMalloc"))
@@ -152,9 +151,3 @@ class MemoryFunctions:
                 Status.INVALID_VALUE,
                 f"{what} {size} bytes at 0x{address:x}: {memory.describe(address, size)}",
             )
-
-    def check_stream(self, stream: int) -> None:
-        raise NotImplementedError
-
-    def check_device(self, device: int) -> None:
-        raise NotImplementedError

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.device import Device
+from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.images import image_at, registered_code
 from cupygemm.emulator.runtime.libraries import Dim3
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
@@ -38,12 +39,11 @@ class _Module:
     functions: dict[str, int]
 
 
-class ModuleFunctions:
+class ModuleFunctions(Handles):
     """Modules and launches; a part of `HipRuntime`."""
 
-    device: Device
-
-    def __init__(self) -> None:
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
         self._modules: dict[int, _Module] = {}
         self._functions: dict[int, Kernel] = {}
         self._code_handles = itertools.count(0x1_0000_0000, 0x10)
@@ -221,9 +221,6 @@ class ModuleFunctions:
                 f"kernel function 0x{function:x} does not exist: was its module unloaded?",
             )
         return self._functions[function]
-
-    def check_stream(self, stream: int) -> None:
-        raise NotImplementedError
 
 
 def _no_module(module: int) -> HipError:

@@ -12,6 +12,7 @@ import ctypes
 import itertools
 
 from cupygemm.emulator.device import Device, Event, Stream
+from cupygemm.emulator.runtime.handles import DEFAULT_STREAMS, Handles
 from cupygemm.emulator.runtime.properties import (
     HIP_VERSION,
     PCI_BUS_ID,
@@ -20,7 +21,6 @@ from cupygemm.emulator.runtime.properties import (
 )
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
 
-_DEFAULT_STREAMS = (0, 1, 2)  # null, legacy and per-thread
 _DISABLE_TIMING = 2  # hipEventDisableTiming
 _HIGHEST_PRIORITY, _LOWEST_PRIORITY = -1, 1  # on every AMD GPU
 _LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack, printf buffer and heap: hipLimit_t
@@ -29,10 +29,8 @@ _StreamCallback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c
 _HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
-class DeviceFunctions:
+class DeviceFunctions(Handles):
     """Devices; a part of `HipRuntime`."""
-
-    device: Device
 
     def hipGetDeviceCount(self, count: int) -> None:
         store_int(count, 1)
@@ -92,19 +90,12 @@ class DeviceFunctions:
     def hipRuntimeGetVersion(self, version: int) -> None:
         store_int(version, HIP_VERSION)
 
-    def check_device(self, device: int) -> None:
-        """Raise unless `device` is the one there is."""
-        if device != 0:
-            raise HipError(
-                Status.INVALID_DEVICE, f"device {device}: the emulated device is the only one, 0"
-            )
 
-
-class StreamFunctions:
+class StreamFunctions(Handles):
     """Streams and events; a part of `HipRuntime`."""
 
-    def __init__(self) -> None:
-        self._streams: dict[int, Stream] = {stream: Stream() for stream in _DEFAULT_STREAMS}
+    def __init__(self, device: Device) -> None:
+        super().__init__(device)
         self._events: dict[int, Event] = {}
         self._handles = itertools.count(0x1000, 0x10)
 
@@ -117,14 +108,14 @@ class StreamFunctions:
     def hipStreamCreateWithPriority(self, stream: int, flags: int, priority: int) -> None:
         handle = next(self._handles)
         priority = min(max(priority, _HIGHEST_PRIORITY), _LOWEST_PRIORITY)
-        self._streams[handle] = Stream(flags, priority)
+        self.streams[handle] = Stream(flags, priority)
         store_size(stream, handle)
 
     def hipStreamDestroy(self, stream: int) -> None:
         self.check_stream(stream)
-        if stream in _DEFAULT_STREAMS:
+        if stream in DEFAULT_STREAMS:
             raise HipError(Status.INVALID_HANDLE, "a default stream cannot be destroyed")
-        del self._streams[stream]
+        del self.streams[stream]
 
     def hipStreamSynchronize(self, stream: int) -> None:
         self.check_stream(stream)
@@ -138,11 +129,11 @@ class StreamFunctions:
 
     def hipStreamGetFlags(self, stream: int, flags: int) -> None:
         self.check_stream(stream)
-        store_int(flags, self._streams[stream].flags)
+        store_int(flags, self.streams[stream].flags)
 
     def hipStreamGetPriority(self, stream: int, priority: int) -> None:
         self.check_stream(stream)
-        store_int(priority, self._streams[stream].priority)
+        store_int(priority, self.streams[stream].priority)
 
     def hipStreamAddCallback(self, stream: int, function: int, data: int, flags: int) -> None:
         self.check_stream(stream)
@@ -194,14 +185,6 @@ class StreamFunctions:
             raise HipError(Status.INVALID_HANDLE, "an event has not been recorded")
         elapsed = (events[1].recorded - events[0].recorded) / 1e6
         ctypes.c_float.from_address(milliseconds).value = elapsed
-
-    def check_stream(self, stream: int) -> None:
-        """Raise unless `stream` exists."""
-        if stream not in self._streams:
-            raise HipError(
-                Status.INVALID_HANDLE,
-                f"stream 0x{stream:x} does not exist: it was destroyed, or never created",
-            )
 
     def _event(self, event: int) -> Event:
         if event not in self._events:

@@ -12,14 +12,13 @@ from __future__ import annotations
 import ctypes
 import enum
 import itertools
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from cupygemm._toolchain import CompileError, ToolchainError
+from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.compile import Compiled, InvalidOption, compile_program
-from cupygemm.emulator.runtime.status import INTERRUPTED, store_int, store_size, text_at
+from cupygemm.emulator.runtime.status import store_int, store_size, text_at
 
 VERSION = (7, 0)
 
@@ -36,6 +35,9 @@ class Result(enum.IntEnum):
     NO_LOWERED_NAMES_BEFORE_COMPILATION = 9
     NAME_EXPRESSION_NOT_VALID = 10
     INTERNAL_ERROR = 11
+
+
+_INTERNAL = (Result.INTERNAL_ERROR, "internal error of the emulated compiler")
 
 
 class HiprtcError(Exception):
@@ -165,7 +167,9 @@ class HiprtcRuntime:
     ) -> dict[str, Callable[..., int]]:
         """Return the functions for `libraries.load`, by hiprtc's names."""
         names = [name for name in dir(self) if name.startswith("hiprtc")]
-        return {name: _answering(getattr(self, name), set_message) for name in names}
+        return {
+            name: answering(getattr(self, name), _failure, _INTERNAL, set_message) for name in names
+        }
 
     def _program(self, program: int) -> _Program:
         if program not in self._programs:
@@ -186,24 +190,5 @@ def _strings(where: int, count: int) -> list[str]:
     return [text_at(pointer) for pointer in (ctypes.c_size_t * count).from_address(where)]
 
 
-def _answering(
-    function: Callable[..., None], set_message: Callable[[Result, str], None]
-) -> Callable[..., int]:
-    """Wrap a function that raises into one that returns a result code."""
-
-    def call(*arguments: Any) -> int:
-        try:
-            function(*arguments)
-        except HiprtcError as err:
-            result, message = err.result, str(err)
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except Exception:  # noqa: BLE001  # nothing may pass through C
-            result = Result.INTERNAL_ERROR
-            message = "internal error of the emulated compiler\n" + traceback.format_exc()
-        else:
-            return Result.SUCCESS
-        set_message(result, message)
-        return result
-
-    return call
+def _failure(err: Exception) -> tuple[Result, str] | None:
+    return (err.result, str(err)) if isinstance(err, HiprtcError) else None

@@ -1,0 +1,47 @@
+"""From Python's exceptions to C's result codes: nothing may pass through C but a number."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from cupygemm.emulator.runtime.status import INTERRUPTED
+
+Code = TypeVar("Code", bound=int)
+
+
+def answering(
+    function: Callable[..., None],
+    failure: Callable[[Exception], tuple[Code, str] | None],
+    internal: tuple[Code, str],
+    set_message: Callable[[Code, str], None],
+) -> Callable[..., int]:
+    """Wrap a function that raises into one that returns a result code, 0 for success.
+
+    Parameters
+    ----------
+    function : callable
+    failure : callable
+        From an exception to its code and message; None where it is no failure that it knows.
+    internal : tuple of int and str
+        The code of every other exception, and what its message begins with.
+    set_message : callable
+        Called with the code and the message of a call that fails, just before it returns.
+    """
+
+    def call(*arguments: Any) -> int:
+        try:
+            function(*arguments)
+        except KeyboardInterrupt:
+            # An exception cannot pass through C, so the C side interrupts again behind the call.
+            return INTERRUPTED
+        except Exception as err:  # noqa: BLE001  # nothing may pass through C
+            code, what = internal
+            code, message = failure(err) or (code, f"{what}\n{traceback.format_exc()}")
+        else:
+            return 0
+        set_message(code, message)
+        return code
+
+    return call

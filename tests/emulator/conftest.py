@@ -1,0 +1,27 @@
+"""The stand-in libamdhip64 as C code meets it, for the tests of its entry points."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture
+def hip(cp: ModuleType) -> ctypes.CDLL:
+    """The library that CuPy's modules are bound to."""
+    library = ctypes.CDLL("libamdhip64.so.7")
+    library.hipGetErrorString.restype = ctypes.c_char_p
+    library.hipGetErrorName.restype = ctypes.c_char_p
+    return library
+
+
+@pytest.fixture
+def pointer(hip: ctypes.CDLL) -> Iterator[ctypes.c_void_p]:
+    """An allocation of 1000 bytes."""
+    pointer = ctypes.c_void_p()
+    assert hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(1000)) == 0
+    yield pointer
+    assert hip.hipFree(pointer) == 0
