@@ -68,6 +68,7 @@ extern "C" __global__ void
     at.c = args.c + offset.c * Numeric<Config::ElementC>::bytes;
     at.row = tile.m * Config::tile_m;
     at.column = tile.n * Config::tile_n;
+    at.k = {0, args.k};
     at.wave_m = wave / Config::waves_n;
     at.wave_n = wave % Config::waves_n;
     at.lane = thread % wave_size;

@@ -15,9 +15,9 @@
 //      t+1 goes to the other stage, whose last readers were before the previous F.
 //   F  every wave has written its share of tile t+1: it may be read.
 //
-// The ragged tile at the end of k is multiplied first, in the prologue, where its masks cost
-// nothing; the loop then runs over whole tiles without any. The order of k does not change from run
-// to run.
+// The last tile of the workgroup's part of k, which may be ragged, is multiplied first, in the
+// prologue, where its masks cost nothing; the loop then runs over whole tiles without any. The
+// order of k does not change from run to run.
 #pragma once
 
 #include "cdna/schedule.hpp"
@@ -69,12 +69,13 @@ template <class Config> struct RegisterDoubleBuffer {
     CUPYGEMM_INLINE RegisterDoubleBuffer(const GemmArgs &arguments, const Position &position,
                                          LdsBase shared)
         : args(arguments), at(position), lds(shared), reader_a(at.wave_m, at.lane),
-          reader_b(at.wave_n, at.lane), stager_a(at.a, args.lda, args.m, args.k, at.row, at.thread),
-          stager_b(at.b, args.ldb, args.n, args.k, at.column, at.thread) {}
+          reader_b(at.wave_n, at.lane),
+          stager_a(at.a, args.lda, args.m, args.k, at.row, at.k.begin, at.thread),
+          stager_b(at.b, args.ldb, args.n, args.k, at.column, at.k.begin, at.thread) {}
 
-    // acc = A B over all of k
+    // acc = A B over the workgroup's part of k
     CUPYGEMM_INLINE void run(Acc &acc) {
-        const i32 whole_tiles = (args.k - 1) / Config::tile_k;
+        const i32 whole_tiles = (depth() - 1) / Config::tile_k;
         prologue(whole_tiles);
         acc.clear();
         for (i32 tile = 0; tile < whole_tiles; ++tile) {
@@ -89,7 +90,7 @@ template <class Config> struct RegisterDoubleBuffer {
     CUPYGEMM_INLINE void prologue(i32 whole_tiles) {
         const i32 m_left = args.m - static_cast<i32>(at.row);
         const i32 n_left = args.n - static_cast<i32>(at.column);
-        const i32 k_left = args.k - whole_tiles * Config::tile_k;
+        const i32 k_left = depth() - whole_tiles * Config::tile_k;
         typename StagerA::RaggedVectors ragged_a;
         typename StagerB::RaggedVectors ragged_b;
         stager_a.load_ragged(ragged_a, whole_tiles, m_left, k_left);
@@ -101,6 +102,8 @@ template <class Config> struct RegisterDoubleBuffer {
         lds_barrier(); // F
         read(0);
     }
+
+    CUPYGEMM_INLINE i32 depth() const { return at.k.end - at.k.begin; }
 
     CUPYGEMM_INLINE void multiply_all_but_last_step(Acc &acc) {
 #pragma unroll

@@ -56,17 +56,19 @@ template <class Operand> struct Stager {
     u32 thread;
     u32 offset[num_vectors]; // bytes from window.base
 
-    // `matrix` is the address of element (0, 0), `row0` the tile's first row, `pitch` in elements.
-    CUPYGEMM_INLINE Stager(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, u32 thread_id)
+    // `matrix` is the address of element (0, 0), `row0` and `k0` the first row and k of the first
+    // tile, `pitch` in elements.
+    CUPYGEMM_INLINE Stager(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, i32 k0,
+                           u32 thread_id)
         : thread(thread_id) {
         const i64 row_step = (major == Major::k ? pitch : 1) * element_bytes;
         const i64 k_step = (major == Major::k ? 1 : pitch) * element_bytes;
         const i64 end = (num_rows - 1) * row_step + (num_k - 1) * k_step + element_bytes;
         const u32 misalignment = Operand::dword_aligned ? 0 : static_cast<u32>(matrix & 2);
 
-        // The base stays a multiple of 4 whatever the pitch, since row0 and tile_k are even.
-        window.base = matrix - misalignment + row0 * row_step;
-        window.bytes = end + misalignment - row0 * row_step;
+        // The base stays a multiple of 4 whatever the pitch, since row0, k0 and tile_k are even.
+        window = {matrix - misalignment, end + misalignment};
+        window.advance(row0 * row_step + k0 * k_step);
         tile_step = Operand::tile_k * k_step;
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i)

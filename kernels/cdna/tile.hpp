@@ -10,10 +10,17 @@
 
 namespace cupygemm {
 
+// The part of k that a workgroup sums: at least 1 deep, it begins with a tile, and ends with a tile
+// or with k. Workgroups that share a tile of C have one part each.
+struct KRange {
+    i32 begin, end;
+};
+
 // Where a wave stands in the problem: its matrices, its workgroup's tile, and itself.
 struct Position {
     u64 a, b, c;        // addresses of element (0, 0) of this entry of the batch
     u32 row, column;    // of C: the first of the tile
+    KRange k;           // of the operands: what of them the mainloop multiplies
     u32 wave_m, wave_n; // of the wave in its workgroup
     u32 lane, thread;
 };
