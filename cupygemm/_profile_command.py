@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import ml_dtypes
 import numpy as np
 import typer
 
 from cupygemm import _detect
+from cupygemm._compile import compile_kernel
+from cupygemm._config import GemmConfig
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.profiling import Profile
+    from cupygemm.emulator.profiling.loop import LoopProfile
 
 _DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
 _MATRIX = ("dtype", "target")
@@ -51,6 +58,14 @@ def profile(
     source: Annotated[
         bool, typer.Option("--source", help="Print the source lines too, if compiled with -g.")
     ] = False,
+    loop: Annotated[
+        bool,
+        typer.Option(
+            "--loop",
+            help="Count one iteration of the main loop instead. A code object is not run for it, "
+            "so needs no arguments, and its bank conflicts are not known.",
+        ),
+    ] = False,
     roofline: Annotated[
         Path | None, typer.Option(help="Save a picture: a .png, .svg or .pdf file.")
     ] = None,
@@ -65,11 +80,21 @@ def profile(
 
     given = {"dtype": dtype, "target": target, "kernel": kernel, "grid": grid, "block": block,
              "lds": lds, "args": args}  # fmt: skip
+    collected: Any
     try:
+        if loop and (listing or source or roofline is not None):
+            raise ValueError(
+                "--loop counts a loop alone: --listing, --source and --roofline do not"
+            )
         if len(what) == 3 and all(word.isdecimal() for word in what):
             _refuse(given, _CODE_OBJECT, "a code object")
             m, n, k = (int(word) for word in what)
-            collected = _profile_product(m, n, k, dtype or "bf16", target)
+            collected = _profile_product(m, n, k, dtype or "bf16", target, loop)
+        elif len(what) == 1 and loop:
+            _refuse(
+                given, (*_MATRIX, "grid", "lds", "args"), "what is run, and --loop runs nothing"
+            )
+            collected = _code_object_loop(Path(what[0]), kernel, block)
         elif len(what) == 1:
             _refuse(given, _MATRIX, "a matrix product")
             collected = _profile_code_object(Path(what[0]), kernel, grid, block, lds or 0, args)
@@ -100,7 +125,9 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
             raise ValueError(f"--{name} is an option of {of}")
 
 
-def _profile_product(m: int, n: int, k: int, dtype: str, target: str | None) -> Any:
+def _profile_product(
+    m: int, n: int, k: int, dtype: str, target: str | None, loop: bool
+) -> Profile | LoopProfile:
     if min(m, n, k) < 1:
         raise ValueError(f"M, N and K must be at least 1, and are {m}, {n}, {k}")
     if dtype not in _DTYPES:
@@ -113,13 +140,28 @@ def _profile_product(m: int, n: int, k: int, dtype: str, target: str | None) -> 
         raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
     import cupy as cp
 
-    from cupygemm._matmul import matmul
+    from cupygemm._matmul import explain, matmul
     from cupygemm.testing import random_operands
 
     x1, x2 = (cp.asarray(x) for x in random_operands((m, k), (k, n), _DTYPES[dtype]))
     with emulator.profile() as collected:
         matmul(x1, x2)
-    return collected
+    if not loop:
+        return collected
+    explanation = explain(x1, x2)
+    if explanation.problem is None or not isinstance(explanation.config, GemmConfig):
+        raise ValueError(f"no kernel of this library multiplies it: {explanation.why}")
+    compiled = compile_kernel(explanation.problem, explanation.config, emulator.target() or "")
+    launched = next(kernel for kernel in collected.kernels if kernel.kernel == compiled.name)
+    return emulator.profile_loop(compiled.path, conflicts=launched.lds_conflicts)
+
+
+def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> LoopProfile:
+    from cupygemm.emulator import profile_loop
+    from cupygemm.emulator.profiling.arguments import parse_extent
+
+    threads = math.prod(parse_extent(block)) if block else None
+    return profile_loop(path, kernel, threads=threads)
 
 
 def _profile_code_object(

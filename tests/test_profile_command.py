@@ -151,3 +151,35 @@ def test_wrong_arguments(text: str) -> None:
 def test_wrong_extents(text: str) -> None:
     with pytest.raises(ValueError, match=r"extents|integers"):
         parse_extent(text)
+
+
+MULTIPLY = """\
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+KERNEL multiply(int n, const float* x, float* y) {
+    f32x4 sum = {};
+    int lane = __builtin_amdgcn_workitem_id_x();
+    for (int i = 0; i < n; ++i)
+        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(x[64 * i + lane], 1, sum, 0, 0, 0);
+    y[lane] = sum[0] + sum[1] + sum[2] + sum[3];
+}
+"""
+
+
+def test_the_loop_of_a_code_object(invoke: Callable[..., Any]) -> None:
+    path = build(SOURCE + MULTIPLY)
+    result = invoke(path, "--loop", "--kernel", "multiply", "--block", "64", "--json")
+    assert result.exit_code == 0, result.output
+    loop = json.loads(result.output)
+    assert (loop["kernel"], loop["threads"]) == ("multiply", 64)
+    assert loop["mfma_cycles"] == 32 * loop["mfma"] > 0
+    assert loop["instructions"]["VMEM"] == loop["mfma"]
+    assert "MFMA issue efficiency" in invoke(path, "--loop", "--kernel", "multiply").output
+    for options, words in (
+        (("--loop",), "has no kernel None; its kernels: add, multiply"),
+        (("--loop", "--kernel", "add"), "none of the kernel's 0 loops has an MFMA"),
+        (("--loop", "--grid", "4"), "--grid is an option of what is run"),
+        (("--loop", "--listing"), "--loop counts a loop alone"),
+    ):
+        result = invoke(path, *options)
+        assert result.exit_code == 2
+        assert words in result.output

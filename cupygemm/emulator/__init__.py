@@ -16,7 +16,7 @@ from cupygemm.emulator._session import (
     target,
 )
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.profiling import profile
+from cupygemm.emulator.profiling import profile, profile_loop
 
 __all__ = [
     "EmulatorError",
@@ -28,5 +28,6 @@ __all__ = [
     "last_fault",
     "last_launch",
     "profile",
+    "profile_loop",
     "target",
 ]

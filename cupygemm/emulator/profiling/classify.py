@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 
 from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.profiling.occupancy import SIMDS
+from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.units.matrix import Shape
 
@@ -61,6 +63,30 @@ def matrix_flop(inst: Instruction) -> tuple[int, str]:
     if kind == "f8f6f4":  # formats 0 and 1 are 8 bits wide; one such operand halves the rate
         kind = "fp8" if min(inst.fields["cbsz"], inst.fields["blgp"]) < 2 else "fp6, fp4"
     return 2 * shape.m * shape.n * shape.k * blocks, kind
+
+
+def matrix_cycles(inst: Instruction, target: str) -> int:
+    """Return the cycles for which an MFMA occupies its SIMD's matrix pipe; 0 for anything else.
+
+    They are its FLOP over the part's rate, but no fewer than its result takes to write: an
+    instruction of an older generation does not become faster (gfx950 runs 16x16x16 bf16 at half
+    rate). Sparse ones multiply half of the FLOP that they count.
+    """
+    flop, kind = matrix_flop(inst)
+    if not flop:
+        return 0
+    shape = Shape.of(inst.mnemonic)
+    rate = PARTS[target].matrix_flop_per_clock[kind] // SIMDS
+    if inst.mnemonic.startswith("v_smfmac"):
+        flop //= 2
+    results = inst.dst[0].count * LANES // (2 if shape.a == "f64" else 1)
+    if shape.m == 4:
+        least = 16 if shape.a == "f64" else 8
+    elif target == "gfx90a":
+        least = 2 * shape.m
+    else:
+        least = max(16, results // 32)
+    return max(flop // rate, least)
 
 
 def vector_flop(inst: Instruction) -> tuple[int, str]:

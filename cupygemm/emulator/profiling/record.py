@@ -174,6 +174,15 @@ class KernelProfile:
         return total
 
     @property
+    def lds_conflicts(self) -> dict[int, float]:
+        """Return the LDS cycles that conflicts add to an instruction of a wave, by its offset."""
+        return {
+            inst.offset: inst.lds.conflict_cycles / inst.lds.instructions
+            for inst in self.instructions
+            if inst.lds is not None and inst.lds.conflict_cycles
+        }
+
+    @property
     def waits(self) -> tuple[Wait, ...]:
         """Return the waits of all instructions, by counter."""
         return _sum_waits([wait for inst in self.instructions for wait in inst.waits])

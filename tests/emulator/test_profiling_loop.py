@@ -1,0 +1,218 @@
+"""The count of a main loop, against loops that are counted by hand in the comments."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cupygemm._arch import ARCHS
+from cupygemm.emulator import profile_loop
+from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.isa import decode
+from cupygemm.emulator.profiling.classify import matrix_cycles
+from cupygemm.emulator.profiling.control_flow import dominators, graph, heaviest_path, loops
+from cupygemm.emulator.profiling.loop import LoopProfile
+from cupygemm.emulator.targets import TARGETS
+from tests.emulator.assembly import load_kernel
+from tests.emulator.listing import entries
+
+MFMA = "v_mfma_f32_16x16x16_f16 v[{0}:{1}], v[100:101], v[102:103], v[{0}:{1}]"
+
+
+def mfmas(count: int) -> str:
+    """Return independent MFMA of 16 cycles each."""
+    return "\n".join(MFMA.format(4 * i, 4 * i + 3) for i in range(count))
+
+
+def profile(body: str, *, threads: int = 256, **options: object) -> LoopProfile:
+    memory = Memory()
+    try:
+        kernel = load_kernel(body, memory, lds=1024)
+        return profile_loop(kernel.code_object.elf, threads=threads, **options)  # type: ignore[arg-type]
+    finally:
+        memory.close()
+
+
+def looped(body: str) -> str:
+    return f"loop:\n{body}\ns_cbranch_scc1 loop\ns_endpgm"
+
+
+def test_memory_instructions_in_the_shadow_of_mfma_cost_nothing() -> None:
+    """Three of 4 cycles issue behind an MFMA of 16; a fourth would delay the next."""
+    body = "\n".join(f"{line}\nv_nop\nv_nop" for line in mfmas(8).splitlines())
+    loop = profile(looped(body))  # after the last: v_nop, v_nop, the branch
+    assert (loop.mfma, loop.mfma_cycles, loop.cycles, loop.efficiency) == (8, 128, 128, 1.0)
+    assert dict(loop.instructions) == {"MFMA": 8, "VALU": 16, "branch": 1}
+    body = body.replace("v_nop\nv_nop", "v_nop\nv_nop\nv_nop\nv_nop")
+    loop = profile(looped(body))
+    assert loop.cycles == 8 * 20 + 4  # MFMA and 4 v_nop, 8 times, and the branch
+    assert loop.slots[0][1] == "issue"
+
+
+def test_nops_and_the_valu_port() -> None:
+    loop = profile(looped(mfmas(2) + "\ns_nop 7\ns_nop 2"))
+    assert loop.cycles == 16 + 4 + 4 * 8 + 4 * 3 + 4
+    # Four waves on a SIMD: 1 MFMA of 16 cycles and 8 v_nop each fill the port for 4 x 36 cycles.
+    loop = profile(looped(mfmas(1) + 8 * "\nv_nop"), threads=1024)
+    assert loop.waves_per_simd == 4
+    assert loop.slots == ((144.0, "VALU"),)
+
+
+def test_lds_and_its_latency() -> None:
+    """Four waves read 2 x 16 bytes per lane, 8 cycles each: 64 for LDS, 64 more for the last."""
+    body = "ds_read_b128 v[100:103], v110\nds_read_b128 v[104:107], v110 offset:16\n"
+    loop = profile(looped(body + "s_waitcnt lgkmcnt(0)\n" + mfmas(4)))
+    assert loop.lds_cycles == 16
+    assert loop.lds_bytes == 2 * 1024
+    assert loop.segments[0].stall_cycles == 64 + 64 - 8
+    assert loop.cycles == 128 + 4 + 3 * 16 + 4 + 4  # the wait's slot, the MFMA, the branch
+    # One of two in flight: the first is there after 32 + 64 cycles.
+    loop = profile(looped(body + "s_waitcnt lgkmcnt(1)\n" + mfmas(4)))
+    assert loop.segments[0].stall_cycles == 32 + 64 - 8
+
+
+def test_conflicts_lengthen_what_they_are_told_of() -> None:
+    body = looped("ds_write_b128 v110, v[100:103]\n" + mfmas(1))
+    loop = profile(body)
+    assert loop.segments[0].issue_cycles == 20 + 4 + 4  # the write, the MFMA, the branch
+    assert loop.slots == ((32.0, "LDS"),)
+    loop = profile(body, conflicts={0: 8.0})
+    assert (loop.lds_cycles, loop.lds_conflict_cycles) == (16, 8)
+    assert loop.slots == ((64.0, "LDS"),)
+
+
+BARRIERS = (
+    "ds_read_b128 v[100:103], v110\ns_waitcnt lgkmcnt(0)\ns_barrier\n" + mfmas(16) + "\ns_barrier"
+)
+
+
+def test_waves_in_step_hide_nothing() -> None:
+    """Segments: read (4), wait until 64 + 64, slot, barrier; 2 x 16 MFMA behind one another."""
+    loop = profile(looped(BARRIERS), threads=512)
+    assert [segment.mfma_cycles for segment in loop.segments] == [0, 256]
+    read = 4 + 128 + 4 + 4  # branch, read, wait and its slot, barrier: 8 waves x 8 cycles + 64
+    multiply = 2 * 256  # which the issue, 15 * 16 + 4 + 4 + 256, does not exceed
+    assert loop.segments[0].issue_cycles == read
+    assert [cycles for cycles, _ in loop.slots] == [read, multiply]
+    assert loop.efficiency == 512 / (read + multiply)
+
+
+def test_staggered_waves_hide_each_others_memory_phase() -> None:
+    """With half of the waves held back, each slot is one group's MFMA and the other's reads."""
+    skewed = "s_cbranch_scc0 loop\ns_barrier\n" + looped(BARRIERS)
+    loop = profile(skewed, threads=512)
+    assert loop.groups == 2
+    assert loop.slots == ((256.0, "MFMA"), (256.0, "MFMA"))
+    assert loop.efficiency == 1
+    assert profile(skewed, threads=512, staggered=False).groups == 1
+    assert profile(looped(BARRIERS), threads=512, staggered=True).groups == 2
+    assert profile("s_barrier\n" + looped(BARRIERS), threads=512).groups == 1  # all waves pass it
+
+
+def test_latency_of_memory_that_nothing_covers() -> None:
+    """A load waited for at once, and one that a whole iteration covers."""
+    at_once = "buffer_load_dwordx4 v[100:103], v110, s[4:7], 0 offen\ns_waitcnt vmcnt(0)\n"
+    loop = profile(looped(at_once + mfmas(4)), memory_latency=500)
+    assert loop.exposed_cycles == 500 - 4
+    assert loop.global_bytes == 1024
+    later = "s_waitcnt vmcnt(0)\nbuffer_load_dwordx4 v[100:103], v110, s[4:7], 0 offen\n"
+    loop = profile(looped(later + mfmas(40)), memory_latency=500)
+    assert loop.exposed_cycles == 0  # 640 cycles of MFMA lie in between
+    loop = profile(looped(later + mfmas(16)), memory_latency=500)
+    assert loop.exposed_cycles == 500 - (loop.cycles - loop.exposed_cycles) + 4  # less the wait
+    assert profile(looped(at_once + mfmas(4)), memory_latency=0).exposed_cycles == 0
+    # Of two loads in flight, vmcnt(1) waits for the older: that of the iteration before.
+    loop = profile(looped(at_once.replace("vmcnt(0)", "vmcnt(1)") + mfmas(16)), memory_latency=300)
+    # Its wait comes 260 cycles after it, and every other time later by the wait before.
+    assert loop.exposed_cycles == (300 - 260) / 2
+
+
+def test_of_several_loops_and_paths_the_one_that_multiplies_most() -> None:
+    """The inner loop counts, and in it the side of the branch with the MFMA."""
+    body = f"""
+    outer:
+    {MFMA.format(0, 3)}
+    inner:
+    s_cbranch_vccz other
+    {mfmas(3)}
+    s_branch join
+    other:
+    v_nop
+    {MFMA.format(0, 3)}
+    join:
+    s_cbranch_scc1 inner
+    s_cbranch_vccnz outer
+    s_endpgm
+    """
+    loop = profile(body)
+    assert loop.mfma == 3
+    assert loop.instructions["branch"] == 3
+    assert loop.begin == 8
+    memory = Memory()
+    kernel = load_kernel(body, memory)
+    nodes = graph(kernel)
+    found = loops(nodes, dominators(nodes, kernel.entry))
+    assert sorted(loop.head - kernel.entry for loop in found) == [0, 8]
+    inner = max(found, key=lambda loop: loop.head)
+    assert (
+        len(heaviest_path(nodes, inner, lambda _: 0)) == 6
+    )  # equal weights: the most instructions
+    memory.close()
+
+
+def test_what_cannot_be_counted() -> None:
+    with pytest.raises(ValueError, match="none of the kernel's 1 loops has an MFMA"):
+        profile(looped("v_nop"))
+    memory = Memory()
+    elf = load_kernel(looped(mfmas(1)), memory).code_object.elf
+    with pytest.raises(ValueError, match="has no kernel 'other'; its kernels: k"):
+        profile_loop(elf, "other")
+    memory.close()
+
+
+def test_the_table() -> None:
+    text = str(profile(looped(BARRIERS), threads=512, conflicts={0: 2.0}))
+    assert "MFMA issue efficiency" in text
+    assert "waiting for LDS" in text
+    assert "16 of them bank conflicts" in text
+    assert "lgkmcnt(0)" in text
+    figures = profile(looped(BARRIERS)).to_dict()
+    assert figures["instructions"]["MFMA"] == 16
+    assert figures["segments"][1]["mfma_cycles"] == 256
+
+
+# Passes of 4 cycles, from AMD's matrix instruction calculator and LLVM's scheduling model.
+PASSES = {
+    "gfx90a": {
+        "v_mfma_f32_32x32x8f16": 16, "v_mfma_f32_16x16x16bf16_1k": 8, "v_mfma_f32_32x32x4bf16": 16,
+        "v_mfma_f32_4x4x4f16": 2, "v_mfma_f64_16x16x4f64": 8, "v_mfma_f64_4x4x4f64": 4,
+        "v_mfma_f32_32x32x1f32": 16, "v_mfma_f32_16x16x4f16": 8, "v_mfma_i32_16x16x16i8": 8,
+    },
+    "gfx942": {
+        "v_mfma_f32_32x32x8_bf16": 8, "v_mfma_f32_16x16x16_bf16": 4, "v_mfma_f32_16x16x8_xf32": 4,
+        "v_mfma_f32_16x16x32_fp8_bf8": 4, "v_mfma_i32_32x32x16_i8": 8, "v_mfma_f32_16x16x4_f32": 8,
+        "v_mfma_f32_32x32x4_2b_f16": 16, "v_mfma_f32_16x16x4_4b_f16": 8,
+        "v_smfmac_f32_16x16x32_f16": 4,
+    },
+    "gfx950": {
+        "v_mfma_f32_16x16x32_bf16": 4, "v_mfma_f32_32x32x16_f16": 8, "v_mfma_f32_16x16x16_f16": 4,
+        "v_mfma_f64_16x16x4_f64": 16, "v_mfma_i32_16x16x64_i8": 4, "v_mfma_f32_32x32x8_f16": 8,
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_cycles_of_the_matrix_pipe(target: str) -> None:
+    listed = {
+        entry.text.split()[0]: matrix_cycles(decode(entry.code, 0, target), target)
+        for entry in entries(target)
+        if entry.text.startswith(("v_mfma_f", "v_mfma_i", "v_smfmac"))
+    }
+    assert {name: listed[name] for name in PASSES[target]} == {
+        name: 4 * passes for name, passes in PASSES[target].items()
+    }
+    for dtype, shapes in ARCHS[target].mfma_cycles.items():  # the cost model's table agrees
+        for (m, n, k), cycles in shapes.items():
+            name = re.compile(rf"v_mfma_[fi]\d+_{m}x{n}x{k}_?{dtype}(_1k)?")
+            assert {c for text, c in listed.items() if name.fullmatch(text)} == {cycles}
