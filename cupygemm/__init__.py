@@ -9,11 +9,28 @@ from __future__ import annotations
 
 import os
 
+from cupygemm import linalg
 from cupygemm._explain import Explanation
+from cupygemm._linalg.gufuncs import matvec, vecdot, vecmat
+from cupygemm._linalg.products import dot, inner, outer, tensordot, vdot
 from cupygemm._matmul import explain, matmul
 from cupygemm._version import __version__
 
-__all__ = ["Explanation", "__version__", "explain", "matmul"]
+__all__ = [
+    "Explanation",
+    "__version__",
+    "dot",
+    "explain",
+    "inner",
+    "linalg",
+    "matmul",
+    "matvec",
+    "outer",
+    "tensordot",
+    "vdot",
+    "vecdot",
+    "vecmat",
+]
 
 if os.environ.get("CUPYGEMM_EMULATE"):
     from cupygemm import emulator

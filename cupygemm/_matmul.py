@@ -7,7 +7,6 @@ device.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import DTypeLike
 from cupygemm._device import Device, device
 from cupygemm._explain import Explanation
 from cupygemm._layout import Operand
+from cupygemm._linalg.arrays import as_array, one_device, single_out
 from cupygemm._plan import Plan, explain_plan, make_plan
 from cupygemm._pose import Posed, pose
 
@@ -38,6 +38,7 @@ def matmul(
     Parameters
     ----------
     x1, x2 : cupy.ndarray
+        Or any array of the device's memory with ``__dlpack__`` or ``__cuda_array_interface__``.
         Operands of 1, 2 or more axes, (..., m, k) and (..., k, n). A 1-D ``x1`` is a row, a 1-D
         ``x2`` a column, and the result lacks the axis so added. Leading axes broadcast.
     out : cupy.ndarray, optional
@@ -97,6 +98,11 @@ def matmul(
         plan = _plans.get(key)
     except (AttributeError, TypeError):  # no CuPy array, or a dtype that is no dictionary key
         key = plan = None
+        out = single_out("matmul", out)
+        x1, x2, target = _adopted(x1, x2, out)
+        if target is not out:
+            matmul(x1, x2, target, dtype=dtype, casting=casting)
+            return out
     if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
         call = _check(x1, x2, out, dtype, casting)
         plan, out = _plan_of(call), call.out
@@ -177,28 +183,23 @@ class _Call:
 
 def _check(x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str) -> _Call:
     """Check what the table of plans cannot know: kinds of objects, and devices."""
-    if isinstance(out, tuple):
-        if len(out) != 1:
-            raise ValueError(
-                f"matmul: out is a tuple of {len(out)}; it must have exactly one entry"
-            )
-        (out,) = out
-    arrays = {"x1": x1, "x2": x2} | ({} if out is None else {"out": out})
-    for name, array in arrays.items():
-        _require_cupy(name, array)
-    indices = {name: array.data.device_id for name, array in arrays.items()}
-    if len(set(indices.values())) > 1:
-        places = ", ".join(f"{name} on device {index}" for name, index in indices.items())
-        raise ValueError(f"matmul: the arrays must be on one device: {places}")
+    x1, x2, out = _adopted(x1, x2, single_out("matmul", out))
+    one_device("matmul", {"x1": x1, "x2": x2} | ({} if out is None else {"out": out}))
     return _Call(
         _operand(x1),
         _operand(x2),
         out,
         None if dtype is None else np.dtype(dtype),
         casting,
-        device(indices["x1"]),
+        device(x1.data.device_id),
         out is not None and (_overlap(out, x1) or _overlap(out, x2)),
     )
+
+
+def _adopted(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
+    """Return the arguments as CuPy arrays of the same memory; see `as_array`."""
+    x1, x2 = as_array("matmul", "x1", x1), as_array("matmul", "x2", x2)
+    return x1, x2, out if out is None else as_array("matmul", "out", out)
 
 
 def _plan_of(call: _Call) -> Plan:
@@ -229,19 +230,6 @@ def _signature(array: Any) -> tuple[Any, ...]:
 
 def _operand(array: Any) -> Operand:
     return Operand(array.shape, array.strides, array.dtype, array.data.ptr)
-
-
-def _require_cupy(name: str, array: Any) -> None:
-    cupy = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
-    if cupy is not None and isinstance(array, cupy.ndarray):
-        return
-    kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
-    what = (
-        "pass a CuPy array to write to"
-        if name == "out"
-        else f"move it to the device first: cupy.asarray({name})"
-    )
-    raise TypeError(f"matmul: {name} is a {kind}, not a cupy.ndarray; {what}")
 
 
 def _overlap(first: Any, second: Any) -> bool:

@@ -1,0 +1,331 @@
+"""Products over stacks of vectors and matrices, as NumPy's generalized ufuncs pose them.
+
+Each has a signature of core axes, which are the last ones unless ``axes`` says otherwise; the
+others broadcast. Core extents have to agree: an extent of 1 is not broadcast.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cupygemm._linalg.arrays import Array, as_arrays, single_out
+from cupygemm._linalg.contraction import Labels
+from cupygemm._linalg.pairs import contract
+from cupygemm._linalg.products import conjugated, normalized_axis
+
+Axes = Sequence[Any] | None
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The core axes of a product.
+
+    Attributes
+    ----------
+    name : str
+    x1, x2, out : str
+        A letter for each core axis, in order.
+    conjugates : bool
+        The first operand is conjugated.
+    """
+
+    name: str
+    x1: str
+    x2: str
+    out: str
+    conjugates: bool = False
+
+    def __str__(self) -> str:
+        groups = ",".join(f"({','.join(core)})" for core in (self.x1, self.x2))
+        return f"{groups}->({','.join(self.out)})"
+
+
+MATMUL = Signature("matmul", "mk", "kn", "mn")
+VECDOT = Signature("vecdot", "k", "k", "", conjugates=True)
+MATVEC = Signature("matvec", "mk", "k", "m")
+VECMAT = Signature("vecmat", "k", "kn", "n", conjugates=True)
+
+
+def vecdot(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axis: SupportsIndex | None = None,
+    axes: Axes = None,
+    keepdims: bool = False,
+    dtype: DTypeLike | None = None,
+    casting: str = "same_kind",
+) -> Array:
+    """Dot products of vectors, the first conjugated, as `numpy.vecdot`.
+
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+        The vectors lie along the last axis, (..., k); the other axes broadcast.
+    out : cupy.ndarray, optional
+        Where to put the result.
+    axis : int, optional
+        The axis of the vectors, in both operands.
+    axes : sequence of int or tuple of int, optional
+        The axis of the vectors in each operand.
+    keepdims : bool
+        Keep the axis, with extent 1.
+    dtype, casting
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        (...); ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or an axis is out of range.
+    TypeError
+        An argument is no array of a device, or a conversion is not allowed.
+    """
+    if axis is not None:
+        if axes is not None:
+            raise TypeError("vecdot: axis and axes are both given; pass one of them")
+        axes = [(axis,), (axis,), (axis,) if keepdims else ()]
+    return _apply(VECDOT, x1, x2, out, axes, dtype, casting, keepdims=keepdims)
+
+
+def matvec(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axes: Axes = None,
+    dtype: DTypeLike | None = None,
+    casting: str = "same_kind",
+) -> Array:
+    """Multiply matrices and vectors, as `numpy.matvec`.
+
+    Parameters
+    ----------
+    x1 : cupy.ndarray
+        Matrices, (..., m, k).
+    x2 : cupy.ndarray
+        Vectors, (..., k). The other axes broadcast.
+    out : cupy.ndarray, optional
+        Where to put the result.
+    axes : sequence of int or tuple of int, optional
+        The core axes of each operand and of the result, e.g. ``[(-2, -1), -1, -1]``.
+    dtype, casting
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        (..., m); ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or an axis is out of range.
+    TypeError
+        An argument is no array of a device, or a conversion is not allowed.
+    """
+    return _apply(MATVEC, x1, x2, out, axes, dtype, casting)
+
+
+def vecmat(
+    x1: Any,
+    x2: Any,
+    /,
+    out: Any = None,
+    *,
+    axes: Axes = None,
+    dtype: DTypeLike | None = None,
+    casting: str = "same_kind",
+) -> Array:
+    """Multiply vectors, conjugated, and matrices, as `numpy.vecmat`.
+
+    Parameters
+    ----------
+    x1 : cupy.ndarray
+        Vectors, (..., k).
+    x2 : cupy.ndarray
+        Matrices, (..., k, n). The other axes broadcast.
+    out : cupy.ndarray, optional
+        Where to put the result.
+    axes : sequence of int or tuple of int, optional
+        The core axes of each operand and of the result, e.g. ``[-1, (-2, -1), -1]``.
+    dtype, casting
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        (..., n); ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or an axis is out of range.
+    TypeError
+        An argument is no array of a device, or a conversion is not allowed.
+    """
+    return _apply(VECMAT, x1, x2, out, axes, dtype, casting)
+
+
+def _apply(
+    signature: Signature,
+    x1: Any,
+    x2: Any,
+    out: Any,
+    axes: Axes,
+    dtype: DTypeLike | None,
+    casting: str,
+    *,
+    keepdims: bool = False,
+) -> Array:
+    """Compute a product by its signature."""
+    name = signature.name
+    out = single_out(name, out)
+    given = {} if out is None else {"out": out}
+    x1, x2, *rest = as_arrays(name, x1=x1, x2=x2, **given)
+    target = rest[0] if rest else None
+    kept = "*" if keepdims else ""  # the label of the axis that keepdims keeps
+    cores = (signature.x1, signature.x2, signature.out or kept)
+    places = _core_axes(signature, cores, axes)
+    labels1 = _labels(name, "x1", x1.shape, cores[0], places[0])
+    labels2 = _labels(name, "x2", x2.shape, cores[1], places[1])
+    sizes = _core_sizes(signature, x1.shape, labels1, x2.shape, labels2)
+    batch = _batch(name, x1.shape, labels1, x2.shape, labels2)
+    ndim = len(batch) + len(cores[2])
+    if target is not None:
+        ndim = max(ndim, target.ndim)
+    labels_out = _labels(name, "out", (1,) * ndim, cores[2], places[2])
+    extents = {**sizes, **batch, "*": 1}
+    shape = tuple(extents.get(label, 1) for label in labels_out)
+    if target is not None:
+        labels_out = _labels(name, "out", target.shape, cores[2], places[2])
+        _check_out(name, target.shape, labels_out, extents, shape)
+    result = contract(
+        conjugated(x1) if signature.conjugates else x1,
+        labels1,
+        x2,
+        labels2,
+        tuple(label for label in labels_out if label != "*"),
+        target if target is None or not keepdims else target.squeeze(labels_out.index("*")),
+        dtype=None if dtype is None else np.dtype(dtype),
+        casting=casting,
+    )
+    if out is not None:
+        return out
+    return result.reshape(shape) if keepdims else result
+
+
+def _core_axes(
+    signature: Signature, cores: tuple[str, str, str], axes: Axes
+) -> list[tuple[SupportsIndex, ...]]:
+    """Return where each operand's core axes are: the last ones unless given."""
+    if axes is None:
+        return [tuple(range(-len(core), 0)) for core in cores]
+    given = list(axes)
+    if len(given) == 2 and not signature.out:
+        given.append(
+            tuple(given[0] if isinstance(given[0], tuple) else (given[0],)) * bool(cores[2])
+        )
+    if len(given) != 3:
+        raise ValueError(
+            f"{signature.name}: axes has {len(given)} entries; it takes one for each operand and "
+            f"for the result, {signature}"
+        )
+    places: list[tuple[SupportsIndex, ...]] = []
+    for name, core, entry in zip(("x1", "x2", "the result"), cores, given, strict=True):
+        place = (entry,) if isinstance(entry, SupportsIndex) else tuple(entry)
+        if len(place) != len(core):
+            raise ValueError(
+                f"{signature.name}: axes gives {len(place)} axes of {name}, {entry}; "
+                f"{signature} has {len(core)}"
+            )
+        places.append(place)
+    return places
+
+
+def _labels(
+    function: str, name: str, shape: tuple[int, ...], core: str, places: tuple[SupportsIndex, ...]
+) -> Labels:
+    """Return an array's labels: letters of core axes, others by their distance from the end."""
+    if len(shape) < len(core):
+        raise ValueError(f"{function}: {name} has shape {shape}; it needs {len(core)} axes or more")
+    axes = [normalized_axis(function, name, place, len(shape)) for place in places]
+    if len(set(axes)) < len(axes):
+        raise ValueError(f"{function}: axes names an axis of {name} twice: {places}")
+    letters = dict(zip(axes, core, strict=True))
+    count = itertools.count(len(core) - len(shape))
+    return tuple(letters[axis] if axis in letters else next(count) for axis in range(len(shape)))
+
+
+def _core_sizes(
+    signature: Signature, shape1: Any, labels1: Labels, shape2: Any, labels2: Labels
+) -> dict[Any, int]:
+    """Return the extents of the core axes.
+
+    Raises
+    ------
+    ValueError
+        The operands disagree.
+    """
+    sizes = {lb: n for lb, n in zip(labels1, shape1, strict=True) if isinstance(lb, str)}
+    for label, extent in zip(labels2, shape2, strict=True):
+        if isinstance(label, str) and sizes.setdefault(label, extent) != extent:
+            raise ValueError(
+                f"{signature.name}: the extents of {label} in {signature} differ: "
+                f"{sizes[label]} in x1 of shape {shape1}, {extent} in x2 of shape {shape2}"
+            )
+    return sizes
+
+
+def _batch(
+    function: str, shape1: Any, labels1: Labels, shape2: Any, labels2: Labels
+) -> dict[Any, int]:
+    """Return the broadcast extents of the other axes, in order.
+
+    Raises
+    ------
+    ValueError
+        They do not broadcast.
+    """
+    sizes: dict[Any, int] = {}
+    for shape, labels in ((shape1, labels1), (shape2, labels2)):
+        for label, extent in zip(labels, shape, strict=True):
+            if isinstance(label, int):
+                if 1 not in (extent, sizes.setdefault(label, extent)) and sizes[label] != extent:
+                    raise ValueError(
+                        f"{function}: the axes of x1, shape {shape1}, and of x2, shape {shape2}, "
+                        "that are not multiplied could not be broadcast together"
+                    )
+                if sizes[label] == 1:
+                    sizes[label] = extent
+    return dict(sorted(sizes.items()))
+
+
+def _check_out(
+    function: str,
+    given: tuple[int, ...],
+    labels: Labels,
+    extents: dict[Any, int],
+    shape: tuple[int, ...],
+) -> None:
+    """Raise ValueError unless the result fits `out`, which may repeat it along other axes."""
+    fits = all(
+        extent == extents.get(label, 1) or (isinstance(label, int) and extents.get(label, 1) == 1)
+        for label, extent in zip(labels, given, strict=True)
+    )
+    missing = [label for label, n in extents.items() if isinstance(label, int) and n != 1]
+    if not fits or not set(missing) <= set(labels):
+        raise ValueError(f"{function}: out has shape {given}, the result {shape}")

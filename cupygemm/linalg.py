@@ -1,0 +1,130 @@
+"""Products by the names of `numpy.linalg` and of the array API's ``linalg`` extension.
+
+`matmul`, `tensordot` and `vecdot` are those of the package; `outer` takes vectors only, as the
+array API has it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, SupportsIndex
+
+from cupygemm._linalg import gufuncs, products
+from cupygemm._linalg.arrays import Array, as_arrays
+from cupygemm._linalg.chains import matrix_power, multi_dot
+from cupygemm._matmul import matmul as _matmul
+
+__all__ = [
+    "matmul",
+    "matrix_power",
+    "matrix_transpose",
+    "multi_dot",
+    "outer",
+    "tensordot",
+    "vecdot",
+]
+
+
+def matmul(x1: Any, x2: Any, /) -> Array:
+    """Matrix product, as `numpy.linalg.matmul`; see `cupygemm.matmul`.
+
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+        Operands, (..., m, k) and (..., k, n).
+
+    Returns
+    -------
+    cupy.ndarray
+        The product, (..., m, n).
+    """
+    return _matmul(x1, x2)
+
+
+def matrix_transpose(x: Any, /) -> Array:
+    """View of stacked matrices with rows and columns exchanged, as `numpy.linalg.matrix_transpose`.
+
+    Parameters
+    ----------
+    x : cupy.ndarray
+        Matrices, (..., m, n).
+
+    Returns
+    -------
+    cupy.ndarray
+        A view, (..., n, m), which the functions here multiply where it lies.
+
+    Raises
+    ------
+    ValueError
+        There is only one axis, or none.
+    TypeError
+        ``x`` is no array of a device.
+    """
+    (x,) = as_arrays("matrix_transpose", x=x)
+    if x.ndim < 2:
+        raise ValueError(f"matrix_transpose: x has shape {x.shape}; it needs two axes or more")
+    return x.swapaxes(-1, -2)
+
+
+def outer(x1: Any, x2: Any, /) -> Array:
+    """Outer product of two vectors, as `numpy.linalg.outer`.
+
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+        Vectors, (m,) and (n,).
+
+    Returns
+    -------
+    cupy.ndarray
+        Of shape (m, n).
+
+    Raises
+    ------
+    ValueError
+        An operand has not exactly one axis.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+    """
+    x1, x2 = as_arrays("outer", x1=x1, x2=x2)
+    if x1.ndim != 1 or x2.ndim != 1:
+        raise ValueError(
+            f"outer: x1 has shape {x1.shape} and x2 {x2.shape}; both must have one axis: "
+            "cupygemm.outer flattens them"
+        )
+    return products.outer(x1, x2)
+
+
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
+    """Sum of products over chosen axes, as `numpy.linalg.tensordot`; see `cupygemm.tensordot`.
+
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+    axes : int or (int or sequence of int, int or sequence of int)
+        The contracted axes.
+
+    Returns
+    -------
+    cupy.ndarray
+        With the other axes of ``x1``, then the other axes of ``x2``.
+    """
+    return products.tensordot(x1, x2, axes=axes)
+
+
+def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1) -> Array:
+    """Dot products of vectors, the first conjugated, as `numpy.linalg.vecdot`.
+
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+        The other axes broadcast.
+    axis : int
+        The axis of the vectors.
+
+    Returns
+    -------
+    cupy.ndarray
+        Without that axis.
+    """
+    return gufuncs.vecdot(x1, x2, axis=axis)
