@@ -17,11 +17,15 @@ MfmaCycles = Mapping[MmaShape, int]
 
 
 def _table(
-    half: dict[MmaShape, int], f64: dict[MmaShape, int], i8: dict[MmaShape, int]
+    half: dict[MmaShape, int],
+    f64: dict[MmaShape, int],
+    i8: dict[MmaShape, int],
+    others: Mapping[DType, MfmaCycles] = MappingProxyType({}),
 ) -> Mapping[DType, MfmaCycles]:
     """Return the instructions by input type; those of fp32 are the same on every CDNA."""
     f32 = {(16, 16, 4): 32, (32, 32, 2): 64}
-    return MappingProxyType({"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8})
+    table = {"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8, **others}
+    return MappingProxyType(table)
 
 
 # Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape.
@@ -30,15 +34,20 @@ _CDNA2_MFMA = _table(
     f64={(16, 16, 4): 32},
     i8={(16, 16, 16): 32, (32, 32, 8): 64},
 )
+_FLOAT8 = {(16, 16, 32): 16, (32, 32, 16): 32}  # of either format, and of both
 _CDNA3_MFMA = _table(
     half={(16, 16, 16): 16, (32, 32, 8): 32},
     f64={(16, 16, 4): 32},
     i8={(16, 16, 32): 16, (32, 32, 16): 32},
-)
+    others={
+        "e4m3fnuz": _FLOAT8, "e5m2fnuz": _FLOAT8, "tf32": {(16, 16, 8): 16, (32, 32, 4): 32}
+    },
+)  # fmt: skip
 _CDNA4_MFMA = _table(
     half={(16, 16, 16): 16, (32, 32, 8): 32, (16, 16, 32): 16, (32, 32, 16): 32},
     f64={(16, 16, 4): 64},
     i8={(16, 16, 32): 16, (32, 32, 16): 32, (16, 16, 64): 16, (32, 32, 32): 32},
+    others={"e4m3fn": _FLOAT8, "e5m2": _FLOAT8},
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cupygemm._arch import Arch
-from cupygemm._problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._problem import FLOAT8_NAMES, ITEMSIZE, DType, GemmProblem
 
 if TYPE_CHECKING:
     from cupygemm._mainloops import Mainloop
@@ -21,14 +21,13 @@ BATCH_GRID_Y = 32768
 """Batch entries along y of the grid; the rest are along z."""
 OFFSET_LIMIT = 1 << 31
 """Buffer offsets, in bytes from the tile's first element, are below this."""
+_SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES)
 OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    "bf16": ("bf16", "f16", "f32"),
-    "f16": ("bf16", "f16", "f32"),
-    "f32": ("bf16", "f16", "f32"),
+    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES)),
     "f64": ("f32", "f64"),
     "i8": ("i8", "i32"),
 }
-"""By the type of both inputs, what the sums can be rounded to."""
+"""By the type of both inputs, what the sums can be rounded to, of the types that the GPU has."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the kernel cannot compute the problem on the architecture, or None if it can."""
     return (
-        _check_types(problem)
+        _check_types(problem, arch)
         or _check_extents(config, problem)
         or _check_instruction(config, problem, arch)
         or mainloop_of(config).check(config, problem, arch)
@@ -122,12 +121,19 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     )
 
 
-def _check_types(problem: GemmProblem) -> str | None:
-    if problem.a_dtype != problem.b_dtype:
-        return f"A is {problem.a_dtype} and B is {problem.b_dtype}: they must have one type"
-    if problem.a_dtype not in OUTPUTS:
-        return f"inputs of type {problem.a_dtype} have no kernel: {', '.join(OUTPUTS)} have"
-    outputs = OUTPUTS[problem.a_dtype]
+def _check_types(problem: GemmProblem, arch: Arch) -> str | None:
+    inputs = (problem.a_dtype, problem.b_dtype)
+    if inputs[0] != inputs[1] and not set(inputs) <= set(FLOAT8_NAMES):
+        return f"A is {inputs[0]} and B is {inputs[1]}: they must have one type"
+    known = [dtype for dtype in OUTPUTS if dtype in arch.mfma_cycles]
+    for dtype in inputs:
+        if dtype not in known:
+            return f"inputs of type {dtype} have no kernel on {arch.name}: {', '.join(known)} have"
+    outputs = [
+        dtype
+        for dtype in OUTPUTS[problem.a_dtype]
+        if dtype not in FLOAT8_NAMES or dtype in arch.mfma_cycles
+    ]
     if problem.out_dtype not in outputs:
         return (
             f"{problem.a_dtype} inputs and an output of type {problem.out_dtype} have no kernel: "

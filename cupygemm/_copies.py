@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._formats import as_stored, container
+
 ROW_BYTES = 4
 """Rows of a copy start at multiples of it, as kernels require of operands of single bytes."""
 
@@ -37,16 +39,16 @@ def copied(array: Any, copy: Copy | None) -> Any:
     """Return a copy of an operand in C order, or the operand itself where it needs none."""
     if copy is None:
         return array
-    part = array[copy.index]
-    columns = row_elements(part.shape[-1], copy.dtype)
+    part, dtype = as_stored(array[copy.index]), container(copy.dtype)
+    columns = row_elements(part.shape[-1], dtype)
     if columns != part.shape[-1]:
-        rows = np.empty_like(part, copy.dtype, "C", shape=(*part.shape[:-1], columns))
+        rows = np.empty_like(part, dtype, "C", shape=(*part.shape[:-1], columns))
         rows = rows[..., : part.shape[-1]]
         assign(rows, part)
         return rows
-    if part.dtype != copy.dtype:
-        return part.astype(copy.dtype, order="C")
-    return _bits(part).copy(order="C").view(copy.dtype)
+    if part.dtype != dtype:
+        return part.astype(dtype, order="C")
+    return _bits(part).copy(order="C").view(dtype)
 
 
 def row_elements(columns: int, dtype: np.dtype[Any]) -> int:
@@ -57,6 +59,7 @@ def row_elements(columns: int, dtype: np.dtype[Any]) -> int:
 
 def assign(out: Any, product: Any) -> None:
     """Copy `product` to `out`, converting it if the types differ."""
+    out = as_stored(out)
     if out.dtype == product.dtype:
         out, product = _bits(out), _bits(product)
     out[...] = product

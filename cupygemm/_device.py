@@ -7,11 +7,15 @@ device's instruction set, never by a compute capability, which HIP makes up; und
 from __future__ import annotations
 
 import functools
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from cupygemm._arch import ARCHS, Arch
 from cupygemm._copies import ROW_BYTES
+from cupygemm._formats import FLOAT8, FLOAT8_DTYPES, Precision
+from cupygemm._hopper.config import OUTPUTS as HOPPER_OUTPUTS
 from cupygemm._hopper.config import HopperArch
+from cupygemm._problem import FLOAT8_NAMES, DType
 from cupygemm._promotion import CDNA_PRODUCTS, HOPPER_PRODUCTS, Products
 
 
@@ -37,11 +41,34 @@ class Device:
     is_emulated: bool
 
     @property
+    def operand_dtypes(self) -> Collection[DType]:
+        """Return the types that matrix instructions of the device multiply."""
+        if self.arch is None:
+            return ()
+        return self.arch.mfma_cycles if isinstance(self.arch, Arch) else HOPPER_OUTPUTS
+
+    @property
+    def formats(self) -> tuple[DType, ...]:
+        """Return the formats of 8-bit floats among them."""
+        return tuple(name for name in FLOAT8_NAMES if name in self.operand_dtypes)
+
+    def precision(self, asked: Precision) -> Precision:
+        """Return the precision in which float32 is multiplied: what is asked for, or more."""
+        return asked if asked in self.operand_dtypes else "ieee"
+
+    @property
     def products(self) -> Products:
         """Return the types that kernels of this library multiply on the device."""
         if self.arch is None:
             return {}
-        return CDNA_PRODUCTS if isinstance(self.arch, Arch) else HOPPER_PRODUCTS
+        lacking = FLOAT8_DTYPES - {FLOAT8[name] for name in self.formats}
+        return {
+            operand: tuple(dtype for dtype in stored if dtype not in lacking)
+            for operand, stored in (
+                CDNA_PRODUCTS if isinstance(self.arch, Arch) else HOPPER_PRODUCTS
+            ).items()
+            if operand not in lacking
+        }
 
     @property
     def row_bytes(self) -> int:

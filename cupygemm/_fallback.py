@@ -17,6 +17,7 @@ import numpy as np
 
 from cupygemm import emulator
 from cupygemm._device import Device
+from cupygemm._formats import FLOAT8_DTYPES
 from cupygemm._pose import Posed
 from cupygemm._promotion import BF16, F32, HALVES, I8
 
@@ -65,7 +66,10 @@ class Fallback:
         return tuple(notes)
 
     def require(self) -> None:
-        """Raise TypeError where CuPy lacks the BLAS library without which it multiplies nothing."""
+        """Raise TypeError where CuPy cannot multiply: it lacks the type, or its BLAS library."""
+        types = self.posed.types
+        if FLOAT8_DTYPES & {types.x1, types.x2, types.stored}:
+            raise TypeError(f"matmul: {self.why}; {_formats_of(self.device)}")
         if emulator.is_enabled() and self.dtype.kind not in "biu":  # CuPy has a kernel for those
             raise TypeError(self._refusal("the emulated device has no BLAS library"))
         try:
@@ -128,4 +132,21 @@ def why_no_kernel(posed: Posed, device: Device) -> str:
     if device.arch is None:
         return f"no kernel of cupygemm runs on {device.name} yet"
     types = posed.types
-    return f"cupygemm has no kernel yet for {types.operand} operands and a {types.stored} product"
+    operands = f"{types.x1} operands" if types.x1 == types.x2 else f"{types.x1} and {types.x2}"
+    return f"cupygemm has no kernel yet for {operands} and a {types.stored} product"
+
+
+def _formats_of(device: Device) -> str:
+    """Return which 8-bit floats a device has, and how to convert others, for people."""
+    if not device.formats:
+        return (
+            f"{device.name} has no 8-bit floats: convert the operands to float16 on the host, e.g. "
+            "cupy.asarray(x.get().view(ml_dtypes.float8_e4m3fn).astype('float16'))"
+        )
+    known = " and ".join(f"float8_{name}" for name in device.formats)
+    name = device.formats[0]
+    return (
+        f"the 8-bit floats of {device.name} are {known}: convert others to them on the host, e.g. "
+        f"cupy.asarray(x.get().view(ml_dtypes.float8_e5m2).astype(ml_dtypes.float8_{name})"
+        ".view('uint8'))"
+    )

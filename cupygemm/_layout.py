@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from cupygemm._problem import GemmProblem
+from cupygemm._formats import Precision
+from cupygemm._problem import DType, GemmProblem
 from cupygemm._promotion import KERNEL_DTYPES
 from cupygemm._shapes import ProductShape
 
@@ -244,11 +245,16 @@ class Layout:
 
 
 def make_layout(
-    x1: MatrixStack, x2: MatrixStack, out: MatrixStack, batch: tuple[int, ...]
+    x1: MatrixStack,
+    x2: MatrixStack,
+    out: MatrixStack,
+    batch: tuple[int, ...],
+    precision: Precision = "ieee",
 ) -> Layout:
     """Pose a product as a problem with a row-major C.
 
-    All three stacks must have an `order`, and no extent may be 0.
+    All three stacks must have an `order`, and no extent may be 0. In precision ``"tf32"``, float32
+    operands are multiplied as such.
     """
     swapped = out.order == "column"
     a, b, c = (x2.transposed, x1.transposed, out.transposed) if swapped else (x1, x2, out)
@@ -262,8 +268,8 @@ def make_layout(
         n=c.columns,
         k=a.columns,
         batch=tuple(axis.extent for axis in kept),
-        a_dtype=KERNEL_DTYPES[a.dtype],
-        b_dtype=KERNEL_DTYPES[b.dtype],
+        a_dtype=_multiplied_as(a.dtype, precision),
+        b_dtype=_multiplied_as(b.dtype, precision),
         out_dtype=KERNEL_DTYPES[c.dtype],
         a_major="k" if a.order == "row" else "m",
         b_major="n" if b.order == "row" else "k",
@@ -286,6 +292,12 @@ def make_layout(
         _triple(axis.c for axis in three),
         tuple(_offsets(looped)),
     )
+
+
+def _multiplied_as(dtype: np.dtype[Any], precision: Precision) -> DType:
+    """Return the type of an operand to the kernels."""
+    name = KERNEL_DTYPES[dtype]
+    return "tf32" if name == "f32" and precision == "tf32" else name
 
 
 def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:

@@ -7,7 +7,7 @@ device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,16 @@ from numpy.typing import DTypeLike
 
 from cupygemm._device import Device, device
 from cupygemm._explain import Explanation
+from cupygemm._formats import Precision, container, operand_dtype, parse_precision, result_dtype
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import as_array, one_device, single_out
 from cupygemm._plan import Plan, explain_plan, make_plan
 from cupygemm._pose import Posed, pose
+from cupygemm._promotion import F32
 
 MAX_PLANS = 4096  # beyond it the table starts anew
 _plans: dict[Any, Plan] = {}
+_Options = tuple[Any, Any, Any]  # format_a, format_b, precision
 
 
 def matmul(
@@ -32,6 +35,9 @@ def matmul(
     *,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    format_a: DTypeLike | None = None,
+    format_b: DTypeLike | None = None,
+    precision: str | None = None,
 ) -> Any:
     """Matrix product of two CuPy arrays, with NumPy's semantics.
 
@@ -47,8 +53,19 @@ def matmul(
     dtype : dtype, optional
         Type of the result. 16-bit operands are summed in float32 and rounded to it once, so
         ``dtype="float32"`` keeps the sums as they are. ``dtype="int32"`` does so for int8.
+        An 8-bit float, such as ``"float8_e4m3fn"``, gives its bytes, a uint8 array: numbers beyond
+        its largest one become that, infinities too, and NaN stays NaN.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         Which conversions are allowed, as in NumPy.
+    format_a, format_b : str or dtype, optional
+        The 8-bit floats that ``x1``, ``x2`` hold: ``"e4m3fn"`` or ``"e5m2"`` on gfx950,
+        ``"e4m3fnuz"`` or ``"e5m2fnuz"`` on gfx942; the two may differ. The array is one of uint8,
+        since CuPy lacks these types. Without it, uint8 are integers. The result is float32 unless
+        ``dtype`` says otherwise.
+    precision : {"ieee", "tf32", "xf32"}, optional
+        Whether float32 operands may be cut to the 10 bits of fraction that the matrix unit
+        multiplies several times as fast (``"tf32"``; ``"xf32"`` is AMD's name). A device without
+        such an instruction multiplies them exactly all the same.
 
     Returns
     -------
@@ -58,8 +75,8 @@ def matmul(
     Raises
     ------
     ValueError
-        The shapes do not fit, the arrays are on different devices, or the elements of ``out``
-        overlap each other.
+        The shapes do not fit, the arrays are on different devices, the elements of ``out``
+        overlap each other, or an option is none of its choices.
     TypeError
         An argument is no CuPy array, a conversion is not allowed, or the device cannot multiply
         these types.
@@ -72,7 +89,8 @@ def matmul(
     Notes
     -----
     Kernels of this library multiply bfloat16 and float16 operands, int8 ones into int32 sums, and
-    on AMD GPUs float32, float64, int8 and uint8 ones; `cupy.matmul` multiplies everything else.
+    on AMD GPUs float32, float64, int8, uint8 and 8-bit floats; `cupy.matmul` multiplies everything
+    else.
     Products of integers wrap as NumPy's do. The result is the same bits each time.
     Nothing is written to ``out`` when an exception is raised.
 
@@ -87,6 +105,9 @@ def matmul(
     """
     key: Any
     plan: Plan | None
+    options: _Options | None = None
+    if not (format_a is format_b is precision is None):
+        options = (format_a, format_b, precision)
     try:
         key = (
             _signature(x1),
@@ -94,6 +115,7 @@ def matmul(
             out if out is None else _signature(out),
             dtype,
             casting,
+            options,
         )
         plan = _plans.get(key)
     except (AttributeError, TypeError):  # no CuPy array, or a dtype that is no dictionary key
@@ -101,10 +123,19 @@ def matmul(
         out = single_out("matmul", out)
         x1, x2, target = _adopted(x1, x2, out)
         if target is not out:
-            matmul(x1, x2, target, dtype=dtype, casting=casting)
+            matmul(
+                x1,
+                x2,
+                target,
+                dtype=dtype,
+                casting=casting,
+                format_a=format_a,
+                format_b=format_b,
+                precision=precision,
+            )
             return out
     if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
-        call = _check(x1, x2, out, dtype, casting)
+        call = _check(x1, x2, out, dtype, casting, options)
         plan, out = _plan_of(call), call.out
         if key is not None and not call.aliased:
             _keep(key, plan)
@@ -119,12 +150,15 @@ def explain(
     *,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    format_a: DTypeLike | None = None,
+    format_b: DTypeLike | None = None,
+    precision: str | None = None,
 ) -> Explanation:
     """Tell how `matmul` computes a product, without computing it.
 
     Parameters
     ----------
-    x1, x2, out, dtype, casting
+    x1, x2, out, dtype, casting, format_a, format_b, precision
         As for `matmul`.
 
     Returns
@@ -144,8 +178,9 @@ def explain(
     >>> a = cp.ones((256, 256), "float16")
     >>> print(cupygemm.explain(a, a.T))  # doctest: +SKIP
     """
-    call = _check(x1, x2, out, dtype, casting)
-    return explain_plan(call.posed, call.device, call.describe())
+    call = _check(x1, x2, out, dtype, casting, (format_a, format_b, precision))
+    explanation = explain_plan(call.posed, call.device, call.describe())
+    return replace(explanation, why="; ".join((explanation.why, *call.notes)))
 
 
 @dataclass(frozen=True)
@@ -159,19 +194,39 @@ class _Call:
     casting: str
     device: Device
     aliased: bool
+    precision: Precision
+
+    @property
+    def target(self) -> Operand | None:
+        """Where ``out`` lies; bytes that are to hold 8-bit floats are those."""
+        if self.out is None:
+            return None
+        out = _operand(self.out)
+        if self.dtype is None or container(self.dtype) != out.dtype:
+            return out
+        return replace(out, dtype=self.dtype)
 
     @property
     def posed(self) -> Posed:
         return pose(
             self.x1,
             self.x2,
-            None if self.out is None else _operand(self.out),
+            self.target,
             dtype=self.dtype,
             casting=self.casting,
             products=self.device.products,
             row_bytes=self.device.row_bytes,
             aliased=self.aliased,
+            precision=self.device.precision(self.precision),
         )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of options that have no effect."""
+        multiplied = self.device.precision(self.precision)
+        if self.precision == multiplied or self.posed.types.operand != F32:
+            return ()
+        return (f"{self.device.name} has no {self.precision}: float32 is multiplied exactly",)
 
     def describe(self) -> str:
         posed = self.posed
@@ -181,18 +236,22 @@ class _Call:
         )
 
 
-def _check(x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str) -> _Call:
+def _check(
+    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, options: _Options | None
+) -> _Call:
     """Check what the table of plans cannot know: kinds of objects, and devices."""
     x1, x2, out = _adopted(x1, x2, single_out("matmul", out))
     one_device("matmul", {"x1": x1, "x2": x2} | ({} if out is None else {"out": out}))
+    format_a, format_b, precision = options or (None, None, None)
     return _Call(
-        _operand(x1),
-        _operand(x2),
+        _tagged("x1", x1, "format_a", format_a),
+        _tagged("x2", x2, "format_b", format_b),
         out,
-        None if dtype is None else np.dtype(dtype),
+        result_dtype(dtype),
         casting,
         device(x1.data.device_id),
         out is not None and (_overlap(out, x1) or _overlap(out, x2)),
+        parse_precision(precision),
     )
 
 
@@ -202,12 +261,17 @@ def _adopted(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
     return x1, x2, out if out is None else as_array("matmul", "out", out)
 
 
+def _tagged(name: str, array: Any, keyword: str, given: Any) -> Operand:
+    """Return where an operand lies, with the dtype that its format tag gives it."""
+    operand = _operand(array)
+    return replace(operand, dtype=operand_dtype(name, keyword, operand.dtype, given))
+
+
 def _plan_of(call: _Call) -> Plan:
     """Return the plan of a call from the table, made first where there is none."""
-    out = None if call.out is None else _operand(call.out)
-    operands = (call.x1, call.x2, out)
+    operands = (call.x1, call.x2, call.target)
     signatures = tuple(o and (o.shape, o.strides, o.dtype, o.address & 15) for o in operands)
-    key = (signatures, call.dtype, call.casting, call.device, call.aliased)
+    key = (signatures, call.dtype, call.casting, call.device, call.aliased, call.precision)
     plan = _plans.get(key)
     if plan is None:
         plan = make_plan(call.posed, call.device, operands)

@@ -16,6 +16,7 @@ from cupygemm._copies import assign, copied
 from cupygemm._device import Device
 from cupygemm._explain import Explanation
 from cupygemm._fallback import Fallback, why_no_kernel
+from cupygemm._formats import container
 from cupygemm._hopper.config import HopperArch
 from cupygemm._launch import GemmLaunch
 from cupygemm._layout import Operand
@@ -165,7 +166,7 @@ def _direct(posed: Posed, launch: GemmLaunch) -> Runner:
     from cupy import ndarray
 
     assert posed.layout is not None
-    shape, dtype, swapped = posed.shape.result, posed.types.result, posed.layout.swapped
+    shape, dtype, swapped = posed.shape.result, posed.types.container, posed.layout.swapped
 
     def run(x1: Any, x2: Any, out: Any) -> Any:
         if out is None:
@@ -183,7 +184,7 @@ def _staged(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
     from cupy import ndarray
 
     assert posed.layout is not None
-    shape, dtype, swapped = posed.shape.result, posed.types.stored, posed.layout.swapped
+    shape, dtype, swapped = posed.shape.result, posed.types.container, posed.layout.swapped
 
     def run(x1: Any, x2: Any, out: Any) -> Any:
         first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
@@ -206,7 +207,7 @@ def _filling(posed: Posed) -> Runner:
     """Return the runner of a call without products: an empty result, or one of zeros."""
     import cupy
 
-    shape, dtype, zeros = posed.shape.result, posed.types.result, posed.work == "zeros"
+    shape, zeros, dtype = posed.shape.result, posed.work == "zeros", container(posed.types.result)
 
     def run(x1: Any, x2: Any, out: Any) -> Any:
         if out is None:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cupygemm._copies import ROW_BYTES, Copy, row_elements
+from cupygemm._formats import Precision
 from cupygemm._layout import (
     Layout,
     MatrixStack,
@@ -76,6 +77,7 @@ def pose(
     products: Products = CDNA_PRODUCTS,
     row_bytes: int = ROW_BYTES,
     aliased: bool = False,
+    precision: Precision = "ieee",
 ) -> Posed:
     """Decide how ``matmul(x1, x2, out, dtype=dtype, casting=casting)`` is computed.
 
@@ -90,6 +92,8 @@ def pose(
         Rows of operands of single bytes that start elsewhere than at multiples of it are copied.
     aliased : bool
         The memory of ``out`` overlaps that of an operand.
+    precision : {"ieee", "tf32"}
+        In which the device is to multiply float32 operands, and can.
 
     Raises
     ------
@@ -111,10 +115,10 @@ def pose(
         return Posed(shape, types, "zeros")
     if not types.are_among(products):
         return Posed(shape, types, "fallback")
-    a, x1_copy = _as_matrices(x1, "x1", shape, types, row_bytes)
-    b, x2_copy = _as_matrices(x2, "x2", shape, types, row_bytes)
+    a, x1_copy = _as_matrices(x1, "x1", shape, types.x1, row_bytes)
+    b, x2_copy = _as_matrices(x2, "x2", shape, types.x2, row_bytes)
     c, temporary = _target(out, shape, types, aliased=aliased)
-    layout = make_layout(a, b, c, shape.batch)
+    layout = make_layout(a, b, c, shape.batch, precision)
     return Posed(shape, types, "kernel", layout, x1_copy, x2_copy, temporary)
 
 
@@ -122,10 +126,10 @@ def _as_matrices(
     operand: Operand,
     role: Literal["x1", "x2"],
     shape: ProductShape,
-    types: ProductTypes,
+    dtype: np.dtype[Any],
     row_bytes: int,
 ) -> tuple[MatrixStack, Copy | None]:
-    """Return an operand as the kernel reads it, and the copy that this takes."""
+    """Return an operand as the kernel reads it, of a `dtype`, and the copy that this takes."""
     index = tuple(
         slice(0, 1) if stride == 0 and axis < len(operand.shape) - 2 else slice(None)
         for axis, stride in enumerate(operand.strides)
@@ -137,8 +141,8 @@ def _as_matrices(
         ),
     )
     stack = matrix_stack(kept, shape.batch, role, shape)
-    if operand.dtype != types.operand:
-        reason = f"converted from {operand.dtype} to {types.operand}"
+    if operand.dtype != dtype:
+        reason = f"converted from {operand.dtype} to {dtype}"
     elif stack is None or operand.address % operand.dtype.itemsize:
         reason = f"its strides {operand.strides} or its address are not whole elements"
     elif stack.order is None:
@@ -148,12 +152,12 @@ def _as_matrices(
     else:
         return stack, None
     copied = replace(
-        contiguous((*kept.shape[:-1], row_elements(kept.shape[-1], types.operand)), types.operand),
+        contiguous((*kept.shape[:-1], row_elements(kept.shape[-1], dtype)), dtype),
         shape=kept.shape,
     )
     stack = matrix_stack(copied, shape.batch, role, shape)
     assert stack is not None
-    return stack, Copy(index, types.operand, reason)
+    return stack, Copy(index, dtype, reason)
 
 
 def _why_not_in_place(stack: MatrixStack) -> str:

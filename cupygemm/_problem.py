@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DType = Literal["bf16", "f16", "f32", "f64", "i8", "i32"]
-ITEMSIZE: dict[DType, int] = {"bf16": 2, "f16": 2, "f32": 4, "f64": 8, "i8": 1, "i32": 4}
+DType = Literal[
+    "bf16", "f16", "f32", "tf32", "f64", "i8", "i32", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz"
+]
+"""Types of elements. ``"tf32"`` is float32 in memory, of which the matrix unit reads the first bits
+only: 10 of the fraction. The last four are the 8-bit floats of OCP and the FNUZ ones."""
+ITEMSIZE: dict[DType, int] = {
+    "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "f64": 8, "i8": 1, "i32": 4,
+    "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1,
+}  # fmt: skip
+FLOAT8_NAMES: tuple[DType, ...] = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
 
 
 @dataclass(frozen=True)
@@ -24,7 +32,7 @@ class GemmProblem:
     batch : tuple of int
         Extents of the batch axes after collapsing, at most 3, outermost first; ``()`` for none.
     a_dtype, b_dtype, out_dtype : str
-        ``"bf16"``, ``"f16"``, ``"f32"``, ``"f64"``, ``"i8"`` or ``"i32"``. Unsigned bytes are
+        See `DType`. Those of A and B differ only if both are 8-bit floats. Unsigned bytes are
         ``"i8"`` too where the product is, since it wraps.
     a_major : {"k", "m"}
         The axis of A whose elements are adjacent in memory.

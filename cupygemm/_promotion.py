@@ -5,6 +5,9 @@ library: 16-bit operands are summed in float32 and rounded once, to the type tha
 stored. So with ``dtype=float32``, or an ``out`` of float32, bfloat16 operands stay bfloat16 and
 nothing is rounded in between, where NumPy would convert the operands first, and CuPy would round
 the sums to 16 bits. Likewise int8 operands stay int8 under ``dtype=int32``: the sums are the same.
+
+8-bit floats, which NumPy would sum in 8 bits, give float32 unless something else is asked for: the
+sums themselves, in a type that CuPy can compute with. Their two formats may be mixed in a product.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any, get_args
 import ml_dtypes
 import numpy as np
 
+from cupygemm._formats import FLOAT8, FLOAT8_DTYPES, container
 from cupygemm._problem import DType
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -26,7 +30,7 @@ I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
 HALVES = (BF16, F16)
 SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
 NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
-    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32
+    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32, **FLOAT8
 }  # fmt: skip
 # Unsigned bytes are multiplied as signed ones: the product wraps, so its bits are the same.
 KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
@@ -38,12 +42,19 @@ Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
 HOPPER_PRODUCTS: Products = MappingProxyType(
     {BF16: SUMS_OF_HALVES, F16: SUMS_OF_HALVES, I8: (I32,)}
 )
+_SUMS_ON_CDNA = (*SUMS_OF_HALVES, *FLOAT8.values())
 CDNA_PRODUCTS: Products = MappingProxyType(
-    {**HOPPER_PRODUCTS, F32: SUMS_OF_HALVES, F64: (F32, F64), I8: (I8, I32), U8: (U8,)}
+    {
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), _SUMS_ON_CDNA),
+        F64: (F32, F64),
+        I8: (I8, I32),
+        U8: (U8,),
+    }
 )
-"""By the type of the operands, what kernels can round the product to."""
+"""By the type of the operands, what kernels can round the product to. Each GPU has two of the
+formats of 8-bit floats, or none: see `cupygemm._device.Device.products`."""
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-assert set(NUMPY_DTYPES) == set(get_args(DType))
+assert set(NUMPY_DTYPES) | {"tf32"} == set(get_args(DType))
 
 
 @dataclass(frozen=True)
@@ -52,21 +63,32 @@ class ProductTypes:
 
     Attributes
     ----------
-    operand : numpy.dtype
-        What both operands are multiplied as.
+    x1, x2 : numpy.dtype
+        What the operands are multiplied as; one type, but for formats of 8-bit floats.
     stored : numpy.dtype
         What the product is rounded to, once.
     result : numpy.dtype
         What the caller gets: the type of ``out``, or `stored`.
     """
 
-    operand: np.dtype[Any]
+    x1: np.dtype[Any]
+    x2: np.dtype[Any]
     stored: np.dtype[Any]
     result: np.dtype[Any]
 
+    @property
+    def operand(self) -> np.dtype[Any]:
+        """Return the common type of the operands; of two formats of 8-bit floats, that of x1."""
+        return self.x1
+
+    @property
+    def container(self) -> np.dtype[Any]:
+        """Return the dtype of the array that kernels write."""
+        return container(self.stored)
+
     def are_among(self, products: Products) -> bool:
         """Whether kernels with these products take these types."""
-        return self.stored in products.get(self.operand, ())
+        return self.stored in products.get(self.x1, ()) and self.stored in products.get(self.x2, ())
 
 
 def product_types(
@@ -92,6 +114,8 @@ def product_types(
     for name, given in (("x1", x1), ("x2", x2), ("out", out), ("dtype", dtype)):
         if given is not None and not _is_number(given):
             raise TypeError(f"matmul: {name} has dtype {given}, which has no matrix product")
+    if FLOAT8_DTYPES & {x1, x2, out, dtype}:
+        return _types_of_float8(x1, x2, out, dtype, casting)
     if dtype is None:
         loop = operand = _common_type(x1, x2)
     else:
@@ -100,10 +124,54 @@ def product_types(
         if not np.can_cast(given, loop, casting):  # type: ignore[arg-type]
             raise TypeError(_cannot_cast(name, given, loop, casting))
     if out is None:
-        return ProductTypes(operand, loop, loop)
+        return ProductTypes(operand, operand, loop, loop)
     if not np.can_cast(loop, out, casting):  # type: ignore[arg-type]
         raise TypeError(_cannot_cast("output", loop, out, casting))
-    return ProductTypes(operand, _stored_type(operand, loop, out, given=dtype is not None), out)
+    stored = _stored_type(operand, loop, out, given=dtype is not None)
+    return ProductTypes(operand, operand, stored, out)
+
+
+def _types_of_float8(
+    x1: np.dtype[Any],
+    x2: np.dtype[Any],
+    out: np.dtype[Any] | None,
+    dtype: np.dtype[Any] | None,
+    casting: str,
+) -> ProductTypes:
+    """Return the types of a product of which something is an 8-bit float: all is rounded once."""
+    if (x1 in FLOAT8_DTYPES) != (x2 in FLOAT8_DTYPES):
+        raise TypeError(
+            f"matmul: x1 of dtype {x1} and x2 of dtype {x2} have no common dtype; convert one, or "
+            "say with format_a and format_b what format of 8-bit floats a uint8 array holds"
+        )
+    operands = (x1, x2) if x1 in FLOAT8_DTYPES else (_common_type(x1, x2),) * 2
+    stored = dtype if dtype is not None else out if out is not None else F32
+    for given in (out, dtype):
+        if given is not None and given not in _SUMS_ON_CDNA:
+            raise TypeError(
+                f"matmul: a product of {operands[0]} cannot be rounded to {given}; it can to "
+                "float32, float16, bfloat16 or an 8-bit float"
+            )
+    if operands[0] not in _SUMS_ON_CDNA:
+        raise TypeError(
+            f"matmul: a product of {operands[0]} cannot be rounded to {stored}; convert the "
+            "operands to float32 or fewer bits"
+        )
+    if out is not None and out != stored:
+        raise TypeError(
+            f"matmul: out has dtype {out}, not the {stored} that dtype asks for; 8-bit floats are "
+            "rounded to once"
+        )
+    if not _can_round(operands, stored, casting):
+        raise TypeError(_cannot_cast("output", operands[0], stored, casting))
+    return ProductTypes(*operands, stored, stored)
+
+
+def _can_round(operands: tuple[np.dtype[Any], ...], stored: np.dtype[Any], casting: str) -> bool:
+    """Whether `casting` allows rounding to `stored`; all are floating-point types."""
+    if casting in ("no", "equiv"):
+        return operands == (stored, stored)
+    return stored == F32 or casting in ("same_kind", "unsafe")
 
 
 def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
@@ -150,7 +218,7 @@ def _stored_type(
 
 
 def _is_number(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "biufc" or dtype == BF16
+    return dtype.kind in "biufc" or dtype == BF16 or dtype in FLOAT8_DTYPES
 
 
 def _cannot_cast(what: str, source: np.dtype[Any], target: np.dtype[Any], casting: str) -> str:

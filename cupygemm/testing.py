@@ -18,6 +18,8 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from cupygemm._formats import FLOAT8_DTYPES, parse_precision
+
 __all__ = [
     "assert_gemm_close",
     "assert_gemm_exact",
@@ -31,6 +33,7 @@ __all__ = [
 ]
 
 ACCUMULATOR_BITS = 24  # significand of float32
+TF32_CUT = 2.0**-10  # relative, of a float32 whose fraction is cut to 10 bits
 Shape = tuple[int, ...]
 Array = NDArray[Any]
 
@@ -99,7 +102,7 @@ def integer_operands(
 
 
 def reference_matmul(x1: Any, x2: Any) -> Array:
-    """Return the product in float64, in which products of 16-bit numbers are exact.
+    """Return the product in float64, in which products of 16-bit and 8-bit numbers are exact.
 
     Parameters
     ----------
@@ -194,7 +197,9 @@ def half_ulp(values: Any, dtype: DTypeLike) -> Array:
     return np.where(finite, np.ldexp(one, exponent - info.nmant - 1), 0)
 
 
-def errors_and_bounds(actual: Any, x1: Any, x2: Any) -> tuple[Array, Array]:
+def errors_and_bounds(
+    actual: Any, x1: Any, x2: Any, *, precision: str = "ieee"
+) -> tuple[Array, Array]:
     """Return how far each element of a product lies from its reference, and how far it may.
 
     Parameters
@@ -202,12 +207,15 @@ def errors_and_bounds(actual: Any, x1: Any, x2: Any) -> tuple[Array, Array]:
     actual : array
         The product; NumPy or CuPy, of a floating-point type.
     x1, x2 : array
-        The operands; of 16 bits or float32, summed in float32, or float64, summed in it.
+        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it.
+    precision : {"ieee", "tf32", "xf32"}
+        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
 
     Returns
     -------
     errors, bounds : numpy.ndarray
-        Absolute; not finite where the product is not. See `gamma_bound`.
+        Absolute; not finite where the product is not. See `gamma_bound`. An 8-bit float is measured
+        from the reference as far as its type reaches.
 
     Raises
     ------
@@ -215,16 +223,24 @@ def errors_and_bounds(actual: Any, x1: Any, x2: Any) -> tuple[Array, Array]:
         The product has another shape than the reference.
     """
     actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
-    reference = reference_matmul(x1, x2)
+    reference = _saturated(reference_matmul(x1, x2), actual.dtype)
     _assert_shape(actual, reference)
     bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
     with np.errstate(invalid="ignore", over="ignore"):
         magnitude = reference_matmul(np.abs(x1), np.abs(x2))
-        bound = gamma_bound(x1.shape[-1], magnitude, reference, actual.dtype, bits=bits)
+        cut = (1 + TF32_CUT) ** 2 - 1 if parse_precision(precision) == "tf32" else 0.0
+        of_cut = cut * magnitude
+        bound = of_cut + gamma_bound(
+            x1.shape[-1],
+            (1 + cut) * magnitude,
+            np.abs(reference) + of_cut,
+            actual.dtype,
+            bits=bits,
+        )
         return np.abs(actual.astype(reference.dtype) - reference), bound
 
 
-def assert_gemm_close(actual: Any, x1: Any, x2: Any) -> None:
+def assert_gemm_close(actual: Any, x1: Any, x2: Any, *, precision: str = "ieee") -> None:
     """Raise AssertionError unless `actual` is the product within `gamma_bound`.
 
     Parameters
@@ -232,17 +248,20 @@ def assert_gemm_close(actual: Any, x1: Any, x2: Any) -> None:
     actual : array
         What is tested; NumPy or CuPy, of a floating-point type.
     x1, x2 : array
-        The operands; of 16 bits or float32, summed in float32, or float64, summed in it.
+        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it.
+    precision : {"ieee", "tf32", "xf32"}
+        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
 
     Raises
     ------
     AssertionError
         With the number of wrong elements, their place, and the worst of them. NaN and infinities
-        must be where the reference has them; a result too large for its type must be infinite.
+        must be where the reference has them; a result too large for its type must be infinite, or
+        the largest number of an 8-bit float.
     """
     actual = _on_host(actual)
-    reference = reference_matmul(x1, x2)
-    error, bound = errors_and_bounds(actual, x1, x2)
+    reference = _saturated(reference_matmul(x1, x2), actual.dtype)
+    error, bound = errors_and_bounds(actual, x1, x2, precision=precision)
     close = np.isfinite(reference) & (error <= bound)
     close |= np.isnan(actual) & np.isnan(reference)
     close |= np.isinf(actual) & (
@@ -269,7 +288,7 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any) -> None:
         With the number of wrong elements, their place, and the worst of them.
     """
     actual = _on_host(actual)
-    reference = reference_matmul(x1, x2)
+    reference = _saturated(reference_matmul(x1, x2), actual.dtype)
     _assert_shape(actual, reference)
     with np.errstate(over="ignore"):
         wrong = np.asarray(actual != reference.astype(actual.dtype))
@@ -288,6 +307,14 @@ def _on_host(array: Any) -> Array:
     if cupy is not None and isinstance(array, cupy.ndarray):
         return np.asarray(cupy.asnumpy(array, order="A"))
     return np.asarray(array)
+
+
+def _saturated(reference: Array, dtype: np.dtype[Any]) -> Array:
+    """Return the reference as far as 8-bit floats reach; other types overflow instead."""
+    if dtype not in FLOAT8_DTYPES:
+        return reference
+    largest = float(_finfo(dtype).max)
+    return np.clip(reference, -largest, largest)
 
 
 def _overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:

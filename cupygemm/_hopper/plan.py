@@ -205,7 +205,7 @@ def make_runner(posed: Posed, choice: HopperChoice) -> Callable[[Any, Any, Any],
     layout = posed.layout
     assert layout is not None
     launch = make_product(choice)
-    shape, dtype, swapped = posed.shape.result, posed.types.stored, layout.swapped
+    shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
     offsets = [tuple(s * o for s, o in zip(sizes, each, strict=True)) for each in layout.launches]
 

@@ -127,6 +127,7 @@ _F32_MMA: tuple[MmaShape, ...] = ((16, 16, 4), (32, 32, 2))
 _F64_MMA: tuple[MmaShape, ...] = ((16, 16, 4),)
 _CDNA3_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 16), (32, 32, 8))
 _CDNA4_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 32), (32, 32, 16))
+_FLOAT8_MMA: tuple[MmaShape, ...] = ((16, 16, 32), (32, 32, 16))
 _MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
     "gfx90a": {
         "bf16": _CDNA3_HALF_MMA,
@@ -141,6 +142,9 @@ _MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
         "f32": _F32_MMA,
         "f64": _F64_MMA,
         "i8": ((16, 16, 32), (32, 32, 16)),
+        "e4m3fnuz": _FLOAT8_MMA,
+        "e5m2fnuz": _FLOAT8_MMA,
+        "tf32": ((16, 16, 8), (32, 32, 4)),
     },
     "gfx950": {
         "bf16": _CDNA4_HALF_MMA,
@@ -148,6 +152,8 @@ _MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
         "f32": _F32_MMA,
         "f64": _F64_MMA,
         "i8": ((16, 16, 64), (32, 32, 32)),
+        "e4m3fn": _FLOAT8_MMA,
+        "e5m2": _FLOAT8_MMA,
     },
 }
 

@@ -17,7 +17,8 @@ static_assert(Config::tile_m % Config::waves_m == 0 && Config::tile_n % Config::
               "the waves divide the tile");
 static_assert(Config::num_threads == wave_size * Config::waves_m * Config::waves_n,
               "a workgroup has waves_m * waves_n waves");
-static_assert(IsSame<Config::ElementA, Config::ElementB>::value, "A and B have one type");
+static_assert(Numeric<Config::ElementA>::bytes == Numeric<Config::ElementB>::bytes,
+              "A and B have one type, or are two formats of 8-bit floats");
 
 struct BatchOffsets {
     i64 a, b, c; // elements

@@ -1,6 +1,6 @@
 // Matrix instructions, one function each, and the lane maps that go with them.
 //
-// Mma<type, shape>::multiply(a, b, acc) adds the product of one 16-byte chunk per lane of each
+// Mma<types, shape>::multiply(a, b, acc) adds the product of one 16-byte chunk per lane of each
 // operand. An instruction takes 4, 8 or 16 bytes of it, so `per_chunk` of them do: 4 of fp32, 2 of
 // 16x16x16 bf16, 1 of 16x16x32 bf16. Which k a lane holds does not matter as long as A and B agree,
 // and they do: both come from the same chunk.
@@ -23,6 +23,7 @@ using u32x4 = u32 __attribute__((ext_vector_type(4)));
 using i32x4 = i32 __attribute__((ext_vector_type(4)));
 using i32x16 = i32 __attribute__((ext_vector_type(16)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
+using f32x2 = float __attribute__((ext_vector_type(2)));
 using f32x16 = float __attribute__((ext_vector_type(16)));
 using f64x4 = double __attribute__((ext_vector_type(4)));
 using f16x4 = _Float16 __attribute__((ext_vector_type(4)));
@@ -34,90 +35,153 @@ using bf16x8 = __bf16 __attribute__((ext_vector_type(8)));
 
 template <int mma_m, int mma_n, int mma_k> struct Shape {};
 
-CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 16>, bf16, u32x2 a, u32x2 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 16>, bf16, bf16, u32x2 a, u32x2 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(i16x4, a),
                                                      __builtin_bit_cast(i16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 16>, f16, u32x2 a, u32x2 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 16>, f16, f16, u32x2 a, u32x2 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a),
                                                  __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 8>, bf16, u32x2 a, u32x2 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 8>, bf16, bf16, u32x2 a, u32x2 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(i16x4, a),
                                                     __builtin_bit_cast(i16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 8>, f16, u32x2 a, u32x2 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 8>, f16, f16, u32x2 a, u32x2 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(f16x4, a),
                                                 __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 4>, f32, u32 a, u32 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 4>, f32, f32, u32 a, u32 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x4f32(__builtin_bit_cast(float, a),
                                                 __builtin_bit_cast(float, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 2>, f32, u32 a, u32 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 2>, f32, f32, u32 a, u32 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x2f32(__builtin_bit_cast(float, a),
                                                 __builtin_bit_cast(float, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f64x4 mfma(Shape<16, 16, 4>, f64, u32x2 a, u32x2 b, f64x4 c) {
+CUPYGEMM_INLINE f64x4 mfma(Shape<16, 16, 4>, f64, f64, u32x2 a, u32x2 b, f64x4 c) {
     return __builtin_amdgcn_mfma_f64_16x16x4f64(__builtin_bit_cast(double, a),
                                                 __builtin_bit_cast(double, b), c, 0, 0, 0);
 }
 
 #if defined(__gfx90a__)
-CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 16>, i8, u32 a, u32 b, i32x4 c) {
+CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 16>, i8, i8, u32 a, u32 b, i32x4 c) {
     return __builtin_amdgcn_mfma_i32_16x16x16i8(__builtin_bit_cast(i32, a),
                                                 __builtin_bit_cast(i32, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 8>, i8, u32 a, u32 b, i32x16 c) {
+CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 8>, i8, i8, u32 a, u32 b, i32x16 c) {
     return __builtin_amdgcn_mfma_i32_32x32x8i8(__builtin_bit_cast(i32, a),
                                                __builtin_bit_cast(i32, b), c, 0, 0, 0);
 }
 #else
-CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 32>, i8, u32x2 a, u32x2 b, i32x4 c) {
+CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 32>, i8, i8, u32x2 a, u32x2 b, i32x4 c) {
     return __builtin_amdgcn_mfma_i32_16x16x32_i8(__builtin_bit_cast(long, a),
                                                  __builtin_bit_cast(long, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 16>, i8, u32x2 a, u32x2 b, i32x16 c) {
+CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 16>, i8, i8, u32x2 a, u32x2 b, i32x16 c) {
     return __builtin_amdgcn_mfma_i32_32x32x16_i8(__builtin_bit_cast(long, a),
                                                  __builtin_bit_cast(long, b), c, 0, 0, 0);
 }
 #endif
 
+#if defined(__gfx942__)
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 8>, tf32, tf32, u32x2 a, u32x2 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_f32_16x16x8_xf32(__builtin_bit_cast(f32x2, a),
+                                                  __builtin_bit_cast(f32x2, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 4>, tf32, tf32, u32x2 a, u32x2 b, f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x4_xf32(__builtin_bit_cast(f32x2, a),
+                                                  __builtin_bit_cast(f32x2, b), c, 0, 0, 0);
+}
+#endif
+
+// 8-bit floats: the instructions are the same, the formats are those of the target.
+#if defined(__gfx942__) || defined(__gfx950__)
 #if defined(__gfx950__)
-CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, bf16, u32x4 a, u32x4 b, f32x4 c) {
+using fp8 = e4m3fn;
+using bf8 = e5m2;
+#else
+using fp8 = e4m3fnuz;
+using bf8 = e5m2fnuz;
+#endif
+
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, fp8, fp8, u32x2 a, u32x2 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, fp8, bf8, u32x2 a, u32x2 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_f32_16x16x32_fp8_bf8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, bf8, fp8, u32x2 a, u32x2 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_f32_16x16x32_bf8_fp8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, bf8, bf8, u32x2 a, u32x2 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_f32_16x16x32_bf8_bf8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, fp8, fp8, u32x2 a, u32x2 b, f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, fp8, bf8, u32x2 a, u32x2 b, f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x16_fp8_bf8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, bf8, fp8, u32x2 a, u32x2 b, f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x16_bf8_fp8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, bf8, bf8, u32x2 a, u32x2 b, f32x16 c) {
+    return __builtin_amdgcn_mfma_f32_32x32x16_bf8_bf8(__builtin_bit_cast(long, a),
+                                                      __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+#endif
+
+#if defined(__gfx950__)
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, bf16, bf16, u32x4 a, u32x4 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(bf16x8, a),
                                                    __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, f16, u32x4 a, u32x4 b, f32x4 c) {
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, f16, f16, u32x4 a, u32x4 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(f16x8, a),
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, bf16, u32x4 a, u32x4 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, bf16, bf16, u32x4 a, u32x4 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(bf16x8, a),
                                                    __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, f16, u32x4 a, u32x4 b, f32x16 c) {
+CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, f16, f16, u32x4 a, u32x4 b, f32x16 c) {
     return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(f16x8, a),
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 64>, i8, u32x4 a, u32x4 b, i32x4 c) {
+CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 64>, i8, i8, u32x4 a, u32x4 b, i32x4 c) {
     return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(i32x4, a),
                                                  __builtin_bit_cast(i32x4, b), c, 0, 0, 0);
 }
 
-CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 32>, i8, u32x4 a, u32x4 b, i32x16 c) {
+CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 32>, i8, i8, u32x4 a, u32x4 b, i32x16 c) {
     return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(i32x4, a),
                                                  __builtin_bit_cast(i32x4, b), c, 0, 0, 0);
 }
@@ -146,13 +210,14 @@ template <int dwords> CUPYGEMM_INLINE auto part_of(u32x4 chunk, int index) {
         return chunk;
 }
 
-template <class T, int mma_m, int mma_n, int mma_k> struct Mma {
-    using Scalar = typename Sum<T>::Scalar;
+// Of two types only formats of 8-bit floats differ.
+template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma {
+    using Scalar = typename Sum<First>::Scalar;
     static constexpr int num_accumulators = mma_m * mma_n / wave_size;
     using Accumulator = Scalar __attribute__((ext_vector_type(num_accumulators)));
     // 4 accumulators are neighbouring rows of the result.
-    static constexpr bool rows_are_runs = !IsSame<T, f64>::value;
-    static constexpr int part_dwords = mma_m * mma_k / wave_size * Numeric<T>::bytes / 4;
+    static constexpr bool rows_are_runs = !IsSame<First, f64>::value;
+    static constexpr int part_dwords = mma_m * mma_k / wave_size * Numeric<First>::bytes / 4;
     static constexpr int per_chunk = 4 / part_dwords; // instructions
 
     static_assert(mma_m == mma_n, "a lane holds as much of A as of B");
@@ -161,7 +226,7 @@ template <class T, int mma_m, int mma_n, int mma_k> struct Mma {
     CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
 #pragma unroll
         for (int i = 0; i < per_chunk; ++i)
-            acc = mfma(Shape<mma_m, mma_n, mma_k>{}, T{}, part_of<part_dwords>(a, i),
+            acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, part_of<part_dwords>(a, i),
                        part_of<part_dwords>(b, i), acc);
     }
 };

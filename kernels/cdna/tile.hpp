@@ -61,7 +61,8 @@ template <class Config> struct Fragments {
 
 // A wave's part of C in registers.
 template <class Config> struct Accumulators {
-    using Instruction = Mma<typename Config::ElementA, Config::mma_m, Config::mma_n, Config::mma_k>;
+    using Instruction = Mma<typename Config::ElementB, typename Config::ElementA, Config::mma_m,
+                            Config::mma_n, Config::mma_k>;
     using Scalar = typename Instruction::Scalar;
     using Registers = typename Instruction::Accumulator;
     static constexpr int fragments_m = Config::tile_m / Config::waves_m / Config::mma_m;

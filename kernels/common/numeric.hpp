@@ -12,7 +12,12 @@ namespace cupygemm {
 struct bf16 {};
 struct f16 {};
 struct f32 {};
-struct f64 {}; // integers, i8 and i32, are their own tags
+struct tf32 {};   // f32 in memory, of which an instruction multiplies the first bits
+struct f64 {};    // integers, i8 and i32, are their own tags
+struct e4m3fn {}; // 8-bit floats of OCP: 4 exponent bits and 3 of fraction, or 5 and 2
+struct e5m2 {};
+struct e4m3fnuz {}; // with a bias larger by one, and the bits of -0 for NaN
+struct e5m2fnuz {};
 
 template <class T> struct Numeric;
 
@@ -34,6 +39,10 @@ template <> struct Numeric<f32> {
     CUPYGEMM_INLINE static Bits round(float x) { return f32_bits(x); }
 };
 
+template <> struct Numeric<tf32> {
+    static constexpr int bytes = 4; // an operand's type, never an output's
+};
+
 template <> struct Numeric<f64> {
     using Bits = u64;
     static constexpr int bytes = 8;
@@ -52,6 +61,35 @@ template <> struct Numeric<i8> {
     using Bits = u8;
     static constexpr int bytes = 1;
     CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
+};
+
+// What is beyond the largest number of an 8-bit float, infinities too, becomes that; NaN stays NaN.
+CUPYGEMM_INLINE float saturated(float x, float largest) {
+    return x > largest ? largest : x < -largest ? -largest : x;
+}
+
+template <> struct Numeric<e4m3fn> {
+    using Bits = u8;
+    static constexpr int bytes = 1;
+    CUPYGEMM_INLINE static Bits round(float x) { return e4m3_bits(saturated(x, 448)); }
+};
+
+template <> struct Numeric<e5m2> {
+    using Bits = u8;
+    static constexpr int bytes = 1;
+    CUPYGEMM_INLINE static Bits round(float x) { return e5m2_bits(saturated(x, 57344)); }
+};
+
+template <> struct Numeric<e4m3fnuz> {
+    using Bits = u8;
+    static constexpr int bytes = 1;
+    CUPYGEMM_INLINE static Bits round(float x) { return e4m3_bits(saturated(x, 240)); }
+};
+
+template <> struct Numeric<e5m2fnuz> {
+    using Bits = u8;
+    static constexpr int bytes = 1;
+    CUPYGEMM_INLINE static Bits round(float x) { return e5m2_bits(saturated(x, 57344)); }
 };
 
 template <class T, class U> struct IsSame {

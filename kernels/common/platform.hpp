@@ -62,6 +62,27 @@ CUPYGEMM_INLINE u16 f16_bits(float x) {
 #endif
 }
 
+// To the 8-bit floats of the target, OCP's or FNUZ, of numbers within their range.
+CUPYGEMM_INLINE u8 e4m3_bits(float x) {
+#if CUPYGEMM_NVIDIA
+    u16 bits;
+    asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(x));
+    return static_cast<u8>(bits);
+#else
+    return static_cast<u8>(__builtin_amdgcn_cvt_pk_fp8_f32(x, x, 0, false));
+#endif
+}
+
+CUPYGEMM_INLINE u8 e5m2_bits(float x) {
+#if CUPYGEMM_NVIDIA
+    u16 bits;
+    asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(0.0f), "f"(x));
+    return static_cast<u8>(bits);
+#else
+    return static_cast<u8>(__builtin_amdgcn_cvt_pk_bf8_f32(x, x, 0, false));
+#endif
+}
+
 CUPYGEMM_INLINE u32 f32_bits(float x) {
 #if CUPYGEMM_NVIDIA
     return __float_as_uint(x);

@@ -20,6 +20,7 @@ import numpy as np
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
 from cupygemm._config import GemmConfig, check, configs_for, grid
+from cupygemm._formats import FLOAT8
 from cupygemm._launch import GEMM_ARGS
 from cupygemm._problem import GemmProblem
 from cupygemm.emulator import code_object, run
@@ -30,9 +31,11 @@ NUMPY_DTYPE = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f16": np.dtype(np.float16),
     "f32": np.dtype(np.float32),
+    "tf32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
     "i8": np.dtype(np.int8),
     "i32": np.dtype(np.int32),
+    **FLOAT8,
 }
 SENTINEL = 7.0
 GUARD = 64  # elements before and after C
@@ -90,8 +93,12 @@ class Result:
 
     def check_exact(self):
         """Assert the exact product, and that nothing else was written."""
+        expected = self.expected
+        if self.c.dtype in FLOAT8.values():
+            largest = float(ml_dtypes.finfo(self.c.dtype).max)
+            expected = np.clip(expected, -largest, largest)
         np.testing.assert_array_equal(
-            self.c.astype(np.float64), self.expected.astype(self.c.dtype).astype(np.float64)
+            self.c.astype(np.float64), expected.astype(self.c.dtype).astype(np.float64)
         )
         self.check_guards()
 
@@ -107,6 +114,8 @@ class Case:
 
     Attributes
     ----------
+    b_dtype : str
+        Of B, where it is not that of A.
     pads, offsets : tuple of 3 int
         Of A, B, C: elements between the end of a row and the next, and before the first.
     integers : bool
@@ -127,6 +136,7 @@ class Case:
     offsets: tuple[int, int, int] = (0, 0, 0)
     integers: bool = True
     seed: int = 0
+    b_dtype: str = ""
 
     def operands(self):
         """Return A and B as (batch, m, k) and (batch, k, n), rounded to the input type."""
@@ -134,7 +144,10 @@ class Case:
         batch = int(np.prod(self.batch, dtype=int))
         shapes = (batch, self.m, self.k), (batch, self.k, self.n)
         draw = (lambda s: rng.integers(-3, 4, s)) if self.integers else rng.standard_normal
-        return tuple(draw(shape).astype(NUMPY_DTYPE[self.dtype]) for shape in shapes)
+        dtypes = (self.dtype, self.b_dtype or self.dtype)
+        return tuple(
+            draw(shape).astype(NUMPY_DTYPE[d]) for shape, d in zip(shapes, dtypes, strict=True)
+        )
 
     def run(self, **launch) -> Result:
         """Compile, launch once with ``run.launch(..., **launch)`` and return what happened."""
@@ -171,7 +184,7 @@ class Case:
         itemsize, out_itemsize = (NUMPY_DTYPE[d].itemsize for d in (self.dtype, self.out_dtype))
         return GemmProblem(
             m=self.m, n=self.n, k=self.k, batch=self.batch,
-            a_dtype=self.dtype, b_dtype=self.dtype, out_dtype=self.out_dtype,
+            a_dtype=self.dtype, b_dtype=self.b_dtype or self.dtype, out_dtype=self.out_dtype,
             a_major=self.a_major, b_major=self.b_major,
             a_align=a.align(itemsize), b_align=b.align(itemsize), c_align=c.align(out_itemsize),
             a_span=a.span, b_span=b.span, c_span=c.span,

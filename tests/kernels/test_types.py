@@ -1,11 +1,14 @@
-"""Operands of 1, 4 and 8 bytes: every configuration exact, without spills or bank conflicts.
+"""Operands of 1, 4 and 8 bytes: every tile exact, without spills or bank conflicts.
 
 The kernels of 16-bit operands have tests of their own; those of other types share their mainloop,
-so one layout of each configuration runs here, dealt so that each type meets all four.
+so one layout of each configuration runs here, dealt so that each type meets all four. A tile's
+layout depends on the size of an element alone: every one is run with f32, f64 and i8, and the other
+types of 1 and 4 bytes with as many configurations as there are layouts.
 """
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -14,10 +17,24 @@ from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
 from cupygemm._config import check, configs_for
 from cupygemm._problem import ITEMSIZE
-from tests.kernels.gemm import Case, Placement, config_of, with_layout
+from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 RESULTS = {"f32": "f32", "f64": "f64", "i8": "i32"}
+PAIRS = {  # formats of 8-bit floats of A, B and C
+    "gfx942": [
+        ("e4m3fnuz", "e4m3fnuz", "bf16"),
+        ("e4m3fnuz", "e5m2fnuz", "e5m2fnuz"),
+        ("e5m2fnuz", "e4m3fnuz", "e4m3fnuz"),
+        ("e5m2fnuz", "e5m2fnuz", "f32"),
+    ],
+    "gfx950": [
+        ("e4m3fn", "e4m3fn", "f16"),
+        ("e4m3fn", "e5m2", "e5m2"),
+        ("e5m2", "e4m3fn", "e4m3fn"),
+        ("e5m2", "e5m2", "f32"),
+    ],
+}
 
 
 def tailed(config, arch, dtype, layout, **changes):
@@ -26,9 +43,9 @@ def tailed(config, arch, dtype, layout, **changes):
     Rows of bytes start at dwords; those of C need not.
     """
     m, n, k = config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 9
-    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS[dtype])
+    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32"))
     case = with_layout(replace(case, **changes), layout)
-    if dtype != "i8":
+    if ITEMSIZE[dtype] != 1:
         return replace(case, pads=(1, 3, 5), offsets=(1, 1, 1))
     rows = (case.k if layout[0] == "k" else case.m, case.n if layout[1] == "n" else case.k)
     return replace(case, pads=(-rows[0] % 4, -rows[1] % 4 + 4, 5), offsets=(4, 4, 1))
@@ -38,9 +55,15 @@ def suits(config, dtype, layout, arch):
     """Tell whether a configuration takes a layout: tiles of bytes on the side of 256 do not all."""
     a = Placement(0, 64, (0, 0, 0), 0)
     case = with_layout(
-        Case(config, arch, 64, 64, 64, dtype=dtype, out_dtype=RESULTS[dtype]), layout
+        Case(config, arch, 64, 64, 64, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32")), layout
     )
     return check(config, case.problem(a, a, a), ARCHS[arch]) is None
+
+
+def suited(dtype, layout, arch, mma):
+    """Return the smallest configuration with an instruction that takes a layout."""
+    configs = [c for c in configs_for(dtype, arch) if c.mma_m == mma]
+    return [c for c in configs if suits(c, dtype, layout, arch)][-1]
 
 
 def every_config():
@@ -71,11 +94,57 @@ def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
     conflicts = result.stats.lds_conflicts
     assert conflicts
     assert [extra for *_, extra in conflicts.values() if extra] == []
-    align = max(4, ITEMSIZE[dtype])
+    check_resources(case)
+
+
+def check_resources(case):
+    """Assert that the kernel spills nothing and that as many waves fit as it was built for."""
+    align = max(4, ITEMSIZE[case.dtype])
     place = Placement(align, 64, (0, 0, 0), 0)
-    resources = compile_kernel(case.problem(place, place, place), config, arch).resources
+    resources = compile_kernel(case.problem(place, place, place), case.config, case.arch).resources
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
-    assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
+    most = ARCHS[case.arch].registers_per_simd // case.config.waves_per_simd
+    assert resources.vgprs <= most
+
+
+@pytest.mark.parametrize("mma", [16, 32])
+@pytest.mark.parametrize("arch", PAIRS)
+def test_pairs_of_8_bit_formats(arch, mma):
+    """Each pair in a layout of its own, with a result of each kind."""
+    for number, (a, b, out) in enumerate(PAIRS[arch]):
+        layout = LAYOUTS[(number + mma // 16) % 4]
+        config = suited(a, layout, arch, mma)
+        case = tailed(config, arch, a, layout, b_dtype=b, out_dtype=out)
+        case.run().check_exact()
+        check_resources(case)
+
+
+@pytest.mark.parametrize(("layout", "mma"), [("kn", 16), ("mk", 32), ("kk", 32), ("mn", 16)])
+def test_xf32_of_exact_operands(layout, mma):
+    case = tailed(suited("tf32", layout, "gfx942", mma), "gfx942", "tf32", layout)
+    case.run().check_exact()
+    check_resources(case)
+
+
+@pytest.mark.parametrize("mma", [16, 32])
+def test_xf32_is_within_the_bound_of_cut_operands_and_cuts_them(mma):
+    case = tailed(suited("tf32", "kk", "gfx942", mma), "gfx942", "tf32", "kk", integers=False)
+    result = case.run()
+    testing.assert_gemm_close(result.c, *case.operands(), precision="xf32")
+    with pytest.raises(AssertionError, match="are wrong"):
+        testing.assert_gemm_close(result.c, *case.operands())
+
+
+@pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "e5m2fnuz"), ("gfx950", "e4m3fn")])
+def test_error_bound_of_8_bit_floats(arch, dtype):
+    """Subnormal operands too: a third of these numbers are below the smallest normal one."""
+    config = suited(dtype, "kn", arch, 16)
+    case = tailed(config, arch, dtype, "kn", integers=False)
+    low = float(np.ldexp(1.0, ml_dtypes.finfo(NUMPY_DTYPE[dtype]).minexp))
+    operands = tuple((x.astype(np.float32) * 2 * low).astype(x.dtype) for x in case.operands())
+    assert 0.2 < np.mean(np.abs(operands[0].astype(np.float32)) < low) < 0.5
+    for given in (case.operands(), operands):
+        testing.assert_gemm_close(forced(case, given).run().c, *given)
 
 
 @pytest.mark.parametrize("layout", ["kn", "mk"])
@@ -102,8 +171,13 @@ def test_bytes_of_every_value():
     rng = np.random.default_rng(1)
     shapes = (1, case.m, case.k), (1, case.k, case.n)
     operands = tuple(rng.choice(np.array([-128, 127], np.int8), shape) for shape in shapes)
-    forced = type("Forced", (Case,), {"operands": lambda self: operands})
-    forced(**{f: getattr(case, f) for f in case.__dataclass_fields__}).run().check_exact()
+    forced(case, operands).run().check_exact()
+
+
+def forced(case, operands):
+    """Return a case with these operands."""
+    kind = type("Forced", (Case,), {"operands": lambda self: operands})
+    return kind(**{f: getattr(case, f) for f in case.__dataclass_fields__})
 
 
 @pytest.mark.parametrize("dtype", RESULTS)
