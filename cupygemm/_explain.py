@@ -39,6 +39,8 @@ class Explanation:
     num_launches : int
     grid : tuple of int or None
         Workgroups of the first launch.
+    epilogue : str or None
+        What is done to the sums before they are rounded, and where.
     """
 
     call: str
@@ -52,6 +54,7 @@ class Explanation:
     compiler: str | None = None
     num_launches: int = 0
     grid: tuple[int, int, int] | None = None
+    epilogue: str | None = None
 
     def __str__(self) -> str:
         lines = [self.call, f"  device     {self.device}", f"  backend    {self.backend}"]
@@ -63,6 +66,8 @@ class Explanation:
                 f"  operands   A {p.a_dtype} {p.a_major}-major, B {p.b_dtype} {p.b_major}-major, "
                 f"C {p.out_dtype}; aligned to {p.a_align}, {p.b_align}, {p.c_align} bytes"
             )
+        if self.epilogue is not None:
+            lines.append(f"  epilogue   {self.epilogue}")
         if self.config is not None:
             lines.append(f"  config     {self.config.summary}")
         if self.grid is not None:

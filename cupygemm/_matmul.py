@@ -8,26 +8,28 @@ device.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._device import Device, device
+from cupygemm._epilogue import ARRAYS
 from cupygemm._explain import Explanation
-from cupygemm._formats import Precision, container, operand_dtype, parse_precision, result_dtype
+from cupygemm._formats import container, operand_dtype, result_dtype
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import as_array, one_device, single_out
+from cupygemm._options import CallOptions, MatmulOptions, Options, call_options, with_keywords
 from cupygemm._plan import Plan, explain_plan, make_plan
 from cupygemm._pose import Posed, pose
 from cupygemm._promotion import F32
 
 MAX_PLANS = 4096  # beyond it the table starts anew
 _plans: dict[Any, Plan] = {}
-_Options = tuple[Any, Any, Any]  # format_a, format_b, precision
+_PLAIN = CallOptions()
 
 
-def matmul(
+@with_keywords
+def matmul(  # numpydoc ignore=PR02
     x1: Any,
     x2: Any,
     /,
@@ -35,9 +37,7 @@ def matmul(
     *,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
-    format_a: DTypeLike | None = None,
-    format_b: DTypeLike | None = None,
-    precision: str | None = None,
+    **options: Unpack[MatmulOptions],
 ) -> Any:
     """Matrix product of two CuPy arrays, with NumPy's semantics.
 
@@ -66,6 +66,27 @@ def matmul(
         Whether float32 operands may be cut to the 10 bits of fraction that the matrix unit
         multiplies several times as fast (``"tf32"``; ``"xf32"`` is AMD's name). A device without
         such an instruction multiplies them exactly all the same.
+    alpha : number
+        Factor of the product.
+    beta : number, optional
+        Factor of `c`: 1 if it is not given. With 0, `c` is not read.
+    c : cupy.ndarray, optional
+        Added to the product; its shape broadcasts to the result's. It may be ``out`` itself.
+    bias : cupy.ndarray, optional
+        Added as well: ``(n,)`` for each column, ``(m, 1)`` for each row, or whatever broadcasts to
+        the result.
+    activation : {"relu", "gelu", "gelu_tanh", "silu", "sigmoid"}, optional
+        Applied to what is then there. ``"gelu"`` is the exact one, by the error function.
+    scale_a : number or cupy.ndarray, optional
+        Factor of the product for each row of ``x1``, ``(m,)`` or ``(..., m, 1)``, or a single one.
+    scale_b : number or cupy.ndarray, optional
+        The same for each column of ``x2``, ``(n,)`` or ``(..., 1, n)``, or a single one.
+    scale_out : number or cupy.ndarray, optional
+        Factor of what the activation gives, a single one.
+    clamp : tuple of number or None, optional
+        The least and the greatest result, applied last; None leaves a side open.
+    stream : cupy.cuda.Stream, optional
+        Where the product is computed, in place of the current stream.
 
     Returns
     -------
@@ -76,7 +97,8 @@ def matmul(
     ------
     ValueError
         The shapes do not fit, the arrays are on different devices, the elements of ``out``
-        overlap each other, or an option is none of its choices.
+        overlap each other, an option is none of its choices, its shape does not fit, or there is
+        `beta` without `c`.
     TypeError
         An argument is no CuPy array, a conversion is not allowed, or the device cannot multiply
         these types.
@@ -94,6 +116,17 @@ def matmul(
     Products of integers wrap as NumPy's do. The result is the same bits each time.
     Nothing is written to ``out`` when an exception is raised.
 
+    With any of the options from `alpha` to `clamp`, the result is ::
+
+        cast(clamp(scale_out * activation(alpha * scale_a * scale_b * (x1 @ x2) + beta * c + bias)))
+
+    computed in float32 and rounded once: in float64 for operands of float64 or of integers wider
+    than a byte, and in their type for complex ones, which take `alpha`, `beta`, `c` and `bias`
+    only. Sums of int8 beyond 2**24 are rounded to float32 first. An integer result is rounded to
+    nearest, ties to even, and saturates, and NaN becomes 0. `explain` tells whether it is the
+    kernel that does all this. Numbers are passed by value, arrays by address: a call waits for
+    neither, and another number needs no other plan.
+
     Examples
     --------
     >>> import cupy as cp, cupygemm
@@ -102,12 +135,15 @@ def matmul(
     >>> cupygemm.matmul(a, b, dtype="float32")
     array([[3., 3., 3., 3.],
            [3., 3., 3., 3.]], dtype=float32)
+    >>> bias = cp.asarray([0, 1, -2, -4], "float32")
+    >>> cupygemm.matmul(a, b, bias=bias, activation="relu")
+    array([[3., 4., 1., 0.],
+           [3., 4., 1., 0.]], dtype=float16)
     """
+    if options:
+        return _matmul_with_options(x1, x2, out, dtype, casting, call_options(options))
     key: Any
     plan: Plan | None
-    options: _Options | None = None
-    if not (format_a is format_b is precision is None):
-        options = (format_a, format_b, precision)
     try:
         key = (
             _signature(x1),
@@ -115,7 +151,6 @@ def matmul(
             out if out is None else _signature(out),
             dtype,
             casting,
-            options,
         )
         plan = _plans.get(key)
     except (AttributeError, TypeError):  # no CuPy array, or a dtype that is no dictionary key
@@ -123,26 +158,40 @@ def matmul(
         out = single_out("matmul", out)
         x1, x2, target = _adopted(x1, x2, out)
         if target is not out:
-            matmul(
-                x1,
-                x2,
-                target,
-                dtype=dtype,
-                casting=casting,
-                format_a=format_a,
-                format_b=format_b,
-                precision=precision,
-            )
+            matmul(x1, x2, target, dtype=dtype, casting=casting)
             return out
     if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
-        call = _check(x1, x2, out, dtype, casting, options)
+        call = _check(x1, x2, out, dtype, casting, _PLAIN)
         plan, out = _plan_of(call), call.out
         if key is not None and not call.aliased:
             _keep(key, plan)
     return plan.run(x1, x2, out)
 
 
-def explain(
+def _matmul_with_options(
+    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, given: CallOptions
+) -> Any:
+    """Compute a product with options beyond `dtype` and `casting`."""
+    asked = single_out("matmul", out)
+    x1, x2, out = _adopted(x1, x2, asked)
+    target = out if out is None else _signature(out)
+    key: Any = (_signature(x1), _signature(x2), target, dtype, casting, given.key)
+    with given.stream:
+        try:
+            plan = _plans.get(key)
+        except TypeError:  # a dtype or a format that is no dictionary key
+            key = plan = None
+        if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
+            call = _check(x1, x2, out, dtype, casting, given)
+            plan = _plan_of(call)
+            if key is not None and not call.aliased:
+                _keep(key, plan)
+        result = plan.run(x1, x2, out, *given.values)
+    return result if out is asked else asked
+
+
+@with_keywords
+def explain(  # numpydoc ignore=PR02
     x1: Any,
     x2: Any,
     /,
@@ -150,15 +199,17 @@ def explain(
     *,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
-    format_a: DTypeLike | None = None,
-    format_b: DTypeLike | None = None,
-    precision: str | None = None,
+    **options: Unpack[MatmulOptions],
 ) -> Explanation:
     """Tell how `matmul` computes a product, without computing it.
 
     Parameters
     ----------
-    x1, x2, out, dtype, casting, format_a, format_b, precision
+    x1, x2, out, dtype, casting
+        As for `matmul`.
+    format_a, format_b, precision, stream
+        As for `matmul`.
+    alpha, beta, c, bias, activation, scale_a, scale_b, scale_out, clamp
         As for `matmul`.
 
     Returns
@@ -178,7 +229,7 @@ def explain(
     >>> a = cp.ones((256, 256), "float16")
     >>> print(cupygemm.explain(a, a.T))  # doctest: +SKIP
     """
-    call = _check(x1, x2, out, dtype, casting, (format_a, format_b, precision))
+    call = _check(x1, x2, out, dtype, casting, call_options(options))
     explanation = explain_plan(call.posed, call.device, call.describe())
     return replace(explanation, why="; ".join((explanation.why, *call.notes)))
 
@@ -190,11 +241,9 @@ class _Call:
     x1: Operand
     x2: Operand
     out: Any
-    dtype: np.dtype[Any] | None
-    casting: str
+    options: Options
     device: Device
     aliased: bool
-    precision: Precision
 
     @property
     def target(self) -> Operand | None:
@@ -202,9 +251,9 @@ class _Call:
         if self.out is None:
             return None
         out = _operand(self.out)
-        if self.dtype is None or container(self.dtype) != out.dtype:
+        if self.options.dtype is None or container(self.options.dtype) != out.dtype:
             return out
-        return replace(out, dtype=self.dtype)
+        return replace(out, dtype=self.options.dtype)
 
     @property
     def posed(self) -> Posed:
@@ -212,21 +261,19 @@ class _Call:
             self.x1,
             self.x2,
             self.target,
-            dtype=self.dtype,
-            casting=self.casting,
+            replace(self.options, precision=self.device.precision(self.options.precision)),
             products=self.device.products,
             row_bytes=self.device.row_bytes,
             aliased=self.aliased,
-            precision=self.device.precision(self.precision),
         )
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What is to be said of options that have no effect."""
-        multiplied = self.device.precision(self.precision)
-        if self.precision == multiplied or self.posed.types.operand != F32:
+        asked = self.options.precision
+        if asked == self.device.precision(asked) or self.posed.types.operand != F32:
             return ()
-        return (f"{self.device.name} has no {self.precision}: float32 is multiplied exactly",)
+        return (f"{self.device.name} has no {asked}: float32 is multiplied exactly",)
 
     def describe(self) -> str:
         posed = self.posed
@@ -237,21 +284,29 @@ class _Call:
 
 
 def _check(
-    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, options: _Options | None
+    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, given: CallOptions
 ) -> _Call:
     """Check what the table of plans cannot know: kinds of objects, and devices."""
     x1, x2, out = _adopted(x1, x2, single_out("matmul", out))
-    one_device("matmul", {"x1": x1, "x2": x2} | ({} if out is None else {"out": out}))
-    format_a, format_b, precision = options or (None, None, None)
+    arrays = {"x1": x1, "x2": x2} | ({} if out is None else {"out": out})
+    epilogue = given.epilogue
+    if epilogue is not None:
+        for name, array in zip(ARRAYS, epilogue.arrays, strict=True):
+            if array is not None:
+                arrays[name] = array
+    one_device("matmul", arrays)
     return _Call(
-        _tagged("x1", x1, "format_a", format_a),
-        _tagged("x2", x2, "format_b", format_b),
+        _tagged("x1", x1, "format_a", given.format_a),
+        _tagged("x2", x2, "format_b", given.format_b),
         out,
-        result_dtype(dtype),
-        casting,
+        Options(
+            result_dtype(dtype),
+            casting,
+            given.precision,
+            None if epilogue is None else epilogue.request,
+        ),
         device(x1.data.device_id),
         out is not None and (_overlap(out, x1) or _overlap(out, x2)),
-        parse_precision(precision),
     )
 
 
@@ -271,7 +326,7 @@ def _plan_of(call: _Call) -> Plan:
     """Return the plan of a call from the table, made first where there is none."""
     operands = (call.x1, call.x2, call.target)
     signatures = tuple(o and (o.shape, o.strides, o.dtype, o.address & 15) for o in operands)
-    key = (signatures, call.dtype, call.casting, call.device, call.aliased, call.precision)
+    key = (signatures, call.options, call.device, call.aliased)
     plan = _plans.get(key)
     if plan is None:
         plan = make_plan(call.posed, call.device, operands)

@@ -8,7 +8,7 @@ launch, on the current stream, without synchronisation.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._config import grid
@@ -22,12 +22,13 @@ from cupygemm._launch import GemmLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
 from cupygemm._select import Selection, select
+from cupygemm._unfused import applied
 
 if TYPE_CHECKING:
     from cupygemm._compile import CompiledKernel
     from cupygemm._hopper.plan import HopperChoice
 
-Runner = Callable[[Any, Any, Any], Any]  # x1, x2, out or None -> the result
+Runner = Callable[..., Any]  # x1, x2, out or None, and what there is of an epilogue -> the result
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Plan:
     Attributes
     ----------
     run : callable
-        ``run(x1, x2, out)`` returns the result.
+        ``run(x1, x2, out)`` returns the result; ``run(x1, x2, out, arguments)`` where the call has
+        an epilogue.
     extents : tuple of (int, int)
         Bytes that each of x1, x2 and out covers, from and to, relative to its first element.
     """
@@ -76,8 +78,14 @@ def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]
     from cupy.cuda import Device as CurrentDevice
 
     with CurrentDevice(device.index):  # kernels are loaded on the device that is current
-        run = make_runner(posed, choose(posed, device))
+        run = _runner_of(posed, device)
     return Plan(_on_device(run, device.index), extents)
+
+
+def _runner_of(posed: Posed, device: Device) -> Runner:
+    if posed.sums is not None:
+        return applied(posed, _runner_of(posed.sums, device))
+    return make_runner(posed, choose(posed, device))
 
 
 def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | None:
@@ -113,6 +121,12 @@ def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | N
 
 def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
     """Return the account of a posed call, for people."""
+    if posed.sums is not None:
+        sums = explain_plan(posed.sums, device, call)
+        assert posed.epilogue is not None
+        return replace(
+            sums, epilogue=f"{posed.epilogue.summary}; of {posed.types.accumulator} sums, by CuPy"
+        )
     choice = choose(posed, device)
     if choice is None:
         why = "k is 0: all sums are zero" if posed.work == "zeros" else "the result is empty"
@@ -209,7 +223,7 @@ def _filling(posed: Posed) -> Runner:
 
     shape, zeros, dtype = posed.shape.result, posed.work == "zeros", container(posed.types.result)
 
-    def run(x1: Any, x2: Any, out: Any) -> Any:
+    def run(x1: Any, x2: Any, out: Any, *_epilogue: Any) -> Any:
         if out is None:
             return cupy.zeros(shape, dtype)
         if zeros:
@@ -224,10 +238,10 @@ def _on_device(run: Runner, index: int) -> Runner:
     from cupy.cuda import Device as CurrentDevice
     from cupy.cuda.runtime import getDevice
 
-    def run_there(x1: Any, x2: Any, out: Any) -> Any:
+    def run_there(x1: Any, x2: Any, out: Any, *epilogue: Any) -> Any:
         if getDevice() == index:
-            return run(x1, x2, out)
+            return run(x1, x2, out, *epilogue)
         with CurrentDevice(index):
-            return run(x1, x2, out)
+            return run(x1, x2, out, *epilogue)
 
     return run_there

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from cupygemm._copies import ROW_BYTES, Copy, row_elements
-from cupygemm._formats import Precision
+from cupygemm._epilogue import EpilogueRequest, check_request
 from cupygemm._layout import (
     Layout,
     MatrixStack,
@@ -23,10 +23,12 @@ from cupygemm._layout import (
     matrix_stack,
     overlaps_itself,
 )
+from cupygemm._options import Options
 from cupygemm._promotion import CDNA_PRODUCTS, Products, ProductTypes, product_types
 from cupygemm._shapes import ProductShape, product_shape
 
-Work = Literal["empty", "zeros", "kernel", "fallback"]
+Work = Literal["empty", "zeros", "kernel", "fallback", "sums"]
+PLAIN = Options()
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,17 @@ class Posed:
     ----------
     shape : ProductShape
     types : ProductTypes
-    work : {"empty", "zeros", "kernel", "fallback"}
-        What is to be done: nothing, fill with zeros, launch a kernel, hand over to ``cupy.matmul``.
+    work : {"empty", "zeros", "kernel", "fallback", "sums"}
+        What is to be done: nothing, fill with zeros, launch a kernel, hand over to ``cupy.matmul``,
+        or compute the sums first and the epilogue from them.
     layout : Layout or None
         The launches, of ``"kernel"``.
     x1_copy, x2_copy : Copy or None
     temporary : str or None
         Why the kernel writes a temporary that is copied to ``out``, if it does.
+    epilogue : EpilogueRequest or None
+    sums : Posed or None
+        How the sums are computed, of ``"sums"``.
     """
 
     shape: ProductShape
@@ -53,6 +59,8 @@ class Posed:
     x1_copy: Copy | None = None
     x2_copy: Copy | None = None
     temporary: str | None = None
+    epilogue: EpilogueRequest | None = None
+    sums: Posed | None = None
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -62,6 +70,8 @@ class Posed:
             for name, copy in (("x1", self.x1_copy), ("x2", self.x2_copy))
             if copy is not None
         ]
+        if self.sums is not None:
+            notes += self.sums.copies
         if self.temporary is not None:
             notes.append(f"the product is written to a temporary, then to out: {self.temporary}")
         return tuple(notes)
@@ -71,29 +81,25 @@ def pose(
     x1: Operand,
     x2: Operand,
     out: Operand | None = None,
+    options: Options = PLAIN,
     *,
-    dtype: np.dtype[Any] | None = None,
-    casting: str = "same_kind",
     products: Products = CDNA_PRODUCTS,
     row_bytes: int = ROW_BYTES,
     aliased: bool = False,
-    precision: Precision = "ieee",
 ) -> Posed:
-    """Decide how ``matmul(x1, x2, out, dtype=dtype, casting=casting)`` is computed.
+    """Decide how ``matmul(x1, x2, out, **options)`` is computed.
 
     Parameters
     ----------
     x1, x2, out : Operand
-    dtype : numpy.dtype, optional
-    casting : str
+    options : Options
+        Its precision is one that the device has.
     products : mapping of numpy.dtype to tuple of numpy.dtype
         What the kernels for the device multiply; empty where there are none.
     row_bytes : int
         Rows of operands of single bytes that start elsewhere than at multiples of it are copied.
     aliased : bool
         The memory of ``out`` overlaps that of an operand.
-    precision : {"ieee", "tf32"}
-        In which the device is to multiply float32 operands, and can.
 
     Raises
     ------
@@ -103,7 +109,17 @@ def pose(
         The types do not fit.
     """
     shape = product_shape(x1.shape, x2.shape, None if out is None else out.shape)
-    types = product_types(x1.dtype, x2.dtype, None if out is None else out.dtype, dtype, casting)
+    epilogue = options.epilogue
+    types = product_types(
+        x1.dtype,
+        x2.dtype,
+        None if out is None else out.dtype,
+        options.dtype,
+        options.casting,
+        epilogue=epilogue is not None,
+    )
+    if epilogue is not None:
+        check_request(epilogue, shape, types)
     if out is not None and overlaps_itself(out):
         raise ValueError(
             f"matmul: several elements of out, shape {out.shape} and strides {out.strides} bytes, "
@@ -111,6 +127,16 @@ def pose(
         )
     if shape.size == 0:
         return Posed(shape, types, "empty")
+    if epilogue is not None:
+        sums = pose(
+            x1,
+            x2,
+            None,
+            Options(types.accumulator, "unsafe", options.precision),
+            products=products,
+            row_bytes=row_bytes,
+        )
+        return Posed(shape, types, "sums", epilogue=epilogue, sums=sums)
     if shape.k == 0:
         return Posed(shape, types, "zeros")
     if not types.are_among(products):
@@ -118,7 +144,7 @@ def pose(
     a, x1_copy = _as_matrices(x1, "x1", shape, types.x1, row_bytes)
     b, x2_copy = _as_matrices(x2, "x2", shape, types.x2, row_bytes)
     c, temporary = _target(out, shape, types, aliased=aliased)
-    layout = make_layout(a, b, c, shape.batch, precision)
+    layout = make_layout(a, b, c, shape.batch, options.precision)
     return Posed(shape, types, "kernel", layout, x1_copy, x2_copy, temporary)
 
 

@@ -29,6 +29,15 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
 HALVES = (BF16, F16)
 SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
+COMPUTED_IN_F32 = (
+    BF16,
+    F16,
+    F32,
+    I8,
+    U8,
+    *FLOAT8.values(),
+)  # by epilogues; other real types in float64
+RESULTS_OF_EPILOGUES = (BF16, F16, F32, I8, U8, I32)  # to which operands need not be converted
 NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
     "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32, **FLOAT8
 }  # fmt: skip
@@ -86,6 +95,20 @@ class ProductTypes:
         """Return the dtype of the array that kernels write."""
         return container(self.stored)
 
+    @property
+    def accumulator(self) -> np.dtype[Any]:
+        """Return what the sums are added up in, before an epilogue."""
+        if self.operand in (I8, U8):
+            return I32
+        return self.computed
+
+    @property
+    def computed(self) -> np.dtype[Any]:
+        """Return what an epilogue computes in."""
+        if self.operand in COMPUTED_IN_F32:
+            return F32
+        return self.operand if self.operand.kind == "c" else F64
+
     def are_among(self, products: Products) -> bool:
         """Whether kernels with these products take these types."""
         return self.stored in products.get(self.x1, ()) and self.stored in products.get(self.x2, ())
@@ -97,8 +120,13 @@ def product_types(
     out: np.dtype[Any] | None,
     dtype: np.dtype[Any] | None,
     casting: str,
+    *,
+    epilogue: bool = False,
 ) -> ProductTypes:
     """Return the types of ``matmul`` from those of its arguments.
+
+    With an `epilogue` the result is rounded from its own arithmetic, so it is rounded to ``out``,
+    and operands that the sums hold exactly stay as they are whatever the result is.
 
     Raises
     ------
@@ -112,14 +140,14 @@ def product_types(
             f"casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
         )
     for name, given in (("x1", x1), ("x2", x2), ("out", out), ("dtype", dtype)):
-        if given is not None and not _is_number(given):
+        if given is not None and not is_number(given):
             raise TypeError(f"matmul: {name} has dtype {given}, which has no matrix product")
     if FLOAT8_DTYPES & {x1, x2, out, dtype}:
         return _types_of_float8(x1, x2, out, dtype, casting)
     if dtype is None:
         loop = operand = _common_type(x1, x2)
     else:
-        loop, operand = dtype, _operand_type(x1, x2, dtype)
+        loop, operand = dtype, _operand_type(x1, x2, dtype, epilogue=epilogue)
     for name, given in (("x1", x1), ("x2", x2)):
         if not np.can_cast(given, loop, casting):  # type: ignore[arg-type]
             raise TypeError(_cannot_cast(name, given, loop, casting))
@@ -127,6 +155,9 @@ def product_types(
         return ProductTypes(operand, operand, loop, loop)
     if not np.can_cast(loop, out, casting):  # type: ignore[arg-type]
         raise TypeError(_cannot_cast("output", loop, out, casting))
+    if epilogue and dtype is None:
+        wider = operand in COMPUTED_IN_F32 and out not in RESULTS_OF_EPILOGUES and out.kind in "fc"
+        return ProductTypes(operand, operand, F32 if wider else out, out)
     stored = _stored_type(operand, loop, out, given=dtype is not None)
     return ProductTypes(operand, operand, stored, out)
 
@@ -184,7 +215,9 @@ def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
         ) from err
 
 
-def _operand_type(x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any]) -> np.dtype[Any]:
+def _operand_type(
+    x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any], *, epilogue: bool
+) -> np.dtype[Any]:
     """Return what to multiply in when the caller wants `dtype`.
 
     16-bit operands stay as they are when the accumulator, float32, holds what is asked for, and
@@ -196,6 +229,8 @@ def _operand_type(x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any]) ->
     try:
         common = np.result_type(x1, x2)
         if (common in HALVES and dtype in SUMS_OF_HALVES) or (common, dtype) == (I8, I32):
+            return common
+        if epilogue and common in (*COMPUTED_IN_F32, F64) and dtype in RESULTS_OF_EPILOGUES:
             return common
         wider = np.result_type(common, dtype)
     except TypeError:
@@ -217,7 +252,8 @@ def _stored_type(
     return F32 if not given and np.can_cast(F32, out, "safe") else loop
 
 
-def _is_number(dtype: np.dtype[Any]) -> bool:
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of numbers."""
     return dtype.kind in "biufc" or dtype == BF16 or dtype in FLOAT8_DTYPES
 
 

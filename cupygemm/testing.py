@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Any
+from typing import Any, Unpack, cast
 
 import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cupygemm._formats import FLOAT8_DTYPES, parse_precision
+from cupygemm._reference import EpilogueOptions, reference_epilogue
+from cupygemm._shapes import product_shape
 
 __all__ = [
     "assert_gemm_close",
@@ -101,13 +103,16 @@ def integer_operands(
     return x1.astype(dtype), x2.astype(dtype)
 
 
-def reference_matmul(x1: Any, x2: Any) -> Array:
+def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> Array:
     """Return the product in float64, in which products of 16-bit and 8-bit numbers are exact.
 
     Parameters
     ----------
     x1, x2 : array
         NumPy or CuPy arrays of real numbers.
+    **epilogue
+        Options of `cupygemm.matmul` from ``alpha`` to ``clamp``, with which the result is what
+        they ask for; arrays of NumPy or CuPy.
 
     Returns
     -------
@@ -117,7 +122,10 @@ def reference_matmul(x1: Any, x2: Any) -> Array:
     x1, x2 = _on_host(x1), _on_host(x2)
     wide = np.longdouble if np.float64 in (x1.dtype, x2.dtype) else np.float64
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.matmul(x1.astype(wide), x2.astype(wide)))
+        sums = np.asarray(np.matmul(x1.astype(wide), x2.astype(wide)))
+        if not epilogue:
+            return sums
+        return _with_epilogue(sums, np.zeros_like(sums), x1, x2, epilogue)[0]
 
 
 def gamma(k: int, bits: int = ACCUMULATOR_BITS) -> float:
@@ -198,18 +206,26 @@ def half_ulp(values: Any, dtype: DTypeLike) -> Array:
 
 
 def errors_and_bounds(
-    actual: Any, x1: Any, x2: Any, *, precision: str = "ieee"
+    actual: Any,
+    x1: Any,
+    x2: Any,
+    *,
+    precision: str = "ieee",
+    **epilogue: Unpack[EpilogueOptions],
 ) -> tuple[Array, Array]:
     """Return how far each element of a product lies from its reference, and how far it may.
 
     Parameters
     ----------
     actual : array
-        The product; NumPy or CuPy, of a floating-point type.
+        The product; NumPy or CuPy, of a floating-point type, or after an epilogue of any.
     x1, x2 : array
-        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it.
+        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
+        integers, summed exactly.
     precision : {"ieee", "tf32", "xf32"}
         Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
+    **epilogue
+        As for `reference_matmul`.
 
     Returns
     -------
@@ -223,34 +239,45 @@ def errors_and_bounds(
         The product has another shape than the reference.
     """
     actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
-    reference = _saturated(reference_matmul(x1, x2), actual.dtype)
+    reference = reference_matmul(x1, x2)
     _assert_shape(actual, reference)
     bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
     with np.errstate(invalid="ignore", over="ignore"):
-        magnitude = reference_matmul(np.abs(x1), np.abs(x2))
-        cut = (1 + TF32_CUT) ** 2 - 1 if parse_precision(precision) == "tf32" else 0.0
-        of_cut = cut * magnitude
-        bound = of_cut + gamma_bound(
-            x1.shape[-1],
-            (1 + cut) * magnitude,
-            np.abs(reference) + of_cut,
-            actual.dtype,
-            bits=bits,
-        )
+        if x1.dtype.kind in "iu" and x2.dtype.kind in "iu":
+            of_sums = np.abs(reference) * 2.0**-bits  # exact, then rounded to float32
+        else:
+            magnitude = reference_matmul(np.abs(x1), np.abs(x2))
+            cut = (1 + TF32_CUT) ** 2 - 1 if parse_precision(precision) == "tf32" else 0.0
+            of_sums = (cut + gamma(x1.shape[-1], bits) * (1 + cut)) * magnitude
+        if epilogue:
+            reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue)
+        reference = _saturated(reference, actual.dtype)
+        bound = of_sums + _of_rounding(np.abs(reference) + of_sums, actual.dtype)
         return np.abs(actual.astype(reference.dtype) - reference), bound
 
 
-def assert_gemm_close(actual: Any, x1: Any, x2: Any, *, precision: str = "ieee") -> None:
+def assert_gemm_close(
+    actual: Any,
+    x1: Any,
+    x2: Any,
+    *,
+    precision: str = "ieee",
+    **epilogue: Unpack[EpilogueOptions],
+) -> None:
     """Raise AssertionError unless `actual` is the product within `gamma_bound`.
 
     Parameters
     ----------
     actual : array
-        What is tested; NumPy or CuPy, of a floating-point type.
+        What is tested; NumPy or CuPy, of a floating-point type, or after an epilogue of any.
     x1, x2 : array
-        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it.
+        The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
+        integers, summed exactly.
     precision : {"ieee", "tf32", "xf32"}
         Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
+    **epilogue
+        As for `reference_matmul`: what was asked of the product. The bound follows the error of
+        the sums through it.
 
     Raises
     ------
@@ -260,19 +287,20 @@ def assert_gemm_close(actual: Any, x1: Any, x2: Any, *, precision: str = "ieee")
         the largest number of an 8-bit float.
     """
     actual = _on_host(actual)
-    reference = _saturated(reference_matmul(x1, x2), actual.dtype)
-    error, bound = errors_and_bounds(actual, x1, x2, precision=precision)
+    reference = _saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)
+    error, bound = errors_and_bounds(actual, x1, x2, precision=precision, **epilogue)
     close = np.isfinite(reference) & (error <= bound)
     close |= np.isnan(actual) & np.isnan(reference)
-    close |= np.isinf(actual) & (
-        _overflows(np.abs(reference) + np.where(np.isnan(bound), 0, bound), actual.dtype)
-        & (np.signbit(actual) == np.signbit(reference))
-    )
+    if actual.dtype.kind not in "iu":
+        close |= np.isinf(actual) & (
+            _overflows(np.abs(reference) + np.where(np.isnan(bound), 0, bound), actual.dtype)
+            & (np.signbit(actual) == np.signbit(reference))
+        )
     if not close.all():
         raise AssertionError(_report(actual, reference, ~close, error, bound))
 
 
-def assert_gemm_exact(actual: Any, x1: Any, x2: Any) -> None:
+def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> None:
     """Raise AssertionError unless `actual` is the exact product, rounded once.
 
     Parameters
@@ -281,6 +309,8 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any) -> None:
         What is tested; NumPy or CuPy.
     x1, x2 : array
         Operands of which every sum is exact, see `integer_operands`.
+    **epilogue
+        As for `reference_matmul`; one of which every step is exact in float32.
 
     Raises
     ------
@@ -288,14 +318,36 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any) -> None:
         With the number of wrong elements, their place, and the worst of them.
     """
     actual = _on_host(actual)
-    reference = _saturated(reference_matmul(x1, x2), actual.dtype)
+    reference = reference_matmul(x1, x2, **epilogue)
+    if epilogue or actual.dtype.kind not in "iu":  # without one, integers wrap
+        reference = _saturated(reference, actual.dtype)
     _assert_shape(actual, reference)
     with np.errstate(over="ignore"):
+        if epilogue and actual.dtype.kind in "iu":
+            reference = np.rint(reference)
         wrong = np.asarray(actual != reference.astype(actual.dtype))
     if wrong.any():
         with np.errstate(invalid="ignore"):
             error = np.abs(actual.astype(np.float64) - reference)
         raise AssertionError(_report(actual, reference, wrong, error, np.zeros_like(error)))
+
+
+def _with_epilogue(
+    sums: Array, errors: Array, x1: Array, x2: Array, epilogue: EpilogueOptions
+) -> tuple[Array, Array]:
+    """Return what the options ask for, and how far float arithmetic may lie from it."""
+    given: dict[str, Any] = dict(epilogue)
+    for name in ("scale_a", "scale_b", "c", "bias", "scale_out"):
+        if given.get(name) is not None:
+            given[name] = _on_host(given[name])
+    options = cast(EpilogueOptions, given)
+    bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
+    return reference_epilogue(sums, errors, product_shape(x1.shape, x2.shape), options, bits=bits)
+
+
+def _of_rounding(magnitude: Array, dtype: np.dtype[Any]) -> Array:
+    """Return by how much rounding to a type moves numbers of some magnitude."""
+    return np.full_like(magnitude, 0.5) if dtype.kind in "iu" else half_ulp(magnitude, dtype)
 
 
 def _finfo(dtype: DTypeLike) -> Any:
@@ -310,7 +362,11 @@ def _on_host(array: Any) -> Array:
 
 
 def _saturated(reference: Array, dtype: np.dtype[Any]) -> Array:
-    """Return the reference as far as 8-bit floats reach; other types overflow instead."""
+    """Return the reference as far as integers and 8-bit floats reach; other types overflow."""
+    if dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        numbers = np.nan_to_num(reference, nan=0.0)
+        return np.asarray(np.clip(numbers, int(limits.min), int(limits.max)))
     if dtype not in FLOAT8_DTYPES:
         return reference
     largest = float(_finfo(dtype).max)

@@ -16,6 +16,7 @@ from cupygemm._config import configs_for, grid
 from cupygemm._copies import assign, copied
 from cupygemm._launch import GEMM_ARGS, GemmLaunch
 from cupygemm._layout import Operand
+from cupygemm._options import Options
 from cupygemm._pose import pose
 from cupygemm._promotion import NUMPY_DTYPES
 
@@ -32,8 +33,7 @@ def multiply(x1, x2, out=None, *, dtype=None, casting="same_kind", aliased=False
         operand(x1),
         operand(x2),
         None if out is None else operand(out),
-        dtype=None if dtype is None else np.dtype(dtype),
-        casting=casting,
+        Options(None if dtype is None else np.dtype(dtype), casting),
         aliased=aliased,
     )
     assert posed.work == "kernel"

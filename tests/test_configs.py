@@ -12,6 +12,7 @@ from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
 from cupygemm._config import check, configs_for
 from cupygemm._matmul import _operand
+from cupygemm._options import Options
 from cupygemm._plan import Choice, make_runner
 from cupygemm._pose import pose
 from cupygemm._select import Selection
@@ -29,7 +30,7 @@ def run(cp, device):
             cp.asarray(x) if order == "C" else cp.asarray(np.ascontiguousarray(x.T)).T
             for x, order in zip((x1, x2), orders, strict=True)
         )
-        posed = pose(_operand(a), _operand(b), _operand(out), casting="unsafe")
+        posed = pose(_operand(a), _operand(b), _operand(out), Options(casting="unsafe"))
         problem = posed.layout.problem
         assert check(config, problem, ARCHS[device.target]) is None
         compiled = compile_kernel(problem, config, device.target)

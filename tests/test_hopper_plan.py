@@ -21,6 +21,7 @@ from cupygemm._hopper.launch import (
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import select
 from cupygemm._layout import Operand
+from cupygemm._options import Options
 from cupygemm._pose import pose
 from cupygemm._problem import GemmProblem
 from cupygemm._promotion import HOPPER_PRODUCTS
@@ -120,12 +121,14 @@ def test_operands_that_tma_cannot_read_are_copied():
 
 def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     a, b = (Operand((64, 64), (64, 1), np.dtype(np.int8)) for _ in range(2))
-    posed = pose(a, b, dtype=np.dtype(np.int32), products=HOPPER_PRODUCTS, row_bytes=1)
+    posed = pose(a, b, options=Options(np.dtype(np.int32)), products=HOPPER_PRODUCTS, row_bytes=1)
     assert (posed.work, posed.x1_copy, posed.x2_copy) == ("kernel", None, None)
     assert (posed.layout.problem.a_dtype, posed.layout.problem.out_dtype) == ("i8", "i32")
-    assert pose(a, b, dtype=np.dtype(np.int32), products={}).work == "fallback"
+    assert pose(a, b, options=Options(np.dtype(np.int32)), products={}).work == "fallback"
     assert pose(a, b, products=HOPPER_PRODUCTS).work == "fallback"  # the sums would wrap
-    assert pose(a, b, dtype=np.dtype(np.int64), products=HOPPER_PRODUCTS).work == "fallback"
+    assert (
+        pose(a, b, options=Options(np.dtype(np.int64)), products=HOPPER_PRODUCTS).work == "fallback"
+    )
     choice = choose(posed.layout, ARCH)
     assert choice.config.split_k == 1
     assert (choice.a_turned, choice.b_turned) == (False, True)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupygemm._layout import Operand, contiguous, overlaps_itself
+from cupygemm._options import Options
 from cupygemm._pose import pose
 from cupygemm._promotion import HOPPER_PRODUCTS
 from cupygemm.testing import integer_operands
@@ -313,7 +314,9 @@ def test_what_has_no_kernel_falls_back():
     assert pose(f16, f16, products={}).work == "fallback"
     assert pose(c8, f16).work == "fallback"
     assert pose(u1, u1).work == "kernel"
-    assert pose(u1, u1, dtype=np.dtype("i4")).work == "fallback"  # int8 kernels would not be exact
+    assert (
+        pose(u1, u1, options=Options(np.dtype("i4"))).work == "fallback"
+    )  # int8 kernels would not be exact
 
 
 def test_rows_of_bytes_start_at_dwords():

@@ -19,6 +19,7 @@ from cupygemm._device import device
 from cupygemm._hopper.config import CONFIGS, HopperConfig, check
 from cupygemm._hopper.plan import choose, make_runner
 from cupygemm._layout import Operand
+from cupygemm._options import Options
 from cupygemm._pose import pose
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -56,7 +57,7 @@ def variants() -> Iterator[Variant]:
 def multiply(variant: Variant, a: Any, b: Any) -> Any:
     """Return a product by the configuration of a variant."""
     operands = [Operand(x.shape, x.strides, x.dtype, x.data.ptr) for x in (a, b)]
-    posed = pose(*operands, dtype=variant.result)
+    posed = pose(*operands, options=Options(variant.result))
     assert posed.layout is not None
     arch = device(a.data.device_id).arch
     choice = choose(posed.layout, arch, variant.config)
