@@ -1,4 +1,4 @@
-"""``python -m cupygemm profile``: count what a product or a code object does when emulated."""
+"""``python -m cupygemm profile``: what a product or a code object does when emulated, and takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from cupygemm.emulator.profiling import Profile
     from cupygemm.emulator.profiling.loop import LoopProfile
 
-_DTYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16}
+_DTYPES = {
+    "bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "fp64": np.float64,
+    "int8": np.int8,
+}  # fmt: skip
 _MATRIX = ("dtype", "target")
 _CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
 
@@ -29,7 +32,8 @@ def profile(
         list[str], typer.Argument(help="M N K of a matrix product, or the path of a code object.")
     ],
     dtype: Annotated[
-        str | None, typer.Option(help="Of the matrices: bf16 or fp16.", show_default="bf16")
+        str | None,
+        typer.Option(help=f"Of the matrices: {', '.join(_DTYPES)}.", show_default="bf16"),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="To emulate for a product.", show_default="gfx942")
@@ -67,29 +71,41 @@ def profile(
         ),
     ] = False,
     roofline: Annotated[
-        Path | None, typer.Option(help="Save a picture: a .png, .svg or .pdf file.")
+        Path | None, typer.Option(help="Save the roofline: a .png, .svg or .pdf file.")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Save the modelled timeline of a compute unit, likewise.")
+    ] = None,
+    cycles: Annotated[
+        str | None, typer.Option(help="Cycles that the timeline shows: FIRST:LAST.")
+    ] = None,
+    clock: Annotated[
+        float | None,
+        typer.Option(help="For modelled times, MHz.", show_default="the part's boost clock"),
     ] = None,
 ) -> None:
     """Count what a matrix product, or a kernel of a code object, does on the emulated device.
 
     Instructions, waits, coalescing, cache hits, bank conflicts, registers, occupancy: computed from
-    the code object or counted by emulation, and no times. The exit status is 1 if the kernel is at
-    fault, 2 if there is nothing to run.
+    the code object or counted by emulation. Times and cycles are modelled, none is measured. The
+    exit status is 1 if the kernel is at fault, 2 if there is nothing to run.
     """
     from cupygemm.emulator.errors import EmulatorError, KernelFault
+    from cupygemm.emulator.profiling import Profile
 
     given = {"dtype": dtype, "target": target, "kernel": kernel, "grid": grid, "block": block,
              "lds": lds, "args": args}  # fmt: skip
     collected: Any
     try:
-        if loop and (listing or source or roofline is not None):
+        if loop and (listing or source or roofline or timeline or clock):
             raise ValueError(
-                "--loop counts a loop alone: --listing, --source and --roofline do not"
+                "--loop counts a loop alone: --listing, --source, --roofline, --timeline and "
+                "--clock do not"
             )
         if len(what) == 3 and all(word.isdecimal() for word in what):
             _refuse(given, _CODE_OBJECT, "a code object")
             m, n, k = (int(word) for word in what)
-            collected = _profile_product(m, n, k, dtype or "bf16", target, loop)
+            collected = _profile_product(m, n, k, dtype or "bf16", target, clock, loop)
         elif len(what) == 1 and loop:
             _refuse(
                 given, (*_MATRIX, "grid", "lds", "args"), "what is run, and --loop runs nothing"
@@ -97,11 +113,14 @@ def profile(
             collected = _code_object_loop(Path(what[0]), kernel, block)
         elif len(what) == 1:
             _refuse(given, _MATRIX, "a matrix product")
-            collected = _profile_code_object(Path(what[0]), kernel, grid, block, lds or 0, args)
+            collected = Profile(clock)
+            collected.add(_code_object(Path(what[0]), kernel, grid, block, lds or 0, args))
         else:
             raise ValueError(f"{' '.join(what)!r} is neither M N K nor the path of a code object")
         if roofline is not None:
             collected.roofline(roofline)
+        if timeline is not None:
+            collected.timeline(timeline, cycles=_parse_cycles(cycles))
     except KernelFault as err:
         typer.echo(str(err), err=True)
         raise typer.Exit(1) from err
@@ -125,8 +144,17 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
             raise ValueError(f"--{name} is an option of {of}")
 
 
+def _parse_cycles(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    words = text.split(":")
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise ValueError(f"--cycles {text}: write FIRST:LAST, as in 2000:4000")
+    return int(words[0]), int(words[1])
+
+
 def _profile_product(
-    m: int, n: int, k: int, dtype: str, target: str | None, loop: bool
+    m: int, n: int, k: int, dtype: str, target: str | None, clock: float | None, loop: bool
 ) -> Profile | LoopProfile:
     if min(m, n, k) < 1:
         raise ValueError(f"M, N and K must be at least 1, and are {m}, {n}, {k}")
@@ -144,7 +172,7 @@ def _profile_product(
     from cupygemm.testing import random_operands
 
     x1, x2 = (cp.asarray(x) for x in random_operands((m, k), (k, n), _DTYPES[dtype]))
-    with emulator.profile() as collected:
+    with emulator.profile(clock_mhz=clock) as collected:
         matmul(x1, x2)
     if not loop:
         return collected
@@ -164,10 +192,9 @@ def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> Loop
     return profile_loop(path, kernel, threads=threads)
 
 
-def _profile_code_object(
+def _code_object(
     path: Path, kernel: str | None, grid: str | None, block: str | None, lds: int, args: str | None
 ) -> Any:
-    from cupygemm.emulator.profiling import Profile
     from cupygemm.emulator.profiling.arguments import (
         parse_argument,
         parse_extent,
@@ -175,10 +202,5 @@ def _profile_code_object(
     )
 
     arguments = [parse_argument(word) for word in (args or "").split()]
-    collected = Profile()
-    collected.launches.append(
-        profile_code_object(
-            path, kernel, parse_extent(grid or "1"), parse_extent(block or "64"), lds, arguments
-        )
-    )
-    return collected
+    extents = parse_extent(grid or "1"), parse_extent(block or "64")
+    return profile_code_object(path, kernel, *extents, lds, arguments)

@@ -47,7 +47,7 @@ ADD = ("--grid", "4", "--args", "i32:250 f32:2.5 f32[250]=ones f32[250]=arange")
 
 def test_a_code_object(invoke: Callable[..., Any], tmp_path: Path) -> None:
     picture = tmp_path / "roofline.png"
-    result = invoke(build(SOURCE), *ADD, "--json", "--roofline", picture)
+    result = invoke(build(SOURCE), *ADD, "--json", "--roofline", picture, "--clock", "1500")
     assert result.exit_code == 0, result.output
     (kernel,) = json.loads(result.output)["kernels"]
     assert (kernel["kernel"], kernel["target"], kernel["waves"]) == ("add", "gfx942", 4)
@@ -55,14 +55,19 @@ def test_a_code_object(invoke: Callable[..., Any], tmp_path: Path) -> None:
     memory = kernel["global_memory"]
     assert (memory["bytes_read"], memory["bytes_written"]) == (2000, 1000)
     assert picture.read_bytes().startswith(b"\x89PNG")
+    assert kernel["modelled"]["clock_mhz"] == 1500
 
 
-def test_a_code_object_for_people(invoke: Callable[..., Any]) -> None:
-    result = invoke(build(SOURCE), *ADD, "--block", "64,1", "--listing", "--source")
+def test_a_code_object_for_people(invoke: Callable[..., Any], tmp_path: Path) -> None:
+    picture = tmp_path / "timeline.png"
+    words = (*ADD, "--block", "64,1", "--listing", "--source", "--timeline", picture)
+    result = invoke(build(SOURCE), *words, "--cycles", "0:500")
     assert result.exit_code == 0, result.output
     assert result.output.startswith("add on emulated gfx942: grid 4x1x1, block 64x1x1")
     assert "global_store_dword" in result.output
     assert "compile with -g" in result.output
+    assert "Modelled time" in result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_kernel_out_of_several(invoke: Callable[..., Any]) -> None:
@@ -97,7 +102,7 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
     [
         (["4", "4"], "neither M N K nor the path"),
         (["0", "4", "4"], "must be at least 1"),
-        (["4", "4", "4", "--dtype", "fp12"], "--dtype fp12 is none of bf16, fp16"),
+        (["4", "4", "4", "--dtype", "fp12"], "--dtype fp12 is none of bf16, fp16, fp32"),
         (["4", "4", "4", "--grid", "1"], "--grid is an option of a code object"),
         (["no.hsaco"], "No such file"),
         (["no.hsaco", "--dtype", "bf16"], "--dtype is an option of a matrix product"),
@@ -122,6 +127,22 @@ def test_what_cannot_be_profiled(
 )
 def test_arguments_that_do_not_fit(invoke: Callable[..., Any], words: str, message: str) -> None:
     result = invoke(build(SOURCE), "--args", words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--clock", "-3"), "a clock of -3.0 MHz"),
+        (("--timeline", "x.png", "--cycles", "9"), "--cycles 9: write FIRST:LAST"),
+        (("--timeline", "x.png", "--cycles", "9:3"), "cycles 9 to 3"),
+    ],
+)
+def test_times_that_cannot_be_modelled(
+    invoke: Callable[..., Any], words: tuple[str, ...], message: str
+) -> None:
+    result = invoke(build(SOURCE), *ADD, *words)
     assert result.exit_code == 2
     assert message in result.output
 

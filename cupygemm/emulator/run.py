@@ -190,7 +190,7 @@ def launch(
     dispatch = Dispatch(kernel, grid, block, dynamic_lds, target)
     programs = kernel.code_object.programs
     program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
-    recorder = _recorder(kernel, target) if profile or observers else None
+    recorder = _recorder(dispatch, target) if profile or observers else None
     if recorder is not None:
         program = recorder.program
     counts: dict[int, int] = {}
@@ -228,17 +228,17 @@ def launch(
         global_lines=lines,
     )
     if recorder is not None:
-        profiled = recorder.finish(dispatch, counts, conflicts, lines)
+        profiled = recorder.finish(counts, conflicts, lines)
         _last = replace(_last, profile=profiled)
         for observer in tuple(observers):
             observer(profiled)
     return _last
 
 
-def _recorder(kernel: Kernel, target: Target) -> Recorder:
+def _recorder(dispatch: Dispatch, target: Target) -> Recorder:
     from cupygemm.emulator.profiling.recorder import Recorder
 
-    return Recorder(kernel, target)
+    return Recorder(dispatch, target)
 
 
 def _merge(total: dict[int, Any], part: dict[int, Any], entry: int) -> None:

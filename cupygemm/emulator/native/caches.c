@@ -37,6 +37,12 @@ struct traffic {
     int64_t fabric_read; /* bytes */
 };
 
+/* What one wave's instruction asked, and where its lines were found. */
+enum level { IN_L1, IN_L2, IN_LAST, IN_MEMORY, NUM_LEVELS };
+struct outcome {
+    int32_t bytes, lines[NUM_LEVELS];
+};
+
 /* Find a line or give it the place of the least recently used one of its set, whose tag and
  * state are left in `evicted` and `evicted_state`. Returns its slot. */
 static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, uint64_t line,
@@ -71,13 +77,14 @@ static int64_t dirty_bytes(uint8_t state) {
     return (int64_t)__builtin_popcount(state & ALL_SECTORS) << SECTOR_SHIFT;
 }
 
-/* A line read from, or sectors written to, what is behind L2. */
-static void beyond_l2(struct cache_model *model, uint64_t line, uint8_t dirty) {
+/* A line read from, or sectors written to, what is behind L2. Returns where it was found. */
+static enum level beyond_l2(struct cache_model *model, uint64_t line, uint8_t dirty) {
     if (!model->has_last) {
         model->hbm_read += dirty ? 0 : 1 << MEMORY_LINE_SHIFT;
         model->hbm_written += dirty_bytes(dirty);
-        return;
+        return IN_MEMORY;
     }
+    enum level level = IN_LAST;
     bool hit;
     uint64_t evicted;
     uint8_t state = 0;
@@ -88,12 +95,15 @@ static void beyond_l2(struct cache_model *model, uint64_t line, uint8_t dirty) {
     if (!dirty && !(*now & FILLED) && (*now & ALL_SECTORS) != ALL_SECTORS) {
         model->hbm_read += 1 << MEMORY_LINE_SHIFT;
         *now |= FILLED;
+        level = IN_MEMORY;
     }
     *now |= dirty;
+    return level;
 }
 
-static void reach_l2(struct cache_model *model, int64_t xcd, uint64_t line, uint8_t sectors,
-                     enum kind kind, struct traffic *t) {
+static enum level reach_l2(struct cache_model *model, int64_t xcd, uint64_t line, uint8_t sectors,
+                           enum kind kind, struct traffic *t) {
+    enum level level = IN_L2;
     bool hit;
     uint64_t evicted;
     uint8_t state = 0;
@@ -108,18 +118,19 @@ static void reach_l2(struct cache_model *model, int64_t xcd, uint64_t line, uint
     if (kind != STORE && !valid) {
         hit = false;
         t->fabric_read += 1 << MEMORY_LINE_SHIFT;
-        beyond_l2(model, line, 0);
+        level = beyond_l2(model, line, 0);
         *now |= FILLED;
     }
     if (kind == STORE || kind == ATOMIC)
         *now |= sectors;
     t->l2_requests += 1;
     t->l2_hits += hit;
+    return level;
 }
 
 /* One line's share of an instruction: `sectors` of the 128-byte line that it lies in. */
-static void request(struct cache_model *model, int64_t workgroup, uint64_t line, uint8_t sectors,
-                    enum kind kind, struct traffic *t) {
+static enum level request(struct cache_model *model, int64_t workgroup, uint64_t line,
+                          uint8_t sectors, enum kind kind, struct traffic *t) {
     int64_t xcd = workgroup % model->num_xcds;
     int64_t cu = xcd * model->cus_per_xcd + workgroup / model->num_xcds % model->cus_per_xcd;
     bool reads = kind == LOAD || kind == LOAD_TO_LDS, hit = false;
@@ -135,8 +146,10 @@ static void request(struct cache_model *model, int64_t workgroup, uint64_t line,
         t->reads += 1;
         t->read_hits += hit;
     }
-    if (!hit)
-        reach_l2(model, xcd, line >> (MEMORY_LINE_SHIFT - model->l1.line_shift), sectors, kind, t);
+    if (hit)
+        return IN_L1;
+    line >>= MEMORY_LINE_SHIFT - model->l1.line_shift;
+    return reach_l2(model, xcd, line, sectors, kind, t);
 }
 
 /* Give each lane's address its place in the modelled memory; return the lanes that have one. */
@@ -155,11 +168,11 @@ static uint64_t place(const struct machine *m, const struct cache_model *model, 
     return lanes;
 }
 
-/* Send an instruction of some waves through the caches, adding to `t`. Call it before it
- * executes. */
+/* Send an instruction of some waves through the caches, adding to `t`, and to `each` wave's
+ * outcome if it is wanted. Call it before it executes. */
 void simulate_caches(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, struct cache_model *model,
-                     struct traffic *t) {
+                     struct traffic *t, struct outcome *each) {
     struct waves list = {ids, first, step, count};
     struct access a;
     struct buffer b;
@@ -177,8 +190,12 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
             uint8_t mask = 0;
             for (; i < n && sectors[i] >> line_shift == line; i++)
                 mask |= (uint8_t)(1 << sectors[i] % SECTORS);
-            request(model, workgroup, line, mask, (enum kind)op->kind, t);
+            enum level level = request(model, workgroup, line, mask, (enum kind)op->kind, t);
+            if (each)
+                each[position].lines[level] += 1;
         }
+        if (each)
+            each[position].bytes += (int32_t)bytes;
         requests = t->requests - requests;
         int64_t filled = (bytes + (1 << model->l1.line_shift) - 1) >> model->l1.line_shift;
         t->ideal += filled < requests ? filled : requests;

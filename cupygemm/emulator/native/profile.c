@@ -38,11 +38,11 @@ static int64_t phase_cycles(struct demand *d, const uint32_t *address, uint64_t 
     return most;
 }
 
-/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost.
- * Call it before the instruction executes. */
+/* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost; put
+ * the cycles of each wave into `each` if it is wanted. Call it before the instruction executes. */
 void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, const uint64_t *phases,
-                     int64_t num_phases, int64_t *totals) {
+                     int64_t num_phases, int64_t *totals, int32_t *each) {
     struct waves list = {ids, first, step, count};
     struct demand demand;
     uint32_t address[LANES];
@@ -60,6 +60,8 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
         totals[0] += 1;
         totals[1] += cycles;
         totals[2] += cycles - num_phases * (1 + op->pair);
+        if (each)
+            each[position] = (int32_t)cycles;
     }
 }
 

@@ -1,15 +1,15 @@
-"""Profile kernels on the emulated device: what they execute, what they ask of memory, what waits.
+"""Profile kernels on the emulated device: what they execute, ask of memory, wait for, and take.
 
     with cupygemm.emulator.profile() as p:
         c = a @ b                      # any CuPy code
-    print(p)                           # a table; p.listing(), p.to_dict(), p.roofline("r.png")
+    print(p)                           # a table; p.listing(), p.to_dict(), p.timeline("t.png")
 
     print(profile_loop("kernel.hsaco"))   # the main loop of a code object, without running it
 
-    recorder ─► build ─► KernelProfile ─► tables, listing, export, roofline
-    (a launch)           (record.py)
+    recorder ─► build, timing ─► KernelProfile ─► tables, listing, export, roofline, timeline
+    (a launch)                   (record.py)
 
-Everything is *computed* or *emulated*; there are no times.
+Counts are *computed* or *emulated*; times and cycles are *modelled* (`timing`), and named so.
 """
 
 from __future__ import annotations
@@ -32,14 +32,30 @@ MEMORY_LATENCY = 630
 class Profile:
     """The profiles of the launches of a stretch of code.
 
+    Parameters
+    ----------
+    clock_mhz : float, optional
+        For modelled times; the boost clock by default.
+
     Attributes
     ----------
     launches : list of KernelProfile
         One for each launch that ended well, in their order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock_mhz: float | None = None) -> None:
         self.launches: list[KernelProfile] = []
+        self._clock_mhz = clock_mhz
+
+    def add(self, launch: KernelProfile) -> None:
+        """Add the profile of a launch.
+
+        Parameters
+        ----------
+        launch : KernelProfile
+        """
+        clock = self._clock_mhz
+        self.launches.append(launch if clock is None else launch.at_clock(clock))
 
     def __repr__(self) -> str:
         return f"Profile({len(self.launches)} launches of {len(self.kernels)} kernels)"
@@ -114,17 +130,57 @@ class Profile:
 
         draw(self.kernels, Path(path))
 
+    def timeline(
+        self, path: str | Path, *, kernel: str | None = None, cycles: tuple[int, int] | None = None
+    ) -> None:
+        """Draw what each wave of a compute unit does over the modelled cycles; save the picture.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file name that ends in ``.png``, ``.svg`` or ``.pdf``.
+        kernel : str, optional
+            Part of the name of the kernel; the one of the longest modelled time by default.
+        cycles : (int, int), optional
+            The first and the last cycle; all by default.
+
+        Raises
+        ------
+        ModuleNotFoundError
+            matplotlib is not installed.
+        ValueError
+            No kernel of that name has a modelled time, or the cycles are none.
+        """
+        from cupygemm.emulator.profiling.timeline import draw
+
+        found = [k for k in self.kernels if k.timing and (kernel is None or kernel in k.kernel)]
+        if not found:
+            known = ", ".join(k.kernel for k in self.kernels) or "none"
+            raise ValueError(f"no kernel {kernel or ''} with a modelled time; launched: {known}")
+        draw(max(found, key=lambda k: k.timing.cycles if k.timing else 0), Path(path), cycles)
+
 
 @contextmanager
-def profile() -> Iterator[Profile]:
+def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
     """Collect a profile of every launch on the emulated device inside a ``with`` block.
 
     Launches are slower inside, and as fast as ever outside. Blocks may be nested.
+
+    Parameters
+    ----------
+    clock_mhz : float, optional
+        The clock at which times are modelled; the part's boost clock by default. A dense product
+        runs well below it on a real board.
 
     Yields
     ------
     Profile
         It fills as kernels are launched.
+
+    Raises
+    ------
+    ValueError
+        The clock is not positive.
 
     Examples
     --------
@@ -135,12 +191,14 @@ def profile() -> Iterator[Profile]:
     """
     from cupygemm.emulator import run
 
-    collected = Profile()
-    run.observers.append(collected.launches.append)
+    if clock_mhz is not None and clock_mhz <= 0:
+        raise ValueError(f"clock_mhz={clock_mhz}: it must be positive")
+    collected = Profile(clock_mhz)
+    run.observers.append(collected.add)
     try:
         yield collected
     finally:
-        run.observers.remove(collected.launches.append)
+        run.observers.remove(collected.add)
 
 
 def profile_loop(

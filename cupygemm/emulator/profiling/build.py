@@ -11,13 +11,13 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction, decode
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
-from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile
 from cupygemm.emulator.profiling.source import Line, line_table
+from cupygemm.emulator.profiling.timing.model import model
+from cupygemm.emulator.profiling.timing.workload import build_workload
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel
-    from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.profiling.caches import Traffic
     from cupygemm.emulator.profiling.recorder import Recorder
 
@@ -39,14 +39,13 @@ _fixed: weakref.WeakKeyDictionary[CodeObject, dict[int, _Fixed]] = weakref.WeakK
 
 def build(
     recorder: Recorder,
-    dispatch: Dispatch,
     counts: dict[int, int],
     conflicts: dict[int, Any],
     lines: dict[int, Any],
     traffic: dict[int, Traffic],
 ) -> KernelProfile:
     """Return the profile of a launch; see `Recorder.finish`."""
-    kernel, target = recorder.kernel, recorder.target
+    kernel, target, dispatch = recorder.kernel, recorder.target, recorder.dispatch
     known = _fixed.setdefault(kernel.code_object, {})
     lane_bytes = recorder.program.lane_bytes
     instructions, code = [], hashlib.sha256()
@@ -74,7 +73,7 @@ def build(
         )
     fabric_written, hbm_read, hbm_written = recorder.caches.finish()
     workgroups = dispatch.num_workgroups
-    return KernelProfile(
+    profile = KernelProfile(
         kernel=kernel.name,
         target=target.name,
         launches=1,
@@ -90,15 +89,18 @@ def build(
             "scratch": dispatch.scratch_bytes,
         },
         lds_bytes=dispatch.lds_bytes,
-        occupancy=occupancy(
-            kernel, dispatch.waves_per_workgroup, dispatch.lds_bytes, workgroups, target
-        ),
+        occupancy=recorder.occupancy,
         code=code.hexdigest()[:16],
         instructions=tuple(instructions),
         fabric_written=fabric_written,
         hbm_read=hbm_read,
         hbm_written=hbm_written,
     )
+    workload = build_workload(
+        recorder.trace, target.name, kernel.entry, {pc: fixed.inst for pc, fixed in known.items()},
+        lane_bytes, workgroups, profile.global_memory, fabric_written, (hbm_read, hbm_written),
+    )  # fmt: skip
+    return profile if workload is None else profile.timed(*model(workload))
 
 
 def _places(kernel: Kernel, counts: dict[int, int]) -> list[int]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupygemm.emulator.native import library
 from cupygemm.emulator.profiling.parts import PARTS, CacheGeometry
@@ -108,7 +109,7 @@ class CacheModel:
         self._l2_lines = target.num_xcds * part.l2.size // part.l2.line
         self._last_lines = part.last.size // part.last.line if part.last else 0
         self._batch: tuple[Any, ...] = ()
-        self._simulate = c_function("simulate_caches", c_void_p, c_void_p)
+        self._simulate = c_function("simulate_caches", c_void_p, c_void_p, c_void_p)
 
     def _cache(self, geometry: CacheGeometry, count: int, *, folded: bool) -> _Cache:
         lines = count * geometry.size // geometry.line
@@ -130,7 +131,13 @@ class CacheModel:
         self._batch = placement, order
         self._struct.placement, self._struct.launch_order = placement.ctypes.data, order.ctypes.data
 
-    def access(self, group: Group, operation: Operation, traffic: Any) -> None:
+    def access(
+        self,
+        group: Group,
+        operation: Operation,
+        traffic: Any,
+        outcomes: NDArray[np.int32] | None = None,
+    ) -> None:
         """Send an instruction of a group through the caches, before it executes.
 
         Parameters
@@ -139,12 +146,15 @@ class CacheModel:
         operation : Operation
         traffic : ctypes array of 7 int64
             Counts to add to, in the order of `Traffic`.
+        outcomes : int32 (waves, 5), optional
+            Added to for each wave of the group: bytes, and lines found in vL1D, in L2, in the
+            last-level cache and in memory.
         """
         ids, first, step = wave_list(group)
         self._simulate(
             machine_of(group.state).address, operation.address,
             None if ids is None else ids.ctypes.data, first, step, group.count, self._address,
-            ctypes.addressof(traffic),
+            ctypes.addressof(traffic), None if outcomes is None else outcomes.ctypes.data,
         )  # fmt: skip
 
     def finish(self) -> tuple[int, int, int]:

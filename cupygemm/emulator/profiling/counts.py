@@ -152,6 +152,11 @@ def ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+def percent(rate: float | None) -> str:
+    """Return a rate as text; a dash if there is none."""
+    return "-" if rate is None else f"{100 * rate:.1f} %"
+
+
 def _add_integers(into: Any, other: Any) -> None:
     for item in fields(into):
         value = getattr(into, item.name)

@@ -6,7 +6,14 @@ from dataclasses import asdict
 from typing import Any
 
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait
-from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, mix
+from cupygemm.emulator.profiling.modelled import timing_to_dict
+from cupygemm.emulator.profiling.record import (
+    InstructionProfile,
+    KernelProfile,
+    mix,
+    sum_cycles,
+    sum_waits,
+)
 
 
 def kernel_to_dict(profile: KernelProfile) -> dict[str, Any]:
@@ -14,7 +21,11 @@ def kernel_to_dict(profile: KernelProfile) -> dict[str, Any]:
     return {
         "kernel": profile.kernel,
         "target": profile.target,
-        "kinds": {"computed": ["registers", "lds_bytes", "occupancy"], "emulated": ["the rest"]},
+        "kinds": {
+            "computed": ["registers", "lds_bytes", "occupancy"],
+            "modelled": ["modelled", "modelled_cycles"],
+            "emulated": ["the rest"],
+        },
         "launches": profile.launches,
         "grid": list(profile.grid),
         "block": list(profile.block),
@@ -33,6 +44,7 @@ def kernel_to_dict(profile: KernelProfile) -> dict[str, Any]:
         "hbm_written": profile.hbm_written,
         "lds": _lds(profile.lds),
         "waits": [_wait(wait) for wait in profile.waits],
+        "modelled": timing_to_dict(profile.timing),
         "instructions": [_instruction(inst) for inst in profile.instructions],
         "source_lines": [
             {"file": file, "line": line, **_line(instructions)}
@@ -79,6 +91,8 @@ def _instruction(inst: InstructionProfile) -> dict[str, Any]:
         result["lds"] = _lds(inst.lds)
     if inst.waits:
         result["waits"] = [_wait(wait) for wait in inst.waits]
+    if inst.modelled_cycles:
+        result["modelled_cycles"] = dict(inst.modelled_cycles)
     return result
 
 
@@ -96,4 +110,8 @@ def _line(instructions: list[InstructionProfile]) -> dict[str, Any]:
         "flop": sum(inst.flop for inst in instructions),
         "global_memory": _global(memory) if memory.instructions else None,
         "lds": _lds(lds) if lds.instructions else None,
+        "waits": [
+            _wait(wait) for wait in sum_waits(w for inst in instructions for w in inst.waits)
+        ],
+        "modelled_cycles": sum_cycles(inst.modelled_cycles for inst in instructions),
     }

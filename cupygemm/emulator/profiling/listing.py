@@ -9,7 +9,8 @@ The first column is the number of waves that executed the instruction; a dot mea
 
 from __future__ import annotations
 
-from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait
+from cupygemm.emulator.profiling import modelled
+from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait, percent
 from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, iterate_lines
 
 _TEXT_WIDTH = 56
@@ -24,15 +25,15 @@ def listing(profile: KernelProfile) -> str:
     for source, inst in iterate_lines(profile):
         if source is not None:
             lines.append(f"; {source[0]}:{source[1]}")
-        lines.append(_line(inst))
+        lines.append(_line(inst, profile))
     return "\n".join(lines) + "\n"
 
 
-def _line(inst: InstructionProfile) -> str:
+def _line(inst: InstructionProfile, profile: KernelProfile) -> str:
     count = str(inst.executions) if inst.executions else "."
     sign = "-" if inst.offset < 0 else "+"
     place = f"{sign}0x{abs(inst.offset):04x}"
-    note = "; ".join(_notes(inst))
+    note = "; ".join(filter(None, [*_notes(inst), modelled.note([inst], profile)]))
     return f"{count:>8}  {place}  {inst.text:<{_TEXT_WIDTH}}  {note}".rstrip()
 
 
@@ -78,8 +79,3 @@ def _wait_note(wait: Wait, executions: int) -> str:
     if wait.waves < executions:
         text += f", in {wait.waves} waves"
     return f"{text}, {wait.distance / wait.waves:.0f} instr. between"
-
-
-def percent(rate: float | None) -> str:
-    """Return a rate as text; a dash if there is none."""
-    return "-" if rate is None else f"{100 * rate:.1f} %"

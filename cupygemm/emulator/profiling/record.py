@@ -1,8 +1,8 @@
 """What a profile holds: the counts of each instruction, of a kernel, and what follows from them.
 
-Everything is *computed* (read off the code object: registers, LDS, occupancy) or *emulated*
-(counted while the machine code was executed; cache hits come from a model of the caches). Nothing
-is a time.
+Everything is *computed* (read off the code object: registers, LDS, occupancy), *emulated* (counted
+while the machine code was executed; cache hits come from a model of the caches) or, where it is
+named so, *modelled* (times and cycles, from the timing model). Nothing is measured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait, ratio
 from cupygemm.emulator.profiling.occupancy import Occupancy
+from cupygemm.emulator.profiling.timing.model import Timing
 
 
 @dataclass
@@ -39,6 +40,9 @@ class InstructionProfile:
     global_memory : GlobalCounts or None
     lds : LdsCounts or None
     waits : tuple of Wait
+    modelled_cycles : dict of str to int
+        What the cycles of the waves that the timing model simulates go to here: ``"issue"``, or
+        what held the instruction (`timing.model.REASONS`).
     """
 
     offset: int
@@ -52,6 +56,7 @@ class InstructionProfile:
     global_memory: GlobalCounts | None = None
     lds: LdsCounts | None = None
     waits: tuple[Wait, ...] = ()
+    modelled_cycles: dict[str, int] = field(default_factory=dict)
 
     def merged(self, other: InstructionProfile) -> InstructionProfile:
         """Return the sum of this and the same instruction of another launch.
@@ -71,7 +76,8 @@ class InstructionProfile:
             flop=self.flop + other.flop,
             global_memory=_sum(GlobalCounts(), (self.global_memory, other.global_memory)),
             lds=_sum(LdsCounts(), (self.lds, other.lds)),
-            waits=_sum_waits([*self.waits, *other.waits]),
+            waits=sum_waits([*self.waits, *other.waits]),
+            modelled_cycles=sum_cycles([self.modelled_cycles, other.modelled_cycles]),
         )
 
 
@@ -103,6 +109,8 @@ class KernelProfile:
         Bytes that the L2s wrote back.
     hbm_read, hbm_written : int
         Bytes.
+    timing : Timing or None
+        Modelled. None if there is no trace of whole workgroups: the launch was too long to keep.
     """
 
     kernel: str
@@ -120,6 +128,7 @@ class KernelProfile:
     fabric_written: int
     hbm_read: int
     hbm_written: int
+    timing: Timing | None = None
 
     # -- sums over instructions --------------------------------------------------------------------
 
@@ -185,7 +194,7 @@ class KernelProfile:
     @property
     def waits(self) -> tuple[Wait, ...]:
         """Return the waits of all instructions, by counter."""
-        return _sum_waits([wait for inst in self.instructions for wait in inst.waits])
+        return sum_waits([wait for inst in self.instructions for wait in inst.waits])
 
     @property
     def hbm_bytes(self) -> int:
@@ -243,7 +252,51 @@ class KernelProfile:
             fabric_written=self.fabric_written + other.fabric_written,
             hbm_read=self.hbm_read + other.hbm_read,
             hbm_written=self.hbm_written + other.hbm_written,
+            timing=self.timing and other.timing and self.timing.merged(other.timing),
         )
+
+    def timed(self, timing: Timing, cycles: dict[int, dict[str, int]]) -> KernelProfile:
+        """Return the profile with a modelled time; the arguments are `timing.model.model`'s.
+
+        Parameters
+        ----------
+        timing : Timing
+        cycles : dict of int to dict of str to int
+            By byte offset of the instruction.
+
+        Returns
+        -------
+        KernelProfile
+        """
+        instructions = tuple(
+            replace(inst, modelled_cycles=cycles.get(inst.offset, {})) for inst in self.instructions
+        )
+        return replace(self, timing=timing, instructions=instructions)
+
+    def at_clock(self, clock_mhz: float) -> KernelProfile:
+        """Return the profile of one launch with its time modelled at another clock.
+
+        Parameters
+        ----------
+        clock_mhz : float
+            Latency and bandwidth beyond L2 do not scale with it; everything else does.
+
+        Returns
+        -------
+        KernelProfile
+
+        Raises
+        ------
+        ValueError
+            The clock is not positive, or the profile is a sum of several launches.
+        """
+        from cupygemm.emulator.profiling.timing.model import model
+
+        if clock_mhz <= 0:
+            raise ValueError(f"a clock of {clock_mhz} MHz: it must be positive")
+        if self.launches > 1:
+            raise ValueError(f"{self.launches} launches are summed: set the clock of each")
+        return self if self.timing is None else self.timed(*model(self.timing.workload, clock_mhz))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as numbers, strings, lists and dictionaries, for JSON.
@@ -305,7 +358,17 @@ def _sum(total: Any, parts: Iterable[Any]) -> Any:
     return total if known else None
 
 
-def _sum_waits(waits: Iterable[Wait]) -> tuple[Wait, ...]:
+def sum_cycles(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add up modelled cycles by reason."""
+    result: dict[str, int] = {}
+    for part in parts:
+        for name, cycles in part.items():
+            result[name] = result.get(name, 0) + cycles
+    return result
+
+
+def sum_waits(waits: Iterable[Wait]) -> tuple[Wait, ...]:
+    """Add up waits by counter."""
     result: dict[str, Wait] = {}
     for wait in waits:
         result.setdefault(wait.counter, Wait(wait.counter)).add(wait)

@@ -1,8 +1,9 @@
 """Collect the counts of one launch while it runs.
 
 The run loop is the same whether it profiles or not. `ProfiledProgram` wraps the step of every
-instruction, to count lanes and to feed the cache model; `ProfilingScoreboard` remembers which
-instructions an s_waitcnt waits for. Neither exists in a launch that is not profiled.
+instruction, to count lanes, to feed the cache model, and to trace the waves that the timing model
+simulates; `ProfilingScoreboard` remembers which instructions an s_waitcnt waits for. Neither exists
+in a launch that is not profiled.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from cupygemm.emulator.hazards import Counter, Scoreboard
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.caches import CacheModel, Traffic
 from cupygemm.emulator.profiling.counts import Wait
+from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.run import Entry, Program
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units.machine import NativeStep
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.targets import Target
 
@@ -58,15 +60,21 @@ def _counted(pc: int, inst: Instruction, step: Callable[[Group], Any]) -> Callab
     """Return a step that counts, then does what `step` does."""
     vector = inst.encoding.startswith(("VOP", "DS", *_VECTOR_MEMORY))
     memory = inst.encoding in _VECTOR_MEMORY and isinstance(step, NativeStep)
+    lds = inst.encoding == "DS" and isinstance(step, NativeStep) and step.profiler is not None
 
     def counted(group: Group) -> Any:
         recorder: Recorder = group.state.units["recorder"]
         recorder.clock[group.waves] += 1
         if vector:
             recorder.count_lanes(pc, group)
-        if memory:
-            recorder.count_traffic(pc, group, step)
-        return step(group)
+        trace = recorder.trace
+        traced = trace.wants(group)
+        outcomes = recorder.count_traffic(pc, group, step, traced) if memory else None
+        result = step(group)
+        if traced:
+            cycles = group.state.units["lds_cycles"] if lds else None
+            trace.record(pc, cycles, outcomes)
+        return result
 
     return counted
 
@@ -83,10 +91,13 @@ class Recorder:
         Lanes that were on, summed over waves, by program counter.
     waits : dict of (int, str) to Wait
         By program counter and counter.
+    trace : Trace
+        Of the workgroups that the first compute unit holds at once.
     """
 
-    def __init__(self, kernel: Kernel, target: Target) -> None:
-        self.kernel = kernel
+    def __init__(self, dispatch: Dispatch, target: Target) -> None:
+        kernel = self.kernel = dispatch.kernel
+        self.dispatch = dispatch
         self.target = target
         programs = kernel.code_object.programs
         name = f"{target.name}, profiled"
@@ -94,6 +105,13 @@ class Recorder:
             name, ProfiledProgram(kernel.code_object.image, target)
         )
         self.caches = CacheModel(target)
+        self.occupancy = occupancy(
+            kernel, dispatch.waves_per_workgroup, dispatch.lds_bytes, dispatch.num_workgroups,
+            target,
+        )  # fmt: skip
+        resident = max(self.occupancy.workgroups, 1)
+        stop = min(dispatch.num_workgroups, resident * target.num_cus)
+        self.trace = Trace(range(0, stop, target.num_cus))
         self.clock: NDArray[np.int64] = np.zeros(0, np.int64)
         self.lanes: dict[int, int] = {}
         self.waits: dict[tuple[int, str], Wait] = {}
@@ -103,6 +121,8 @@ class Recorder:
         """Prepare for a batch of workgroups; parameters and result as for a `Scoreboard`."""
         state.profile = True
         state.units["recorder"] = self
+        state.units["lds_cycles"] = None
+        self.trace.start_batch(state)
         self.clock = np.zeros(state.num_waves, np.int64)
         self.caches.start_batch(state)
         return ProfilingScoreboard(state, vector, scalar, self)
@@ -112,12 +132,16 @@ class Recorder:
         lanes = LANES * group.count if group.full else int(np.count_nonzero(group.mask))
         self.lanes[pc] = self.lanes.get(pc, 0) + lanes
 
-    def count_traffic(self, pc: int, group: Group, step: Any) -> None:
-        """Send a vector memory instruction through the cache model."""
+    def count_traffic(
+        self, pc: int, group: Group, step: Any, traced: bool
+    ) -> NDArray[np.int32] | None:
+        """Send a vector memory instruction through the cache model; return each wave's outcome."""
+        outcomes = np.zeros((group.count, 5), np.int32) if traced else None
         traffic = self._traffic.get(pc)
         if traffic is None:
             traffic = self._traffic[pc] = (c_int64 * 7)()
-        self.caches.access(group, step.operation, traffic)
+        self.caches.access(group, step.operation, traffic, outcomes)
+        return outcomes
 
     def count_wait(self, pc: int, counter: str, pcs: NDArray[Any], distances: NDArray[Any]) -> None:
         """Count waits of some waves.
@@ -140,17 +164,12 @@ class Recorder:
             wait.operations[offset] = wait.operations.get(offset, 0) + int(times)
 
     def finish(
-        self,
-        dispatch: Dispatch,
-        counts: dict[int, int],
-        conflicts: dict[int, Any],
-        lines: dict[int, Any],
+        self, counts: dict[int, int], conflicts: dict[int, Any], lines: dict[int, Any]
     ) -> KernelProfile:
         """Return the profile of the launch.
 
         Parameters
         ----------
-        dispatch : Dispatch
         counts : dict of int to int
             Waves that executed each instruction, by program counter.
         conflicts, lines : dict
@@ -159,7 +178,7 @@ class Recorder:
         from cupygemm.emulator.profiling.build import build
 
         traffic = {pc: Traffic(*values) for pc, values in self._traffic.items()}
-        return build(self, dispatch, counts, conflicts, lines, traffic)
+        return build(self, counts, conflicts, lines, traffic)
 
 
 class ProfilingScoreboard(Scoreboard):

@@ -10,9 +10,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cupygemm.emulator.profiling import modelled
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.listing import lds_note, memory_note
-from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, mix
+from cupygemm.emulator.profiling.record import (
+    InstructionProfile,
+    KernelProfile,
+    mix,
+    sum_waits,
+)
 
 _TEXT_WIDTH = 64
 
@@ -30,12 +36,12 @@ def source_listing(profile: KernelProfile) -> str:
         text = texts[number - 1].strip() if number <= len(texts) else ""
         executions = sum(inst.executions for inst in instructions)
         shown = f"{text:.{_TEXT_WIDTH}}"
-        note = _note(instructions)
+        note = _note(instructions, profile)
         lines.append(f"{number:>8} {executions:>8}  {shown:<{_TEXT_WIDTH}}  {note}".rstrip())
     return "\n".join(lines) + "\n"
 
 
-def _note(instructions: list[InstructionProfile]) -> str:
+def _note(instructions: list[InstructionProfile], profile: KernelProfile) -> str:
     memory, lds = GlobalCounts(), LdsCounts()
     for inst in instructions:
         if inst.global_memory is not None:
@@ -47,7 +53,10 @@ def _note(instructions: list[InstructionProfile]) -> str:
         notes.append(memory_note(memory))
     if lds.instructions:
         notes.append(lds_note(lds))
-    return "; ".join(notes)
+    waits = sum_waits(wait for inst in instructions for wait in inst.waits)
+    notes += [f"{wait.counter} waited for by {wait.waves} waves" for wait in waits]
+    notes.append(modelled.note(instructions, profile))
+    return "; ".join(filter(None, notes))
 
 
 def _read(file: str) -> list[str]:

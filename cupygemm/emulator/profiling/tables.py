@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from cupygemm.emulator.profiling.listing import percent
+from cupygemm.emulator.profiling.counts import percent
+from cupygemm.emulator.profiling.modelled import rows, seconds
 from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.profiling.record import KernelProfile
 
 _WIDTH = 130
 KINDS = (
-    "computed: registers, LDS of a workgroup, occupancy; emulated: everything else, hit rates and "
-    "HBM bytes by a cache model from cold caches; nothing is a time"
+    "computed: registers, LDS of a workgroup, occupancy; modelled: what is called so, by a timing "
+    "model; emulated: everything else, hit rates and HBM bytes by a cache model from cold caches; "
+    "nothing is measured"
 )
 Row = tuple[str, str, str]
 
@@ -44,7 +46,7 @@ def _overview(kernels: Sequence[KernelProfile]) -> Table:
     table.add_column("kernel", overflow="fold", max_width=32)
     for heading in (
         "launches", "VGPRs", "waves/SIMD", "MFMA", "FLOP", "vL1D req", "hit", "coalesc.", "L2 hit",
-        "HBM", "LDS confl.",
+        "HBM", "LDS confl.", "modelled",
     ):  # fmt: skip
         table.add_column(heading, justify="right", no_wrap=True)
     for kernel in kernels:
@@ -55,6 +57,7 @@ def _overview(kernels: Sequence[KernelProfile]) -> Table:
             f"{memory.traffic.requests:,}", percent(memory.l1_hit_rate),
             percent(memory.coalescing), percent(memory.l2_hit_rate), size(kernel.hbm_bytes),
             percent(kernel.lds.conflict_rate),
+            "-" if kernel.timing is None else seconds(kernel.timing.seconds),
         )  # fmt: skip
     return table
 
@@ -69,7 +72,7 @@ def _details(kernel: KernelProfile) -> Table:
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("note", overflow="fold")
-    sections = (_wavefront, _instructions, _l1, _l2, _lds, _waits)
+    sections = (_wavefront, _instructions, _l1, _l2, _lds, _waits, rows)
     for section in sections:
         for name, value, note in section(kernel):
             table.add_row(name, value, note)

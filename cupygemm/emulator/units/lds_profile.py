@@ -62,19 +62,24 @@ def conflict_counter(operation: Operation, target: Target) -> Callable[[Group], 
     """Return a function that counts the conflicts of a DS instruction in a group.
 
     It adds to ``State.units["lds_conflicts"]``: program counter to (wave-instructions, cycles,
-    cycles lost to conflicts).
+    cycles lost to conflicts). Where ``State.units["lds_cycles"]`` is wanted (it is there), it
+    becomes the cycles of each wave of the group.
     """
     reads = operation.name in ("load", "transpose")
     masks = np.array(phases(operation.struct.bytes, reads=reads, banks=target.lds_banks), np.uint64)
-    function = c_function("count_conflicts", c_void_p, c_int64, c_void_p)
+    function = c_function("count_conflicts", c_void_p, c_int64, c_void_p, c_void_p)
 
     def count(group: Group) -> None:
         state = group.state
         ids, first, step = wave_list(group)
         totals = (c_int64 * 3)()
+        each = None
+        if "lds_cycles" in state.units:
+            each = state.units["lds_cycles"] = np.zeros(group.count, np.int32)
         function(
             machine_of(state).address, operation.address, None if ids is None else ids.ctypes.data,
             first, step, group.count, masks.ctypes.data, masks.size, ctypes.addressof(totals),
+            None if each is None else each.ctypes.data,
         )  # fmt: skip
         counters = state.units.setdefault("lds_conflicts", {})
         old = counters.get(state.current_pc, (0, 0, 0))

@@ -1,0 +1,237 @@
+"""What the timing model needs of a launch: the traced streams, and totals of the whole launch.
+
+It is kept with a profile, so that a launch can be modelled again at another clock or drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.profiling.counts import GlobalCounts
+from cupygemm.emulator.profiling.parts import PARTS
+from cupygemm.emulator.profiling.timing.machine import MACHINES, SIMDS
+from cupygemm.emulator.profiling.timing.operations import Flag, TimingOp, Unit, describe
+from cupygemm.emulator.profiling.timing.pipeline import ACCESS, WAVE, Rates, Schedule, simulate
+from cupygemm.emulator.targets import TARGETS
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.profiling.timing.trace import Trace
+
+_SECTOR = 32
+
+
+@dataclass(frozen=True)
+class Workload:
+    """The traced waves of a launch, and what the launch as a whole asks of memory.
+
+    Attributes
+    ----------
+    target : str
+    workgroups : int
+        Of the launch.
+    offsets : list of int
+        Bytes from the kernel's entry of each static instruction.
+    ops : list of TimingOp
+        What each costs.
+    places, cost : int32 array
+        The streams of the traced waves, workgroup by workgroup (native/timing.h).
+    outcomes : int32 (accesses, 5)
+        See `CacheModel.access`.
+    loads : bool (accesses,)
+        Whether an access is a load, as against a store.
+    waves : structured array
+        `WAVE`, of the streams.
+    l2_bytes, fabric_bytes, memory_bytes : int
+        That the launch moves out of and into L2, between L2 and the fabric, and of HBM.
+    fabric_share, memory_share : float
+        Bytes from the fabric and from HBM for each that L2 is asked for.
+    """
+
+    target: str
+    workgroups: int
+    offsets: list[int]
+    ops: list[TimingOp] = field(repr=False)
+    places: NDArray[np.int32] = field(repr=False)
+    cost: NDArray[np.int32] = field(repr=False)
+    outcomes: NDArray[np.int32] = field(repr=False)
+    loads: NDArray[np.bool_] = field(repr=False)
+    waves: NDArray[np.void] = field(repr=False)
+    l2_bytes: int
+    fabric_bytes: int
+    memory_bytes: int
+    fabric_share: float
+    memory_share: float
+
+    @property
+    def resident(self) -> int:
+        """Return the traced workgroups: those that a CU holds at once."""
+        return int(self.waves["workgroup"].max()) + 1
+
+    def repeated(self, resident: int) -> Workload:
+        """Return a workload with copies of the first workgroup, as many as a CU holds.
+
+        Parameters
+        ----------
+        resident : int
+
+        Returns
+        -------
+        Workload
+        """
+        one = self.waves[self.waves["workgroup"] == 0]
+        count = int(one["count"].sum())
+        waves = np.tile(one, resident)
+        copies = np.repeat(np.arange(resident), len(one))
+        waves["first"] += copies * count
+        waves["workgroup"] = copies
+        waves["simd"] = np.arange(len(waves)) % SIMDS
+        return replace(
+            self,
+            places=np.tile(self.places[:count], resident),
+            cost=np.tile(self.cost[:count], resident),
+            waves=waves,
+        )
+
+    def schedule(self, clock_mhz: float, resident: int, active_cus: int) -> Schedule:
+        """Simulate a compute unit.
+
+        Parameters
+        ----------
+        clock_mhz : float
+        resident : int
+            Workgroups on it, at most those that were traced.
+        active_cus : int
+            CUs that share L2, the fabric and HBM.
+        """
+        waves = self.waves[self.waves["workgroup"] < resident]
+        count = int(waves["count"].sum())
+        return simulate(
+            self.ops, self.places[:count], self.cost[:count], self._accesses(clock_mhz), waves,
+            self._rates(clock_mhz, active_cus),
+        )  # fmt: skip
+
+    def _rates(self, clock_mhz: float, active_cus: int) -> Rates:
+        machine, target = MACHINES[self.target], TARGETS[self.target]
+        sharing = max(1, active_cus)
+        xcds = min(target.num_xcds, sharing)
+        per_clock = PARTS[self.target].hbm_bytes_per_second / (clock_mhz * 1e6)
+        return Rates(
+            lds_latency=machine.lds_latency,
+            scalar_latency=machine.scalar_latency,
+            barrier_latency=machine.barrier_latency,
+            memory_queue=machine.memory_queue,
+            l2=min(machine.l1_bytes, machine.l2_bytes * xcds / sharing),
+            fabric=min(machine.l1_bytes, machine.fabric_bytes * xcds / sharing),
+            memory=min(machine.l1_bytes, per_clock * machine.memory_efficiency / sharing),
+        )
+
+    def _accesses(self, clock_mhz: float) -> NDArray[np.void]:
+        """Return what each access costs at a clock."""
+        machine, line = MACHINES[self.target], PARTS[self.target].l1.line
+        accesses = np.zeros(max(len(self.outcomes), 1), ACCESS)
+        if not len(self.outcomes):
+            return accesses
+        size, lines = self.outcomes[:, 0], self.outcomes[:, 1:]
+        requests = lines.sum(axis=1)
+        moved = np.where(self.loads, lines[:, 1:].sum(axis=1) * line, -(-size // _SECTOR) * _SECTOR)
+        beyond = np.array([0, machine.last_ns, machine.memory_ns]) * clock_mhz / 1000
+        latencies = np.array([machine.l1_latency, *(machine.l2_latency + beyond)])
+        farthest = 3 - np.argmax((lines > 0)[:, ::-1], axis=1)
+        farthest[requests == 0] = 0
+        accesses["cycles"] = np.maximum.reduce(
+            [-(-size // machine.l1_bytes), -(-requests // machine.l1_lines), np.full(len(size), 4)]
+        )
+        accesses["latency"] = np.where(self.loads, latencies[farthest], machine.l2_latency)
+        accesses["l2"] = moved
+        accesses["fabric"] = moved * self.fabric_share * self.loads
+        accesses["memory"] = moved * self.memory_share * self.loads
+        return accesses
+
+
+def build_workload(
+    trace: Trace,
+    target: str,
+    entry: int,
+    instructions: Mapping[int, Instruction],
+    lane_bytes: Mapping[int, int],
+    workgroups: int,
+    memory: GlobalCounts,
+    fabric_written: int,
+    hbm: tuple[int, int],
+) -> Workload | None:
+    """Return the workload of a launch; None if there is nothing to model.
+
+    Parameters
+    ----------
+    trace : Trace
+    target : str
+    entry : int
+        Program counter of the kernel's first instruction.
+    instructions : mapping of int to Instruction
+        By program counter.
+    lane_bytes : mapping of int to int
+        Bytes of LDS that a lane of each DS instruction accesses.
+    workgroups : int
+        Of the launch.
+    memory : GlobalCounts
+        Of the launch.
+    fabric_written : int
+    hbm : (int, int)
+        Bytes read from and written to HBM.
+    """
+    streams = trace.streams()
+    if not trace.complete or not streams:
+        return None
+    pcs = np.concatenate([pcs for pcs, _ in streams.values()])
+    cost = np.concatenate([costs for _, costs in streams.values()])
+    unique, places = np.unique(pcs, return_inverse=True)
+    machine, line = MACHINES[target], PARTS[target].l1.line
+    ops = [
+        describe(instructions[pc], target, machine, lane_bytes.get(pc, 0)) for pc in unique.tolist()
+    ]
+    outcomes = np.array(trace.accesses, np.int32).reshape(-1, 5)
+    units = np.array([op.unit for op in ops])[places]
+    stores = np.array([bool(op.flags & Flag.STORES) for op in ops])[places]
+    vector_memory = units == Unit.VECTOR_MEMORY
+    # Instructions that the cache model does not see (cache control) are accesses of nothing.
+    unseen = vector_memory & (cost < 0)
+    cost[unseen] = len(outcomes)
+    outcomes = np.vstack([outcomes, np.zeros((1, 5), np.int32)])
+    cost[(units == Unit.LDS) & (cost < 0)] = 2  # lane exchanges: through LDS, not its memory
+    loads = np.ones(len(outcomes), np.bool_)
+    loads[cost[vector_memory]] = ~stores[vector_memory]
+    traffic = memory.traffic
+    asked = max(traffic.l2_requests * line, 1)
+    return Workload(
+        target=target,
+        workgroups=workgroups,
+        offsets=[pc - entry for pc in unique.tolist()],
+        ops=ops,
+        places=np.ascontiguousarray(places, np.int32),
+        cost=np.ascontiguousarray(cost, np.int32),
+        outcomes=outcomes,
+        loads=loads,
+        waves=_waves(streams),
+        l2_bytes=traffic.l2_requests * line,
+        fabric_bytes=traffic.fabric_read + fabric_written,
+        memory_bytes=sum(hbm),
+        fabric_share=traffic.fabric_read / asked,
+        memory_share=hbm[0] / asked,
+    )
+
+
+def _waves(streams: Mapping[tuple[int, int], tuple[Any, Any]]) -> NDArray[np.void]:
+    """Deal the waves to SIMDs in turn, as they start: waves i and i + 4 share one."""
+    waves = np.zeros(len(streams), WAVE)
+    numbers = {workgroup: n for n, workgroup in enumerate(sorted({w for w, _ in streams}))}
+    waves["count"] = [len(pcs) for pcs, _ in streams.values()]
+    waves["first"] = np.cumsum(waves["count"]) - waves["count"]
+    waves["workgroup"] = [numbers[workgroup] for workgroup, _ in streams]
+    waves["simd"] = np.arange(len(streams)) % SIMDS
+    return waves
