@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cupygemm._arch import Arch
 from cupygemm._problem import FLOAT8_NAMES, ITEMSIZE, DType, GemmProblem
@@ -54,6 +54,14 @@ class GemmConfig:
         Tile rows that the grouped raster walks before it moves on by a tile column.
     xcd_remap : bool
         Deal workgroups so that neighbouring tiles share an XCD's L2.
+    split_k : int
+        Parts of k that different workgroups sum; a second kernel adds them, in their order.
+    stream_k : int
+        Workgroups of a persistent grid; 0 for one workgroup for each tile or part of it. Tiles that
+        do not fill the grid evenly are cut along k wherever it makes the workgroups' shares equal;
+        a second kernel adds the pieces, in their order.
+    atomic : bool
+        Parts of `split_k` are added by atomic instructions, in the order in which they come.
     """
 
     mainloop: str
@@ -69,6 +77,16 @@ class GemmConfig:
     waves_per_simd: int = 2
     group_m: int = 8
     xcd_remap: bool = True
+    split_k: int = 1
+    stream_k: int = 0
+    atomic: bool = False
+
+    @property
+    def partition(self) -> Literal["tiles", "split_k", "stream_k"]:
+        """Return how the products are dealt to workgroups."""
+        if self.stream_k:
+            return "stream_k"
+        return "split_k" if self.split_k > 1 else "tiles"
 
     @property
     def num_threads(self) -> int:
@@ -80,15 +98,24 @@ class GemmConfig:
         """Return a short name: tile, waves and instruction."""
         tile = f"{self.tile_m}x{self.tile_n}x{self.tile_k}"
         mma = f"{self.mma_m}x{self.mma_n}x{self.mma_k}"
-        return f"{self.mainloop}_{tile}_w{self.waves_m}x{self.waves_n}_s{self.num_stages}_mma{mma}"
+        text = f"{self.mainloop}_{tile}_w{self.waves_m}x{self.waves_n}_s{self.num_stages}_mma{mma}"
+        if self.partition == "tiles":
+            return text
+        text += f"_{self.partition}{self.stream_k or self.split_k}"
+        return text + ("_atomic" if self.atomic else "")
 
     @property
     def summary(self) -> str:
-        """Return mainloop, tile, waves and instruction, for people."""
-        return (
+        """Return mainloop, tile, waves, instruction and parts of k, for people."""
+        text = (
             f"{self.mainloop}: tile {self.tile_m}x{self.tile_n}x{self.tile_k}, "
             f"waves {self.waves_m}x{self.waves_n}, MFMA {self.mma_m}x{self.mma_n}x{self.mma_k}"
         )
+        if self.stream_k:
+            return f"{text}, stream-k over {self.stream_k} workgroups"
+        if self.split_k > 1:
+            return f"{text}, k in {self.split_k} parts" + (", added atomically" * self.atomic)
+        return text
 
     def lds_bytes(self, itemsize: int) -> int:
         """Return the LDS of a workgroup for operands of `itemsize` bytes."""
@@ -98,24 +125,38 @@ class GemmConfig:
         """Return the tiles of one matrix of C along m and along n."""
         return -(-problem.m // self.tile_m), -(-problem.n // self.tile_n)
 
+    def num_steps(self, problem: GemmProblem) -> int:
+        """Return the steps of k, each `tile_k` deep, the last perhaps less."""
+        return -(-problem.k // self.tile_k)
+
 
 def grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
-    """Return the workgroups of a launch: tiles along x, the batch along y and then z.
+    """Return the workgroups of a launch: tiles and parts along x, the batch along y and then z.
 
     A grid's y and z end at 65535, so the batch index is ``y + BATCH_GRID_Y * z``; workgroups past
-    the end of the batch return at once.
+    the end of the batch return at once. A persistent grid has one axis.
     """
+    if config.stream_k:
+        return config.stream_k, 1, 1
     tiles_m, tiles_n = config.num_tiles(problem)
+    return tiles_m * tiles_n * config.split_k, *batch_grid(problem)
+
+
+def batch_grid(problem: GemmProblem) -> tuple[int, int]:
+    """Return y and z of a grid that has the batch along them."""
     batch = problem.num_batches
-    return tiles_m * tiles_n, min(batch, BATCH_GRID_Y), -(-batch // BATCH_GRID_Y)
+    return min(batch, BATCH_GRID_Y), -(-batch // BATCH_GRID_Y)
 
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the kernel cannot compute the problem on the architecture, or None if it can."""
+    from cupygemm import _parts as parts  # which builds on this module
+
     return (
         _check_types(problem, arch)
         or _check_extents(config, problem)
         or _check_instruction(config, problem, arch)
+        or parts.check(config, problem)
         or mainloop_of(config).check(config, problem, arch)
         or _check_offsets(config, problem)
     )

@@ -14,7 +14,8 @@ import numpy as np
 
 from cupygemm._config import GemmConfig, grid
 from cupygemm._layout import Layout, Offsets
-from cupygemm._problem import ITEMSIZE
+from cupygemm._parts import ADD_THREADS, add_grid, stream_tiles, workspace_bytes
+from cupygemm._problem import ITEMSIZE, GemmProblem
 
 GEMM_ARGS = np.dtype(
     [
@@ -42,10 +43,17 @@ The batch extents are outermost first, 1 where absent. Pitches and strides are i
 is that of the axis whose elements are not adjacent.
 """
 
+PART_ARGS = np.dtype(
+    [("num_parts", np.uint32), ("stream_tiles", np.uint32), ("workspace", np.uint64)], align=True
+)
+"""The struct ``PartArgs``, which follows `GEMM_ARGS` where workgroups share tiles."""
+
 _ADDRESSES = struct.Struct("=QQQ")
+_ADDRESS = struct.Struct("=Q")
 # CuPy passes an array of size one by value. It asks a structured array for its fields at each
 # launch, which takes 10 us; an opaque one takes 1 us.
 _OPAQUE = np.dtype((np.void, GEMM_ARGS.itemsize))
+_OPAQUE_PARTED = np.dtype((np.void, GEMM_ARGS.itemsize + PART_ARGS.itemsize))
 
 
 def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
@@ -78,6 +86,17 @@ def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
     return arguments
 
 
+def pack_parts(config: GemmConfig, problem: GemmProblem) -> Any:
+    """Return what shared tiles add to the struct of a launch, as an array of `PART_ARGS`.
+
+    The address of the workspace, its last field, is zero.
+    """
+    arguments = np.zeros(1, PART_ARGS)
+    arguments["num_parts"] = config.stream_k or config.split_k
+    arguments["stream_tiles"] = stream_tiles(config, problem)
+    return arguments
+
+
 class GemmLaunch:
     """One prepared launch; calling it with the three addresses enqueues it on the current stream.
 
@@ -96,16 +115,60 @@ class GemmLaunch:
         packed = pack_arguments(layout, offsets).tobytes()
         self._kernel = kernel
         self._offsets = _ADDRESSES.unpack_from(packed) if any(packed[: _ADDRESSES.size]) else None
-        self._constants = packed[_ADDRESSES.size :]
+        self._constants: bytes = packed[_ADDRESSES.size :]
         self._block = (config.num_threads, 1, 1)
         self.grid = grid(config, layout.problem)
 
     def __call__(self, a: int, b: int, c: int) -> None:
         """Enqueue the launch."""
+        packed = np.frombuffer(self._pack(a, b, c), _OPAQUE)
+        self._kernel(self.grid, self._block, (packed,))
+
+    def _pack(self, a: int, b: int, c: int) -> bytes:
+        """Return the struct, but for what a workspace adds."""
         if self._offsets is not None:
             a, b, c = (
                 (address + offset) % 2**64
                 for address, offset in zip((a, b, c), self._offsets, strict=True)
             )
-        packed = np.frombuffer(_ADDRESSES.pack(a, b, c) + self._constants, _OPAQUE)
-        self._kernel(self.grid, self._block, (packed,))
+        packed: bytes = _ADDRESSES.pack(a, b, c) + self._constants
+        return packed
+
+
+class PartedLaunch(GemmLaunch):
+    """The two launches of a product whose tiles are shared, with a workspace between them.
+
+    Parameters
+    ----------
+    kernel, add_kernel : callable
+        The GEMM, and the sum of the parts.
+    layout : Layout
+    offsets : Offsets
+    config : GemmConfig
+    """
+
+    __slots__ = ("_add_grid", "_add_kernel", "_alloc", "_num_bytes", "_zeroed")
+
+    def __init__(
+        self, kernel: Any, add_kernel: Any, layout: Layout, offsets: Offsets, config: GemmConfig
+    ) -> None:
+        from cupy.cuda import alloc
+
+        super().__init__(kernel, layout, offsets, config)
+        self._constants += pack_parts(config, layout.problem).tobytes()[: -_ADDRESS.size]
+        self._add_kernel = add_kernel
+        self._add_grid = add_grid(config, layout.problem)
+        self._num_bytes = workspace_bytes(config, layout.problem)
+        self._zeroed = config.atomic
+        self._alloc = alloc
+
+    def __call__(self, a: int, b: int, c: int) -> None:
+        """Enqueue the launches."""
+        # The pool hands memory that this frees to later work of the same stream only.
+        workspace = self._alloc(self._num_bytes)
+        if self._zeroed:
+            workspace.memset_async(0, self._num_bytes)
+        packed = self._pack(a, b, c) + _ADDRESS.pack(workspace.ptr)
+        arguments = (np.frombuffer(packed, _OPAQUE_PARTED),)
+        self._kernel(self.grid, self._block, arguments)
+        self._add_kernel(self._add_grid, (ADD_THREADS, 1, 1), arguments)

@@ -85,6 +85,11 @@ def matmul(  # numpydoc ignore=PR02
         Factor of what the activation gives, a single one.
     clamp : tuple of number or None, optional
         The least and the greatest result, applied last; None leaves a side open.
+    reproducible : bool
+        The same operands give the same bits each time. With False, the parts of a sum that several
+        workgroups share may be added by atomic instructions, in the order in which they come: that
+        takes less memory and less time where k is long and the result small, and float sums may
+        differ in their last bits from call to call.
     stream : cupy.cuda.Stream, optional
         Where the product is computed, in place of the current stream.
 
@@ -113,7 +118,8 @@ def matmul(  # numpydoc ignore=PR02
     Kernels of this library multiply bfloat16 and float16 operands, int8 ones into int32 sums, and
     on AMD GPUs float32, float64, int8, uint8 and 8-bit floats; `cupy.matmul` multiplies everything
     else.
-    Products of integers wrap as NumPy's do. The result is the same bits each time.
+    Products of integers wrap as NumPy's do. The result is the same bits each time, unless
+    `reproducible` is False.
     Nothing is written to ``out`` when an exception is raised.
 
     With any of the options from `alpha` to `clamp`, the result is ::
@@ -207,7 +213,7 @@ def explain(  # numpydoc ignore=PR02
     ----------
     x1, x2, out, dtype, casting
         As for `matmul`.
-    format_a, format_b, precision, stream
+    format_a, format_b, precision, reproducible, stream
         As for `matmul`.
     alpha, beta, c, bias, activation, scale_a, scale_b, scale_out, clamp
         As for `matmul`.
@@ -304,6 +310,7 @@ def _check(
             casting,
             given.precision,
             None if epilogue is None else epilogue.request,
+            given.reproducible,
         ),
         device(x1.data.device_id),
         out is not None and (_overlap(out, x1) or _overlap(out, x2)),

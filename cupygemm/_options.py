@@ -35,6 +35,7 @@ class MatmulOptions(TypedDict, total=False):
     scale_b: Any
     scale_out: Any
     clamp: tuple[float | None, float | None] | None
+    reproducible: bool
     stream: Any
 
 
@@ -51,6 +52,7 @@ DEFAULTS: MatmulOptions = {
     "scale_b": None,
     "scale_out": None,
     "clamp": None,
+    "reproducible": True,
     "stream": None,
 }
 
@@ -69,12 +71,15 @@ class Options:
     precision : {"ieee", "tf32"}
         In which float32 operands are multiplied.
     epilogue : EpilogueRequest or None
+    reproducible : bool
+        The bits of a result depend on nothing but the operands.
     """
 
     dtype: np.dtype[Any] | None = None
     casting: str = "same_kind"
     precision: Precision = "ieee"
     epilogue: EpilogueRequest | None = None
+    reproducible: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,7 @@ class CallOptions:
     epilogue : EpilogueArguments or None
     stream : context manager
         Makes the call's stream the current one.
+    reproducible : bool
     """
 
     format_a: Any = None
@@ -96,12 +102,13 @@ class CallOptions:
     precision: Precision = "ieee"
     epilogue: EpilogueArguments | None = None
     stream: Any = CURRENT_STREAM
+    reproducible: bool = True
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Return all that a plan depends on."""
         epilogue = None if self.epilogue is None else self.epilogue.key
-        return self.format_a, self.format_b, self.precision, epilogue
+        return self.format_a, self.format_b, self.precision, epilogue, self.reproducible
 
     @property
     def values(self) -> tuple[EpilogueArguments, ...]:
@@ -130,7 +137,9 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
         raise TypeError(f"matmul: stream is {stream!r}, not a cupy.cuda.Stream")
     format_a, format_b = given.pop("format_a", None), given.pop("format_b", None)
     precision = parse_precision(given.pop("precision", None))
-    return CallOptions(format_a, format_b, precision, epilogue_arguments(**given), stream)
+    reproducible = bool(given.pop("reproducible", True))
+    epilogue = epilogue_arguments(**given)
+    return CallOptions(format_a, format_b, precision, epilogue, stream, reproducible)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -18,10 +18,11 @@ from cupygemm._explain import Explanation
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import container
 from cupygemm._hopper.config import HopperArch
-from cupygemm._launch import GemmLaunch
+from cupygemm._launch import GemmLaunch, PartedLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
 from cupygemm._select import Selection, select
+from cupygemm._source import ADD_ENTRY
 from cupygemm._unfused import applied
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | N
                 from cupygemm._hopper import plan as hopper_plan
 
                 return hopper_plan.choose(posed.layout, device.arch)
-            selection = select(problem, device.arch)
+            selection = select(problem, device.arch, reproducible=posed.reproducible)
         except ValueError as err:  # one of its limits, such as rows that are gigabytes apart
             why = str(err)
         else:
@@ -165,11 +166,19 @@ def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -
         return hopper_plan.make_runner(posed, choice)
     from cupy import RawModule
 
-    kernel = RawModule(path=str(choice.compiled.path)).get_function(choice.compiled.name)
+    module = RawModule(path=str(choice.compiled.path))
+    kernel = module.get_function(choice.compiled.name)
     layout = posed.layout
     assert layout is not None
     config = choice.selection.config
-    launches = tuple(GemmLaunch(kernel, layout, offsets, config) for offsets in layout.launches)
+    launches: tuple[GemmLaunch, ...]
+    if config.partition == "tiles":
+        launches = tuple(GemmLaunch(kernel, layout, offsets, config) for offsets in layout.launches)
+    else:
+        add = module.get_function(ADD_ENTRY)
+        launches = tuple(
+            PartedLaunch(kernel, add, layout, offsets, config) for offsets in layout.launches
+        )
     if posed.copies or len(launches) > 1:
         return _staged(posed, launches)
     return _direct(posed, launches[0])

@@ -50,6 +50,8 @@ class Posed:
     epilogue : EpilogueRequest or None
     sums : Posed or None
         How the sums are computed, of ``"sums"``.
+    reproducible : bool
+        No sum may depend on the order in which workgroups run.
     """
 
     shape: ProductShape
@@ -61,6 +63,7 @@ class Posed:
     temporary: str | None = None
     epilogue: EpilogueRequest | None = None
     sums: Posed | None = None
+    reproducible: bool = True
 
     @property
     def copies(self) -> tuple[str, ...]:
@@ -132,7 +135,12 @@ def pose(
             x1,
             x2,
             None,
-            Options(types.accumulator, "unsafe", options.precision),
+            Options(
+                types.accumulator,
+                "unsafe",
+                options.precision,
+                reproducible=options.reproducible,
+            ),
             products=products,
             row_bytes=row_bytes,
         )
@@ -145,7 +153,16 @@ def pose(
     b, x2_copy = _as_matrices(x2, "x2", shape, types.x2, row_bytes)
     c, temporary = _target(out, shape, types, aliased=aliased)
     layout = make_layout(a, b, c, shape.batch, options.precision)
-    return Posed(shape, types, "kernel", layout, x1_copy, x2_copy, temporary)
+    return Posed(
+        shape,
+        types,
+        "kernel",
+        layout,
+        x1_copy,
+        x2_copy,
+        temporary,
+        reproducible=options.reproducible,
+    )
 
 
 def _as_matrices(

@@ -1,18 +1,22 @@
 """Choose a configuration: a cost model over compute units, residency and tile quantisation.
 
 The model counts, for the compute unit with the most tiles, the cycles of the resource that binds
-its main loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Its
-figures are modelled, from published rates (`_arch`), and serve to rank configurations, not to
+its main loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Each
+configuration is estimated with whole tiles, with k in parts, and with a persistent grid that cuts
+some tiles (stream-k); sums that several workgroups share pass through memory to a second kernel.
+Its figures are modelled, from published rates (`_arch`), and serve to rank configurations, not to
 predict times.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from cupygemm._arch import Arch
 from cupygemm._config import WAVE_SIZE, GemmConfig, check, configs_for
+from cupygemm._parts import slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 # What a workgroup alone on its CU cannot hide, in cycles, from published figures for gfx942 (L2 hit
@@ -22,6 +26,12 @@ _START_CYCLES = 3000
 _STEP_CYCLES = 350
 _LOAD_CYCLES = 1000
 _L1_BYTES_PER_CLOCK = 64
+# A kernel that waits for another: about 3 us from the end of one to work of the next.
+_NEXT_KERNEL_CYCLES = 6000
+# What the model leaves out of shared tiles: workgroups at different k find less of each other's
+# operands in L2.
+_SHARING = 1.03
+_LEAST_STEPS = 3  # of a part of k: less, and it is all prologue
 
 
 @dataclass(frozen=True)
@@ -37,7 +47,7 @@ class Candidate:
         The resource that decides them: ``"MFMA"``, ``"LDS"``, ``"L1"``, ``"latency"``, ``"L2"`` or
         ``"memory"``.
     tiles : int
-        Workgroups of the launch.
+        Tiles of C, or parts of them where k is in parts: the workgroups' work.
     resident : int
         Workgroups that a CU holds at once.
     efficiency : float
@@ -71,8 +81,16 @@ class Selection:
 
 
 @functools.lru_cache(maxsize=4096)
-def select(problem: GemmProblem, arch: Arch) -> Selection:
+def select(problem: GemmProblem, arch: Arch, *, reproducible: bool = True) -> Selection:
     """Return the configuration that the cost model prefers.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+    arch : Arch
+    reproducible : bool
+        No sum depends on the order in which workgroups run. Without it, parts of k may be added
+        atomically.
 
     Raises
     ------
@@ -80,16 +98,43 @@ def select(problem: GemmProblem, arch: Arch) -> Selection:
         No configuration can run; the message says why not, for each distinct reason.
     """
     candidates, objections = [], []
-    for config in configs_for(problem.a_dtype, arch.name):
-        objection = check(config, problem, arch)
+    for base in configs_for(problem.a_dtype, arch.name):
+        objection = check(base, problem, arch)
         if objection is None:
-            candidates.append(estimate(config, problem, arch))
+            candidates += [
+                estimate(config, problem, arch)
+                for config in partitions(base, problem, arch, reproducible=reproducible)
+                if check(config, problem, arch) is None
+            ]
         elif objection not in objections:
             objections.append(objection)
     if not candidates:
         raise ValueError(f"no kernel for {problem} on {arch.name}: {'; '.join(objections)}")
     ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
-    return Selection(ranked[0].config, _reason(ranked, arch), ranked)
+    return Selection(ranked[0].config, _reason(ranked, problem, arch), ranked)
+
+
+def partitions(
+    base: GemmConfig, problem: GemmProblem, arch: Arch, *, reproducible: bool = True
+) -> Iterator[GemmConfig]:
+    """Yield a configuration with whole tiles, with k in parts, and with a persistent grid.
+
+    K is cut into as many parts as fill the compute units once, or as often as workgroups fit.
+    """
+    yield base
+    tiles_m, tiles_n = base.num_tiles(problem)
+    tiles = tiles_m * tiles_n * problem.num_batches
+    steps = base.num_steps(problem)
+    resident = resident_workgroups(base, arch, ITEMSIZE[problem.a_dtype])
+    slots = arch.num_cus * resident
+    most = steps // _LEAST_STEPS
+    for parts in sorted({min(n // tiles, most) for n in (arch.num_cus, slots, 2 * slots)}):
+        if parts >= 2:
+            yield replace(base, split_k=parts)
+            if not reproducible:
+                yield replace(base, split_k=parts, atomic=True)
+    if tiles % slots * steps >= _LEAST_STEPS * slots:
+        yield replace(base, stream_k=slots)
 
 
 def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
@@ -97,39 +142,67 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     itemsize = ITEMSIZE[problem.a_dtype]
     tiles_m, tiles_n = config.num_tiles(problem)
     tiles = tiles_m * tiles_n * problem.num_batches
-    steps = -(-problem.k // config.tile_k)
+    steps = config.num_steps(problem)
     resident = resident_workgroups(config, arch, itemsize)
 
     step = _step_cycles(config, arch, problem.a_dtype)
     binding, throughput = max(step.items(), key=lambda item: item[1])
     alone = max(step["MFMA"] + _STEP_CYCLES, _LOAD_CYCLES)
-    store = config.tile_m * config.tile_n * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
+    elements = config.tile_m * config.tile_n
+    store = elements * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
+    part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
 
-    def batch_cycles(workgroups: int) -> float:
-        """Return the cycles of workgroups that share a CU from start to end."""
+    def batch_cycles(workgroups: int, depth: float, store: float) -> float:
+        """Return the cycles of workgroups that share a CU from start to end, `depth` steps deep."""
         if not workgroups:
             return 0.0
-        return _START_CYCLES + steps * max(workgroups * throughput, alone) + workgroups * store
+        return _START_CYCLES + depth * max(workgroups * throughput, alone) + workgroups * store
 
-    most = -(-tiles // arch.num_cus)  # tiles of the busiest CU
-    full, rest = divmod(most, resident)
-    compute = full * batch_cycles(resident) + batch_cycles(rest)
+    if config.stream_k:
+        rounds, shared = divmod(tiles, config.stream_k)
+        compute = rounds * batch_cycles(resident, steps, store)
+        # The end of one tile, and the beginning of another.
+        depth = shared * steps / config.stream_k
+        compute += batch_cycles(resident, depth, 2 * part_store) + _START_CYCLES
+        most = resident
+    else:
+        depth = steps / config.split_k
+        units = tiles * config.split_k
+        most = -(-units // arch.num_cus)  # units of the busiest CU
+        full, rest = divmod(most, resident)
+        stored = store if config.split_k == 1 else part_store
+        compute = full * batch_cycles(resident, depth, stored) + batch_cycles(rest, depth, stored)
     l2, memory = _traffic_cycles(config, problem, arch, tiles, steps)
 
-    together = min(most, resident)
-    if together * throughput < alone:
+    if min(most, resident) * throughput < alone:
         binding = "latency"
     cycles, bound = max((compute, binding), (l2, "L2"), (memory, "memory"))
+    if config.partition != "tiles":
+        cycles *= _SHARING
     padded = tiles_m * config.tile_m * tiles_n * config.tile_n * steps * config.tile_k
     return Candidate(
         config=config,
         # What does not bind still costs a little, which orders candidates that memory holds equal.
-        cycles=cycles + 0.05 * (compute + l2 + memory),
+        cycles=cycles
+        + 0.05 * (compute + l2 + memory)
+        + _sharing_cycles(config, problem, arch, tiles),
         bound=bound,
-        tiles=tiles,
+        tiles=tiles * config.split_k,
         resident=resident,
         efficiency=problem.m * problem.n * problem.k / padded,
     )
+
+
+def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int) -> float:
+    """Return what shared tiles add: their sums go to memory and back, to a second kernel."""
+    written = slots_written(config, problem)
+    if not written:
+        return 0.0
+    slot = min(config.tile_m, problem.m) * min(config.tile_n, problem.n) * sum_bytes(problem)
+    moved, kernels = 2 * written, 1
+    if config.atomic:  # zeros first; then what is added stays where it is
+        moved, kernels = written + 2 * tiles, 2
+    return kernels * _NEXT_KERNEL_CYCLES + moved * slot / _memory_bytes_per_clock(arch)
 
 
 def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
@@ -164,22 +237,45 @@ def _traffic_cycles(
     staged = tiles * steps * (config.tile_m + config.tile_n) * config.tile_k * itemsize
     m, n, k = problem.m, problem.n, problem.k
     once = (m * k + n * k) * itemsize + m * n * ITEMSIZE[problem.out_dtype]
-    memory_bytes_per_clock = arch.hbm_gbytes_per_s * 1000 / arch.clock_mhz
     l2_bytes_per_clock = arch.num_xcds * arch.l2_bytes_per_clock
-    return staged / l2_bytes_per_clock, once * problem.num_batches / memory_bytes_per_clock
+    memory = once * problem.num_batches / _memory_bytes_per_clock(arch)
+    return staged / l2_bytes_per_clock, memory
+
+
+def _memory_bytes_per_clock(arch: Arch) -> float:
+    return arch.hbm_gbytes_per_s * 1000 / arch.clock_mhz
 
 
 def _tile(config: GemmConfig) -> str:
-    return f"{config.tile_m}x{config.tile_n}x{config.tile_k}"
+    text = f"{config.tile_m}x{config.tile_n}x{config.tile_k}"
+    if config.stream_k:
+        return f"{text} with stream-k"
+    return text + (f" with k in {config.split_k} parts" if config.split_k > 1 else "")
 
 
-def _reason(ranked: tuple[Candidate, ...], arch: Arch) -> str:
+def _workgroups(best: Candidate, problem: GemmProblem, arch: Arch) -> str:
+    """Return how the tiles are dealt to the device."""
+    config = best.config
+    if config.stream_k:
+        cut = stream_tiles(config, problem)
+        return (
+            f"{config.stream_k} workgroups on {arch.num_cus} CUs, {cut} of {best.tiles} tiles cut "
+            "along k to make their shares equal (stream-k)"
+        )
+    text = f"{best.tiles} workgroups on {arch.num_cus} CUs"
+    if config.split_k > 1:
+        how = "atomically" if config.atomic else "by a second kernel"
+        text += f" ({config.split_k} parts of k, added {how})"
+    return text
+
+
+def _reason(ranked: tuple[Candidate, ...], problem: GemmProblem, arch: Arch) -> str:
     best = ranked[0]
     config = best.config
     text = (
-        f"tile {_tile(config)}: {best.tiles} workgroups on "
-        f"{arch.num_cus} CUs, {best.efficiency:.0%} of the work useful, bound by {best.bound} "
-        f"(modelled)"
+        f"tile {config.tile_m}x{config.tile_n}x{config.tile_k}: "
+        f"{_workgroups(best, problem, arch)}, {best.efficiency:.0%} of the work useful, "
+        f"bound by {best.bound} (modelled)"
     )
     others = [other for other in ranked if _tile(other.config) != _tile(config)]
     if others:

@@ -16,6 +16,8 @@ from cupygemm._problem import GemmProblem
 
 ENTRY = "cupygemm_gemm"
 """Name of the kernel in the code object."""
+ADD_ENTRY = "cupygemm_add_parts"
+"""Name of the kernel that adds the parts of shared tiles, where there are any."""
 
 _INCLUDE = re.compile(r'^#include "(?P<path>[^"]+)"[ \t]*\n', re.MULTILINE)
 _CONFIG = "config.hpp"
@@ -38,9 +40,11 @@ def generate(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     Returns
     -------
     str
-        One translation unit without includes, with the entry ``cupygemm_gemm``.
+        One translation unit without includes, with the entry ``cupygemm_gemm`` and, where
+        workgroups share tiles, ``cupygemm_add_parts``.
     """
-    return flatten("cdna/gemm.hip", {_CONFIG: config_text(problem, config, arch)})
+    path = "cdna/gemm.hip" if config.partition == "tiles" else "cdna/add_parts.hip"
+    return flatten(path, {_CONFIG: config_text(problem, config, arch)})
 
 
 def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
@@ -71,6 +75,8 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "int waves_per_simd": config.waves_per_simd,
         "u32 group_m": config.group_m,
         "u32 num_xcds": num_xcds,
+        "Partition partition": f"Partition::{config.partition}",
+        "bool atomic_parts": _bool(config.atomic),
     }
     lines = [
         f"// Configuration of this kernel, written by cupygemm for {arch}.",

@@ -19,7 +19,11 @@ def made(cp, monkeypatch):
     made = []
     make_plan = _matmul.make_plan
     monkeypatch.setattr(_matmul, "_plans", {})
-    monkeypatch.setattr(_matmul, "make_plan", lambda *args: made.append(args) or make_plan(*args))
+    monkeypatch.setattr(
+        _matmul,
+        "make_plan",
+        lambda *args, **options: made.append(args) or make_plan(*args, **options),
+    )
     return made
 
 
@@ -55,6 +59,7 @@ def test_what_a_plan_depends_on(cp, made):
         ((a, b, out.T), {}),
         ((a, b), {"dtype": np.float32}),
         ((a, b), {"casting": "safe"}),
+        ((a, b), {"reproducible": False}),
         ((a.view(BF16), b.view(BF16)), {}),
         ((cp.empty(65, F16)[1:].reshape(8, 8), b), {}),
     ]

@@ -7,7 +7,7 @@ import pytest
 from cupygemm._arch import ARCHS
 from cupygemm._config import check, configs_for
 from cupygemm._problem import GemmProblem
-from cupygemm._select import estimate, resident_workgroups, select
+from cupygemm._select import estimate, partitions, resident_workgroups, select
 
 MI300X = ARCHS["gfx942"]
 
@@ -43,6 +43,55 @@ def test_skinny_products_waste_little(arch):
     assert wide.config.tile_m == 32
     assert wide.candidates[0].tiles >= ARCHS[arch].num_cus / 3
     assert select(problem(8192, 16, 8192), ARCHS[arch]).config.tile_n == 32
+
+
+def test_long_k_is_cut_where_tiles_are_few():
+    """256 x 256 is 4 tiles of 128 x 128, or 64 of 32 x 32: neither fills 304 CUs."""
+    deep = select(problem(256, 256, 65536), MI300X)
+    assert deep.config.split_k > 4
+    assert deep.candidates[0].tiles >= MI300X.num_cus
+    assert f"({deep.config.split_k} parts of k, added by a second kernel)" in deep.reason
+    whole = next(c for c in deep.candidates if c.config.partition == "tiles")
+    assert whole.cycles > 2 * deep.candidates[0].cycles
+    assert select(problem(256, 256, 256), MI300X).config.partition == "tiles"
+
+
+def test_large_products_are_not_cut():
+    for arch in ARCHS.values():
+        assert select(problem(8192, 8192, 8192), arch).config.split_k == 1
+    assert select(problem(4096, 4096, 4096), MI300X).config.split_k == 1
+
+
+def test_a_persistent_grid_evens_out_a_last_round():
+    """1024 tiles of 128 x 128 are 1.7 rounds of 608 workgroups; the deeper k, the more that costs.
+
+    At a depth of 512 the second kernel would cost more than it saves.
+    """
+    deep = select(problem(4096, 4096, 16384), MI300X)
+    assert deep.config.stream_k == 608
+    assert "416 of 1024 tiles cut along k" in deep.reason
+    assert deep.candidates[0].tiles == 1024
+    assert select(problem(4096, 4096, 512), MI300X).config.partition == "tiles"
+    even = problem(128 * 32, 128 * 38, 16384)  # 2 rounds
+    assert select(even, MI300X).config.partition == "tiles"
+
+
+def test_parts_fill_the_compute_units():
+    config = next(c for c in configs_for("bf16", "gfx942") if (c.tile_m, c.tile_n) == (64, 64))
+    made = list(partitions(config, problem(256, 256, 65536), MI300X))
+    resident = resident_workgroups(config, MI300X, 2)
+    assert made[0] == config
+    assert [c.split_k for c in made[1:-1]] == sorted({19, 19 * resident, 38 * resident})
+    assert made[-1].stream_k == 304 * resident
+    assert not any(c.atomic for c in made)
+
+
+def test_atomic_parts_are_for_those_who_ask():
+    deep = select(problem(256, 256, 65536), MI300X, reproducible=False)
+    assert any(c.config.atomic for c in deep.candidates)
+    assert (
+        deep.candidates[0].cycles <= select(problem(256, 256, 65536), MI300X).candidates[0].cycles
+    )
 
 
 def test_small_products_fill_the_device():

@@ -55,6 +55,10 @@ CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b128(resource, static_cast<int>(offset), 0, 0);
 }
 
+CUPYGEMM_INLINE u32x2 buffer_load_b64(Resource resource, u32 offset) {
+    return __builtin_amdgcn_raw_buffer_load_b64(resource, static_cast<int>(offset), 0, 0);
+}
+
 CUPYGEMM_INLINE u32 buffer_load_b32(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b32(resource, static_cast<int>(offset), 0, 0);
 }

@@ -14,62 +14,107 @@
 
 namespace cupygemm {
 
-template <class Config, class Epilogue> struct TileStore {
+// Which elements of C a lane's accumulators are, and whether C has them.
+template <class Config> struct TilePlace {
     using Acc = Accumulators<Config>;
-    using Bits = typename Epilogue::Bits;
-    static constexpr int run = !Acc::quads_are_runs ? 1 : sizeof(Bits) >= 4 ? 4 : 8; // columns
-    static constexpr int num_runs = Acc::num_quads * 4 / run;
     static constexpr u32 wave_m = Config::tile_m / Config::waves_m;
     static constexpr u32 wave_n = Config::tile_n / Config::waves_n;
-    // The second quad of a run lies 16 LDS rows after the first (RowOrder).
-    static constexpr int partner = 16 / Acc::quad_stride;
+
+    const Position &at;
+    const i32 rows_left, columns_left; // of C, from the tile's first
 
     static_assert(wave_n % RowOrder::block == 0,
                   "a wave's columns are whole blocks of the row order");
 
-    // First quad of a run, such that quads `first` and `first + partner` make up one of 8.
-    CUPYGEMM_INLINE static constexpr int first_quad(int index) {
-        return run == 8 ? index / partner * 2 * partner + index % partner : index * run / 4;
+    CUPYGEMM_INLINE TilePlace(const GemmArgs &args, const Position &position)
+        : at(position), rows_left(args.m - static_cast<i32>(at.row)),
+          columns_left(args.n - static_cast<i32>(at.column)) {}
+
+    // In the tile.
+    CUPYGEMM_INLINE u32 row(u32 fm) const {
+        return RowOrder::tile_row(at.wave_m * wave_m + fm * Config::mma_m +
+                                  at.lane % Config::mma_m);
+    }
+    CUPYGEMM_INLINE u32 column(u32 quad, u32 e) const {
+        return RowOrder::tile_row(at.wave_n * wave_n + Acc::lds_row(at.lane, quad, e));
     }
 
-    CUPYGEMM_INLINE static void store(const GemmArgs &args, const Position &at, const Acc &acc,
-                                      const Epilogue &epilogue) {
+    // How many of a quad's elements, from `column` on, are C's: there may be more than it has.
+    CUPYGEMM_INLINE i32 left(u32 fm, u32 column) const {
+        const bool row_inside = static_cast<i32>(row(fm)) < rows_left;
+        return row_inside ? columns_left - static_cast<i32>(column) : 0;
+    }
+    CUPYGEMM_INLINE bool inside(u32 fm, u32 quad) const { return left(fm, column(quad, 0)) > 0; }
+};
+
+template <class Config, class Epilogue> struct TileStore {
+    using Acc = Accumulators<Config>;
+    using Scalar = typename Acc::Scalar;
+    using Bits = typename Epilogue::Bits;
+    static constexpr int run = !Acc::quads_are_runs ? 1 : sizeof(Bits) >= 4 ? 4 : 8; // columns
+    // The second quad of a run lies 16 LDS rows after the first (RowOrder).
+    static constexpr int partner = 16 / Acc::quad_stride;
+    // Quads that are whole runs, and runs in them.
+    static constexpr int group_quads = run == 8 ? 2 : 1;
+    static constexpr int group_runs = group_quads * 4 / run;
+    static constexpr int num_groups = Acc::num_quads / group_quads;
+
+    const TilePlace<Config> place;
+    const Epilogue epilogue;
+    Resource memory;
+    u32 pitch; // bytes
+    bool whole_runs;
+
+    CUPYGEMM_INLINE TileStore(const GemmArgs &args, const Position &at, const Epilogue &functor)
+        : place(args, at), epilogue(functor), pitch(static_cast<u32>(args.ldc) * sizeof(Bits)) {
         const i64 tile_offset = (at.row * args.ldc + at.column) * static_cast<i64>(sizeof(Bits));
         const i64 end = ((args.m - 1) * args.ldc + args.n) * static_cast<i64>(sizeof(Bits));
-        const Resource memory = exact_resource({at.c + tile_offset, end - tile_offset});
-        const u32 pitch = static_cast<u32>(args.ldc) * sizeof(Bits);
-        const i32 rows_left = args.m - static_cast<i32>(at.row);
-        const i32 columns_left = args.n - static_cast<i32>(at.column);
-        const bool whole_runs = columns_left >= Config::tile_n || columns_left % run == 0;
+        memory = exact_resource({at.c + tile_offset, end - tile_offset});
+        whole_runs = place.columns_left >= Config::tile_n || place.columns_left % run == 0;
+    }
 
-#pragma unroll
-        for (int fm = 0; fm < Acc::fragments_m; ++fm) {
-            const u32 row = RowOrder::tile_row(at.wave_m * wave_m + fm * Config::mma_m +
-                                               at.lane % Config::mma_m);
-            const bool row_inside = static_cast<i32>(row) < rows_left;
-#pragma unroll
-            for (int index = 0; index < num_runs; ++index) {
-                const int quad = first_quad(index);
-                const int first = run == 1 ? index % 4 : 0;
-                const u32 column =
-                    RowOrder::tile_row(at.wave_n * wave_n + Acc::lds_row(at.lane, quad, first));
-                const i32 left = row_inside ? columns_left - static_cast<i32>(column) : 0;
-                const u32 offset = row * pitch + column * sizeof(Bits);
+    // Quad i of a group.
+    CUPYGEMM_INLINE static constexpr u32 quad_of(u32 group, u32 i) {
+        return run == 8 ? group / partner * 2 * partner + group % partner + i * partner : group;
+    }
 
-                Bits bits[run];
+    CUPYGEMM_INLINE void store(const Acc &acc) const {
 #pragma unroll
-                for (int e = 0; e < run; ++e)
-                    bits[e] = epilogue(acc.element(fm, quad + e / 4 * partner, first + e % 4),
-                                       static_cast<i32>(at.row + row),
-                                       static_cast<i32>(at.column + column) + e);
+        for (int fm = 0; fm < Acc::fragments_m; ++fm)
+#pragma unroll
+            for (int group = 0; group < num_groups; ++group) {
+                Scalar sums[group_quads][4];
+#pragma unroll
+                for (int i = 0; i < group_quads; ++i)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e)
+                        sums[i][e] = acc.element(fm, quad_of(group, i), e);
+                store_group(fm, group, sums);
+            }
+    }
 
-                if constexpr (Config::c_dword_aligned) {
-                    store_run(bits, memory, left >= run ? offset : out_of_range);
-                    if (!whole_runs)
-                        store_elements(bits, memory, offset, left < run ? left : 0);
-                } else {
-                    store_elements(bits, memory, offset, left);
-                }
+    CUPYGEMM_INLINE void store_group(u32 fm, u32 group,
+                                     const Scalar (&sums)[group_quads][4]) const {
+        const u32 row = place.row(fm);
+#pragma unroll
+        for (int index = 0; index < group_runs; ++index) {
+            const u32 column = place.column(quad_of(group, 0), run == 1 ? index : 0);
+            const i32 left = place.left(fm, column);
+            const u32 offset = row * pitch + column * sizeof(Bits);
+
+            Bits bits[run];
+#pragma unroll
+            for (int e = 0; e < run; ++e)
+                bits[e] =
+                    epilogue(sums[e / 4][index * run + e % 4], static_cast<i32>(place.at.row + row),
+                             static_cast<i32>(place.at.column + column) + e);
+
+            if constexpr (Config::c_dword_aligned) {
+                store_run(bits, memory, left >= run ? offset : out_of_range);
+                if (!whole_runs)
+                    store_elements(bits, memory, offset, left < run ? left : 0);
+            } else {
+                store_elements(bits, memory, offset, left);
             }
         }
     }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include "common/raster.hpp"
+#include "common/shares.hpp"
 #include "hopper/arguments.cuh"
 #include "hopper/cluster.cuh"
 #include "hopper/tile.cuh"
@@ -49,13 +50,12 @@ template <class Config> struct Scheduler {
         work.split = 0;
         work.begin = 0;
         work.end = steps;
-        if constexpr (Config::split_k) { // the first `longer` parts take one step more
+        if constexpr (Config::split_k) {
             work.batch = part / args.num_splits;
             work.split = part - work.batch * args.num_splits;
-            const u32 share = steps / args.num_splits;
-            const u32 longer = steps - share * args.num_splits;
-            work.begin = work.split * share + minimum(work.split, longer);
-            work.end = work.begin + share + (work.split < longer ? 1 : 0);
+            const Share k = share_of(steps, args.num_splits, work.split);
+            work.begin = k.begin;
+            work.end = k.end;
         }
         return work;
     }

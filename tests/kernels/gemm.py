@@ -21,8 +21,10 @@ from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
 from cupygemm._config import GemmConfig, check, configs_for, grid
 from cupygemm._formats import FLOAT8
-from cupygemm._launch import GEMM_ARGS
+from cupygemm._launch import GEMM_ARGS, pack_parts
+from cupygemm._parts import ADD_THREADS, add_grid, workspace_bytes
 from cupygemm._problem import GemmProblem
+from cupygemm._source import ADD_ENTRY
 from cupygemm.emulator import code_object, run
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.targets import TARGETS
@@ -196,6 +198,7 @@ class Case:
         assert check(self.config, problem, ARCHS[self.arch]) is None
         compiled = compile_kernel(problem, self.config, self.arch)
         code = code_object.load(compiled.path.read_bytes(), memory, self.arch)
+        target = TARGETS[self.arch]
         arguments = np.zeros(1, GEMM_ARGS)
         batch = (1, 1, 1, *self.batch)[-3:]
         values = {
@@ -206,11 +209,24 @@ class Case:
         }  # fmt: skip
         for name, value in values.items():
             arguments[name] = value
-        return run.launch(
+        packed = arguments.tobytes()
+        num_bytes = workspace_bytes(self.config, problem)
+        if num_bytes:
+            parts = pack_parts(self.config, problem)
+            parts["workspace"] = memory.malloc(num_bytes, tag="workspace")
+            if self.config.atomic:
+                memory.write(int(parts["workspace"][0]), bytes(num_bytes))
+            packed += parts.tobytes()
+        stats = run.launch(
             code.kernels[compiled.name], grid_of(self.config, problem),
-            (self.config.num_threads, 1, 1), 0, arguments.tobytes(), memory,
-            TARGETS[self.arch], **launch,
+            (self.config.num_threads, 1, 1), 0, packed, memory, target, **launch,
         )  # fmt: skip
+        if num_bytes:
+            run.launch(
+                code.kernels[ADD_ENTRY], add_grid(self.config, problem), (ADD_THREADS, 1, 1), 0,
+                packed, memory, target, **launch,
+            )  # fmt: skip
+        return stats
 
     def _strides(self, stride):
         batch = (1, 1, 1, *self.batch)[-3:]

@@ -1,0 +1,103 @@
+// The two kernels of a product whose tiles are shared between workgroups: the GEMM, and the sum of
+// the parts that it leaves in the workspace, which goes through the epilogue and is rounded once.
+//
+// A workgroup of cupygemm_add_parts adds one group of quads of one wave of the GEMM: 64 lanes, each
+// with what it would have stored at once. Its four waves add every fourth part each, in the order
+// of k, and then their sums are added, in order: the result is the same bits each time.
+#include "cdna/gemm.hip"
+
+namespace cupygemm {
+
+constexpr u32 add_waves = 4;
+
+CUPYGEMM_INLINE float added(float x, float y) { return x + y; }
+CUPYGEMM_INLINE double added(double x, double y) { return x + y; }
+CUPYGEMM_INLINE i32 added(i32 x, i32 y) { // wraps
+    return static_cast<i32>(static_cast<u32>(x) + static_cast<u32>(y));
+}
+
+template <class Scalar, int quads>
+CUPYGEMM_INLINE void add(Scalar (&sums)[quads][4], const Scalar (&other)[quads][4]) {
+#pragma unroll
+    for (int i = 0; i < quads; ++i)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+            sums[i][e] = added(sums[i][e], other[i][e]);
+}
+
+// The tile of a workgroup, and where its parts are.
+struct PartedTile {
+    Work work;
+    Slots slots;
+};
+
+template <class Config> CUPYGEMM_INLINE PartedTile parted_tile(const KernelArgs<Config> &args,
+                                                               const Tiling<Config> &tiling,
+                                                               u32 index, u32 batch) {
+    using Schedule = Scheduler<Config>;
+    if constexpr (Config::partition == Partition::split_k) {
+        return {{batch, index, 0, tiling.steps, 0, true},
+                Schedule::slots(args, tiling, batch, index)};
+    } else {
+        const u32 tile = Schedule::whole_tiles(args) + index;
+        return {{tile / tiling.tiles, tile % tiling.tiles, 0, tiling.steps, 0, true},
+                Schedule::slots(args, tiling, index)};
+    }
+}
+
+} // namespace cupygemm
+
+extern "C" __global__ void
+    __attribute__((amdgpu_flat_work_group_size(cupygemm::add_waves * cupygemm::wave_size,
+                                               cupygemm::add_waves *cupygemm::wave_size)))
+    cupygemm_add_parts(const cupygemm::KernelArgs<cupygemm::Config> args) {
+    using namespace cupygemm;
+    using Acc = Accumulators<Config>;
+    using Store = TileStore<Config, Epilogue>;
+    using Sums = typename Acc::Scalar[Store::group_quads][4];
+    constexpr u32 groups_of_wave = Acc::fragments_m * Store::num_groups;
+    constexpr u32 groups_of_tile = Config::waves_m * Config::waves_n * groups_of_wave;
+    __shared__ Sums others[add_waves - 1][wave_size];
+
+    const u32 thread = __builtin_amdgcn_workitem_id_x();
+    const u32 add_wave = __builtin_amdgcn_readfirstlane(thread / wave_size);
+    const u32 lane = thread % wave_size;
+    const u32 index = __builtin_amdgcn_workgroup_id_x() / groups_of_tile;
+    const u32 in_tile = __builtin_amdgcn_workgroup_id_x() % groups_of_tile;
+    const u32 wave = in_tile / groups_of_wave; // of the GEMM
+    const u32 fm = in_tile % groups_of_wave / Store::num_groups;
+    const u32 group = in_tile % Store::num_groups;
+
+    const Tiling<Config> tiling(args);
+    const u32 batch =
+        batch_of({0, __builtin_amdgcn_workgroup_id_y(), __builtin_amdgcn_workgroup_id_z()});
+    if (batch >= tiling.batches)
+        return;
+    const PartedTile tile = parted_tile(args, tiling, index, batch);
+    if (Config::partition == Partition::stream_k && tile.slots.count == 1)
+        return; // one workgroup had all of it, and stored it
+    const Position at = position(args, tile.work, wave, lane);
+    const Store store(args, at, Epilogue{});
+
+    Sums sums{};
+#pragma unroll 4
+    for (u32 part = add_wave; part < tile.slots.count; part += add_waves) {
+        const PartSlot<Config> slot(args.workspace, tile.slots(part), wave, lane);
+        Sums other;
+#pragma unroll
+        for (int i = 0; i < Store::group_quads; ++i) {
+            const u32 quad = Store::quad_of(group, i);
+            slot.load(other[i], fm, quad, store.place.inside(fm, quad));
+        }
+        add(sums, other);
+    }
+    if (add_wave > 0)
+        __builtin_memcpy(&others[add_wave - 1][lane], &sums, sizeof(sums));
+    lds_barrier(); // the sums of all waves but the first are in LDS
+    if (add_wave > 0)
+        return;
+#pragma unroll
+    for (u32 other = 0; other < add_waves - 1; ++other)
+        add(sums, others[other][lane]);
+    store.store_group(fm, group, sums);
+}
