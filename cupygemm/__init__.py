@@ -11,6 +11,7 @@ import os
 
 from cupygemm import linalg
 from cupygemm._explain import Explanation
+from cupygemm._linalg.einsum import einsum, einsum_path
 from cupygemm._linalg.gufuncs import matvec, vecdot, vecmat
 from cupygemm._linalg.products import dot, inner, outer, tensordot, vdot
 from cupygemm._matmul import explain, matmul
@@ -20,6 +21,8 @@ __all__ = [
     "Explanation",
     "__version__",
     "dot",
+    "einsum",
+    "einsum_path",
     "explain",
     "inner",
     "linalg",

@@ -136,8 +136,7 @@ class _Product:
         if copy2 is not None:
             x2 = contiguous_copy(viewed(x2, copy2))
         if out is None:
-            memory = ndarray(self.storage, self.result)
-            out = memory if memory.shape == plan.result.shape else viewed(memory, plan.result)
+            out = viewed(ndarray(self.storage, self.result), plan.result)
         x1, x2, product = viewed(x1, plan.x1), viewed(x2, plan.x2), viewed(out, plan.product)
         matmul(x1, x2, product, dtype=self.dtype, casting=self.casting)
         return out
