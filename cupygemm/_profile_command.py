@@ -29,8 +29,9 @@ _CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
 
 def profile(
     what: Annotated[
-        list[str], typer.Argument(help="M N K of a matrix product, or the path of a code object.")
-    ],
+        list[str] | None,
+        typer.Argument(help="M N K of a matrix product, or the path of a code object."),
+    ] = None,
     dtype: Annotated[
         str | None,
         typer.Option(help=f"Of the matrices: {', '.join(_DTYPES)}.", show_default="bf16"),
@@ -83,6 +84,10 @@ def profile(
         float | None,
         typer.Option(help="For modelled times, MHz.", show_default="the part's boost clock"),
     ] = None,
+    calibration: Annotated[
+        bool,
+        typer.Option("--calibration", help="Print published figures beside modelled ones instead."),
+    ] = False,
 ) -> None:
     """Count what a matrix product, or a kernel of a code object, does on the emulated device.
 
@@ -96,7 +101,11 @@ def profile(
     given = {"dtype": dtype, "target": target, "kernel": kernel, "grid": grid, "block": block,
              "lds": lds, "args": args}  # fmt: skip
     collected: Any
+    what = what or []
     try:
+        if calibration:
+            _calibrate(what, as_json)
+            return
         if loop and (listing or source or roofline or timeline or clock):
             raise ValueError(
                 "--loop counts a loop alone: --listing, --source, --roofline, --timeline and "
@@ -116,7 +125,8 @@ def profile(
             collected = Profile(clock)
             collected.add(_code_object(Path(what[0]), kernel, grid, block, lds or 0, args))
         else:
-            raise ValueError(f"{' '.join(what)!r} is neither M N K nor the path of a code object")
+            given_words = " ".join(what) or "nothing"
+            raise ValueError(f"{given_words!r} is neither M N K nor the path of a code object")
         if roofline is not None:
             collected.roofline(roofline)
         if timeline is not None:
@@ -142,6 +152,15 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
     for name in names:
         if given[name] is not None:
             raise ValueError(f"--{name} is an option of {of}")
+
+
+def _calibrate(what: list[str], as_json: bool) -> None:
+    from cupygemm.emulator.profiling.calibration import figures, figures_to_dict, render
+
+    if what:
+        raise ValueError(f"--calibration has kernels of its own, and takes no {' '.join(what)!r}")
+    found = list(figures())
+    typer.echo(json.dumps(figures_to_dict(found), indent=2) if as_json else render(found))
 
 
 def _parse_cycles(text: str | None) -> tuple[int, int] | None:

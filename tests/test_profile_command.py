@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 from cupygemm import _cli
 from cupygemm._cache import get_or_build
 from cupygemm._toolchain import find_toolchain
+from cupygemm.emulator.profiling import calibration
 from cupygemm.emulator.profiling.arguments import parse_argument, parse_extent
+from cupygemm.emulator.profiling.calibration.figures import Figure
 
 SOURCE = """\
 #define KERNEL extern "C" __attribute__((global)) void
@@ -145,6 +147,18 @@ def test_times_that_cannot_be_modelled(
     result = invoke(build(SOURCE), *ADD, *words)
     assert result.exit_code == 2
     assert message in result.output
+
+
+def test_calibration(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = [Figure("reads", "b32", "cycles", 500, "someone", 550)]
+    monkeypatch.setattr(calibration, "figures", lambda: iter(figures))
+    result = invoke("--calibration")
+    assert result.exit_code == 0, result.output
+    assert "+10.0%" in result.output
+    assert json.loads(invoke("--calibration", "--json").output)["calibration"][0]["modelled"] == 550
+    result = invoke("4", "4", "4", "--calibration")
+    assert result.exit_code == 2
+    assert "--calibration has kernels of its own" in result.output
 
 
 def test_arguments() -> None:

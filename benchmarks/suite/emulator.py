@@ -83,6 +83,30 @@ class InstructionRate:
     track_instruction_time.unit = "seconds per million instructions"
 
 
+class Profiler:
+    """The profile of one 256 x 256 tile, 64 deep: counts, cache model, trace and timing model."""
+
+    timer = staticmethod(device_time)
+    warmup_time = 0
+    timeout = 300
+
+    def setup(self) -> None:
+        import cupygemm
+
+        self.matmul = cupygemm.matmul
+        self.a, self.b = operands(256, 256, 64)
+        self.time_profile()
+
+    def time_profile(self) -> None:
+        from cupygemm import emulator
+
+        with emulator.profile():
+            self.matmul(self.a, self.b)
+
+    def time_without(self) -> None:
+        self.matmul(self.a, self.b)
+
+
 class HostOverhead:
     """A repeated call without the emulation: look-up, allocation, arguments, CuPy's launch."""
 

@@ -1,0 +1,101 @@
+"""Published figures beside modelled ones: how far the timing model is off.
+
+    figures of a group ─► Figure (published, source, modelled) ─► table
+
+``python -m cupygemm profile --calibration`` prints them. Each group is a module: its published
+figures as data, its kernels beside it. Two constants of the model are fitted, both on the ladder:
+`machine.Power`. Everything else is from sources or assumed, as `timing.machine` says.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+from cupygemm.emulator.profiling.calibration import ladder, lds
+from cupygemm.emulator.profiling.calibration.figures import Figure
+
+__all__ = ["Figure", "figures", "figures_to_dict", "render"]
+
+_NOTE = (
+    "All figures are modelled but the published ones, which others measured. Fitted on the ladder: "
+    "the two constants of the clock that power leaves; nothing else is fitted."
+)
+
+
+def figures() -> Iterator[Figure]:
+    """Yield every figure of the calibration; it compiles and emulates kernels.
+
+    Yields
+    ------
+    Figure
+    """
+    yield from lds.figures()
+    yield from ladder.figures()
+
+
+def figures_to_dict(found: Iterable[Figure]) -> dict[str, Any]:
+    """Return figures for JSON.
+
+    Parameters
+    ----------
+    found : iterable of Figure
+
+    Returns
+    -------
+    dict
+    """
+    return {
+        "calibration": [
+            {
+                "group": figure.group,
+                "name": figure.name,
+                "unit": figure.unit,
+                "published": figure.published,
+                "source": figure.source,
+                "modelled": figure.modelled,
+                "clock_mhz": figure.clock_mhz or None,
+                "error": figure.error,
+            }
+            for figure in found
+        ]
+    }
+
+
+def render(found: Iterable[Figure]) -> str:
+    """Return figures as a table for each group, with their errors.
+
+    Parameters
+    ----------
+    found : iterable of Figure
+
+    Returns
+    -------
+    str
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    output = io.StringIO()
+    console = Console(file=output, width=100, force_terminal=False, color_system=None)
+    for group, members in groupby(found, key=lambda figure: figure.group):
+        cases = list(members)
+        title = f"{group}, {cases[0].unit}\n{cases[0].source}"
+        table = Table(box=None, pad_edge=False, title=title, title_justify="left")
+        table.add_column("", min_width=30)
+        for heading in ("published", "modelled", "error", "at MHz"):
+            table.add_column(heading, justify="right")
+        for case in cases:
+            clock = f"{case.clock_mhz:.0f}" if case.clock_mhz else ""
+            table.add_row(
+                case.name, f"{case.published:.0f}", f"{case.modelled:.0f}", f"{case.error:+.1%}",
+                clock,
+            )  # fmt: skip
+        mean = sum(abs(case.error) for case in cases) / len(cases)
+        table.add_row("mean absolute error", "", "", f"{mean:.1%}", "")
+        console.print(table)
+        console.print()
+    console.print(_NOTE)
+    return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

@@ -1,0 +1,41 @@
+"""The published ladder: bf16, 4096 x 4096 x 4096 on MI300X, step by step (ladder.hip)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.profiling.calibration.figures import LADDER, Figure
+from cupygemm.emulator.profiling.calibration.kernels import build, profile_workgroup
+from cupygemm.emulator.profiling.calibration.sample import Estimate, Product, estimate
+
+TARGET, EXTENT, TILE = "gfx942", 4096, 128
+DEPTHS = (256, 512)
+
+PUBLISHED = {
+    "tile": 122.21, "padded": 244.72, "swizzled": 369.57, "buffered": 421.10, "wide": 454.12,
+}  # fmt: skip
+"""TFLOP/s of each step."""
+
+
+def step(name: str) -> Estimate:
+    """Return the modelled time of a step."""
+    path = build("ladder.hip", TARGET)
+    profiles = []
+    for depth in DEPTHS:
+        operand, result = np.zeros(TILE * depth, np.uint16), np.zeros(TILE * EXTENT, np.uint16)
+        extents = [np.array(extent, np.int32) for extent in (EXTENT, EXTENT, depth)]
+        arguments: list[Any] = [operand, operand, result, *extents]
+        profiles.append(profile_workgroup(path, f"ladder_{name}", 256, arguments))
+    product = Product(EXTENT, EXTENT, EXTENT, (EXTENT // TILE) ** 2)
+    return estimate((profiles[0], profiles[1]), DEPTHS, product)
+
+
+def figures() -> Iterator[Figure]:
+    """Yield the calibration's figures of the ladder."""
+    group = f"bf16 {EXTENT}^3, MI300X, steps of a ladder"
+    for name, published in PUBLISHED.items():
+        found = step(name)
+        yield Figure(group, name, "TFLOP/s", published, LADDER, found.tflops, found.clock_mhz)
