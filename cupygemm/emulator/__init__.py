@@ -15,6 +15,7 @@ from cupygemm.emulator._session import (
     last_launch,
     target,
 )
+from cupygemm.emulator.checking import checks
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.profiling import profile, profile_loop
 
@@ -23,6 +24,7 @@ __all__ = [
     "EmulatorSetupError",
     "KernelFault",
     "UnsupportedInstruction",
+    "checks",
     "enable",
     "is_enabled",
     "last_fault",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import ctypes
 import mmap
 import threading
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cupygemm.emulator.global_shadow import GlobalShadow
 
 POISON = 0xA5
 _PAGE = 4096
@@ -84,6 +87,7 @@ class Memory:
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
         self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
         self._changes = 0  # to what ranges() reports
+        self._shadow: GlobalShadow | None = None
         self.used_bytes = 0
 
     # -- allocation --
@@ -135,6 +139,8 @@ class Memory:
             length = _pages(block.end - block.start)
             if length:
                 self._arena.madvise(mmap.MADV_DONTNEED, block.start - self._base, length)
+            if self._shadow is not None:
+                self._shadow.forget(block.start, block.start + length)
             self._reusable.append((block.start, max(length, _PAGE)))
 
     def carve(self, start: int, size: int, tag: str = "array") -> None:
@@ -208,6 +214,15 @@ class Memory:
         )
 
     # -- questions --
+
+    @property
+    def shadow(self) -> GlobalShadow | None:
+        """The record of who touched what; None where the system has no address space for it."""
+        with self._lock:
+            if self._shadow is None:
+                with contextlib.suppress(OSError, ValueError, OverflowError):
+                    self._shadow = GlobalShadow(self._base, self._limit)
+            return self._shadow
 
     def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return what a kernel may touch: sorted starts and ends, each uint64 (n,) and contiguous.

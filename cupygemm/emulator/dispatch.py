@@ -48,6 +48,8 @@ class Dispatch:
     dynamic_lds : int
         Bytes of LDS beyond the kernel's own.
     target : Target
+    checks : bool
+        Keep a shadow of LDS and of device memory, and report races.
 
     Raises
     ------
@@ -62,12 +64,15 @@ class Dispatch:
         block: Sequence[int],
         dynamic_lds: int,
         target: Target,
+        *,
+        checks: bool = True,
     ) -> None:
         self.kernel = kernel
         self.grid = (int(grid[0]), int(grid[1]), int(grid[2]))
         self.block = (int(block[0]), int(block[1]), int(block[2]))
         self.dynamic_lds = int(dynamic_lds)
         self.target = target
+        self.checks = checks
         self._check()
         self.threads = int(np.prod(self.block))
         self.waves_per_workgroup = -(-self.threads // LANES)
@@ -202,6 +207,8 @@ class Dispatch:
             scratch=np.zeros((waves, LANES, self.scratch_bytes), np.uint8),
             modes=np.full(waves, descriptor.mode, np.uint32),
             units={},
+            grid=self.grid,
+            checks=self.checks,
         )
         self._start_exec(state)
         vector = self._start_vector(state)

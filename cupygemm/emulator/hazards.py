@@ -295,6 +295,23 @@ class Scoreboard:
         """Note what the waves that pass a barrier have waited for."""
         self.state.lds_released[waves] = self.lds_done[waves]
         self.state.vm_released[waves] = self.vm_done[waves]
+        self.state.vm_passed[waves] = self.state.vm_issued[waves]
+
+
+class NoScoreboard(Scoreboard):
+    """The scoreboard of an unchecked launch: every register may be read at any time."""
+
+    def __init__(self, state: State) -> None:
+        super().__init__(state, (1 << 512) - 1, (1 << 128) - 1)
+
+    def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
+        """Nothing is in flight."""
+
+    def wait(self, group: Group, simm16: int) -> None:
+        """There is nothing to wait for."""
+
+    def release(self, waves: Any) -> None:
+        """Nobody asks what is ordered."""
 
 
 def registers(mask: int) -> list[int]:

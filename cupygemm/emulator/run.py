@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cupygemm.emulator.checking import checking
 from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.hazards import Counter, Scoreboard, counter_of
+from cupygemm.emulator.hazards import Counter, NoScoreboard, Scoreboard, counter_of
 from cupygemm.emulator.isa import Instruction, decode
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
 from cupygemm.emulator.state import Group, State
@@ -151,6 +152,7 @@ def launch(
     *,
     order: Order = "lockstep",
     profile: bool = False,
+    checks: bool | None = None,
 ) -> LaunchStats:
     """Execute a kernel's machine code.
 
@@ -171,6 +173,9 @@ def launch(
     profile : bool
         Also count bank conflicts, cache lines, waits and what else a `KernelProfile` holds; it is
         slower.
+    checks : bool, optional
+        Look for races, missing waits and reads of what nothing has written; by default, as
+        `cupygemm.emulator.checks` says. A profile is always checked.
 
     Returns
     -------
@@ -187,10 +192,14 @@ def launch(
     """
     global _last  # noqa: PLW0603  # what last_launch returns
     started = time.perf_counter()
-    dispatch = Dispatch(kernel, grid, block, dynamic_lds, target)
+    profile = profile or bool(observers)
+    checks = profile or (checking() if checks is None else checks)
+    dispatch = Dispatch(kernel, grid, block, dynamic_lds, target, checks=checks)
+    if checks and memory.shadow is not None:
+        memory.shadow.start_launch()
     programs = kernel.code_object.programs
     program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
-    recorder = _recorder(dispatch, target) if profile or observers else None
+    recorder = _recorder(dispatch, target) if profile else None
     if recorder is not None:
         program = recorder.program
     counts: dict[int, int] = {}
@@ -202,10 +211,13 @@ def launch(
         with np.errstate(all="ignore"):
             for first in range(0, dispatch.num_workgroups, dispatch.batch_size(BATCH_WAVES)):
                 state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, memory)
-                if recorder is None:
+                scoreboard: Scoreboard
+                if recorder is not None:
+                    scoreboard = recorder.start_batch(state, vector, scalar)
+                elif checks:
                     scoreboard = Scoreboard(state, vector, scalar)
                 else:
-                    scoreboard = recorder.start_batch(state, vector, scalar)
+                    scoreboard = NoScoreboard(state)
                 Executor(state, program, scoreboard, Scheduler(state, order), counts).run()
                 _merge(conflicts, state.units.get("lds_conflicts", {}), kernel.entry)
                 _merge(lines, state.units.get("global_lines", {}), kernel.entry)

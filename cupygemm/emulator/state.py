@@ -63,6 +63,10 @@ class State:
         The MODE register (rounding, denormals) of each wave.
     units : dict
         Room for a unit's own per-batch data (the LDS unit keeps its shadow memory here).
+    grid : tuple of int
+        Workgroups of the launch.
+    checks : bool
+        Look for races, and for bytes of LDS that nothing has written.
     mode : int
         MODE of the waves of the executing group: waves that differ in it never form one group.
     current_pc : int
@@ -75,6 +79,8 @@ class State:
         How many of them had been waited for when the wave last passed a barrier.
     lds_waited, vm_waited : int32 (waves,)
         How many of them each wave has waited for.
+    vm_passed : int32 (waves,)
+        How many vector memory operations each wave had issued when it last passed a barrier.
     last_memory_pc : int64 (waves,)
         Where each wave executed its latest memory instruction, -1 for nowhere.
     barrier_epoch : int32 (workgroups,)
@@ -96,6 +102,8 @@ class State:
     scratch: NDArray[np.uint8]
     modes: U32
     units: dict[str, Any]
+    grid: tuple[int, int, int] = (1, 1, 1)
+    checks: bool = True
     mode: int = 0
     current_pc: int = 0
     profile: bool = False
@@ -106,6 +114,7 @@ class State:
         self.lds_issued, self.vm_issued = np.zeros((2, waves), np.int32)
         self.lds_released, self.vm_released = np.zeros((2, waves), np.int32)
         self.lds_waited, self.vm_waited = np.zeros((2, waves), np.int32)
+        self.vm_passed = np.zeros(waves, np.int32)
         self.last_memory_pc = np.full(waves, -1, np.int64)
         self.barrier_epoch = np.zeros(workgroups, np.int32)
 

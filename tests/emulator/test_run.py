@@ -103,7 +103,7 @@ def test_a_spinning_wave_makes_way(memory: Memory) -> None:
     s_cmp_eq_u32 s6, 0
     s_cbranch_scc0 signal
     spin:
-    global_load_dword v2, v1, s[4:5]
+    global_load_dword v2, v1, s[4:5] sc0 sc1
     s_waitcnt vmcnt(0)
     v_cmp_eq_u32 vcc, 1, v2
     s_cbranch_vccz spin

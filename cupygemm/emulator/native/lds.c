@@ -61,6 +61,8 @@ static inline int read_lanes(const struct lds_view *view, uint64_t exec, const u
 
 static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
                         const uint32_t *address) {
+    if (!v->m->shadow)
+        return OK;
     if (v->m->shadow_shift == 2) {
         switch (op->bytes) {
         case 4: return read_lanes(v, exec, address, 1);
@@ -98,8 +100,8 @@ static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
 
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
                          const uint32_t *address, const uint32_t *row, size_t pitch) {
-    uint64_t careful = exec;
-    if (v->m->shadow_shift == 2) {
+    uint64_t careful = v->m->shadow ? exec : 0;
+    if (careful && v->m->shadow_shift == 2) {
         switch (op->bytes) {
         case 4: careful = write_lanes(v, exec, address, 1); break;
         case 8: careful = write_lanes(v, exec, address, 2); break;

@@ -12,15 +12,19 @@
 #include <string.h>
 
 enum { LANES = 64, EXEC = 126, M0 = 124, MAX_WAVES = 16, HISTORY = 256 };
+enum { GRANULE = 16, RELEASES = 16 };
 
 enum fault_code {
     OK,
-    OUT_OF_BOUNDS,      /* outside every allocation */
-    LDS_OUT_OF_BOUNDS,  /* outside the workgroup's LDS */
-    LDS_UNINITIALISED,  /* a byte that nothing has written */
-    RACE_READ,          /* of a byte that another wave wrote, not ordered by a barrier */
-    RACE_WRITE_READ,    /* write over a byte that another wave read */
-    RACE_WRITE_WRITE,   /* write over a byte that another wave wrote */
+    OUT_OF_BOUNDS,     /* outside every allocation */
+    LDS_OUT_OF_BOUNDS, /* outside the workgroup's LDS */
+    LDS_UNINITIALISED, /* a byte that nothing has written */
+    RACE_READ,         /* of a byte that another wave wrote, not ordered by a barrier */
+    RACE_WRITE_READ,   /* write over a byte that another wave read */
+    RACE_WRITE_WRITE,  /* write over a byte that another wave wrote */
+    GLOBAL_RACE_READ,  /* the same three in global memory, between any waves of the launch */
+    GLOBAL_RACE_WRITE_READ,
+    GLOBAL_RACE_WRITE_WRITE,
     LDS_LOAD_IN_FLIGHT, /* read of a byte that the wave's own direct-to-LDS load has yet to write */
     SCRATCH_OUT_OF_BOUNDS,
     SCRATCH_MISALIGNED,
@@ -39,6 +43,26 @@ struct record {
         read; /* the reads since that write: number of the last, all readers, epoch, last reader */
 };
 
+/* One wave's access to 16 bytes of global memory: when, its number among the wave's vector memory
+ * operations, and in 16 bits, low 8 above the wave's number in the launch and high 8 above the pc,
+ * which bytes. */
+struct site {
+    uint32_t time, seq;
+    uint32_t wave; /* bits 0-23 */
+    uint32_t pc;   /* bits 0-21 in dwords, bit 22 COHERENT */
+};
+
+struct global_record {
+    struct site write, read, other_read;
+};
+
+/* A store or atomic of a workgroup, and how many of its operations a wave of it had done with by
+ * then: waited for, or issued before a barrier. The first of those with the same count. */
+struct release {
+    uint32_t time;
+    int32_t done;
+};
+
 /* Where a wave issued its recent operations, for reports. */
 struct issue {
     uint32_t seq;
@@ -50,7 +74,7 @@ struct fault {
     int32_t lane;
     uint64_t address;
     int32_t bytes;
-    int32_t other_wave; /* within the workgroup, -1 if none */
+    int32_t other_wave; /* within the workgroup (in global memory, the launch), -1 if none */
     int64_t other_pc;   /* -1 if unknown */
     int32_t writes;     /* the access writes */
     int32_t is_atomic;
@@ -75,6 +99,11 @@ struct machine {
     const uint64_t *ends;
     struct issue *lds_history; /* (num_waves, HISTORY), by sequence number modulo HISTORY */
     struct issue *vm_history;
+    struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
+    const int32_t *vm_passed;
+    uint32_t *clock;          /* vector memory operations of all launches */
+    uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
+    struct release *releases; /* (num_waves, RELEASES), newest first */
     int64_t num_waves;
     int64_t num_ranges;
     int64_t lds_bytes;
@@ -86,6 +115,11 @@ struct machine {
     uint64_t private_aperture;
     int64_t bank_shift; /* log2 of the LDS banks */
     int64_t needed_shift;
+    uint64_t global_base, global_end; /* what the shadow of global memory covers */
+    int64_t num_groups;               /* workgroups of the batch */
+    int64_t waves_per_group;
+    int64_t first_wave;   /* of the batch, within the launch */
+    int64_t launch_start; /* the clock then */
     struct fault fault;
 };
 
@@ -144,6 +178,7 @@ struct operation {
     int32_t pair;         /* DS: two accesses, at `offset` and `offset2` */
     int32_t element_bits; /* of a transposing read */
     int32_t add_lane;     /* DS: the address is M0 + 4 * lane */
+    int32_t coherent;     /* goes past the caches: an atomic load or store */
     int64_t offset, offset2;
     uint32_t m0_mask;     /* bits of M0 that are an LDS address */
     uint32_t constant;    /* added to a buffer address with SOFFSET */

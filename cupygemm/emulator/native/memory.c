@@ -4,6 +4,7 @@
  *
  * Device addresses are host addresses. Private memory is kept per lane, unswizzled. */
 #include "addresses.h"
+#include "global_shadow.h"
 #include "lanes.h"
 #include "shadow.h"
 
@@ -118,6 +119,8 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
 static int transfer(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                     uint32_t pc) {
     int code = resolve_pointers(m, op, wave, a, pc);
+    if (!code)
+        code = note_global(m, op, wave, a, pc);
     if (code)
         return code;
     size_t pitch = (size_t)m->num_waves * LANES;
@@ -196,3 +199,4 @@ int vector_memory(struct machine *m, const struct operation *op, const int64_t *
 int64_t size_of_machine(void) { return sizeof(struct machine); }
 int64_t size_of_operation(void) { return sizeof(struct operation); }
 int64_t size_of_record(void) { return sizeof(struct record); }
+int64_t size_of_global_record(void) { return sizeof(struct global_record); }

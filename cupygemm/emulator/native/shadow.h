@@ -171,6 +171,8 @@ static inline struct record *granules(const struct lds_view *v, uint32_t address
 }
 
 static inline int shadow_read(const struct lds_view *v, int lane, uint32_t address, int bytes) {
+    if (!v->m->shadow)
+        return OK;
     int n;
     struct record *r = granules(v, address, bytes, &n);
     for (int i = 0; i < n; i++) {
@@ -186,6 +188,8 @@ static inline int shadow_read(const struct lds_view *v, int lane, uint32_t addre
  * another. */
 static inline int shadow_write(const struct lds_view *v, int lane, uint32_t address, int bytes,
                                const uint8_t *data) {
+    if (!v->m->shadow)
+        return OK;
     int n, shift = (int)v->m->shadow_shift;
     struct record *r = granules(v, address, bytes, &n);
     for (int i = 0; i < n; i++) {
@@ -216,6 +220,8 @@ static inline uint64_t how_it_writes(const struct operation *op) {
 }
 
 static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes) {
+    if (!v->m->shadow)
+        return OK;
     int n;
     struct record *r = granules(v, address, bytes, &n);
     for (int i = 0; i < n; i++) {
@@ -263,7 +269,7 @@ static inline int check_lds(struct machine *m, uint64_t exec, const uint32_t *ad
                 return raise(m, LDS_OUT_OF_BOUNDS, lane, address[lane], bytes, writes);
         }
     int needed = odd & 1 ? 0 : odd & 2 ? 1 : 2;
-    if (needed < m->shadow_shift && exec) {
+    if (m->shadow && needed < m->shadow_shift && exec) {
         m->needed_shift = needed;
         return NEEDS_FINER_SHADOW;
     }

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
 # enum fault_code of native/machine.h
 (
     OK, OUT_OF_BOUNDS, LDS_OUT_OF_BOUNDS, LDS_UNINITIALISED, RACE_READ, RACE_WRITE_READ,
-    RACE_WRITE_WRITE, LDS_LOAD_IN_FLIGHT, SCRATCH_OUT_OF_BOUNDS, SCRATCH_MISALIGNED,
+    RACE_WRITE_WRITE, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ, GLOBAL_RACE_WRITE_WRITE,
+    LDS_LOAD_IN_FLIGHT, SCRATCH_OUT_OF_BOUNDS, SCRATCH_MISALIGNED,
     ATOMIC_MISALIGNED, SCALAR_MISALIGNED, TRANSPOSE_MISALIGNED, TRANSPOSE_PARTIAL,
     LDS_LOAD_MISALIGNED, NEEDS_FINER_SHADOW,
-) = range(16)  # fmt: skip
+) = range(19)  # fmt: skip
 
 _ORDER = (
     "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
@@ -37,7 +38,7 @@ def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
     position : int
         Of the wave within the group.
     """
-    kind, detail = _describe(code, found, group.state, _wave_number(group, position))
+    kind, detail = _describe(code, found, group, position)
     return Fault(kind, detail, position, found.lane, int(found.address))
 
 
@@ -45,7 +46,8 @@ def _wave_number(group: Group, position: int) -> int:
     return int(group.state.wave_in_group[group.wave_ids[position]])
 
 
-def _describe(code: int, found: Any, state: State, wave: int) -> tuple[str, str]:
+def _describe(code: int, found: Any, group: Group, position: int) -> tuple[str, str]:
+    state, wave = group.state, _wave_number(group, position)
     verb = "atomic" if found.is_atomic else "write" if found.writes else "read"
     size, address = found.bytes, int(found.address)
     space = {
@@ -71,6 +73,8 @@ def _describe(code: int, found: Any, state: State, wave: int) -> tuple[str, str]
         return "uninitialised LDS read", f"{span}: nothing has written all of them"
     if code in (RACE_READ, RACE_WRITE_READ, RACE_WRITE_WRITE, LDS_LOAD_IN_FLIGHT):
         return _describe_race(code, found, state, wave, span)
+    if code in _GLOBAL_RACES:
+        return _describe_global_race(code, found, group, position, f"{size} byte{'s' * (size > 1)}")
     return _MISALIGNED[code][0], f"{span}: {_MISALIGNED[code][1]}"
 
 
@@ -110,6 +114,42 @@ def _instruction_at(state: State, pc: int) -> str:
     except UnsupportedInstruction:
         text = "(no instruction)"
     return f"+0x{offset:x}: {text}"
+
+
+_GLOBAL_RACES = {
+    GLOBAL_RACE_READ: ("read after another {}'s write", "reads", "wrote"),
+    GLOBAL_RACE_WRITE_READ: ("write after another {}'s read", "writes", "read"),
+    GLOBAL_RACE_WRITE_WRITE: ("write after another {}'s write", "writes", "wrote"),
+}
+
+
+def _describe_global_race(
+    code: int, found: Any, group: Group, position: int, size: str
+) -> tuple[str, str]:
+    state, address = group.state, int(found.address)
+    per_group = state.num_waves // len(state.workgroup_ids)
+    index = int(group.wave_ids[position])
+    number = int(state.launch_order[state.workgroup[index]])
+    other_number, other_wave = divmod(found.other_wave, per_group)
+    what, doing, done = _GLOBAL_RACES[code]
+    place = state.memory.describe(address, found.bytes)
+    if other_number == number:
+        who, kind = f"wave {other_wave}", "wave"
+        order = "an s_barrier (__syncthreads) must come between the two"
+    else:
+        gx, gy, _ = state.grid
+        ids = other_number % gx, other_number // gx % gy, other_number // (gx * gy)
+        who, kind = f"wave {other_wave} of workgroup {ids}", "workgroup"
+        order = (
+            "workgroups run in any order: only an atomic that one makes after the access "
+            "(__threadfence)\nand the other before it, or the end of the kernel, comes between "
+            "the two"
+        )
+    detail = (
+        f"{doing} {size}, {place},\nwhich {who} {done} at\n"
+        f"  {_instruction_at(state, found.other_pc)}\n{order}"
+    )
+    return "global race: " + what.format(kind), detail
 
 
 _MISALIGNED = {

@@ -25,6 +25,7 @@ from cupygemm.emulator.units.faults import NEEDS_FINER_SHADOW, memory_fault
 
 MAX_WAVES = 16  # of a workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
+RELEASES = 16  # of a wave, that are on record
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
 
 # Enumerations of native/machine.h, by name.
@@ -69,14 +70,19 @@ class MachineStruct(ctypes.Structure):
         *((name, c_void_p) for name in (
             "vgpr", "sgpr", "lds", "scratch", "shadow", "workgroup", "wave_in_group", "wave_ids",
             "lds_issued", "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
-            "starts", "ends", "lds_history", "vm_history",
+            "starts", "ends", "lds_history", "vm_history", "global_shadow", "vm_passed", "clock",
+            "acquired", "releases",
         )),
         *((name, c_int64) for name in (
             "num_waves", "num_ranges", "lds_bytes", "scratch_bytes", "shadow_stride",
             "shadow_shift",
         )),
         ("scratch_base", c_uint64), ("shared_aperture", c_uint64), ("private_aperture", c_uint64),
-        ("bank_shift", c_int64), ("needed_shift", c_int64), ("fault", FaultStruct),
+        ("bank_shift", c_int64), ("needed_shift", c_int64), ("global_base", c_uint64),
+        ("global_end", c_uint64), *((name, c_int64) for name in (
+            "num_groups", "waves_per_group", "first_wave", "launch_start",
+        )),
+        ("fault", FaultStruct),
     ]  # fmt: skip
 
 
@@ -87,7 +93,7 @@ class OperationStruct(ctypes.Structure):
         *((name, c_int32) for name in (
             "space", "kind", "format", "atomic", "dwords", "bytes", "address", "wide", "data",
             "data2", "result", "scalar", "resource", "offen", "idxen", "pair", "element_bits",
-            "add_lane",
+            "add_lane", "coherent",
         )),
         ("offset", c_int64), ("offset2", c_int64), ("m0_mask", c_uint32), ("constant", c_uint32),
         ("lanes", c_uint8 * LANES),
@@ -163,8 +169,27 @@ class Machine:
         self._point("starts", np.ascontiguousarray(starts, np.uint64))
         self._point("ends", np.ascontiguousarray(ends, np.uint64))
         self.struct.num_ranges = len(starts)
-        granules = -(-state.lds.shape[1] // 4)
-        self._set_shadow(np.zeros((len(state.lds), granules), RECORD))
+        if state.checks:
+            granules = -(-state.lds.shape[1] // 4)
+            self._set_shadow(np.zeros((len(state.lds), granules), RECORD))
+            self._watch_global_memory(state)
+
+    def _watch_global_memory(self, state: State) -> None:
+        """Let C look for races in global memory, where the launch has a shadow of it."""
+        shadow = getattr(state.memory, "shadow", None)
+        if shadow is None:
+            return
+        groups = len(state.lds)
+        waves_per_group = state.num_waves // groups
+        self._point("vm_passed", state.vm_passed)
+        self._point("clock", shadow.clock)
+        self._point("acquired", np.zeros(groups, np.uint32))
+        self._point("releases", np.zeros((state.num_waves, RELEASES, 2), np.uint32))
+        self.struct.global_shadow = shadow.address
+        self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
+        self.struct.num_groups, self.struct.waves_per_group = groups, waves_per_group
+        self.struct.first_wave = int(state.launch_order[0]) * waves_per_group
+        self.struct.launch_start = shadow.launch_start
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         if not array.flags.c_contiguous:

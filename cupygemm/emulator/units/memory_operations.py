@@ -54,6 +54,8 @@ def operation(inst: Instruction, space: str, *, to_lds: bool, **address: Any) ->
     operand = inst.operand("vdata") or inst.operand("data")
     data = -1 if operand is None else operand.index
     returned = inst.dst[0].index if inst.dst else -1
+    past_caches = any(inst.fields.get(bit) for bit in ("sc0", "sc1", "glc"))
+    address["coherent"] = int(past_caches)
     if verb == "atomic":
         wide = suffix.endswith("_x2")
         atomic, size = _ATOMICS.get(suffix.removesuffix("_x2"), ("", 0))

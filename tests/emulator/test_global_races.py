@@ -1,0 +1,163 @@
+"""Races in device memory: what is one, with both places, and what is none."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cupygemm import emulator
+
+SOURCE = r"""
+typedef unsigned u32;
+#define ITEM (blockIdx.x * blockDim.x + threadIdx.x)
+#define ITEMS (gridDim.x * blockDim.x)
+
+// -- races --
+extern "C" __global__ void reads_its_neighbour(float* x, float* y) {
+    x[ITEM] = ITEM;
+    __syncthreads();
+    y[ITEM] = x[(ITEM + 1) % ITEMS];
+}
+extern "C" __global__ void overwrites_its_neighbour(float* x, float* y) {
+    float next = x[(ITEM + 1) % ITEMS];
+    x[ITEM] = next + 1;
+}
+extern "C" __global__ void stores_to_one_place(float* x, float* y) { x[threadIdx.x] = blockIdx.x; }
+extern "C" __global__ void lacks_a_barrier(float* x, float* y) {
+    float* mine = x + blockIdx.x * blockDim.x;
+    mine[threadIdx.x] = threadIdx.x;
+    y[ITEM] = mine[(threadIdx.x + 64) % blockDim.x];
+}
+extern "C" __global__ void does_not_count_who_is_done(float* x, float* y) {
+    x[ITEM] = threadIdx.x;
+    __threadfence();
+    __syncthreads();
+    if (blockIdx.x == gridDim.x - 1)
+        for (u32 b = 0; b < gridDim.x; ++b)
+            y[threadIdx.x] += x[b * blockDim.x + threadIdx.x];
+}
+
+// -- order --
+extern "C" __global__ void has_a_barrier(float* x, float* y) {
+    float* mine = x + blockIdx.x * blockDim.x;
+    mine[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    y[ITEM] = mine[(threadIdx.x + 64) % blockDim.x];
+    __syncthreads();
+    mine[threadIdx.x] = 0;
+}
+extern "C" __global__ void counts_who_is_done(float* x, float* y, u32* count) {
+    x[ITEM] = threadIdx.x;
+    __threadfence();
+    __syncthreads();
+    __shared__ bool last;
+    if (threadIdx.x == 0)
+        last = atomicAdd(count, 1u) == gridDim.x - 1;
+    __syncthreads();
+    if (!last)
+        return;
+    __threadfence();
+    for (u32 b = 0; b < gridDim.x; ++b)
+        y[threadIdx.x] += x[b * blockDim.x + threadIdx.x];
+}
+extern "C" __global__ void takes_turns(float* x, float* y, u32* turn) {
+    if (threadIdx.x == 0) {
+        while (__hip_atomic_load(turn, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) != blockIdx.x) {}
+    }
+    __syncthreads();
+    x[threadIdx.x] += 1;
+    __syncthreads();
+    if (threadIdx.x == 0)
+        __hip_atomic_store(turn, blockIdx.x + 1, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_AGENT);
+}
+extern "C" __global__ void stores_one_value(float* x, float* y) { x[threadIdx.x] = 3; }
+extern "C" __global__ void adds(float* x, float* y) { atomicAdd(x, 1.0f); }
+extern "C" __global__ void stores_neighbouring_bytes(unsigned char* x, float* y) { x[ITEM] = ITEM; }
+"""
+BLOCKS, THREADS = 4, 256
+
+
+@pytest.fixture(scope="module")
+def module(cp: ModuleType) -> Any:
+    return cp.RawModule(code=SOURCE)
+
+
+def launch(cp: ModuleType, module: Any, name: str) -> tuple[Any, Any]:
+    x, y = cp.zeros(BLOCKS * THREADS, "f4"), cp.zeros(BLOCKS * THREADS, "f4")
+    count = cp.zeros(1, "u4")
+    arguments = (x, y, count) if name in ("counts_who_is_done", "takes_turns") else (x, y)
+    module.get_function(name)((BLOCKS,), (THREADS,), arguments)
+    return x, y
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("reads_its_neighbour", "read after another workgroup's write"),
+        ("overwrites_its_neighbour", "write after another workgroup's read"),
+        ("stores_to_one_place", "write after another workgroup's write"),
+        ("lacks_a_barrier", "read after another wave's write"),
+        ("does_not_count_who_is_done", "read after another workgroup's write"),
+    ],
+)
+def test_a_race_is_reported_with_both_places(
+    cp: ModuleType, module: Any, name: str, what: str
+) -> None:
+    with pytest.raises(RuntimeError, match=f"global race: {what}") as caught:
+        launch(cp, module, name)
+    report = str(caught.value)
+    assert report.count("global_") >= 2, "both instructions"
+    assert f"kernel {name}, workgroup (" in report
+    assert "(array): 4096 bytes" in report
+    assert ("s_barrier" if "wave's" in what else "atomic") in report
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["has_a_barrier", "counts_who_is_done", "takes_turns", "stores_one_value", "adds",
+     "stores_neighbouring_bytes"],
+)  # fmt: skip
+def test_what_is_ordered_is_no_race(cp: ModuleType, module: Any, name: str) -> None:
+    x, y = launch(cp, module, name)
+    expected = {
+        "has_a_barrier": (np.zeros(1024), np.tile((np.arange(256) + 64) % 256, 4)),
+        "counts_who_is_done": (
+            np.tile(np.arange(256), 4), np.r_[4 * np.arange(256), np.zeros(768)]
+        ),
+        "takes_turns": (np.r_[np.full(256, 4), np.zeros(768)], np.zeros(1024)),
+        "stores_one_value": (np.r_[np.full(256, 3), np.zeros(768)], np.zeros(1024)),
+        "adds": (np.r_[1024, np.zeros(1023)], np.zeros(1024)),
+    }  # fmt: skip
+    if name in expected:
+        np.testing.assert_array_equal(x.get(), expected[name][0])
+        np.testing.assert_array_equal(y.get(), expected[name][1])
+    else:
+        np.testing.assert_array_equal(x.view("u1")[:1024].get(), np.arange(1024) % 256)
+
+
+def test_launches_are_ordered(cp: ModuleType, module: Any) -> None:
+    x, y = cp.zeros(1024, "f4"), cp.zeros(1024, "f4")
+    store = module.get_function("stores_one_value")
+    for _ in range(2):
+        store((1,), (THREADS,), (x, y))
+        store((1,), (THREADS,), (y, x))
+    assert (x.get()[:THREADS] == 3).all()
+
+
+def test_unchecked_launches_go_on(cp: ModuleType, module: Any) -> None:
+    with emulator.checks(False):
+        x, _ = launch(cp, module, "stores_to_one_place")
+    assert x.get()[0] in range(BLOCKS)
+
+
+def test_the_variable_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cupygemm.emulator.checking import checking
+
+    monkeypatch.setenv("CUPYGEMM_EMULATE_CHECKS", "0")
+    assert not checking()
+    monkeypatch.setenv("CUPYGEMM_EMULATE_CHECKS", "off")
+    with pytest.raises(ValueError, match="must be 0 or 1 \\(got 'off'\\)"):
+        checking()
