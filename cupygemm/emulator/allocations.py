@@ -254,6 +254,15 @@ class Memory:
         with self._lock:
             return self._block_of(address)
 
+    def nearest(self, address: int) -> Extent | None:
+        """Return the valid extent that holds an address or lies nearest to it."""
+        with self._lock:
+            return min(
+                list(self._extents.values()),
+                key=lambda extent: _gap(extent, address, address + 1),
+                default=None,
+            )
+
     def describe(self, address: int, size: int) -> str:
         """Say what is at ``[address, address + size)``: for the report of a bad access.
 
@@ -299,7 +308,7 @@ class Memory:
     def _describe_nearest(self, address: int, end: int) -> str:
         if address == 0:
             return "a null pointer"
-        near = min(list(self._extents.values()), key=lambda x: _gap(x, address, end), default=None)
+        near = self.nearest(address)
         if near is None:
             outside = "" if self.owns(address) else "not device memory: "
             return outside + "no device memory is allocated"

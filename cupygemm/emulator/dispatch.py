@@ -208,6 +208,7 @@ class Dispatch:
             modes=np.full(waves, descriptor.mode, np.uint32),
             units={},
             grid=self.grid,
+            arguments=self._kernarg,
             checks=self.checks,
         )
         self._start_exec(state)

@@ -29,11 +29,20 @@ class Fault(Exception):
     lane : int
         Lane of the wave, -1 when the fault has none.
     address : int or None
-        Byte address (global or LDS), when there is one.
+        Byte address, when there is one.
+    is_global : bool
+        It is an address of device memory, not an offset into LDS or private memory.
     """
 
     def __init__(
-        self, kind: str, detail: str, wave: int = -1, lane: int = -1, address: int | None = None
+        self,
+        kind: str,
+        detail: str,
+        wave: int = -1,
+        lane: int = -1,
+        address: int | None = None,
+        *,
+        is_global: bool = False,
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -41,6 +50,7 @@ class Fault(Exception):
         self.wave = wave
         self.lane = lane
         self.address = address
+        self.is_global = is_global
 
 
 class KernelFault(EmulatorError):
@@ -60,6 +70,8 @@ class KernelFault(EmulatorError):
         Its assembly text.
     kind, detail : str
     address : int or None
+    source : tuple of (str, int) or None
+        File and line of the instruction, of a kernel compiled with ``-g``.
     """
 
     def __init__(
@@ -73,6 +85,7 @@ class KernelFault(EmulatorError):
         kind: str,
         detail: str,
         address: int | None = None,
+        source: tuple[str, int] | None = None,
     ) -> None:
         self.kernel = kernel
         self.workgroup = workgroup
@@ -83,6 +96,7 @@ class KernelFault(EmulatorError):
         self.kind = kind
         self.detail = detail
         self.address = address
+        self.source = source
         super().__init__(self.report())
 
     def report(self) -> str:
@@ -95,6 +109,8 @@ class KernelFault(EmulatorError):
         if self.lane >= 0:
             where += f", lane {self.lane}"
         lines = [f"{self.kind}", f"  in {where}", f"  at pc +0x{self.pc:x}: {self.instruction}"]
+        if self.source is not None:
+            lines.append(f"  {self.source[0]}:{self.source[1]}")
         if self.address is not None:
             lines.append(f"  address 0x{self.address:x}")
         lines += [f"  {line}" for line in self.detail.splitlines()]

@@ -24,6 +24,7 @@ from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.hazards import Counter, NoScoreboard, Scoreboard, counter_of
 from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.reports import argument_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
@@ -375,6 +376,9 @@ class Executor:
         detail = fault.detail
         if function not in ("", state.kernel.name):
             detail += f"\nin function {function} +0x{offset:x}"
+        if fault.is_global and fault.address is not None:
+            argument = argument_near(state, fault.address)
+            detail += f"\n{argument}" if argument else ""
         return KernelFault(
             state.kernel.name,
             workgroup,
@@ -385,4 +389,5 @@ class Executor:
             fault.kind,
             detail,
             fault.address,
+            source_line(state.kernel, state.current_pc),
         )

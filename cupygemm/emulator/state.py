@@ -65,6 +65,8 @@ class State:
         Room for a unit's own per-batch data (the LDS unit keeps its shadow memory here).
     grid : tuple of int
         Workgroups of the launch.
+    arguments : bytes
+        The kernarg segment, for reports.
     checks : bool
         Look for races, and for bytes of LDS that nothing has written.
     mode : int
@@ -103,6 +105,7 @@ class State:
     modes: U32
     units: dict[str, Any]
     grid: tuple[int, int, int] = (1, 1, 1)
+    arguments: bytes = b""
     checks: bool = True
     mode: int = 0
     current_pc: int = 0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.isa import decode
+from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.reports import instruction_at
 
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group, State
@@ -39,7 +39,7 @@ def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
         Of the wave within the group.
     """
     kind, detail = _describe(code, found, group, position)
-    return Fault(kind, detail, position, found.lane, int(found.address))
+    return Fault(kind, detail, position, found.lane, int(found.address), is_global=code in _GLOBAL)
 
 
 def _wave_number(group: Group, position: int) -> int:
@@ -79,7 +79,7 @@ def _describe(code: int, found: Any, group: Group, position: int) -> tuple[str, 
 
 
 def _describe_race(code: int, found: Any, state: State, wave: int, span: str) -> tuple[str, str]:
-    other, where = found.other_wave, _instruction_at(state, found.other_pc)
+    other, where = found.other_wave, instruction_at(state, found.other_pc)
     if code == LDS_LOAD_IN_FLIGHT:
         return (
             "LDS read before wait",
@@ -102,20 +102,9 @@ def _describe_race(code: int, found: Any, state: State, wave: int, span: str) ->
     )
 
 
-def _instruction_at(state: State, pc: int) -> str:
-    """Return the place and text of another instruction of the kernel, as far as they are known."""
-    if pc < 0:
-        return "(an instruction that is no longer on record)"
-    if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
-        return f"+0x{pc:x}"
-    _, offset = state.kernel.code_object.locate(pc)
-    try:
-        text = decode(state.kernel.code_object.image, pc).text
-    except UnsupportedInstruction:
-        text = "(no instruction)"
-    return f"+0x{offset:x}: {text}"
-
-
+_GLOBAL = (
+    OUT_OF_BOUNDS, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ, GLOBAL_RACE_WRITE_WRITE,
+)  # fmt: skip
 _GLOBAL_RACES = {
     GLOBAL_RACE_READ: ("read after another {}'s write", "reads", "wrote"),
     GLOBAL_RACE_WRITE_READ: ("write after another {}'s read", "writes", "read"),
@@ -147,7 +136,7 @@ def _describe_global_race(
         )
     detail = (
         f"{doing} {size}, {place},\nwhich {who} {done} at\n"
-        f"  {_instruction_at(state, found.other_pc)}\n{order}"
+        f"  {instruction_at(state, found.other_pc)}\n{order}"
     )
     return "global race: " + what.format(kind), detail
 

@@ -1,0 +1,65 @@
+"""What a report says of a place: the instruction, its source line, the argument it goes by."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.isa import decode
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Argument, Kernel
+    from cupygemm.emulator.state import State
+
+_POINTER_BYTES = 8
+
+
+def source_line(kernel: Kernel, pc: int) -> tuple[str, int] | None:
+    """Return the file and line of an instruction; None where the code object does not tell."""
+    from cupygemm.emulator.profiling.source import line_table
+
+    code_object = getattr(kernel, "code_object", None)  # a test's kernel has none
+    return None if code_object is None else line_table(code_object).find(pc)
+
+
+def instruction_at(state: State, pc: int) -> str:
+    """Return the place and text of an instruction of the kernel, as far as they are known."""
+    if pc < 0:
+        return "(an instruction that is no longer on record)"
+    if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
+        return f"+0x{pc:x}"
+    _, offset = state.kernel.code_object.locate(pc)
+    try:
+        text = decode(state.kernel.code_object.image, pc, state.target.name).text
+    except UnsupportedInstruction:
+        text = "(no instruction)"
+    line = source_line(state.kernel, pc)
+    where = f"\n  {line[0]}:{line[1]}" if line else ""
+    return f"+0x{offset:x}: {text}{where}"
+
+
+def argument_near(state: State, address: int) -> str | None:
+    """Return which argument points into the allocation nearest to an address, in words.
+
+    An argument passed by value may hold the pointer anywhere in it.
+    """
+    near = state.memory.nearest(address)
+    if near is None:
+        return None
+    explicit = (arg for arg in state.kernel.arguments if not arg.value_kind.startswith("hidden_"))
+    for position, argument in enumerate(explicit):
+        held = state.arguments[argument.offset : argument.offset + argument.size]
+        words = np.frombuffer(held[: len(held) // _POINTER_BYTES * _POINTER_BYTES], np.uint64)
+        end = max(near.end, near.start + 1)  # an empty one has an address, too
+        for index in np.flatnonzero((words >= near.start) & (words < end)):
+            return _described(argument, position, int(index))
+    return None
+
+
+def _described(argument: Argument, position: int, index: int) -> str:
+    name = f" ({argument.name})" if argument.name else ""
+    if argument.size == _POINTER_BYTES:
+        return f"argument {position}{name} points into it"
+    return f"argument {position}{name} points into it, at its byte {_POINTER_BYTES * index}"
