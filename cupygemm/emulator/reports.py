@@ -59,7 +59,8 @@ def argument_near(state: State, address: int) -> str | None:
 
 
 def _described(argument: Argument, position: int, index: int) -> str:
-    name = f" ({argument.name})" if argument.name else ""
+    name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
+    name = f" ({name})" if name else ""
     if argument.size == _POINTER_BYTES:
         return f"argument {position}{name} points into it"
     return f"argument {position}{name} points into it, at its byte {_POINTER_BYTES * index}"

@@ -22,13 +22,12 @@ from cupygemm.emulator.checking import checking
 from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.hazards import Counter, NoScoreboard, Scoreboard, counter_of
-from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.hazards import NoScoreboard, Scoreboard
+from cupygemm.emulator.program import Program
 from cupygemm.emulator.reports import argument_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units import bind
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
@@ -36,51 +35,6 @@ if TYPE_CHECKING:
     from cupygemm.emulator.profiling.recorder import Recorder
 
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
-
-
-@dataclass(slots=True)
-class Entry:
-    """One instruction of a program, ready to execute."""
-
-    pc: int
-    inst: Instruction
-    step: Callable[[Group], Any]
-    next_pc: int
-    control: str  # "", "wait", "barrier", "end" or "branch"
-    counter: Counter | None
-    vector_uses: int
-    scalar_uses: int
-
-
-class Program:
-    """The decoded instructions of a code object for a target; decoded where execution gets to."""
-
-    def __init__(self, image: bytes, target: Target) -> None:
-        self.image = image
-        self.target = target
-        self.entries: dict[int, Entry] = {}
-
-    def entry(self, pc: int) -> Entry:
-        """Return the instruction at a byte offset."""
-        found = self.entries.get(pc)
-        return found if found is not None else self._decode(pc)
-
-    def _decode(self, pc: int) -> Entry:
-        if not 0 <= pc < len(self.image):
-            raise Fault("wild jump", f"the program counter 0x{pc:x} is outside the code object")
-        inst = decode(self.image, pc, self.target.name)
-        control = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}.get(
-            inst.mnemonic, ""
-        )
-        step = (lambda _group: None) if control else bind(inst, self.target)
-        if inst.mnemonic.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
-            control = "branch"
-        entry = Entry(
-            pc, inst, step, pc + inst.size, control, counter_of(inst),
-            inst.vector_reads | inst.vector_writes, inst.scalar_reads | inst.scalar_writes,
-        )  # fmt: skip
-        self.entries[pc] = entry
-        return entry
 
 
 @dataclass(frozen=True)

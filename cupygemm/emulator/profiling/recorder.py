@@ -22,7 +22,7 @@ from cupygemm.emulator.profiling.counts import Wait
 from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.record import KernelProfile
 from cupygemm.emulator.profiling.timing.trace import Trace
-from cupygemm.emulator.run import Entry, Program
+from cupygemm.emulator.program import Entry, Program
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units.machine import NativeStep
 

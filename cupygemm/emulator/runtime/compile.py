@@ -23,6 +23,7 @@ HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
 
 _PRELUDE = "hip/hip_runtime.h"
 _NAME = "cupygemm_name_expression_"
+KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
 
 # Options of hiprtc and NVRTC, and what they are for clang; None drops one.
 _SPELLINGS: dict[str, str | None] = {
@@ -117,7 +118,7 @@ def compile_program(
         try:
             text = toolchain.preprocess(file, target=target_name, options=arguments)
             # The digest is in the code too, also where the text does not tell two headers apart.
-            key = [toolchain.version, headers_digest(), target_name, text]
+            key = [toolchain.version, headers_digest(), KEEP_NAMES, target_name, text]
             key += [*options, "\0", *expressions]
             path = get_or_build(
                 "hiprtc",
@@ -188,6 +189,7 @@ def _arguments(work: Path, options: Sequence[str], target_name: str) -> list[str
         "-include",
         _PRELUDE,
         "-Wno-unused-command-line-argument",
+        KEEP_NAMES,
     ]
     remaining = iter(options)
     for option in remaining:

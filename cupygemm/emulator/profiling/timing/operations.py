@@ -19,6 +19,7 @@ from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.profiling.timing.machine import TimingMachine
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.units.matrix import Shape
+from cupygemm.emulator.wait_states import mfma_passes
 
 _TURN, _MAX_RANGES = 4, 5
 _QUARTER_RATE = re.compile(
@@ -74,22 +75,6 @@ _UNITS = {
     "MFMA": Unit.MATRIX, "VALU": Unit.VECTOR, "SALU": Unit.SCALAR, "VMEM": Unit.VECTOR_MEMORY,
     "LDS": Unit.LDS, "SMEM": Unit.SCALAR_MEMORY, "branch": Unit.BRANCH,
 }  # fmt: skip
-
-
-def mfma_passes(inst: Instruction, target: str) -> int:
-    """Return the passes of an MFMA, of 4 cycles each (MIC, LLVM)."""
-    shape = Shape.of(inst.mnemonic)
-    if shape.a == "f64":
-        return 4 if shape.m == 4 else 16 if target == "gfx950" else 8
-    if shape.m == 4:
-        return 2
-    passes = 4 if shape.m == 16 else 8
-    blocks = inst.dst[0].count * LANES // (shape.m * shape.n)
-    if target == "gfx90a" or shape.a == "f32" or blocks > 1:
-        passes *= 2
-    elif shape.a == "f8f6f4" and min(inst.fields["cbsz"], inst.fields["blgp"]) < 2:
-        passes *= 2  # formats 0 and 1 have 8 bits: one such operand halves the rate
-    return passes
 
 
 def describe(inst: Instruction, target: str, machine: TimingMachine, lds_bytes: int) -> TimingOp:

@@ -1,0 +1,177 @@
+"""Wait states: how many each pair of instructions needs, and what LLVM puts in is never refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import pytest
+
+from cupygemm.emulator import code_object
+from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.errors import KernelFault
+from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.run import launch
+from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.wait_states import Hazard, hazards_behind
+from tests.emulator.assembly import load_kernel
+from tests.emulator.harness import assemble_all
+
+MFMA4 = "v_mfma_f32_16x16x16_f16 v[8:11], v[2:3], v[4:5], v[8:11]"  # 4 passes
+MFMA8 = "v_mfma_f32_32x32x8_f16 v[32:47], v[2:3], v[4:5], v[32:47]"
+MFMA_F32 = "v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, v[8:11]"
+MFMA_F64 = "v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], v[8:15]"
+MFMA90A = "v_mfma_f32_16x16x16f16 v[8:11], v[2:3], v[4:5], v[8:11]"
+MASK, SGPR, LANE = "reads an SGPR or vcc", "reads an SGPR", "selects a lane by an SGPR"
+CASES = [
+    # target, first, second, wait states, what the second does
+    ("gfx942", MFMA4, "v_add_f32 v1, v8, v8", 7, "reads v8"),
+    ("gfx942", MFMA4, "v_mov_b32 v9, 0", 7, "writes v9"),
+    ("gfx942", MFMA4, "global_store_dwordx4 v[0:1], v[8:11], off", 7, "reads v8"),
+    ("gfx942", MFMA4, "v_accvgpr_read_b32 v1, a0", 0, ""),
+    ("gfx942", MFMA4, MFMA4, 0, ""),
+    ("gfx942", MFMA4, "v_mfma_f32_16x16x16_f16 v[12:15], v[2:3], v[4:5], v[10:13]", 5, "reads v10"),
+    ("gfx942", MFMA4, "v_mfma_f32_16x16x16_f16 v[12:15], v[8:9], v[4:5], v[12:15]", 7, "reads v8"),
+    ("gfx942", MFMA8, "v_add_f32 v1, v40, v40", 11, "reads v40"),
+    ("gfx942", MFMA_F32, "v_add_f32 v1, v8, v8", 10, "reads v8"),
+    ("gfx942", MFMA_F64, "v_add_f64 v[0:1], v[8:9], v[8:9]", 11, "reads v8"),
+    ("gfx942", MFMA_F64, "global_store_dwordx2 v[0:1], v[8:9], off", 18, "reads v8"),
+    ("gfx942", "v_mov_b32 v2, 0", MFMA4, 2, "reads v2"),
+    ("gfx942", "v_cmp_eq_u32 vcc, v1, v2", "v_cndmask_b32 v3, v1, v2, vcc", 2, MASK),
+    ("gfx942", "v_exp_f32 v1, v2", "v_add_f32 v3, v1, v1", 1, "reads v1"),
+    ("gfx942", "v_mov_b32 v1, v2", "v_readfirstlane_b32 s0, v1", 1, "reads v1"),
+    ("gfx950", MFMA4, "v_add_f32 v1, v8, v8", 8, "reads v8"),
+    ("gfx90a", MFMA90A, "v_add_f32 v1, v8, v8", 11, "reads v8"),
+    ("gfx90a", "v_readlane_b32 s4, v1, 0", "global_load_dword v1, v2, s[4:5]", 5, SGPR),
+    ("gfx90a", "v_mov_b32 v1, v2", "v_mov_b32_dpp v3, v1 row_shr:1", 2, "reads v1"),
+    ("gfx90a", "v_readlane_b32 s4, v1, 0", "v_readlane_b32 s5, v1, s4", 4, LANE),
+    ("gfx90a", "v_cmp_eq_u32 vcc, v1, v2", "v_div_fmas_f32 v3, v1, v2, v4", 4, "reads vcc"),
+    ("gfx90a", "v_cmp_eq_u32 vcc, v1, v2", "v_cndmask_b32 v3, v1, v2, vcc", 0, ""),
+    ("gfx90a", "s_mov_b32 m0, 0", "buffer_load_dword v1, s[4:7], 0 offen lds", 1, "reads m0"),
+]  # fmt: skip
+
+
+def program(target: str, lines: list[str]) -> dict[int, Instruction]:
+    instructions, place = {}, 0
+    for inst in assemble_all(lines, target):
+        instructions[place] = inst
+        place += inst.size
+    return instructions
+
+
+def hazards(instructions: dict[int, Instruction], target: str) -> list[Hazard]:
+    return [
+        found
+        for pc, inst in instructions.items()
+        for found in hazards_behind(pc, inst, target, instructions.get)
+    ]
+
+
+def nops(count: int) -> list[str]:
+    return [f"s_nop {min(count - done, 16) - 1}" for done in range(0, count, 16)]
+
+
+@pytest.mark.parametrize(("target", "first", "second", "needed", "what"), CASES)
+def test_a_pair(target: str, first: str, second: str, needed: int, what: str) -> None:
+    enough = program(target, [first, *nops(needed), second])
+    assert not hazards(enough, target)
+    if not needed:
+        return
+    (found,) = hazards(program(target, [first, *nops(needed - 1), second]), target)
+    assert (found.what.split(", ")[0], found.needed, found.found) == (what, needed, needed - 1)
+
+
+def test_other_instructions_count_as_one_each() -> None:
+    between = ["s_mov_b32 s0, 0"] * 6
+    assert hazards(program("gfx942", [MFMA4, *between, "v_mov_b32 v1, v8"]), "gfx942")
+    between = ["s_mov_b32 s0, 0"] * 7
+    assert not hazards(program("gfx942", [MFMA4, *between, "v_mov_b32 v1, v8"]), "gfx942")
+
+
+def test_a_branch_is_followed_both_ways() -> None:
+    lines = [MFMA4, "s_cbranch_scc0 2", "s_nop 7", "s_nop 7", "v_mov_b32 v1, v8", "s_endpgm"]
+    (found,) = hazards(program("gfx942", lines), "gfx942")
+    assert (found.needed, found.found) == (7, 1)
+    assert not hazards(program("gfx942", [lines[0], "s_nop 7", *lines[1:]]), "gfx942")
+
+
+def test_a_loop_is_followed_back() -> None:
+    lines = [
+        "v_mov_b32 v1, v8",
+        "s_nop 7",
+        MFMA4,
+        "s_cbranch_scc0 65531",
+    ]  # -5 dwords: to the start
+    (found,) = hazards(program("gfx942", lines), "gfx942")
+    assert (found.consumer, found.found) == (0, 1)
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    memory = Memory(1 << 26)
+    yield memory
+    memory.close()
+
+
+BODY = """
+v_mov_b32 v2, 0
+v_mov_b32 v3, 0
+v_mov_b32 v8, 0
+v_mov_b32 v9, 0
+v_mov_b32 v10, 0
+v_mov_b32 v11, 0
+s_nop 1
+v_mfma_f32_16x16x16_f16 v[8:11], v[2:3], v[2:3], v[8:11]
+s_nop {nop}
+v_add_f32 v1, v8, v8
+s_endpgm
+"""
+
+
+def test_a_launch_reports_what_comes_too_early(memory: Memory) -> None:
+    target = TARGETS["gfx942"]
+    launch(load_kernel(BODY.format(nop=6), memory), (1, 1, 1), (64, 1, 1), 0, [], memory, target)
+    early = load_kernel(BODY.format(nop=3), memory)
+    with pytest.raises(KernelFault, match="missing wait states") as caught:
+        launch(early, (1, 1, 1), (64, 1, 1), 0, [], memory, target)
+    assert caught.value.instruction.startswith("v_add_f32")
+    assert "v_mfma_f32_16x16x16_f16" in caught.value.detail
+    assert "reads v8 4 wait states after" in caught.value.detail
+    assert "7 are needed: put s_nop 2" in caught.value.detail
+    launch(early, (1, 1, 1), (64, 1, 1), 0, [], memory, target, checks=False)
+
+
+SOURCE = """
+typedef float f4 __attribute__((ext_vector_type(4)));
+typedef _Float16 h4 __attribute__((ext_vector_type(4)));
+extern "C" __global__ void product(const h4* a, const h4* b, f4* c) {
+    f4 sum = {0, 0, 0, 0};
+    sum = __builtin_amdgcn_mfma_f32_16x16x16f16(a[threadIdx.x], b[threadIdx.x], sum, 0, 0, 0);
+    f4 other = __builtin_amdgcn_mfma_f32_16x16x16f16(b[threadIdx.x], a[threadIdx.x], sum, 0, 0, 0);
+    c[threadIdx.x] = sum;
+    c[threadIdx.x + 64] = other;
+}
+"""
+
+
+@pytest.mark.parametrize("target", sorted(TARGETS))
+def test_each_nop_of_the_compiler_is_needed(target: str, memory: Memory) -> None:
+    """The table agrees with the compiler's: no state less, and none more."""
+    from cupygemm.emulator.runtime.compile import compile_program
+
+    code = code_object.load(compile_program(SOURCE, "p", target_name=target).code, memory, target)
+    start, size, _ = code.functions[0]
+    instructions, place = {}, start
+    while place < start + size:
+        instructions[place] = decode(code.image, place, target)
+        place += instructions[place].size
+    assert not hazards(instructions, target)
+    weakened = 0
+    for pc, inst in instructions.items():
+        if inst.mnemonic != "s_nop" or not inst.fields["simm16"]:
+            continue
+        fields = {**inst.fields, "simm16": inst.fields["simm16"] - 1}
+        shorter = {**instructions, pc: dataclasses.replace(inst, fields=fields)}
+        assert hazards(shorter, target), f"s_nop at 0x{pc - start:x}"
+        weakened += 1
+    assert weakened
