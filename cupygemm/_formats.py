@@ -24,9 +24,9 @@ FLOAT8: Mapping[DType, np.dtype[Any]] = MappingProxyType(
 """The formats of 8-bit floats by name: OCP's, which are IEEE 754's but for infinities and NaN, and
 FNUZ, which have a bias larger by one and neither infinities nor a negative zero."""
 FLOAT8_DTYPES = frozenset(FLOAT8.values())
-Precision = Literal["ieee", "tf32"]
+Precision = Literal["ieee", "tf32", "tf32x3"]
 _PRECISIONS: Mapping[str | None, Precision] = MappingProxyType(
-    {None: "ieee", "ieee": "ieee", "tf32": "tf32", "xf32": "tf32"}
+    {None: "ieee", "ieee": "ieee", "tf32": "tf32", "xf32": "tf32", "tf32x3": "tf32x3"}
 )
 assert set(_PRECISIONS.values()) == set(get_args(Precision))
 

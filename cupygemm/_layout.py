@@ -297,7 +297,7 @@ def make_layout(
 def _multiplied_as(dtype: np.dtype[Any], precision: Precision) -> DType:
     """Return the type of an operand to the kernels."""
     name = KERNEL_DTYPES[dtype]
-    return "tf32" if name == "f32" and precision == "tf32" else name
+    return precision if name == "f32" and precision != "ieee" else name
 
 
 def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:

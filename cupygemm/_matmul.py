@@ -58,14 +58,16 @@ def matmul(  # numpydoc ignore=PR02
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         Which conversions are allowed, as in NumPy.
     format_a, format_b : str or dtype, optional
-        The 8-bit floats that ``x1``, ``x2`` hold: ``"e4m3fn"`` or ``"e5m2"`` on gfx950,
+        The 8-bit floats that ``x1``, ``x2`` hold: ``"e4m3fn"`` or ``"e5m2"`` on gfx950 and Hopper,
         ``"e4m3fnuz"`` or ``"e5m2fnuz"`` on gfx942; the two may differ. The array is one of uint8,
         since CuPy lacks these types. Without it, uint8 are integers. The result is float32 unless
         ``dtype`` says otherwise.
-    precision : {"ieee", "tf32", "xf32"}, optional
+    precision : {"ieee", "tf32", "xf32", "tf32x3"}, optional
         Whether float32 operands may be cut to the 10 bits of fraction that the matrix unit
-        multiplies several times as fast (``"tf32"``; ``"xf32"`` is AMD's name). A device without
-        such an instruction multiplies them exactly all the same.
+        multiplies several times as fast (``"tf32"``; ``"xf32"`` is AMD's name). On Hopper,
+        ``"tf32x3"`` adds three such products of two parts of each operand: as exact as sums in
+        float32, but where numbers are within a few thousand of the least or the largest. A device
+        without such an instruction multiplies them exactly all the same.
     alpha : number
         Factor of the product.
     beta : number, optional
@@ -115,9 +117,9 @@ def matmul(  # numpydoc ignore=PR02
 
     Notes
     -----
-    Kernels of this library multiply bfloat16 and float16 operands, int8 ones into int32 sums, and
-    on AMD GPUs float32, float64, int8, uint8 and 8-bit floats; `cupy.matmul` multiplies everything
-    else.
+    Kernels of this library multiply bfloat16 and float16 operands, 8-bit floats, int8 ones into
+    int32 sums, float32 in less precision, and on AMD GPUs float32, float64, int8 and uint8 ones;
+    `cupy.matmul` multiplies everything else.
     Products of integers wrap as NumPy's do. The result is the same bits each time, unless
     `reproducible` is False.
     Nothing is written to ``out`` when an exception is raised.

@@ -68,7 +68,7 @@ class Options:
     ----------
     dtype : numpy.dtype or None
     casting : str
-    precision : {"ieee", "tf32"}
+    precision : {"ieee", "tf32", "tf32x3"}
         In which float32 operands are multiplied.
     epilogue : EpilogueRequest or None
     reproducible : bool
@@ -90,7 +90,7 @@ class CallOptions:
     ----------
     format_a, format_b : str, numpy.dtype or None
         As given: what they say depends on the operands.
-    precision : {"ieee", "tf32"}
+    precision : {"ieee", "tf32", "tf32x3"}
     epilogue : EpilogueArguments or None
     stream : context manager
         Makes the call's stream the current one.

@@ -6,12 +6,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 DType = Literal[
-    "bf16", "f16", "f32", "tf32", "f64", "i8", "i32", "e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz"
+    "bf16",
+    "f16",
+    "f32",
+    "tf32",
+    "tf32x3",
+    "f64",
+    "i8",
+    "i32",
+    "e4m3fn",
+    "e5m2",
+    "e4m3fnuz",
+    "e5m2fnuz",
 ]
 """Types of elements. ``"tf32"`` is float32 in memory, of which the matrix unit reads the first bits
-only: 10 of the fraction. The last four are the 8-bit floats of OCP and the FNUZ ones."""
+only: 10 of the fraction; ``"tf32x3"`` is float32 too, as a sum of two such parts, of which three
+products are added. The last four are the 8-bit floats of OCP and the FNUZ ones."""
 ITEMSIZE: dict[DType, int] = {
-    "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "f64": 8, "i8": 1, "i32": 4,
+    "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "tf32x3": 4, "f64": 8, "i8": 1, "i32": 4,
     "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1,
 }  # fmt: skip
 FLOAT8_NAMES: tuple[DType, ...] = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")

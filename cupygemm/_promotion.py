@@ -49,7 +49,7 @@ KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
 
 Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
 HOPPER_PRODUCTS: Products = MappingProxyType(
-    {BF16: SUMS_OF_HALVES, F16: SUMS_OF_HALVES, I8: (I32,)}
+    {**dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), SUMS_OF_HALVES), I8: (I32,)}
 )
 _SUMS_ON_CDNA = (*SUMS_OF_HALVES, *FLOAT8.values())
 CDNA_PRODUCTS: Products = MappingProxyType(
@@ -63,7 +63,7 @@ CDNA_PRODUCTS: Products = MappingProxyType(
 """By the type of the operands, what kernels can round the product to. Each GPU has two of the
 formats of 8-bit floats, or none: see `cupygemm._device.Device.products`."""
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-assert set(NUMPY_DTYPES) | {"tf32"} == set(get_args(DType))
+assert set(NUMPY_DTYPES) | {"tf32", "tf32x3"} == set(get_args(DType))
 
 
 @dataclass(frozen=True)

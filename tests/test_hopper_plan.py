@@ -10,16 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cupygemm._hopper.config import CONFIGS, SHARED_BYTES, HopperArch, check, configs_for
-from cupygemm._hopper.launch import (
-    ADD_ARGS,
-    HOPPER_ARGS,
-    PAD_ARGS,
-    TRANSPOSE_ARGS,
-    Stack,
-    launch_grid,
-)
+from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
+from cupygemm._hopper.launch import ADD_ARGS, HOPPER_ARGS, launch_grid
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import select
+from cupygemm._hopper.stack import Stack
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
@@ -99,6 +94,8 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(PadArgs) == 72" in device_source("hopper/pad_copy.cu")
     assert TRANSPOSE_ARGS.itemsize == 72
     assert "sizeof(TransposeArgs) == 72" in device_source("hopper/transpose_copy.cu")
+    assert SPLIT_ARGS.itemsize == 72
+    assert "sizeof(SplitArgs) == 72" in device_source("hopper/split_copy.cu")
     assert ADD_ARGS.itemsize == 80
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
     _, offset = HOPPER_ARGS.fields["stage_bytes"]
@@ -110,12 +107,12 @@ def test_operands_that_tma_cannot_read_are_copied():
     assert choice.notes == ()
     choice = choose(layout_of((100, 65), (65, 104)), ARCH)
     assert [note[:11] for note in choice.notes] == ["A is copied"]
-    assert "multiples of 2 bytes" in choice.a_pad
+    assert "multiples of 2 bytes" in choice.a_copy.reason
     choice = choose(layout_of((4, 64, 64), (4, 64, 64), x1=np.s_[::-1]), ARCH)
-    assert "backwards" in choice.a_pad
-    assert choice.b_pad is None
+    assert "backwards" in choice.a_copy.reason
+    assert choice.b_copy is None
     choice = choose(layout_of((64, 64), (64, 63)), ARCH)
-    assert choice.b_pad is not None
+    assert choice.b_copy is not None
     assert "C is stored without TMA" in choice.notes[-1]
 
 
@@ -131,8 +128,9 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     )
     choice = choose(posed.layout, ARCH)
     assert choice.config.split_k == 1
-    assert (choice.a_turned, choice.b_turned) == (False, True)
-    assert "transposed" in choice.notes[0]
+    assert choice.a_copy is None
+    assert choice.b_copy.turned
+    assert "operands of 8 bits" in choice.notes[0]
     assert choice.geometry().b.adjacent == choice.problem.k
 
 
@@ -140,6 +138,59 @@ def test_check_says_that_integers_are_not_split():
     problem = replace(PROBLEM, a_dtype="i8", b_dtype="i8", out_dtype="i32", b_major="k")
     assert "integers" in check(replace(configs_for("i8")[0], split_k=2), problem, ARCH)
     assert "output of f32" in check(CONFIGS[0], replace(problem, out_dtype="f32"), ARCH)
+
+
+def posed_in(precision, m, n, k):
+    a, b = (Operand(s, (4 * s[1], 4), np.dtype(np.float32)) for s in ((m, k), (k, n)))
+    options = Options(precision=precision)
+    return pose(a, b, options=options, products=HOPPER_PRODUCTS).layout
+
+
+def test_fp32_goes_to_cublas_unless_a_precision_is_asked_for():
+    with pytest.raises(ValueError, match="precision='tf32x3' is nearly exact"):
+        choose(posed_in("ieee", 4096, 4096, 4096), ARCH)
+    choice = choose(posed_in("tf32", 256, 512, 300), ARCH)
+    assert choice.a_copy is None
+    assert choice.b_copy.turned
+    assert (choice.config.tile_k, choice.config.promote) == (choice.config.tile_k // 32 * 32, False)
+
+
+def test_fp32_is_split_in_parts_of_which_three_products_are_one():
+    choice = choose(posed_in("tf32x3", 4096, 4096, 4095), ARCH)
+    geometry = choice.geometry()
+    assert choice.config.promote
+    assert choice.problem.k == geometry.a.adjacent == geometry.b.adjacent == 3 * 4096
+    assert (choice.a_copy.low_part, choice.b_copy.low_part) == (0, 1)
+    assert (choice.a_copy.turned, choice.b_copy.turned) == (False, True)
+    assert choice.asked.k == 4095
+    for shape, why in (((4096, 4096, 8), "k = 8"), ((64, 64, 64), "cuBLAS multiplies fp32 exactly"),
+                       ((65536, 65536, 65536), "would take 96 GiB")):  # fmt: skip
+        with pytest.raises(ValueError, match=why):
+            choose(posed_in("tf32x3", *shape), ARCH)
+
+
+def test_the_parts_of_a_batch_lie_behind_each_other():
+    copy = OperandCopy("", turned=True, parts=3)
+    target = copy.target(Stack("tf32x3", 13, 7, 40, (1, 3, 2), (0, 999, 5)))
+    assert (target.adjacent, target.rows, target.pitch) == (24, 13, 24)
+    assert target.strides == (24 * 13 * 6, 24 * 13 * 2, 24 * 13)
+
+
+@pytest.mark.parametrize("dtype", ["e4m3fn", "tf32x3"])
+def test_sums_that_are_promoted_have_registers(dtype):
+    assert configs_for(dtype)
+    for config in configs_for(dtype):
+        assert config.promote
+        problem = replace(PROBLEM, a_dtype=dtype, b_dtype=dtype, b_major="k")
+        assert check(config, problem, ARCH) is None
+    wide = replace(CONFIGS[0], tile_k=configs_for(dtype)[0].tile_k, promote=True)
+    assert "leave no registers" in check(wide, problem, ARCH)
+
+
+def test_8_bit_floats_may_differ_and_others_may_not():
+    problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e5m2", b_major="k")
+    assert check(configs_for("e4m3fn")[0], problem, ARCH) is None
+    assert "e4m3fn and i8" in check(CONFIGS[0], replace(problem, b_dtype="i8"), ARCH)
 
 
 def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():

@@ -7,6 +7,7 @@ import io
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cupygemm._cache import get_or_build
 from cupygemm._hopper.nvrtc import find_nvrtc
@@ -89,6 +90,13 @@ def compile_cubin(text: str, name: str) -> Cubin:
 
     path = get_or_build("cubin", (text, *OPTIONS, compiler), ".cubin", build)
     return Cubin(name, path, compiler)
+
+
+def load(cubin: Cubin) -> Any:
+    """Return the kernel of a cubin, loaded on the current device."""
+    from cupy import RawModule
+
+    return RawModule(path=str(cubin.path)).get_function(cubin.name)
 
 
 def read_cubin(data: bytes, name: str) -> tuple[int, int, int]:

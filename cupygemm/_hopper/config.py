@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
@@ -17,9 +18,18 @@ SHARED_BYTES = 227 << 10
 OUTPUTS: dict[DType, tuple[DType, ...]] = {
     "bf16": ("bf16", "f16", "f32"),
     "f16": ("bf16", "f16", "f32"),
+    "tf32": ("bf16", "f16", "f32"),
+    "tf32x3": ("bf16", "f16", "f32"),
+    "e4m3fn": ("bf16", "f16", "f32"),
+    "e5m2": ("bf16", "f16", "f32"),
     "i8": ("i32",),
 }
 """What operands of each type can give."""
+FLOAT8: tuple[DType, ...] = ("e4m3fn", "e5m2")
+"""Formats of 8-bit floats; those of the operands may differ."""
+PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
+"""Operands whose sums the tensor cores would keep less exactly than is asked for: in 14 bits, or,
+where fp32 is asked for, without rounding."""
 TMA_BYTES = 16
 """TMA takes addresses and pitches that are multiples of it."""
 
@@ -69,6 +79,8 @@ class HopperConfig:
         Rows of clusters that the grouped raster walks before it moves on by a column.
     split_k : int
         Parts of k that different blocks sum; a second kernel adds them, in their order.
+    promote : bool
+        The tensor cores sum one step of k only; these sums are added in fp32 outside them.
     """
 
     tile_m: int
@@ -81,6 +93,7 @@ class HopperConfig:
     cluster_n: int = 1
     group_m: int = 8
     split_k: int = 1
+    promote: bool = False
 
     @property
     def cluster_size(self) -> int:
@@ -97,6 +110,7 @@ class HopperConfig:
         """Return a short name: tile, consumers, stages, cluster, parts of k."""
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_consumers}_s{self.num_stages}"
         text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_g{self.group_m}"
+        text += "_p" if self.promote else ""
         return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
 
     @property
@@ -107,6 +121,8 @@ class HopperConfig:
             f"{self.num_consumers} consumer warpgroups, {self.num_stages} stages, clusters of "
             f"{self.cluster_m}x{self.cluster_n}, wgmma m64n{self.tile_n}"
         )
+        if self.promote:
+            text += f", sums of {self.tile_k} of k added in fp32"
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
 
     def shared_bytes(self, itemsize: int) -> int:
@@ -138,8 +154,9 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
 
 
 def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
-    if problem.a_dtype != problem.b_dtype or problem.a_dtype not in OUTPUTS:
-        return f"operands of {problem.a_dtype} and {problem.b_dtype} have no kernel"
+    a, b = problem.a_dtype, problem.b_dtype
+    if (a != b and not {a, b} <= set(FLOAT8)) or a not in OUTPUTS:
+        return f"operands of {a} and {b} have no kernel"
     if problem.out_dtype not in OUTPUTS[problem.a_dtype]:
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
     if problem.a_dtype == "i8" and config.split_k > 1:
@@ -174,12 +191,23 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         or config.tile_n // config.cluster_m % BLOCK_ROWS
     ):
         return f"the blocks of a cluster do not load whole blocks of {BLOCK_ROWS} rows"
-    accumulators = config.tile_m * config.tile_n // (config.num_consumers * WARPGROUP)
-    if accumulators > (128 if config.num_consumers < 3 else 96):
-        return f"{accumulators} accumulators a thread leave no registers"
+    registers = _check_registers(config)
+    if registers is not None:
+        return registers
     shared = config.shared_bytes(itemsize)
     if shared > SHARED_BYTES:
         return f"the ring and the staging take {shared} bytes; a block has {SHARED_BYTES}"
+    return None
+
+
+def _check_registers(config: HopperConfig) -> str | None:
+    accumulators = config.tile_m * config.tile_n // (config.num_consumers * WARPGROUP)
+    room = 128
+    if config.promote:
+        accumulators += config.tile_n // 2
+        room = 192
+    if accumulators > (room if config.num_consumers < 3 else 96):
+        return f"{accumulators} accumulators a thread leave no registers"
     return None
 
 
@@ -210,8 +238,12 @@ CONFIGS: tuple[HopperConfig, ...] = tuple(
 """The configurations that are built, for 16-bit operands; the selector splits k."""
 
 
+@functools.cache
 def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
     """Return the configurations for operands of a type: as many bytes of k in a tile."""
-    if ITEMSIZE[dtype] == 2:
-        return CONFIGS
-    return tuple(replace(c, tile_k=c.tile_k * 2 // ITEMSIZE[dtype]) for c in CONFIGS)
+    size = ITEMSIZE[dtype]
+    configs = tuple(replace(c, tile_k=c.tile_k * 2 // size) for c in CONFIGS)
+    if dtype not in PROMOTED:
+        return configs
+    promoted = (replace(config, promote=True) for config in configs)
+    return tuple(config for config in promoted if _check_registers(config) is None)

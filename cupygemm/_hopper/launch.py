@@ -1,4 +1,4 @@
-"""The launches of a Hopper product: padding copies, the GEMM, and the sum of the parts of k.
+"""The launches of a Hopper product: the GEMM, and the sum of the parts of k.
 
 The GEMM's parameter holds three tensor maps, so it depends on the addresses. Packed parameters are
 kept by address: a repeated call of the same arrays packs nothing.
@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from cupygemm._hopper import tensormap
-from cupygemm._hopper.config import BLOCK_ROWS, SLAB_BYTES, TMA_BYTES, HopperConfig
-from cupygemm._problem import ITEMSIZE, DType
+from cupygemm._hopper.config import BLOCK_ROWS, HopperConfig
+from cupygemm._hopper.copies import opaque
+from cupygemm._hopper.stack import Stack, Triple
 
 MAX_PACKED = 256  # parameters that a launch keeps
-Triple = tuple[int, int, int]
 
 _MAP = (np.void, tensormap.MAP_BYTES)
 HOPPER_ARGS = np.dtype(
@@ -34,32 +34,6 @@ HOPPER_ARGS = np.dtype(
     }
 )  # fmt: skip
 """The struct ``HopperArgs``; its extents are m, n, k."""
-PAD_ARGS = np.dtype(
-    [
-        ("source", np.uint64),
-        ("destination", np.uint64),
-        ("pitch", np.int64),
-        ("stride", np.int64, 3),
-        ("batch", np.int32, 3),
-        ("rows", np.uint32),
-        ("row_bytes", np.uint32),
-        ("row_vectors", np.uint32),
-    ],
-    align=True,
-)
-TRANSPOSE_ARGS = np.dtype(
-    [
-        ("source", np.uint64),
-        ("destination", np.uint64),
-        ("pitch", np.int64),
-        ("stride", np.int64, 3),
-        ("batch", np.int32, 3),
-        ("rows", np.uint32),
-        ("columns", np.uint32),
-        ("out_pitch", np.uint32),
-    ],
-    align=True,
-)
 ADD_ARGS = np.dtype(
     [
         ("workspace", np.uint64),
@@ -75,92 +49,8 @@ ADD_ARGS = np.dtype(
     align=True,
 )
 _MAX_GRID_Y = 65535
-_PAD_THREADS = 256
-_TRANSPOSE_TILE = (128, 64)  # rows and columns of the source
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
-
-
-@dataclass(frozen=True)
-class Stack:
-    """A stack of matrices in memory, as a tensor map describes it.
-
-    Attributes
-    ----------
-    dtype : str
-    adjacent, rows : int
-        Extents along and across the axis of adjacent elements.
-    pitch : int
-        Elements from a row to the next.
-    batch : tuple of int
-        Extents of the batch axes, outermost first, 1 where absent or broadcast.
-    strides : tuple of int
-        Of the batch axes, elements.
-    """
-
-    dtype: DType
-    adjacent: int
-    rows: int
-    pitch: int
-    batch: Triple
-    strides: Triple
-
-    @property
-    def itemsize(self) -> int:
-        """Return the bytes of an element."""
-        return ITEMSIZE[self.dtype]
-
-    def why_not_tma(self, alignment: int) -> str | None:
-        """Return why TMA cannot address the stack; `alignment` divides address and strides."""
-        if alignment < TMA_BYTES:
-            return f"its rows begin at multiples of {alignment} bytes, and TMA needs {TMA_BYTES}"
-        steps = [s for s, n in zip(self.strides, self.batch, strict=True) if n > 1]
-        if min(steps, default=0) < 0:
-            return "TMA cannot walk a batch axis backwards"
-        if max(self.pitch, *steps, 0) * self.itemsize >= 1 << 40:
-            return "TMA cannot step over a TiB"
-        return None
-
-    def padded(self) -> Stack:
-        """Return a stack of the same matrices in memory of its own, which TMA can address."""
-        vector = TMA_BYTES // self.itemsize
-        pitch = -(-self.adjacent // vector) * vector
-        matrix = pitch * self.rows
-        return Stack(
-            self.dtype,
-            self.adjacent,
-            self.rows,
-            pitch,
-            self.batch,
-            (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix),
-        )
-
-    def transposed(self) -> Stack:
-        """Return a stack of the transposed matrices in memory of its own, padded."""
-        turned = Stack(self.dtype, self.rows, self.adjacent, self.rows, self.batch, self.strides)
-        return turned.padded()
-
-    @property
-    def num_bytes(self) -> int:
-        """Return the bytes of a `padded` stack."""
-        count = self.batch[0] * self.batch[1] * self.batch[2]
-        return count * self.rows * self.pitch * self.itemsize
-
-    def encode(self, address: int, box_rows: int, rank: int) -> bytes:
-        """Return the tensor map of the stack at an address, with boxes of `box_rows` rows."""
-        size = self.itemsize
-        axes = [
-            (n, s * size if n > 1 else TMA_BYTES)
-            for n, s in zip(self.batch[::-1], self.strides[::-1], strict=True)
-        ][: rank - 2]
-        pitch = self.pitch * size if self.rows > 1 else TMA_BYTES
-        return tensormap.encode(
-            self.dtype,
-            address,
-            (self.adjacent, self.rows, *(n for n, _ in axes)),
-            (pitch, *(s for _, s in axes)),
-            (SLAB_BYTES // size, box_rows, *(1 for _ in axes)),
-        )
 
 
 @dataclass(frozen=True)
@@ -281,63 +171,6 @@ def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
     return min(units, num_sms // size) * size, 1, 1
 
 
-class PadLaunch:
-    """The copy of an operand to rows that TMA can read."""
-
-    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
-
-    def __init__(self, kernel: Any, source: Stack) -> None:
-        padded = source.padded()
-        size = source.itemsize
-        vectors = padded.pitch * size // TMA_BYTES
-        self.num_bytes = padded.num_bytes
-        self._kernel = kernel
-        self._arguments = arguments = np.zeros(1, PAD_ARGS)
-        arguments["pitch"] = source.pitch * size
-        arguments["stride"] = [s * size for s in source.strides]
-        arguments["batch"] = source.batch
-        arguments["rows"] = source.rows
-        arguments["row_bytes"] = source.adjacent * size
-        arguments["row_vectors"] = vectors
-        batches = source.batch[0] * source.batch[1] * source.batch[2]
-        blocks = -(-source.rows * vectors // _PAD_THREADS)
-        self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
-
-    def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy."""
-        arguments = self._arguments.copy()
-        arguments["source"], arguments["destination"] = source, destination
-        self._kernel(self._grid, (_PAD_THREADS, 1, 1), (_opaque(arguments),))
-
-
-class TransposeLaunch:
-    """The copy of an operand of bytes to its transpose, with rows that TMA can read."""
-
-    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
-
-    def __init__(self, kernel: Any, source: Stack) -> None:
-        turned = source.transposed()
-        self.num_bytes = turned.num_bytes
-        self._kernel = kernel
-        self._arguments = arguments = np.zeros(1, TRANSPOSE_ARGS)
-        arguments["pitch"] = source.pitch
-        arguments["stride"] = source.strides
-        arguments["batch"] = source.batch
-        arguments["rows"] = source.rows
-        arguments["columns"] = source.adjacent
-        arguments["out_pitch"] = turned.pitch
-        batches = source.batch[0] * source.batch[1] * source.batch[2]
-        rows, columns = _TRANSPOSE_TILE
-        tiles = -(-source.rows // rows) * -(-source.adjacent // columns)
-        self._grid = (tiles, min(batches, _MAX_GRID_Y), 1)
-
-    def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy."""
-        arguments = self._arguments.copy()
-        arguments["source"], arguments["destination"] = source, destination
-        self._kernel(self._grid, (256, 1, 1), (_opaque(arguments),))
-
-
 class AddLaunch:
     """The sum of the parts of k in a workspace."""
 
@@ -362,9 +195,4 @@ class AddLaunch:
         """Enqueue the sum."""
         arguments = self._arguments.copy()
         arguments["workspace"], arguments["c"] = workspace, c
-        self._kernel(self._grid, (_ADD_THREADS, 1, 1), (_opaque(arguments),))
-
-
-def _opaque(arguments: Any) -> Any:
-    """CuPy asks a structured array for its fields at each launch, which is slow."""
-    return arguments.view(np.dtype((np.void, arguments.dtype.itemsize)))
+        self._kernel(self._grid, (_ADD_THREADS, 1, 1), (opaque(arguments),))

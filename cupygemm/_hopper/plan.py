@@ -14,27 +14,21 @@ from typing import Any
 
 from cupygemm._copies import assign, copied
 from cupygemm._explain import Explanation
-from cupygemm._hopper.compile import Cubin, compile_cubin
+from cupygemm._hopper import tf32x3
+from cupygemm._hopper.compile import Cubin, compile_cubin, load
 from cupygemm._hopper.config import HopperArch, HopperConfig
-from cupygemm._hopper.launch import (
-    AddLaunch,
-    GemmLaunch,
-    Geometry,
-    PadLaunch,
-    Stack,
-    TransposeLaunch,
-    Triple,
-    launch_grid,
-)
+from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy
+from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
-from cupygemm._hopper.source import add_source, generate, pad_source, transpose_source
+from cupygemm._hopper.source import add_source, generate
+from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
-PAD_ENTRY, TRANSPOSE_ENTRY = "cupygemm_pad_copy", "cupygemm_transpose_copy"
-_TURNED = "wgmma takes 8-bit operands with adjacent elements along k, so it is transposed"
+_TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
+_SPLIT = "fp32 is split into parts of tf32, of which three products make one of fp32"
 
 
 @dataclass(frozen=True)
@@ -44,29 +38,27 @@ class HopperChoice:
     Attributes
     ----------
     selection : HopperSelection
-    problem : GemmProblem
+    asked, problem : GemmProblem
+        The product, and as the kernel computes it, from the copies.
     a, b, c : Stack
         Operands and result where they lie.
-    a_pad, b_pad : str or None
-        Why an operand is copied first.
-    a_turned, b_turned : bool
-        The copy is a transposition, after which the elements along k are adjacent.
+    a_copy, b_copy : OperandCopy or None
+        How an operand is copied first.
     c_direct : str or None
         Why the result is stored element by element.
     num_sms : int
     """
 
     selection: HopperSelection
+    asked: GemmProblem
     problem: GemmProblem
     a: Stack
     b: Stack
     c: Stack
-    a_pad: str | None
-    b_pad: str | None
+    a_copy: OperandCopy | None
+    b_copy: OperandCopy | None
     c_direct: str | None
     num_sms: int
-    a_turned: bool = False
-    b_turned: bool = False
 
     @property
     def config(self) -> HopperConfig:
@@ -83,9 +75,9 @@ class HopperChoice:
     def notes(self) -> tuple[str, ...]:
         """Return the copies and the slower stores, as sentences."""
         notes = [
-            f"{name} is copied for TMA: {reason}"
-            for name, reason in (("A", self.a_pad), ("B", self.b_pad))
-            if reason is not None
+            f"{name} is copied for TMA: {copy.reason}"
+            for name, copy in (("A", self.a_copy), ("B", self.b_copy))
+            if copy is not None
         ]
         if self.c_direct is not None and self.config.split_k == 1:
             notes.append(f"C is stored without TMA: {self.c_direct}")
@@ -102,7 +94,7 @@ class HopperChoice:
             "cupygemm",
             self.selection.reason,
             copies + self.notes,
-            self.problem,
+            self.asked,
             config,
             gemm.resources(config.shared_bytes(self.a.itemsize)),
             gemm.compiler,
@@ -121,8 +113,8 @@ class HopperChoice:
             matrix = problem.m * pitch
             result = Stack("f32", problem.n, problem.m, pitch, (1, 1, parts), (0, 0, matrix))
         return Geometry(
-            _as_read(self.a, self.a_pad, self.a_turned),
-            _as_read(self.b, self.b_pad, self.b_turned),
+            self.a if self.a_copy is None else self.a_copy.target(self.a),
+            self.b if self.b_copy is None else self.b_copy.target(self.b),
             result,
             problem.m,
             problem.n,
@@ -143,34 +135,48 @@ def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None)
     ValueError
         No configuration can run.
     """
-    given = layout.problem
-    # wgmma reads 8-bit operands along k only.
-    along_k = ITEMSIZE[given.a_dtype] == 1
-    a_turned, b_turned = along_k and given.a_major != "k", along_k and given.b_major != "k"
-    problem = replace(given, a_major="k", b_major="k") if along_k else given
-    a = _stack(given, "a", layout.lda, layout.a_stride)
-    b = _stack(given, "b", layout.ldb, layout.b_stride)
-    c = _stack(problem, "c", layout.ldc, layout.c_stride)
+    asked = layout.problem
+    if asked.a_dtype == "f32":
+        raise ValueError(
+            "tensor cores do not multiply float32 exactly; precision='tf32x3' is nearly exact, and "
+            "precision='tf32' rounds the operands"
+        )
+    a = _stack(asked, "a", layout.lda, layout.a_stride)
+    b = _stack(asked, "b", layout.ldb, layout.b_stride)
+    c = _stack(asked, "c", layout.ldc, layout.c_stride)
+    problem = asked
+    if ITEMSIZE[asked.a_dtype] != 2:  # wgmma reads no others along m and n
+        problem = replace(problem, a_major="k", b_major="k")
+    if asked.a_dtype == "tf32x3":
+        depth = OperandCopy(_SPLIT, parts=SPLIT_PARTS).target(_stack(problem, "a", 0, (0, 0, 0)))
+        problem = replace(problem, k=depth.adjacent)
     selection = select(problem, arch) if config is None else HopperSelection(config, "as asked")
+    if asked.a_dtype == "tf32x3" and config is None:
+        tf32x3.require(asked, selection, arch)
     return HopperChoice(
         selection,
+        asked,
         problem,
         a,
         b,
         c,
-        _TURNED if a_turned else a.why_not_tma(problem.a_align),
-        _TURNED if b_turned else b.why_not_tma(problem.b_align),
+        _copy(a, asked.a_dtype, asked.a_align, turned=asked.a_major != problem.a_major, low_part=0),
+        _copy(b, asked.b_dtype, asked.b_align, turned=asked.b_major != problem.b_major, low_part=1),
         c.why_not_tma(problem.c_align),
         arch.num_sms,
-        a_turned,
-        b_turned,
     )
 
 
-def _as_read(stack: Stack, pad: str | None, turned: bool) -> Stack:
+def _copy(
+    stack: Stack, dtype: DType, alignment: int, *, turned: bool, low_part: int
+) -> OperandCopy | None:
+    """Return the copy of an operand that the kernel needs, if it needs one."""
+    if dtype == "tf32x3":
+        return OperandCopy(_SPLIT, turned, SPLIT_PARTS, low_part)
     if turned:
-        return stack.transposed()
-    return stack if pad is None else stack.padded()
+        return OperandCopy(_TURNED.format(8 * stack.itemsize), turned)
+    reason = stack.why_not_tma(alignment)
+    return None if reason is None else OperandCopy(reason)
 
 
 def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stack:
@@ -241,9 +247,9 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
-    pad_a = _copy_launch(choice.a, choice.a_pad, choice.a_turned)
-    pad_b = _copy_launch(choice.b, choice.b_pad, choice.b_turned)
-    if pad_a is None and pad_b is None and config.split_k == 1:
+    copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
+    copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
+    if copy_a is None and copy_b is None and config.split_k == 1:
         return gemm
     add = None
     if config.split_k > 1:
@@ -253,14 +259,14 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
 
     def launch(a: int, b: int, c: int) -> None:
         # The pool hands memory that these free to later work of the same stream only.
-        if pad_a is not None:
-            padded_a = alloc(pad_a.num_bytes)
-            pad_a(a, padded_a.ptr)
-            a = padded_a.ptr
-        if pad_b is not None:
-            padded_b = alloc(pad_b.num_bytes)
-            pad_b(b, padded_b.ptr)
-            b = padded_b.ptr
+        if copy_a is not None:
+            copied_a = alloc(copy_a.num_bytes)
+            copy_a(a, copied_a.ptr)
+            a = copied_a.ptr
+        if copy_b is not None:
+            copied_b = alloc(copy_b.num_bytes)
+            copy_b(b, copied_b.ptr)
+            b = copied_b.ptr
         if add is None:
             gemm(a, b, c)
             return
@@ -269,20 +275,3 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
         add(workspace.ptr, c)
 
     return launch
-
-
-def load(cubin: Cubin) -> Any:
-    """Return the kernel of a cubin, loaded on the current device."""
-    from cupy import RawModule
-
-    return RawModule(path=str(cubin.path)).get_function(cubin.name)
-
-
-def _copy_launch(
-    stack: Stack, reason: str | None, turned: bool
-) -> PadLaunch | TransposeLaunch | None:
-    if reason is None:
-        return None
-    if turned:
-        return TransposeLaunch(load(compile_cubin(transpose_source(), TRANSPOSE_ENTRY)), stack)
-    return PadLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), stack)

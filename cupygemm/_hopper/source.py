@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from cupygemm._hopper.config import HopperConfig
 from cupygemm._problem import ITEMSIZE, GemmProblem
 from cupygemm._source import flatten
 
-_PTX_TYPES = {"bf16": "f32.bf16.bf16", "f16": "f32.f16.f16", "i8": "s32.s8.s8"}
+_PTX_TYPES = {
+    "bf16": "bf16", "f16": "f16", "tf32": "tf32", "tf32x3": "tf32",
+    "i8": "s8", "e4m3fn": "e4m3", "e5m2": "e5m2",
+}  # fmt: skip
 
 
 def generate(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> str:
@@ -49,6 +54,20 @@ def transpose_source() -> str:
     return flatten("hopper/transpose_copy.cu", {})
 
 
+def split_source(*, turned: bool, parts: int, low_part: int) -> str:
+    """Return the source of the copy of fp32 operands, with the entry ``cupygemm_split_copy``.
+
+    With `turned`, it transposes. `parts` is 1, or 3 for parts in tf32, of which `low_part` holds
+    the low bits.
+    """
+    constants = {
+        "bool turned": _bool(turned),
+        "u32 num_parts": parts,
+        "u32 low_part": low_part,
+    }
+    return flatten("hopper/split_copy.cu", {"config.cuh": _struct({}, constants)})
+
+
 def add_source(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
 
@@ -63,7 +82,7 @@ def config_text(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) 
     split = config.split_k > 1
     rank = 3 if len(problem.batch) < 2 else 5
     types = {
-        "ElementA": problem.a_dtype,
+        "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
         "ElementC": "f32" if split else problem.out_dtype,
         "Accumulator": _accumulator(problem),
     }
@@ -83,6 +102,7 @@ def config_text(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) 
         "int result_rank": 3 if split else rank,
         "bool tma_store": _bool(tma_store or split),
         "bool split_k": _bool(split),
+        "bool promote": _bool(config.promote),
     }
     return _struct(types, constants)
 
@@ -95,11 +115,13 @@ def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
     count = tile_n // 2
     accumulator = _accumulator(problem)
     mma_k = 32 // ITEMSIZE[problem.a_dtype]
-    shape = f"m64n{tile_n}k{mma_k}.{_PTX_TYPES[problem.a_dtype]}"
+    types = f"{_PTX_TYPES[problem.a_dtype]}.{_PTX_TYPES[problem.b_dtype]}"
+    shape = f"m64n{tile_n}k{mma_k}.{'s32' if accumulator == 'i32' else 'f32'}.{types}"
     registers = ", ".join(f"%{i}" for i in range(count))
     transposed = ", ".join(str(int(major != "k")) for major in (problem.a_major, problem.b_major))
-    # Only 16-bit operands may lie along m and n; integers have no scales.
-    modifiers = {"i8": ""}.get(problem.a_dtype, f", 1, 1, {transposed}")
+    modifiers = "" if accumulator == "i32" else ", 1, 1"  # integers have no scales
+    if ITEMSIZE[problem.a_dtype] == 2:  # no others may lie along m and n
+        modifiers += f", {transposed}"
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(count))
     return f"""\
@@ -122,7 +144,7 @@ CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], u64 a, u64 b, 
 """
 
 
-def _struct(types: dict[str, str], constants: dict[str, object]) -> str:
+def _struct(types: Mapping[str, str], constants: Mapping[str, object]) -> str:
     lines = [
         "// Configuration of this kernel, written by cupygemm.",
         '#include "common/layout.hpp"',

@@ -13,7 +13,9 @@ MAP_BYTES = 128
 # CUtensorMapDataType, without its common prefix
 DATA_TYPES = {
     "i8": "UINT8", "i32": "INT32", "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64",
-    "bf16": "BFLOAT16",
+    "bf16": "BFLOAT16", "e4m3fn": "UINT8", "e5m2": "UINT8",
+    "tf32": "TFLOAT32",  # fp32 in memory, rounded on its way
+    "tf32x3": "FLOAT32",  # parts that are rounded
 }  # fmt: skip
 
 

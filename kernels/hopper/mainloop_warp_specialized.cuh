@@ -6,6 +6,11 @@
 //
 // Each consumer has one group of wgmma in flight while it issues the next. A stage has two
 // barriers: `full` counts bytes, `empty` one arrival of each consumer of each block of the cluster.
+// With `promote`, the sums of a step go to registers of their own, a block of 64 rows at a time, and
+// are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits for
+// its group before it adds, while the other's keeps the tensor cores busy:
+//   consumer 0  wgmma 0 | add 0 | wgmma 1 | add 1 | ...
+//   consumer 1  add ... | wgmma 0 | add 0 | wgmma 1 | ...
 // In a cluster the blocks share a row or a column of tiles; each loads its share of the common
 // operand and multicasts it, so the traffic from L2 falls.
 #pragma once
@@ -50,11 +55,22 @@ template <class Config> struct WarpSpecializedMainloop {
     CUPYGEMM_INLINE static void consume(const Work &work, u32 consumer, u32 thread,
                                         SharedAddress shared, Ring &ring,
                                         Accumulators<Config> &acc) {
+        if constexpr (Config::promote)
+            sum_in_registers(work, consumer, thread, shared, ring, acc);
+        else
+            sum_in_tensor_cores(work, consumer, thread, shared, ring, acc);
+    }
+
+private:
+    CUPYGEMM_INLINE static void sum_in_tensor_cores(const Work &work, u32 consumer, u32 thread,
+                                                    SharedAddress shared, Ring &ring,
+                                                    Accumulators<Config> &acc) {
         u32 previous = ring.stage;
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
             mbarrier_wait(T::full(shared, ring.stage), ring.parity);
             wgmma_fence(); // the epilogue read the accumulators
-            multiply(shared + ring.stage * T::stage_bytes, consumer, step != work.begin, acc);
+            multiply(shared + ring.stage * T::stage_bytes, consumer * T::consumer_blocks,
+                     step != work.begin, acc.value);
             wgmma_commit();
             wgmma_wait<1>(); // the step before is done with its stage
             if (step != work.begin)
@@ -62,11 +78,34 @@ template <class Config> struct WarpSpecializedMainloop {
             previous = ring.stage;
         }
         wgmma_wait<0>();
-        settle(acc);
+        settle(acc.value);
         release(T::empty(shared, previous), thread);
     }
 
-private:
+    CUPYGEMM_INLINE static void sum_in_registers(const Work &work, u32 consumer, u32 thread,
+                                                 SharedAddress shared, Ring &ring,
+                                                 Accumulators<Config> &acc) {
+        acc = {};
+        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+#pragma unroll
+            for (u32 block = 0; block < T::consumer_blocks; ++block) {
+                typename Config::Accumulator sums[1][Config::tile_n / 2];
+                wgmma_fence(); // the additions read the sums
+                multiply(shared + ring.stage * T::stage_bytes,
+                         consumer * T::consumer_blocks + block, false, sums);
+                wgmma_commit();
+                wgmma_wait<0>();
+                settle(sums);
+                if (block + 1 == T::consumer_blocks)
+                    release(T::empty(shared, ring.stage), thread);
+#pragma unroll
+                for (u32 i = 0; i < Config::tile_n / 2; ++i)
+                    acc.value[block][i] += sums[0][i];
+            }
+        }
+    }
+
     // Load the block's share of `rows` indices of m or n, for all blocks that want them.
     template <Major major, u32 rows, u32 shares>
     CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map, BoxIndex box,
@@ -86,22 +125,23 @@ private:
         }
     }
 
-    CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 consumer, bool accumulate,
-                                         Accumulators<Config> &acc) {
+    // Multiply the stage's `count` blocks of A from `first` on by all of B.
+    template <class Value, u32 count>
+    CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 first, bool accumulate,
+                                         Value (&value)[count][Config::tile_n / 2]) {
         constexpr u64 a_step = descriptor_step<Config::a_major, T::mma_k>();
         constexpr u64 b_step = descriptor_step<Config::b_major, T::mma_k>();
-        const u64 a =
-            descriptor<Config::a_major>(stage + consumer * T::consumer_blocks * block_bytes);
+        const u64 a = descriptor<Config::a_major>(stage + first * block_bytes);
         const u64 b = descriptor<Config::b_major>(stage + T::a_bytes);
 #pragma unroll
         for (u32 slab = 0; slab < T::slabs; ++slab) {
 #pragma unroll
             for (u32 step = 0; step < T::slab_k / T::mma_k; ++step) {
 #pragma unroll
-                for (u32 block = 0; block < T::consumer_blocks; ++block) {
+                for (u32 block = 0; block < count; ++block) {
                     // The first instruction of a tile overwrites, so nothing need be zeroed.
                     const bool add = slab != 0 || step != 0 || accumulate;
-                    wgmma_mma_async(acc.value[block],
+                    wgmma_mma_async(value[block],
                                     a + ((slab * T::a_slab_bytes + block * block_bytes) >> 4) +
                                         step * a_step,
                                     b + (slab * T::b_slab_bytes >> 4) + step * b_step, add);
@@ -112,12 +152,13 @@ private:
 
     // To the compiler, an accumulator has its value as soon as the instruction is issued; this says
     // that it has it now. Without it, a move of the register could precede the wait.
-    CUPYGEMM_INLINE static void settle(Accumulators<Config> &acc) {
+    template <class Value, u32 count>
+    CUPYGEMM_INLINE static void settle(Value (&value)[count][Config::tile_n / 2]) {
 #pragma unroll
-        for (auto &block : acc.value) {
+        for (auto &block : value) {
 #pragma unroll
-            for (auto &value : block)
-                settle_register(value);
+            for (auto &element : block)
+                settle_register(element);
         }
     }
 

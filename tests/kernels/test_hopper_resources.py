@@ -14,8 +14,14 @@ import pytest
 from cupygemm._hopper.compile import OPTIONS, read_cubin
 from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.nvrtc import find_nvrtc
-from cupygemm._hopper.source import add_source, generate, pad_source, transpose_source
-from cupygemm._problem import GemmProblem
+from cupygemm._hopper.source import (
+    add_source,
+    generate,
+    pad_source,
+    split_source,
+    transpose_source,
+)
+from cupygemm._problem import DType, GemmProblem
 from cupygemm._toolchain import CompileError
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
@@ -73,6 +79,28 @@ def test_int8_does_not_spill(config: HopperConfig, tma_store: bool) -> None:
     assert registers * config.num_threads <= 65536
 
 
+@pytest.mark.parametrize(
+    ("types", "number"),
+    [
+        *((("e4m3fn", "e5m2"), number) for number in range(len(configs_for("e4m3fn")))),
+        *((("tf32", "tf32"), number) for number in range(0, len(CONFIGS), 3)),
+        (("tf32x3", "tf32x3"), 1),
+        (("e5m2", "e4m3fn"), 0),
+    ],
+)
+def test_other_floats_do_not_spill(types: tuple[DType, DType], number: int) -> None:
+    config = configs_for(types[0])[number]
+    problem = replace(
+        PROBLEM, a_dtype=types[0], b_dtype=types[1], out_dtype=("bf16", "f32")[number % 2],
+        b_major="k",
+    )  # fmt: skip
+    assert check(config, problem, HopperArch()) is None
+    text = generate(problem, config, tma_store=number % 3 != 1)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
@@ -84,6 +112,15 @@ def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
 
 def test_the_transposing_copy() -> None:
     registers, local, _ = compiled(transpose_source(), "cupygemm_transpose_copy")
+    assert local == 0
+    assert registers <= 64
+
+
+@pytest.mark.parametrize("turned", [True, False])
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_splitting_copy(turned: bool, parts: int) -> None:
+    text = split_source(turned=turned, parts=parts, low_part=1)
+    registers, local, _ = compiled(text, "cupygemm_split_copy")
     assert local == 0
     assert registers <= 64
 

@@ -1,0 +1,99 @@
+"""A stack of matrices in memory, as TMA sees it: its tensor map, and its copy where it has none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cupygemm._hopper import tensormap
+from cupygemm._hopper.config import SLAB_BYTES, TMA_BYTES
+from cupygemm._problem import ITEMSIZE, DType
+
+Triple = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack of matrices in memory, as a tensor map describes it.
+
+    Attributes
+    ----------
+    dtype : str
+    adjacent, rows : int
+        Extents along and across the axis of adjacent elements.
+    pitch : int
+        Elements from a row to the next.
+    batch : tuple of int
+        Extents of the batch axes, outermost first, 1 where absent or broadcast.
+    strides : tuple of int
+        Of the batch axes, elements.
+    """
+
+    dtype: DType
+    adjacent: int
+    rows: int
+    pitch: int
+    batch: Triple
+    strides: Triple
+
+    @property
+    def itemsize(self) -> int:
+        """Return the bytes of an element."""
+        return ITEMSIZE[self.dtype]
+
+    def why_not_tma(self, alignment: int) -> str | None:
+        """Return why TMA cannot address the stack; `alignment` divides address and strides."""
+        if alignment < TMA_BYTES:
+            return f"its rows begin at multiples of {alignment} bytes, and TMA needs {TMA_BYTES}"
+        steps = [s for s, n in zip(self.strides, self.batch, strict=True) if n > 1]
+        if min(steps, default=0) < 0:
+            return "TMA cannot walk a batch axis backwards"
+        if max(self.pitch, *steps, 0) * self.itemsize >= 1 << 40:
+            return "TMA cannot step over a TiB"
+        return None
+
+    def padded(self) -> Stack:
+        """Return a stack of the same matrices in memory of its own, which TMA can address."""
+        vector = TMA_BYTES // self.itemsize
+        pitch = -(-self.adjacent // vector) * vector
+        matrix = pitch * self.rows
+        return Stack(
+            self.dtype,
+            self.adjacent,
+            self.rows,
+            pitch,
+            self.batch,
+            (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix),
+        )
+
+    def transposed(self) -> Stack:
+        """Return the transposed matrices, of which only the extents mean anything."""
+        return Stack(self.dtype, self.rows, self.adjacent, self.rows, self.batch, self.strides)
+
+    def widened(self, parts: int) -> Stack:
+        """Return a padded stack of rows that hold a row `parts` times, each padded."""
+        vector = TMA_BYTES // self.itemsize
+        adjacent = parts * (-(-self.adjacent // vector) * vector)
+        wide = Stack(self.dtype, adjacent, self.rows, adjacent, self.batch, self.strides)
+        return wide.padded()
+
+    @property
+    def num_bytes(self) -> int:
+        """Return the bytes of a `padded` stack."""
+        count = self.batch[0] * self.batch[1] * self.batch[2]
+        return count * self.rows * self.pitch * self.itemsize
+
+    def encode(self, address: int, box_rows: int, rank: int) -> bytes:
+        """Return the tensor map of the stack at an address, with boxes of `box_rows` rows."""
+        size = self.itemsize
+        axes = [
+            (n, s * size if n > 1 else TMA_BYTES)
+            for n, s in zip(self.batch[::-1], self.strides[::-1], strict=True)
+        ][: rank - 2]
+        pitch = self.pitch * size if self.rows > 1 else TMA_BYTES
+        return tensormap.encode(
+            self.dtype,
+            address,
+            (self.adjacent, self.rows, *(n for n, _ in axes)),
+            (pitch, *(s for _, s in axes)),
+            (SLAB_BYTES // size, box_rows, *(1 for _ in axes)),
+        )
