@@ -11,7 +11,10 @@ import os
 
 from cupygemm import linalg
 from cupygemm._explain import Explanation
+from cupygemm._linalg.accelerate import accelerate
+from cupygemm._linalg.blas import gemm, linear, scaled_matmul, syrk
 from cupygemm._linalg.einsum import einsum, einsum_path
+from cupygemm._linalg.grouped import grouped_matmul
 from cupygemm._linalg.gufuncs import matvec, vecdot, vecmat
 from cupygemm._linalg.products import dot, inner, outer, tensordot, vdot
 from cupygemm._matmul import explain, matmul
@@ -20,15 +23,21 @@ from cupygemm._version import __version__
 __all__ = [
     "Explanation",
     "__version__",
+    "accelerate",
     "dot",
     "einsum",
     "einsum_path",
     "explain",
+    "gemm",
+    "grouped_matmul",
     "inner",
     "linalg",
+    "linear",
     "matmul",
     "matvec",
     "outer",
+    "scaled_matmul",
+    "syrk",
     "tensordot",
     "vdot",
     "vecdot",

@@ -1,0 +1,340 @@
+"""Products with factors and an addend, by the names of BLAS and of neural networks.
+
+Each is one call of `cupygemm.matmul` with its options, on views; what is added here is BLAS's way
+to say which operand is transposed, the flattening of the leading axes of `linear`, and scales for
+blocks of 8-bit floats, which `scaled_matmul` applies block by block along k.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cupygemm._linalg.arrays import Array, as_array
+from cupygemm._linalg.contraction import View
+from cupygemm._linalg.pairs import viewed
+from cupygemm._matmul import matmul
+
+Transposition = bool | Literal["N", "T", "C", "n", "t", "c"]
+
+
+def gemm(
+    alpha: complex,
+    a: Any,
+    b: Any,
+    beta: complex = 0,
+    c: Any = None,
+    trans_a: Transposition = False,
+    trans_b: Transposition = False,
+    *,
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+    **options: Any,
+) -> Array:
+    """General matrix product ``alpha * op(a) @ op(b) + beta * c``, as BLAS's GEMM.
+
+    Parameters
+    ----------
+    alpha : number
+        Factor of the product.
+    a, b : cupy.ndarray
+        Matrices, or stacks of them, whose leading axes broadcast.
+    beta : number
+        Factor of `c`; with 0, `c` is not read.
+    c : cupy.ndarray, optional
+        What is added; its shape broadcasts to the result's.
+    trans_a, trans_b : bool or {"N", "T", "C"}
+        Whether the operand is transposed (True, ``"T"``), or conjugated as well (``"C"``).
+    out : cupy.ndarray, optional
+        Where to put the result; `c` itself updates it in place, as BLAS does.
+    dtype : dtype, optional
+        Type of the result, see `matmul`.
+    **options
+        As for `matmul`, such as ``activation`` or ``stream``.
+
+    Returns
+    -------
+    cupy.ndarray
+        The result; ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, `beta` is not 0 and there is no `c`, or an operand has one axis.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+    """
+    if beta != 0 and c is None:
+        raise ValueError(f"gemm: beta is {beta} and there is no c; pass c, or beta=0")
+    a = _transposed("trans_a", _matrices("gemm", "a", a), trans_a)
+    b = _transposed("trans_b", _matrices("gemm", "b", b), trans_b)
+    if beta != 0:
+        options |= {"beta": beta, "c": c}
+    return matmul(a, b, out, dtype=dtype, alpha=alpha, **options)
+
+
+def syrk(
+    alpha: complex,
+    a: Any,
+    beta: complex = 0,
+    c: Any = None,
+    trans: bool = False,
+    *,
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+) -> Array:
+    """Symmetric product ``alpha * a @ a.T + beta * c``, as BLAS's SYRK.
+
+    Parameters
+    ----------
+    alpha : number
+        Factor of the product.
+    a : cupy.ndarray
+        A matrix, or a stack of them.
+    beta : number
+        Factor of `c`; with 0, `c` is not read.
+    c : cupy.ndarray, optional
+        What is added.
+    trans : bool
+        The product is ``a.T @ a``.
+    out : cupy.ndarray, optional
+        Where to put the result; `c` itself updates it in place.
+    dtype : dtype, optional
+        Type of the result, see `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The result, both triangles; ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        `beta` is not 0 and there is no `c`, its shape does not fit, or `a` has one axis.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+
+    Notes
+    -----
+    Both triangles are multiplied, in one launch; complex matrices are not conjugated.
+    """
+    a = _matrices("syrk", "a", a)
+    return gemm(alpha, a, a, beta, c, trans, not trans, out=out, dtype=dtype)
+
+
+def linear(
+    x: Any,
+    w: Any,
+    bias: Any = None,
+    activation: str | None = None,
+    *,
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+    **options: Any,
+) -> Array:
+    """Layer of a neural network, ``activation(x @ w.T + bias)``, rounded once.
+
+    Parameters
+    ----------
+    x : cupy.ndarray
+        Inputs, (..., k).
+    w : cupy.ndarray
+        Weights, (n, k), in the order of ``torch.nn.Linear``.
+    bias : cupy.ndarray, optional
+        Shape (n,).
+    activation : {"relu", "gelu", "gelu_tanh", "silu", "sigmoid"}, optional
+        Applied last.
+    out : cupy.ndarray, optional
+        Where to put the result.
+    dtype : dtype, optional
+        Type of the result, see `matmul`.
+    **options
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        Outputs, (..., n); ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+
+    Notes
+    -----
+    Leading axes of ``x`` are rows of one matrix where its strides allow, and a batch elsewhere.
+    """
+    x, w = as_array("linear", "x", x), as_array("linear", "w", w)
+    if w.ndim != 2 or x.ndim < 1 or x.shape[-1] != w.shape[1]:
+        raise ValueError(
+            f"linear: x has shape {x.shape} and w {w.shape}; they must be (..., k) and (n, k)"
+        )
+    if bias is not None:
+        options["bias"] = bias
+    if activation is not None:
+        options["activation"] = activation
+    target = None if out is None else as_array("linear", "out", out)
+    shape = (*x.shape[:-1], w.shape[0])
+    if target is not None and target.shape != shape:
+        raise ValueError(f"linear: out has shape {target.shape}, the result {shape}")
+    rows = _rows(x)
+    if options.get("c") is None and rows is not None:  # c's leading axes would be flattened, too
+        product = None if target is None else _rows(target)
+        if target is None or product is not None:
+            result = matmul(rows, w.T, product, dtype=dtype, **options)
+            return result.reshape(shape) if out is None else out
+    result = matmul(x, w.T, target, dtype=dtype, **options)
+    return result if out is None else out
+
+
+def scaled_matmul(
+    a: Any,
+    b: Any,
+    scale_a: Any,
+    scale_b: Any,
+    *,
+    block: int = 128,
+    out: Any = None,
+    dtype: DTypeLike | None = None,
+    **options: Any,
+) -> Array:
+    """Product of two quantised matrices, ``(scale_a * a) @ (scale_b * b)``, summed in float32.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray
+        Matrices, (m, k) and (k, n): 8-bit floats, with ``format_a`` and ``format_b`` as for
+        `matmul`, or any other type.
+    scale_a, scale_b : number or cupy.ndarray
+        One scale, a number or of one element; or one for each row of ``a``, (m,) or (m, 1), and
+        for each column of ``b``, (n,) or (1, n); or one for each block: with ``g(x) = ceil(x /
+        block)``, (m, g(k)) or (g(m), g(k)) for ``a``, and (g(k), n) or (g(k), g(n)) for ``b``.
+    block : int
+        Extent of a block.
+    out : cupy.ndarray, optional
+        Where to put the result.
+    dtype : dtype, optional
+        Type of the result, see `matmul`.
+    **options
+        As for `matmul`, such as ``format_a``, ``bias`` or ``activation``.
+
+    Returns
+    -------
+    cupy.ndarray
+        The product, (m, n); ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit.
+    TypeError
+        An argument is no array of a device, or the device lacks the format.
+
+    Notes
+    -----
+    Scales for a whole row or column take one launch. Scales that change along k take one for each
+    block of k, each of which adds to the float32 sums of those before; the last one applies the
+    other options and rounds.
+    """
+    name = "scaled_matmul"
+    a, b = as_array(name, "a", a), as_array(name, "b", b)
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
+        raise ValueError(
+            f"{name}: a has shape {a.shape} and b {b.shape}; they must be (m, k) and (k, n)"
+        )
+    (m, k), n = a.shape, b.shape[1]
+    steps = -(-k // block)
+    rows = _blocks(name, "scale_a", scale_a, (m, steps), block)
+    columns = _blocks(name, "scale_b", scale_b, (n, steps), block, transposed=True)
+    if (rows is None and columns is None) or steps <= 1:
+        scales = [s if r is None else r[:, 0] for s, r in ((scale_a, rows), (scale_b, columns))]
+        return matmul(a, b, out, dtype=dtype, scale_a=scales[0], scale_b=scales[1], **options)
+    if {"alpha", "beta", "c"} & options.keys():
+        raise ValueError(f"{name}: alpha, beta and c do not go with scales for blocks of k")
+    formats: dict[str, Any] = {
+        key: options[key] for key in ("format_a", "format_b", "stream") if key in options
+    }
+    sums: Any = None
+    for step in range(steps):
+        part = slice(step * block, min((step + 1) * block, k))
+        last = step == steps - 1
+        given: dict[str, Any] = options.copy() if last else formats.copy()
+        if step:
+            given |= {"c": sums, "beta": 1}
+        sums = matmul(
+            a[:, part],
+            b[part],
+            out if last else sums,
+            dtype=dtype if last else np.float32,
+            scale_a=scale_a if rows is None else rows[:, step],
+            scale_b=scale_b if columns is None else columns[:, step],
+            **given,
+        )
+    return sums
+
+
+def _matrices(function: str, name: str, x: Any) -> Array:
+    x = as_array(function, name, x)
+    if x.ndim < 2:
+        raise ValueError(f"{function}: {name} has shape {x.shape}; it needs two axes or more")
+    return x
+
+
+def _transposed(keyword: str, x: Array, how: Transposition) -> Array:
+    """Return a matrix as BLAS's character says."""
+    letter = how.upper() if isinstance(how, str) else "T" if how else "N"
+    if letter not in ("N", "T", "C"):
+        raise ValueError(f"gemm: {keyword} = {how!r}; it takes True, False, 'N', 'T' or 'C'")
+    if letter == "N":
+        return x
+    turned = x.swapaxes(-1, -2)
+    return turned.conj() if letter == "C" and x.dtype.kind == "c" else turned
+
+
+def _rows(x: Array) -> Array | None:
+    """Return an array's leading axes as one, if that is a view."""
+    if x.ndim <= 2:
+        return x
+    shape, strides = x.shape, x.strides
+    for axis in range(x.ndim - 2):
+        if shape[axis] > 1 and strides[axis] != strides[axis + 1] * shape[axis + 1]:
+            return None
+    rows = x.size // shape[-1] if shape[-1] else 0
+    return viewed(x, View((rows, shape[-1]), strides[-2:])) if x.size else None
+
+
+def _blocks(
+    function: str,
+    name: str,
+    scale: Any,
+    extents: tuple[int, int],
+    block: int,
+    *,
+    transposed: bool = False,
+) -> Array | None:
+    """Return the scales of each row (column) for each block of k; None where k does not matter."""
+    if not hasattr(scale, "shape") or len(scale.shape) < 2:
+        return None
+    import cupy
+
+    scale = as_array(function, name, scale)
+    table = scale.T if transposed else scale
+    count, steps = extents
+    groups = -(-count // block)
+    if table.size == 1 or (table.shape == (count, 1) and steps != 1):
+        return None
+    if table.shape == (count, steps):
+        return table
+    if table.shape == (groups, steps):
+        return cupy.repeat(table, block, axis=0)[:count]
+    whole, parts = ((steps, count), (steps, groups)) if transposed else (
+        (count, steps), (groups, steps))  # fmt: skip
+    raise ValueError(
+        f"{function}: {name} has shape {scale.shape}; for blocks of {block} it must be "
+        f"{whole} or {parts}"
+    )
