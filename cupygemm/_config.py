@@ -119,7 +119,7 @@ class GemmConfig:
 
     def lds_bytes(self, itemsize: int) -> int:
         """Return the LDS of a workgroup for operands of `itemsize` bytes."""
-        return self.num_stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
+        return mainloop_of(self).lds_bytes(self, itemsize)
 
     def num_tiles(self, problem: GemmProblem) -> tuple[int, int]:
         """Return the tiles of one matrix of C along m and along n."""

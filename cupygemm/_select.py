@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cupygemm._arch import Arch
-from cupygemm._config import WAVE_SIZE, GemmConfig, check, configs_for
+from cupygemm._config import WAVE_SIZE, GemmConfig, check, configs_for, mainloop_of
 from cupygemm._parts import slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
@@ -26,6 +26,8 @@ _START_CYCLES = 3000
 _STEP_CYCLES = 350
 _LOAD_CYCLES = 1000
 _L1_BYTES_PER_CLOCK = 64
+# From memory to one CU, an assumption: 200 lines of 128 bytes on their way, for 1600 cycles.
+_CU_BYTES_PER_CLOCK = 16
 # A kernel that waits for another: about 3 us from the end of one to work of the next.
 _NEXT_KERNEL_CYCLES = 6000
 # What the model leaves out of shared tiles: workgroups at different k find less of each other's
@@ -219,12 +221,11 @@ def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, floa
     instructions = (config.tile_m // config.mma_m) * (config.tile_n // config.mma_n)
     instructions *= config.tile_k // config.mma_k
     issue = arch.mfma_cycles[dtype][config.mma_m, config.mma_n, config.mma_k]
-    row = config.tile_k * ITEMSIZE[dtype]
-    staged = (config.tile_m + config.tile_n) * row
-    read = (config.tile_m * config.waves_n + config.tile_n * config.waves_m) * row
+    staged = (config.tile_m + config.tile_n) * config.tile_k * ITEMSIZE[dtype]
+    through_lds = mainloop_of(config).lds_traffic(config, ITEMSIZE[dtype])
     return {
         "MFMA": instructions * issue / min(waves, arch.simds_per_cu),
-        "LDS": (read + staged) / arch.lds_bytes_per_clock,
+        "LDS": through_lds / arch.lds_bytes_per_clock,
         "L1": staged / _L1_BYTES_PER_CLOCK,
     }
 
@@ -238,7 +239,10 @@ def _traffic_cycles(
     m, n, k = problem.m, problem.n, problem.k
     once = (m * k + n * k) * itemsize + m * n * ITEMSIZE[problem.out_dtype]
     l2_bytes_per_clock = arch.num_xcds * arch.l2_bytes_per_clock
-    memory = once * problem.num_batches / _memory_bytes_per_clock(arch)
+    # Few compute units cannot ask for all that memory can give.
+    busy = arch.num_cus if config.stream_k else min(arch.num_cus, tiles * config.split_k)
+    bytes_per_clock = min(_memory_bytes_per_clock(arch), busy * _CU_BYTES_PER_CLOCK)
+    memory = once * problem.num_batches / bytes_per_clock
     return staged / l2_bytes_per_clock, memory
 
 

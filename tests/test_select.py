@@ -45,6 +45,20 @@ def test_skinny_products_waste_little(arch):
     assert select(problem(8192, 16, 8192), ARCHS[arch]).config.tile_n == 32
 
 
+@pytest.mark.parametrize("b_major", ["k", "n"])
+@pytest.mark.parametrize("short", [1, 4, 16])
+def test_few_rows_or_columns_are_read_to_registers(short, b_major):
+    """A long operand is read once, by as many CUs as there are: memory decides."""
+    for m, n in ((short, 8192), (8192, short)):
+        selection = select(problem(m, n, 8192, b_major=b_major), MI300X)
+        assert selection.config.mainloop == "direct_to_register"
+        assert selection.candidates[0].bound == "memory"
+        assert selection.candidates[0].tiles >= 0.8 * MI300X.num_cus
+        assert selection.reason.startswith("tile ") or "direct_to_register" in selection.reason
+    other = select(problem(17, 8192, 8192, b_major=b_major), MI300X)
+    assert other.config.mainloop != "direct_to_register"
+
+
 def test_long_k_is_cut_where_tiles_are_few():
     """256 x 256 is 4 tiles of 128 x 128, or 64 of 32 x 32: neither fills 304 CUs."""
     deep = select(problem(256, 256, 65536), MI300X)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cupygemm._arch import Arch
 from cupygemm._config import GemmConfig
-from cupygemm._mainloops import register_double_buffer
+from cupygemm._mainloops import direct_to_register, register_double_buffer
 from cupygemm._problem import DType, GemmProblem
 
 
@@ -28,7 +28,13 @@ class Mainloop(Protocol):
     def configs(self, dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
         """Return the configurations that are built for inputs of a type."""
 
+    def lds_bytes(self, config: GemmConfig, itemsize: int) -> int:
+        """Return the LDS of a workgroup for operands of `itemsize` bytes."""
 
-_MODULES: tuple[Mainloop, ...] = (register_double_buffer,)
+    def lds_traffic(self, config: GemmConfig, itemsize: int) -> int:
+        """Return the bytes that a workgroup moves to and from LDS in a step of tile_k."""
+
+
+_MODULES: tuple[Mainloop, ...] = (register_double_buffer, direct_to_register)
 MAINLOOPS: Mapping[str, Mainloop] = MappingProxyType({module.NAME: module for module in _MODULES})
 """The mainloops by name."""

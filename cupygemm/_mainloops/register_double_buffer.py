@@ -22,6 +22,17 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     return _check_tile(config, problem, arch) or _check_staging(config, problem)
 
 
+def lds_bytes(config: GemmConfig, itemsize: int) -> int:
+    """Return the LDS of a workgroup for operands of `itemsize` bytes."""
+    return config.num_stages * (config.tile_m + config.tile_n) * config.tile_k * itemsize
+
+
+def lds_traffic(config: GemmConfig, itemsize: int) -> int:
+    """Return the bytes of a step: each wave reads its rows and columns of what is staged once."""
+    read = config.tile_m * config.waves_n + config.tile_n * config.waves_m
+    return (read + config.tile_m + config.tile_n) * config.tile_k * itemsize
+
+
 def _check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     itemsize = ITEMSIZE[problem.a_dtype]
     slab_k = SLAB_BYTES // itemsize

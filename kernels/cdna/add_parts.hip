@@ -5,16 +5,11 @@
 // with what it would have stored at once. Its four waves add every fourth part each, in the order
 // of k, and then their sums are added, in order: the result is the same bits each time.
 #include "cdna/gemm.hip"
+#include "common/addition.hpp"
 
 namespace cupygemm {
 
 constexpr u32 add_waves = 4;
-
-CUPYGEMM_INLINE float added(float x, float y) { return x + y; }
-CUPYGEMM_INLINE double added(double x, double y) { return x + y; }
-CUPYGEMM_INLINE i32 added(i32 x, i32 y) { // wraps
-    return static_cast<i32>(static_cast<u32>(x) + static_cast<u32>(y));
-}
 
 template <class Scalar, int quads>
 CUPYGEMM_INLINE void add(Scalar (&sums)[quads][4], const Scalar (&other)[quads][4]) {

@@ -123,7 +123,9 @@ def gemm_choices() -> Iterator[tuple[str, Choice]]:
             chosen = configs if dtype == "bf16" else configs[1::5][:2]
             for number, config in enumerate(chosen):
                 majors = ("kn", "mk", "kk", "mn")[number % 4]
-                for odd in (False,) if dtype == "i8" else (False, True):  # bytes come in dwords
+                # Bytes come in dwords, and so does everything to most mainloops.
+                aligned = dtype == "i8" or config.mainloop != "register_double_buffer"
+                for odd in (False,) if aligned else (False, True):
                     choice = arch, config, dtype, majors, odd
                     yield gemm_name(*choice), choice
 

@@ -11,7 +11,8 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
-from cupygemm._config import BATCH_GRID_Y, configs_for
+from cupygemm._config import BATCH_GRID_Y
+from cupygemm._mainloops import register_double_buffer
 from cupygemm.emulator import allocations
 from cupygemm.emulator.allocations import Memory
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
@@ -70,7 +71,9 @@ def test_thin_problems(m, n, k, layout):
 
 
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
-@pytest.mark.parametrize("config", configs_for("bf16", "gfx942"), ids=lambda config: config.name)
+@pytest.mark.parametrize(
+    "config", register_double_buffer.configs("bf16", "gfx942"), ids=lambda config: config.name
+)
 def test_error_bound(config, out_dtype):
     """Each sum within gamma(k) of its products' magnitude, and rounded once."""
     case = Case(config, "gfx942", 40, 70, 3 * config.tile_k - 11, out_dtype=out_dtype,
@@ -203,7 +206,7 @@ def test_the_order_of_waves_does_not_matter(config):
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_no_bank_conflicts(arch, layout):
     """Over the whole kernel, tails included, each phase of each LDS access takes one cycle."""
-    for config in configs_for("bf16", arch)[2::2]:
+    for config in register_double_buffer.configs("bf16", arch)[2::2]:
         case = Case(config, arch, config.tile_m, config.tile_n, config.tile_k + 8)
         conflicts = with_layout(case, layout).run(profile=True).stats.lds_conflicts
         assert conflicts

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm._config import DWORD_BYTES, VECTOR_BYTES, configs_for
+from cupygemm._config import DWORD_BYTES, VECTOR_BYTES
+from cupygemm._mainloops import register_double_buffer
 from cupygemm._problem import ITEMSIZE
 from tests.kernels.host import compile_for_host
 
@@ -55,7 +56,11 @@ class Operand:
 def operands(arch: str) -> list[Operand]:
     """Return every operand of the architecture's configurations."""
     found: dict[Operand, None] = {}
-    configs = [(e, c) for e in ("bf16", "f32", "f64", "i8") for c in configs_for(e, arch)]
+    configs = [
+        (e, c)
+        for e in ("bf16", "f32", "f64", "i8")
+        for c in register_double_buffer.configs(e, arch)
+    ]
     for (element, config), major in itertools.product(configs, ("k", "row")):
         for rows, waves, mma in (
             (config.tile_m, config.waves_m, config.mma_m),

@@ -15,7 +15,8 @@ import pytest
 from cupygemm import testing
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
-from cupygemm._config import check, configs_for
+from cupygemm._config import check
+from cupygemm._mainloops import register_double_buffer
 from cupygemm._problem import ITEMSIZE
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
 
@@ -62,14 +63,14 @@ def suits(config, dtype, layout, arch):
 
 def suited(dtype, layout, arch, mma):
     """Return the smallest configuration with an instruction that takes a layout."""
-    configs = [c for c in configs_for(dtype, arch) if c.mma_m == mma]
+    configs = [c for c in register_double_buffer.configs(dtype, arch) if c.mma_m == mma]
     return [c for c in configs if suits(c, dtype, layout, arch)][-1]
 
 
 def every_config():
     """Yield all configurations of gfx942, each with a layout that it takes, and a few of others."""
     for dtype in RESULTS:
-        for number, config in enumerate(configs_for(dtype, "gfx942")):
+        for number, config in enumerate(register_double_buffer.configs(dtype, "gfx942")):
             layouts = [layout for layout in LAYOUTS if suits(config, dtype, layout, "gfx942")]
             layout = layouts[(number + number // 4) % len(layouts)]
             yield pytest.param(
@@ -81,7 +82,7 @@ def every_config():
             ("gfx950", "mn"),
             ("gfx950", "kk"),
         ):
-            configs = configs_for(dtype, arch)
+            configs = register_double_buffer.configs(dtype, arch)
             number = LAYOUTS.index(layout) * 2 + 2
             yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
 

@@ -1,0 +1,14 @@
+// Sums of accumulators: integers wrap, as NumPy's do.
+#pragma once
+
+#include "common/platform.hpp"
+
+namespace cupygemm {
+
+CUPYGEMM_INLINE float added(float x, float y) { return x + y; }
+CUPYGEMM_INLINE double added(double x, double y) { return x + y; }
+CUPYGEMM_INLINE i32 added(i32 x, i32 y) {
+    return static_cast<i32>(static_cast<u32>(x) + static_cast<u32>(y));
+}
+
+} // namespace cupygemm

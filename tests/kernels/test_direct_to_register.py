@@ -1,0 +1,135 @@
+"""The mainloop for at most 16 rows or columns: every type, order of memory and tail, exactly.
+
+A product is long in n ("wide", with few rows) or in m ("tall", with few columns).
+"""
+
+from dataclasses import replace
+
+import pytest
+
+from cupygemm import testing
+from cupygemm._arch import ARCHS
+from cupygemm._compile import compile_kernel
+from cupygemm._config import check
+from cupygemm._mainloops import direct_to_register
+from cupygemm._problem import ITEMSIZE
+from tests.kernels.gemm import Case, Placement, with_layout
+
+RESULTS = {"bf16": "bf16", "f16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
+LAYOUTS = ["kk", "kn", "mk", "mn"]
+PLACE = Placement(64, 64, (0, 0, 0), 0)
+
+
+def skinny(config, arch, dtype, layout, *, short=5, k=None, **changes):
+    """Return a case with two ragged tiles along the long side, rows that start at odd dwords."""
+    wide = config.tile_m == direct_to_register.SHORT_TILE
+    long = max(config.tile_m, config.tile_n) + 9
+    m, n = (short, long) if wide else (long, short)
+    k = 3 * config.tile_k + 37 if k is None else k
+    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS[dtype])
+    case = with_layout(replace(case, **changes), layout)
+    per_dword = max(1, 4 // ITEMSIZE[dtype])
+    rows = (case.k if layout[0] == "k" else m, case.n if layout[1] == "n" else k)
+    pads = tuple(-extent % per_dword + per_dword for extent in rows)
+    return replace(case, pads=(*pads, 3), offsets=(per_dword, per_dword, 1))
+
+
+def takes(config, arch, dtype, layout):
+    case = skinny(config, arch, dtype, layout)
+    return check(config, case.problem(PLACE, PLACE, PLACE), ARCHS[arch]) is None
+
+
+def every_kind():
+    """Yield on gfx942 each type's configurations with two layouts, dealt in turn; a few on others.
+
+    A tile of 128 bytes' rows takes the layout of an operand that is adjacent along k.
+    """
+    for number, dtype in enumerate(RESULTS):
+        for turn, config in enumerate(direct_to_register.configs(dtype, "gfx942")):
+            layouts = [x for x in LAYOUTS if takes(config, "gfx942", dtype, x)]
+            for extra in range(2):
+                layout = layouts[(number + 2 * extra + turn) % len(layouts)]
+                yield pytest.param("gfx942", dtype, config, layout,
+                                   id=f"gfx942-{dtype}-{layout}-{turn}")  # fmt: skip
+    for arch, dtype, layout, turn in (
+        ("gfx90a", "bf16", "kn", 0),
+        ("gfx90a", "i8", "kk", 1),
+        ("gfx950", "bf16", "mn", 1),
+        ("gfx950", "i8", "kk", 0),
+    ):
+        config = direct_to_register.configs(dtype, arch)[turn]
+        yield pytest.param(arch, dtype, config, layout, id=f"{arch}-{dtype}-{layout}-{turn}")
+
+
+@pytest.mark.parametrize(("arch", "dtype", "config", "layout"), list(every_kind()))
+def test_exact_without_spills(arch, dtype, config, layout):
+    case = skinny(config, arch, dtype, layout)
+    case.run().check_exact()
+    resources = compile_kernel(case.problem(PLACE, PLACE, PLACE), config, arch).resources
+    assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
+
+
+@pytest.mark.parametrize("layout", ["kn", "mk"])
+@pytest.mark.parametrize("turn", [0, 1], ids=["wide", "tall"])
+def test_every_extent_of_the_short_side_and_tail_of_k(turn, layout):
+    """From one row to sixteen; k ends in each step, in each wave's slice, after tiles or none."""
+    config = direct_to_register.configs("bf16", "gfx942")[turn]
+    for short, k in ((1, 1), (2, 31), (15, 33), (16, 64), (16, 200), (3, config.tile_k), (1, 520)):
+        skinny(config, "gfx942", "bf16", layout, short=short, k=k, seed=k).run().check_exact()
+
+
+@pytest.mark.parametrize("partition", [{"split_k": 3}, {"split_k": 2, "atomic": True}], ids=str)
+def test_parts_of_k(partition):
+    config = replace(direct_to_register.configs("bf16", "gfx942")[0], **partition)
+    skinny(config, "gfx942", "bf16", "kn", batch=(2,)).run().check_exact()
+
+
+def test_error_bound_in_the_same_bits_each_time():
+    """The waves' sums are added in one order, whichever wave is the first."""
+    config = direct_to_register.configs("bf16", "gfx942")[0]
+    case = skinny(config, "gfx942", "bf16", "kk", integers=False, out_dtype="f32")
+    results = [case.run(order=order) for order in ("lockstep", "reverse", ("random", 1))]
+    testing.assert_gemm_close(results[0].c, *case.operands())
+    assert len({result.buffer.tobytes() for result in results}) == 1
+
+
+@pytest.mark.parametrize(("turn", "layout"), [(0, "kk"), (0, "kn"), (1, "kk"), (1, "mk")])
+def test_the_long_operand_moves_by_16_bytes_in_whole_lines(turn, layout):
+    """Of the loop's loads: one wave reads each line of 128 bytes wholly, once from L2.
+
+    Adjacent along k, two loads of a wave have half a line each.
+    """
+    config = direct_to_register.configs("bf16", "gfx942")[turn]
+    long = 128
+    m, n = (16, long) if turn == 0 else (long, 16)
+    case = with_layout(Case(config, "gfx942", m, n, 9 * config.tile_k), layout)
+    stats = case.run(profile=True).stats
+    along_k = layout[1 if turn == 0 else 0] == "k"
+    line = 64 if along_k else 128
+    loads = [
+        counts for pc, counts in stats.global_lines.items()
+        if stats.executions[pc] == 4 * stats.num_waves and counts[0]
+    ]  # fmt: skip
+    of_long = [
+        lanes for _, lanes, num_bytes, _, lines in loads
+        if num_bytes == 16 * lanes == line * lines
+    ]  # fmt: skip
+    assert len(of_long) >= 32  # two stages of two steps of eight vectors
+    # Those of the last two tiles, which there are not, have no lane.
+    assert all(lanes == 3 * stats.num_waves * 64 for lanes in of_long)
+
+
+def test_what_is_refused():
+    config = direct_to_register.configs("bf16", "gfx942")[0]
+    problem = skinny(config, "gfx942", "bf16", "kn").problem(PLACE, PLACE, PLACE)
+    for changes, other, message in (
+        ({}, {"m": 17}, "m = 17: direct_to_register is for at most 16"),
+        ({}, {"a_align": 2}, "a is aligned to 2 bytes"),
+        ({"waves_n": 2}, {}, "4 waves on the other"),
+        ({"tile_k": 96}, {}, "tile_k = 96 is not 4 slices"),
+        ({"mma_m": 32, "mma_n": 32, "mma_k": 8}, {}, "the short side is 16"),
+        ({"tile_n": 96}, {}, "tile_n = 96 is not whole vectors of 128 rows"),
+    ):
+        objection = check(replace(config, **changes), replace(problem, **other), ARCHS["gfx942"])
+        assert objection is not None
+        assert message in objection
