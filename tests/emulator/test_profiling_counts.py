@@ -104,12 +104,16 @@ def test_a_strided_store_is_not_coalesced() -> None:
     assert (profile.fabric_written, profile.hbm_written, profile.hbm_read) == (64 * 32, 64 * 32, 0)
 
 
-@pytest.mark.parametrize(("lines", "hits"), [(4, 1), (5, 0)])
-def test_l1_forgets_the_least_recently_used_line_of_a_set(lines: int, hits: int) -> None:
-    loads = [
-        f"v_mov_b32 v1, {n * 64 * 128}\nglobal_load_dword v2, v1, s[4:5]" for n in range(lines)
-    ]
-    profile = profiled("s_mov_b64 exec, 1\n" + "\ns_waitcnt vmcnt(0)\n".join([*loads, loads[0]]))
+@pytest.mark.parametrize(
+    ("target", "lines", "hits"),
+    [("gfx942", 64, 1), ("gfx942", 65, 0), ("gfx950", 65, 0), ("gfx90a", 4, 1), ("gfx90a", 5, 0)],
+)
+def test_l1_forgets_the_least_recently_used_line_of_a_set(
+    target: str, lines: int, hits: int
+) -> None:
+    loads = [f"v_mov_b32 v1, {n * 4096}\nglobal_load_dword v2, v1, s[4:5]" for n in range(lines)]
+    body = "s_mov_b64 exec, 1\n" + "\ns_waitcnt vmcnt(0)\n".join([*loads, loads[0]])
+    profile = profiled(body, target=target, size=1 << 19)
     traffic = profile.global_memory.traffic
     assert (traffic.l1_reads, traffic.l1_hits) == (lines + 1, hits)
     assert (traffic.l2_requests, traffic.l2_hits) == (lines + 1 - hits, 1 - hits)

@@ -4,9 +4,10 @@ Sources: AMD's CDNA2, CDNA3 and CDNA4 white papers and instruction-set guides; R
 specifications; AMD's matrix instruction calculator for the rates. A part's figures are those of one
 device as the runtime shows it: one of an MI250X's two dies, all of an MI300X or MI355X.
 
-Not published, and assumed here: the replacement policy (least recently used), the associativity of
-vL1D (4 ways, which AMD's GCN white paper gives for its predecessor) and the hash that picks an L2
-channel.
+vL1D of CDNA3 and CDNA4 has 4 sets of 64 ways (nod-ai's amd-shark-ai, "AMDGPU kernel optimization
+guide"). Not published, and assumed here: the replacement policy (least recently used), the ways of
+CDNA2's vL1D (4, which AMD's GCN white paper gives for its predecessor) and the hash that picks an
+L2 channel.
 """
 
 from __future__ import annotations
@@ -76,12 +77,12 @@ PARTS = {
         {"f16": 256, "f32": 256, "f64": 128}, 512,
     ),
     "gfx942": Part(
-        CacheGeometry(32 << 10, 128, 4), CacheGeometry(4 << 20, 128, 16), _INFINITY_CACHE, 5.3e12,
+        CacheGeometry(32 << 10, 128, 64), CacheGeometry(4 << 20, 128, 16), _INFINITY_CACHE, 5.3e12,
         {"f16": 2048, "bf16": 2048, "fp8": 4096, "i8": 4096, "xf32": 1024, "f32": 256, "f64": 256},
         _VECTOR, 512,
     ),
     "gfx950": Part(
-        CacheGeometry(32 << 10, 128, 4), CacheGeometry(4 << 20, 128, 16), _INFINITY_CACHE, 8.0e12,
+        CacheGeometry(32 << 10, 128, 64), CacheGeometry(4 << 20, 128, 16), _INFINITY_CACHE, 8.0e12,
         {"f16": 4096, "bf16": 4096, "fp8": 8192, "fp6, fp4": 16384, "i8": 8192, "f32": 256,
          "f64": 128},
         _VECTOR, 1280,
