@@ -205,7 +205,7 @@ CORRECT = {
     "s_or_b64 s[8:9], s[8:9], exec\ns_and_saveexec_b64 s[10:11], s[8:9]",
     "an unused field of a structure": ADDRESS + "v_mov_b32 v4, 0\nv_lshlrev_b32 v1, 1, v1\n"
     "ds_write_b64 v1, v[4:5]",
-    "selected away": "v_cmp_eq_u32 vcc, v0, v0\nv_cndmask_b32 v2, v9, v0, vcc\n"
+    "selected away": "v_cmp_eq_u32 vcc, v0, v0\ns_nop 1\nv_cndmask_b32 v2, v9, v0, vcc\n"
     "v_add_u32 v3, v2, v2",
     "the half that was written": "v_or_b32 v2, 0xffff0000, v9\nv_lshrrev_b32 v3, 16, v2\n"
     "v_add_u32 v4, v3, v3\nv_and_b32 v3, 0xffff0000, v2\nv_add_u32 v4, v3, v3\n"
@@ -217,7 +217,7 @@ CORRECT = {
     "v_lshrrev_b64 v[6:7], 16, v[4:5]\nv_cmp_eq_u64 vcc, v[6:7], v[6:7]",
     "a mask in a register": "s_mov_b32 s8, 0xff00\nv_and_b32 v2, s8, v9\nv_and_b32 v2, 0xff, v2\n"
     "v_add_u32 v3, v2, v2",
-    "saved before it was written": "v_writelane_b32 v5, s40, 0\nv_readlane_b32 s40, v5, 0",
+    "saved before it was written": "v_writelane_b32 v5, s40, 0\ns_nop 0\nv_readlane_b32 s40, v5, 0",
 }  # fmt: skip
 
 
