@@ -1,6 +1,5 @@
 """Time matmul beside CuPy's and torch's on a CUDA device: ``python -m benchmarks.compare``.
 
-Operands are uniform random in [-0.5, 0.5), for the clock of a power-bound GPU depends on the data.
 Contenders take turns, so that all meet the same clocks, and the median over the rounds counts. Two
 times are taken of each: on the device, between events, behind a kernel that keeps the queue full
 while the host enqueues; and of a call, by the host's clock, over calls in a row and one wait.
@@ -15,17 +14,13 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-BF16 = np.dtype(ml_dtypes.bfloat16)
-Call = Callable[[], Any]
-DTYPES = ("bf16", "fp16", "int8")
+from benchmarks.contenders import CASES, Call, Case, contenders
+
 ROUNDS = 7
 SECONDS = 0.03  # of work in one measurement
 _SPIN = r"""
@@ -35,100 +30,6 @@ extern "C" __global__ void spin(long long cycles) {
 }
 """
 _CYCLES_PER_CALL = 30_000  # longer than the host takes to enqueue one
-
-
-@dataclass(frozen=True)
-class Case:
-    """One product."""
-
-    m: int
-    n: int
-    k: int
-    batch: int = 0
-
-    @property
-    def name(self) -> str:
-        shape = f"{self.m}x{self.n}x{self.k}"
-        return f"{self.batch} of {shape}" if self.batch else shape
-
-    @property
-    def flops(self) -> float:
-        return 2.0 * self.m * self.n * self.k * max(self.batch, 1)
-
-
-CASES = (
-    *(Case(size, size, size) for size in (512, 1024, 2048, 4096, 8192, 16384)),
-    Case(16, 8192, 8192),
-    Case(64, 8192, 8192),
-    Case(128, 8192, 8192),
-    Case(4096, 14336, 4096),
-    Case(65536, 256, 256),
-    Case(256, 256, 65536),
-    Case(8192, 8192, 256),
-    Case(4095, 4097, 4099),
-    Case(512, 512, 512, 64),
-    Case(1024, 1024, 1024, 16),
-)
-
-
-INT8_CASES = tuple(Case(size, size, size) for size in (4096, 8192))
-
-
-def contenders(case: Case, dtype: str) -> dict[str, Call]:
-    """Return what multiplies, by name; who cannot is left out."""
-    import cupy as cp
-
-    import cupygemm
-
-    if dtype == "int8":
-        return int8_contenders(case)
-    stack = (case.batch,) if case.batch else ()
-    shapes = ((*stack, case.m, case.k), (*stack, case.k, case.n))
-    numpy_dtype = BF16 if dtype == "bf16" else np.dtype(np.float16)
-    a, b = (
-        cp.random.uniform(-0.5, 0.5, shape, dtype=np.float32).astype(numpy_dtype)
-        for shape in shapes
-    )
-    calls: dict[str, Call] = {"cupygemm": lambda: cupygemm.matmul(a, b)}
-    if not (case.batch and dtype == "bf16"):  # cupy.matmul raises TypeError
-        calls["cupy"] = lambda: cp.matmul(a, b)
-    try:
-        import torch
-    except ImportError:
-        return calls
-    torch_dtype = torch.bfloat16 if dtype == "bf16" else torch.float16
-    x, y = (torch.rand(shape, device="cuda").sub_(0.5).to(torch_dtype) for shape in shapes)
-    calls["torch"] = lambda: torch.matmul(x, y)
-    return calls
-
-
-def int8_contenders(case: Case) -> dict[str, Call]:
-    """Return what multiplies int8 to int32: x1 row-major, x2 column-major, as torch wants it.
-
-    `cupy.matmul` sums int8 in int8, so its result is another.
-    """
-    import cupy as cp
-
-    import cupygemm
-
-    a = cp.random.randint(-128, 128, (case.m, case.k)).astype(np.int8)
-    b = cp.random.randint(-128, 128, (case.n, case.k)).astype(np.int8).T
-    c = cp.ascontiguousarray(b)
-    calls: dict[str, Call] = {
-        "cupygemm": lambda: cupygemm.matmul(a, b, dtype=np.int32),
-        "cupygemm, x2 row-major": lambda: cupygemm.matmul(a, c, dtype=np.int32),
-        "cupy": lambda: cp.matmul(a, b),
-    }
-    try:
-        import torch
-    except ImportError:
-        return calls
-    x, y = (
-        torch.randint(-128, 128, shape, dtype=torch.int8, device="cuda")
-        for shape in ((case.m, case.k), (case.n, case.k))
-    )
-    calls["torch"] = lambda: torch._int_mm(x, y.t())
-    return calls
 
 
 class Timer:
@@ -180,8 +81,8 @@ def measure(calls: dict[str, Call], timer: Timer) -> dict[str, dict[str, float]]
     }
 
 
-def run(dtypes: list[str], cases: tuple[Case, ...]) -> list[dict[str, Any]]:
-    """Measure every case, printing a line for each."""
+def run(dtypes: list[str], names: list[str] | None) -> list[dict[str, Any]]:
+    """Measure every case, or those of these names, printing a line for each."""
     import cupy as cp
 
     timer = Timer()
@@ -189,27 +90,35 @@ def run(dtypes: list[str], cases: tuple[Case, ...]) -> list[dict[str, Any]]:
     for dtype in dtypes:
         _print(f"\n{dtype:24s} {'TFLOP/s on the device':>31s}    {'ratio: device (call)':>20s}")
         _print(f"{'':24s} {'cupygemm':>9s} {'cupy':>10s} {'torch':>10s}    to torch, to cupy")
-        for case in INT8_CASES if dtype == "int8" else cases:
+        for case in CASES[dtype]:
+            if names and case.name not in names:
+                continue
             times = measure(contenders(case, dtype), timer)
             record = {"dtype": dtype, "case": case.name, "flops": case.flops, "seconds": times}
             records.append(record)
-            _print(_line(case, times))
+            for suffix in dict.fromkeys(name.partition(",")[2] for name in times):
+                _print(_line(case, times, suffix))
             cp.get_default_memory_pool().free_all_blocks()
     return records
 
 
-def _line(case: Case, times: dict[str, dict[str, float]]) -> str:
-    rates = [
-        f"{case.flops / times[name]['device'] / 1e12:10.1f}" if name in times else f"{'-':>10s}"
+def _line(case: Case, times: dict[str, dict[str, float]], suffix: str) -> str:
+    """Return a line of the contenders with this suffix; others stand in for those that lack it."""
+    chosen = {
+        name: times.get(f"{name},{suffix}" if suffix else name, times.get(name))
         for name in ("cupygemm", "cupy", "torch")
+    }
+    ours = chosen["cupygemm"]
+    rates = [
+        f"{case.flops / each['device'] / 1e12:10.1f}" if each else f"{'-':>10s}"
+        for each in chosen.values()
     ]
     ratios = [
-        f"{times[name]['device'] / times['cupygemm']['device']:6.2f} "
-        f"({times[name]['call'] / times['cupygemm']['call']:.2f})"
-        for name in ("torch", "cupy")
-        if name in times
+        f"{each['device'] / ours['device']:6.2f} ({each['call'] / ours['call']:.2f})"
+        for each in (chosen["torch"], chosen["cupy"])
+        if each and ours
     ]
-    return f"{case.name:23s} {' '.join(rates)}    {'  '.join(ratios)}"
+    return f"{case.name:23s} {' '.join(rates)}    {'  '.join(ratios)}{suffix}"
 
 
 def geometric_means(records: list[dict[str, Any]]) -> dict[str, float]:
@@ -252,14 +161,13 @@ def main() -> None:
     """Run the comparison."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
     parser.add_argument("--device", choices=("cuda",), default="cuda")
-    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=list(DTYPES))
+    parser.add_argument("--dtypes", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--cases", nargs="+", help="names, as the table prints them")
     parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
     options = parser.parse_args()
-    cases = tuple(case for case in CASES if not options.cases or case.name in options.cases)
     machine = environment()
     _print(", ".join(f"{name} {value}" for name, value in machine.items()))
-    records = run(options.dtypes, cases)
+    records = run(options.dtypes, options.cases)
     means = geometric_means(records)
     for dtype, mean in means.items():
         _print(f"\n{dtype}: geometric mean of torch's device time over cupygemm's: {mean:.3f}")
