@@ -150,9 +150,45 @@ def test_fp32_goes_to_cublas_unless_a_precision_is_asked_for():
     with pytest.raises(ValueError, match="precision='tf32x3' is nearly exact"):
         choose(posed_in("ieee", 4096, 4096, 4096), ARCH)
     choice = choose(posed_in("tf32", 256, 512, 300), ARCH)
-    assert choice.a_copy is None
-    assert choice.b_copy.turned
-    assert (choice.config.tile_k, choice.config.promote) == (choice.config.tile_k // 32 * 32, False)
+    assert not choice.config.promote
+    assert "rows begin at multiples" not in str(choice.notes)
+
+
+@pytest.mark.parametrize(
+    ("orders", "dtype", "turned", "majors", "copied"),
+    [
+        ("CC", "float32", True, ("m", "k"), ""),  # B is the A of the transposed product
+        ("CF", "float32", False, ("k", "k"), ""),
+        ("FF", "float32", False, ("m", "k"), ""),
+        ("FC", "float32", False, ("m", "k"), "B"),
+        ("CC", "float16", False, ("k", "k"), "B"),  # blocks of 16 bits are not turned
+    ],
+)
+def test_tf32_operands_are_copied_only_where_both_lie_across_k(
+    orders, dtype, turned, majors, copied
+):
+    shapes = ((256, 320), (320, 512))
+    strides = {"C": lambda s: (4 * s[1], 4), "F": lambda s: (4, 4 * s[0])}
+    a, b = (
+        Operand(s, strides[o](s), np.dtype(np.float32)) for s, o in zip(shapes, orders, strict=True)
+    )
+    options = Options(np.dtype(dtype), casting="unsafe", precision="tf32")
+    layout = pose(a, b, options=options, products=HOPPER_PRODUCTS).layout
+    choice = choose(layout, ARCH)
+    assert choice.c_turned == turned
+    assert (choice.problem.a_major, choice.problem.b_major) == majors
+    assert [note[0] for note in choice.notes] == list(copied)
+    geometry = choice.geometry()
+    assert (geometry.c.rows, geometry.c.adjacent) == (256, 512)
+    assert (geometry.m, geometry.n) == ((512, 256) if turned else (256, 512))
+    assert geometry.a.adjacent == (geometry.m if majors[0] == "m" else 320)
+
+
+def test_steps_of_an_a_in_registers_come_in_pairs():
+    problem = replace(PROBLEM, k=96, a_dtype="tf32", b_dtype="tf32", a_major="m", b_major="k")
+    config = replace(configs_for("tf32")[0], split_k=3)
+    assert "exceeds the 2 steps" in check(config, problem, ARCH)
+    assert check(config, replace(problem, a_major="k"), ARCH) is None
 
 
 def test_fp32_is_split_in_parts_of_which_three_products_are_one():

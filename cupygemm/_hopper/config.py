@@ -144,6 +144,11 @@ class HopperConfig:
         return tiles_m * tiles_n * problem.num_batches * self.split_k
 
 
+def a_in_registers(problem: GemmProblem) -> bool:
+    """Whether the kernel brings A to registers, since wgmma could not read it in shared memory."""
+    return ITEMSIZE[problem.a_dtype] == 4 and problem.a_major != "k"
+
+
 def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str | None:
     """Return why the kernel cannot compute the problem, or None if it can.
 
@@ -168,6 +173,8 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     if config.num_units(problem) * config.cluster_size >= 1 << 31:
         return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
     steps = -(-problem.k // config.tile_k)
+    if a_in_registers(problem):
+        steps = -(-steps // 2)  # they come in pairs
     if config.split_k > steps:
         return f"split_k = {config.split_k} exceeds the {steps} steps of k"
     return None

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._hopper import tensormap
-from cupygemm._hopper.config import BLOCK_ROWS, HopperConfig
+from cupygemm._hopper.config import BLOCK_ROWS, SLAB_BYTES, HopperConfig
 from cupygemm._hopper.copies import opaque
 from cupygemm._hopper.stack import Stack, Triple
 
@@ -131,8 +131,9 @@ class GemmLaunch:
         g, config = self._geometry, self._config
         arguments = np.zeros(1, HOPPER_ARGS)
         rows_a, rows_b = self._loaded_rows()
-        box_a = rows_a // config.cluster_n if g.a_major == "k" else BLOCK_ROWS
-        box_b = rows_b // config.cluster_m if g.b_major == "k" else BLOCK_ROWS
+        depth = SLAB_BYTES // g.a.itemsize
+        box_a = rows_a // config.cluster_n if g.a_major == "k" else depth
+        box_b = rows_b // config.cluster_m if g.b_major == "k" else depth
         arguments["a"] = np.void(g.a.encode(a, box_a, g.rank))
         arguments["b"] = np.void(g.b.encode(b, box_b, g.rank))
         arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
@@ -184,11 +185,11 @@ class AddLaunch:
         arguments["ldc"] = result.pitch
         arguments["c_stride"] = result.strides
         arguments["batch"] = geometry.batch
-        arguments["m"], arguments["n"] = geometry.m, geometry.n
+        arguments["m"], arguments["n"] = result.rows, result.adjacent
         arguments["pitch"] = workspace.pitch
         arguments["num_splits"] = num_splits
         batches = geometry.batch[0] * geometry.batch[1] * geometry.batch[2]
-        blocks = -(-geometry.m * (workspace.pitch // 4) // _ADD_VECTORS)
+        blocks = -(-result.rows * (workspace.pitch // 4) // _ADD_VECTORS)
         self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
 
     def __call__(self, workspace: int, c: int) -> None:

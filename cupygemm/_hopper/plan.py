@@ -41,12 +41,14 @@ class HopperChoice:
     asked, problem : GemmProblem
         The product, and as the kernel computes it, from the copies.
     a, b, c : Stack
-        Operands and result where they lie.
+        The kernel's operands and result where they lie.
     a_copy, b_copy : OperandCopy or None
         How an operand is copied first.
     c_direct : str or None
         Why the result is stored element by element.
     num_sms : int
+    c_turned : bool
+        The kernel computes the transpose of C, from B and A, and stores C.
     """
 
     selection: HopperSelection
@@ -59,6 +61,7 @@ class HopperChoice:
     b_copy: OperandCopy | None
     c_direct: str | None
     num_sms: int
+    c_turned: bool = False
 
     @property
     def config(self) -> HopperConfig:
@@ -68,7 +71,9 @@ class HopperChoice:
     @property
     def gemm(self) -> Cubin:
         """Return the GEMM kernel, compiled."""
-        text = generate(self.problem, self.config, tma_store=self.c_direct is None)
+        text = generate(
+            self.problem, self.config, tma_store=self.c_direct is None, c_turned=self.c_turned
+        )
         return compile_cubin(text, GEMM_ENTRY)
 
     @property
@@ -76,7 +81,9 @@ class HopperChoice:
         """Return the copies and the slower stores, as sentences."""
         notes = [
             f"{name} is copied for TMA: {copy.reason}"
-            for name, copy in (("A", self.a_copy), ("B", self.b_copy))
+            for name, copy in zip(
+                "BA" if self.c_turned else "AB", (self.a_copy, self.b_copy), strict=True
+            )
             if copy is not None
         ]
         if self.c_direct is not None and self.config.split_k == 1:
@@ -104,14 +111,13 @@ class HopperChoice:
 
     def geometry(self) -> Geometry:
         """Return what the GEMM kernel reads and writes, padding and workspace included."""
-        problem = self.problem
+        problem, result = self.problem, self.c
         batch = _triple(problem.batch)
-        result = self.c
         if self.config.split_k > 1:
-            pitch = -(-problem.n // 4) * 4
+            m, n = result.rows, result.adjacent
+            pitch = -(-n // 4) * 4
             parts = self.config.split_k * problem.num_batches
-            matrix = problem.m * pitch
-            result = Stack("f32", problem.n, problem.m, pitch, (1, 1, parts), (0, 0, matrix))
+            result = Stack("f32", n, m, pitch, (1, 1, parts), (0, 0, m * pitch))
         return Geometry(
             self.a if self.a_copy is None else self.a_copy.target(self.a),
             self.b if self.b_copy is None else self.b_copy.target(self.b),
@@ -141,12 +147,22 @@ def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None)
             "tensor cores do not multiply float32 exactly; precision='tf32x3' is nearly exact, and "
             "precision='tf32' rounds the operands"
         )
-    a = _stack(asked, "a", layout.lda, layout.a_stride)
-    b = _stack(asked, "b", layout.ldb, layout.b_stride)
+    # An A of tf32 need not be adjacent along k, and B is the A of the transposed product. Blocks of
+    # 32 bits are turned as they are staged.
+    majors = (asked.a_major, asked.b_major)
+    c_turned = (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32")
+    stacks = [
+        _stack(asked, "a", layout.lda, layout.a_stride),
+        _stack(asked, "b", layout.ldb, layout.b_stride),
+    ]
+    a, b = reversed(stacks) if c_turned else stacks
     c = _stack(asked, "c", layout.ldc, layout.c_stride)
-    problem = asked
+    given = _transposed(asked) if c_turned else asked
+    problem = given
     if ITEMSIZE[asked.a_dtype] != 2:  # wgmma reads no others along m and n
-        problem = replace(problem, a_major="k", b_major="k")
+        problem = replace(problem, b_major="k")
+        if asked.a_dtype != "tf32":
+            problem = replace(problem, a_major="k")
     if asked.a_dtype == "tf32x3":
         depth = OperandCopy(_SPLIT, parts=SPLIT_PARTS).target(_stack(problem, "a", 0, (0, 0, 0)))
         problem = replace(problem, k=depth.adjacent)
@@ -160,11 +176,25 @@ def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None)
         a,
         b,
         c,
-        _copy(a, asked.a_dtype, asked.a_align, turned=asked.a_major != problem.a_major, low_part=0),
-        _copy(b, asked.b_dtype, asked.b_align, turned=asked.b_major != problem.b_major, low_part=1),
+        _copy(a, given.a_dtype, given.a_align, turned=given.a_major != problem.a_major, low_part=0),
+        _copy(b, given.b_dtype, given.b_align, turned=given.b_major != problem.b_major, low_part=1),
         c.why_not_tma(problem.c_align),
         arch.num_sms,
+        c_turned,
     )
+
+
+def _transposed(problem: GemmProblem) -> GemmProblem:
+    """Return the product whose result is the transpose, its operands exchanged."""
+    p = problem
+    return replace(
+        p,
+        m=p.n, n=p.m,
+        a_dtype=p.b_dtype, b_dtype=p.a_dtype,
+        a_major="k" if p.b_major == "k" else "m", b_major="k" if p.a_major == "k" else "n",
+        a_align=p.b_align, b_align=p.a_align,
+        a_span=p.b_span, b_span=p.a_span,
+    )  # fmt: skip
 
 
 def _copy(
@@ -249,7 +279,7 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
     copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
-    if copy_a is None and copy_b is None and config.split_k == 1:
+    if copy_a is None and copy_b is None and config.split_k == 1 and not choice.c_turned:
         return gemm
     add = None
     if config.split_k > 1:
@@ -258,6 +288,8 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
 
     def launch(a: int, b: int, c: int) -> None:
+        if choice.c_turned:
+            a, b = b, a
         # The pool hands memory that these free to later work of the same stream only.
         if copy_a is not None:
             copied_a = alloc(copy_a.num_bytes)

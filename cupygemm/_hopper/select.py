@@ -11,7 +11,13 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import (
+    HopperArch,
+    HopperConfig,
+    a_in_registers,
+    check,
+    configs_for,
+)
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 # Cycles, from measurements on an H200 (driver 580, 2026-11-21).
@@ -99,7 +105,7 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
         mma *= _NARROW
     if config.num_consumers == 1:
         mma += _STEP
-    if config.cluster_size == 1:
+    if config.cluster_size == 1 and rounds > 1 and not a_in_registers(problem):
         mma *= _ALONE
     rows = config.tile_m / config.cluster_n + config.tile_n / config.cluster_m
     loaded = rows * config.tile_k * itemsize

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cupygemm._hopper.config import HopperConfig
+from cupygemm._hopper.config import HopperConfig, a_in_registers
 from cupygemm._problem import ITEMSIZE, GemmProblem
 from cupygemm._source import flatten
 
@@ -14,7 +14,9 @@ _PTX_TYPES = {
 }  # fmt: skip
 
 
-def generate(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> str:
+def generate(
+    problem: GemmProblem, config: HopperConfig, *, tma_store: bool, c_turned: bool = False
+) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
     Only the problem's types, majors and number of batch axes enter it: kernels are shared by all
@@ -28,6 +30,8 @@ def generate(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> 
         One for which ``check`` has no objection.
     tma_store : bool
         TMA can write C.
+    c_turned : bool
+        The problem is the transposed one; C is to be stored as it lies.
 
     Returns
     -------
@@ -38,7 +42,7 @@ def generate(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> 
     return flatten(
         "hopper/gemm.cu",
         {
-            "config.cuh": config_text(problem, config, tma_store=tma_store),
+            "config.cuh": config_text(problem, config, tma_store=tma_store, c_turned=c_turned),
             "hopper/wgmma_instruction.cuh": instruction,
         },
     )
@@ -77,7 +81,9 @@ def add_source(problem: GemmProblem, *, vectors: bool) -> str:
     return flatten("hopper/add_parts.cu", {"config.cuh": config})
 
 
-def config_text(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) -> str:
+def config_text(
+    problem: GemmProblem, config: HopperConfig, *, tma_store: bool, c_turned: bool = False
+) -> str:
     """Return ``config.cuh``."""
     split = config.split_k > 1
     rank = 3 if len(problem.batch) < 2 else 5
@@ -103,14 +109,16 @@ def config_text(problem: GemmProblem, config: HopperConfig, *, tma_store: bool) 
         "bool tma_store": _bool(tma_store or split),
         "bool split_k": _bool(split),
         "bool promote": _bool(config.promote),
+        "bool c_turned": _bool(c_turned),
     }
     return _struct(types, constants)
 
 
 def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
-    """Return the wrapper of the one wgmma instruction of a kernel: 64 x `tile_n`, both from shared.
+    """Return the wrapper of the one wgmma instruction of a kernel: 64 x `tile_n`.
 
-    It names each of the ``tile_n / 2`` accumulators of a thread.
+    It names each of the ``tile_n / 2`` accumulators of a thread. Operands are in shared memory,
+    but for an A of 32 bits that is not adjacent along k: that is in four registers.
     """
     count = tile_n // 2
     accumulator = _accumulator(problem)
@@ -122,22 +130,29 @@ def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
     modifiers = "" if accumulator == "i32" else ", 1, 1"  # integers have no scales
     if ITEMSIZE[problem.a_dtype] == 2:  # no others may lie along m and n
         modifiers += f", {transposed}"
+    a_registers = a_in_registers(problem)
+    a_type = "const u32 (&a)[4]" if a_registers else "u64 a"
+    inputs = [f'"r"(a[{i}])' for i in range(4)] if a_registers else ['"l"(a)']
+    operands = [f"%{count + i}" for i in range(len(inputs))]
+    a = f"{{{', '.join(operands)}}}" if a_registers else operands[0]
+    b = count + len(inputs)
     constraint = "f" if accumulator == "float" else "r"
     outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(count))
     return f"""\
 // d = a b, or d += a b: asynchronously, see wgmma_wait.
 namespace cupygemm {{
 
-CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], u64 a, u64 b, bool accumulate) {{
+CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], {a_type}, u64 b,
+                                     bool accumulate) {{
     asm volatile("{{\\n"
                  ".reg .pred add;\\n"
-                 "setp.ne.b32 add, %{count + 2}, 0;\\n"
+                 "setp.ne.b32 add, %{b + 1}, 0;\\n"
                  "wgmma.mma_async.sync.aligned.{shape} "
                  "{{{registers}}}, "
-                 "%{count}, %{count + 1}, add{modifiers};\\n"
+                 "{a}, %{b}, add{modifiers};\\n"
                  "}}"
                  : {outputs}
-                 : "l"(a), "l"(b), "r"(static_cast<u32>(accumulate)));
+                 : {", ".join(inputs)}, "l"(b), "r"(static_cast<u32>(accumulate)));
 }}
 
 }} // namespace cupygemm

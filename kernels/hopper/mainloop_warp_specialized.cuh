@@ -15,6 +15,7 @@
 // operand and multicasts it, so the traffic from L2 falls.
 #pragma once
 
+#include "hopper/fragments.cuh"
 #include "hopper/scheduler.cuh"
 #include "hopper/wgmma_instruction.cuh"
 
@@ -55,7 +56,9 @@ template <class Config> struct WarpSpecializedMainloop {
     CUPYGEMM_INLINE static void consume(const Work &work, u32 consumer, u32 thread,
                                         SharedAddress shared, Ring &ring,
                                         Accumulators<Config> &acc) {
-        if constexpr (Config::promote)
+        if constexpr (T::a_in_registers)
+            sum_from_registers(work, consumer, thread, shared, ring, acc);
+        else if constexpr (Config::promote)
             sum_in_registers(work, consumer, thread, shared, ring, acc);
         else
             sum_in_tensor_cores(work, consumer, thread, shared, ring, acc);
@@ -76,6 +79,46 @@ private:
             if (step != work.begin)
                 release(T::empty(shared, previous), thread);
             previous = ring.stage;
+        }
+        wgmma_wait<0>();
+        settle(acc.value);
+        release(T::empty(shared, previous), thread);
+    }
+
+    // A comes from registers, of which a step has one of two sets: it is read while the step before
+    // is multiplied.
+    CUPYGEMM_INLINE static void sum_from_registers(const Work &work, u32 consumer, u32 thread,
+                                                   SharedAddress shared, Ring &ring,
+                                                   Accumulators<Config> &acc) {
+        Fragments<Config> fragments[2];
+        u32 previous = ring.stage;
+        const auto take = [&](Fragments<Config> &a, u32 step) {
+            mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+            const SharedAddress stage = shared + ring.stage * T::stage_bytes;
+            a.load(stage, consumer, thread);
+            wgmma_fence(); // A has been read, and the epilogue read the accumulators
+            const u64 b = descriptor<Major::k>(stage + T::a_bytes);
+#pragma unroll
+            for (u32 k = 0; k < Config::tile_k / T::mma_k; ++k) {
+                const u32 slab = k * T::mma_k / T::slab_k,
+                          step_in_slab = k % (T::slab_k / T::mma_k);
+#pragma unroll
+                for (u32 block = 0; block < T::consumer_blocks; ++block)
+                    wgmma_mma_async(acc.value[block], a.value[block][k],
+                                    b + (slab * T::b_slab_bytes >> 4) +
+                                        step_in_slab * descriptor_step<Major::k, T::mma_k>(),
+                                    k != 0 || step != work.begin);
+            }
+            wgmma_commit();
+            wgmma_wait<1>(); // the step before is done with its stage and its registers
+            if (step != work.begin)
+                release(T::empty(shared, previous), thread);
+            previous = ring.stage;
+            ring.advance();
+        };
+        for (u32 step = work.begin; step < work.end; step += 2) { // as many as T::step_group
+            take(fragments[0], step);
+            take(fragments[1], step + 1);
         }
         wgmma_wait<0>();
         settle(acc.value);
@@ -113,7 +156,7 @@ private:
         constexpr bool multicast = shares > 1;
         constexpr u16 everyone = (1u << T::cluster_size) - 1;
         constexpr u32 share = rows / shares;
-        constexpr u32 box_rows = major == Major::k ? share : block_rows;
+        constexpr u32 box_rows = major == Major::k ? share : T::slab_k; // as many as fill a row
         const u32 first = multicast ? rank * share : 0;
 #pragma unroll
         for (u32 at = 0; at < share; at += box_rows) {

@@ -24,14 +24,14 @@ struct Work {
 
 template <class Config> struct Scheduler {
     u32 tiles_m, tiles_n; // of clusters
-    u32 steps;
+    u32 step_groups;
     u32 units;
     u32 unit, stride;
 
     CUPYGEMM_INLINE explicit Scheduler(const HopperArgs &args)
         : tiles_m(ceil_div<u32>(args.m, Config::tile_m * Config::cluster_m)),
           tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
-          steps(ceil_div<u32>(args.k, Config::tile_k)),
+          step_groups(ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group)),
           units(tiles_m * tiles_n * args.num_splits * args.batch0 * args.batch1 * args.batch2),
           unit(cluster_index()), stride(cluster_count()) {}
 
@@ -49,14 +49,16 @@ template <class Config> struct Scheduler {
         work.batch = part;
         work.split = 0;
         work.begin = 0;
-        work.end = steps;
+        work.end = step_groups;
         if constexpr (Config::split_k) {
             work.batch = part / args.num_splits;
             work.split = part - work.batch * args.num_splits;
-            const Share k = share_of(steps, args.num_splits, work.split);
+            const Share k = share_of(step_groups, args.num_splits, work.split);
             work.begin = k.begin;
             work.end = k.end;
         }
+        work.begin *= Tile<Config>::step_group;
+        work.end *= Tile<Config>::step_group;
         return work;
     }
 };

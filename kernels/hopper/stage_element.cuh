@@ -44,6 +44,10 @@ template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
     return bits;
 }
 
+CUPYGEMM_INLINE void store_shared_element(SharedAddress address, float x) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+
 template <class Bits> CUPYGEMM_INLINE void store_global(u64 address, Bits bits) {
     if constexpr (sizeof(Bits) == 2)
         asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(bits) : "memory");

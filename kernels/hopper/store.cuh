@@ -4,7 +4,8 @@
 // copy engine stores them; a buffer is written again when the store that last read it has. With
 // enough buffers the stores of one tile overlap the mainloop of the next. Where TMA cannot address
 // C (its pitch or address is no multiple of 16 bytes) the warpgroup stores the staged block itself,
-// element by element, rows in consecutive lanes.
+// element by element, rows in consecutive lanes. Where the kernel computes the transpose of C
+// (`c_turned`), blocks are turned as they are staged: their rows, of C, are the kernel's columns.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -19,6 +20,14 @@ template <class Config> struct TileStore {
     static constexpr u32 out_bytes = Numeric<Out>::bytes;
     static constexpr u32 columns = slab_bytes / out_bytes; // of a staged block
     static constexpr u32 groups = columns / 8;             // of 8 columns: one tile of a wgmma
+    // What a staged block takes of a block of sums: of its columns, and of its rows.
+    static constexpr u32 staged_columns = Config::c_turned ? block_rows : columns;
+    static constexpr u32 staged_rows = Config::c_turned ? columns : block_rows;
+
+    static constexpr u32 parts = Config::tile_n / staged_columns * (block_rows / staged_rows);
+
+    static_assert(!Config::c_turned || (T::a_in_registers && out_bytes == 4),
+                  "the rows are those of such an A, and a staged row holds 32 of them");
 
     u32 buffer = 0; // the next to be written
 
@@ -29,29 +38,37 @@ template <class Config> struct TileStore {
         const BoxIndex batch = c_box(args, work);
 #pragma unroll
         for (u32 block = 0; block < T::consumer_blocks; ++block) {
-            const u32 row = work.row + (consumer * T::consumer_blocks + block) * block_rows;
 #pragma unroll
-            for (u32 column = 0; column < Config::tile_n; column += columns) {
+            for (u32 part = 0; part < parts; ++part) {
+                const u32 column = part / (block_rows / staged_rows) * staged_columns;
+                const u32 strip = part % (block_rows / staged_rows) * staged_rows;
+                const u32 row =
+                    work.row + (consumer * T::consumer_blocks + block) * block_rows + strip;
+                const u32 c_row = Config::c_turned ? work.column + column : row;
+                const u32 c_column = Config::c_turned ? row : work.column + column;
                 const SharedAddress staged = staging + buffer * block_bytes;
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
                         tma_store_wait_read<Config::epilogue_buffers - 1>();
                 }
                 warpgroup_sync(barrier); // the buffer may be written
-                stage(staged, thread, acc.value[block], column);
+                if constexpr (Config::c_turned)
+                    stage_turned(staged, thread, acc.value[block], column, strip);
+                else
+                    stage(staged, thread, acc.value[block], column);
                 if constexpr (Config::tma_store) {
                     fence_async_shared();
                     warpgroup_sync(barrier); // it is written, and the copy engine sees it
                     if (thread == 0) {
                         BoxIndex box = batch;
-                        box.inner = static_cast<i32>(work.column + column);
-                        box.outer = static_cast<i32>(row);
+                        box.inner = static_cast<i32>(c_column);
+                        box.outer = static_cast<i32>(c_row);
                         tma_store<Config::result_rank>(args.c, box, staged);
                         tma_store_commit();
                     }
                 } else {
                     warpgroup_sync(barrier); // it is written
-                    store_elements(args, work, row, work.column + column, thread, staged);
+                    store_elements(args, work, c_row, c_column, thread, staged);
                 }
                 buffer = buffer + 1 == Config::epilogue_buffers ? 0 : buffer + 1;
             }
@@ -84,7 +101,7 @@ private:
         const u32 warp = thread / 32, lane = thread % 32;
         if constexpr (out_bytes == 2) {
             // Lane l names row l % 8 of matrix l / 8; matrices go down 16 rows, then right.
-            const u32 row = 16 * warp + (lane & 15);
+            const u32 row = row_of<Config>(warp, lane & 15);
             const SharedAddress line = staged + row * slab_bytes;
 #pragma unroll
             for (u32 group = 0; group < groups; group += 2) {
@@ -95,15 +112,31 @@ private:
                             pack<Out>(four[6], four[7]));
             }
         } else {
-            const u32 row = 16 * warp + lane / 4;
+            const u32 row = row_of<Config>(warp, lane / 4);
+            constexpr u32 below = row_of<Config>(0, 8); // from a lane's first row to its second
 #pragma unroll
             for (u32 group = 0; group < groups; ++group) {
                 const auto *four = &value[(column / 8 + group) * 4];
                 const u32 at = (group * 32 + lane % 4 * 8) ^ ((row & 7) << 4);
                 const SharedAddress pair = staged + row * slab_bytes + at;
                 store_shared_pair(pair, four[0], four[1]);
-                store_shared_pair(pair + 8 * slab_bytes, four[2], four[3]);
+                store_shared_pair(pair + below * slab_bytes, four[2], four[3]);
             }
+        }
+    }
+
+    // Write the transpose of 64 columns and of the 32 rows that `strip` begins: the lane's first of
+    // each pair of rows, or its second.
+    template <int count>
+    CUPYGEMM_INLINE static void stage_turned(SharedAddress staged, u32 thread,
+                                             typename Config::Accumulator (&value)[count],
+                                             u32 column, u32 strip) {
+        const u32 at = row_of<Config>(thread / 32, thread % 32 / 4) * out_bytes;
+#pragma unroll
+        for (u32 i = 0; i < block_rows / 4; ++i) {
+            const u32 line = i / 2 * 8 + thread % 4 * 2 + i % 2;
+            store_shared_element(staged + line * slab_bytes + (at ^ ((line & 7) << 4)),
+                                 value[(column / 8 + i / 2) * 4 + strip / 16 + i % 2]);
         }
     }
 
@@ -117,7 +150,9 @@ private:
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
         const u32 warp = thread / 32, lane = thread % 32;
-        const i32 limit = minimum<i32>(columns, args.n - static_cast<i32>(column));
+        const i32 c_rows = Config::c_turned ? args.n : args.m;
+        const i32 c_columns = Config::c_turned ? args.m : args.n;
+        const i32 limit = minimum<i32>(columns, c_columns - static_cast<i32>(column));
         const u64 first = args.c_address + (matrix + column) * out_bytes;
         constexpr u32 rows = 8; // of a warp, four apart
         for (u32 line = warp; line < block_rows; line += 4 * rows) {
@@ -132,7 +167,7 @@ private:
             }
 #pragma unroll
             for (u32 i = 0; i < rows; ++i)
-                if (row + line + 4 * i < static_cast<u32>(args.m))
+                if (row + line + 4 * i < static_cast<u32>(c_rows))
                     write_row(to[i], lane, shift(to[i]), limit, words[i], last[i]);
         }
     }

@@ -38,8 +38,14 @@ template <class Config> struct Tile {
                   "each consumer multiplies whole blocks of 64 rows");
     static_assert(Config::tile_n % block_rows == 0 && Config::tile_n <= 256,
                   "an instruction is at most 256 columns wide, and B's blocks have 64");
-    static_assert(element_bytes == 2 ||
-                      (Config::a_major == Major::k && Config::b_major == Major::k),
+    // wgmma reads 32-bit operands in shared memory along k only, but A from registers, too.
+    static constexpr bool a_in_registers = element_bytes == 4 && Config::a_major == Major::row;
+    // Steps of a unit of work come in groups, for the two sets of such registers: were the second
+    // of a pair left out on some path, the compiler would serialise the wgmma of all. What lies
+    // beyond k is zeros.
+    static constexpr u32 step_group = a_in_registers ? 2 : 1;
+    static_assert(element_bytes == 2 || ((Config::a_major == Major::k || a_in_registers) &&
+                                         Config::b_major == Major::k),
                   "wgmma reads operands that are not of 16 bits along k only");
     static_assert(Config::tile_k % slab_k == 0, "a stage holds whole slabs of 128 bytes of k");
     static_assert(cluster_size <= 2 && Config::tile_m / Config::cluster_n % block_rows == 0 &&

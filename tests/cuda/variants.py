@@ -16,15 +16,20 @@ import numpy as np
 
 from cupygemm import testing
 from cupygemm._device import device
-from cupygemm._hopper.config import CONFIGS, HopperConfig, check
+from cupygemm._formats import Precision, as_stored
+from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.plan import choose, make_runner
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
+from cupygemm._problem import DType
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
 F32 = np.dtype(np.float32)
+I8, I32 = np.dtype(np.int8), np.dtype(np.int32)
+E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
+ORDERS = ("CC", "CF", "FC", "FF")
 
 
 @dataclass(frozen=True)
@@ -36,17 +41,45 @@ class Variant:
     result: np.dtype[Any]
     orders: str  # C or F of x1 and of x2
     aligned: bool
+    precision: Precision = "ieee"
 
     @property
     def name(self) -> str:
         ways = "tma" if self.aligned else "padded"
-        return f"{self.config.name}-{self.dtype}-{self.result}-{self.orders}-{ways}"
+        types = f"{self.dtype}-{self.result}"
+        if self.precision != "ieee":
+            types += f"-{self.precision}"
+        return f"{self.config.name}-{types}-{self.orders}-{ways}"
 
 
 def variants() -> Iterator[Variant]:
-    """Yield each configuration, whole and split, in four memory orders."""
+    """Yield the variants of all types."""
+    yield from variants_of_halves()
+    yield from variants_of_others()
+
+
+def variants_of_others() -> Iterator[Variant]:
+    """Yield each configuration for the other types, orders and splits dealt among them."""
+    kinds: tuple[tuple[DType, np.dtype[Any], np.dtype[Any], Precision], ...] = (
+        ("i8", I8, I32, "ieee"),
+        ("e4m3fn", E4M3, BF16, "ieee"),
+        ("e5m2", E5M2, F32, "ieee"),
+        ("tf32", F32, F32, "tf32"),
+        ("tf32", F32, F32, "tf32"),
+        ("tf32x3", F32, F32, "tf32x3"),
+    )
+    for turn, (name, dtype, result, precision) in enumerate(kinds):
+        for number, config in enumerate(configs_for(name)):
+            split = 2 if dtype != I8 and (number + turn) % 3 == 0 else 1
+            orders = ORDERS[(number + 2 * turn) % 4]
+            aligned = (number + turn) % 5 != 1
+            yield Variant(replace(config, split_k=split), dtype, result, orders, aligned, precision)
+
+
+def variants_of_halves() -> Iterator[Variant]:
+    """Yield each configuration for 16-bit types, whole and split, in four memory orders."""
     for number, config in enumerate(CONFIGS):
-        for turn, orders in enumerate(("CC", "CF", "FC", "FF")):
+        for turn, orders in enumerate(ORDERS):
             dtype = (BF16, F16)[(number + turn) % 2]
             result = (dtype, F32)[(number + turn // 2) % 2]
             split = 3 if (number + turn) % 3 == 0 else 1
@@ -56,10 +89,17 @@ def variants() -> Iterator[Variant]:
 
 def multiply(variant: Variant, a: Any, b: Any) -> Any:
     """Return a product by the configuration of a variant."""
-    operands = [Operand(x.shape, x.strides, x.dtype, x.data.ptr) for x in (a, b)]
-    posed = pose(*operands, options=Options(variant.result))
+    operands = [Operand(x.shape, x.strides, variant.dtype, x.data.ptr) for x in (a, b)]
+    found = device(a.data.device_id)
+    posed = pose(
+        *operands,
+        options=Options(variant.result, precision=variant.precision),
+        products=found.products,
+        row_bytes=found.row_bytes,
+    )
+    arch = found.arch
     assert posed.layout is not None
-    arch = device(a.data.device_id).arch
+    assert isinstance(arch, HopperArch)
     choice = choose(posed.layout, arch, variant.config)
     objection = check(choice.config, choice.problem, arch)
     assert objection is None, objection
@@ -74,7 +114,7 @@ def product(variant: Variant, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
         n, k = n | 1, k | 1
     x1, x2 = testing.integer_operands((m, k), (k, n), variant.dtype, seed=m + n + k)
     a, b = (
-        cupy.asarray(np.array(x, order=order))
+        cupy.asarray(np.array(as_stored(x), order=order))
         for x, order in zip((x1, x2), variant.orders, strict=True)
     )
     return x1, x2, multiply(variant, a, b)

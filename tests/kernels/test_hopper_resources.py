@@ -101,6 +101,23 @@ def test_other_floats_do_not_spill(types: tuple[DType, DType], number: int) -> N
     assert registers * config.num_threads <= 65536
 
 
+@pytest.mark.parametrize(
+    ("number", "c_turned"),
+    [*((number, True) for number in range(len(CONFIGS))), (1, False), (5, False)],
+)
+def test_an_a_in_registers_does_not_spill(number: int, c_turned: bool) -> None:
+    config = configs_for("tf32")[number]
+    problem = replace(
+        PROBLEM, a_dtype="tf32", b_dtype="tf32", a_major="m", b_major="k",
+        out_dtype="f32" if c_turned else "bf16",
+    )  # fmt: skip
+    assert check(config, problem, HopperArch()) is None
+    text = generate(problem, config, tma_store=number % 3 != 1, c_turned=c_turned)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
