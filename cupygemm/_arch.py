@@ -22,10 +22,14 @@ def _table(
     i8: dict[MmaShape, int],
     others: Mapping[DType, MfmaCycles] = MappingProxyType({}),
 ) -> Mapping[DType, MfmaCycles]:
-    """Return the instructions by input type; those of fp32 are the same on every CDNA."""
+    """Return the instructions by input type; those of fp32 are the same on every CDNA.
+
+    Those of complex numbers are four of their parts.
+    """
     f32 = {(16, 16, 4): 32, (32, 32, 2): 64}
-    table = {"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8, **others}
-    return MappingProxyType(table)
+    c64, c128 = ({shape: 4 * cycles for shape, cycles in parts.items()} for parts in (f32, f64))
+    table = {"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8, "c64": c64, "c128": c128}
+    return MappingProxyType({**table, **others})
 
 
 # Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape.

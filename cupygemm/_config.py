@@ -25,6 +25,8 @@ _SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES
 OUTPUTS: dict[DType, tuple[DType, ...]] = {
     **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES)),
     "f64": ("f32", "f64"),
+    "c64": ("c64",),
+    "c128": ("c64", "c128"),
     "i8": ("i8", "i32"),
 }
 """By the type of both inputs, what the sums can be rounded to, of the types that the GPU has."""

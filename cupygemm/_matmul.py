@@ -117,9 +117,8 @@ def matmul(  # numpydoc ignore=PR02
 
     Notes
     -----
-    Kernels of this library multiply bfloat16 and float16 operands, 8-bit floats, int8 ones into
-    int32 sums, float32 in less precision, and on AMD GPUs float32, float64, int8 and uint8 ones;
-    `cupy.matmul` multiplies everything else.
+    on AMD GPUs float32, float64, complex64, complex128, int8, uint8 and 8-bit floats; `cupy.matmul`
+    multiplies everything else.
     Products of integers wrap as NumPy's do. The result is the same bits each time, unless
     `reproducible` is False.
     Nothing is written to ``out`` when an exception is raised.

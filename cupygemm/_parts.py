@@ -9,7 +9,7 @@ workspace, each as large as a tile in the type of the sums, and ``cupygemm_add_p
 from __future__ import annotations
 
 from cupygemm._config import GemmConfig, batch_grid
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._problem import COMPLEX_NAMES, ITEMSIZE, GemmProblem
 
 ADD_THREADS = 256
 """Work-items of a workgroup of ``cupygemm_add_parts``."""
@@ -27,6 +27,8 @@ def check(config: GemmConfig, problem: GemmProblem) -> str | None:
         return f"split_k = {config.split_k} exceeds the {steps} steps of k"
     if config.atomic and config.split_k == 1:
         return "atomic addition is for the parts of split_k, and split_k = 1"
+    if config.atomic and problem.a_dtype in COMPLEX_NAMES:
+        return "no instruction adds complex numbers atomically"
     if config.stream_k and not stream_tiles(config, problem):
         return f"tiles fill the {config.stream_k} workgroups of stream_k evenly: none are cut"
     if stream_tiles(config, problem) * steps >= 1 << 31:
@@ -38,7 +40,7 @@ def check(config: GemmConfig, problem: GemmProblem) -> str | None:
 
 def sum_bytes(problem: GemmProblem) -> int:
     """Return the bytes of a sum before it is rounded."""
-    return 8 if problem.a_dtype == "f64" else 4
+    return {"f64": 8, "c64": 8, "c128": 16}.get(problem.a_dtype, 4)
 
 
 def stream_tiles(config: GemmConfig, problem: GemmProblem) -> int:

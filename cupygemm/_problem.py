@@ -18,14 +18,18 @@ DType = Literal[
     "e5m2",
     "e4m3fnuz",
     "e5m2fnuz",
+    "c64",
+    "c128",
 ]
 """Types of elements. ``"tf32"`` is float32 in memory, of which the matrix unit reads the first bits
 only: 10 of the fraction; ``"tf32x3"`` is float32 too, as a sum of two such parts, of which three
-products are added. The last four are the 8-bit floats of OCP and the FNUZ ones."""
+products are added. Then come 8-bit floats, OCP's and FNUZ ones, and complex numbers of two f32 or
+f64."""
 ITEMSIZE: dict[DType, int] = {
     "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "tf32x3": 4, "f64": 8, "i8": 1, "i32": 4,
-    "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1,
+    "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1, "c64": 8, "c128": 16,
 }  # fmt: skip
+COMPLEX_NAMES: tuple[DType, ...] = ("c64", "c128")
 FLOAT8_NAMES: tuple[DType, ...] = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
 
 
@@ -83,5 +87,6 @@ class GemmProblem:
 
     @property
     def flops(self) -> int:
-        """Return the arithmetic operations, two for each multiply-add."""
-        return 2 * self.m * self.n * self.k * self.num_batches
+        """Return the arithmetic operations, two for each multiply-add of real numbers."""
+        real = 4 if self.a_dtype in COMPLEX_NAMES else 1
+        return 2 * real * self.m * self.n * self.k * self.num_batches

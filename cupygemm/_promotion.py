@@ -26,6 +26,7 @@ from cupygemm._problem import DType
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
 HALVES = (BF16, F16)
 SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
@@ -39,7 +40,8 @@ COMPUTED_IN_F32 = (
 )  # by epilogues; other real types in float64
 RESULTS_OF_EPILOGUES = (BF16, F16, F32, I8, U8, I32)  # to which operands need not be converted
 NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
-    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32, **FLOAT8
+    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32,
+    "c64": C64, "c128": C128, **FLOAT8,
 }  # fmt: skip
 # Unsigned bytes are multiplied as signed ones: the product wraps, so its bits are the same.
 KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
@@ -56,6 +58,8 @@ CDNA_PRODUCTS: Products = MappingProxyType(
     {
         **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), _SUMS_ON_CDNA),
         F64: (F32, F64),
+        C64: (C64,),
+        C128: (C64, C128),
         I8: (I8, I32),
         U8: (U8,),
     }

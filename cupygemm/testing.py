@@ -18,8 +18,10 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from cupygemm import _complex_reference as complex_reference
 from cupygemm._formats import FLOAT8_DTYPES, parse_precision
 from cupygemm._reference import EpilogueOptions, reference_epilogue
+from cupygemm._report import report
 from cupygemm._shapes import product_shape
 
 __all__ = [
@@ -58,7 +60,10 @@ def random_operands(
     x1, x2 : numpy.ndarray
     """
     generator = np.random.default_rng(seed)
-    x1, x2 = (generator.standard_normal(shape, np.float32) for shape in (x1_shape, x2_shape))
+    x1, x2 = (
+        complex_reference.draw(lambda s: generator.standard_normal(s, np.float32), shape, dtype)
+        for shape in (x1_shape, x2_shape)
+    )
     return x1.astype(dtype), x2.astype(dtype)
 
 
@@ -90,14 +95,16 @@ def integer_operands(
     if k > 2**ACCUMULATOR_BITS:
         raise ValueError(f"k = {k}: sums of {k} ones are not exact in float32")
     dtype = np.dtype(dtype)
-    room = 2**ACCUMULATOR_BITS
-    if dtype.kind not in "iu":
+    room = 2**ACCUMULATOR_BITS // (2 if dtype.kind == "c" else 1)
+    if dtype.kind not in "iuc":
         room = min(room, int(float(_finfo(dtype).max)))
     largest = max(1, min(8, math.isqrt(room // max(k, 1))))
     generator = np.random.default_rng(seed)
     smallest = 0 if dtype.kind == "u" else -largest
     x1, x2 = (
-        generator.integers(smallest, largest, shape, endpoint=True)
+        complex_reference.draw(
+            lambda s: generator.integers(smallest, largest, s, endpoint=True), shape, dtype
+        )
         for shape in (x1_shape, x2_shape)
     )
     return x1.astype(dtype), x2.astype(dtype)
@@ -109,7 +116,7 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
     Parameters
     ----------
     x1, x2 : array
-        NumPy or CuPy arrays of real numbers.
+        NumPy or CuPy arrays.
     **epilogue
         Options of `cupygemm.matmul` from ``alpha`` to ``clamp``, with which the result is what
         they ask for; arrays of NumPy or CuPy.
@@ -117,12 +124,13 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
     Returns
     -------
     numpy.ndarray
-        Of float64; of the platform's long double for float64 operands.
+        Of float64; of the platform's long double for operands of 64 bits; complex for complex ones,
+        by the definition of their product, with parts of those types.
     """
     x1, x2 = _on_host(x1), _on_host(x2)
-    wide = np.longdouble if np.float64 in (x1.dtype, x2.dtype) else np.float64
+    wide = np.longdouble if complex_reference.bits_of_sums(x1, x2) == 53 else np.float64
     with np.errstate(invalid="ignore"):
-        sums = np.asarray(np.matmul(x1.astype(wide), x2.astype(wide)))
+        sums = complex_reference.product(x1, x2, wide)
         if not epilogue:
             return sums
         return _with_epilogue(sums, np.zeros_like(sums), x1, x2, epilogue)[0]
@@ -218,7 +226,7 @@ def errors_and_bounds(
     Parameters
     ----------
     actual : array
-        The product; NumPy or CuPy, of a floating-point type, or after an epilogue of any.
+        The product; NumPy or CuPy, of a floating or complex type, or after an epilogue of any.
     x1, x2 : array
         The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
         integers, summed exactly.
@@ -241,18 +249,20 @@ def errors_and_bounds(
     actual, x1, x2 = _on_host(actual), _on_host(x1), _on_host(x2)
     reference = reference_matmul(x1, x2)
     _assert_shape(actual, reference)
-    bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
+    bits = complex_reference.bits_of_sums(x1, x2)
     with np.errstate(invalid="ignore", over="ignore"):
         if x1.dtype.kind in "iu" and x2.dtype.kind in "iu":
             of_sums = np.abs(reference) * 2.0**-bits  # exact, then rounded to float32
         else:
             magnitude = reference_matmul(np.abs(x1), np.abs(x2))
             cut = (1 + TF32_CUT) ** 2 - 1 if parse_precision(precision) == "tf32" else 0.0
-            of_sums = (cut + gamma(x1.shape[-1], bits) * (1 + cut)) * magnitude
+            terms = x1.shape[-1] * (2 if reference.dtype.kind == "c" else 1)
+            of_sums = (cut + gamma(terms, bits) * (1 + cut)) * magnitude
         if epilogue:
             reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue)
         reference = _saturated(reference, actual.dtype)
         bound = of_sums + _of_rounding(np.abs(reference) + of_sums, actual.dtype)
+        bound *= math.sqrt(2) if reference.dtype.kind == "c" else 1  # both parts may be off
         return np.abs(actual.astype(reference.dtype) - reference), bound
 
 
@@ -269,7 +279,7 @@ def assert_gemm_close(
     Parameters
     ----------
     actual : array
-        What is tested; NumPy or CuPy, of a floating-point type, or after an epilogue of any.
+        What is tested; NumPy or CuPy, of a floating or complex type, or after an epilogue of any.
     x1, x2 : array
         The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
         integers, summed exactly.
@@ -291,13 +301,17 @@ def assert_gemm_close(
     error, bound = errors_and_bounds(actual, x1, x2, precision=precision, **epilogue)
     close = np.isfinite(reference) & (error <= bound)
     close |= np.isnan(actual) & np.isnan(reference)
-    if actual.dtype.kind not in "iu":
+    if actual.dtype.kind == "c":
+        close = np.where(
+            np.isfinite(reference), close, complex_reference.same_places(actual, reference)
+        )
+    elif actual.dtype.kind not in "iu":
         close |= np.isinf(actual) & (
             _overflows(np.abs(reference) + np.where(np.isnan(bound), 0, bound), actual.dtype)
             & (np.signbit(actual) == np.signbit(reference))
         )
     if not close.all():
-        raise AssertionError(_report(actual, reference, ~close, error, bound))
+        raise AssertionError(report(actual, reference, ~close, error, bound))
 
 
 def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> None:
@@ -328,8 +342,8 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
         wrong = np.asarray(actual != reference.astype(actual.dtype))
     if wrong.any():
         with np.errstate(invalid="ignore"):
-            error = np.abs(actual.astype(np.float64) - reference)
-        raise AssertionError(_report(actual, reference, wrong, error, np.zeros_like(error)))
+            error = np.abs(actual.astype(np.result_type(np.float64, reference)) - reference)
+        raise AssertionError(report(actual, reference, wrong, error, np.zeros_like(error)))
 
 
 def _with_epilogue(
@@ -341,12 +355,14 @@ def _with_epilogue(
         if given.get(name) is not None:
             given[name] = _on_host(given[name])
     options = cast(EpilogueOptions, given)
-    bits = 53 if np.float64 in (x1.dtype, x2.dtype) else ACCUMULATOR_BITS
+    bits = complex_reference.bits_of_sums(x1, x2)
     return reference_epilogue(sums, errors, product_shape(x1.shape, x2.shape), options, bits=bits)
 
 
 def _of_rounding(magnitude: Array, dtype: np.dtype[Any]) -> Array:
     """Return by how much rounding to a type moves numbers of some magnitude."""
+    if dtype.kind == "c":
+        return half_ulp(magnitude, np.empty(0, dtype).real.dtype)
     return np.full_like(magnitude, 0.5) if dtype.kind in "iu" else half_ulp(magnitude, dtype)
 
 
@@ -382,20 +398,3 @@ def _overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
 def _assert_shape(actual: Array, reference: Array) -> None:
     if actual.shape != reference.shape:
         raise AssertionError(f"the result has shape {actual.shape}, not {reference.shape}")
-
-
-def _report(actual: Array, reference: Array, wrong: Array, error: Array, bound: Array) -> str:
-    """Say how many elements are wrong, where they lie, and which is the worst."""
-    places = np.argwhere(wrong)
-    ranges = ", ".join(
-        f"{low}..{high}" for low, high in zip(places.min(0), places.max(0), strict=True)
-    )
-    with np.errstate(invalid="ignore"):
-        excess = np.where(wrong, np.nan_to_num(error - bound, nan=np.inf), -np.inf)
-    worst = tuple(int(index) for index in np.unravel_index(np.argmax(excess), excess.shape))
-    return (
-        f"{len(places)} of {wrong.size} elements of the {actual.dtype} product are wrong, "
-        f"all within [{ranges}]\n"
-        f"  worst at {worst}: {float(actual[worst])!r}, not {float(reference[worst])!r}; "
-        f"error {float(error[worst]):.3g}, bound {float(bound[worst]):.3g}"
-    )

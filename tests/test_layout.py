@@ -312,7 +312,8 @@ def test_what_has_no_kernel_falls_back():
     assert pose(f64, f64).work == "kernel"
     assert pose(f64, f64, products=HOPPER_PRODUCTS).work == "fallback"
     assert pose(f16, f16, products={}).work == "fallback"
-    assert pose(c8, f16).work == "fallback"
+    assert pose(c8, f16).work == "kernel"
+    assert pose(c8, f16, products=HOPPER_PRODUCTS).work == "fallback"
     assert pose(u1, u1).work == "kernel"
     assert (
         pose(u1, u1, options=Options(np.dtype("i4"))).work == "fallback"

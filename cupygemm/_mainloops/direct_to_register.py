@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cupygemm._arch import ARCHS, Arch
 from cupygemm._config import VECTOR_BYTES, GemmConfig
-from cupygemm._problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._problem import COMPLEX_NAMES, ITEMSIZE, DType, GemmProblem
 
 NAME = "direct_to_register"
 SHORT = 16
@@ -22,6 +22,8 @@ _LDS_PITCH = SHORT + 1
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the mainloop cannot run the configuration, or None if it can."""
+    if problem.a_dtype in COMPLEX_NAMES:
+        return f"{NAME} has no sums of two parts, as those of complex numbers"
     short = _short_side(config)
     if short is None:
         return (
@@ -81,7 +83,7 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     instructions = ARCHS[arch].mfma_cycles.get(dtype, {})
     # The deepest instruction has the fastest rate.
     mma_k = max((k for m, n, k in instructions if (m, n) == (SHORT, SHORT)), default=0)
-    if not mma_k:
+    if not mma_k or dtype in COMPLEX_NAMES:
         return ()
     shapes = (
         (sides, NUM_WAVES * steps * STEP_BYTES // itemsize)

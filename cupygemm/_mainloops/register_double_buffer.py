@@ -6,6 +6,8 @@ every major, which makes it the one that any problem can fall back on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from cupygemm._arch import ARCHS, Arch, MmaShape
 from cupygemm._config import DWORD_BYTES, VECTOR_BYTES, WAVE_SIZE, GemmConfig
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
@@ -133,7 +135,7 @@ _BYTE_TILES_160K: tuple[_Tile, ...] = (
     (32, 64, 128, 1, 2, 2, 1),
     (32, 32, 128, 2, 1, 2, 2),
 )
-# The 16x16 and the 32x32 instruction of each type.
+# The 16x16 and the 32x32 instruction of each type; for complex numbers, that of their parts.
 _F32_MMA: tuple[MmaShape, ...] = ((16, 16, 4), (32, 32, 2))
 _F64_MMA: tuple[MmaShape, ...] = ((16, 16, 4),)
 _CDNA3_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 16), (32, 32, 8))
@@ -145,6 +147,8 @@ _MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
         "f16": _CDNA3_HALF_MMA,
         "f32": _F32_MMA,
         "f64": _F64_MMA,
+        "c64": _F32_MMA,
+        "c128": _F64_MMA,
         "i8": ((16, 16, 16), (32, 32, 8)),
     },
     "gfx942": {
@@ -152,6 +156,8 @@ _MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
         "f16": _CDNA3_HALF_MMA,
         "f32": _F32_MMA,
         "f64": _F64_MMA,
+        "c64": _F32_MMA,
+        "c128": _F64_MMA,
         "i8": ((16, 16, 32), (32, 32, 16)),
         "e4m3fnuz": _FLOAT8_MMA,
         "e5m2fnuz": _FLOAT8_MMA,
@@ -162,11 +168,25 @@ _MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
         "f16": _CDNA4_HALF_MMA,
         "f32": _F32_MMA,
         "f64": _F64_MMA,
+        "c64": _F32_MMA,
+        "c128": _F64_MMA,
         "i8": ((16, 16, 64), (32, 32, 32)),
         "e4m3fn": _FLOAT8_MMA,
         "e5m2": _FLOAT8_MMA,
     },
 }
+
+
+def _with_few_sums(tiles: Iterable[_Tile]) -> Iterator[_Tile]:
+    """Yield the tiles whose waves have registers for sums of four dwords.
+
+    A wave of 64x32 sums has 128 registers of them, which leaves room for two waves on a SIMD.
+    """
+    for tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd in tiles:
+        waves = 2 * 64 * 32 * waves_m * waves_n // (tile_m * tile_n)
+        if waves >= 2:
+            waves = min(waves, waves_per_simd)
+            yield tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves
 
 
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
@@ -182,6 +202,8 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
         tiles = _TILES_64K if small_lds else _TILES_160K
         large_mma_tiles = ((128, 128, 64), (64, 64, 64))
     configs = []
+    if dtype == "c128":
+        tiles = tuple(_with_few_sums(tiles))
     for mma_m, mma_n, mma_k in _MMA[arch].get(dtype, ()):
         for tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd in tiles:
             if mma_m == 32 and (tile_m, tile_n, tile_k) not in large_mma_tiles:

@@ -83,6 +83,10 @@ CUPYGEMM_INLINE void buffer_store_bits(u64 data, Resource resource, u32 offset) 
     buffer_store_b64(__builtin_bit_cast(u32x2, data), resource, offset);
 }
 
+CUPYGEMM_INLINE void buffer_store_bits(u64_pair data, Resource resource, u32 offset) {
+    buffer_store_b128(__builtin_bit_cast(u32x4, data), resource, offset);
+}
+
 CUPYGEMM_INLINE void buffer_store_bits(u32 data, Resource resource, u32 offset) {
     __builtin_amdgcn_raw_buffer_store_b32(data, resource, static_cast<int>(offset), 0, 0);
 }

@@ -229,6 +229,8 @@ template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma
             acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, part_of<part_dwords>(a, i),
                        part_of<part_dwords>(b, i), acc);
     }
+
+    CUPYGEMM_INLINE static Scalar element(const Accumulator &acc, int index) { return acc[index]; }
 };
 
 } // namespace cupygemm

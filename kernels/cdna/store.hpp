@@ -1,8 +1,9 @@
 // Writing a wave's accumulators to C.
 //
 // A lane holds runs of consecutive columns of one row: 4 in a quad of accumulators and, through the
-// row order of B's tile, 8 in a pair of quads. A run is one store of up to 16 bytes; in fp64 a quad
-// is 4 runs of one column, of which 4 lanes store 32 adjacent bytes. Where C's rows are not
+// row order of B's tile, 8 in a pair of quads. A run is one store of up to 16 bytes, so that a quad
+// of complex64 is two of them; in fp64 a quad is 4 runs of one column, of which 4 lanes store 32
+// adjacent bytes. Where C's rows are not
 // dword-aligned, and in the run that straddles column n, elements are stored one by one. Nothing
 // outside the m x n matrix is written: rows and columns are checked here, not left to the end of
 // the buffer, since what follows a row of C may belong to somebody else.
@@ -51,7 +52,8 @@ template <class Config, class Epilogue> struct TileStore {
     using Acc = Accumulators<Config>;
     using Scalar = typename Acc::Scalar;
     using Bits = typename Epilogue::Bits;
-    static constexpr int run = !Acc::quads_are_runs ? 1 : sizeof(Bits) >= 4 ? 4 : 8; // columns
+    static constexpr int run = // columns
+        Acc::quads_are_runs ? minimum<int>(8, 16 / sizeof(Bits)) : 1;
     // The second quad of a run lies 16 LDS rows after the first (RowOrder).
     static constexpr int partner = 16 / Acc::quad_stride;
     // Quads that are whole runs, and runs in them.
@@ -98,7 +100,7 @@ template <class Config, class Epilogue> struct TileStore {
         const u32 row = place.row(fm);
 #pragma unroll
         for (int index = 0; index < group_runs; ++index) {
-            const u32 column = place.column(quad_of(group, 0), run == 1 ? index : 0);
+            const u32 column = place.column(quad_of(group, 0), index * run);
             const i32 left = place.left(fm, column);
             const u32 offset = row * pitch + column * sizeof(Bits);
 

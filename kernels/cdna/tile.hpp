@@ -4,6 +4,7 @@
 // accumulator registers run along n, which is contiguous in C.
 #pragma once
 
+#include "cdna/complex_mma.hpp"
 #include "cdna/lds.hpp"
 #include "cdna/mfma.hpp"
 #include "cdna/operand.hpp"
@@ -91,7 +92,8 @@ template <class Config> struct Accumulators {
 
     // Element `e` of quad `quad`, of the C column whose LDS row is lds_row(lane, quad, e).
     CUPYGEMM_INLINE Scalar element(int fm, int quad, int e) const {
-        return registers[fm][quad / quads_per_fragment][quad % quads_per_fragment * 4 + e];
+        return Instruction::element(registers[fm][quad / quads_per_fragment],
+                                    quad % quads_per_fragment * 4 + e);
     }
 
     // LDS row of an element, counted from the wave's first row of B. Quads are 16 (32x32: 8) rows

@@ -2,7 +2,7 @@
 //
 // A block is `depth` vectors of 16 bytes, one for each k, each of them neighbouring rows. Row j of
 // the transposed block is depth elements of k; `transposed_word` gives dword i of it. Elements of 4
-// and 8 bytes only change places, which costs nothing; smaller ones take v_perm_b32. Everything is
+// to 16 bytes only change places, which costs nothing; smaller ones take v_perm_b32. Everything is
 // unrolled, so the compiler shares what two rows have in common.
 #pragma once
 
@@ -21,7 +21,9 @@ CUPYGEMM_INLINE u32 interleave_bytes(u32 k0, u32 k1, bool upper) {
 }
 
 template <int element_bytes> CUPYGEMM_INLINE u32 transposed_word(const u32x4 *block, int j, int i) {
-    if constexpr (element_bytes == 8) {
+    if constexpr (element_bytes == 16) {
+        return block[0][i];
+    } else if constexpr (element_bytes == 8) {
         return block[i / 2][2 * j + i % 2];
     } else if constexpr (element_bytes == 4) {
         return block[i][j];

@@ -44,12 +44,15 @@ struct RowOrder {
 // row. Slots that are equal modulo 8 (32 banks) or 16 (64 banks) share banks. The masks are one
 // solution of linear conditions: for each access pattern above, the slots of the lanes of one LDS
 // phase are independent. The row-major stores differ by the element's size, since a vector of 16
-// bytes is 2 to 16 rows. Where a condition leaves the choice, bits 4 and 5 have mask 0 or 4, so
+// bytes is 1 to 16 rows. Where a condition leaves the choice, bits 4 and 5 have mask 0 or 4, so
 // that neighbouring fragments need no address register besides those of the k steps.
 template <int banks, int element_bytes> struct BankRotation;
 
 template <int element_bytes> struct BankRotation<32, element_bytes> { // of 4 or 8 bytes
     static constexpr u32 masks[7] = {4, 1, 2, 1, 4, 0, 0};
+};
+template <> struct BankRotation<32, 16> { // of which no instruction reads 32 rows
+    static constexpr u32 masks[7] = {1, 2, 4, 0, 4, 0, 0};
 };
 template <> struct BankRotation<32, 2> {
     static constexpr u32 masks[7] = {1, 2, 6, 1, 0, 4, 0};
@@ -61,6 +64,9 @@ template <> struct BankRotation<32, 1> {
 // A row fills half of 64 banks: bit 0 of the row is slot bit 3.
 template <int element_bytes> struct BankRotation<64, element_bytes> { // of 4 or 8 bytes
     static constexpr u32 masks[7] = {0, 2, 8, 7, 4, 0, 0};
+};
+template <> struct BankRotation<64, 16> {
+    static constexpr u32 masks[7] = {0, 2, 4, 0, 4, 0, 0};
 };
 template <> struct BankRotation<64, 2> {
     static constexpr u32 masks[7] = {0, 1, 12, 2, 0, 4, 0};

@@ -18,6 +18,15 @@ struct e4m3fn {}; // 8-bit floats of OCP: 4 exponent bits and 3 of fraction, or 
 struct e5m2 {};
 struct e4m3fnuz {}; // with a bias larger by one, and the bits of -0 for NaN
 struct e5m2fnuz {};
+struct c64 {}; // complex numbers, the real part first: two f32, two f64
+struct c128 {};
+
+template <class Real> struct Complex {
+    Real re, im;
+};
+struct u64_pair {
+    u64 low, high;
+};
 
 template <class T> struct Numeric;
 
@@ -90,6 +99,23 @@ template <> struct Numeric<e5m2fnuz> {
     using Bits = u8;
     static constexpr int bytes = 1;
     CUPYGEMM_INLINE static Bits round(float x) { return e5m2_bits(saturated(x, 57344)); }
+};
+
+template <> struct Numeric<c64> {
+    using Bits = u64;
+    static constexpr int bytes = 8;
+    template <class Real> CUPYGEMM_INLINE static Bits round(Complex<Real> x) {
+        return static_cast<u64>(f32_bits(static_cast<float>(x.im))) << 32 |
+               f32_bits(static_cast<float>(x.re));
+    }
+};
+
+template <> struct Numeric<c128> {
+    using Bits = u64_pair;
+    static constexpr int bytes = 16;
+    CUPYGEMM_INLINE static Bits round(Complex<double> x) {
+        return {f64_bits(x.re), f64_bits(x.im)};
+    }
 };
 
 template <class T, class U> struct IsSame {

@@ -37,6 +37,8 @@ NUMPY_DTYPE = {
     "f64": np.dtype(np.float64),
     "i8": np.dtype(np.int8),
     "i32": np.dtype(np.int32),
+    "c64": np.dtype(np.complex64),
+    "c128": np.dtype(np.complex128),
     **FLOAT8,
 }
 SENTINEL = 7.0
@@ -84,7 +86,7 @@ class Result:
     buffer, untouched : numpy.ndarray
         All of C's allocation, and the parts of it that are no element of C.
     expected : numpy.ndarray
-        In float64.
+        In float64 or complex128.
     """
 
     stats: run.LaunchStats
@@ -99,14 +101,17 @@ class Result:
         if self.c.dtype in FLOAT8.values():
             largest = float(ml_dtypes.finfo(self.c.dtype).max)
             expected = np.clip(expected, -largest, largest)
+        wide = expected.dtype
         np.testing.assert_array_equal(
-            self.c.astype(np.float64), expected.astype(self.c.dtype).astype(np.float64)
+            self.c.astype(wide), expected.astype(self.c.dtype).astype(wide)
         )
         self.check_guards()
 
     def check_guards(self):
         """Assert that only elements of C were written."""
-        beside = self.buffer[self.untouched].astype(np.float32)
+        beside = self.buffer[self.untouched]
+        if beside.dtype.kind != "c":
+            beside = beside.astype(np.float32)
         np.testing.assert_array_equal(beside, np.full_like(beside, SENTINEL))
 
 
@@ -145,7 +150,8 @@ class Case:
         rng = np.random.default_rng(self.seed)
         batch = int(np.prod(self.batch, dtype=int))
         shapes = (batch, self.m, self.k), (batch, self.k, self.n)
-        draw = (lambda s: rng.integers(-3, 4, s)) if self.integers else rng.standard_normal
+        real = (lambda s: rng.integers(-3, 4, s)) if self.integers else rng.standard_normal
+        draw = (lambda s: real(s) + 1j * real(s)) if self.dtype[0] == "c" else real
         dtypes = (self.dtype, self.b_dtype or self.dtype)
         return tuple(
             draw(shape).astype(NUMPY_DTYPE[d]) for shape, d in zip(shapes, dtypes, strict=True)
@@ -177,7 +183,8 @@ class Case:
         places = first + batch * stride + row * pitch + column
         untouched = np.ones(buffer.size, bool)
         untouched[places.ravel()] = False
-        expected = np.matmul(a.astype(np.float64), b.astype(np.float64))
+        wide = np.result_type(np.float64, a.dtype if a.dtype.kind == "c" else np.float64)
+        expected = np.matmul(a.astype(wide), b.astype(wide))
         memory.close()
         return Result(stats, buffer[places], buffer, untouched, expected)
 
@@ -236,7 +243,7 @@ class Case:
         count, rows, columns = stored.shape
         pitch, itemsize = columns + pad, stored.dtype.itemsize
         span = (rows - 1) * pitch + columns
-        beside = 113 if stored.dtype.kind == "i" else np.nan
+        beside = {"i": 113, "c": complex(np.nan, np.nan)}.get(stored.dtype.kind, np.nan)
         buffer = np.full(offset + (count - 1) * rows * pitch + span, beside, stored.dtype)
         batch, row, column = np.ogrid[:count, :rows, :columns]
         buffer[offset + batch * rows * pitch + row * pitch + column] = stored

