@@ -18,10 +18,13 @@ from cupygemm._linalg.grouped import grouped_matmul
 from cupygemm._linalg.gufuncs import matvec, vecdot, vecmat
 from cupygemm._linalg.products import dot, inner, outer, tensordot, vdot
 from cupygemm._matmul import explain, matmul
+from cupygemm._tune import Tuned, tune
 from cupygemm._version import __version__
+from cupygemm._warmup import warmup
 
 __all__ = [
     "Explanation",
+    "Tuned",
     "__version__",
     "accelerate",
     "dot",
@@ -39,9 +42,11 @@ __all__ = [
     "scaled_matmul",
     "syrk",
     "tensordot",
+    "tune",
     "vdot",
     "vecdot",
     "vecmat",
+    "warmup",
 ]
 
 if os.environ.get("CUPYGEMM_EMULATE"):

@@ -169,6 +169,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1e6:.1f} us"
 
 
+def _tuned_products(counts: dict[str, int]) -> str:
+    """Return how many products `tune` has measured, by device."""
+    return ", ".join(f"{count} products on {name}" for name, count in counts.items()) or "nothing"
+
+
 def _info_rows(account: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
     """Return the account as titled rows of text."""
     emulation = account["emulator"]
@@ -197,5 +202,6 @@ def _info_rows(account: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
         "Cache": [
             ("directory", cache["directory"]),
             ("holds", f"{cache['files']} files, {cache['bytes'] / 2**20:.1f} MiB"),
+            ("tuned", _tuned_products(cache["tuned"])),
         ],
     }

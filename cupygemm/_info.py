@@ -10,7 +10,7 @@ import os
 import platform
 from typing import Any
 
-from cupygemm import _cache, _detect, _toolchain, emulator
+from cupygemm import _cache, _detect, _toolchain, _tuned, emulator
 from cupygemm._version import __version__
 
 PACKAGES = ("numpy", "ml_dtypes", "ziglang", "tinygrad", "pyelftools", "msgpack")
@@ -72,4 +72,9 @@ def _cache_use() -> dict[str, Any]:
     sizes = []
     if folder.is_dir():
         sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
-    return {"directory": str(folder), "files": len(sizes), "bytes": sum(sizes)}
+    return {
+        "directory": str(folder),
+        "files": len(sizes),
+        "bytes": sum(sizes),
+        "tuned": _tuned.count_winners(),
+    }

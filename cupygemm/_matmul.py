@@ -214,9 +214,11 @@ def explain(  # numpydoc ignore=PR02
     ----------
     x1, x2, out, dtype, casting
         As for `matmul`.
-    format_a, format_b, precision, reproducible, stream
+    format_a, format_b, precision
         As for `matmul`.
     alpha, beta, c, bias, activation, scale_a, scale_b, scale_out, clamp
+        As for `matmul`.
+    reproducible, stream
         As for `matmul`.
 
     Returns
@@ -347,6 +349,11 @@ def _keep(key: Any, plan: Plan) -> None:
     if len(_plans) >= MAX_PLANS:
         _plans.clear()
     _plans[key] = plan
+
+
+def forget_plans() -> None:
+    """Make plans anew from now on: what they were made by has changed."""
+    _plans.clear()
 
 
 def _signature(array: Any) -> tuple[Any, ...]:

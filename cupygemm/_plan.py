@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from cupygemm._config import grid
+from cupygemm._arch import Arch
+from cupygemm._config import GemmConfig, check, grid
 from cupygemm._copies import assign, copied
 from cupygemm._device import Device
 from cupygemm._explain import Explanation
@@ -21,8 +22,10 @@ from cupygemm._hopper.config import HopperArch
 from cupygemm._launch import GemmLaunch, PartedLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
+from cupygemm._problem import GemmProblem
 from cupygemm._select import Selection, select
 from cupygemm._source import ADD_ENTRY
+from cupygemm._tuned import winner
 from cupygemm._unfused import applied
 
 if TYPE_CHECKING:
@@ -106,8 +109,10 @@ def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | N
             if isinstance(device.arch, HopperArch):
                 from cupygemm._hopper import plan as hopper_plan
 
-                return hopper_plan.choose(posed.layout, device.arch)
-            selection = select(problem, device.arch, reproducible=posed.reproducible)
+                return hopper_plan.choose(posed.layout, device.arch, tuned_on=device.name)
+            selection = _tuned(problem, device) or select(
+                problem, device.arch, reproducible=posed.reproducible
+            )
         except ValueError as err:  # one of its limits, such as rows that are gigabytes apart
             why = str(err)
         else:
@@ -118,6 +123,18 @@ def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | N
     fallback = Fallback(posed, device, why)
     fallback.require()
     return fallback
+
+
+def _tuned(problem: GemmProblem, device: Device) -> Selection | None:
+    """Return the configuration that was measured fastest, if one was that can run."""
+    found = None if device.is_emulated else winner(device.name, problem, GemmConfig)
+    if found is None:
+        return None
+    config, row = found
+    assert isinstance(device.arch, Arch)
+    if check(config, problem, device.arch) is not None:
+        return None
+    return Selection(config, row.describe(device.name))
 
 
 def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:

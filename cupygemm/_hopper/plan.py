@@ -16,7 +16,7 @@ from cupygemm._copies import assign, copied
 from cupygemm._explain import Explanation
 from cupygemm._hopper import tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
-from cupygemm._hopper.config import HopperArch, HopperConfig
+from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy
 from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
@@ -25,6 +25,7 @@ from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._tuned import winner
 
 GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
 _TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
@@ -133,8 +134,16 @@ class HopperChoice:
         )
 
 
-def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None) -> HopperChoice:
+def choose(
+    layout: Layout,
+    arch: HopperArch,
+    config: HopperConfig | None = None,
+    *,
+    tuned_on: str | None = None,
+) -> HopperChoice:
     """Return the kernels for the launches of a layout, by a given configuration or the best.
+
+    The best is the one that was measured fastest on the device named `tuned_on`, if one was.
 
     Raises
     ------
@@ -166,7 +175,9 @@ def choose(layout: Layout, arch: HopperArch, config: HopperConfig | None = None)
     if asked.a_dtype == "tf32x3":
         depth = OperandCopy(_SPLIT, parts=SPLIT_PARTS).target(_stack(problem, "a", 0, (0, 0, 0)))
         problem = replace(problem, k=depth.adjacent)
-    selection = select(problem, arch) if config is None else HopperSelection(config, "as asked")
+    selection = _tuned(layout.problem, problem, arch, tuned_on) or select(problem, arch)
+    if config is not None:
+        selection = HopperSelection(config, "as asked")
     if asked.a_dtype == "tf32x3" and config is None:
         tf32x3.require(asked, selection, arch)
     return HopperChoice(
@@ -207,6 +218,16 @@ def _copy(
         return OperandCopy(_TURNED.format(8 * stack.itemsize), turned)
     reason = stack.why_not_tma(alignment)
     return None if reason is None else OperandCopy(reason)
+
+
+def _tuned(
+    asked: GemmProblem, problem: GemmProblem, arch: HopperArch, device: str | None
+) -> HopperSelection | None:
+    """Return the configuration that was measured fastest on a device, if one was that can run."""
+    found = None if device is None else winner(device, asked, HopperConfig)
+    if found is None or device is None or check(found[0], problem, arch) is not None:
+        return None
+    return HopperSelection(found[0], found[1].describe(device))
 
 
 def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stack:

@@ -1,0 +1,45 @@
+"""The documentation's table of errors: each of its rows, run as it is printed."""
+
+import csv
+import re
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cupygemm
+
+TABLE = Path(__file__).parents[2] / "docs" / "reference" / "errors.csv"
+with TABLE.open(newline="", encoding="utf-8") as file:
+    ROWS = list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["Call"] for row in ROWS])
+def test_row(cp, row):
+    def ones(*shape, dtype=np.float32):
+        return cp.asarray(np.ones(shape, ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype))
+
+    out = cp.full((4, 4), 9, np.float32)
+    names = {name: getattr(cupygemm, name) for name in cupygemm.__all__}
+    text = ".*".join(re.escape(part) for part in row["Text"].split("…"))
+    error = {"ValueError": ValueError, "TypeError": TypeError, "IndexError": IndexError}
+    with pytest.raises(error[row["Exception"]], match=f"(?s)^{text}$"):
+        eval(row["Call"], names | {"f": ones, "out": out, "cupy": cp, "numpy": np})
+    assert (cp.asnumpy(out) == 9).all()
+
+
+def test_the_table_covers_every_function():
+    """Every public function is in a row, but those that tell, wrap or take what matmul takes."""
+    calls = " ".join(row["Call"] for row in ROWS)
+    others = {
+        "Explanation",
+        "__version__",
+        "accelerate",
+        "einsum_path",
+        "explain",
+        "linalg",
+        "Tuned",
+    }
+    covered = {name for name in cupygemm.__all__ if f"{name}(" in calls}
+    assert set(cupygemm.__all__) - covered - others <= {"inner", "outer", "syrk", "tune", "vecmat"}

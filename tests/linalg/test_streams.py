@@ -1,0 +1,145 @@
+"""Streams and threads: where work is enqueued, that nothing waits, and many of both at once."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import cupygemm
+
+# Every function once, on arrays that were made before.
+CALLS = """
+import cupygemm, numpy as np
+a, b, v = cp.ones((48, 40), "f4"), cp.ones((40, 56), "f4"), cp.ones(40, "f4")
+stack, w = cp.ones((3, 48, 40), "f4"), cp.ones((56, 40), "f4")
+out, c, scale = cp.zeros((48, 56), "f4"), cp.ones((48, 56), "f4"), cp.ones((48, 3), "f4")
+g = cp.zeros((48, 56), "f4")
+odd = cp.ones((80, 48), "f4")[::2].T  # is copied
+CALLS = {
+    "matmul": lambda: cupygemm.matmul(a, b),
+    "matmul out": lambda: cupygemm.matmul(a, b, out),
+    "matmul copied": lambda: cupygemm.matmul(odd[:, ::-1], b),
+    "matmul epilogue": lambda: cupygemm.matmul(a, b, bias=b[0], activation="relu"),
+    "dot": lambda: cupygemm.dot(stack, b),
+    "vdot": lambda: cupygemm.vdot(v, v),
+    "vecdot": lambda: cupygemm.vecdot(a, a),
+    "inner": lambda: cupygemm.inner(a, w),
+    "outer": lambda: cupygemm.outer(v, v),
+    "matvec": lambda: cupygemm.matvec(a, v),
+    "vecmat": lambda: cupygemm.vecmat(v, b),
+    "tensordot": lambda: cupygemm.tensordot(stack, b, 1),
+    "einsum": lambda: cupygemm.einsum("bij,jk->kbi", stack, b),
+    "gemm": lambda: cupygemm.gemm(2, a, b, 1, c, out=c),
+    "syrk": lambda: cupygemm.syrk(1, a),
+    "linear": lambda: cupygemm.linear(stack, w, b[0], "relu"),
+    "scaled_matmul": lambda: cupygemm.scaled_matmul(a, b, scale, 2.0, block=16),
+    "grouped_matmul": lambda: cupygemm.grouped_matmul([a, a], [b, b], [out, g]),
+    "multi_dot": lambda: cupygemm.linalg.multi_dot([a, b, b.T]),
+    "matrix_power": lambda: cupygemm.linalg.matrix_power(a[:40], 5),
+}
+"""
+
+PROGRAM = """
+import collections
+from cupygemm.emulator.runtime import hip_memory, hip_module, hip_stream
+
+seen, streams = collections.Counter(), set()
+
+def watch(names, *modules):
+    for module in modules:
+        for owner in vars(module).values():
+            for name in names:
+                if isinstance(owner, type) and name in vars(owner):
+                    setattr(owner, name, counted(name, vars(owner)[name]))
+
+def counted(name, method):
+    def call(self, *args):
+        seen[name] += 1
+        if name == "hipModuleLaunchKernel":
+            streams.add(args[8])
+        return method(self, *args)
+    return call
+
+WAITS = ["hipDeviceSynchronize", "hipStreamSynchronize", "hipEventSynchronize", "hipMemcpy"]
+watch(
+    [*WAITS, "hipMemcpyAsync", "hipMalloc", "hipModuleLaunchKernel"],
+    hip_memory, hip_module, hip_stream,
+)
+import cupygemm.emulator
+cupygemm.emulator.enable("gfx942")
+import cupy as cp
+{calls}
+stream = cp.cuda.Stream(non_blocking=True)
+for name, call in CALLS.items():
+    with stream:
+        call()  # compiles, and fills the pool
+        seen.clear(), streams.clear()
+        kept = call()
+        seen["hipMemcpy"] -= seen["hipMemcpyAsync"]  # which calls it here
+        waits = [wait for wait in WAITS if seen[wait]]
+        assert not waits, (name, waits)
+        assert not seen["hipMalloc"], (name, "allocates past the pool")
+        assert seen["hipModuleLaunchKernel"], (name, "launches nothing")
+        assert streams == {{stream.ptr}}, (name, streams, stream.ptr)
+        del kept
+print("checked", len(CALLS))
+"""
+
+
+def test_nothing_waits_and_all_is_on_the_current_stream(run_python):
+    """Counted by the emulated runtime: no synchronisation, no allocation outside the pool."""
+    assert "checked 20" in run_python(PROGRAM.format(calls=CALLS))
+
+
+def test_many_threads_and_streams(cp):
+    """Each thread has a stream, operands and results of its own, and takes plans from one table."""
+    threads, rounds = 6, 4
+    start, wrong = threading.Barrier(threads), []
+
+    def work(index):
+        generator = np.random.default_rng(index)
+        start.wait()
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            for turn in range(rounds):
+                m, k, n = (int(extent) for extent in generator.integers(1, 40, 3))
+                a, b = (generator.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n)))
+                ours = cp.asarray(a), cp.asarray(b)
+                for name, expected in (
+                    ("matmul", a @ b), ("dot", a @ b), ("inner", None), ("einsum", None),
+                    ("grouped_matmul", None),
+                ):  # fmt: skip
+                    if name == "inner":
+                        result = cupygemm.inner(ours[0], ours[1].T)
+                    elif name == "einsum":
+                        result = cupygemm.einsum("ij,jk->ik", *ours)
+                    elif name == "grouped_matmul":
+                        result = cupygemm.grouped_matmul([ours[0]], [ours[1]])[0]
+                    else:
+                        result = getattr(cupygemm, name)(*ours)
+                    stream.synchronize()
+                    if not (cp.asnumpy(result) == (a @ b if expected is None else expected)).all():
+                        wrong.append((index, turn, name))
+
+    workers = [threading.Thread(target=work, args=(index,)) for index in range(threads)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", ["matmul", "dot", "inner", "einsum", "grouped_matmul", "vecdot"])
+def test_arrays_on_different_devices_are_refused(cp, monkeypatch, name):
+    """There is one device here, so one array says that it lies on another."""
+
+    class Elsewhere(cp.ndarray):
+        @property
+        def data(self):
+            memory = super().data
+            return type("Memory", (), {"device_id": 1, "ptr": memory.ptr})()
+
+    a = cp.ones((4, 4), np.float32)
+    b = a.view(Elsewhere)
+    arguments = {"einsum": ("ij,jk", a, b), "grouped_matmul": ([a], [b])}.get(name, (a, b))
+    with pytest.raises(ValueError, match=f"{name}: the arrays must be on one device: .* device 1"):
+        getattr(cupygemm, name)(*arguments)
