@@ -10,6 +10,7 @@ loaded it keeps the old contents.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import tempfile
@@ -19,6 +20,8 @@ from pathlib import Path
 import filelock
 import platformdirs
 
+# What a builder meets when it writes: a full disk, a full quota, a broken one, a read-only one.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 # Entries found intact by this process, with the state of the file when they were.
 _verified: dict[Path, tuple[int, int, int]] = {}
 
@@ -104,12 +107,14 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
         scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=entry.parent))
     try:
         made = scratch / entry.name
-        build(made)
-        seal = scratch / "seal"
-        seal.write_text(_seal_of(made.read_bytes()))
-        _seal_path(entry).unlink(missing_ok=True)
-        os.replace(made, entry)
-        os.replace(seal, _seal_path(entry))
+        with _told_apart(entry.parent, only=_DISK_ERRORS):
+            build(made)
+        with _told_apart(entry.parent):
+            seal = scratch / "seal"
+            seal.write_text(_seal_of(made.read_bytes()))
+            _seal_path(entry).unlink(missing_ok=True)
+            os.replace(made, entry)
+            os.replace(seal, _seal_path(entry))
     finally:
         _remove_tree(scratch)
 
@@ -157,11 +162,13 @@ def _remove_tree(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _told_apart(folder: Path) -> Iterator[None]:
+def _told_apart(folder: Path, *, only: tuple[int, ...] | None = None) -> Iterator[None]:
     """Turn a refusal of the file system into an error that names the remedy."""
     try:
         yield
     except (OSError, filelock.Timeout) as err:
+        if only is not None and err.errno not in only:
+            raise
         raise CacheError(
             f"the cache directory {folder} cannot be written to ({err}); "
             "set CUPYGEMM_CACHE_DIR to a directory that can"

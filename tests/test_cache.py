@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -182,6 +183,32 @@ def test_a_folder_made_read_only_still_serves_its_entries(folder: Path) -> None:
     finally:
         path.parent.chmod(0o755)
         folder.chmod(0o755)
+
+
+def out_of_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_is_told_with_the_remedy_and_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(CacheError, match=r"No space left .*set CUPYGEMM_CACHE_DIR"):
+        get_or_build("kind", ["a"], "", out_of_space)
+    with monkeypatch.context() as patch:
+        patch.setattr(_cache.os, "replace", out_of_space)
+        with pytest.raises(CacheError, match=r"No space left .*set CUPYGEMM_CACHE_DIR"):
+            get_or_build("kind", ["a"], "", Builder())
+    left = [path for path in (folder / "kind").rglob("*") if path.suffix != ".lock"]
+    assert [path for path in left if path.is_file()] == []
+    assert get_or_build("kind", ["a"], "", Builder()).read_text() == "built"
+
+
+def test_another_error_of_the_builder_stays_its_own() -> None:
+    def build(_: Path) -> None:
+        raise FileNotFoundError(errno.ENOENT, "no such compiler")
+
+    with pytest.raises(FileNotFoundError, match="no such compiler"):
+        get_or_build("kind", ["a"], "", build)
 
 
 def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,9 +53,12 @@ def as_arrays(function: str, **arrays: Any) -> list[Array]:
     ValueError
         They are on different devices.
     """
-    found = {name: as_array(function, name, array) for name, array in arrays.items()}
-    one_device(function, found)
-    return list(found.values())
+    found = [as_array(function, name, array) for name, array in arrays.items()]
+    index = found[0].data.device_id
+    for array in found:
+        if array.data.device_id != index:
+            one_device(function, dict(zip(arrays, found, strict=True)))
+    return found
 
 
 def one_device(function: str, arrays: dict[str, Array]) -> None:

@@ -6,6 +6,7 @@ others broadcast. Core extents have to agree: an extent of 1 is not broadcast.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -197,35 +198,98 @@ def _apply(
     given = {} if out is None else {"out": out}
     x1, x2, *rest = as_arrays(name, x1=x1, x2=x2, **given)
     target = rest[0] if rest else None
-    kept = "*" if keepdims else ""  # the label of the axis that keepdims keeps
-    cores = (signature.x1, signature.x2, signature.out or kept)
-    places = _core_axes(signature, cores, axes)
-    labels1 = _labels(name, "x1", x1.shape, cores[0], places[0])
-    labels2 = _labels(name, "x2", x2.shape, cores[1], places[1])
-    sizes = _core_sizes(signature, x1.shape, labels1, x2.shape, labels2)
-    batch = _batch(name, x1.shape, labels1, x2.shape, labels2)
-    ndim = len(batch) + len(cores[2])
-    if target is not None:
-        ndim = max(ndim, target.ndim)
-    labels_out = _labels(name, "out", (1,) * ndim, cores[2], places[2])
-    extents = {**sizes, **batch, "*": 1}
-    shape = tuple(extents.get(label, 1) for label in labels_out)
-    if target is not None:
-        labels_out = _labels(name, "out", target.shape, cores[2], places[2])
-        _check_out(name, target.shape, labels_out, extents, shape)
+    labelled = _labelled(
+        signature,
+        x1.shape,
+        x2.shape,
+        None if target is None else target.shape,
+        _frozen(axes),
+        keepdims,
+    )
+    if keepdims and target is not None:
+        target = target.squeeze(labelled.kept)
     result = contract(
         conjugated(x1) if signature.conjugates else x1,
-        labels1,
+        labelled.x1,
         x2,
-        labels2,
-        tuple(label for label in labels_out if label != "*"),
-        target if target is None or not keepdims else target.squeeze(labels_out.index("*")),
+        labelled.x2,
+        labelled.out,
+        target,
         dtype=None if dtype is None else np.dtype(dtype),
         casting=casting,
     )
     if out is not None:
         return out
-    return result.reshape(shape) if keepdims else result
+    return result.reshape(labelled.shape) if keepdims else result
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The labels of a call's arrays, and the shape of its result.
+
+    Attributes
+    ----------
+    x1, x2, out : tuple of labels
+    shape : tuple of int
+        With the axis that ``keepdims`` keeps, which `out` has no label for.
+    kept : int
+        Which axis of the result that is; -1 without it.
+    """
+
+    x1: Labels
+    x2: Labels
+    out: Labels
+    shape: tuple[int, ...]
+    kept: int
+
+
+@functools.lru_cache(maxsize=4096)
+def _labelled(
+    signature: Signature,
+    shape1: tuple[int, ...],
+    shape2: tuple[int, ...],
+    shape_out: tuple[int, ...] | None,
+    axes: Axes,
+    keepdims: bool,
+) -> Labelled:
+    """Return the labels of arrays of these shapes.
+
+    Raises
+    ------
+    ValueError
+        The shapes do not fit, or an axis is out of range.
+    """
+    name = signature.name
+    kept = "*" if keepdims else ""  # the label of the axis that keepdims keeps
+    cores = (signature.x1, signature.x2, signature.out or kept)
+    places = _core_axes(signature, cores, axes)
+    labels1 = _labels(name, "x1", shape1, cores[0], places[0])
+    labels2 = _labels(name, "x2", shape2, cores[1], places[1])
+    sizes = _core_sizes(signature, shape1, labels1, shape2, labels2)
+    batch = _batch(name, shape1, labels1, shape2, labels2)
+    ndim = len(batch) + len(cores[2])
+    if shape_out is not None:
+        ndim = max(ndim, len(shape_out))
+    labels_out = _labels(name, "out", (1,) * ndim, cores[2], places[2])
+    extents = {**sizes, **batch, "*": 1}
+    shape = tuple(extents.get(label, 1) for label in labels_out)
+    if shape_out is not None:
+        labels_out = _labels(name, "out", shape_out, cores[2], places[2])
+        _check_out(name, shape_out, labels_out, extents, shape)
+    return Labelled(
+        labels1,
+        labels2,
+        tuple(label for label in labels_out if label != "*"),
+        shape,
+        labels_out.index("*") if keepdims else -1,
+    )
+
+
+def _frozen(axes: Any) -> Any:
+    """Return ``axes`` as a key of a dictionary."""
+    if axes is None or isinstance(axes, SupportsIndex):
+        return axes
+    return tuple(map(_frozen, axes))
 
 
 def _core_axes(

@@ -127,8 +127,6 @@ class _Product:
     casting: str
 
     def __call__(self, x1: Array, x2: Array, out: Array) -> Array:
-        from cupy import ndarray
-
         plan = self.plan
         copy1, copy2 = self.copies
         if copy1 is not None:
@@ -136,7 +134,7 @@ class _Product:
         if copy2 is not None:
             x2 = contiguous_copy(viewed(x2, copy2))
         if out is None:
-            out = viewed(ndarray(self.storage, self.result), plan.result)
+            out = viewed(_ndarray()(self.storage, self.result), plan.result)
         x1, x2, product = viewed(x1, plan.x1), viewed(x2, plan.x2), viewed(out, plan.product)
         matmul(x1, x2, product, dtype=self.dtype, casting=self.casting)
         return out
@@ -168,11 +166,17 @@ class _Multiply:
 
 def viewed(array: Array, view: View) -> Array:
     """Return another view of the memory from an array's first element on."""
-    from cupy import ndarray
-
     if array.shape == view.shape and array.strides == view.strides:
         return array
-    return ndarray(view.shape, array.dtype, array.data, view.strides)
+    return _ndarray()(view.shape, array.dtype, array.data, view.strides)
+
+
+@functools.cache
+def _ndarray() -> Any:
+    """Return CuPy's array type; whoever calls has imported CuPy."""
+    from cupy import ndarray
+
+    return ndarray
 
 
 def contiguous_copy(array: Array) -> Array:
