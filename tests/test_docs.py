@@ -55,12 +55,16 @@ def test_the_readme_has_examples() -> None:
     assert len(readme_blocks()) >= 2
 
 
-def test_examples_of_the_product_docstrings(run_python: Callable[..., str]) -> None:
+MODULES = ("_matmul", "_linalg.accelerate", "_linalg.einsum", "_warmup")
+
+
+def test_examples_of_docstrings(run_python: Callable[..., str]) -> None:
     code = (
-        "import doctest\n"
-        "from cupygemm import _matmul\n"
-        f"result = doctest.testmod(_matmul, optionflags={OPTIONS})\n"
-        "print(result.failed, result.attempted)"
+        "import doctest, importlib\n"
+        f"modules = [importlib.import_module('cupygemm.' + name) for name in {MODULES}]\n"
+        f"results = [doctest.testmod(module, optionflags={OPTIONS}) for module in modules]\n"
+        "assert all(result.attempted for result in results), results\n"
+        "print(*map(sum, zip(*((r.failed, r.attempted) for r in results))))"
     )
     output = run_python(code, target="gfx942")
     failed, attempted = output.splitlines()[-1].split()
