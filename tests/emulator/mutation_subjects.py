@@ -146,6 +146,8 @@ def gemm(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> Subject:
 
     m, n, k = config.tile_m, config.tile_n, config.tile_k
     m, n = (m + 5, n - 3) if odd else (m + 8, n - 8)
+    if config.mainloop == "direct_to_register":  # at most 16 rows or columns
+        m, n = (12, n) if config.tile_m < config.tile_n else (m, 12)
     shapes = ((m, n, 2 * k + 24), (m, n, 3 * k), (m, n, k))
     out_dtype = "i32" if dtype == "i8" else dtype
     tried = [
