@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from cupygemm._arch import Arch
+from cupygemm._arch import ARCHS, Arch
 from cupygemm._problem import FLOAT8_NAMES, ITEMSIZE, DType, GemmProblem
 
 if TYPE_CHECKING:
@@ -243,11 +244,32 @@ def mainloop_of(config: GemmConfig) -> Mainloop:
     return MAINLOOPS[config.mainloop]
 
 
+def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
+    """Return the workgroups that fit on a CU at once, by LDS and by registers."""
+    waves = config.num_threads // WAVE_SIZE
+    by_lds = arch.lds_bytes // config.lds_bytes(itemsize)
+    by_registers = config.waves_per_simd * arch.simds_per_cu // waves
+    return max(1, min(by_lds, by_registers))
+
+
+def raster_group(config: GemmConfig, arch: Arch, itemsize: int) -> int:
+    """Return the `group_m` with which an XCD's workgroups share most of what they read.
+
+    Those that run together on an XCD have neighbouring tiles, a group high and as wide as it takes.
+    Their rows of A and columns of B are fewest bytes where that block is as high as wide, in
+    elements. A power of two: neighbours differ little.
+    """
+    together = arch.num_cus / arch.num_xcds * resident_workgroups(config, arch, itemsize)
+    return 1 << max(0, round(math.log2(together * config.tile_n / config.tile_m) / 2))
+
+
 @functools.cache
 def configs_for(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     """Return the configurations that `cupygemm._select` chooses from, for inputs of a type."""
     from cupygemm._mainloops import MAINLOOPS
 
     return tuple(
-        config for mainloop in MAINLOOPS.values() for config in mainloop.configs(dtype, arch)
+        replace(config, group_m=raster_group(config, ARCHS[arch], ITEMSIZE[dtype]))
+        for mainloop in MAINLOOPS.values()
+        for config in mainloop.configs(dtype, arch)
     )

@@ -15,7 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cupygemm._arch import Arch
-from cupygemm._config import WAVE_SIZE, GemmConfig, check, configs_for, mainloop_of
+from cupygemm._config import (
+    GemmConfig,
+    check,
+    configs_for,
+    mainloop_of,
+    resident_workgroups,
+)
 from cupygemm._parts import slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
@@ -205,14 +211,6 @@ def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles:
     if config.atomic:  # zeros first; then what is added stays where it is
         moved, kernels = written + 2 * tiles, 2
     return kernels * _NEXT_KERNEL_CYCLES + moved * slot / _memory_bytes_per_clock(arch)
-
-
-def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
-    """Return the workgroups that fit on a CU at once, by LDS and by registers."""
-    waves = config.num_threads // WAVE_SIZE
-    by_lds = arch.lds_bytes // config.lds_bytes(itemsize)
-    by_registers = config.waves_per_simd * arch.simds_per_cu // waves
-    return max(1, min(by_lds, by_registers))
 
 
 def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, float]:

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._arch import ARCHS
-from cupygemm._config import check, configs_for
+from cupygemm._config import check, configs_for, raster_group, resident_workgroups
 from cupygemm._problem import GemmProblem
-from cupygemm._select import estimate, partitions, resident_workgroups, select
+from cupygemm._select import estimate, partitions, select
 
 MI300X = ARCHS["gfx942"]
 
@@ -130,6 +130,21 @@ def test_quantisation_is_seen():
     over = estimate(config, problem(256 * 16, 128 * 20, 4096), MI300X)
     assert (full.tiles, over.tiles) == (304, 320)
     assert over.cycles > 1.8 * full.cycles
+
+
+def test_the_raster_suits_the_workgroups_that_run_together():
+    """On each of 8 XCDs 38 CUs: two 128 x 128 tiles each are a block of 8 x 9.5."""
+    groups = {
+        (c.tile_m, c.tile_n, c.tile_k): (resident_workgroups(c, MI300X, 2), c.group_m)
+        for c in configs_for("bf16", "gfx942")
+        if c.mainloop == "register_double_buffer" and c.mma_m == 16
+    }
+    assert groups[128, 128, 64] == (2, 8)
+    assert groups[256, 128, 64] == (1, 4)
+    assert groups[128, 256, 64] == (1, 8)
+    assert groups[64, 64, 64] == (4, 16)
+    tall = replace(configs_for("bf16", "gfx942")[0], tile_m=256, tile_n=32)
+    assert raster_group(tall, MI300X, 2) < 4
 
 
 def test_costs_grow_with_the_work():

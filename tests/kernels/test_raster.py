@@ -2,10 +2,15 @@
 
 import ctypes
 import functools
+from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
 
+from cupygemm._mainloops import register_double_buffer
+from cupygemm.emulator.profiling.parts import PARTS, CacheGeometry
+from tests.kernels.gemm import Case
 from tests.kernels.host import compile_for_host
 
 _CODE = """
@@ -57,3 +62,42 @@ def test_a_stretch_of_the_order_is_compact():
     for first in range(0, len(order), 64):
         block = order[first : first + 64]
         assert len({m for m, _ in block}) == len({n for _, n in block}) == 8
+
+
+def fetched(tile_m, tile_n, tiles_m, tiles_n, **raster):
+    """Return the bytes that the L2s of gfx942 fetch, and their hit rate; each L2 is 256 KiB.
+
+    Tiles are small, so that few seconds suffice, and the L2s in proportion; as many workgroups run
+    together as on the device with tiles of four times the size: 64 of 32 x 32 on an XCD.
+    """
+    config = next(
+        c
+        for c in register_double_buffer.configs("bf16", "gfx942")
+        if (c.tile_m, c.tile_n, c.mma_m) == (tile_m, tile_n, 16)
+    )
+    case = Case(replace(config, **raster), "gfx942", tile_m * tiles_m, tile_n * tiles_n,
+                config.tile_k, b_major="k")  # fmt: skip
+    part = replace(PARTS["gfx942"], l2=CacheGeometry(256 << 10, 128, 16))
+    with mock.patch.dict(PARTS, {"gfx942": part}):
+        profile = case.run(profile=True).stats.profile
+    traffic = [i.global_memory.traffic for i in profile.instructions if i.global_memory]
+    hits, requests = (sum(getattr(t, f"l2_{x}") for t in traffic) for x in ("hits", "requests"))
+    return sum(t.fabric_read for t in traffic), hits / requests
+
+
+@pytest.mark.slow  # two launches of a thousand workgroups
+def test_remap_and_grouped_order_keep_an_xcd_to_few_rows_and_columns():
+    """31 columns of tiles: dealt one by one to 8 XCDs, each XCD meets all rows and columns.
+
+    Remapped and grouped it has 4 blocks of 8 x 8 of 32 x 31 tiles.
+    """
+    row_major, rate = fetched(32, 32, 32, 31, group_m=1, xcd_remap=False)
+    both, better_rate = fetched(32, 32, 32, 31, group_m=8)
+    assert both < 0.4 * row_major
+    assert better_rate > rate + 0.2
+
+
+@pytest.mark.slow  # two launches of five hundred workgroups
+def test_the_height_of_a_group_that_the_configurations_have_is_the_better():
+    """32 tiles of 64 x 32 run together on an XCD: 4 x 8 tiles are as high as wide."""
+    assert fetched(64, 32, 16, 31, group_m=4)[0] < 0.85 * fetched(64, 32, 16, 31, group_m=8)[0]
