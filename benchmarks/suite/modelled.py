@@ -60,17 +60,18 @@ class ModelledMainloop:
 class Calibration:
     """Mean absolute error of the model on each group of published figures."""
 
-    params = ("LDS, gfx942", "LDS, gfx950", "ladder")
+    params = ("LDS, gfx942", "LDS, gfx950", "ladder", "turns")
     param_names = ("group",)
     timeout = 300
 
     def setup_cache(self) -> dict[str, float]:
-        from cupygemm.emulator.profiling.calibration import ladder, lds
+        from cupygemm.emulator.profiling.calibration import ladder, lds, turns
 
         groups: dict[str, list[float]] = {}
         for figure in lds.figures():
             groups.setdefault(f"LDS, {figure.group[-6:]}", []).append(abs(figure.error))
-        groups["ladder"] = [abs(figure.error) for figure in ladder.figures()]
+        for name, module in (("ladder", ladder), ("turns", turns)):
+            groups[name] = [abs(figure.error) for figure in module.figures()]
         return {name: sum(errors) / len(errors) for name, errors in groups.items()}
 
     def track_error(self, cache: dict, group: str) -> float:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from cupygemm.emulator.profiling.calibration import ladder, lds
+from cupygemm.emulator.profiling.calibration import ladder, lds, turns
 from cupygemm.emulator.profiling.calibration.figures import Figure
 
 __all__ = ["Figure", "figures", "figures_to_dict", "render"]
@@ -34,6 +34,7 @@ def figures() -> Iterator[Figure]:
     """
     yield from lds.figures()
     yield from ladder.figures()
+    yield from turns.figures()
 
 
 def figures_to_dict(found: Iterable[Figure]) -> dict[str, Any]:

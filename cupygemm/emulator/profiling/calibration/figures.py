@@ -7,6 +7,7 @@ from dataclasses import dataclass
 SH = "nod-ai/amd-shark-ai, docs/empirical-lds"
 LADDER = "gau-nernst/learn-cuda, 02d_matmul_cdna3"
 GT = "ROCm/gfx950-gluon-tutorials"
+HK = "HazyResearch/HipKittens, branch fp6_experimental"
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Figure:
     Attributes
     ----------
     group, name : str
-    unit : {"cycles", "TFLOP/s"}
+    unit : {"cycles", "TFLOP/s", "%"}
     published : float
         Measured by others.
     source : str

@@ -12,6 +12,7 @@
 // Tile 128 x 128 x 64, four waves of 64 x 64, v_mfma_f32_16x16x16_bf16.
 
 using u16 = unsigned short;
+using u32x2 = unsigned __attribute__((ext_vector_type(2)));
 using u32x4 = unsigned __attribute__((ext_vector_type(4)));
 using s16x4 = short __attribute__((ext_vector_type(4)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
@@ -76,8 +77,10 @@ template <int number> struct Ladder {
                 const u16 *from = lds + place(element, column);
                 if constexpr (step.wide) {
                     u32x4 both = *reinterpret_cast<const u32x4 *>(from);
-                    to[i][k] = __builtin_bit_cast(s16x4, both.xy);
-                    to[i][k + 1] = __builtin_bit_cast(s16x4, both.zw);
+                    // (A bit cast of `both.zw` itself would take `both.xy`.)
+                    const u32x2 low = both.xy, high = both.zw;
+                    to[i][k] = __builtin_bit_cast(s16x4, low);
+                    to[i][k + 1] = __builtin_bit_cast(s16x4, high);
                 } else {
                     to[i][k] = *reinterpret_cast<const s16x4 *>(from);
                 }
