@@ -74,6 +74,8 @@ class Arch:
         LDS of a CU, which one workgroup may use whole, and its banks of 4 bytes.
     lds_bytes_per_clock : int
         LDS read bandwidth of a CU.
+    direct_load_bytes : int
+        Bytes of a lane in the widest load that goes straight to LDS.
     clock_mhz : int
         Boost clock.
     hbm_gbytes_per_s : int
@@ -92,6 +94,7 @@ class Arch:
     lds_bytes: int
     lds_banks: int
     lds_bytes_per_clock: int
+    direct_load_bytes: int
     clock_mhz: int
     hbm_gbytes_per_s: int
     l2_bytes: int
@@ -114,6 +117,7 @@ ARCHS: dict[str, Arch] = {
             lds_bytes=64 << 10,
             lds_banks=32,
             lds_bytes_per_clock=128,
+            direct_load_bytes=4,
             clock_mhz=1700,
             hbm_gbytes_per_s=1638,
             l2_bytes=8 << 20,
@@ -128,6 +132,7 @@ ARCHS: dict[str, Arch] = {
             lds_bytes=64 << 10,
             lds_banks=32,
             lds_bytes_per_clock=128,
+            direct_load_bytes=4,
             clock_mhz=2100,
             hbm_gbytes_per_s=5300,
             l2_bytes=4 << 20,
@@ -142,6 +147,7 @@ ARCHS: dict[str, Arch] = {
             lds_bytes=160 << 10,
             lds_banks=64,
             lds_bytes_per_clock=256,
+            direct_load_bytes=16,
             clock_mhz=2400,
             hbm_gbytes_per_s=8000,
             l2_bytes=4 << 20,

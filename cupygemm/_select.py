@@ -26,10 +26,9 @@ from cupygemm._parts import slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 # What a workgroup alone on its CU cannot hide, in cycles, from published figures for gfx942 (L2 hit
-# about 300 ns, memory 500 ns and more): to start and to end; the barriers and the LDS latency of a
-# step; and the load of a tile, of which one is in flight while another is multiplied.
+# about 300 ns, memory 500 ns and more): to start and to end; and the load of a tile. What a step's
+# barriers cost, and how many loads overlap, is the mainloop's to say.
 _START_CYCLES = 3000
-_STEP_CYCLES = 350
 _LOAD_CYCLES = 1000
 _L1_BYTES_PER_CLOCK = 64
 # From memory to one CU, an assumption: 200 lines of 128 bytes on their way, for 1600 cycles.
@@ -155,7 +154,9 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
 
     step = _step_cycles(config, arch, problem.a_dtype)
     binding, throughput = max(step.items(), key=lambda item: item[1])
-    alone = max(step["MFMA"] + _STEP_CYCLES, _LOAD_CYCLES)
+    mainloop = mainloop_of(config)
+    idle = mainloop.idle_cycles(config)
+    alone = max(step["MFMA"] + idle, _LOAD_CYCLES / mainloop.tiles_ahead(config))
     elements = config.tile_m * config.tile_n
     store = elements * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
     part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
@@ -164,7 +165,10 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
         """Return the cycles of workgroups that share a CU from start to end, `depth` steps deep."""
         if not workgroups:
             return 0.0
-        return _START_CYCLES + depth * max(workgroups * throughput, alone) + workgroups * store
+        # The matrix units idle while all of the workgroups do, each at times of its own.
+        busy = 1 - (idle / (step["MFMA"] + idle)) ** workgroups
+        each = max(throughput, step["MFMA"] / busy)
+        return _START_CYCLES + depth * max(workgroups * each, alone) + workgroups * store
 
     if config.stream_k:
         rounds, shared = divmod(tiles, config.stream_k)
@@ -182,7 +186,7 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
         compute = full * batch_cycles(resident, depth, stored) + batch_cycles(rest, depth, stored)
     l2, memory = _traffic_cycles(config, problem, arch, tiles, steps)
 
-    if min(most, resident) * throughput < alone:
+    if min(most, resident) * throughput < 0.9 * alone:
         binding = "latency"
     cycles, bound = max((compute, binding), (l2, "L2"), (memory, "memory"))
     if config.partition != "tiles":
@@ -275,13 +279,18 @@ def _reason(ranked: tuple[Candidate, ...], problem: GemmProblem, arch: Arch) -> 
     best = ranked[0]
     config = best.config
     text = (
-        f"tile {config.tile_m}x{config.tile_n}x{config.tile_k}: "
+        f"{config.mainloop}, tile {config.tile_m}x{config.tile_n}x{config.tile_k}: "
         f"{_workgroups(best, problem, arch)}, {best.efficiency:.0%} of the work useful, "
         f"bound by {best.bound} (modelled)"
     )
-    others = [other for other in ranked if _tile(other.config) != _tile(config)]
+    others = [
+        other
+        for other in ranked
+        if (other.config.mainloop, _tile(other.config)) != (config.mainloop, _tile(config))
+    ]
     if others:
         other = others[0]
         times = other.cycles / best.cycles
-        text += f"; the next, {_tile(other.config)}, costs {times:.2f} times as much"
+        name = f"{other.config.mainloop}, tile {_tile(other.config)}"
+        text += f"; the next, {name}, costs {times:.2f} times as much"
     return text

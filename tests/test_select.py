@@ -163,7 +163,10 @@ def test_efficiency_is_the_share_inside_the_matrices():
 
 def test_the_reason_is_a_sentence():
     reason = select(problem(4096, 4096, 4096), MI300X).reason
-    assert reason.startswith("tile 128x128x64: 1024 workgroups on 304 CUs, 100% of the work useful")
+    assert reason.startswith(
+        "register_double_buffer, tile 128x128x64: 1024 workgroups on 304 CUs, "
+        "100% of the work useful"
+    )
     assert "(modelled)" in reason
     assert "the next, " in reason
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cupygemm._arch import Arch
 from cupygemm._config import GemmConfig
-from cupygemm._mainloops import direct_to_register, register_double_buffer
+from cupygemm._mainloops import direct_to_lds, direct_to_register, register_double_buffer
 from cupygemm._problem import DType, GemmProblem
 
 
@@ -34,7 +34,16 @@ class Mainloop(Protocol):
     def lds_traffic(self, config: GemmConfig, itemsize: int) -> int:
         """Return the bytes that a workgroup moves to and from LDS in a step of tile_k."""
 
+    def idle_cycles(self, config: GemmConfig) -> int:
+        """Return the cycles of a tile_k step in which the matrix units of a CU have nothing to do.
 
-_MODULES: tuple[Mainloop, ...] = (register_double_buffer, direct_to_register)
+        That is of one workgroup alone on its CU, its loads in time; for the cost model.
+        """
+
+    def tiles_ahead(self, config: GemmConfig) -> int:
+        """Return how many tiles are on their way from memory while one is multiplied."""
+
+
+_MODULES: tuple[Mainloop, ...] = (register_double_buffer, direct_to_lds, direct_to_register)
 MAINLOOPS: Mapping[str, Mainloop] = MappingProxyType({module.NAME: module for module in _MODULES})
 """The mainloops by name."""

@@ -72,6 +72,18 @@ def lds_traffic(config: GemmConfig, itemsize: int) -> int:
     return 0
 
 
+def idle_cycles(config: GemmConfig) -> int:
+    """Return the idle cycles of a step: what of a load's latency its one successor leaves."""
+    del config
+    return 350
+
+
+def tiles_ahead(config: GemmConfig) -> int:
+    """Return the tiles on their way while one is multiplied."""
+    del config
+    return 1
+
+
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     """Return the configurations that are built for inputs of a type.
 

@@ -11,6 +11,7 @@
 // dwords, and what is left is read through `exact_resource`, element by element.
 #pragma once
 
+#include "cdna/lds.hpp"
 #include "cdna/mfma.hpp"
 
 namespace cupygemm {
@@ -38,7 +39,8 @@ CUPYGEMM_INLINE Resource make_resource(u64 base, u32 num_bytes) {
 
 // Bytes within reach of an offset. (A 64-bit comparison would go to the vector unit.)
 CUPYGEMM_INLINE u32 reach(const Window &window) {
-    return window.bytes >> 31 != 0 ? out_of_range : static_cast<u32>(window.bytes);
+    const u32 beyond = static_cast<u32>(window.bytes >> 31);
+    return beyond != 0 ? out_of_range : static_cast<u32>(window.bytes);
 }
 
 CUPYGEMM_INLINE Resource exact_resource(const Window &window) {
@@ -57,6 +59,16 @@ CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset) {
 
 CUPYGEMM_INLINE u32x2 buffer_load_b64(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b64(resource, static_cast<int>(offset), 0, 0);
+}
+
+// Lane l's `direct_load_bytes` go to LDS at `wave_base` + direct_load_bytes * l, which is uniform
+// and travels in M0. The check counts `scalar_offset`; lanes out of range write zero. The load
+// counts in vmcnt, like any other.
+CUPYGEMM_INLINE void buffer_load_lds(Resource resource, LdsBase wave_base, u32 offset,
+                                     u32 scalar_offset) {
+    __builtin_amdgcn_raw_ptr_buffer_load_lds(resource, (LdsPointer<void>)wave_base,
+                                             direct_load_bytes, static_cast<int>(offset),
+                                             static_cast<int>(scalar_offset), 0, 0);
 }
 
 CUPYGEMM_INLINE u32 buffer_load_b32(Resource resource, u32 offset) {

@@ -1,4 +1,8 @@
 // LDS accesses, one instruction each, by 32-bit LDS address.
+//
+// Reads take their address as __restrict. The compiler would wait for all loads that go straight to
+// LDS before a read of which it knows nothing; of one that has a scope it leaves the order to the
+// waits and barriers that are written (waitcnt.hpp). tests/kernels/test_direct_to_lds.py looks.
 #pragma once
 
 #include "cdna/mfma.hpp"
@@ -9,9 +13,19 @@ template <class T> using LdsPointer = __attribute__((address_space(3))) T *;
 
 using LdsBase = LdsPointer<u8>;
 
-CUPYGEMM_INLINE u32x4 ds_read_b128(LdsBase base, u32 offset) {
+CUPYGEMM_INLINE u32x4 ds_read_b128(LdsBase __restrict base, u32 offset) {
     return *reinterpret_cast<LdsPointer<u32x4>>(base + offset);
 }
+
+#if defined(__gfx950__)
+// A block of 16 lanes reads 4 runs of 16 half-words, 4 lanes to a run, and each of its lanes gets
+// one of the 16 columns: element e of lane l is half-word l % 4 of what lane 4 e + l % 16 / 4 of
+// its block points at.
+CUPYGEMM_INLINE u32x2 ds_read_b64_tr_b16(LdsBase __restrict base, u32 offset) {
+    return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16(
+                                         reinterpret_cast<LdsPointer<i16x4>>(base + offset)));
+}
+#endif
 
 CUPYGEMM_INLINE void ds_write_b128(LdsBase base, u32 offset, u32x4 data) {
     *reinterpret_cast<LdsPointer<u32x4>>(base + offset) = data;

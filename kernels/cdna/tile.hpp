@@ -41,22 +41,31 @@ template <class Operand> struct FragmentReader {
     }
 };
 
-// One k step of a wave's operands in registers.
-template <class Config> struct Fragments {
-    using ReaderA = FragmentReader<OperandA<Config>>;
-    using ReaderB = FragmentReader<OperandB<Config>>;
-
+// One k step of a wave's operands in registers, as the readers fetch them.
+template <class Config, class ReaderA = FragmentReader<OperandA<Config>>,
+          class ReaderB = FragmentReader<OperandB<Config>>>
+struct Fragments {
     u32x4 a[ReaderA::Map::num_fragments]; // (fragment, 16 bytes of k)
     u32x4 b[ReaderB::Map::num_fragments];
 
     CUPYGEMM_INLINE void read(const ReaderA &reader_a, const ReaderB &reader_b, LdsBase tile_a,
                               LdsBase tile_b, u32 step) {
+        read_b(reader_b, tile_b, step);
+        read_a(reader_a, tile_a, step, 0, ReaderA::Map::num_fragments);
+    }
+
+    CUPYGEMM_INLINE void read_b(const ReaderB &reader, LdsBase tile, u32 step) {
 #pragma unroll
         for (u32 fn = 0; fn < ReaderB::Map::num_fragments; ++fn)
-            b[fn] = reader_b.read(tile_b, fn, step);
+            b[fn] = reader.read(tile, fn, step);
+    }
+
+    // Fragments [first, last).
+    CUPYGEMM_INLINE void read_a(const ReaderA &reader, LdsBase tile, u32 step, u32 first,
+                                u32 last) {
 #pragma unroll
-        for (u32 fm = 0; fm < ReaderA::Map::num_fragments; ++fm)
-            a[fm] = reader_a.read(tile_a, fm, step);
+        for (u32 fm = first; fm < last; ++fm)
+            a[fm] = reader.read(tile, fm, step);
     }
 };
 
@@ -82,7 +91,7 @@ template <class Config> struct Accumulators {
     }
 
     // Fragments [first, last) of m += one k step of A times one of B.
-    CUPYGEMM_INLINE void multiply(const Fragments<Config> &step, int first, int last) {
+    template <class Step> CUPYGEMM_INLINE void multiply(const Step &step, int first, int last) {
 #pragma unroll
         for (int fm = first; fm < last; ++fm)
 #pragma unroll

@@ -94,6 +94,18 @@ template <int num_rows, int banks, int element_bytes> struct LdsLayout {
         return slot * chunk_bytes;
     }
 
+    // The inverse: which row and chunk lie in a 16-byte slot, counted from the start of the slab. The
+    // masks only touch slot bits 0 to 3, so all of the row but, with 64 banks, its lowest bit can be
+    // read off the slot, and from that the bits that the masks changed.
+    CUPYGEMM_INLINE static constexpr u32 row_of_slot(u32 slot) { return unrotated(slot) / 8; }
+    CUPYGEMM_INLINE static constexpr u32 chunk_of_slot(u32 slot) { return unrotated(slot) % 8; }
+    CUPYGEMM_INLINE static constexpr u32 unrotated(u32 slot) {
+        static_assert(chunks_per_row == 8 && banks <= 64, "the rotation changes bits 0 to 3 alone");
+        for (u32 bit = 7; bit-- > 0;) // bit 0 of the row last: the others may have changed it
+            slot ^= (0u - (slot / 8 >> bit & 1u)) & BankRotation<banks, element_bytes>::masks[bit];
+        return slot;
+    }
+
     // The offset of (x ^ y), from that of x in a register and that of y at compile time.
     CUPYGEMM_INLINE static u32 combine(u32 x, u32 y) {
         return (x ^ (y % rotated_bytes)) + (y - y % rotated_bytes);

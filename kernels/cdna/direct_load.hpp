@@ -1,0 +1,233 @@
+// Moving an operand's tile from global memory straight into LDS, and reading it as fragments.
+//
+// A DirectLoader knows a thread's share of a tile: `num_loads` units of `direct_load_bytes`. No
+// registers hold data, so any number of tiles may be on their way; the loads of a wave arrive in
+// order and count in vmcnt, and other waves may read them after that and a barrier
+// (load_and_lds_barrier).
+//
+// The last tile along k may be ragged. Then it goes through registers, where what lies beyond the
+// matrix becomes zero.
+#pragma once
+
+#include "cdna/buffer.hpp"
+#include "cdna/direct_operand.hpp"
+#include "cdna/schedule.hpp"
+#include "cdna/tile.hpp"
+#include "cdna/vector_end.hpp"
+
+namespace cupygemm {
+
+template <class Operand> struct DirectLoader {
+    using Map = DirectMap<Operand>;
+    static constexpr Major major = Operand::major;
+    static constexpr int element_bytes = OperandTile<Operand>::element_bytes;
+    static constexpr int num_threads = Operand::num_threads;
+    static constexpr int num_loads =
+        OperandTile<Operand>::bytes / (num_threads * direct_load_bytes);
+
+    using End = VectorEnd<element_bytes>;
+    // A unit in registers: 16 bytes, of which only the first direct_load_bytes count.
+    struct RaggedUnits {
+        u32x4 data[num_loads];
+        typename End::Last last[num_loads]; // the elements before the end of the matrix
+    };
+
+    static_assert(num_loads >= 1 &&
+                      OperandTile<Operand>::bytes % (num_threads * direct_load_bytes) == 0,
+                  "every thread loads the same number of whole units");
+    static_assert(Operand::dword_aligned, "loads to LDS fetch whole dwords");
+    static_assert(element_bytes <= direct_load_bytes, "a unit holds whole elements");
+
+    Window window; // from this workgroup's first row, at the k of the next load
+    i64 tile_step; // bytes between tiles along k
+    u64 next_base; // of the resource for that load
+    u32 next_bytes;
+    u32 thread;
+    u32 wave_offset; // bytes of LDS from the tile to the wave's first unit
+    // Bytes from window.base to unit i: a lane's part, the same for most i, and that of all lanes.
+    u32 lane_offset[num_loads];
+    u32 wave_uniform[num_loads];
+
+    // `matrix` is the address of element (0, 0), `row0` and `k0` the first row and k of the first
+    // tile, `pitch` in elements, and `wave` the same in all lanes.
+    CUPYGEMM_INLINE DirectLoader(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, i32 k0,
+                                 u32 thread_id, u32 wave)
+        : thread(thread_id), wave_offset(wave * wave_size * direct_load_bytes) {
+        const i64 row_step = (major == Major::k ? pitch : 1) * element_bytes;
+        const i64 k_step = (major == Major::k ? 1 : pitch) * element_bytes;
+        const i64 end = (num_rows - 1) * row_step + (num_k - 1) * k_step + element_bytes;
+        window = {matrix, end};
+        window.advance(row0 * row_step + k0 * k_step);
+        tile_step = Operand::tile_k * k_step;
+#pragma unroll
+        for (int i = 0; i < num_loads; ++i) {
+            lane_offset[i] =
+                lane_row(i) * static_cast<u32>(row_step) + lane_k(i) * static_cast<u32>(k_step);
+            wave_uniform[i] = Map::uniform_row(i) * static_cast<u32>(row_step) +
+                              Map::uniform_k(i) * static_cast<u32>(k_step);
+        }
+    }
+
+    // First row and first k of unit i in the tile, without what is the same in all lanes.
+    CUPYGEMM_INLINE u32 lane_row(int i) const {
+        return Map::row_of(thread) ^ (Map::row_of(i * num_threads) - Map::uniform_row(i));
+    }
+    CUPYGEMM_INLINE u32 lane_k(int i) const {
+        return Map::k_of(thread) ^ (Map::k_of(i * num_threads) - Map::uniform_k(i));
+    }
+    CUPYGEMM_INLINE u32 row(int i) const { return lane_row(i) + Map::uniform_row(i); }
+    CUPYGEMM_INLINE u32 k(int i) const { return lane_k(i) + Map::uniform_k(i); }
+    CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[i] + wave_uniform[i]; }
+
+    // Work out the resource of the tile at the window, and move on by one tile. It lies inside the
+    // matrix along k. Rows past the end of the matrix read other rows or zero: they only reach rows
+    // of C that do not exist. When there is no such tile, `exists` is false and nothing is read.
+    CUPYGEMM_INLINE void prepare(bool exists) {
+        next_base = window.base;
+        next_bytes = reach(window) & ~3u & (0u - exists);
+        window.advance(tile_step);
+    }
+
+    // Have that done by here.
+    CUPYGEMM_INLINE void prepare_now() {
+        compute_now(next_base);
+        compute_now(next_bytes);
+        compute_now(window.base);
+        u64 bytes = window.bytes;
+        compute_now(bytes);
+        window.bytes = bytes;
+    }
+
+    // Start loading the tile that was prepared into LDS.
+    CUPYGEMM_INLINE void load(LdsBase tile) const {
+        load(make_resource(next_base, next_bytes), tile);
+    }
+
+    CUPYGEMM_INLINE void load(Resource memory, LdsBase tile) const {
+#pragma unroll
+        for (int i = 0; i < num_loads; ++i)
+            buffer_load_lds(memory, tile + (wave_offset + i * num_threads * direct_load_bytes),
+                            lane_offset[i], wave_uniform[i]);
+    }
+
+    // -- The last tile along k --------------------------------------------------------------------
+
+    // It is no different from the others: all of k is there, and no element shares its dword with
+    // the end of the matrix. The same in all lanes, and the usual case.
+    CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
+        const bool ends_in_dword = major == Major::row && rows_left * element_bytes % 4 != 0 &&
+                                   rows_left < Operand::tile_rows;
+        return k_left == Operand::tile_k && !ends_in_dword;
+    }
+
+    // Start loading tile `tile_index`, a whole one, like any other.
+    CUPYGEMM_INLINE void load_last(LdsBase tile, i64 tile_index) const {
+        Window last = window;
+        last.advance(tile_index * tile_step);
+        load(resource(last), tile);
+    }
+
+    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k, at least
+    // one of each, lie in the matrix. Elements that share their dword with the end of the matrix,
+    // where `resource` reads nothing, are read once more by themselves.
+    CUPYGEMM_INLINE void load_ragged(RaggedUnits &units, i64 tile_index, i32 rows_left,
+                                     i32 k_left) const {
+        Window tile = window;
+        tile.advance(tile_index * tile_step);
+        const Resource memory = resource(tile);
+        const Resource exact = exact_resource(tile);
+#pragma unroll
+        for (int i = 0; i < num_loads; ++i) {
+            const u32 from = static_cast<i32>(k(i)) < k_left ? offset(i) : out_of_range;
+            if constexpr (direct_load_bytes == 16)
+                units.data[i] = buffer_load_b128(memory, from);
+            else
+                units.data[i] = u32x4{buffer_load_b32(memory, from), 0, 0, 0};
+            units.last[i] = End::load(exact, offset(i), num_valid(i, rows_left, k_left));
+        }
+    }
+
+    // Put it into LDS, zeros where the matrix has nothing.
+    CUPYGEMM_INLINE void store_ragged(LdsBase tile, const RaggedUnits &units, i32 rows_left,
+                                      i32 k_left) const {
+#pragma unroll
+        for (int i = 0; i < num_loads; ++i) {
+            const u32x4 whole =
+                End::cut(units.data[i], units.last[i], num_valid(i, rows_left, k_left));
+            const u32 at = (thread + i * num_threads) * direct_load_bytes;
+            if constexpr (direct_load_bytes == 16)
+                ds_write_b128(tile, at, whole);
+            else
+                ds_write_b32(tile, at, whole.x);
+            end_phase(); // comparisons for all units at once would not fit in scalar registers
+        }
+    }
+
+    // Elements from the first of unit i to the end of the matrix, along the unit; there may be more
+    // than fit.
+    CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
+        const i32 k_valid = k_left - static_cast<i32>(k(i));
+        if constexpr (major == Major::k)
+            return k_valid;
+        else
+            return k_valid > 0 ? rows_left - static_cast<i32>(row(i)) : 0;
+    }
+};
+
+// A wave's view of a tile that was loaded directly: a K-major one is laid out as any other.
+template <class Operand, Major major = Operand::major> struct DirectReader
+    : FragmentReader<Operand> {
+    static constexpr int reads_per_fragment = 1;
+    using FragmentReader<Operand>::FragmentReader;
+};
+
+#if defined(__gfx950__)
+template <class Operand> struct DirectReader<Operand, Major::row> {
+    using Map = TransposeMap<Operand>;
+    static constexpr int reads_per_fragment = 2;
+
+    const u32 lane_offset;
+
+    CUPYGEMM_INLINE DirectReader(u32 wave, u32 lane) : lane_offset(Map::lds_of_lane(wave, lane)) {}
+
+    CUPYGEMM_INLINE u32x4 read(LdsBase tile, u32 fragment, u32 step) const {
+        u32x2 half[2];
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i)
+            half[i] = ds_read_b64_tr_b16(
+                tile, Map::Layout::combine(lane_offset, Map::lds_of_step(fragment, step, i)));
+        return u32x4{half[0].x, half[0].y, half[1].x, half[1].y};
+    }
+};
+#endif
+
+template <class T> CUPYGEMM_INLINE void exchange_if(bool condition, T &x, T &y) {
+    const T kept = x;
+    x = condition ? y : kept;
+    y = condition ? kept : y;
+}
+
+// Undo the swap of halves that TransposeMap makes for the 16x16 instruction, once everything is
+// summed: in odd quarters of a fragment's rows, it and its neighbour change places.
+template <class Config> CUPYGEMM_INLINE void unswap_fragments(Accumulators<Config> &acc, u32 lane) {
+    using Acc = Accumulators<Config>;
+    if constexpr (Config::a_major == Major::row && Config::mma_m == 16) {
+        const bool odd =
+            lane / 4 % 2 != 0; // lane l holds column l % 16 of the instruction's result
+#pragma unroll
+        for (int fm = 0; fm < Acc::fragments_m; fm += 2)
+#pragma unroll
+            for (int fn = 0; fn < Acc::fragments_n; ++fn)
+                exchange_if(odd, acc.registers[fm][fn], acc.registers[fm + 1][fn]);
+    }
+    if constexpr (Config::b_major == Major::row && Config::mma_n == 16) {
+        const bool odd = lane / 16 % 2 != 0; // and rows 4 (l / 16) to 4 (l / 16) + 3
+#pragma unroll
+        for (int fm = 0; fm < Acc::fragments_m; ++fm)
+#pragma unroll
+            for (int fn = 0; fn < Acc::fragments_n; fn += 2)
+                exchange_if(odd, acc.registers[fm][fn], acc.registers[fm][fn + 1]);
+    }
+}
+
+} // namespace cupygemm
