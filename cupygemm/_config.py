@@ -31,6 +31,12 @@ OUTPUTS: dict[DType, tuple[DType, ...]] = {
     "i8": ("i8", "i32"),
 }
 """By the type of both inputs, what the sums can be rounded to, of the types that the GPU has."""
+EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
+    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES, "i8", "u8", "i32")),
+    "f64": ("f32", "f64"),
+    "i8": ("bf16", "f16", "f32", "i8", "u8", "i32"),
+}
+"""The same after an epilogue."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +181,7 @@ def _check_types(problem: GemmProblem, arch: Arch) -> str | None:
             return f"inputs of type {dtype} have no kernel on {arch.name}: {', '.join(known)} have"
     outputs = [
         dtype
-        for dtype in OUTPUTS[problem.a_dtype]
+        for dtype in (OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS)[problem.a_dtype]
         if dtype not in FLOAT8_NAMES or dtype in arch.mfma_cycles
     ]
     if problem.out_dtype not in outputs:

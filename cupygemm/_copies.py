@@ -48,7 +48,7 @@ def copied(array: Any, copy: Copy | None) -> Any:
         return rows
     if part.dtype != dtype:
         return part.astype(dtype, order="C")
-    return _bits(part).copy(order="C").view(dtype)
+    return bits(part).copy(order="C").view(dtype)
 
 
 def row_elements(columns: int, dtype: np.dtype[Any]) -> int:
@@ -61,11 +61,11 @@ def assign(out: Any, product: Any) -> None:
     """Copy `product` to `out`, converting it if the types differ."""
     out = as_stored(out)
     if out.dtype == product.dtype:
-        out, product = _bits(out), _bits(product)
+        out, product = bits(out), bits(product)
     out[...] = product
 
 
-def _bits(array: Any) -> Any:
+def bits(array: Any) -> Any:
     """View an array as integers, so that copying it needs no arithmetic type of the device."""
     size = array.dtype.itemsize
     return array.view(np.dtype(f"u{size}")) if size <= 8 else array

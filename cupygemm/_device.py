@@ -16,7 +16,7 @@ from cupygemm._formats import FLOAT8, FLOAT8_DTYPES, Precision
 from cupygemm._hopper.config import OUTPUTS as HOPPER_OUTPUTS
 from cupygemm._hopper.config import HopperArch
 from cupygemm._problem import FLOAT8_NAMES, DType
-from cupygemm._promotion import CDNA_PRODUCTS, HOPPER_PRODUCTS, Products
+from cupygemm._promotion import CDNA_EPILOGUE_PRODUCTS, CDNA_PRODUCTS, HOPPER_PRODUCTS, Products
 
 
 @dataclass(frozen=True)
@@ -59,14 +59,21 @@ class Device:
     @property
     def products(self) -> Products:
         """Return the types that kernels of this library multiply on the device."""
+        return self._available(CDNA_PRODUCTS, HOPPER_PRODUCTS)
+
+    @property
+    def epilogue_products(self) -> Products:
+        """Return the same for kernels with an epilogue."""
+        return self._available(CDNA_EPILOGUE_PRODUCTS, {})
+
+    def _available(self, cdna: Products, hopper: Products) -> Products:
+        """Return the table of this device, without the formats of 8-bit floats that it lacks."""
         if self.arch is None:
             return {}
         lacking = FLOAT8_DTYPES - {FLOAT8[name] for name in self.formats}
         return {
             operand: tuple(dtype for dtype in stored if dtype not in lacking)
-            for operand, stored in (
-                CDNA_PRODUCTS if isinstance(self.arch, Arch) else HOPPER_PRODUCTS
-            ).items()
+            for operand, stored in (cdna if isinstance(self.arch, Arch) else hopper).items()
             if operand not in lacking
         }
 

@@ -13,16 +13,16 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import as_array
+from cupygemm._problem import Activation
 from cupygemm._promotion import ProductTypes, is_number
 from cupygemm._shapes import ProductShape, Shape
 
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 """The options that can be arrays, in the order in which they take effect."""
@@ -140,7 +140,7 @@ class EpilogueArguments:
     def request(self) -> EpilogueRequest:
         """Return the record of what is asked for."""
         operands = {
-            name: Operand(array.shape, array.strides, array.dtype, array.data.ptr)
+            name: Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)
             for name, array in zip(ARRAYS, self.arrays, strict=True)
             if array is not None
         }

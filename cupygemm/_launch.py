@@ -7,12 +7,16 @@ call to call, so the rest is packed once, and a call prepends 24 bytes.
 
 from __future__ import annotations
 
+import itertools
 import struct
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from cupygemm._config import GemmConfig, grid
+from cupygemm._epilogue import ARRAYS as EPILOGUE_ARRAYS
+from cupygemm._epilogue import EpilogueArguments
 from cupygemm._layout import Layout, Offsets
 from cupygemm._parts import ADD_THREADS, add_grid, stream_tiles, workspace_bytes
 from cupygemm._problem import ITEMSIZE, GemmProblem
@@ -48,12 +52,32 @@ PART_ARGS = np.dtype(
 )
 """The struct ``PartArgs``, which follows `GEMM_ARGS` where workgroups share tiles."""
 
+_SOURCE_ARGS = np.dtype(
+    [("address", np.uint64), ("pitch", np.int64), ("stride", np.int64, 3)], align=True
+)
+EPILOGUE_ARGS = np.dtype(
+    [(name, np.uint64) for name in ("alpha", "beta", "scale", "low", "high")]
+    + [(name, _SOURCE_ARGS) for name in EPILOGUE_ARRAYS],
+    align=True,
+)
+"""The struct ``EpilogueArgs``, which follows `GEMM_ARGS` where there is an epilogue."""
+
 _ADDRESSES = struct.Struct("=QQQ")
 _ADDRESS = struct.Struct("=Q")
 # CuPy passes an array of size one by value. It asks a structured array for its fields at each
 # launch, which takes 10 us; an opaque one takes 1 us.
-_OPAQUE = np.dtype((np.void, GEMM_ARGS.itemsize))
-_OPAQUE_PARTED = np.dtype((np.void, GEMM_ARGS.itemsize + PART_ARGS.itemsize))
+
+
+def _opaque(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype((np.void, sum(dtype.itemsize for dtype in dtypes)))
+
+
+_OPAQUE = {False: _opaque(GEMM_ARGS), True: _opaque(GEMM_ARGS, EPILOGUE_ARGS)}
+_OPAQUE_PARTED = {
+    False: _opaque(GEMM_ARGS, PART_ARGS),
+    True: _opaque(GEMM_ARGS, EPILOGUE_ARGS, PART_ARGS),
+}
+"""The parameter of a kernel, by whether it has an epilogue."""
 
 
 def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
@@ -97,6 +121,53 @@ def pack_parts(config: GemmConfig, problem: GemmProblem) -> Any:
     return arguments
 
 
+class EpiloguePacker:
+    """Packs ``EpilogueArgs`` for one launch, from a call's numbers and the addresses of its arrays.
+
+    Parameters
+    ----------
+    layout : Layout
+    offsets : Offsets
+    """
+
+    __slots__ = ("_constants", "_names", "_numbers", "_offsets", "_struct")
+
+    def __init__(self, layout: Layout, offsets: Offsets) -> None:
+        constants = np.zeros(1, EPILOGUE_ARGS)
+        addresses = {}
+        for source, offset in zip(layout.sources, offsets.sources or (0,) * 5, strict=False):
+            constants[source.name]["pitch"] = source.pitch
+            constants[source.name]["stride"] = source.stride
+            addresses[source.name] = offset * source.itemsize
+        self._names = tuple(addresses)
+        self._offsets = tuple(addresses.values())
+        number = "d" if layout.problem.a_dtype == "f64" else "f4x"
+        self._numbers = np.float64 if number == "d" else np.float32
+        size = _SOURCE_ARGS.itemsize - _ADDRESS.size
+        self._struct = struct.Struct("=" + 5 * number + len(EPILOGUE_ARRAYS) * f"Q{size}s")
+        self._constants = tuple(
+            constants[name].tobytes()[_ADDRESS.size :] for name in EPILOGUE_ARRAYS
+        )
+
+    def __call__(self, arguments: EpilogueArguments, arrays: Mapping[str, Any]) -> bytes:
+        """Return the struct; `arrays` are those that the kernel reads, by option."""
+        addresses = dict.fromkeys(EPILOGUE_ARRAYS, 0)
+        for name, offset in zip(self._names, self._offsets, strict=True):
+            addresses[name] = (arrays[name].data.ptr + offset) % 2**64
+        low, high = arguments.clamp or (0.0, 0.0)
+        numbers = (arguments.alpha.real, arguments.beta.real, arguments.scale, low, high)
+        rest = itertools.chain.from_iterable(zip(addresses.values(), self._constants, strict=True))
+        try:
+            return self._struct.pack(*numbers, *rest)
+        except OverflowError:  # a number beyond float32, which is an infinity to the kernel
+            with np.errstate(over="ignore"):
+                finite = [float(self._numbers(number)) for number in numbers]
+            rest = itertools.chain.from_iterable(
+                zip(addresses.values(), self._constants, strict=True)
+            )
+            return self._struct.pack(*finite, *rest)
+
+
 class GemmLaunch:
     """One prepared launch; calling it with the three addresses enqueues it on the current stream.
 
@@ -109,7 +180,7 @@ class GemmLaunch:
     config : GemmConfig
     """
 
-    __slots__ = ("_block", "_constants", "_kernel", "_offsets", "grid")
+    __slots__ = ("_block", "_constants", "_has_epilogue", "_kernel", "_offsets", "grid")
 
     def __init__(self, kernel: Any, layout: Layout, offsets: Offsets, config: GemmConfig) -> None:
         packed = pack_arguments(layout, offsets).tobytes()
@@ -117,11 +188,12 @@ class GemmLaunch:
         self._offsets = _ADDRESSES.unpack_from(packed) if any(packed[: _ADDRESSES.size]) else None
         self._constants: bytes = packed[_ADDRESSES.size :]
         self._block = (config.num_threads, 1, 1)
+        self._has_epilogue = layout.problem.epilogue is not None
         self.grid = grid(config, layout.problem)
 
-    def __call__(self, a: int, b: int, c: int) -> None:
-        """Enqueue the launch."""
-        packed = np.frombuffer(self._pack(a, b, c), _OPAQUE)
+    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
+        """Enqueue the launch; `epilogue` is the packed struct of one, if there is one."""
+        packed = np.frombuffer(self._pack(a, b, c) + epilogue, _OPAQUE[self._has_epilogue])
         self._kernel(self.grid, self._block, (packed,))
 
     def _pack(self, a: int, b: int, c: int) -> bytes:
@@ -147,7 +219,7 @@ class PartedLaunch(GemmLaunch):
     config : GemmConfig
     """
 
-    __slots__ = ("_add_grid", "_add_kernel", "_alloc", "_num_bytes", "_zeroed")
+    __slots__ = ("_add_grid", "_add_kernel", "_alloc", "_num_bytes", "_parts", "_zeroed")
 
     def __init__(
         self, kernel: Any, add_kernel: Any, layout: Layout, offsets: Offsets, config: GemmConfig
@@ -155,20 +227,20 @@ class PartedLaunch(GemmLaunch):
         from cupy.cuda import alloc
 
         super().__init__(kernel, layout, offsets, config)
-        self._constants += pack_parts(config, layout.problem).tobytes()[: -_ADDRESS.size]
+        self._parts: bytes = pack_parts(config, layout.problem).tobytes()[: -_ADDRESS.size]
         self._add_kernel = add_kernel
         self._add_grid = add_grid(config, layout.problem)
         self._num_bytes = workspace_bytes(config, layout.problem)
         self._zeroed = config.atomic
         self._alloc = alloc
 
-    def __call__(self, a: int, b: int, c: int) -> None:
+    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
         """Enqueue the launches."""
         # The pool hands memory that this frees to later work of the same stream only.
         workspace = self._alloc(self._num_bytes)
         if self._zeroed:
             workspace.memset_async(0, self._num_bytes)
-        packed = self._pack(a, b, c) + _ADDRESS.pack(workspace.ptr)
-        arguments = (np.frombuffer(packed, _OPAQUE_PARTED),)
+        packed = self._pack(a, b, c) + epilogue + self._parts + _ADDRESS.pack(workspace.ptr)
+        arguments = (np.frombuffer(packed, _OPAQUE_PARTED[self._has_epilogue]),)
         self._kernel(self.grid, self._block, arguments)
         self._add_kernel(self._add_grid, (ADD_THREADS, 1, 1), arguments)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -199,12 +200,18 @@ def matrix_stack(
 
 
 class BatchAxis(NamedTuple):
-    """One axis of the batch; strides in elements."""
+    """One axis of the batch; strides in elements, those of an epilogue's sources last."""
 
     extent: int
     a: int
     b: int
     c: int
+    sources: tuple[int, ...] = ()
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Return by how much a step of the axis that this one is merged into must be."""
+        return tuple(s * self.extent for s in (self.a, self.b, self.c, *self.sources))
 
 
 class Offsets(NamedTuple):
@@ -213,6 +220,29 @@ class Offsets(NamedTuple):
     a: int
     b: int
     c: int
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceLayout:
+    """How an array that an epilogue reads lies in the problem.
+
+    Attributes
+    ----------
+    name : str
+        The option of `matmul`.
+    itemsize : int
+        Bytes of an element.
+    pitch : int
+        Elements from one row of C to the next; 0 where all rows have the same.
+    stride : tuple of int
+        Of three batch axes, as those of C.
+    """
+
+    name: str
+    itemsize: int
+    pitch: int
+    stride: tuple[int, int, int]
 
 
 @dataclass(frozen=True)
@@ -231,6 +261,8 @@ class Layout:
         Strides of three batch axes, outermost first, elements, 0 where absent or broadcast.
     launches : tuple of Offsets
         One for each launch.
+    sources : tuple of SourceLayout
+        What an epilogue reads.
     """
 
     problem: GemmProblem
@@ -242,6 +274,7 @@ class Layout:
     b_stride: tuple[int, int, int]
     c_stride: tuple[int, int, int]
     launches: tuple[Offsets, ...]
+    sources: tuple[SourceLayout, ...] = ()
 
 
 def make_layout(
@@ -250,17 +283,25 @@ def make_layout(
     out: MatrixStack,
     batch: tuple[int, ...],
     precision: Precision = "ieee",
+    sources: Mapping[str, MatrixStack] = MappingProxyType({}),
 ) -> Layout:
     """Pose a product as a problem with a row-major C.
 
     All three stacks must have an `order`, and no extent may be 0. In precision ``"tf32"``, float32
-    operands are multiplied as such.
+    operands are multiplied as such. The `sources` of an epilogue are those of the problem, that is
+    transposed already where `out` is column-major.
     """
     swapped = out.order == "column"
     a, b, c = (x2.transposed, x1.transposed, out.transposed) if swapped else (x1, x2, out)
     axes = [
-        BatchAxis(*axis)
-        for axis in zip(batch, a.batch_strides, b.batch_strides, c.batch_strides, strict=True)
+        BatchAxis(
+            extent,
+            a.batch_strides[axis],
+            b.batch_strides[axis],
+            c.batch_strides[axis],
+            tuple(source.batch_strides[axis] for source in sources.values()),
+        )
+        for axis, extent in enumerate(batch)
     ]
     looped, kept = _split(_merged(axes))
     problem = GemmProblem(
@@ -280,7 +321,7 @@ def make_layout(
         b_span=b.span,
         c_span=c.span,
     )
-    three = [BatchAxis(1, 0, 0, 0)] * (MAX_BATCH_AXES - len(kept)) + kept
+    three = [BatchAxis(1, 0, 0, 0, (0,) * len(sources))] * (MAX_BATCH_AXES - len(kept)) + kept
     return Layout(
         problem,
         swapped,
@@ -291,6 +332,15 @@ def make_layout(
         _triple(axis.b for axis in three),
         _triple(axis.c for axis in three),
         tuple(_offsets(looped)),
+        tuple(
+            SourceLayout(
+                name,
+                source.dtype.itemsize,
+                source.row_stride,
+                _triple(axis.sources[index] for axis in three),
+            )
+            for index, (name, source) in enumerate(sources.items())
+        ),
     )
 
 
@@ -307,7 +357,7 @@ def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:
     for axis in sorted(axes, key=lambda axis: -abs(axis.c)):
         if merged:
             outer = merged[-1]
-            if outer[1:] == tuple(stride * axis.extent for stride in axis[1:]):
+            if (outer.a, outer.b, outer.c, *outer.sources) == axis.whole:
                 merged[-1] = axis._replace(extent=outer.extent * axis.extent)
                 continue
         merged.append(axis)
@@ -329,6 +379,10 @@ def _offsets(looped: list[BatchAxis]) -> Iterator[Offsets]:
             sum(i * axis.a for i, axis in steps),
             sum(i * axis.b for i, axis in steps),
             sum(i * axis.c for i, axis in steps),
+            tuple(
+                sum(i * stride for i, stride in zip(index, strides, strict=True))
+                for strides in zip(*(axis.sources for axis in looped), strict=True)
+            ),
         )
 
 

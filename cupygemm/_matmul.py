@@ -188,7 +188,9 @@ def _matmul_with_options(
             plan = _plans.get(key)
         except TypeError:  # a dtype or a format that is no dictionary key
             key = plan = None
-        if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
+        if plan is None or (
+            out is not None and (plan.overlaps(x1, x2, out) or _overlaps_epilogue(out, given))
+        ):
             call = _check(x1, x2, out, dtype, casting, given)
             plan = _plan_of(call)
             if key is not None and not call.aliased:
@@ -272,6 +274,7 @@ class _Call:
             self.target,
             replace(self.options, precision=self.device.precision(self.options.precision)),
             products=self.device.products,
+            epilogue_products=self.device.epilogue_products,
             row_bytes=self.device.row_bytes,
             aliased=self.aliased,
         )
@@ -316,8 +319,26 @@ def _check(
             given.reproducible,
         ),
         device(x1.data.device_id),
-        out is not None and (_overlap(out, x1) or _overlap(out, x2)),
+        out is not None
+        and (_overlap(out, x1) or _overlap(out, x2) or _overlaps_epilogue(out, given)),
     )
+
+
+def _overlaps_epilogue(out: Any, given: CallOptions) -> bool:
+    """Whether writing ``out`` may change what is yet to be read of an epilogue's arrays.
+
+    Not if `c` lies as it does: each element is read before its result is written.
+    """
+    if given.epilogue is None:
+        return False
+    for name, array in zip(ARRAYS, given.epilogue.arrays, strict=True):
+        if array is None or (
+            name == "c" and array.data.ptr == out.data.ptr and _signature(array) == _signature(out)
+        ):
+            continue
+        if _overlap(out, array):
+            return True
+    return False
 
 
 def _adopted(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:

@@ -15,11 +15,12 @@ from cupygemm._arch import Arch
 from cupygemm._config import GemmConfig, check, grid
 from cupygemm._copies import assign, copied
 from cupygemm._device import Device
+from cupygemm._epilogue import ARRAYS, EpilogueArguments
 from cupygemm._explain import Explanation
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import container
 from cupygemm._hopper.config import HopperArch
-from cupygemm._launch import GemmLaunch, PartedLaunch
+from cupygemm._launch import EpiloguePacker, GemmLaunch, PartedLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
 from cupygemm._problem import GemmProblem
@@ -168,6 +169,7 @@ def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
         choice.compiled.compiler,
         len(layout.launches),
         grid(config, layout.problem),
+        None if layout.problem.epilogue is None else layout.problem.epilogue.summary,
     )
 
 
@@ -196,6 +198,8 @@ def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -
         launches = tuple(
             PartedLaunch(kernel, add, layout, offsets, config) for offsets in layout.launches
         )
+    if posed.sources is not None:
+        return _with_epilogue(posed, launches)
     if posed.copies or len(launches) > 1:
         return _staged(posed, launches)
     return _direct(posed, launches[0])
@@ -234,6 +238,37 @@ def _staged(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
         target = ndarray(shape, dtype) if staged else out
         for launch in launches:
             launch(first.data.ptr, second.data.ptr, target.data.ptr)
+        if out is None:
+            return target
+        if staged:
+            assign(out, target)
+        return out
+
+    return run
+
+
+def _with_epilogue(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
+    """Return the runner of a call whose kernel has an epilogue."""
+    from cupy import ndarray
+
+    layout, sources = posed.layout, posed.sources
+    assert layout is not None
+    assert sources is not None
+    shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
+    packers = [EpiloguePacker(layout, offsets) for offsets in layout.launches]
+
+    def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
+        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
+        if swapped:
+            first, second = second, first
+        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
+        for name, copy in sources.copies.items():
+            arrays[name] = copy(arrays[name])
+        staged = out is None or posed.temporary is not None
+        target = ndarray(shape, dtype) if staged else out
+        addresses = first.data.ptr, second.data.ptr, target.data.ptr
+        for launch, packer in zip(launches, packers, strict=True):
+            launch(*addresses, packer(arguments, arrays))
         if out is None:
             return target
         if staged:

@@ -24,8 +24,16 @@ from cupygemm._layout import (
     overlaps_itself,
 )
 from cupygemm._options import Options
-from cupygemm._promotion import CDNA_PRODUCTS, Products, ProductTypes, product_types
+from cupygemm._promotion import (
+    CDNA_EPILOGUE_PRODUCTS,
+    CDNA_PRODUCTS,
+    U8,
+    Products,
+    ProductTypes,
+    product_types,
+)
 from cupygemm._shapes import ProductShape, product_shape
+from cupygemm._sources import Sources, make_sources
 
 Work = Literal["empty", "zeros", "kernel", "fallback", "sums"]
 PLAIN = Options()
@@ -63,6 +71,7 @@ class Posed:
     temporary: str | None = None
     epilogue: EpilogueRequest | None = None
     sums: Posed | None = None
+    sources: Sources | None = None
     reproducible: bool = True
 
     @property
@@ -73,6 +82,8 @@ class Posed:
             for name, copy in (("x1", self.x1_copy), ("x2", self.x2_copy))
             if copy is not None
         ]
+        if self.sources is not None:
+            notes += self.sources.notes
         if self.sums is not None:
             notes += self.sums.copies
         if self.temporary is not None:
@@ -87,6 +98,7 @@ def pose(
     options: Options = PLAIN,
     *,
     products: Products = CDNA_PRODUCTS,
+    epilogue_products: Products = CDNA_EPILOGUE_PRODUCTS,
     row_bytes: int = ROW_BYTES,
     aliased: bool = False,
 ) -> Posed:
@@ -99,6 +111,8 @@ def pose(
         Its precision is one that the device has.
     products : mapping of numpy.dtype to tuple of numpy.dtype
         What the kernels for the device multiply; empty where there are none.
+    epilogue_products : mapping of numpy.dtype to tuple of numpy.dtype
+        The same for those with an epilogue.
     row_bytes : int
         Rows of operands of single bytes that start elsewhere than at multiples of it are copied.
     aliased : bool
@@ -130,7 +144,8 @@ def pose(
         )
     if shape.size == 0:
         return Posed(shape, types, "empty")
-    if epilogue is not None:
+    fused = epilogue is not None and shape.k > 0 and types.are_among(epilogue_products)
+    if epilogue is not None and not fused:
         sums = pose(
             x1,
             x2,
@@ -147,12 +162,25 @@ def pose(
         return Posed(shape, types, "sums", epilogue=epilogue, sums=sums)
     if shape.k == 0:
         return Posed(shape, types, "zeros")
-    if not types.are_among(products):
+    if not fused and not types.are_among(products):
         return Posed(shape, types, "fallback")
     a, x1_copy = _as_matrices(x1, "x1", shape, types.x1, row_bytes)
     b, x2_copy = _as_matrices(x2, "x2", shape, types.x2, row_bytes)
     c, temporary = _target(out, shape, types, aliased=aliased)
-    layout = make_layout(a, b, c, shape.batch, options.precision)
+    sources = None
+    if epilogue is not None:
+        sources = make_sources(epilogue, shape, types, swapped=c.order == "column")
+    layout = make_layout(
+        a, b, c, shape.batch, options.precision, {} if sources is None else sources.stacks
+    )
+    if sources is not None:
+        unsigned = types.stored == U8  # which saturates elsewhere than the bytes that wrap
+        problem = replace(
+            layout.problem,
+            out_dtype="u8" if unsigned else layout.problem.out_dtype,
+            epilogue=sources.epilogue,
+        )
+        layout = replace(layout, problem=problem)
     return Posed(
         shape,
         types,
@@ -161,6 +189,8 @@ def pose(
         x1_copy,
         x2_copy,
         temporary,
+        epilogue,
+        sources=sources,
         reproducible=options.reproducible,
     )
 

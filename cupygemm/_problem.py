@@ -13,6 +13,7 @@ DType = Literal[
     "tf32x3",
     "f64",
     "i8",
+    "u8",
     "i32",
     "e4m3fn",
     "e5m2",
@@ -23,14 +24,76 @@ DType = Literal[
 ]
 """Types of elements. ``"tf32"`` is float32 in memory, of which the matrix unit reads the first bits
 only: 10 of the fraction; ``"tf32x3"`` is float32 too, as a sum of two such parts, of which three
-products are added. Then come 8-bit floats, OCP's and FNUZ ones, and complex numbers of two f32 or
-f64."""
+products are added. ``"u8"`` is the result of an epilogue, which saturates. Then come 8-bit floats,
+OCP's and FNUZ ones, and complex numbers of two f32 or f64."""
 ITEMSIZE: dict[DType, int] = {
-    "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "tf32x3": 4, "f64": 8, "i8": 1, "i32": 4,
+    "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "tf32x3": 4, "f64": 8, "i8": 1, "u8": 1, "i32": 4,
     "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1, "c64": 8, "c128": 16,
 }  # fmt: skip
 COMPLEX_NAMES: tuple[DType, ...] = ("c64", "c128")
 FLOAT8_NAMES: tuple[DType, ...] = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
+
+Along = Literal["one", "row", "column", "matrix"]
+Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """An array that an epilogue reads, as far as the kernel's code depends on it.
+
+    Attributes
+    ----------
+    dtype : str
+    along : {"one", "row", "column", "matrix"}
+        One number for each matrix of the batch, one for each row or for each column of C, or one
+        for each element. Along columns, elements are adjacent.
+    align : int
+        Largest power of two, up to 16, that divides every run's address, in bytes.
+    """
+
+    dtype: DType
+    along: Along
+    align: int = 16
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What is done to the sums before they are rounded; see `cupygemm.matmul` for the formula.
+
+    Attributes
+    ----------
+    alpha, scale, clamp : bool
+        There is such a part, whose numbers are arguments: a factor of the sums, one of what the
+        activation gives, and limits.
+    scale_a, scale_b, c, bias, scale_out : Source or None
+    activation : str or None
+    """
+
+    alpha: bool = False
+    scale_a: Source | None = None
+    scale_b: Source | None = None
+    c: Source | None = None
+    bias: Source | None = None
+    activation: Activation | None = None
+    scale: bool = False
+    scale_out: Source | None = None
+    clamp: bool = False
+
+    @property
+    def summary(self) -> str:
+        """Return the parts in the order in which they take effect, for people."""
+        text = {"one": "", "row": " per row", "column": " per column", "matrix": ""}
+        parts = ["alpha"] if self.alpha else []
+        for name in ("scale_a", "scale_b", "c", "bias"):
+            source: Source | None = getattr(self, name)
+            if source is not None:
+                label = "beta * c" if name == "c" else name
+                parts.append(f"{label}{text[source.along]} ({source.dtype})")
+        if self.activation is not None:
+            parts.append(self.activation)
+        if self.scale or self.scale_out is not None:
+            parts.append("scale_out")
+        return ", ".join([*parts, "clamp"] if self.clamp else parts)
 
 
 @dataclass(frozen=True)
@@ -59,6 +122,8 @@ class GemmProblem:
     a_span, b_span, c_span : int
         Bytes from the first to the last element of one matrix of the batch, end included; buffer
         loads address at most 2 GiB of it.
+    epilogue : Epilogue or None
+        None for sums that are only rounded. Its rows and columns are those of C.
     """
 
     m: int
@@ -76,6 +141,7 @@ class GemmProblem:
     a_span: int = 0
     b_span: int = 0
     c_span: int = 0
+    epilogue: Epilogue | None = None
 
     @property
     def num_batches(self) -> int:

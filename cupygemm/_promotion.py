@@ -30,17 +30,11 @@ C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
 HALVES = (BF16, F16)
 SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
-COMPUTED_IN_F32 = (
-    BF16,
-    F16,
-    F32,
-    I8,
-    U8,
-    *FLOAT8.values(),
-)  # by epilogues; other real types in float64
+# By epilogues; other real types in float64.
+COMPUTED_IN_F32 = (BF16, F16, F32, I8, U8, *FLOAT8.values())
 RESULTS_OF_EPILOGUES = (BF16, F16, F32, I8, U8, I32)  # to which operands need not be converted
 NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
-    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "i32": I32,
+    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "u8": U8, "i32": I32,
     "c64": C64, "c128": C128, **FLOAT8,
 }  # fmt: skip
 # Unsigned bytes are multiplied as signed ones: the product wraps, so its bits are the same.
@@ -66,6 +60,14 @@ CDNA_PRODUCTS: Products = MappingProxyType(
 )
 """By the type of the operands, what kernels can round the product to. Each GPU has two of the
 formats of 8-bit floats, or none: see `cupygemm._device.Device.products`."""
+CDNA_EPILOGUE_PRODUCTS: Products = MappingProxyType(
+    {
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), (*_SUMS_ON_CDNA, I8, U8, I32)),
+        F64: (F32, F64),
+        I8: (BF16, F16, F32, I8, U8, I32),
+    }
+)
+"""The same with an epilogue, which saturates: there unsigned bytes are a type of their own."""
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 assert set(NUMPY_DTYPES) | {"tf32", "tf32x3"} == set(get_args(DType))
 

@@ -108,14 +108,19 @@ def activate(x: Array, name: str) -> Array:
         return np.asarray(np.maximum(x, 0))
     if name == "gelu":
         erfc = np.vectorize(math.erfc, otypes=[np.float64])
-        return np.asarray(x * 0.5 * erfc(x * -math.sqrt(0.5)))
+        return np.asarray(_at_least(x) * 0.5 * erfc(x * -math.sqrt(0.5)))
     if name == "gelu_tanh":
-        return x * _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
+        return _at_least(x) * _sigmoid(2 * math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))
     if name == "silu":
-        return x * _sigmoid(x)
+        return _at_least(x) * _sigmoid(x)
     if name == "sigmoid":
         return _sigmoid(x)
     raise ValueError(f"there is no activation {name!r}")
+
+
+def _at_least(x: Array) -> Array:
+    """Keep the factor of what vanishes finite, so that the limit at minus infinity is 0."""
+    return np.asarray(np.maximum(x, -1e6))
 
 
 def _sigmoid(x: Array) -> Array:

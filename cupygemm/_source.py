@@ -7,12 +7,13 @@ hash is a sound cache key. Flattening also serves hiprtc and NVRTC, which see no
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 
 from cupygemm._arch import ARCHS
-from cupygemm._config import GemmConfig
-from cupygemm._problem import GemmProblem
+from cupygemm._config import DWORD_BYTES, GemmConfig
+from cupygemm._problem import Epilogue, GemmProblem, Source
 
 ENTRY = "cupygemm_gemm"
 """Name of the kernel in the code object."""
@@ -51,11 +52,13 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     """Return ``config.hpp``: the mainloop's include and ``struct Config``."""
     num_xcds = ARCHS[arch].num_xcds if config.xcd_remap else 1
     mainloop = "".join(part.capitalize() for part in config.mainloop.split("_"))
-    types = {
+    types: dict[str, str] = {
         "ElementA": problem.a_dtype,
         "ElementB": problem.b_dtype,
         "ElementC": problem.out_dtype,
     }
+    if problem.epilogue is not None:
+        types["Parts"] = "EpilogueParts"
     constants = {
         "Major a_major": _major(problem.a_major),
         "Major b_major": _major(problem.b_major),
@@ -77,6 +80,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "u32 num_xcds": num_xcds,
         "Partition partition": f"Partition::{config.partition}",
         "bool atomic_parts": _bool(config.atomic),
+        "bool has_epilogue": _bool(problem.epilogue is not None),
     }
     lines = [
         f"// Configuration of this kernel, written by cupygemm for {arch}.",
@@ -84,6 +88,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "",
         "namespace cupygemm {",
         "",
+        *epilogue_lines(problem.epilogue, lambda source: source.align >= DWORD_BYTES),
         "struct Config {",
         *(f"    using {name} = {value};" for name, value in types.items()),
         *(f"    static constexpr {name} = {value};" for name, value in constants.items()),
@@ -95,6 +100,41 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], bool]) -> list[str]:
+    """Return the lines of ``struct EpilogueParts``, none where there is no epilogue.
+
+    `takes_vectors` tells whether a kernel loads runs of a source by vectors.
+    """
+    if epilogue is None:
+        return []
+    sources = {
+        "ScaleA": epilogue.scale_a,
+        "ScaleB": epilogue.scale_b,
+        "C": epilogue.c,
+        "Bias": epilogue.bias,
+        "ScaleOut": epilogue.scale_out,
+    }
+    lines = ["struct EpilogueParts {"]
+    for name, source in sources.items():
+        text = "NoSource"
+        if source is not None:
+            vectors = _bool(source.along in ("column", "matrix") and takes_vectors(source))
+            text = f"Source<{source.dtype}, Along::{source.along}, {vectors}>"
+        lines.append(f"    using {name} = {text};")
+    lines += [
+        f"    static constexpr bool alpha = {_bool(epilogue.alpha)};",
+        f"    static constexpr bool scale = {_bool(epilogue.scale)};",
+        f"    static constexpr bool clamp = {_bool(epilogue.clamp)};",
+        (
+            "    static constexpr Activation activation = "
+            f"Activation::{epilogue.activation or 'none'};"
+        ),
+        "};",
+        "",
+    ]
+    return lines
 
 
 def flatten(path: str, generated: dict[str, str]) -> str:

@@ -90,16 +90,23 @@ def _gelu(x: Any, number: Callable[[float], Any]) -> Any:
     from cupyx.scipy.special import erfc
 
     # Of the negative argument, so that nothing cancels where the result is small.
-    return x * number(0.5) * erfc(x * number(-(0.5**0.5)))
+    return _at_least(x, number) * number(0.5) * erfc(x * number(-(0.5**0.5)))
 
 
 def _gelu_tanh(x: Any, number: Callable[[float], Any]) -> Any:
     inner = number((2 / np.pi) ** 0.5) * (x + number(0.044715) * x * x * x)
-    return x * _sigmoid(inner * number(2), number)
+    return _at_least(x, number) * _sigmoid(inner * number(2), number)
 
 
 def _silu(x: Any, number: Callable[[float], Any]) -> Any:
-    return x * _sigmoid(x, number)
+    return _at_least(x, number) * _sigmoid(x, number)
+
+
+def _at_least(x: Any, number: Callable[[float], Any]) -> Any:
+    """Keep the factor of what vanishes finite, so that the limit at minus infinity is 0."""
+    import cupy
+
+    return cupy.maximum(x, number(-1e6))
 
 
 def _sigmoid(x: Any, number: Callable[[float], Any]) -> Any:

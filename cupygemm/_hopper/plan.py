@@ -264,7 +264,10 @@ def make_runner(posed: Posed, choice: HopperChoice) -> Callable[[Any, Any, Any],
     launch = make_product(choice)
     shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
-    offsets = [tuple(s * o for s, o in zip(sizes, each, strict=True)) for each in layout.launches]
+    offsets = [
+        tuple(s * o for s, o in zip(sizes, (each.a, each.b, each.c), strict=True))
+        for each in layout.launches
+    ]
 
     def run_in_place(x1: Any, x2: Any, out: Any) -> Any:
         if out is None:

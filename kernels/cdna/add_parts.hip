@@ -72,7 +72,7 @@ extern "C" __global__ void
     if (Config::partition == Partition::stream_k && tile.slots.count == 1)
         return; // one workgroup had all of it, and stored it
     const Position at = position(args, tile.work, wave, lane);
-    const Store store(args, at, Epilogue{});
+    const Store store(args, at, MakeEpilogue<Config>::make(args, at, tile.work));
 
     Sums sums{};
 #pragma unroll 4

@@ -6,14 +6,12 @@
 #include "cdna/parts.hpp"
 #include "cdna/registers.hpp"
 #include "cdna/scheduler.hpp"
+#include "cdna/sources.hpp"
 #include "cdna/store.hpp"
 #include "cdna/waitcnt.hpp"
-#include "common/epilogue.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
-
-using Epilogue = CastEpilogue<Config::ElementC>;
 
 static_assert(Config::tile_m % Config::waves_m == 0 && Config::tile_n % Config::waves_n == 0,
               "the waves divide the tile");
@@ -28,12 +26,23 @@ struct BatchOffsets {
     i64 a, b, c; // elements
 };
 
+struct BatchIndex {
+    u32 axis0, axis1, axis2;
+};
+
+CUPYGEMM_INLINE BatchIndex batch_index(const GemmArgs &args, u32 batch) {
+    const u32 outer = batch / args.batch2;
+    return {outer / args.batch1, outer % args.batch1, batch % args.batch2};
+}
+
+CUPYGEMM_INLINE i64 batch_offset(const i64 (&stride)[3], BatchIndex at) {
+    return at.axis0 * stride[0] + at.axis1 * stride[1] + at.axis2 * stride[2];
+}
+
 CUPYGEMM_INLINE BatchOffsets batch_offsets(const GemmArgs &args, u32 batch) {
-    const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
-    const u32 index1 = outer % args.batch1, index0 = outer / args.batch1;
-    return {index0 * args.a_stride[0] + index1 * args.a_stride[1] + index2 * args.a_stride[2],
-            index0 * args.b_stride[0] + index1 * args.b_stride[1] + index2 * args.b_stride[2],
-            index0 * args.c_stride[0] + index1 * args.c_stride[1] + index2 * args.c_stride[2]};
+    const BatchIndex at = batch_index(args, batch);
+    return {batch_offset(args.a_stride, at), batch_offset(args.b_stride, at),
+            batch_offset(args.c_stride, at)};
 }
 
 // Where a wave of the GEMM stands when its workgroup does a piece of work.
@@ -57,6 +66,37 @@ CUPYGEMM_INLINE Position position(const GemmArgs &args, const Work &work, u32 wa
     return at;
 }
 
+// What the Config says is done to the sums: they are rounded, or go through its parts first.
+template <class Config, bool fused = Config::has_epilogue> struct MakeEpilogue {
+    using Type = CastEpilogue<typename Config::ElementC>;
+
+    CUPYGEMM_INLINE static Type make(const KernelArgs<Config> &, const Position &, const Work &) {
+        return {};
+    }
+};
+
+template <class Config> struct MakeEpilogue<Config, true> {
+    using Memories = SourceMemories<typename Config::Parts>;
+    using Type = FusedEpilogue<typename Config::Parts, typename Config::ElementC,
+                               typename Accumulators<Config>::Scalar, Memories>;
+
+    CUPYGEMM_INLINE static Type make(const KernelArgs<Config> &args, const Position &at,
+                                     const Work &work) {
+        const BatchIndex batch = batch_index(args, work.batch);
+        TileCorner corner;
+        corner.batch0 = batch.axis0;
+        corner.batch1 = batch.axis1;
+        corner.batch2 = batch.axis2;
+        corner.row = at.row;
+        corner.column = at.column;
+        corner.rows_left = args.m - static_cast<i32>(at.row);
+        corner.columns_left = args.n - static_cast<i32>(at.column);
+        return Type(args.epilogue, Memories(args.epilogue, corner));
+    }
+};
+
+using Epilogue = typename MakeEpilogue<Config>::Type;
+
 // The workgroup's sums: to C, or, where they are not over all of k, to a slot of the workspace.
 template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config> &args,
                                                         const Position &at, const Work &work,
@@ -70,14 +110,16 @@ template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config>
         }
     }
     if constexpr (Config::partition != Partition::split_k)
-        TileStore<Config, Epilogue>(args, at, Epilogue{}).store(acc);
+        TileStore<Config, Epilogue>(args, at, MakeEpilogue<Config>::make(args, at, work))
+            .store(acc);
 }
 
 // The kernel's parameter. Between the tiles of a persistent kernel, and between the mainloop and the
 // epilogue, it is read again, and the work and its place are worked out again: kept, they would
 // occupy scalar registers that the mainloop needs.
 CUPYGEMM_INLINE const KernelArgs<Config> &arguments(const KernelArgs<Config> &args) {
-    return Config::partition == Partition::stream_k ? reread_arguments<KernelArgs<Config>>() : args;
+    constexpr bool again = Config::partition == Partition::stream_k || Config::has_epilogue;
+    return again ? reread_arguments<KernelArgs<Config>>() : args;
 }
 
 CUPYGEMM_INLINE void multiply(const KernelArgs<Config> &args, const Scheduler<Config> &scheduler,

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "common/arguments.hpp"
+#include "common/epilogue.hpp"
 
 namespace cupygemm {
 
@@ -22,7 +23,13 @@ static_assert(sizeof(PartArgs) == 16, "PartArgs must match the dtype that the la
 template <bool present> struct PartArgsIf {};
 template <> struct PartArgsIf<true> : PartArgs {};
 
+template <bool present> struct EpilogueArgsIf {};
+template <> struct EpilogueArgsIf<true> {
+    EpilogueArgs epilogue;
+};
+
 template <class Config> struct KernelArgs : GemmArgs,
+                                            EpilogueArgsIf<Config::has_epilogue>,
                                             PartArgsIf<Config::partition != Partition::tiles> {};
 
 } // namespace cupygemm

@@ -80,9 +80,31 @@ template <class Config, class Epilogue> struct TileStore {
         return run == 8 ? group / partner * 2 * partner + group % partner + i * partner : group;
     }
 
+    // What the epilogue reads of a row's elements is fetched a row ahead, so that it arrives while
+    // the row before is stored; not in fp64, whose sums leave no registers for it.
+    static constexpr int rows_ahead = sizeof(Scalar) == 8 ? 0 : 1;
+
     CUPYGEMM_INLINE void store(const Acc &acc) const {
+        GroupColumns columns[num_groups];
+        Row rows[Acc::fragments_m];
+        GroupElements elements[rows_ahead + 1][num_groups];
+#pragma unroll
+        for (int group = 0; group < num_groups; ++group) {
+            load_columns(columns[group], group);
+            if (rows_ahead > 0)
+                load_elements(elements[0][group], 0, group);
+        }
 #pragma unroll
         for (int fm = 0; fm < Acc::fragments_m; ++fm)
+            load_row(rows[fm], fm);
+#pragma unroll
+        for (int fm = 0; fm < Acc::fragments_m; ++fm) {
+            const int ahead = fm + rows_ahead;
+            if (ahead < Acc::fragments_m) {
+#pragma unroll
+                for (int group = 0; group < num_groups; ++group)
+                    load_elements(elements[ahead % (rows_ahead + 1)][group], ahead, group);
+            }
 #pragma unroll
             for (int group = 0; group < num_groups; ++group) {
                 Scalar sums[group_quads][4];
@@ -91,25 +113,72 @@ template <class Config, class Epilogue> struct TileStore {
 #pragma unroll
                     for (int e = 0; e < 4; ++e)
                         sums[i][e] = acc.element(fm, quad_of(group, i), e);
-                store_group(fm, group, sums);
+                finish(fm, group, sums, rows[fm], columns[group],
+                       elements[fm % (rows_ahead + 1)][group]);
             }
+        }
     }
 
     CUPYGEMM_INLINE void store_group(u32 fm, u32 group,
                                      const Scalar (&sums)[group_quads][4]) const {
+        GroupColumns columns;
+        GroupElements elements;
+        Row row;
+        load_columns(columns, group);
+        load_elements(elements, fm, group);
+        load_row(row, fm);
+        finish(fm, group, sums, row, columns, elements);
+    }
+
+private:
+    using Row = typename Epilogue::Row;
+    struct GroupColumns {
+        typename Epilogue::template Columns<run> runs[group_runs];
+    };
+    struct GroupElements {
+        typename Epilogue::template Elements<run> runs[group_runs];
+    };
+
+    // Of run `index` of a group.
+    CUPYGEMM_INLINE u32 column_of(u32 group, int index) const {
+        return place.column(quad_of(group, 0), index * run);
+    }
+
+    CUPYGEMM_INLINE void load_row(Row &row, u32 fm) const {
+        const bool inside = static_cast<i32>(place.row(fm)) < place.rows_left;
+        epilogue.load(row, place.row(fm), 0, inside ? 1 : 0);
+    }
+    CUPYGEMM_INLINE void load_columns(GroupColumns &columns, u32 group) const {
+#pragma unroll
+        for (int index = 0; index < group_runs; ++index) {
+            const u32 column = column_of(group, index);
+            epilogue.load(columns.runs[index], 0, column,
+                          place.columns_left - static_cast<i32>(column));
+        }
+    }
+    CUPYGEMM_INLINE void load_elements(GroupElements &elements, u32 fm, u32 group) const {
+#pragma unroll
+        for (int index = 0; index < group_runs; ++index) {
+            const u32 column = column_of(group, index);
+            epilogue.load(elements.runs[index], place.row(fm), column, place.left(fm, column));
+        }
+    }
+
+    CUPYGEMM_INLINE void finish(u32 fm, u32 group, const Scalar (&sums)[group_quads][4],
+                                const Row &row_part, const GroupColumns &columns,
+                                const GroupElements &elements) const {
         const u32 row = place.row(fm);
 #pragma unroll
         for (int index = 0; index < group_runs; ++index) {
-            const u32 column = place.column(quad_of(group, 0), index * run);
+            const u32 column = column_of(group, index);
             const i32 left = place.left(fm, column);
             const u32 offset = row * pitch + column * sizeof(Bits);
 
             Bits bits[run];
 #pragma unroll
             for (int e = 0; e < run; ++e)
-                bits[e] =
-                    epilogue(sums[e / 4][index * run + e % 4], static_cast<i32>(place.at.row + row),
-                             static_cast<i32>(place.at.column + column) + e);
+                bits[e] = epilogue.finish(sums[e / 4][index * run + e % 4], e, row_part,
+                                          columns.runs[index], elements.runs[index]);
 
             if constexpr (Config::c_dword_aligned) {
                 store_run(bits, memory, left >= run ? offset : out_of_range);

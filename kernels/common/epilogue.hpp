@@ -1,23 +1,218 @@
 // From accumulators to output elements.
 //
-// An epilogue is an object with `operator()(accumulator, row, column)`, which returns the bits of
-// one output element; the kernel calls it for each element that a lane stores, with the element's
-// indices in its matrix. What it needs besides the accumulator (scales, a bias, C) it holds.
-// Rounding happens here, once, and nowhere else.
+//   out = round(clamp(scale_out * activation(alpha * scale_a * scale_b * acc + beta * c + bias)))
+//
+// What there is of it is written in the kernel's Config and composed at compile time. An operand of
+// the epilogue, a Source, is one number, one for each row, one for each column, or a matrix; rows
+// and columns are those of the kernel's C. A lane fetches `one` at the start, a `Row` for each row
+// of its accumulators, `Columns` for each run of consecutive columns, once for all rows, and
+// `Elements` for each run of each row; `finish` then makes the bits of an element. How bytes are
+// loaded is the target's: `Memory<Source>` with `load(bits, row, column, left)`, which reads the
+// `left` elements of a run that lie in the matrix, and none elsewhere.
+//
+// The arithmetic is fp32, or fp64 where the sums are. Rounding happens here, once.
 #pragma once
 
-#include "common/numeric.hpp"
+#include "common/activation.hpp"
 
 namespace cupygemm {
+
+// One operand of an epilogue in memory.
+struct SourceArgs {
+    u64 address;   // of the element for row 0 and column 0 of the first matrix
+    i64 pitch;     // elements between neighbouring rows
+    i64 stride[3]; // elements between matrices along each batch axis
+};
+
+// The twin of cupygemm._launch.EPILOGUE_ARGS. A number is fp32 bits, or fp64 where the sums are.
+struct EpilogueArgs {
+    u64 alpha, beta, scale, low, high;
+    SourceArgs scale_a, scale_b, c, bias, scale_out;
+};
+
+static_assert(sizeof(EpilogueArgs) == 240, "EpilogueArgs must match the dtype that is packed");
+
+enum class Along { none, one, row, column, matrix };
+
+// `vectors`: runs of columns begin where a vector load may.
+template <class T, Along axes, bool aligned> struct Source {
+    using Element = T;
+    static constexpr Along along = axes;
+    static constexpr bool vectors = aligned;
+};
+using NoSource = Source<f32, Along::none, false>;
+
+// What an epilogue computes in.
+template <class Accumulator> struct ComputedIn {
+    using Real = float;
+};
+template <> struct ComputedIn<double> {
+    using Real = double;
+};
+
+CUPYGEMM_INLINE float number_of_bits(u64 bits, float) {
+    return float_of_bits(static_cast<u32>(bits));
+}
+CUPYGEMM_INLINE double number_of_bits(u64 bits, double) { return double_of_bits(bits); }
+
+// -- Rounding -------------------------------------------------------------------------------------
+
+// Integers to nearest, saturated, NaN to 0; 8-bit floats saturate of themselves, others overflow.
+template <class Out> struct RoundedResult {
+    template <class Real> CUPYGEMM_INLINE static typename Numeric<Out>::Bits of(Real x) {
+        if constexpr (IsSame<Out, f64>::value)
+            return Numeric<Out>::round(x);
+        else
+            return Numeric<Out>::round(static_cast<float>(x));
+    }
+};
+
+template <i32 low, i32 high, class Real> CUPYGEMM_INLINE i32 saturated_integer(Real x) {
+    x = nearest_integer(x);
+    // The float next to 2^31 - 1 is 2^31, which has no i32: compare before converting.
+    const bool above = x >= static_cast<Real>(high), below = x <= static_cast<Real>(low);
+    const i32 inside = static_cast<i32>(above || below || x != x ? Real(0) : x);
+    return above ? high : below ? low : inside;
+}
+
+template <> struct RoundedResult<i8> {
+    template <class Real> CUPYGEMM_INLINE static u8 of(Real x) {
+        return static_cast<u8>(saturated_integer<-128, 127>(x));
+    }
+};
+template <> struct RoundedResult<u8> {
+    template <class Real> CUPYGEMM_INLINE static u8 of(Real x) {
+        return static_cast<u8>(saturated_integer<0, 255>(x));
+    }
+};
+template <> struct RoundedResult<i32> {
+    template <class Real> CUPYGEMM_INLINE static u32 of(Real x) {
+        return static_cast<u32>(saturated_integer<-2147483647 - 1, 2147483647>(x));
+    }
+};
+
+// -- What a lane holds of the sources -------------------------------------------------------------
+
+// `count` elements of a source that lies along the wanted axes; nothing of another.
+template <class S, Along wanted, int count, bool present = S::along == wanted> struct Fetched {
+    template <class Memory>
+    CUPYGEMM_INLINE void load(const Memory &, u32 /*row*/, u32 /*column*/, i32 /*left*/) {}
+};
+
+template <class S, Along wanted, int count> struct Fetched<S, wanted, count, true> {
+    typename Numeric<typename S::Element>::Bits bits[count];
+
+    template <class Memory>
+    CUPYGEMM_INLINE void load(const Memory &memory, u32 row, u32 column, i32 left) {
+        memory.load(bits, row, column, left);
+    }
+};
+
+// Of all sources that are added to or multiply each element.
+template <class Parts, Along wanted, int count> struct FetchedParts {
+    Fetched<typename Parts::ScaleA, wanted, count> scale_a;
+    Fetched<typename Parts::ScaleB, wanted, count> scale_b;
+    Fetched<typename Parts::C, wanted, count> c;
+    Fetched<typename Parts::Bias, wanted, count> bias;
+
+    template <class Memories>
+    CUPYGEMM_INLINE void load(const Memories &memories, u32 row, u32 column, i32 left) {
+        scale_a.load(memories.scale_a, row, column, left);
+        scale_b.load(memories.scale_b, row, column, left);
+        c.load(memories.c, row, column, left);
+        bias.load(memories.bias, row, column, left);
+    }
+};
+
+// -- Epilogues ------------------------------------------------------------------------------------
 
 // out = round(acc)
 template <class Out> struct CastEpilogue {
     using Element = Out;
     using Bits = typename Numeric<Out>::Bits;
+    struct Nothing {};
+    using Row = Nothing;
+    template <int run> using Columns = Nothing;
+    template <int run> using Elements = Nothing;
+
+    CUPYGEMM_INLINE void load(Nothing &, u32 /*row*/, u32 /*column*/, i32 /*left*/) const {}
 
     template <class Accumulator>
-    CUPYGEMM_INLINE Bits operator()(Accumulator accumulator, i32 /*row*/, i32 /*column*/) const {
-        return Numeric<Out>::round(accumulator);
+    CUPYGEMM_INLINE Bits finish(Accumulator acc, int /*e*/, Nothing, Nothing, Nothing) const {
+        return Numeric<Out>::round(acc);
+    }
+};
+
+// The formula above, of the parts that `Parts` names. `Memories` has a Memory for each source.
+template <class Parts, class Out, class Accumulator, class Memories> struct FusedEpilogue {
+    using Element = Out;
+    using Bits = typename Numeric<Out>::Bits;
+    using Real = typename ComputedIn<Accumulator>::Real;
+    using One = FetchedParts<Parts, Along::one, 1>;
+    using Row = FetchedParts<Parts, Along::row, 1>;
+    template <int run> using Columns = FetchedParts<Parts, Along::column, run>;
+    template <int run> using Elements = FetchedParts<Parts, Along::matrix, run>;
+
+    const Memories memories;
+    One one;
+    Real alpha, beta, scale, low, high;
+
+    CUPYGEMM_INLINE FusedEpilogue(const EpilogueArgs &args, const Memories &sources)
+        : memories(sources), alpha(number_of_bits(args.alpha, Real())),
+          beta(number_of_bits(args.beta, Real())), scale(number_of_bits(args.scale, Real())),
+          low(number_of_bits(args.low, Real())), high(number_of_bits(args.high, Real())) {
+        one.load(memories, 0, 0, 1);
+        if constexpr (Parts::ScaleOut::along != Along::none) {
+            Fetched<typename Parts::ScaleOut, Along::one, 1> fetched;
+            fetched.load(memories.scale_out, 0, 0, 1);
+            const Real factor = Numeric<typename Parts::ScaleOut::Element>::value(fetched.bits[0]);
+            scale = Parts::scale ? scale * factor : factor;
+        }
+    }
+
+    // Fetch a Row, Columns or Elements; `left` counts the elements of the run in the matrix.
+    template <class Fetch>
+    CUPYGEMM_INLINE void load(Fetch &fetch, u32 row, u32 column, i32 left) const {
+        fetch.load(memories, row, column, left);
+    }
+
+    // The bits of element `e` of a run.
+    template <class Columns, class Elements>
+    CUPYGEMM_INLINE Bits finish(Accumulator acc, int e, const Row &row, const Columns &columns,
+                                const Elements &elements) const {
+        Real x = static_cast<Real>(acc);
+        if constexpr (Parts::alpha)
+            x *= alpha;
+        if constexpr (Parts::ScaleA::along != Along::none)
+            x *= value<typename Parts::ScaleA>(one.scale_a, row.scale_a, columns.scale_a,
+                                               elements.scale_a, e);
+        if constexpr (Parts::ScaleB::along != Along::none)
+            x *= value<typename Parts::ScaleB>(one.scale_b, row.scale_b, columns.scale_b,
+                                               elements.scale_b, e);
+        if constexpr (Parts::C::along != Along::none)
+            x = fma_of(beta, value<typename Parts::C>(one.c, row.c, columns.c, elements.c, e), x);
+        if constexpr (Parts::Bias::along != Along::none)
+            x += value<typename Parts::Bias>(one.bias, row.bias, columns.bias, elements.bias, e);
+        x = activated<Parts::activation>(x);
+        if constexpr (Parts::scale || Parts::ScaleOut::along != Along::none)
+            x *= scale;
+        if constexpr (Parts::clamp)
+            x = x < low ? low : x > high ? high : x; // NaN: x
+        return RoundedResult<Out>::of(x);
+    }
+
+private:
+    template <class S, class A, class R, class C, class M> CUPYGEMM_INLINE static Real
+    value(const A &one, const R &row, const C &columns, const M &elements, int e) {
+        using Type = Numeric<typename S::Element>;
+        if constexpr (S::along == Along::one)
+            return static_cast<Real>(Type::value(one.bits[0]));
+        else if constexpr (S::along == Along::row)
+            return static_cast<Real>(Type::value(row.bits[0]));
+        else if constexpr (S::along == Along::column)
+            return static_cast<Real>(Type::value(columns.bits[e]));
+        else
+            return static_cast<Real>(Type::value(elements.bits[e]));
     }
 };
 

@@ -1,8 +1,9 @@
 // Element types by name, with their size and the one rounding from the accumulator.
 //
 // Operands are moved as raw bits, so a type is only a tag: the matrix instruction gives the bits of
-// an input their meaning, `Numeric<T>::round` those of an output. Floats of up to 32 bits are
-// summed in fp32, fp64 in fp64, integers in i32.
+// an input their meaning, `Numeric<T>::round` those of an output, and `Numeric<T>::value` those of
+// what an epilogue adds or multiplies by. Floats of up to 32 bits are summed in fp32, fp64 in fp64,
+// integers in i32.
 #pragma once
 
 #include "common/platform.hpp"
@@ -34,18 +35,23 @@ template <> struct Numeric<bf16> {
     using Bits = u16;
     static constexpr int bytes = 2;
     CUPYGEMM_INLINE static Bits round(float x) { return bf16_bits(x); }
+    CUPYGEMM_INLINE static float value(Bits bits) {
+        return float_of_bits(static_cast<u32>(bits) << 16);
+    }
 };
 
 template <> struct Numeric<f16> {
     using Bits = u16;
     static constexpr int bytes = 2;
     CUPYGEMM_INLINE static Bits round(float x) { return f16_bits(x); }
+    CUPYGEMM_INLINE static float value(Bits bits) { return float_of_f16_bits(bits); }
 };
 
 template <> struct Numeric<f32> {
     using Bits = u32;
     static constexpr int bytes = 4;
     CUPYGEMM_INLINE static Bits round(float x) { return f32_bits(x); }
+    CUPYGEMM_INLINE static float value(Bits bits) { return float_of_bits(bits); }
 };
 
 template <> struct Numeric<tf32> {
@@ -56,12 +62,14 @@ template <> struct Numeric<f64> {
     using Bits = u64;
     static constexpr int bytes = 8;
     CUPYGEMM_INLINE static Bits round(double x) { return f64_bits(x); }
+    CUPYGEMM_INLINE static double value(Bits bits) { return double_of_bits(bits); }
 };
 
 template <> struct Numeric<i32> {
     using Bits = u32;
     static constexpr int bytes = 4;
     CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
+    CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<i32>(bits); }
 };
 
 // Sums wrap, as NumPy's do. The low 8 bits of a product depend on those of its factors alone, so
@@ -70,6 +78,13 @@ template <> struct Numeric<i8> {
     using Bits = u8;
     static constexpr int bytes = 1;
     CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
+    CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<i8>(bits); }
+};
+
+// A result only, of an epilogue.
+template <> struct Numeric<u8> {
+    using Bits = u8;
+    static constexpr int bytes = 1;
 };
 
 // What is beyond the largest number of an 8-bit float, infinities too, becomes that; NaN stays NaN.

@@ -99,4 +99,86 @@ CUPYGEMM_INLINE u64 f64_bits(double x) {
 #endif
 }
 
+CUPYGEMM_INLINE float float_of_bits(u32 bits) {
+#if CUPYGEMM_NVIDIA
+    return __uint_as_float(bits);
+#else
+    return __builtin_bit_cast(float, bits);
+#endif
+}
+
+CUPYGEMM_INLINE double double_of_bits(u64 bits) {
+#if CUPYGEMM_NVIDIA
+    return __longlong_as_double(static_cast<i64>(bits));
+#else
+    return __builtin_bit_cast(double, bits);
+#endif
+}
+
+CUPYGEMM_INLINE float float_of_f16_bits(u16 bits) {
+#if CUPYGEMM_NVIDIA
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+#else
+    return static_cast<float>(__builtin_bit_cast(_Float16, bits));
+#endif
+}
+
+// x y + z, rounded once.
+CUPYGEMM_INLINE float fma_of(float x, float y, float z) {
+#if CUPYGEMM_NVIDIA
+    return __fmaf_rn(x, y, z);
+#else
+    return __builtin_fmaf(x, y, z);
+#endif
+}
+
+CUPYGEMM_INLINE double fma_of(double x, double y, double z) {
+#if CUPYGEMM_NVIDIA
+    return __fma_rn(x, y, z);
+#else
+    return __builtin_fma(x, y, z);
+#endif
+}
+
+// To the nearest integer, ties to even.
+CUPYGEMM_INLINE float nearest_integer(float x) {
+#if CUPYGEMM_NVIDIA
+    return rintf(x);
+#else
+    return __builtin_rintf(x);
+#endif
+}
+
+CUPYGEMM_INLINE double nearest_integer(double x) {
+#if CUPYGEMM_NVIDIA
+    return rint(x);
+#else
+    return __builtin_rint(x);
+#endif
+}
+
+// v_exp_f32 (1 unit in the last place) and ex2.approx (2): of 2^x, where that is a normal number.
+CUPYGEMM_INLINE float hardware_exp2(float x) {
+#if CUPYGEMM_NVIDIA
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return __builtin_amdgcn_exp2f(x);
+#endif
+}
+
+// v_rcp_f32 and rcp.approx, of 1 unit: of 1 / x, where both are normal numbers.
+CUPYGEMM_INLINE float hardware_reciprocal(float x) {
+#if CUPYGEMM_NVIDIA
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#else
+    return __builtin_amdgcn_rcpf(x);
+#endif
+}
+
 } // namespace cupygemm
