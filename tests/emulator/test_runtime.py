@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from elftools.elf.elffile import ELFFile
 
 from cupygemm.emulator import _session
 from cupygemm.emulator.runtime import libraries
+from cupygemm.emulator.runtime.allocator import _Extent
 from cupygemm.emulator.runtime.hip import HipRuntime
 from cupygemm.emulator.runtime.properties import (
     DeviceProperties,
@@ -327,3 +328,16 @@ def test_an_event_that_was_not_recorded_has_no_time(cp: ModuleType) -> None:
     silent.record()
     with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="without timing"):
         cp.cuda.get_elapsed_time(silent, silent)
+
+
+def test_memory_that_outlives_the_modules_is_left_alone() -> None:
+    """At the interpreter's end, arrays that a cache kept are dropped after what would return them."""
+    returned: list[int] = []
+    extent = _Extent.__new__(_Extent)
+    extent._memory = SimpleNamespace(uncarve=returned.append)
+    extent._start, extent._block = 7, None
+    extent.__del__(lambda: True)
+    assert returned == []
+    extent.__del__()
+    assert returned == [7]
+    extent._memory = SimpleNamespace(uncarve=lambda start: None)

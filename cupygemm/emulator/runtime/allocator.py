@@ -10,6 +10,8 @@ bounds of that pool's blocks.
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -28,7 +30,9 @@ class _Extent:
         memory.carve(self._start, size)
         memory.poison(self._start, size)
 
-    def __del__(self) -> None:
+    def __del__(self, _is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
+        if _is_ending():  # of arrays that a module kept, after the modules are gone
+            return
         # First the extent, then the block, or another array could get the block in between.
         self._memory.uncarve(self._start)
         self._block = None
