@@ -96,18 +96,18 @@ def test_the_emulated_device_gives_the_model_and_keeps_nothing(cp, device):
 
 
 def test_the_fastest_is_used_from_then_on(cp, measurable, monkeypatch):
-    """The clock of this test finds the third candidate fastest."""
-    times = iter([3e-6, 2e-6, 1e-6, 4e-6])
+    """The clock of this test finds the second candidate fastest."""
+    times = iter([2e-6, 1e-6])
     monkeypatch.setattr(_tune, "measure", lambda run, operands: next(times))
     a, b = cp.ones((64, 128), np.float32), cp.ones((128, 96), np.float32)
     before = cupygemm.explain(a, b)
     cupygemm.matmul(a, b)
-    (found,) = cupygemm.tune([(64, 96, 128)], "float32", candidates=4, progress=False)
+    (found,) = cupygemm.tune([(64, 96, 128)], "float32", candidates=2, progress=False)
     assert found.kind == "measured"
-    assert [round(figure) for _, figure in found.figures] == [1, 2, 3, 4]
+    assert [round(figure) for _, figure in found.figures] == [1, 2]
     after = cupygemm.explain(a, b)
     assert after.config == found.figures[0][0] != before.config
-    assert "fastest of 4 measured on a GPU of the tests" in after.why
+    assert "fastest of 2 measured on a GPU of the tests" in after.why
     assert (cp.asnumpy(cupygemm.matmul(a, b)) == 128).all()
     assert cupygemm.explain(a, b, dtype="float16").config == before.config  # another product
 

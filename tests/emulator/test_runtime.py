@@ -331,7 +331,7 @@ def test_an_event_that_was_not_recorded_has_no_time(cp: ModuleType) -> None:
 
 
 def test_memory_that_outlives_the_modules_is_left_alone() -> None:
-    """At the interpreter's end, arrays that a cache kept are dropped after what would return them."""
+    """At the interpreter's end, arrays that a cache kept are dropped last of all."""
     returned: list[int] = []
     extent = _Extent.__new__(_Extent)
     extent._memory = SimpleNamespace(uncarve=returned.append)

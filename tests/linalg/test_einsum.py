@@ -59,7 +59,7 @@ def test_einsum(cp, subscripts):
     ],
 )
 def test_types(cp, dtype, options):
-    for subscripts in ("abc,cbd->ad", "ab,bc,cd->da", "ab->b"):
+    for subscripts in ("abc,cbd->ad", "ab->b") if dtype == np.int8 else ("ab,bc,cd->da",):
         check(cp, subscripts, *operands_of(subscripts, dtype), **options)
 
 
