@@ -81,8 +81,14 @@ class LaunchStats:
 
 
 _last: LaunchStats | None = None
+_totals = [0, 0]  # MFMA, instructions
 # Who wants the profile of every launch; `emulator.profile` enters itself while it collects.
 observers: list[Callable[[KernelProfile], None]] = []
+
+
+def launch_totals() -> tuple[int, int]:
+    """Return the MFMA and the instructions that all launches of this process have executed."""
+    return _totals[0], _totals[1]
 
 
 def last_launch() -> LaunchStats | None:
@@ -194,6 +200,8 @@ def launch(
         lds_conflicts=conflicts,
         global_lines=lines,
     )
+    _totals[0] += _last.mfma
+    _totals[1] += _last.instructions
     if recorder is not None:
         profiled = recorder.finish(counts, conflicts, lines)
         _last = replace(_last, profile=profiled)
