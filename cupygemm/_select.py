@@ -38,7 +38,8 @@ _NEXT_KERNEL_CYCLES = 6000
 # What the model leaves out of shared tiles: workgroups at different k find less of each other's
 # operands in L2.
 _SHARING = 1.03
-_LEAST_STEPS = 3  # of a part of k: less, and it is all prologue
+# Of a part of k, and steps of a workgroup's share of shared tiles: less, and it is all prologue.
+_LEAST_K_BYTES, _LEAST_STEPS = 512, 3
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,7 @@ def partitions(
     steps = base.num_steps(problem)
     resident = resident_workgroups(base, arch, ITEMSIZE[problem.a_dtype])
     slots = arch.num_cus * resident
-    most = steps // _LEAST_STEPS
+    most = min(steps, problem.k * ITEMSIZE[problem.a_dtype] // _LEAST_K_BYTES)
     for parts in sorted({min(n // tiles, most) for n in (arch.num_cus, slots, 2 * slots)}):
         if parts >= 2:
             yield replace(base, split_k=parts)
