@@ -12,27 +12,21 @@ from __future__ import annotations
 
 import bisect
 import collections
-import contextlib
 import ctypes
 import mmap
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.global_shadow import GlobalShadow
+from cupygemm.emulator.global_shadow import shadow_of
+from cupygemm.emulator.host_memory import OutOfMemory, check_host, reserve_at_most
 
 POISON = 0xA5
 _PAGE = 4096
 _GAP = 2 * _PAGE  # between an allocation's last page and its successor
-_MAP_NORESERVE = 0x4000
 _HISTORY = 4096  # freed extents that can be told from addresses that never were
-
-
-class OutOfMemory(MemoryError):
-    """The host cannot back the allocation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +68,7 @@ class Memory:
 
     def __init__(self, reserve: int = 1 << 40) -> None:
         self._lock = threading.RLock()
-        self._arena = _reserve(reserve)
+        self._arena = reserve_at_most(reserve)
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
         self._limit = self._base + len(self._arena)
         self._next = -(-self._base // _PAGE) * _PAGE + _GAP
@@ -87,7 +81,7 @@ class Memory:
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
         self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
         self._changes = 0  # to what ranges() reports
-        self._shadow: GlobalShadow | None = None
+        self.shadow = shadow_of(self._base, self._limit)
         self.used_bytes = 0
 
     # -- allocation --
@@ -101,7 +95,7 @@ class Memory:
             The host has less memory available, or the address space is used up.
         """
         with self._lock:
-            _check_host(size)
+            check_host(size)
             start = self._place(size)
             self._serial += 1
             extent = Extent(start, start + size, tag, self._serial)
@@ -139,8 +133,8 @@ class Memory:
             length = _pages(block.end - block.start)
             if length:
                 self._arena.madvise(mmap.MADV_DONTNEED, block.start - self._base, length)
-            if self._shadow is not None:
-                self._shadow.forget(block.start, block.start + length)
+            if self.shadow is not None:
+                self.shadow.forget(block.start, block.start + length)
             self._reusable.append((block.start, max(length, _PAGE)))
 
     def carve(self, start: int, size: int, tag: str = "array") -> None:
@@ -181,8 +175,15 @@ class Memory:
                 self._changed()
 
     def poison(self, start: int, size: int) -> None:
-        """Fill with the pattern of fresh memory."""
+        """Fill with the pattern of fresh memory, which nothing has written."""
         ctypes.memset(start, POISON, size)
+        if self.shadow is not None:
+            self.shadow.undefine(start, size)
+
+    def define(self, start: int, size: int) -> None:
+        """Note that somebody other than a kernel writes ``[start, start + size)``."""
+        if self.shadow is not None and self.owns(start):
+            self.shadow.define(start, size)
 
     def close(self) -> None:
         """Give the address space back; no allocation is valid any more."""
@@ -214,15 +215,6 @@ class Memory:
         )
 
     # -- questions --
-
-    @property
-    def shadow(self) -> GlobalShadow | None:
-        """The record of who touched what; None where the system has no address space for it."""
-        with self._lock:
-            if self._shadow is None:
-                with contextlib.suppress(OSError, ValueError, OverflowError):
-                    self._shadow = GlobalShadow(self._base, self._limit)
-            return self._shadow
 
     def ranges(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Return what a kernel may touch: sorted starts and ends, each uint64 (n,) and contiguous.
@@ -335,7 +327,7 @@ class Memory:
     # -- host access --
 
     def view(self, address: int, size: int) -> NDArray[np.uint8]:
-        """Return the bytes as a NumPy array that shares the memory.
+        """Return the bytes as a NumPy array that shares the memory, and count them as written.
 
         Raises
         ------
@@ -346,6 +338,7 @@ class Memory:
             raise ValueError(
                 f"{size} bytes at 0x{address:x}: " + self.describe(address, max(size, 1))
             )
+        self.define(address, size)
         return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(address))
 
     def read(self, address: int, size: int) -> bytes:
@@ -364,37 +357,3 @@ def _gap(extent: Extent, address: int, end: int) -> int:
 
 def _pages(size: int) -> int:
     return -(-size // _PAGE) * _PAGE
-
-
-def _reserve(size: int) -> mmap.mmap:
-    """Reserve address space: as much of `size` as the system's limits allow."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-    while True:
-        try:
-            return mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
-        except (OSError, ValueError, OverflowError):
-            size //= 2
-            if size < 64 << 20:
-                raise OutOfMemory("cannot reserve 64 MiB of address space") from None
-
-
-def host_available() -> int:
-    """Return the host's available memory in bytes; a huge number where it cannot be told."""
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        fields = dict(line.split(":", 1) for line in lines)
-        return int(fields["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):
-        return 1 << 62
-
-
-def _check_host(size: int) -> None:
-    """Refuse what would exhaust the host: its kernel would kill the process, not say no."""
-    if size < 64 << 20:
-        return
-    available = host_available()
-    if size > available * 9 // 10:
-        raise OutOfMemory(
-            f"{size} bytes of device memory asked for, but the host, which backs the emulated "
-            f"device, has {available} bytes available"
-        )

@@ -237,6 +237,7 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
     try:
         image = _image(elf)
         base = memory.malloc(len(image), tag="code object")
+        memory.define(base, len(image))
         try:
             return _place(elf, data, image, base)
         except BaseException:

@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator.allocations import Extent, Memory, OutOfMemory
+from cupygemm.emulator.allocations import Extent, Memory
 from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.targets import Target
 
 if TYPE_CHECKING:

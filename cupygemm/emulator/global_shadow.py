@@ -1,8 +1,10 @@
-"""The shadow of device memory in which races between waves and workgroups are looked for.
+"""The shadow of device memory: who touched what, and what has been written at all.
 
-A record of 48 bytes stands for each 16 bytes of device memory (``native/global_shadow.h``). The
-records lie in address space that is reserved once and backed by the host where kernels touch device
-memory. Records of earlier launches count for nothing: a clock, which runs on, tells them apart.
+A record of 48 bytes stands for each 16 bytes of device memory (``native/global_shadow.h``): races
+between waves and workgroups are found by it. Records of earlier launches count for nothing: a
+clock, which runs on, tells them apart. A bit stands for each byte (``native/definedness.h``): it is
+set when a kernel, a copy or a fill writes the byte. Both lie in address space that is reserved once
+and backed by the host where it is used.
 """
 
 from __future__ import annotations
@@ -12,8 +14,9 @@ import mmap
 
 import numpy as np
 
+from cupygemm.emulator.host_memory import reserve
+
 GRANULE_BYTES, RECORD_BYTES = 16, 48
-_MAP_NORESERVE = 0x4000
 _CLOCK_LIMIT = 3 << 30  # of 32 bits; a launch has at most a billion vector memory operations
 
 
@@ -27,8 +30,8 @@ class GlobalShadow:
 
     Attributes
     ----------
-    address : int
-        Of the record for `base`.
+    address, defined : int
+        Of the record for `base`, and of the bits for its first 8 bytes.
     clock : numpy.ndarray
         uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
     launch_start : int
@@ -42,14 +45,10 @@ class GlobalShadow:
 
     def __init__(self, base: int, end: int) -> None:
         self.base, self.end = base, end
-        self._size = -(-(end - base) // GRANULE_BYTES) * RECORD_BYTES
-        self._map = mmap.mmap(
-            -1,
-            self._size,
-            flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE,
-            prot=mmap.PROT_READ | mmap.PROT_WRITE,
-        )
+        self._map = reserve(-(-(end - base) // GRANULE_BYTES) * RECORD_BYTES)
+        self._bits = reserve(-(-(end - base) // 8))
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self.defined = ctypes.addressof(ctypes.c_char.from_buffer(self._bits))
         self.clock = np.zeros(1, np.uint32)
         self.launch_start = 0
 
@@ -68,3 +67,38 @@ class GlobalShadow:
         last = last // mmap.PAGESIZE * mmap.PAGESIZE
         if last > first:
             self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+    def define(self, start: int, size: int) -> None:
+        """Note that ``[start, start + size)`` has been written."""
+        self._set(start, size, written=True)
+
+    def undefine(self, start: int, size: int) -> None:
+        """Note that ``[start, start + size)`` holds nothing that anybody wrote."""
+        self._set(start, size, written=False)
+
+    def _set(self, start: int, size: int, *, written: bool) -> None:
+        if size <= 0:
+            return
+        first, end = start - self.base, start - self.base + size
+        inner_first, inner_end = -(-first // 8), end // 8
+        if inner_first > inner_end:  # within one byte of the bits
+            self._set_bits(first // 8, (1 << end % 8) - (1 << first % 8), written=written)
+            return
+        if first % 8:
+            self._set_bits(first // 8, 0x100 - (1 << first % 8), written=written)
+        if end % 8:
+            self._set_bits(end // 8, (1 << end % 8) - 1, written=written)
+        pattern = 0xFF if written else 0
+        ctypes.memset(self.defined + inner_first, pattern, inner_end - inner_first)
+
+    def _set_bits(self, place: int, bits: int, *, written: bool) -> None:
+        cell = ctypes.c_uint8.from_address(self.defined + place)
+        cell.value = cell.value | bits if written else cell.value & ~bits
+
+
+def shadow_of(base: int, end: int) -> GlobalShadow | None:
+    """Return a shadow; None where the system has no address space for it: no checks then."""
+    try:
+        return GlobalShadow(base, end)
+    except (OSError, ValueError, OverflowError):
+        return None

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.isa import EXEC, Instruction, Operand
+from cupygemm.emulator.isa import EXEC, Instruction, Operand, register_name, registers
+from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.state import SCRATCH_BASE, Group, State
 from cupygemm.emulator.undefined_bits import ALL, SHIFTS, amount_field, bits_read, handed_on
 
@@ -79,6 +80,14 @@ class Pending:
     inst: Instruction
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a register got bits from that nothing has written."""
+
+    pc: int
+    address: int
+
+
 class Scoreboard:
     """Wait counters and register states of one batch.
 
@@ -104,6 +113,8 @@ class Scoreboard:
         for kind, mask in (("v", initial_vector), ("s", initial_scalar)):
             for register in registers(mask):
                 self._undefined[kind][register] = 0
+        self._origins: dict[tuple[str, int], Origin] = {}  # undefined since a load of such memory
+        self._loaded: set[tuple[str, int]] = set()  # by the executing instruction
         self.vm_done, self.lds_done = state.vm_waited, state.lds_waited
         self.scalar_issued = np.zeros(waves, np.int32)
         self.scalar_done = np.zeros(waves, np.int32)
@@ -165,7 +176,19 @@ class Scoreboard:
             lacking = undefined & np.uint32(bits_read(inst, op)) != 0
             if not lacking.any() or self._tolerates(group, inst, op, register):
                 continue
-            name = register_name(op.kind, register)
+            name, origin = register_name(op.kind, register), self._origins.get((op.kind, register))
+            if origin is not None:
+                if _passes_on(inst, op):
+                    continue
+                raise Fault(
+                    "uninitialised memory",
+                    f"{name} holds memory that nothing has written, loaded by\n"
+                    f"  {instruction_at(self.state, origin.pc)}\n"
+                    f"from {self.state.memory.describe(origin.address, 1)}",
+                    int(np.flatnonzero(lacking)[0]),
+                    address=origin.address,
+                    is_global=True,
+                )
             raise Fault(
                 "uninitialised register",
                 f"{name} is read and nothing has written it in this wave",
@@ -201,6 +224,8 @@ class Scoreboard:
             ("s", inst.scalar_writes, self.unwritten_scalar),
         ):
             for register in registers(writes & unwritten if not copied else writes):
+                if (kind, register) in self._loaded:
+                    continue
                 row = self._undefined[kind][register]
                 row[group.waves] = copied.get((kind, register), 0)
                 self._set_unwritten(kind, register, bool(row.any()))
@@ -227,8 +252,37 @@ class Scoreboard:
                 if source is None:
                     continue
                 bits, key = sources[source], (dst.kind, dst.index + place)
+                self._hand_on_origin((op.kind, op.index + source), key, bits)
                 result[key] = result[key] | bits if key in result else bits
         return result
+
+    def _hand_on_origin(self, source: tuple[str, int], key: tuple[str, int], bits: Any) -> None:
+        origin = self._origins.get(source)
+        if origin is None or not np.any(bits):
+            self._origins.pop(key, None)
+        else:
+            self._origins[key] = origin
+
+    def load_undefined(self, group: Group, register: int, bits: Any, address: int) -> None:
+        """Note that the executing load found bytes that nothing has written.
+
+        Parameters
+        ----------
+        group : Group
+        register : int
+            The first that it loads.
+        bits : ndarray
+            uint32 (registers, waves), the undefined bits.
+        address : int
+            Of a lane that found some.
+        """
+        for place, row in enumerate(bits):
+            if row.any():
+                key = ("v", register + place)
+                self._undefined["v"][register + place, group.waves] = row
+                self._set_unwritten(*key, unwritten=True)
+                self._origins[key] = Origin(self.state.current_pc, int(address))
+                self._loaded.add(key)
 
     def _set_unwritten(self, kind: str, register: int, unwritten: bool) -> None:
         name = "unwritten_vector" if kind == "v" else "unwritten_scalar"
@@ -238,6 +292,7 @@ class Scoreboard:
     def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
         """Count a memory instruction; its destinations become unreadable until waited for."""
         state, waves = self.state, group.waves
+        self._loaded.clear()
         if counter in ("vm", "flat"):
             state.vm_issued[waves] += 1
         if counter in ("lds", "flat"):
@@ -314,24 +369,15 @@ class NoScoreboard(Scoreboard):
         """Nobody asks what is ordered."""
 
 
-def registers(mask: int) -> list[int]:
-    """Return the register numbers of a bit mask."""
-    result = []
-    while mask:
-        low = mask & -mask
-        result.append(low.bit_length() - 1)
-        mask ^= low
-    return result
+def _passes_on(inst: Instruction, op: Operand) -> bool:
+    """Tell whether an instruction may read memory that nothing has written.
 
-
-def register_name(kind: str, index: int) -> str:
-    """Return the assembly name of a register."""
-    if kind == "v":
-        return f"v{index}" if index < 256 else f"a{index - 256}"
-    special = {102: "flat_scratch_lo", 103: "flat_scratch_hi", 104: "xnack_mask_lo",
-               105: "xnack_mask_hi", 106: "vcc_lo", 107: "vcc_hi", 124: "m0",
-               126: "exec_lo", 127: "exec_hi"}  # fmt: skip
-    return special.get(index, f"s{index}")
+    A store copies it. A matrix instruction mixes the columns and rows of a tile, of which some may
+    lie outside the matrix: what it makes of them is not stored.
+    """
+    if inst.mnemonic.startswith(("v_mfma_", "v_smfmac_")):
+        return True
+    return op.field in ("data", "vdata", "data0", "data1") and "_store_" in inst.mnemonic
 
 
 def _raise_to(counter: NDArray[np.int32], waves: Any, value: NDArray[np.int32]) -> None:

@@ -146,3 +146,23 @@ def _decode_bytes(data: bytes, target: str) -> Instruction:
     from cupygemm.emulator.isa_operands import build
 
     return build(data, target)
+
+
+def registers(mask: int) -> list[int]:
+    """Return the register numbers of a bit mask."""
+    result = []
+    while mask:
+        low = mask & -mask
+        result.append(low.bit_length() - 1)
+        mask ^= low
+    return result
+
+
+def register_name(kind: str, index: int) -> str:
+    """Return the assembly name of a register."""
+    if kind == "v":
+        return f"v{index}" if index < 256 else f"a{index - 256}"
+    special = {102: "flat_scratch_lo", 103: "flat_scratch_hi", 104: "xnack_mask_lo",
+               105: "xnack_mask_hi", 106: "vcc_lo", 107: "vcc_hi", 124: "m0",
+               126: "exec_lo", 127: "exec_hi"}  # fmt: skip
+    return special.get(index, f"s{index}")

@@ -167,6 +167,7 @@ def launch(
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
     kernarg = memory.malloc(max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}")
+    memory.define(kernarg, dispatch.kernarg_bytes)
     try:
         dispatch.write_arguments(kernarg, arguments)
         with np.errstate(all="ignore"):
@@ -239,7 +240,7 @@ class Executor:
     ) -> None:
         self.state = state
         self.program = program
-        self.scoreboard = scoreboard
+        self.scoreboard = state.units["scoreboard"] = scoreboard
         self.scheduler = scheduler
         self.counts = counts
 

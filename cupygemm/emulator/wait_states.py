@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction
+from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction, register_name
 from cupygemm.emulator.units.matrix import Shape
 
 _FURTHEST = 20  # no shadow is longer
@@ -282,6 +282,4 @@ def _write(mask: int) -> str:
 
 
 def _first(mask: int) -> str:
-    from cupygemm.emulator.hazards import register_name
-
     return register_name("v", (mask & -mask).bit_length() - 1) if mask else ""

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from cupygemm.emulator import allocations, run
+from cupygemm.emulator import host_memory, run
 from cupygemm.emulator.device import Device, LaunchError, Memory, OutOfMemory
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.targets import TARGETS
@@ -159,7 +159,7 @@ def test_host_access_is_checked(memory: Memory) -> None:
 def test_an_allocation_beyond_the_host_is_refused(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(allocations, "host_available", lambda: 100 << 20)
+    monkeypatch.setattr(host_memory, "host_available", lambda: 100 << 20)
     memory.malloc(80 << 20)
     with pytest.raises(OutOfMemory, match="104857600 bytes available"):
         memory.malloc(95 << 20)

@@ -156,7 +156,7 @@ def test_an_operand_may_be_broadcast_along_its_rows():
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_matrices_beyond_4_gib(monkeypatch, layout):
     """Tiles are reached by 64-bit arithmetic: rows 66 MB apart, of which few pages are touched."""
-    monkeypatch.setattr(allocations, "_check_host", lambda size: None)
+    monkeypatch.setattr(allocations, "check_host", lambda size: None)
     monkeypatch.setattr(Memory, "poison", lambda self, start, size: None)
     config = config_of("gfx942", 32, 64)
     pitch_m, pitch_k = 33_000_000, 8_300_001

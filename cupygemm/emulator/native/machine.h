@@ -104,6 +104,8 @@ struct machine {
     uint32_t *clock;          /* vector memory operations of all launches */
     uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
     struct release *releases; /* (num_waves, RELEASES), newest first */
+    uint8_t *defined;         /* a bit for each byte from global_base: it was written */
+    uint32_t (*undefined)[4]; /* (num_waves,) undefined bits of the registers of a load */
     int64_t num_waves;
     int64_t num_ranges;
     int64_t lds_bytes;
@@ -118,8 +120,10 @@ struct machine {
     uint64_t global_base, global_end; /* what the shadow of global memory covers */
     int64_t num_groups;               /* workgroups of the batch */
     int64_t waves_per_group;
-    int64_t first_wave;   /* of the batch, within the launch */
-    int64_t launch_start; /* the clock then */
+    int64_t first_wave;         /* of the batch, within the launch */
+    int64_t launch_start;       /* the clock then */
+    int64_t num_undefined;      /* lanes whose load found bytes that nothing has written */
+    uint64_t undefined_address; /* of the first of them */
     struct fault fault;
 };
 

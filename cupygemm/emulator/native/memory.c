@@ -4,6 +4,7 @@
  *
  * Device addresses are host addresses. Private memory is kept per lane, unswizzled. */
 #include "addresses.h"
+#include "definedness.h"
 #include "global_shadow.h"
 #include "lanes.h"
 #include "shadow.h"
@@ -129,10 +130,12 @@ static int transfer(struct machine *m, const struct operation *op, int64_t wave,
     uint8_t *const *pointer = a->pointer;
     switch (op->kind) {
     case LOAD:
+        note_undefined(m, op, wave, a);
         load_lanes(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
         break;
     case STORE:
         store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
+        note_defined(m, a);
         break;
     case LOAD_TO_LDS: return load_to_lds(m, op, wave, a, pc);
     default:
@@ -140,6 +143,7 @@ static int transfer(struct machine *m, const struct operation *op, int64_t wave,
                      op->data2 >= 0 ? vector_row(m, op->data2, wave) : NULL,
                      op->result >= 0 ? vector_row(m, op->result, wave) : NULL, pitch, a->exec,
                      pointer, count);
+        note_defined(m, a);
     }
     return OK;
 }

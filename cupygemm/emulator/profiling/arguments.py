@@ -7,7 +7,6 @@ f32[1000]=arange      likewise ones, arange (0, 1, 2, ...) and random (uniform i
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -143,7 +142,7 @@ def profile_code_object(
         value = array.tobytes()
         if array.ndim:
             address = device.memory.malloc(array.nbytes, tag=f"argument {position}")
-            ctypes.memmove(address, value, array.nbytes)
+            device.memory.write(address, value)
             value = address.to_bytes(8, "little")
         if len(value) != argument.size:
             raise ValueError(

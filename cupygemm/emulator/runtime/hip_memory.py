@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import ctypes
 
-from cupygemm.emulator.allocations import host_available
 from cupygemm.emulator.device import OutOfMemory
+from cupygemm.emulator.host_memory import host_available
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
 
@@ -41,10 +41,10 @@ class MemoryFunctions(Handles):
         store_size(pointer, self._malloc(size, "hipMalloc"))
 
     def hipHostMalloc(self, pointer: int, size: int, flags: int) -> None:
-        store_size(pointer, self._malloc(size, "hipHostMalloc"))
+        store_size(pointer, self._malloc_for_host(size, "hipHostMalloc"))
 
     def hipMallocManaged(self, pointer: int, size: int, flags: int) -> None:
-        store_size(pointer, self._malloc(size, "hipMallocManaged"))
+        store_size(pointer, self._malloc_for_host(size, "hipMallocManaged"))
 
     def hipFree(self, pointer: int) -> None:
         if pointer:
@@ -83,6 +83,7 @@ class MemoryFunctions(Handles):
         self._check("copy to", to, size, on_device=to_device)
         self._check("copy from", source, size, on_device=from_device)
         ctypes.memmove(to, source, size)
+        self.device.memory.define(to, size)
 
     def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.check_stream(stream)
@@ -105,6 +106,7 @@ class MemoryFunctions(Handles):
         if size:
             self._check("fill of", to, size, on_device=True)
             ctypes.memset(to, value, size)
+            self.device.memory.define(to, size)
 
     def hipMemsetAsync(self, to: int, value: int, size: int, stream: int) -> None:
         self.check_stream(stream)
@@ -141,6 +143,12 @@ class MemoryFunctions(Handles):
             return memory.malloc(size, tag)
         except OutOfMemory as err:
             raise HipError(Status.OUT_OF_MEMORY, str(err)) from err
+
+    def _malloc_for_host(self, size: int, tag: str) -> int:
+        """Allocate what the host writes unseen."""
+        address = self._malloc(size, tag)
+        self.device.memory.define(address, size)
+        return address
 
     def _check(self, what: str, address: int, size: int, *, on_device: bool) -> None:
         memory = self.device.memory

@@ -71,7 +71,7 @@ class MachineStruct(ctypes.Structure):
             "vgpr", "sgpr", "lds", "scratch", "shadow", "workgroup", "wave_in_group", "wave_ids",
             "lds_issued", "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
             "starts", "ends", "lds_history", "vm_history", "global_shadow", "vm_passed", "clock",
-            "acquired", "releases",
+            "acquired", "releases", "defined", "undefined",
         )),
         *((name, c_int64) for name in (
             "num_waves", "num_ranges", "lds_bytes", "scratch_bytes", "shadow_stride",
@@ -80,8 +80,9 @@ class MachineStruct(ctypes.Structure):
         ("scratch_base", c_uint64), ("shared_aperture", c_uint64), ("private_aperture", c_uint64),
         ("bank_shift", c_int64), ("needed_shift", c_int64), ("global_base", c_uint64),
         ("global_end", c_uint64), *((name, c_int64) for name in (
-            "num_groups", "waves_per_group", "first_wave", "launch_start",
+            "num_groups", "waves_per_group", "first_wave", "launch_start", "num_undefined",
         )),
+        ("undefined_address", c_uint64),
         ("fault", FaultStruct),
     ]  # fmt: skip
 
@@ -185,11 +186,22 @@ class Machine:
         self._point("clock", shadow.clock)
         self._point("acquired", np.zeros(groups, np.uint32))
         self._point("releases", np.zeros((state.num_waves, RELEASES, 2), np.uint32))
-        self.struct.global_shadow = shadow.address
+        self._point("undefined", np.zeros((state.num_waves, 4), np.uint32))
+        self.struct.global_shadow, self.struct.defined = shadow.address, shadow.defined
         self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
         self.struct.num_groups, self.struct.waves_per_group = groups, waves_per_group
         self.struct.first_wave = int(state.launch_order[0]) * waves_per_group
         self.struct.launch_start = shadow.launch_start
+
+    def report_undefined(self, group: Group, register: int) -> None:
+        """Tell the scoreboard which bits of a load come from memory that nothing has written."""
+        undefined = self.arrays["undefined"]
+        board = self.state.units.get("scoreboard")
+        if board is not None and register >= 0:
+            bits = undefined[group.waves].T.copy()
+            board.load_undefined(group, register, bits, self.struct.undefined_address)
+        undefined[:] = 0
+        self.struct.num_undefined = 0
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         if not array.flags.c_contiguous:
@@ -257,6 +269,8 @@ class NativeStep:
             first += position * step
             count -= position
             address = None if address is None else address + 8 * position
+        if machine.struct.num_undefined:
+            machine.report_undefined(group, self.operation.struct.result)
 
 
 def wave_list(group: Group) -> tuple[NDArray[np.int64] | None, int, int]:

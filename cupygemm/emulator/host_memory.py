@@ -1,0 +1,69 @@
+"""The host memory behind device memory: address space, reserved at once, backed when touched."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+
+_MAP_NORESERVE = 0x4000
+
+
+class OutOfMemory(MemoryError):
+    """The host cannot back the allocation."""
+
+
+def reserve(size: int) -> mmap.mmap:
+    """Reserve address space of exactly `size` bytes.
+
+    Raises
+    ------
+    OSError, ValueError, OverflowError
+        The system's limits do not allow it.
+    """
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+    return mmap.mmap(-1, size, flags=flags, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+
+
+def reserve_at_most(size: int) -> mmap.mmap:
+    """Reserve address space: as much of `size` as the system's limits allow.
+
+    Raises
+    ------
+    OutOfMemory
+        That is less than 64 MiB.
+    """
+    while True:
+        try:
+            return reserve(size)
+        except (OSError, ValueError, OverflowError):
+            size //= 2
+            if size < 64 << 20:
+                raise OutOfMemory("cannot reserve 64 MiB of address space") from None
+
+
+def host_available() -> int:
+    """Return the host's available memory in bytes; a huge number where it cannot be told."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        fields = dict(line.split(":", 1) for line in lines)
+        return int(fields["MemAvailable"].split()[0]) << 10
+    except (OSError, KeyError, ValueError):
+        return 1 << 62
+
+
+def check_host(size: int) -> None:
+    """Refuse what would exhaust the host: its kernel would kill the process, not say no.
+
+    Raises
+    ------
+    OutOfMemory
+        The host has less memory available.
+    """
+    if size < 64 << 20:
+        return
+    available = host_available()
+    if size > available * 9 // 10:
+        raise OutOfMemory(
+            f"{size} bytes of device memory asked for, but the host, which backs the emulated "
+            f"device, has {available} bytes available"
+        )
