@@ -8,6 +8,8 @@
 //   swizzled       16-byte chunks of a row are XORed with row % 8 instead
 //   buffered       the next tile is loaded into registers while this one is multiplied
 //   wide           LDS is read 16 bytes at a time; A and B take k in the same, permuted, order
+//   shallow        as wide with tiles half as deep, two of them in LDS, and one barrier for each:
+//                  another source (ROCm/gfx950-gluon-tutorials) found this form the slower one
 //
 // Tile 128 x 128 x 64, four waves of 64 x 64, v_mfma_f32_16x16x16_bf16.
 
@@ -19,19 +21,19 @@ using f32x4 = float __attribute__((ext_vector_type(4)));
 
 #define DEVICE static inline __attribute__((device, always_inline))
 
-constexpr int tile = 128, tile_k = 64, warp_tile = 64, mma = 16, num_threads = 256;
-constexpr int vector = 8;                                         // elements of a 16-byte load
-constexpr int num_vectors = tile * tile_k / vector / num_threads; // of a thread, for one operand
-constexpr int fragments = warp_tile / mma, steps = tile_k / mma;
+constexpr int tile = 128, warp_tile = 64, mma = 16, num_threads = 256;
+constexpr int vector = 8; // elements of a 16-byte load
+constexpr int fragments = warp_tile / mma;
 
 struct Step {
     int pad; // elements after each row of LDS
     bool swizzled, buffered, wide;
+    int tile_k = 64, stages = 1;
 };
 
 constexpr Step steps_of_ladder[] = {
     {0, false, false, false}, {8, false, false, false}, {0, true, false, false},
-    {0, true, true, false},   {0, true, true, true},
+    {0, true, true, false},   {0, true, true, true},    {0, true, true, true, 32, 2},
 };
 
 // Everything that the workgroup has written to LDS can be read, and what it has read overwritten.
@@ -48,11 +50,15 @@ DEVICE u16 to_bf16(float x) { // rounds to nearest even; the calibration has no 
 
 template <int number> struct Ladder {
     static constexpr Step step = steps_of_ladder[number];
-    static constexpr int pitch = tile_k + step.pad;
+    static constexpr int tile_k = step.tile_k, pitch = tile_k + step.pad, steps = tile_k / mma;
+    static constexpr int num_vectors = tile * tile_k / vector / num_threads; // of one operand
+    static constexpr int stage = tile * pitch;                               // elements of LDS
+    static constexpr int rows_of_banks = 64 / tile_k; // rows that fill the banks once
 
     // Place of an element in LDS.
     DEVICE int place(int row, int column) {
-        return row * pitch + (step.swizzled ? column ^ row % 8 * vector : column);
+        const int mask = row / rows_of_banks % (tile_k / vector) * vector;
+        return row * pitch + (step.swizzled ? column ^ mask : column);
     }
 
     DEVICE void load(u32x4 (&to)[num_vectors], const u16 *from, int ld, int thread) {
@@ -109,21 +115,25 @@ template <int number> struct Ladder {
         f32x4 acc[fragments][fragments] = {};
         u32x4 next_a[num_vectors], next_b[num_vectors];
         if constexpr (step.buffered) {
+            int at = 0; // the stage that is being multiplied
             load(next_a, a, k, thread);
             load(next_b, b, k, thread);
+            store(lds_a, next_a, thread);
+            store(lds_b, next_b, thread);
             for (int done = tile_k; done < k; done += tile_k) {
-                store(lds_a, next_a, thread);
-                store(lds_b, next_b, thread);
                 barrier();
                 load(next_a, a + done, k, thread);
                 load(next_b, b + done, k, thread);
-                multiply(acc, lds_a, lds_b, wave, lane);
-                barrier();
+                multiply(acc, lds_a + at, lds_b + at, wave, lane);
+                if constexpr (step.stages == 1)
+                    barrier();
+                else
+                    at = stage - at;
+                store(lds_a + at, next_a, thread);
+                store(lds_b + at, next_b, thread);
             }
-            store(lds_a, next_a, thread);
-            store(lds_b, next_b, thread);
             barrier();
-            multiply(acc, lds_a, lds_b, wave, lane);
+            multiply(acc, lds_a + at, lds_b + at, wave, lane);
         } else {
             for (int done = 0; done < k; done += tile_k) {
                 barrier();
@@ -147,8 +157,10 @@ template <int number> struct Ladder {
 #define KERNEL(name, number)                                                                       \
     extern "C" __attribute__((global, amdgpu_flat_work_group_size(1, 256))) void name(             \
         const u16 *a, const u16 *b, u16 *c, int m, int n, int k) {                                 \
-        static __attribute__((shared)) u16 lds_a[tile * Ladder<number>::pitch];                    \
-        static __attribute__((shared)) u16 lds_b[tile * Ladder<number>::pitch];                    \
+        static __attribute__((                                                                     \
+            shared)) u16 lds_a[steps_of_ladder[number].stages * Ladder<number>::stage];            \
+        static __attribute__((                                                                     \
+            shared)) u16 lds_b[steps_of_ladder[number].stages * Ladder<number>::stage];            \
         Ladder<number>::run(a, b, c, m, n, k, lds_a, lds_b);                                       \
     }
 
@@ -157,3 +169,4 @@ KERNEL(ladder_padded, 1)
 KERNEL(ladder_swizzled, 2)
 KERNEL(ladder_buffered, 3)
 KERNEL(ladder_wide, 4)
+KERNEL(ladder_shallow, 5)

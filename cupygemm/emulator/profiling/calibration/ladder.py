@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.profiling.calibration.figures import LADDER, Figure
+from cupygemm.emulator.profiling.calibration.figures import GT, LADDER, Figure
 from cupygemm.emulator.profiling.calibration.kernels import build, profile_workgroup
 from cupygemm.emulator.profiling.calibration.sample import Estimate, Product, estimate
 
@@ -18,6 +18,10 @@ PUBLISHED = {
     "tile": 122.21, "padded": 244.72, "swizzled": 369.57, "buffered": 421.10, "wide": 454.12,
 }  # fmt: skip
 """TFLOP/s of each step."""
+
+SHALLOW = 400 / 476
+"""Speed of tiles 32 deep, two of them in LDS, over that of tiles 64 deep, one at a time; of other
+kernels."""
 
 
 def step(name: str) -> Estimate:
@@ -35,7 +39,14 @@ def step(name: str) -> Estimate:
 
 def figures() -> Iterator[Figure]:
     """Yield the calibration's figures of the ladder."""
-    group = f"bf16 {EXTENT}^3, MI300X, steps of a ladder"
+    group, found = f"bf16 {EXTENT}^3, MI300X, steps of a ladder", {}
     for name, published in PUBLISHED.items():
-        found = step(name)
-        yield Figure(group, name, "TFLOP/s", published, LADDER, found.tflops, found.clock_mhz)
+        found[name] = step(name)
+        yield Figure(
+            group, name, "TFLOP/s", published, LADDER, found[name].tflops, found[name].clock_mhz
+        )
+    ratio = step("shallow").tflops / found["wide"].tflops
+    yield Figure(
+        "K tile of 32 in two stages over 64 in one, MI300X", "shallow over wide", "%",
+        100 * SHALLOW, GT, 100 * ratio,
+    )  # fmt: skip
