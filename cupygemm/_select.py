@@ -253,8 +253,8 @@ def _memory_bytes_per_clock(arch: Arch) -> float:
     return arch.hbm_gbytes_per_s * 1000 / arch.clock_mhz
 
 
-def _tile(config: GemmConfig) -> str:
-    text = f"{config.tile_m}x{config.tile_n}x{config.tile_k}"
+def _named(config: GemmConfig) -> str:
+    text = f"{config.mainloop}, tile {config.tile_m}x{config.tile_n}x{config.tile_k}"
     if config.stream_k:
         return f"{text} with stream-k"
     return text + (f" with k in {config.split_k} parts" if config.split_k > 1 else "")
@@ -284,14 +284,9 @@ def _reason(ranked: tuple[Candidate, ...], problem: GemmProblem, arch: Arch) -> 
         f"{_workgroups(best, problem, arch)}, {best.efficiency:.0%} of the work useful, "
         f"bound by {best.bound} (modelled)"
     )
-    others = [
-        other
-        for other in ranked
-        if (other.config.mainloop, _tile(other.config)) != (config.mainloop, _tile(config))
-    ]
+    others = [other for other in ranked if _named(other.config) != _named(config)]
     if others:
         other = others[0]
         times = other.cycles / best.cycles
-        name = f"{other.config.mainloop}, tile {_tile(other.config)}"
-        text += f"; the next, {name}, costs {times:.2f} times as much"
+        text += f"; the next, {_named(other.config)}, costs {times:.2f} times as much"
     return text

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from cupygemm._arch import ARCHS
-from cupygemm._config import DWORD_BYTES, GemmConfig
+from cupygemm._config import DWORD_BYTES, GemmConfig, mainloop_of
 from cupygemm._problem import Epilogue, GemmProblem, Source
 
 ENTRY = "cupygemm_gemm"
@@ -68,6 +68,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "int tile_m": config.tile_m,
         "int tile_n": config.tile_n,
         "int tile_k": config.tile_k,
+        "int row_parts": mainloop_of(config).ROW_PARTS,
         "int waves_m": config.waves_m,
         "int waves_n": config.waves_n,
         "int mma_m": config.mma_m,

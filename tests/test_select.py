@@ -37,6 +37,17 @@ def test_large_products_take_large_tiles(arch):
 
 
 @pytest.mark.parametrize("arch", ARCHS)
+def test_products_that_fill_the_device_take_turns_at_the_matrix_units(arch):
+    """A 256x256 tile for each CU, deep in k: where two workgroups a CU would idle now and then."""
+    selection = select(problem(ARCHS[arch].num_cus // 2 * 256, 512, 8192), ARCHS[arch])
+    assert selection.config.mainloop == "ping_pong"
+    assert selection.candidates[0].bound == "MFMA"
+    assert "ping_pong" in selection.reason
+    few = select(problem(512, 512, 8192), ARCHS[arch]).config
+    assert few.mainloop != "ping_pong"
+
+
+@pytest.mark.parametrize("arch", ARCHS)
 def test_skinny_products_waste_little(arch):
     """The tile is not much wider than the narrow side, and the long side is cut finely."""
     wide = select(problem(16, 8192, 8192), ARCHS[arch])
@@ -77,14 +88,14 @@ def test_large_products_are_not_cut():
 
 
 def test_a_persistent_grid_evens_out_a_last_round():
-    """1024 tiles of 128 x 128 are 1.7 rounds of 608 workgroups; the deeper k, the more that costs.
+    """512 tiles of 128 x 256 are 1.7 rounds of 304 workgroups; the deeper k, the more that costs.
 
     At a depth of 512 the second kernel would cost more than it saves.
     """
     deep = select(problem(4096, 4096, 16384), MI300X)
-    assert deep.config.stream_k == 608
-    assert "416 of 1024 tiles cut along k" in deep.reason
-    assert deep.candidates[0].tiles == 1024
+    assert deep.config.stream_k == 304
+    assert "208 of 512 tiles cut along k" in deep.reason
+    assert deep.candidates[0].tiles == 512
     assert select(problem(4096, 4096, 512), MI300X).config.partition == "tiles"
     even = problem(128 * 32, 128 * 38, 16384)  # 2 rounds
     assert select(even, MI300X).config.partition == "tiles"
@@ -164,8 +175,7 @@ def test_efficiency_is_the_share_inside_the_matrices():
 def test_the_reason_is_a_sentence():
     reason = select(problem(4096, 4096, 4096), MI300X).reason
     assert reason.startswith(
-        "register_double_buffer, tile 128x128x64: 1024 workgroups on 304 CUs, "
-        "100% of the work useful"
+        "ping_pong, tile 256x256x64: 256 workgroups on 304 CUs, 100% of the work useful"
     )
     assert "(modelled)" in reason
     assert "the next, " in reason

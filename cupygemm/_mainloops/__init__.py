@@ -13,7 +13,12 @@ from typing import Protocol
 
 from cupygemm._arch import Arch
 from cupygemm._config import GemmConfig
-from cupygemm._mainloops import direct_to_lds, direct_to_register, register_double_buffer
+from cupygemm._mainloops import (
+    direct_to_lds,
+    direct_to_register,
+    ping_pong,
+    register_double_buffer,
+)
 from cupygemm._problem import DType, GemmProblem
 
 
@@ -21,6 +26,8 @@ class Mainloop(Protocol):
     """What the module of a mainloop offers."""
 
     NAME: str
+    ROW_PARTS: int
+    """Parts that the rows of a tile are cut into; a wave has as many rows of each."""
 
     def check(self, config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         """Return why the mainloop cannot run the configuration, or None if it can."""
@@ -44,6 +51,11 @@ class Mainloop(Protocol):
         """Return how many tiles are on their way from memory while one is multiplied."""
 
 
-_MODULES: tuple[Mainloop, ...] = (register_double_buffer, direct_to_lds, direct_to_register)
+_MODULES: tuple[Mainloop, ...] = (
+    register_double_buffer,
+    ping_pong,
+    direct_to_lds,
+    direct_to_register,
+)
 MAINLOOPS: Mapping[str, Mainloop] = MappingProxyType({module.NAME: module for module in _MODULES})
 """The mainloops by name."""

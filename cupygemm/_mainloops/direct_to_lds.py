@@ -15,6 +15,7 @@ from cupygemm._mainloops import register_double_buffer
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 NAME = "direct_to_lds"
+ROW_PARTS = 1
 LOADS_IN_FLIGHT = 63
 """Loads of a wave that it can tell apart when it waits: vmcnt has 6 bits."""
 _COMPLEX = ("c64", "c128")

@@ -11,6 +11,7 @@ from cupygemm._config import VECTOR_BYTES, GemmConfig
 from cupygemm._problem import COMPLEX_NAMES, ITEMSIZE, DType, GemmProblem
 
 NAME = "direct_to_register"
+ROW_PARTS = 1
 SHORT = 16
 """The most rows or columns of the short side."""
 SHORT_TILE = 32

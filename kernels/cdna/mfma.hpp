@@ -226,8 +226,13 @@ template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma
     CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
 #pragma unroll
         for (int i = 0; i < per_chunk; ++i)
-            acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, part_of<part_dwords>(a, i),
-                       part_of<part_dwords>(b, i), acc);
+            multiply_part(a, b, i, acc);
+    }
+
+    // The i-th instruction of a chunk's.
+    CUPYGEMM_INLINE static void multiply_part(u32x4 a, u32x4 b, int i, Accumulator &acc) {
+        acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, part_of<part_dwords>(a, i),
+                   part_of<part_dwords>(b, i), acc);
     }
 
     CUPYGEMM_INLINE static Scalar element(const Accumulator &acc, int index) { return acc[index]; }

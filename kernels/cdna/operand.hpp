@@ -136,25 +136,36 @@ template <class Operand> struct VectorMap<Operand, Major::row> {
 };
 
 // Which 16 bytes of k a lane reads: of row lane % mma_rows of a fragment, chunk lane / mma_rows of
-// a k step.
-template <class Operand> struct FragmentMap {
+// a k step. A wave's rows are neighbours, or, if the tile is cut into `parts`, as many in each part.
+template <class Operand, int parts = 1> struct FragmentMap {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
     static constexpr u32 num_fragments = Operand::wave_rows / Operand::mma_rows;
+    static constexpr u32 part_fragments = num_fragments / parts;
     static constexpr u32 chunks_per_step = wave_size / Operand::mma_rows;
     static constexpr u32 steps_per_slab = Layout::chunks_per_row / chunks_per_step;
     static constexpr u32 num_steps = Tile::num_slabs * steps_per_slab;
 
+    static_assert(part_fragments * parts == num_fragments, "a part holds whole fragments");
+
+    // LDS row of a wave's first row, and of a fragment's first row counted from there. They have no
+    // bits in common.
+    CUPYGEMM_INLINE static constexpr u32 row_of_wave(u32 wave) {
+        return wave * (Operand::wave_rows / parts);
+    }
+    CUPYGEMM_INLINE static constexpr u32 row_of_fragment(u32 fragment) {
+        return fragment / part_fragments * (Operand::tile_rows / parts) +
+               fragment % part_fragments * Operand::mma_rows;
+    }
     // The lane's part: its place in fragment 0 of step 0.
     CUPYGEMM_INLINE static constexpr u32 lds_of_lane(u32 wave, u32 lane) {
-        return Layout::offset(wave * Operand::wave_rows + lane % Operand::mma_rows,
+        return Layout::offset(row_of_wave(wave) + lane % Operand::mma_rows,
                               lane / Operand::mma_rows);
     }
     // The fragment's and the step's part, a constant.
     CUPYGEMM_INLINE static constexpr u32 lds_of_step(u32 fragment, u32 step) {
         return step / steps_per_slab * Layout::slab_bytes +
-               Layout::offset(fragment * Operand::mma_rows,
-                              step % steps_per_slab * chunks_per_step);
+               Layout::offset(row_of_fragment(fragment), step % steps_per_slab * chunks_per_step);
     }
 };
 

@@ -12,11 +12,13 @@ namespace cupygemm {
 
 // Kinds of instructions, as __builtin_amdgcn_sched_group_barrier numbers them.
 namespace kind {
-inline constexpr int arithmetic = 0x006; // scalar and vector
-inline constexpr int mfma = 0x008;
-inline constexpr int global_read = 0x020;
-inline constexpr int lds_read = 0x100;
-inline constexpr int lds_write = 0x200;
+enum : int {
+    arithmetic = 0x006, // scalar and vector
+    mfma = 0x008,
+    global_read = 0x020,
+    lds_read = 0x100,
+    lds_write = 0x200
+};
 } // namespace kind
 
 // No instruction is moved across: the end of a phase.

@@ -97,20 +97,32 @@ template <class Operand> struct Stager {
     // one tile. Rows past the end of the matrix read other rows or zero: they only reach rows of C
     // that do not exist. When there is no such tile, `exists` is false and nothing is read.
     CUPYGEMM_INLINE void load(Vectors &vectors, bool exists) {
-        const Resource memory = resource(window, exists);
-#pragma unroll
-        for (int i = 0; i < num_vectors; ++i)
-            load_vector(vectors, i, memory, offset[i]);
-        window.advance(tile_step);
+        load_part(vectors, exists, 0, num_vectors);
+        advance();
     }
 
     CUPYGEMM_INLINE void store(LdsBase tile, const Vectors &vectors) const {
+        store_part(tile, vectors, 0, num_vectors);
+    }
+
+    // Vectors [first, last) of the tile at the window. Row-major blocks are stored whole.
+    CUPYGEMM_INLINE void load_part(Vectors &vectors, bool exists, int first, int last) const {
+        const Resource memory = resource(window, exists);
+#pragma unroll
+        for (int i = first; i < last; ++i)
+            load_vector(vectors, i, memory, offset[i]);
+    }
+
+    CUPYGEMM_INLINE void store_part(LdsBase tile, const Vectors &vectors, int first,
+                                    int last) const {
         u32x4 shifted[num_vectors];
 #pragma unroll
-        for (int i = 0; i < num_vectors; ++i)
+        for (int i = first; i < last; ++i)
             shifted[i] = shift_vector(vectors, i);
-        put(tile, shifted);
+        put(tile, shifted, first, last);
     }
+
+    CUPYGEMM_INLINE void advance() { window.advance(tile_step); }
 
     CUPYGEMM_INLINE static void load_vector(Vectors &vectors, int i, Resource memory, u32 at) {
         if constexpr (Operand::dword_aligned) {
@@ -135,16 +147,17 @@ template <class Operand> struct Stager {
         }
     }
 
-    CUPYGEMM_INLINE void put(LdsBase tile, const u32x4 (&vectors)[num_vectors]) const {
+    CUPYGEMM_INLINE void put(LdsBase tile, const u32x4 (&vectors)[num_vectors], int first,
+                             int last) const {
         if constexpr (major == Major::k) {
             const u32 at = Map::lds_of(thread);
 #pragma unroll
-            for (int i = 0; i < num_vectors; ++i)
+            for (int i = first; i < last; ++i)
                 ds_write_b128(tile, Layout::combine(at, Map::lds_of(i * num_threads)), vectors[i]);
         } else {
             const u32 at = Map::lds_of(thread, 0);
 #pragma unroll
-            for (int block = 0; block < Map::num_blocks; ++block)
+            for (int block = first / Map::depth; block < last / Map::depth; ++block)
 #pragma unroll
                 for (int j = 0; j < elements; ++j)
                     put_row(tile, Layout::combine(at, Map::lds_of(block * num_threads, j)),
@@ -199,7 +212,7 @@ template <class Operand> struct Stager {
             for (int i = 0; i < num_vectors; ++i)
                 vectors[i] = End::cut(vectors[i], ragged.last[i], num_valid(i, rows_left, k_left));
         }
-        put(tile, vectors);
+        put(tile, vectors, 0, num_vectors);
     }
 
     // The tile is no different from the others: all of k is there, and no element shares its dword

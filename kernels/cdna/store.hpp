@@ -18,7 +18,6 @@ namespace cupygemm {
 // Which elements of C a lane's accumulators are, and whether C has them.
 template <class Config> struct TilePlace {
     using Acc = Accumulators<Config>;
-    static constexpr u32 wave_m = Config::tile_m / Config::waves_m;
     static constexpr u32 wave_n = Config::tile_n / Config::waves_n;
 
     const Position &at;
@@ -33,8 +32,7 @@ template <class Config> struct TilePlace {
 
     // In the tile.
     CUPYGEMM_INLINE u32 row(u32 fm) const {
-        return RowOrder::tile_row(at.wave_m * wave_m + fm * Config::mma_m +
-                                  at.lane % Config::mma_m);
+        return RowOrder::tile_row(Acc::lds_row_of_a(at.wave_m, fm, at.lane % Config::mma_m));
     }
     CUPYGEMM_INLINE u32 column(u32 quad, u32 e) const {
         return RowOrder::tile_row(at.wave_n * wave_n + Acc::lds_row(at.lane, quad, e));

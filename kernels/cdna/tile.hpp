@@ -27,8 +27,8 @@ struct Position {
 };
 
 // A wave's view of an operand tile in LDS.
-template <class Operand> struct FragmentReader {
-    using Map = FragmentMap<Operand>;
+template <class Operand, int parts = 1> struct FragmentReader {
+    using Map = FragmentMap<Operand, parts>;
 
     const u32 lane_offset;
 
@@ -69,8 +69,9 @@ struct Fragments {
     }
 };
 
-// A wave's part of C in registers.
+// A wave's part of C in registers. Its rows are those of A that it reads (FragmentMap).
 template <class Config> struct Accumulators {
+    using RowMap = FragmentMap<OperandA<Config>, Config::row_parts>;
     using Instruction = Mma<typename Config::ElementB, typename Config::ElementA, Config::mma_m,
                             Config::mma_n, Config::mma_k>;
     using Scalar = typename Instruction::Scalar;
@@ -97,6 +98,11 @@ template <class Config> struct Accumulators {
 #pragma unroll
             for (int fn = 0; fn < fragments_n; ++fn)
                 Instruction::multiply(step.b[fn], step.a[fm], registers[fm][fn]);
+    }
+
+    // LDS row of A of a fragment's row.
+    CUPYGEMM_INLINE static constexpr u32 lds_row_of_a(u32 wave_m, u32 fragment, u32 row) {
+        return RowMap::row_of_wave(wave_m) + RowMap::row_of_fragment(fragment) + row;
     }
 
     // Element `e` of quad `quad`, of the C column whose LDS row is lds_row(lane, quad, e).

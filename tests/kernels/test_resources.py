@@ -42,6 +42,8 @@ def variants(arch: str) -> list[tuple[GemmConfig, GemmProblem]]:
             )  # fmt: skip
             if problem.out_dtype == "f32":
                 problem = replace(problem, c_align=4)
+            if check(config, problem, ARCHS[arch]) is not None:  # one that takes whole dwords only
+                problem = replace(problem, a_align=4, b_align=4)
             if check(config, problem, ARCHS[arch]) is None:
                 found.append((config, problem))
     return found

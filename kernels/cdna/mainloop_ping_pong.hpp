@@ -1,0 +1,210 @@
+// Mainloop of two groups of waves that take turns: one multiplies while the other moves memory.
+//
+// Each SIMD runs two waves, one of each group. A tile takes a wave four phases: read B and the upper
+// half of A (R0), multiply them (C0), read the lower half of A (R1), multiply it with the same B
+// (C1). Every phase ends with a barrier of the whole workgroup, and the second group starts one
+// barrier late, so that in every slot between two barriers one group is in R and the other in C, and
+// the matrix unit always has a wave to work for:
+//
+//   slot           |  4t     |  4t+1   |  4t+2   |  4t+3   |  4t+4   |
+//   first group    |  R0(t)  |  C0(t)  |  R1(t)  |  C1(t)  |  R0(t+1)|
+//   second group   |  C1(t-1)|  R0(t)  |  C0(t)  |  R1(t)  |  C1(t)  |
+//
+//   LDS -> registers   R0  B(t), upper A(t)             R1  lower A(t)
+//   registers -> LDS   R0  lower A(t)                   R1  B(t+1), upper A(t+1)
+//   global -> registers R0 lower A(t+1)                 R1  B(t+2), upper A(t+2)
+//
+// LDS holds one tile, and each half of it has been read by both groups before either overwrites it:
+// the upper half and B in slots 4t and 4t+1, replaced in 4t+2 and 4t+3; the lower half in 4t+2 and
+// 4t+3, replaced in 4t+4 and 4t+5 and read from 4t+6 on. The tile after it is in flight to the
+// registers that it left: a load has 3 to 4 slots, at least 1500 cycles, to arrive.
+//
+// The ragged tile at the end of k comes first, in the prologue, as in the other mainloops. Registers
+// decide what is possible: 128 accumulators, 64 for fragments and 32 for the staged tile leave 32 of
+// 256 for addresses.
+#pragma once
+
+#include "cdna/schedule.hpp"
+#include "cdna/stage.hpp"
+#include "cdna/waitcnt.hpp"
+#include "common/arguments.hpp"
+
+namespace cupygemm {
+
+template <class Config> struct PingPong {
+    using A = OperandA<Config>;
+    using B = OperandB<Config>;
+    static constexpr int halves = Config::row_parts; // a wave has as many rows of each half of A
+    using Acc = Accumulators<Config>;
+    using Instruction = typename Acc::Instruction;
+    using ReaderA = FragmentReader<A, halves>;
+    using ReaderB = FragmentReader<B>;
+    using StagerA = Stager<A>;
+    using StagerB = Stager<B>;
+
+    static constexpr u32 num_groups = 2;
+    static constexpr u32 num_steps = ReaderA::Map::num_steps;
+    static constexpr int half_m = ReaderA::Map::part_fragments;
+    static constexpr int fragments_n = Acc::fragments_n;
+    static constexpr u32 a_bytes = OperandTile<A>::bytes;
+    static constexpr u32 lds_bytes = a_bytes + OperandTile<B>::bytes; // A, then B
+    // A wave of K-major A stages as many vectors of each half; of row-major A it stages one half.
+    static constexpr bool stages_both_halves = A::major == Major::k;
+    static constexpr int half_vectors = StagerA::num_vectors / halves;
+
+    static_assert(halves == 2, "the tile's rows are cut in two, each multiplied in its own phase");
+    static_assert(Config::num_stages == 1, "LDS holds one tile: the halves of A take turns in it");
+    static_assert(Config::waves_m == num_groups && Config::waves_m * Config::waves_n == 8,
+                  "waves w and w + 4 share a SIMD and belong to different groups");
+    static_assert(OperandTile<A>::num_slabs == 1, "a tile is 128 bytes deep");
+    static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
+    static_assert(StagerA::num_vectors % halves == 0, "both halves of A are whole vectors");
+    static_assert(StagerA::Map::row_of(stages_both_halves
+                                           ? half_vectors * Config::num_threads
+                                           : Config::num_threads / 2) == Config::tile_m / 2,
+                  "a thread's vectors of K-major A, or the groups' of row-major A, are the halves");
+
+    const GemmArgs &args;
+    const Position &at;
+    const LdsBase lds;
+    const u32 group; // 0 or 1, the same in all lanes
+    const ReaderA reader_a;
+    const ReaderB reader_b;
+    StagerA stager_a;
+    StagerB stager_b;
+    typename StagerA::Vectors next_a; // (half, vector)
+    typename StagerB::Vectors next_b;
+    u32x4 a[num_steps][half_m];      // one half of A: 16 bytes of k each
+    u32x4 b[num_steps][fragments_n]; // all of B
+
+    CUPYGEMM_INLINE PingPong(const GemmArgs &arguments, const Position &position, LdsBase shared)
+        : args(arguments), at(position), lds(shared), group(at.wave_m),
+          reader_a(at.wave_m, at.lane), reader_b(at.wave_n, at.lane),
+          stager_a(at.a, args.lda, args.m, args.k, at.row, at.k.begin, at.thread),
+          stager_b(at.b, args.ldb, args.n, args.k, at.column, at.k.begin, at.thread) {}
+
+    // acc = A B over the workgroup's part of k
+    CUPYGEMM_INLINE void run(Acc &acc) {
+        const i32 whole_tiles = (depth() - 1) / Config::tile_k;
+        prologue(whole_tiles);
+        acc.clear();
+        if (group == 1)
+            lds_barrier(); // the second group falls behind by a slot
+        read_b();
+        read_a(0);
+        end_memory_phase();
+        multiply(acc, 0);
+        for (i32 tile = 0; tile < whole_tiles; ++tile) {
+            const bool another = tile + 2 <= whole_tiles; // is there a tile t+2 to load
+            read_a(1);
+            stager_b.store(lds + a_bytes, next_b);
+            stager_b.load(next_b, another);
+            stage_a<0>(another);
+            end_memory_phase();
+            multiply(acc, 1);
+
+            read_b();
+            read_a(0);
+            stage_a<1>(another);
+            stager_a.advance();
+            end_memory_phase();
+            multiply(acc, 0);
+        }
+        drain(acc);
+    }
+
+    // Put the ragged tile into LDS, 1 to tile_k deep, and start loading the first whole one.
+    CUPYGEMM_INLINE void prologue(i32 whole_tiles) {
+        const i32 m_left = args.m - static_cast<i32>(at.row);
+        const i32 n_left = args.n - static_cast<i32>(at.column);
+        const i32 k_left = depth() - whole_tiles * Config::tile_k;
+        typename StagerA::RaggedVectors ragged_a;
+        typename StagerB::RaggedVectors ragged_b;
+        stager_a.load_ragged(ragged_a, whole_tiles, m_left, k_left);
+        stager_b.load_ragged(ragged_b, whole_tiles, n_left, k_left);
+        stager_a.store_ragged(lds, ragged_a, m_left, k_left);
+        stager_b.store_ragged(lds + a_bytes, ragged_b, n_left, k_left);
+        end_phase();
+        // Not before, since registers are scarce here too; R1 is two slots away. In the order of the
+        // loop, so that its waits for B and for the upper half of A leave the lower half in flight.
+        stager_b.load(next_b, whole_tiles > 0);
+        stager_a.load(next_a, whole_tiles > 0);
+        end_phase();
+        lds_barrier(); // the ragged tile is in LDS
+        end_phase();
+    }
+
+    // The lower half of the last tile. The first group has one barrier less behind it.
+    CUPYGEMM_INLINE void drain(Acc &acc) {
+        read_a(1);
+        end_memory_phase();
+        multiply(acc, 1);
+        if (group == 0)
+            lds_barrier();
+    }
+
+    CUPYGEMM_INLINE i32 depth() const { return at.k.end - at.k.begin; }
+
+    // -- Memory phases ----------------------------------------------------------------------------
+
+    CUPYGEMM_INLINE void read_a(int half) {
+#pragma unroll
+        for (u32 step = 0; step < num_steps; ++step)
+#pragma unroll
+            for (int fm = 0; fm < half_m; ++fm)
+                a[step][fm] = reader_a.read(lds, half * half_m + fm, step);
+    }
+
+    CUPYGEMM_INLINE void read_b() {
+#pragma unroll
+        for (u32 step = 0; step < num_steps; ++step)
+#pragma unroll
+            for (int fn = 0; fn < fragments_n; ++fn)
+                b[step][fn] = reader_b.read(lds + a_bytes, fn, step);
+    }
+
+    // Move this thread's part of a half of A from registers to LDS, and load the same part of the
+    // tile after it.
+    template <int half> CUPYGEMM_INLINE void stage_a(bool another) {
+        if constexpr (stages_both_halves) {
+            stager_a.store_part(lds, next_a, half * half_vectors, (half + 1) * half_vectors);
+            stager_a.load_part(next_a, another, half * half_vectors, (half + 1) * half_vectors);
+        } else if (group == half) {
+            stager_a.store(lds, next_a);
+            stager_a.load_part(next_a, another, 0, StagerA::num_vectors);
+        }
+    }
+
+    // What was read is in registers and what was written is in LDS; the other group has multiplied.
+    CUPYGEMM_INLINE void end_memory_phase() {
+        end_phase();
+        lds_barrier();
+        end_phase();
+    }
+
+    // -- Compute phases ---------------------------------------------------------------------------
+
+    // One half of the wave's rows += half of A times B, and a barrier: the other group has its
+    // operands. The raised priority lets MFMA go first where both waves of a SIMD could issue.
+    CUPYGEMM_INLINE void multiply(Acc &acc, int half) {
+        __builtin_amdgcn_s_setprio(1);
+        end_phase();
+        // Instructions on one accumulator are as far apart as there are accumulators.
+#pragma unroll
+        for (u32 step = 0; step < num_steps; ++step)
+#pragma unroll
+            for (int part = 0; part < Instruction::per_chunk; ++part)
+#pragma unroll
+                for (int fm = 0; fm < half_m; ++fm)
+#pragma unroll
+                    for (int fn = 0; fn < fragments_n; ++fn)
+                        Instruction::multiply_part(b[step][fn], a[step][fm], part,
+                                                   acc.registers[half * half_m + fm][fn]);
+        end_phase();
+        __builtin_amdgcn_s_setprio(0);
+        lds_barrier();
+        end_phase();
+    }
+};
+
+} // namespace cupygemm
