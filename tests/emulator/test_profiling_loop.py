@@ -212,7 +212,13 @@ def test_cycles_of_the_matrix_pipe(target: str) -> None:
     assert {name: listed[name] for name in PASSES[target]} == {
         name: 4 * passes for name, passes in PASSES[target].items()
     }
-    for dtype, shapes in ARCHS[target].mfma_cycles.items():  # the cost model's table agrees
+    # The cost model's table agrees. Complex products are several instructions.
+    names = {"e4m3fn": "fp8_fp8", "e4m3fnuz": "fp8_fp8", "e5m2": "bf8_bf8", "e5m2fnuz": "bf8_bf8",
+             "tf32": "xf32"}  # fmt: skip
+    for dtype, shapes in ARCHS[target].mfma_cycles.items():
+        if dtype in ("c64", "c128"):
+            continue
         for (m, n, k), cycles in shapes.items():
-            name = re.compile(rf"v_mfma_[fi]\d+_{m}x{n}x{k}_?{dtype}(_1k)?")
+            kind = names.get(dtype, dtype)
+            name = re.compile(rf"v_mfma_[fi]\d+_{m}x{n}x{k}_?{kind}(_1k)?")
             assert {c for text, c in listed.items() if name.fullmatch(text)} == {cycles}
