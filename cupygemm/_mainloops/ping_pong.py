@@ -21,7 +21,11 @@ lds_traffic = register_double_buffer.lds_traffic
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the mainloop cannot run the configuration, or None if it can."""
-    return _check_groups(config, problem) or register_double_buffer.check(config, problem, arch)
+    return (
+        _check_groups(config, problem)
+        or register_double_buffer.check_tile(config, problem, arch)
+        or register_double_buffer.check_staging(config, problem)
+    )
 
 
 def _check_groups(config: GemmConfig, problem: GemmProblem) -> str | None:
@@ -66,8 +70,8 @@ _MMA: dict[str, dict[DType, MmaShape]] = {
         "f16": _HALF_32,
         "f32": _F32,
         "i8": (16, 16, 64),
-        "e4m3fn": _BYTES_32,
-        "e5m2": _BYTES_32,
+        "e4m3fn": (16, 16, 128),
+        "e5m2": (16, 16, 128),
     },
 }
 

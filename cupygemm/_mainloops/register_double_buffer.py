@@ -24,7 +24,21 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the mainloop cannot run the configuration, or None if it can."""
     if config.num_stages not in (1, 2):
         return f"num_stages = {config.num_stages}: LDS holds one tile or two"
-    return check_tile(config, problem, arch) or _check_staging(config, problem)
+    return (
+        _check_instruction(config, problem)
+        or check_tile(config, problem, arch)
+        or check_staging(config, problem)
+    )
+
+
+def _check_instruction(config: GemmConfig, problem: GemmProblem) -> str | None:
+    operand_bytes = config.mma_m * config.mma_k // WAVE_SIZE * ITEMSIZE[problem.a_dtype]
+    if operand_bytes > VECTOR_BYTES:
+        return (
+            f"a lane of the {config.mma_m}x{config.mma_n}x{config.mma_k} instruction takes "
+            f"{operand_bytes} bytes, and a step has {VECTOR_BYTES}"
+        )
+    return None
 
 
 def lds_bytes(config: GemmConfig, itemsize: int) -> int:
@@ -64,7 +78,8 @@ def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | No
     return None
 
 
-def _check_staging(config: GemmConfig, problem: GemmProblem) -> str | None:
+def check_staging(config: GemmConfig, problem: GemmProblem) -> str | None:
+    """Return why the tiles cannot be staged through registers, or None if they can."""
     itemsize = ITEMSIZE[problem.a_dtype]
     per_vector = VECTOR_BYTES // itemsize
     for name, rows, major in (
@@ -205,16 +220,6 @@ def _with_few_sums(tiles: Iterable[_Tile]) -> Iterator[_Tile]:
         if waves >= 2:
             waves = min(waves, waves_per_simd)
             yield tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves
-
-
-def idle_cycles(config: GemmConfig) -> int:
-    """Return the idle cycles of a step: its barriers and the latency of LDS behind them.
-
-    About what 4-wave kernels of this shape lose on an MI300X, 10 to 13 % of 2048 cycles
-    (ROCm/gfx950-gluon-tutorials), and a share for tiles that have less to hide it behind.
-    """
-    del config
-    return 350
 
 
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:

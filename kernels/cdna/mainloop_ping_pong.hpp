@@ -191,19 +191,27 @@ template <class Config> struct PingPong {
         end_phase();
         // Instructions on one accumulator are as far apart as there are accumulators.
 #pragma unroll
-        for (u32 step = 0; step < num_steps; ++step)
+        for (u32 step = 0; step < num_steps; step += Instruction::num_chunks)
 #pragma unroll
             for (int part = 0; part < Instruction::per_chunk; ++part)
 #pragma unroll
                 for (int fm = 0; fm < half_m; ++fm)
 #pragma unroll
                     for (int fn = 0; fn < fragments_n; ++fn)
-                        Instruction::multiply_part(b[step][fn], a[step][fm], part,
-                                                   acc.registers[half * half_m + fm][fn]);
+                        multiply_part(acc.registers[half * half_m + fm][fn], step, part, fm, fn);
         end_phase();
         __builtin_amdgcn_s_setprio(0);
         lds_barrier();
         end_phase();
+    }
+
+    CUPYGEMM_INLINE void multiply_part(typename Acc::Registers &acc, u32 step, int part, int fm,
+                                       int fn) const {
+        if constexpr (Instruction::num_chunks == 2)
+            Instruction::multiply_two(b[step][fn], b[step + 1][fn], a[step][fm], a[step + 1][fm],
+                                      acc);
+        else
+            Instruction::multiply_part(b[step][fn], a[step][fm], part, acc);
     }
 };
 

@@ -20,6 +20,8 @@ namespace cupygemm {
 
 using u32x2 = u32 __attribute__((ext_vector_type(2)));
 using u32x4 = u32 __attribute__((ext_vector_type(4)));
+using u32x8 = u32 __attribute__((ext_vector_type(8)));
+using i32x8 = i32 __attribute__((ext_vector_type(8)));
 using i32x4 = i32 __attribute__((ext_vector_type(4)));
 using i32x16 = i32 __attribute__((ext_vector_type(16)));
 using f32x4 = float __attribute__((ext_vector_type(4)));
@@ -176,6 +178,15 @@ CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, f16, f16, u32x4 a, u32x4 b, f32x1
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
+// 32 bytes of k in a lane, at twice the rate of 16x16x32. The formats are operands of the
+// instruction: 0 is e4m3, 1 is e5m2. Without scales.
+template <class First, class Second>
+CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 128>, First, Second, u32x8 a, u32x8 b, f32x4 c) {
+    return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+        __builtin_bit_cast(i32x8, a), __builtin_bit_cast(i32x8, b), c, IsSame<First, bf8>::value,
+        IsSame<Second, bf8>::value, 0, 0, 0, 0);
+}
+
 CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 64>, i8, i8, u32x4 a, u32x4 b, i32x4 c) {
     return __builtin_amdgcn_mfma_i32_16x16x64_i8(__builtin_bit_cast(i32x4, a),
                                                  __builtin_bit_cast(i32x4, b), c, 0, 0, 0);
@@ -218,15 +229,24 @@ template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma
     // 4 accumulators are neighbouring rows of the result.
     static constexpr bool rows_are_runs = !IsSame<First, f64>::value;
     static constexpr int part_dwords = mma_m * mma_k / wave_size * Numeric<First>::bytes / 4;
-    static constexpr int per_chunk = 4 / part_dwords; // instructions
+    static constexpr int num_chunks = part_dwords > 4 ? part_dwords / 4 : 1; // of an instruction
+    static constexpr int per_chunk = num_chunks * 4 / part_dwords;           // instructions of them
 
     static_assert(mma_m == mma_n, "a lane holds as much of A as of B");
-    static_assert(part_dwords * per_chunk == 4, "instructions take whole chunks");
+    static_assert(part_dwords * per_chunk == 4 * num_chunks, "instructions take whole chunks");
 
     CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
 #pragma unroll
         for (int i = 0; i < per_chunk; ++i)
             multiply_part(a, b, i, acc);
+    }
+
+    // An instruction of two chunks.
+    CUPYGEMM_INLINE static void multiply_two(u32x4 a0, u32x4 a1, u32x4 b0, u32x4 b1,
+                                             Accumulator &acc) {
+        acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{},
+                   __builtin_shufflevector(a0, a1, 0, 1, 2, 3, 4, 5, 6, 7),
+                   __builtin_shufflevector(b0, b1, 0, 1, 2, 3, 4, 5, 6, 7), acc);
     }
 
     // The i-th instruction of a chunk's.

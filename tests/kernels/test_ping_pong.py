@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import pytest
 
+from cupygemm import testing
 from cupygemm._arch import ARCHS
 from cupygemm._compile import CompiledKernel, compile_kernel
 from cupygemm._config import check
@@ -19,7 +20,8 @@ from tests.kernels.gemm import Case
 
 LAYOUTS = ("kk", "kn", "mk", "mn")
 OUTPUTS = {
-    "bf16": "bf16", "f16": "f32", "f32": "f32", "i8": "i32", "e4m3fnuz": "bf16", "e5m2": "f32",
+    "bf16": "bf16", "f16": "f32", "f32": "f32", "i8": "i32", "e4m3fnuz": "bf16", "e4m3fn": "bf16",
+    "e5m2": "f32",
 }  # fmt: skip
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
@@ -51,6 +53,7 @@ CASES = [
     ("gfx950", "i8", "mn", 3, 256, 256, 126),
     ("gfx942", "e4m3fnuz", "kk", 1, 60, 256, 100),
     ("gfx950", "e5m2", "mk", 0, 17, 33, 5),
+    ("gfx950", "e4m3fn", "kn", 2, 70, 256, 99),
 ]
 
 
@@ -75,6 +78,17 @@ def test_half_a_tile(layout: str) -> None:
     result = case.run(profile=True)
     result.check_exact()
     assert [extra for *_, extra in result.stats.lds_conflicts.values() if extra] == []
+
+
+@pytest.mark.parametrize(("a", "b"), [("e4m3fn", "e5m2"), ("e5m2", "e4m3fn")])
+def test_two_formats_of_8_bit_floats(a: str, b: str) -> None:
+    """By the instruction of twice the rate, which takes the formats as operands."""
+    case = replace(case_of("gfx950", a, "kk", 40, 250, 128 + 77), b_dtype=b, out_dtype="f32")
+    assert case.config.mma_k == 128
+    result = case.run()
+    result.check_exact()
+    inexact = replace(case, integers=False, seed=3)
+    testing.assert_gemm_close(inexact.run().c, *inexact.operands())
 
 
 @pytest.mark.parametrize("layout", ["kk", "mn"])
@@ -115,6 +129,7 @@ EFFICIENCY = {
     ("gfx942", "e4m3fnuz"): (1, 1, 1, 1),
     ("gfx950", "bf16"): (1, 1, 1, 0.94),
     ("gfx950", "i8"): (1, 0.96, 0.92, 0.8),
+    ("gfx950", "e4m3fn"): (1, 0.96, 0.92, 0.8),
 }
 
 
@@ -150,6 +165,13 @@ def test_half_a_tile_is_as_busy() -> None:
 def test_configurations_that_cannot_be(changes: dict[str, int], words: str) -> None:
     config = replace(ping_pong.configs("bf16", "gfx942")[0], **changes)
     assert words in str(check(config, PROBLEM, ARCHS["gfx942"]))
+
+
+def test_an_instruction_of_two_steps_is_for_both_at_once() -> None:
+    """The mainloop that reads a step at a time has half of its operands."""
+    config = replace(ping_pong.configs("e4m3fn", "gfx950")[0], mainloop="register_double_buffer")
+    problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e4m3fn")
+    assert "16x16x128 instruction takes 32 bytes" in str(check(config, problem, ARCHS["gfx950"]))
 
 
 def test_rows_within_a_dword_are_refused() -> None:
