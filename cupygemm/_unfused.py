@@ -12,25 +12,23 @@ from typing import Any
 import numpy as np
 
 from cupygemm._epilogue import EpilogueArguments, as_result_shape
+from cupygemm._float8 import rounded_to_float8
+from cupygemm._formats import FLOAT8_DTYPES, as_stored, container
 from cupygemm._pose import Posed
 from cupygemm._promotion import F32, F64
 
 
 def applied(posed: Posed, sums: Callable[..., Any]) -> Callable[..., Any]:
     """Return what computes a call from its sums; ``sums(x1, x2, None)`` returns a new array."""
-    if posed.types.container != posed.types.stored:
-        raise TypeError(
-            "matmul: CuPy, which has to compute this epilogue, cannot round to "
-            f"{posed.types.stored}; ask for float16 or float32"
-        )
 
     def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
         product = sums(x1, x2, None)
         result = rounded(epilogue(product, posed, arguments), posed.types.stored)
-        result = result.reshape(posed.shape.result).astype(posed.types.result, copy=False)
+        result = result.reshape(posed.shape.result)
+        result = result.astype(container(posed.types.result), copy=False)
         if out is None:
             return result
-        out[...] = result
+        as_stored(out)[...] = result
         return out
 
     return run
@@ -75,6 +73,8 @@ def rounded(x: Any, dtype: np.dtype[Any]) -> Any:
     """Return the array in a type; integers to nearest, saturated, and 0 for NaN."""
     import cupy
 
+    if dtype in FLOAT8_DTYPES:
+        return rounded_to_float8(x.astype(F32, copy=False), dtype)
     if dtype.kind not in "iu" or x.dtype.kind != "f":
         if dtype.itemsize == 2 and x.dtype == F64:
             x = x.astype(F32)

@@ -9,6 +9,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._device import device as device_of
+from cupygemm._float8 import rounded_to_float8
 from cupygemm._formats import FLOAT8
 
 U8 = np.dtype(np.uint8)
@@ -140,6 +141,44 @@ def test_rounding_to_8_bits_is_to_nearest_even(cp, formats):
         np.testing.assert_array_equal(
             cp.asnumpy(rounded).view(FLOAT8[name]).astype(np.float32), expected.astype(np.float32)
         )
+
+
+@pytest.mark.parametrize("name", FLOAT8)
+def test_rounding_by_cupy(cp, name):
+    """Every number halfway between two neighbours and its own; what is beyond; signs and NaN."""
+    codes = np.arange(128, dtype=U8).view(FLOAT8[name]).astype(np.float32)
+    values = codes[np.isfinite(codes)]
+    half = (values[1:] + values[:-1]) / 2
+    infinity = np.float32(np.inf)
+    numbers = [values, half, np.nextafter(half, infinity), np.nextafter(half, -infinity)]
+    positive = np.concatenate(numbers).astype(np.float32)
+    numbers = np.concatenate([positive, -positive, [np.nan]]).astype(np.float32)
+    expected = numbers.astype(FLOAT8[name]).view(U8)
+    np.testing.assert_array_equal(
+        cp.asnumpy(rounded_to_float8(cp.asarray(numbers), FLOAT8[name])), expected
+    )
+    beyond = np.array([1e30, -1e30, np.inf, -np.inf], np.float32)
+    actual = cp.asnumpy(rounded_to_float8(cp.asarray(beyond), FLOAT8[name])).view(FLOAT8[name])
+    np.testing.assert_array_equal(
+        actual.astype(np.float32), np.sign(beyond) * values[-1].astype(np.float32)
+    )
+
+
+def test_scales_bias_and_activation_with_an_8_bit_result(cp, formats):
+    name, _ = formats
+    x1, x2 = testing.random_operands((40, 64), (64, 36), FLOAT8[name])
+    options = {
+        "scale_a": 0.5,
+        "scale_b": np.linspace(1, 2, 36, dtype=np.float32),
+        "bias": np.ones(36, np.float32),
+        "activation": "relu",
+    }
+    given = {k: cp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in options.items()}
+    a, b = on_device(cp, x1), on_device(cp, x2)
+    out = cp.empty((40, 36), U8)
+    result = cupygemm.matmul(a, b, out, dtype=name, format_a=name, format_b=name, **given)
+    assert result is out
+    testing.assert_gemm_close(cp.asnumpy(out).view(FLOAT8[name]), x1, x2, **options)
 
 
 def test_bytes_without_a_tag_are_integers(cp, formats):

@@ -1,0 +1,39 @@
+"""Rounding to 8-bit floats by CuPy, which has none: their codes, as bytes.
+
+The codes of non-negative numbers are in their order, so the code of a number is how many of the
+boundaries between neighbours it has reached. A boundary is the middle of two neighbours if a tie
+goes up, to an even code, and the next float32 if it goes down.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SIGN = np.uint8(0x80)
+
+
+def rounded_to_float8(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return the codes of a float32 CuPy array: to nearest even, saturated; NaN stays NaN."""
+    import cupy
+
+    codes = cupy.searchsorted(cupy.asarray(_boundaries(dtype)), cupy.abs(x), side="right")
+    codes = codes.astype(np.uint8)
+    nan, negative_zero = np.array([np.nan, -0.0]).astype(dtype).view(np.uint8)
+    negative = cupy.signbit(x)
+    if negative_zero == 0:  # the code of -0 is that of NaN
+        negative &= codes != 0
+    return cupy.where(cupy.isnan(x), nan, cupy.where(negative, codes | _SIGN, codes))
+
+
+@functools.cache
+def _boundaries(dtype: np.dtype[Any]) -> NDArray[np.float32]:
+    """Return the least float32 that rounds to each code but the first."""
+    numbers = np.arange(0x80, dtype=np.uint8).view(dtype).astype(np.float32)
+    numbers = numbers[np.isfinite(numbers)]
+    middles = (numbers[1:] + numbers[:-1]) / np.float32(2)
+    goes_down = np.arange(len(middles)) % 2 == 0
+    return np.where(goes_down, np.nextafter(middles, np.float32(np.inf)), middles)
