@@ -16,7 +16,13 @@ from cupygemm._formats import FLOAT8, FLOAT8_DTYPES, Precision
 from cupygemm._hopper.config import OUTPUTS as HOPPER_OUTPUTS
 from cupygemm._hopper.config import HopperArch
 from cupygemm._problem import FLOAT8_NAMES, DType
-from cupygemm._promotion import CDNA_EPILOGUE_PRODUCTS, CDNA_PRODUCTS, HOPPER_PRODUCTS, Products
+from cupygemm._promotion import (
+    CDNA_EPILOGUE_PRODUCTS,
+    CDNA_PRODUCTS,
+    HOPPER_EPILOGUE_PRODUCTS,
+    HOPPER_PRODUCTS,
+    Products,
+)
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Device:
     @property
     def epilogue_products(self) -> Products:
         """Return the same for kernels with an epilogue."""
-        return self._available(CDNA_EPILOGUE_PRODUCTS, {})
+        return self._available(CDNA_EPILOGUE_PRODUCTS, HOPPER_EPILOGUE_PRODUCTS)
 
     def _available(self, cdna: Products, hopper: Products) -> Products:
         """Return the table of this device, without the formats of 8-bit floats that it lacks."""

@@ -68,6 +68,12 @@ CDNA_EPILOGUE_PRODUCTS: Products = MappingProxyType(
     }
 )
 """The same with an epilogue, which saturates: there unsigned bytes are a type of their own."""
+HOPPER_EPILOGUE_PRODUCTS: Products = MappingProxyType(
+    {
+        **dict.fromkeys((BF16, F16, FLOAT8["e4m3fn"], FLOAT8["e5m2"]), SUMS_OF_HALVES),
+        I8: (BF16, F16, F32, I32),
+    }
+)
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 assert set(NUMPY_DTYPES) | {"tf32", "tf32x3"} == set(get_args(DType))
 

@@ -25,6 +25,11 @@ OUTPUTS: dict[DType, tuple[DType, ...]] = {
     "i8": ("i32",),
 }
 """What operands of each type can give."""
+EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
+    **{dtype: OUTPUTS[dtype] for dtype in ("bf16", "f16", "e4m3fn", "e5m2")},
+    "i8": ("bf16", "f16", "f32", "i32"),
+}
+"""The same after an epilogue."""
 FLOAT8: tuple[DType, ...] = ("e4m3fn", "e5m2")
 """Formats of 8-bit floats; those of the operands may differ."""
 PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
@@ -162,7 +167,8 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     a, b = problem.a_dtype, problem.b_dtype
     if (a != b and not {a, b} <= set(FLOAT8)) or a not in OUTPUTS:
         return f"operands of {a} and {b} have no kernel"
-    if problem.out_dtype not in OUTPUTS[problem.a_dtype]:
+    outputs = OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS
+    if problem.out_dtype not in outputs.get(a, ()):
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
     if problem.a_dtype == "i8" and config.split_k > 1:
         return "parts of k are summed in fp32, and the operands are integers"

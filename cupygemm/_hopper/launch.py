@@ -48,6 +48,7 @@ ADD_ARGS = np.dtype(
     ],
     align=True,
 )
+_PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
 _MAX_GRID_Y = 65535
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
@@ -113,14 +114,16 @@ class GemmLaunch:
         self._stream = get_current_stream
         self._packed: dict[tuple[int, int, int], tuple[int, Any]] = {}
 
-    def __call__(self, a: int, b: int, c: int) -> None:
-        """Enqueue the launch."""
+    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
+        """Enqueue the launch; `epilogue` is the packed struct of one, if the kernel has one."""
         key = (a, b, c)
         packed = self._packed.get(key)
         if packed is None:
             if len(self._packed) >= MAX_PACKED:
                 self._packed.clear()
             packed = self._packed[key] = self._pack(a, b, c)
+        if epilogue:
+            packed = _pointed(packed[1][1].tobytes() + epilogue + _PADDING)
         self._launch(*self._shape, self._stream().ptr, packed[0], 0)
 
     def _pack(self, a: int, b: int, c: int) -> tuple[int, Any]:
@@ -148,8 +151,7 @@ class GemmLaunch:
         arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
         arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
         arguments["num_splits"] = config.split_k
-        pointers = np.array([arguments.ctypes.data], np.uint64)
-        return pointers.ctypes.data, (pointers, arguments)
+        return _pointed(arguments)
 
     def _loaded_rows(self) -> tuple[int, int]:
         """Return the rows of A and B that a stage loads: those of the tile, or fewer.
@@ -164,6 +166,13 @@ class GemmLaunch:
                 if major == "k":
                     rows[axis] = min(rows[axis], -(-extent // 8) * 8)
         return rows[0], rows[1]
+
+
+def _pointed(arguments: Any) -> tuple[int, Any]:
+    """Return the address of the list of parameters, of one struct, and what must outlive it."""
+    struct = np.frombuffer(arguments, np.uint8) if isinstance(arguments, bytes) else arguments
+    pointers = np.array([struct.ctypes.data], np.uint64)
+    return pointers.ctypes.data, (pointers, struct)
 
 
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
@@ -192,8 +201,12 @@ class AddLaunch:
         blocks = -(-result.rows * (workspace.pitch // 4) // _ADD_VECTORS)
         self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
 
-    def __call__(self, workspace: int, c: int) -> None:
-        """Enqueue the sum."""
+    def __call__(self, workspace: int, c: int, epilogue: bytes = b"") -> None:
+        """Enqueue the sum; `epilogue` is the packed struct of one, if the kernel has one."""
         arguments = self._arguments.copy()
         arguments["workspace"], arguments["c"] = workspace, c
-        self._kernel(self._grid, (_ADD_THREADS, 1, 1), (opaque(arguments),))
+        packed = opaque(arguments)
+        if epilogue:
+            whole = arguments.tobytes() + epilogue
+            packed = np.frombuffer(whole, np.dtype((np.void, len(whole))))
+        self._kernel(self._grid, (_ADD_THREADS, 1, 1), (packed,))

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._copies import assign, copied
+from cupygemm._epilogue import ARRAYS, EpilogueArguments
 from cupygemm._explain import Explanation
 from cupygemm._hopper import tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
@@ -22,6 +23,7 @@ from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
 from cupygemm._hopper.source import add_source, generate
 from cupygemm._hopper.stack import Stack, Triple
+from cupygemm._launch import EpiloguePacker
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
@@ -108,6 +110,7 @@ class HopperChoice:
             gemm.compiler,
             num_launches,
             launch_grid(config, config.num_units(self.problem), self.num_sms),
+            None if self.asked.epilogue is None else self.asked.epilogue.summary,
         )
 
     def geometry(self) -> Geometry:
@@ -269,6 +272,9 @@ def make_runner(posed: Posed, choice: HopperChoice) -> Callable[[Any, Any, Any],
         for each in layout.launches
     ]
 
+    if posed.sources is not None:
+        return _with_epilogue(posed, launch, offsets)
+
     def run_in_place(x1: Any, x2: Any, out: Any) -> Any:
         if out is None:
             out = ndarray(shape, dtype)
@@ -294,7 +300,40 @@ def make_runner(posed: Posed, choice: HopperChoice) -> Callable[[Any, Any, Any],
     return run_staged if posed.copies or len(offsets) > 1 else run_in_place
 
 
-def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
+def _with_epilogue(
+    posed: Posed, launch: Callable[..., None], offsets: list[tuple[int, ...]]
+) -> Callable[..., Any]:
+    """Return the runner of a call whose kernels have an epilogue."""
+    from cupy import ndarray
+
+    layout, sources = posed.layout, posed.sources
+    assert layout is not None
+    assert sources is not None
+    shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
+    packers = [EpiloguePacker(layout, each) for each in layout.launches]
+
+    def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
+        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
+        if swapped:
+            first, second = second, first
+        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
+        for name, copy in sources.copies.items():
+            arrays[name] = copy(arrays[name])
+        staged = out is None or posed.temporary is not None
+        target = ndarray(shape, dtype) if staged else out
+        for (a, b, c), packer in zip(offsets, packers, strict=True):
+            packed = packer(arguments, arrays)
+            launch(first.data.ptr + a, second.data.ptr + b, target.data.ptr + c, packed)
+        if out is None:
+            return target
+        if staged:
+            assign(out, target)
+        return out
+
+    return run
+
+
+def make_product(choice: HopperChoice) -> Callable[..., None]:
     """Return what launches the kernels of one product, given the addresses of A, B and C."""
     from cupy.cuda import alloc
 
@@ -311,7 +350,7 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
         cubin = compile_cubin(add_source(choice.problem, vectors=vectors), ADD_ENTRY)
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
 
-    def launch(a: int, b: int, c: int) -> None:
+    def launch(a: int, b: int, c: int, epilogue: bytes = b"") -> None:
         if choice.c_turned:
             a, b = b, a
         # The pool hands memory that these free to later work of the same stream only.
@@ -324,10 +363,10 @@ def make_product(choice: HopperChoice) -> Callable[[int, int, int], None]:
             copy_b(b, copied_b.ptr)
             b = copied_b.ptr
         if add is None:
-            gemm(a, b, c)
+            gemm(a, b, c, epilogue)
             return
         workspace = alloc(add.num_bytes)
         gemm(a, b, workspace.ptr)
-        add(workspace.ptr, c)
+        add(workspace.ptr, c, epilogue)
 
     return launch

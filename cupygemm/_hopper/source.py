@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from cupygemm._hopper.config import HopperConfig, a_in_registers
 from cupygemm._problem import ITEMSIZE, GemmProblem
-from cupygemm._source import flatten
+from cupygemm._source import epilogue_lines, flatten
 
 _PTX_TYPES = {
     "bf16": "bf16", "f16": "f16", "tf32": "tf32", "tf32x3": "tf32",
@@ -77,7 +77,12 @@ def add_source(problem: GemmProblem, *, vectors: bool) -> str:
 
     With `vectors`, four elements of C are stored at once, which its alignment must allow.
     """
-    config = _struct({"ElementC": problem.out_dtype}, {"bool c_vectors": _bool(vectors)})
+    fused = problem.epilogue is not None
+    config = _struct(
+        {"ElementC": problem.out_dtype, "Accumulator": "float"} | _parts_type(fused),
+        {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
+        epilogue_lines(problem.epilogue, lambda source: source.align >= 4 * ITEMSIZE[source.dtype]),
+    )
     return flatten("hopper/add_parts.cu", {"config.cuh": config})
 
 
@@ -86,6 +91,7 @@ def config_text(
 ) -> str:
     """Return ``config.cuh``."""
     split = config.split_k > 1
+    fused = problem.epilogue is not None and not split  # else the sum of the parts has it
     rank = 3 if len(problem.batch) < 2 else 5
     types = {
         "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
@@ -109,9 +115,14 @@ def config_text(
         "bool tma_store": _bool(tma_store or split),
         "bool split_k": _bool(split),
         "bool promote": _bool(config.promote),
+        "bool has_epilogue": _bool(fused),
         "bool c_turned": _bool(c_turned),
     }
-    return _struct(types, constants)
+    lines = epilogue_lines(
+        problem.epilogue if fused else None,
+        lambda source: source.align >= 2 * ITEMSIZE[source.dtype],
+    )
+    return _struct(types | _parts_type(fused), constants, lines)
 
 
 def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
@@ -159,14 +170,21 @@ CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], {a_type}, u64 
 """
 
 
-def _struct(types: Mapping[str, str], constants: Mapping[str, object]) -> str:
+def _parts_type(fused: bool) -> dict[str, str]:
+    return {"Parts": "EpilogueParts"} if fused else {}
+
+
+def _struct(
+    types: Mapping[str, str], constants: Mapping[str, object], before: Sequence[str] = ()
+) -> str:
     lines = [
         "// Configuration of this kernel, written by cupygemm.",
+        '#include "common/epilogue.hpp"',
         '#include "common/layout.hpp"',
-        '#include "common/numeric.hpp"',
         "",
         "namespace cupygemm {",
         "",
+        *before,
         "struct Config {",
         *(f"    using {name} = {value};" for name, value in types.items()),
         *(f"    static constexpr {name} = {value};" for name, value in constants.items()),

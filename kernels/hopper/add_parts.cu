@@ -3,8 +3,8 @@
 // The workspace is (split, batch, m, pitch) in fp32. Four warps sum the same 128 columns, each
 // every fourth part, in order; then their sums are added, in order: the result is the same bits
 // each time. `config.cuh` defines `Config::ElementC` and whether C takes stores of four elements.
-#include "common/numeric.hpp"
 #include "config.cuh"
+#include "hopper/sources.cuh"
 
 namespace cupygemm {
 
@@ -19,6 +19,11 @@ struct AddArgs {
 };
 
 static_assert(sizeof(AddArgs) == 80, "AddArgs must match the dtype that the launcher packs");
+
+template <bool has_epilogue> struct AddKernelArgs : AddArgs {};
+template <> struct AddKernelArgs<true> : AddArgs {
+    EpilogueArgs epilogue;
+};
 
 struct Four {
     float value[4];
@@ -39,13 +44,21 @@ CUPYGEMM_INLINE Four added(Four x, Four y) {
     return x;
 }
 
-// Store the first `count` of four sums, rounded. Columns past n belong to the pitch only.
-template <class Out> CUPYGEMM_INLINE void store_four(typename Out::Bits *to, Four sum, u32 count) {
-    struct alignas(4 * sizeof(typename Out::Bits)) Pack {
-        typename Out::Bits bits[4];
+// Store the first `count` of four sums after the epilogue. Columns past n belong to the pitch only.
+template <class Epilogue> CUPYGEMM_INLINE void store_four(typename Epilogue::Bits *to, Four sum,
+                                                          u32 row, u32 column, u32 count,
+                                                          const Epilogue &epilogue) {
+    typename Epilogue::Row of_row;
+    typename Epilogue::template Columns<4> of_columns;
+    typename Epilogue::template Elements<4> of_elements;
+    epilogue.load(of_row, row, 0, 1);
+    epilogue.load(of_columns, 0, column, static_cast<i32>(count));
+    epilogue.load(of_elements, row, column, static_cast<i32>(count));
+    struct alignas(4 * sizeof(typename Epilogue::Bits)) Pack {
+        typename Epilogue::Bits bits[4];
     } pack;
     for (int i = 0; i < 4; ++i)
-        pack.bits[i] = Out::round(sum.value[i]);
+        pack.bits[i] = epilogue.finish(sum.value[i], i, of_row, of_columns, of_elements);
     if (Config::c_vectors && count >= 4) {
         *reinterpret_cast<Pack *>(to) = pack;
     } else {
@@ -57,9 +70,10 @@ template <class Out> CUPYGEMM_INLINE void store_four(typename Out::Bits *to, Fou
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(128) cupygemm_add_parts(const cupygemm::AddArgs args) {
+extern "C" __global__ void __launch_bounds__(128)
+    cupygemm_add_parts(const cupygemm::AddKernelArgs<cupygemm::Config::has_epilogue> args) {
     using namespace cupygemm;
-    using Out = Numeric<Config::ElementC>;
+    using Bits = typename Numeric<Config::ElementC>::Bits;
     constexpr u32 warps = 4;
     __shared__ Four sums[warps][32];
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -87,7 +101,10 @@ extern "C" __global__ void __launch_bounds__(128) cupygemm_add_parts(const cupyg
             const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
             const i64 offset = index2 * args.c_stride[2] + outer % args.batch1 * args.c_stride[1] +
                                outer / args.batch1 * args.c_stride[0] + row * args.ldc + column;
-            store_four<Out>(reinterpret_cast<Out::Bits *>(args.c) + offset, sum, args.n - column);
+            Bits *to = reinterpret_cast<Bits *>(args.c) + offset;
+            const TileCorner corner{outer / args.batch1, outer % args.batch1, index2, 0, 0};
+            store_four(to, sum, row, column, args.n - column,
+                       MakeEpilogue<Config>::make(args, corner));
         }
         __syncthreads(); // and have been read
     }

@@ -3,6 +3,7 @@
 // The twin of cupygemm._hopper.launch.HOPPER_ARGS.
 #pragma once
 
+#include "common/epilogue.hpp"
 #include "hopper/tma.cuh"
 
 namespace cupygemm {
@@ -21,5 +22,11 @@ struct HopperArgs {
 };
 
 static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");
+
+// With what an epilogue adds, where there is one.
+template <bool has_epilogue> struct KernelArgs : HopperArgs {};
+template <> struct KernelArgs<true> : HopperArgs {
+    EpilogueArgs epilogue;
+};
 
 } // namespace cupygemm

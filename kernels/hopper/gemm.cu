@@ -50,8 +50,8 @@ CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, bool
 } // namespace cupygemm
 
 extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
-    __launch_bounds__(cupygemm::Shape::num_threads, 1)
-        cupygemm_gemm(const __grid_constant__ cupygemm::HopperArgs args) {
+    __launch_bounds__(cupygemm::Shape::num_threads, 1) cupygemm_gemm(
+        const __grid_constant__ cupygemm::KernelArgs<cupygemm::Config::has_epilogue> args) {
     using namespace cupygemm;
     extern __shared__ __align__(1024) u8 dynamic_shared[];
     const SharedAddress shared = shared_address(dynamic_shared);

@@ -21,7 +21,7 @@ from cupygemm._hopper.source import (
     split_source,
     transpose_source,
 )
-from cupygemm._problem import DType, GemmProblem
+from cupygemm._problem import DType, Epilogue, GemmProblem, Source
 from cupygemm._toolchain import CompileError
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
@@ -168,3 +168,34 @@ def test_read_cubin_refuses_other_files() -> None:
     cubin, _ = find_nvrtc().compile(pad_source(), OPTIONS)
     with pytest.raises(ValueError, match="no kernel 'other'"):
         read_cubin(cubin, "other")
+
+
+BIAS = Epilogue(bias=Source("bf16", "column"), activation="gelu")
+EVERYTHING = Epilogue(
+    alpha=True, scale_a=Source("f32", "row"), scale_b=Source("f32", "column"),
+    c=Source("f32", "matrix"), bias=Source("f32", "column"), activation="silu",
+    scale_out=Source("f32", "one"), clamp=True,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("config", "dtype", "out_dtype", "epilogue"),
+    [(CONFIGS[0], "bf16", "bf16", BIAS), (CONFIGS[6], "f16", "f32", EVERYTHING),
+     (configs_for("i8")[5], "i8", "f16", EVERYTHING)],
+    ids=["bias", "everything", "int8"],
+)  # fmt: skip
+def test_epilogues_do_not_spill(
+    config: HopperConfig, dtype: str, out_dtype: str, epilogue: Epilogue
+) -> None:
+    problem = replace(
+        PROBLEM, a_dtype=dtype, b_dtype=dtype, b_major="k", out_dtype=out_dtype, epilogue=epilogue
+    )
+    assert check(config, problem, HopperArch()) is None
+    compiled(generate(problem, config, tma_store=True), "cupygemm_gemm")
+
+
+def test_the_sum_of_parts_has_the_epilogue_of_a_split_product() -> None:
+    problem = replace(PROBLEM, epilogue=EVERYTHING)
+    compiled(add_source(problem, vectors=True), "cupygemm_add_parts")
+    split = generate(problem, replace(CONFIGS[0], split_k=2), tma_store=True)
+    assert split == generate(PROBLEM, replace(CONFIGS[0], split_k=2), tma_store=True)

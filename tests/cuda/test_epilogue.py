@@ -1,0 +1,91 @@
+"""Epilogues in the Hopper kernels: exact for each configuration, whole and split, and each store.
+
+What an epilogue means is tested by ``tests/test_epilogue.py``, which runs on Hopper as well; here
+are the tiles, tails and alignments that its small products do not meet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cupygemm
+from cupygemm import testing
+from cupygemm._device import device
+from cupygemm._epilogue import epilogue_arguments
+from cupygemm._hopper.config import CONFIGS, check
+from cupygemm._hopper.plan import choose, make_runner
+from cupygemm._layout import Operand
+from cupygemm._options import Options
+from cupygemm._pose import pose
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))
+M, N = 328, 536
+
+
+def options(m, n, c_dtype):
+    """Return an epilogue of which every step is exact."""
+    return {
+        "alpha": 0.5, "scale_a": np.float32(2.0) ** (np.arange(m) % 3),
+        "scale_b": np.float32(2.0) ** -(np.arange(n) % 2), "beta": 2,
+        "c": (np.arange(m * n) % 64).reshape(m, n).astype(c_dtype),
+        "bias": (np.arange(n) % 50 - 25).astype(F16), "activation": "relu", "clamp": (1, 1000),
+    }  # fmt: skip
+
+
+def on_device(cp, given):
+    return {k: cp.asarray(v) if isinstance(v, np.ndarray) else v for k, v in given.items()}
+
+
+@pytest.mark.parametrize("split", [1, 3])
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+def test_each_configuration_is_exact(cp, config, split):
+    for dtype, c_dtype, n in ((F32, F16, N), (F16, F32, N), (F32, F32, N - 1), (BF16, F16, N - 3)):
+        x1, x2 = testing.integer_operands((M, 400), (400, n), F16)
+        given = options(M, n, c_dtype)
+        arguments = epilogue_arguments(**on_device(cp, given))
+        a, b = cp.asarray(x1), cp.asarray(x2)
+        operands = [Operand(x.shape, x.strides, x.dtype, x.data.ptr) for x in (a, b)]
+        arch = device(0).arch
+        posed = pose(*operands, options=Options(dtype, epilogue=arguments.request),
+                     epilogue_products=device(0).epilogue_products)  # fmt: skip
+        choice = choose(posed.layout, arch, replace(config, split_k=split))
+        assert check(choice.config, choice.problem, arch) is None
+        result = make_runner(posed, choice)(a, b, None, arguments)
+        testing.assert_gemm_exact(result, x1, x2, **given)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("dtype", [F32, F16, BF16, I32], ids=str)
+def test_int8_is_scaled_from_its_exact_sums(cp, dtype, order):
+    rng = np.random.default_rng(0)
+    x1, x2 = rng.integers(-9, 9, (M, 256), I8), rng.integers(-9, 9, (256, N), I8)
+    given = options(M, N, F32)
+    out = cp.zeros((M, N), dtype, order=order)
+    arrays = on_device(cp, given)
+    assert cupygemm.explain(cp.asarray(x1), cp.asarray(x2), out, **arrays).backend == "cupygemm"
+    cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out, **arrays)
+    testing.assert_gemm_exact(out, x1, x2, **given)
+
+
+def test_in_place_and_nothing_beside(cp):
+    x1, x2 = testing.integer_operands((M, 400), (400, N), F16)
+    memory = cp.asarray((np.arange((M + 9) * (N + 8)) % 64).reshape(M + 9, N + 8).astype(F32))
+    before = memory.get()
+    out = memory[5 : 5 + M, 4 : 4 + N]
+    cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out, c=out, activation="relu")
+    testing.assert_gemm_exact(out, x1, x2, c=before[5 : 5 + M, 4 : 4 + N], activation="relu")
+    out[...] = cp.asarray(before[5 : 5 + M, 4 : 4 + N])
+    np.testing.assert_array_equal(memory.get(), before)
+
+
+def test_a_batch_of_biases(cp):
+    x1, x2 = testing.integer_operands((3, 2, 130, 96), (2, 96, 200), BF16)
+    given = {"bias": np.arange(3 * 200, dtype=F32).reshape(3, 1, 1, 200), "scale_a": 2.0,
+             "scale_b": np.float32(2.0) ** (np.arange(400) % 4).reshape(2, 1, 200)}  # fmt: skip
+    result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=F32, **on_device(cp, given))
+    testing.assert_gemm_exact(result, x1, x2, **given)
