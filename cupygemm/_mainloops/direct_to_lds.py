@@ -144,8 +144,8 @@ _TILES_160K: tuple[_Tile, ...] = (
 )
 # Of 64 KiB: one workgroup, for problems that have no second for each CU.
 _TILES_64K: tuple[_Tile, ...] = ((64, 64, 64, 2, 2, 4, 1),)
-# Tiles that come with the 32x32 instruction too.
-_LARGE_MMA_TILES = ((256, 256), (128, 128))
+# Tiles that come with the 32x32 instruction too. (256x256 would spill under a full epilogue.)
+_LARGE_MMA_TILES = ((128, 128),)
 
 
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:

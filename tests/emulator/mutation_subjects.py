@@ -125,8 +125,9 @@ def gemm_choices() -> Iterator[tuple[str, Choice]]:
                 majors = ("kn", "mk", "kk", "mn")[number % 4]
                 # Bytes come in dwords, and so does everything to most mainloops.
                 aligned = dtype == "i8" or config.mainloop != "register_double_buffer"
-                if config.mainloop == "direct_to_lds" and number % 4:
-                    majors = "kk"  # which all of its configurations take
+                transposes = arch == "gfx950" and dtype == "bf16" and number % 4 == 0
+                if config.mainloop == "direct_to_lds" and not transposes:
+                    majors = "kk"
                 for odd in (False,) if aligned else (False, True):
                     choice = arch, config, dtype, majors, odd
                     yield gemm_name(*choice), choice

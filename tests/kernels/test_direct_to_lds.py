@@ -16,7 +16,7 @@ from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
 from cupygemm._config import GemmConfig, check
 from cupygemm._mainloops import direct_to_lds
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._problem import ITEMSIZE, Epilogue, GemmProblem, Source
 from cupygemm._select import select
 from tests.kernels.gemm import Case, Placement, with_layout
 
@@ -187,6 +187,17 @@ def test_the_largest_tile_keeps_the_matrix_units_busy(layout: str, dtype: str) -
     assert loop.lds_bytes == 24 * 1024
     assert loop.instructions["barrier"] == 1
     assert loop.instructions["VMEM"] == 8
+
+
+def test_a_full_epilogue_leaves_the_largest_tile_without_spills() -> None:
+    sources = {"scale_a": "row", "scale_b": "column", "c": "matrix", "bias": "column"}
+    epilogue = Epilogue(
+        alpha=True, activation="gelu", scale=True, clamp=True,
+        **{name: Source("bf16", along, 16) for name, along in sources.items()},
+    )  # fmt: skip
+    problem = replace(PROBLEM, epilogue=epilogue)
+    resources = compile_kernel(problem, config_of("gfx950", 256, 256), "gfx950").resources
+    assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
 
 
 @pytest.mark.parametrize(
