@@ -21,6 +21,8 @@ struct GroupedArgs {
 
 static_assert(sizeof(GroupedArgs) == 24, "GroupedArgs must match the dtype that is packed");
 static_assert(Config::partition == Partition::tiles, "a workgroup has one tile, with all of k");
+static_assert(!Config::has_epilogue,
+              "an epilogue reads the kernel's parameter, which is the table");
 
 // Reads that are the same in all lanes, by the scalar cache: the tables are constant while the
 // kernel runs, which their address space tells the compiler. By vector loads the arguments would
