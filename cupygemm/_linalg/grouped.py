@@ -109,7 +109,7 @@ def grouped_matmul(
     targets: list[Array | None] = [*found[2 * count :]] or [None] * count
     index = firsts[0].data.device_id
     items = tuple(
-        (_operand(x1), _operand(x2), None if target is None else _operand(target), aliased)
+        (_lie(x1), _lie(x2), None if target is None else _lie(target), aliased)
         for x1, x2, target, aliased in zip(
             firsts, seconds, targets, _aliased(targets, found[: 2 * count]), strict=True
         )
@@ -153,19 +153,20 @@ class Launch:
         """Enqueue the launch; return the products, in the order of the table."""
         from cupy import ndarray
 
-        table, results, kept = self.table.copy(), [], []
-        for row, (index, posed) in enumerate(zip(self.indices, self.posed, strict=True)):
+        addresses, results, kept = [], [], []
+        for index, posed in zip(self.indices, self.posed, strict=True):
             first, second = copied(x1s[index], posed.x1_copy), copied(x2s[index], posed.x2_copy)
             target = outs[index]
             if target is None or posed.temporary is not None:
                 target = ndarray(posed.shape.result, posed.types.stored)
             assert posed.layout is not None
             pair = (second, first) if posed.layout.swapped else (first, second)
-            addresses = (pair[0].data.ptr, pair[1].data.ptr, target.data.ptr)
-            for name, address in zip(("a", "b", "c"), addresses, strict=True):
-                table[name][row] = address
+            addresses.append((pair[0].data.ptr, pair[1].data.ptr, target.data.ptr))
             kept.append(pair)  # copies live until the launch is enqueued
             results.append(target)
+        table = self.table.copy()
+        for name, column in zip(("a", "b", "c"), zip(*addresses, strict=True), strict=True):
+            table[name] = column
         memory = _on_device(table.tobytes() + self.first_tile.tobytes())
         arguments = np.zeros(1, GROUPED_ARGS)
         arguments["table"] = memory.data.ptr
@@ -214,7 +215,8 @@ class GroupedPlan:
         return [results[index] for index in range(self.count)]
 
 
-Item = tuple[Operand, Operand, Operand | None, bool]  # x1, x2, out, whether out is aliased
+Lie = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], int]  # an Operand's fields
+Item = tuple[Lie, Lie, Lie | None, bool]  # x1, x2, out, whether out is aliased
 
 
 @functools.lru_cache(maxsize=1024)
@@ -225,7 +227,9 @@ def _plan(
     place = device(index)
     options = Options(dtype, casting)
     posed = []
-    for number, (x1, x2, out, aliased) in enumerate(items):
+    for number, (lie1, lie2, lie_out, aliased) in enumerate(items):
+        x1, x2 = Operand(*lie1), Operand(*lie2)
+        out = None if lie_out is None else Operand(*lie_out)
         try:
             posed.append(
                 pose(
@@ -342,24 +346,28 @@ def _on_device(data: bytes) -> Array:
     return table
 
 
-def _operand(array: Array) -> Operand:
+def _lie(array: Array) -> Lie:
     """Return where an array lies, as far as a plan depends on it."""
-    return Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)
+    return array.shape, array.strides, array.dtype, array.data.ptr & 15
 
 
 def _aliased(outs: Sequence[Array | None], operands: Sequence[Array]) -> list[bool]:
     """Return which results share memory with any operand: they are written after all is read."""
-    ends = np.array([_extent(x) for x in operands], dtype=np.uint64)
-    flags = []
-    for out in outs:
-        if out is None:
-            flags.append(False)
-            continue
-        start, end = _extent(out)
-        flags.append(bool(((ends[:, 0] < end) & (start < ends[:, 1])).any()))
-    return flags
+    if outs[0] is None:
+        return [False] * len(outs)
+    reads = np.array([_extent(x) for x in operands], dtype=np.uint64)
+    writes = np.array([_extent(x) for x in outs], dtype=np.uint64)
+    before, after = reads[:, 0] < writes[:, None, 1], writes[:, None, 0] < reads[:, 1]
+    return [bool(row.any()) for row in np.logical_and(before, after)]
 
 
 def _extent(array: Array) -> tuple[int, int]:
-    start, end = Operand(array.shape, array.strides, array.dtype).extent()
+    start, end = _reach(array.shape, array.strides, array.dtype)
     return array.data.ptr + start, array.data.ptr + end
+
+
+@functools.lru_cache(maxsize=4096)
+def _reach(
+    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
+) -> tuple[int, int]:
+    return Operand(shape, strides, dtype).extent()
