@@ -5,6 +5,7 @@ The kernel that adds the parts runs after the GEMM, as it does for users (tests.
 
 import ctypes
 import functools
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -16,7 +17,7 @@ from cupygemm._config import check, configs_for
 from cupygemm._mainloops import MAINLOOPS
 from cupygemm._parts import num_slots, slots_written, stream_tiles
 from cupygemm._problem import GemmProblem
-from tests.kernels.gemm import Case, config_of, with_layout
+from tests.kernels.gemm import Case, Placement, config_of, with_layout
 from tests.kernels.host import compile_for_host
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
@@ -66,28 +67,29 @@ def test_exact(arch, dtype, layout, partition):
     shared(config, arch, dtype, layout, PARTITIONS[partition]).run().check_exact()
 
 
-def suitable(name, arch):
-    """Return the smallest configuration of a mainloop, and a layout that it takes."""
+def suitable(name, arch, partition):
+    """Return a case of a mainloop's smallest tiles, six or two, in a layout that it takes."""
+    place = Placement(64, 64, (0, 0, 0), 0)
     configs = sorted(MAINLOOPS[name].configs("bf16", arch), key=lambda c: c.tile_m * c.tile_n)
-    for config in configs:
-        for layout in LAYOUTS:
-            problem = GemmProblem(999, 999, 999, (), "bf16", "bf16", "bf16", *layout)
-            if check(config, problem, ARCHS[arch]) is None:
-                return config, layout
+    for base, layout in itertools.product(configs, LAYOUTS):
+        config = replace(base, **partition)
+        m, n = 2 * config.tile_m + 8, config.tile_n + 8
+        for extents in ((m, n), (12, n)):  # of few rows, two tiles
+            case = Case(config, arch, *extents, 6 * config.tile_k + 16)
+            case = with_layout(case, layout)
+            if check(config, case.problem(place, place, place), ARCHS[arch]) is None:
+                return case
     return None
 
 
-@pytest.mark.parametrize("partition", ["six", "stream4"])
+@pytest.mark.parametrize("partition", ["six", "stream5"])
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("name", MAINLOOPS)
 def test_every_mainloop_takes_part(name, arch, partition):
-    found = suitable(name, arch)
-    if found is None:
-        pytest.skip(f"{arch} has no {name}")
-    config, layout = found
-    config = replace(config, **PARTITIONS[partition])
-    m, n, k = 2 * config.tile_m + 8, config.tile_n + 8, 6 * config.tile_k + 16
-    case = with_layout(Case(config, arch, m, n, k), layout)
+    """Its LDS and its barriers must be as they were when a persistent kernel begins a tile."""
+    case = suitable(name, arch, PARTITIONS[partition])
+    if case is None:
+        pytest.skip(f"{name} on {arch} has none for {PARTITIONS[partition]}")
     case.run().check_exact()
 
 
