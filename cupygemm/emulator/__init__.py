@@ -15,6 +15,7 @@ from cupygemm.emulator._session import (
     last_launch,
     target,
 )
+from cupygemm.emulator._standalone import launch
 from cupygemm.emulator.checking import checks
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.profiling import profile, profile_loop
@@ -29,6 +30,7 @@ __all__ = [
     "is_enabled",
     "last_fault",
     "last_launch",
+    "launch",
     "profile",
     "profile_loop",
     "target",

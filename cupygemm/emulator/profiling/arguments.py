@@ -118,40 +118,13 @@ def profile_code_object(
     EmulatorError
         The file is no code object, the launch is refused, or the kernel is at fault.
     """
-    from cupygemm.emulator import run
-    from cupygemm.emulator.code_object import target_of
-    from cupygemm.emulator.device import Device
-    from cupygemm.emulator.targets import TARGETS
+    from cupygemm.emulator._standalone import launch
 
-    data = path.read_bytes()
-    target = TARGETS[target_of(data)]
-    device = Device(target)
-    kernels = device.load(data).kernels
-    if kernel_name is None and len(kernels) == 1:
-        (kernel_name,) = kernels
-    if kernel_name is None or kernel_name not in kernels:
-        missing = "choose a kernel" if kernel_name is None else f"no kernel {kernel_name}"
-        raise ValueError(f"{path}: {missing}; it has {', '.join(sorted(kernels)) or 'none'}")
-    kernel = kernels[kernel_name]
-    explicit = [arg for arg in kernel.arguments if not arg.value_kind.startswith("hidden_")]
-    if len(explicit) != len(arguments):
-        wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
-        raise ValueError(f"{kernel_name} takes {wanted}; {len(arguments)} arguments are given")
-    values = []
-    for position, (argument, array) in enumerate(zip(explicit, arguments, strict=True)):
-        value = array.tobytes()
-        if array.ndim:
-            address = device.memory.malloc(array.nbytes, tag=f"argument {position}")
-            device.memory.write(address, value)
-            value = address.to_bytes(8, "little")
-        if len(value) != argument.size:
-            raise ValueError(
-                f"argument {position} of {kernel_name} has {argument.size} bytes, not {len(value)}"
-            )
-        values.append(value)
-    device.check_launch(kernel, grid, block, dynamic_lds)
-    stats = run.launch(
-        kernel, grid, block, dynamic_lds, values, device.memory, target, profile=True
-    )
+    try:
+        stats = launch(
+            path, grid, block, arguments, kernel=kernel_name, dynamic_lds=dynamic_lds, profile=True
+        )
+    except ValueError as err:
+        raise ValueError(f"{path}: {err}") from err
     assert stats.profile is not None
     return stats.profile

@@ -1,0 +1,147 @@
+"""`launch`: a kernel of any code object on NumPy arrays, without CuPy."""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupygemm.emulator.code_object import Argument, Kernel, target_of
+from cupygemm.emulator.device import Device
+from cupygemm.emulator.targets import TARGETS
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.run import LaunchStats
+    from cupygemm.emulator.schedule import Order
+
+_POINTER = struct.Struct("<Q")
+_FLOATS = {2: "<e", 4: "<f", 8: "<d"}
+
+
+def launch(
+    code: str | os.PathLike[str] | bytes,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    arguments: Sequence[Any] = (),
+    *,
+    kernel: str | None = None,
+    dynamic_lds: int = 0,
+    order: Order = "lockstep",
+    profile: bool = False,
+    checks: bool | None = None,
+) -> LaunchStats:
+    """Run a kernel of a code object on a device of its own, of the target it was compiled for.
+
+    Parameters
+    ----------
+    code : path or bytes
+        An AMDGPU ELF file (``.hsaco``, ``.co``) for gfx90a, gfx942 or gfx950, by any compiler.
+    grid, block : int or sequence of int
+        Workgroups, and work-items of a workgroup, along x, y and z; 1 where left out.
+    arguments : sequence
+        The kernel's explicit arguments. A NumPy array of one axis or more is a buffer: it is copied
+        to the device and, unless it is read-only, back. NumPy scalars are passed as they are,
+        Python's numbers in the size that the kernel declares.
+    kernel : str, optional
+        Its name; needed where the code object has several.
+    dynamic_lds : int
+        Bytes of LDS beyond the kernel's own.
+    order : {"lockstep", "forward", "reverse"} or ("random", seed)
+        How the waves of a workgroup take turns.
+    profile : bool
+        Count what `cupygemm.emulator.profile` counts, into ``stats.profile``.
+    checks : bool, optional
+        As `cupygemm.emulator.checks` says by default.
+
+    Returns
+    -------
+    LaunchStats
+        Counts of executed instructions.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ValueError
+        No such kernel, or several to choose from; arguments that do not fit it.
+    EmulatorError
+        The file is no code object, or the launch is refused.
+    KernelFault
+        The kernel did what a GPU would get wrong.
+
+    Examples
+    --------
+    >>> x, y = np.arange(64, dtype="f4"), np.empty(64, "f4")
+    >>> stats = emulator.launch("saxpy.hsaco", 1, 64, [64, 2.0, x, y])  # doctest: +SKIP
+    """
+    from cupygemm.emulator import run
+
+    data = bytes(code) if isinstance(code, bytes | bytearray) else Path(code).read_bytes()
+    device = Device(TARGETS[target_of(data)])
+    found = choose_kernel(device.load(data).kernels, kernel)
+    explicit = [arg for arg in found.arguments if not arg.value_kind.startswith("hidden_")]
+    if len(explicit) != len(arguments):
+        wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
+        raise ValueError(f"{found.name} takes {wanted}; {len(arguments)} arguments are given")
+    buffers: list[tuple[int, np.ndarray[Any, Any]]] = []
+    values = []
+    for position, (declared, value) in enumerate(zip(explicit, arguments, strict=True)):
+        if isinstance(value, np.ndarray) and value.ndim:
+            address = device.memory.malloc(value.nbytes, tag=f"argument {position}")
+            device.memory.write(address, np.ascontiguousarray(value).tobytes())
+            buffers.append((address, value))
+            packed = _POINTER.pack(address)
+        else:
+            packed = _packed(value, declared)
+        if len(packed) != declared.size:
+            raise ValueError(
+                f"argument {position} of {found.name} has {declared.size} bytes, not {len(packed)}"
+            )
+        values.append(packed)
+    device.check_launch(found, _extents(grid), _extents(block), dynamic_lds)
+    stats = run.launch(
+        found, _extents(grid), _extents(block), dynamic_lds, values, device.memory,
+        device.target, order=order, profile=profile, checks=checks,
+    )  # fmt: skip
+    for address, array in buffers:
+        if array.flags.writeable:
+            held = np.frombuffer(device.memory.read(address, array.nbytes), array.dtype)
+            array[...] = held.reshape(array.shape)
+    return stats
+
+
+def choose_kernel(kernels: dict[str, Kernel], name: str | None) -> Kernel:
+    """Return a kernel by name, or the only one.
+
+    Raises
+    ------
+    ValueError
+        There is none of that name, or there are several to choose from.
+    """
+    if name is None and len(kernels) == 1:
+        (name,) = kernels
+    if name is None or name not in kernels:
+        missing = "choose a kernel" if name is None else f"no kernel {name}"
+        raise ValueError(f"{missing}; it has {', '.join(sorted(kernels)) or 'none'}")
+    return kernels[name]
+
+
+def _packed(value: Any, declared: Argument) -> bytes:
+    """Return a scalar argument's bytes."""
+    if isinstance(value, bool | int):
+        return (int(value) & (1 << 8 * declared.size) - 1).to_bytes(declared.size, "little")
+    if isinstance(value, float) and not isinstance(value, np.generic):
+        return struct.pack(_FLOATS.get(declared.size, "<d"), value)
+    return np.asarray(value).tobytes()
+
+
+def _extents(given: int | Sequence[int]) -> tuple[int, int, int]:
+    words = (given,) if isinstance(given, int) else tuple(given)
+    if not 1 <= len(words) <= 3:
+        raise ValueError(f"{given!r}: a grid and a block have one to three extents")
+    x, y, z = [*(int(word) for word in words), 1, 1][:3]
+    return x, y, z

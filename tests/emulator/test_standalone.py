@@ -1,0 +1,71 @@
+"""`emulator.launch`: a code object's kernel on NumPy arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cupygemm import emulator
+from cupygemm.emulator.runtime.compile import compile_program
+
+SOURCE = """
+extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] += a * x[i];
+}
+"""
+OTHER = 'extern "C" __global__ void nothing() {}'
+
+
+@pytest.fixture(scope="module", params=["gfx90a", "gfx942", "gfx950"])
+def code(request: pytest.FixtureRequest) -> bytes:
+    return compile_program(SOURCE, "saxpy", target_name=request.param).code
+
+
+def test_arrays_come_back(code: bytes) -> None:
+    x, y = np.arange(100, dtype="f4"), np.ones(100, "f4")
+    stats = emulator.launch(code, 2, 64, [100, 2.0, x, y])
+    np.testing.assert_array_equal(y, 1 + 2 * x)
+    assert stats.num_waves == 2
+    assert stats.profile is None
+
+
+def test_views_and_read_only_arrays(code: bytes) -> None:
+    x = np.arange(200, dtype="f4")[::2]
+    x.flags.writeable = False
+    y = np.zeros((2, 100), "f4")
+    emulator.launch(code, (2, 1), (64,), [np.int32(100), np.float32(1), x, y[1]])
+    np.testing.assert_array_equal(y[1], x)
+    assert not y[0].any()
+
+
+def test_a_path_a_profile_and_an_order(code: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "saxpy.hsaco"
+    path.write_bytes(code)
+    x, y = np.ones(64, "f4"), np.zeros(64, "f4")
+    stats = emulator.launch(path, 1, 64, [64, 1.0, x, y], profile=True, order="reverse")
+    assert stats.profile is not None
+    assert (y == 1).all()
+
+
+def test_faults_are_reported(code: bytes) -> None:
+    x, y = np.ones(64, "f4"), np.zeros(64, "f4")
+    with pytest.raises(emulator.KernelFault, match="out-of-bounds global read"):
+        emulator.launch(code, 2, 64, [128, 1.0, x, y])
+
+
+def test_what_does_not_fit_is_refused(code: bytes) -> None:
+    x, y = np.ones(64, "f4"), np.zeros(64, "f4")
+    with pytest.raises(ValueError, match=r"saxpy takes by_value of 4 bytes, .* 3 arguments"):
+        emulator.launch(code, 1, 64, [1, x, y])
+    with pytest.raises(ValueError, match="argument 1 of saxpy has 4 bytes, not 8"):
+        emulator.launch(code, 1, 64, [64, np.float64(1), x, y])
+    with pytest.raises(ValueError, match="no kernel axpy; it has saxpy"):
+        emulator.launch(code, 1, 64, [64, 1.0, x, y], kernel="axpy")
+    with pytest.raises(ValueError, match="one to three extents"):
+        emulator.launch(code, (1, 1, 1, 1), 64, [64, 1.0, x, y])
+    two = compile_program(SOURCE + OTHER, "two", target_name="gfx942").code
+    with pytest.raises(ValueError, match="choose a kernel; it has nothing, saxpy"):
+        emulator.launch(two, 1, 64, [])
