@@ -28,6 +28,7 @@ def profiled(
         POINTER + body + "\ns_endpgm", memory, arguments=[8], lds=lds, target=target
     )
     buffer = memory.malloc(size)
+    memory.write(buffer, bytes(size))
     stats = run.launch(
         kernel, (grid, 1, 1), (block, 1, 1), 0, [buffer.to_bytes(8, "little")], memory,
         TARGETS[target], profile=True,

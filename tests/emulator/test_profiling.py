@@ -87,7 +87,9 @@ def compiled(tmp_path: Any, options: Sequence[str]) -> KernelProfile:
     find_toolchain().compile_hip(source, output, target="gfx942", options=options)
     memory = Memory()
     kernel = code_object.load(output.read_bytes(), memory, "gfx942").kernels["scale"]
-    buffer = memory.malloc(256).to_bytes(8, "little")
+    address = memory.malloc(256)
+    memory.write(address, bytes(256))
+    buffer = address.to_bytes(8, "little")
     target = TARGETS["gfx942"]
     stats = run.launch(kernel, (1, 1, 1), (64, 1, 1), 0, [buffer], memory, target, profile=True)
     assert stats.profile is not None

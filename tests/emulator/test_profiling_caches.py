@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections import OrderedDict, defaultdict
 
 import numpy as np
@@ -111,7 +110,7 @@ def test_random_gathers(target: str) -> None:
     kernel = load_kernel(BODY + "s_endpgm", memory, arguments=[8], target=target)
     buffer = memory.malloc(start + DATA)
     assert buffer % 128 == 0
-    ctypes.memmove(buffer, offsets.tobytes(), offsets.nbytes)
+    memory.write(buffer, offsets.tobytes() + bytes(DATA))
     stats = run.launch(
         kernel, (WORKGROUPS, 1, 1), (64, 1, 1), 0, [buffer.to_bytes(8, "little")], memory,
         TARGETS[target], profile=True,

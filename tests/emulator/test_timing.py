@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
+import numpy as np
 import pytest
 
 from cupygemm.emulator.profiling.record import KernelProfile
@@ -78,15 +80,21 @@ def test_mfma_issue_every_16_cycles_whatever_their_accumulators() -> None:
     ],
 )
 def test_wait_states_behind_an_mfma(use: str, states: int) -> None:
-    profile = profiled("\n".join([ZEROS, mfma(8), use]))
-    first, second = (issued(profile, text)[-1] for text in (mfma(8), use.split(maxsplit=1)[0]))
-    assert second - first == 4 * (1 + states)
-    (inst,) = (
-        inst
-        for inst in at(profile, use.split(maxsplit=1)[0])
-        if inst.modelled_cycles.get("dependency")
-    )
-    assert inst.modelled_cycles["dependency"] == 4 * states
+    """The model waits by itself: code must have the s_nop, and its stream is played without."""
+    profile = profiled("\n".join([ZEROS, "s_nop 1", mfma(8), "s_nop 7", "s_nop 7", use]))
+    assert profile.timing is not None
+    workload = profile.timing.workload
+    texts = {inst.offset: inst.text for inst in profile.instructions}
+    names = [texts[workload.offsets[place]].split()[0] for place in workload.places]
+    kept = np.array([name != "s_nop" for name in names])
+    waves = workload.waves.copy()
+    waves["count"] = kept.sum()
+    without = replace(workload, places=workload.places[kept], cost=workload.cost[kept], waves=waves)
+    issue = without.schedule(2100, 1, 1).issue.tolist()
+    kept_names = [name for name in names if name != "s_nop"]
+    first = kept_names.index("v_mfma_f32_16x16x16_f16")
+    assert kept_names[first + 1].startswith(use.split(maxsplit=1)[0])
+    assert issue[first + 1] - issue[first] == 4 * (1 + states)
 
 
 def test_the_vector_unit_works_under_an_mfma_unless_it_is_of_f64() -> None:

@@ -100,7 +100,7 @@ def test_power_holds_the_clock_down_where_mfma_keep_busy() -> None:
     assert idle.sustained_clock_mhz == 2100
     chain = "v_mfma_f32_16x16x16_f16 a[0:3], v[2:3], v[4:5], a[0:3]\n" * 200
     zeros = "\n".join(f"v_mov_b32 v{n}, 0" for n in range(2, 6)) + "\n"
-    zeros += "\n".join(f"v_accvgpr_write_b32 a{n}, 0" for n in range(4)) + "\n"
+    zeros += "\n".join(f"v_accvgpr_write_b32 a{n}, 0" for n in range(4)) + "\ns_nop 1\n"
     busy = timing_of(zeros + chain, grid=304, block=256)
     assert busy.matrix_share > 0.85
     assert 1000 < busy.sustained_clock_mhz < 1500
