@@ -104,7 +104,13 @@ class Timing:
         return replace(self, cycles=self.cycles + other.cycles, wave_cycles=total)
 
     def schedule(self) -> Schedule:
-        """Simulate the full compute unit again, for what each instruction of it did when."""
+        """Simulate the full compute unit again, for what each instruction of it did when.
+
+        Returns
+        -------
+        Schedule
+            Of as many workgroups as the compute unit holds.
+        """
         return full_round(self.workload, self.clock_mhz)
 
 
