@@ -118,19 +118,25 @@ template <class Config> struct PingPong {
         const i32 m_left = args.m - static_cast<i32>(at.row);
         const i32 n_left = args.n - static_cast<i32>(at.column);
         const i32 k_left = depth() - whole_tiles * Config::tile_k;
-        typename StagerA::RaggedVectors ragged_a;
-        typename StagerB::RaggedVectors ragged_b;
-        stager_a.load_ragged(ragged_a, whole_tiles, m_left, k_left);
-        stager_b.load_ragged(ragged_b, whole_tiles, n_left, k_left);
-        stager_a.store_ragged(lds, ragged_a, m_left, k_left);
-        stager_b.store_ragged(lds + a_bytes, ragged_b, n_left, k_left);
-        end_phase();
+        // One operand after the other: the masks of both take more scalar registers than there are.
+        load_and_store_ragged(stager_b, lds + a_bytes, whole_tiles, n_left, k_left);
+        load_and_store_ragged(stager_a, lds, whole_tiles, m_left, k_left);
         // Not before, since registers are scarce here too; R1 is two slots away. In the order of the
         // loop, so that its waits for B and for the upper half of A leave the lower half in flight.
         stager_b.load(next_b, whole_tiles > 0);
         stager_a.load(next_a, whole_tiles > 0);
         end_phase();
         lds_barrier(); // the ragged tile is in LDS
+        end_phase();
+    }
+
+    template <class Stager>
+    CUPYGEMM_INLINE static void load_and_store_ragged(const Stager &stager, LdsBase tile,
+                                                      i32 whole_tiles, i32 rows_left, i32 k_left) {
+        typename Stager::RaggedVectors ragged;
+        stager.load_ragged(ragged, whole_tiles, rows_left, k_left);
+        end_phase();
+        stager.store_ragged(tile, ragged, rows_left, k_left);
         end_phase();
     }
 
