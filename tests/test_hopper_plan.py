@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupygemm._hopper.config import CONFIGS, SHARED_BYTES, HopperArch, check, configs_for
+from cupygemm._hopper.config import (
+    CONFIGS,
+    SHARED_BYTES,
+    HopperArch,
+    check,
+    configs_for,
+    step_group,
+)
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
 from cupygemm._hopper.launch import ADD_ARGS, HOPPER_ARGS, launch_grid
 from cupygemm._hopper.plan import choose
@@ -182,6 +189,14 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
     assert (geometry.c.rows, geometry.c.adjacent) == (256, 512)
     assert (geometry.m, geometry.n) == ((512, 256) if turned else (256, 512))
     assert geometry.a.adjacent == (geometry.m if majors[0] == "m" else 320)
+
+
+def test_steps_that_are_promoted_together_are_256_bytes():
+    for config in configs_for("e4m3fn"):
+        problem = replace(PROBLEM, k=600, a_dtype="e4m3fn", b_dtype="e5m2", b_major="k")
+        assert config.tile_k * step_group(config, problem) == 256
+        assert check(replace(config, split_k=3), problem, ARCH) is None
+        assert "exceeds the 3 steps" in check(replace(config, split_k=4), problem, ARCH)
 
 
 def test_steps_of_an_a_in_registers_come_in_pairs():

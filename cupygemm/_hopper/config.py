@@ -85,7 +85,7 @@ class HopperConfig:
     split_k : int
         Parts of k that different blocks sum; a second kernel adds them, in their order.
     promote : bool
-        The tensor cores sum one step of k only; these sums are added in fp32 outside them.
+        The tensor cores sum 256 bytes of k only; these sums are added in fp32 outside them.
     """
 
     tile_m: int
@@ -127,7 +127,7 @@ class HopperConfig:
             f"{self.cluster_m}x{self.cluster_n}, wgmma m64n{self.tile_n}"
         )
         if self.promote:
-            text += f", sums of {self.tile_k} of k added in fp32"
+            text += ", sums promoted to fp32"
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
 
     def shared_bytes(self, itemsize: int) -> int:
@@ -154,6 +154,12 @@ def a_in_registers(problem: GemmProblem) -> bool:
     return ITEMSIZE[problem.a_dtype] == 4 and problem.a_major != "k"
 
 
+def step_group(config: HopperConfig, problem: GemmProblem) -> int:
+    """Return how many steps of k the kernel takes together; see ``step_group`` of tile.cuh."""
+    narrow = config.tile_k * ITEMSIZE[problem.a_dtype] == SLAB_BYTES
+    return 2 if a_in_registers(problem) or (config.promote and narrow) else 1
+
+
 def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str | None:
     """Return why the kernel cannot compute the problem, or None if it can.
 
@@ -178,11 +184,9 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
             return f"{name} = {extent} is outside 1 to 2**31 - 1"
     if config.num_units(problem) * config.cluster_size >= 1 << 31:
         return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
-    steps = -(-problem.k // config.tile_k)
-    if a_in_registers(problem):
-        steps = -(-steps // 2)  # they come in pairs
-    if config.split_k > steps:
-        return f"split_k = {config.split_k} exceeds the {steps} steps of k"
+    groups = -(-problem.k // (config.tile_k * step_group(config, problem)))
+    if config.split_k > groups:
+        return f"split_k = {config.split_k} exceeds the {groups} steps of k, or pairs of them"
     return None
 
 

@@ -6,7 +6,7 @@
 //
 // Each consumer has one group of wgmma in flight while it issues the next. A stage has two
 // barriers: `full` counts bytes, `empty` one arrival of each consumer of each block of the cluster.
-// With `promote`, the sums of a step go to registers of their own, a block of 64 rows at a time, and
+// With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time, and
 // are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits for
 // its group before it adds, while the other's keeps the tensor cores busy:
 //   consumer 0  wgmma 0 | add 0 | wgmma 1 | add 1 | ...
@@ -125,23 +125,35 @@ private:
         release(T::empty(shared, previous), thread);
     }
 
+    // The tensor cores sum the steps of a group only.
     CUPYGEMM_INLINE static void sum_in_registers(const Work &work, u32 consumer, u32 thread,
                                                  SharedAddress shared, Ring &ring,
                                                  Accumulators<Config> &acc) {
         acc = {};
-        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
-            mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+        for (u32 step = work.begin; step < work.end; step += T::step_group) {
+            Ring group[T::step_group];
+#pragma unroll
+            for (auto &place : group) {
+                place = ring;
+                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+                ring.advance();
+            }
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
                 typename Config::Accumulator sums[1][Config::tile_n / 2];
                 wgmma_fence(); // the additions read the sums
-                multiply(shared + ring.stage * T::stage_bytes,
-                         consumer * T::consumer_blocks + block, false, sums);
+#pragma unroll
+                for (u32 i = 0; i < T::step_group; ++i)
+                    multiply(shared + group[i].stage * T::stage_bytes,
+                             consumer * T::consumer_blocks + block, i != 0, sums);
                 wgmma_commit();
                 wgmma_wait<0>();
                 settle(sums);
-                if (block + 1 == T::consumer_blocks)
-                    release(T::empty(shared, ring.stage), thread);
+                if (block + 1 == T::consumer_blocks) {
+#pragma unroll
+                    for (const auto &place : group)
+                        release(T::empty(shared, place.stage), thread);
+                }
 #pragma unroll
                 for (u32 i = 0; i < Config::tile_n / 2; ++i)
                     acc.value[block][i] += sums[0][i];
