@@ -230,7 +230,7 @@ def errors_and_bounds(
     x1, x2 : array
         The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
         integers, summed exactly.
-    precision : {"ieee", "tf32", "xf32"}
+    precision : {"ieee", "tf32", "xf32", "tf32x3"}
         Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
     **epilogue
         As for `reference_matmul`.
@@ -283,7 +283,7 @@ def assert_gemm_close(
     x1, x2 : array
         The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
         integers, summed exactly.
-    precision : {"ieee", "tf32", "xf32"}
+    precision : {"ieee", "tf32", "xf32", "tf32x3"}
         Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
     **epilogue
         As for `reference_matmul`: what was asked of the product. The bound follows the error of

@@ -47,6 +47,7 @@ def test_untagged_types_are_numpys():
 def test_precisions():
     assert parse_precision(None) == parse_precision("ieee") == "ieee"
     assert parse_precision("tf32") == parse_precision("xf32") == "tf32"
+    assert parse_precision("tf32x3") == "tf32x3"
     for bad in ("fp32", "", 32, ["tf32"], np.float32):
         with pytest.raises(ValueError, match="precision must be one of None, 'ieee', 'tf32'"):
             parse_precision(bad)

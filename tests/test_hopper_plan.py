@@ -9,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cupygemm._device import Device
+from cupygemm._fallback import Fallback, why_no_kernel
+from cupygemm._formats import FLOAT8
 from cupygemm._hopper.config import (
     CONFIGS,
     SHARED_BYTES,
@@ -268,3 +271,22 @@ def test_a_split_product_writes_a_workspace():
     assert workspace.pitch == 252
     assert workspace.batch == (1, 1, choice.config.split_k)
     assert choice.geometry().tma_store
+
+
+def test_other_nvidia_gpus_are_left_to_cupy():
+    ampere = Device(0, "NVIDIA A100", None, is_hip=False, is_emulated=False)
+    a = Operand((64, 64), (128, 2), np.dtype(np.float16))
+    posed = pose(a, a, products=ampere.products)
+    assert posed.work == "fallback"
+    assert why_no_kernel(posed, ampere) == "no kernel of cupygemm runs on NVIDIA A100 yet"
+    assert Fallback(posed, ampere, "").dtype == np.float16
+
+
+def test_hopper_says_what_it_has():
+    hopper = Device(0, "NVIDIA H200", ARCH, is_hip=False, is_emulated=False)
+    assert hopper.formats == ("e4m3fn", "e5m2")
+    assert [hopper.precision(asked) for asked in ("ieee", "tf32", "tf32x3")] == [
+        "ieee", "tf32", "tf32x3"
+    ]  # fmt: skip
+    assert {FLOAT8["e4m3fn"], FLOAT8["e5m2"], np.dtype(np.float32)} <= set(hopper.products)
+    assert FLOAT8["e4m3fnuz"] not in hopper.products
