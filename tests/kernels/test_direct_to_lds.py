@@ -265,12 +265,12 @@ def test_what_a_dword_cannot_hold() -> None:
 
 
 def test_when_it_is_chosen() -> None:
-    """On gfx950 for aligned operands, large or few; elsewhere where tiles are few and K-major."""
+    """On gfx950 for aligned operands that do not fill it; elsewhere where they are K-major too."""
     gfx950, gfx942 = ARCHS["gfx950"], ARCHS["gfx942"]
-    large = select(PROBLEM, gfx950)
-    assert large.config.name == "direct_to_lds_256x256x64_w2x4_s2_mma16x16x32"
-    assert large.reason.startswith("direct_to_lds, tile 256x256x64: 256 workgroups on 256 CUs")
-    assert select(replace(PROBLEM, a_align=8), gfx950).config.mainloop != direct_to_lds.NAME
+    small = replace(PROBLEM, m=512, n=512)
+    assert select(small, gfx950).config.mainloop == direct_to_lds.NAME
+    assert select(small, gfx950).reason.startswith("direct_to_lds, tile ")
+    assert select(replace(small, a_align=8), gfx950).config.mainloop != direct_to_lds.NAME
     few = replace(PROBLEM, m=512, n=512, b_major="k")
     assert select(few, gfx942).config.mainloop == direct_to_lds.NAME
     assert select(replace(few, b_major="n"), gfx942).config.mainloop != direct_to_lds.NAME
