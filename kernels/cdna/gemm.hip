@@ -114,8 +114,8 @@ template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config>
             .store(acc);
 }
 
-// The kernel's parameter. Between the tiles of a persistent kernel, and between the mainloop and the
-// epilogue, it is read again, and the work and its place are worked out again: kept, they would
+// The kernel's parameter. Between the tiles of a persistent kernel, and between the mainloop and
+// the epilogue, it is read again, and the work and its place are worked out again: kept, they would
 // occupy scalar registers that the mainloop needs.
 CUPYGEMM_INLINE const KernelArgs<Config> &arguments(const KernelArgs<Config> &args) {
     constexpr bool again = Config::partition == Partition::stream_k || Config::has_epilogue;

@@ -1,10 +1,10 @@
 // Mainloop of two groups of waves that take turns: one multiplies while the other moves memory.
 //
-// Each SIMD runs two waves, one of each group. A tile takes a wave four phases: read B and the upper
-// half of A (R0), multiply them (C0), read the lower half of A (R1), multiply it with the same B
-// (C1). Every phase ends with a barrier of the whole workgroup, and the second group starts one
-// barrier late, so that in every slot between two barriers one group is in R and the other in C, and
-// the matrix unit always has a wave to work for:
+// Each SIMD runs two waves, one of each group. A tile takes a wave four phases: read B and the
+// upper half of A (R0), multiply them (C0), read the lower half of A (R1), multiply it with the
+// same B (C1). Every phase ends with a barrier of the whole workgroup, and the second group starts
+// one barrier late, so that in every slot between two barriers one group is in R and the other in
+// C, and the matrix unit always has a wave to work for:
 //
 //   slot           |  4t     |  4t+1   |  4t+2   |  4t+3   |  4t+4   |
 //   first group    |  R0(t)  |  C0(t)  |  R1(t)  |  C1(t)  |  R0(t+1)|
@@ -19,9 +19,9 @@
 // 4t+3, replaced in 4t+4 and 4t+5 and read from 4t+6 on. The tile after it is in flight to the
 // registers that it left: a load has 3 to 4 slots, at least 1500 cycles, to arrive.
 //
-// The ragged tile at the end of k comes first, in the prologue, as in the other mainloops. Registers
-// decide what is possible: 128 accumulators, 64 for fragments and 32 for the staged tile leave 32 of
-// 256 for addresses.
+// The ragged tile at the end of k comes first, in the prologue, as in the other mainloops.
+// Registers decide what is possible: 128 accumulators, 64 for fragments and 32 for the staged tile
+// leave 32 of 256 for addresses.
 #pragma once
 
 #include "cdna/schedule.hpp"
@@ -121,8 +121,9 @@ template <class Config> struct PingPong {
         // One operand after the other: the masks of both take more scalar registers than there are.
         load_and_store_ragged(stager_b, lds + a_bytes, whole_tiles, n_left, k_left);
         load_and_store_ragged(stager_a, lds, whole_tiles, m_left, k_left);
-        // Not before, since registers are scarce here too; R1 is two slots away. In the order of the
-        // loop, so that its waits for B and for the upper half of A leave the lower half in flight.
+        // Not before, since registers are scarce here too; R1 is two slots away. In the order of
+        // the loop, so that its waits for B and for the upper half of A leave the lower half in
+        // flight.
         stager_b.load(next_b, whole_tiles > 0);
         stager_a.load(next_a, whole_tiles > 0);
         end_phase();

@@ -136,7 +136,8 @@ template <class Operand> struct VectorMap<Operand, Major::row> {
 };
 
 // Which 16 bytes of k a lane reads: of row lane % mma_rows of a fragment, chunk lane / mma_rows of
-// a k step. A wave's rows are neighbours, or, if the tile is cut into `parts`, as many in each part.
+// a k step. A wave's rows are neighbours, or, if the tile is cut into `parts`, as many in each
+// part.
 template <class Operand, int parts = 1> struct FragmentMap {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;

@@ -1,7 +1,7 @@
 // A wave's slice of an operand, read from global memory straight into fragments: no LDS.
 //
-// A slice is `steps` k steps of 64 bytes each. The matrix instruction has lane l hold, of row l % 16
-// of a fragment, chunk l / 16 of a step: 16 bytes of k. How it comes by them:
+// A slice is `steps` k steps of 64 bytes each. The matrix instruction has lane l hold, of row l %
+// 16 of a fragment, chunk l / 16 of a step: 16 bytes of k. How it comes by them:
 //
 //   LongSlice, Major::k     one load of 16 bytes; two steps are a line of 128 bytes of each row.
 //   LongSlice, Major::row   as many loads as a vector has elements, each 16 bytes of rows at one k,
@@ -11,8 +11,8 @@
 //   ShortSlice, Major::k    as LongSlice: its one fragment has 16 rows.
 //   ShortSlice, Major::row  element by element; they are few, and in L2.
 //
-// `load` reads a slice that lies inside the matrix along k; `load_ragged` one that may not, and puts
-// zeros where it does not. Rows beyond the matrix reach only elements of C that do not exist.
+// `load` reads a slice that lies inside the matrix along k; `load_ragged` one that may not, and
+// puts zeros where it does not. Rows beyond the matrix reach only elements of C that do not exist.
 #pragma once
 
 #include "cdna/buffer.hpp"

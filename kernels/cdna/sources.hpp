@@ -2,8 +2,8 @@
 //
 // The window of a source begins at the workgroup's tile and ends with the source's last element, so
 // that loads beyond it return zero. A run of columns is read by as few loads as its bytes take, if
-// all of it lies in the matrix; the run that straddles column n, and sources whose rows do not start
-// at dwords, are read element by element.
+// all of it lies in the matrix; the run that straddles column n, and sources whose rows do not
+// start at dwords, are read element by element.
 #pragma once
 
 #include "cdna/buffer.hpp"

@@ -94,9 +94,9 @@ template <int num_rows, int banks, int element_bytes> struct LdsLayout {
         return slot * chunk_bytes;
     }
 
-    // The inverse: which row and chunk lie in a 16-byte slot, counted from the start of the slab. The
-    // masks only touch slot bits 0 to 3, so all of the row but, with 64 banks, its lowest bit can be
-    // read off the slot, and from that the bits that the masks changed.
+    // The inverse: which row and chunk lie in a 16-byte slot, counted from the start of the slab.
+    // The masks only touch slot bits 0 to 3, so all of the row but, with 64 banks, its lowest bit
+    // can be read off the slot, and from that the bits that the masks changed.
     CUPYGEMM_INLINE static constexpr u32 row_of_slot(u32 slot) { return unrotated(slot) / 8; }
     CUPYGEMM_INLINE static constexpr u32 chunk_of_slot(u32 slot) { return unrotated(slot) % 8; }
     CUPYGEMM_INLINE static constexpr u32 unrotated(u32 slot) {

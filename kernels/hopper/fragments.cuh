@@ -1,4 +1,5 @@
-// A of 32-bit elements in registers, for a tile whose rows are k: wgmma transposes 16-bit ones only.
+// A of 32-bit elements in registers, for a tile whose rows are k: wgmma transposes 16-bit ones
+// only.
 //
 // A slab holds blocks of 32 indices by 32 k: a row of 128 bytes for each k, swizzled. A lane has
 // four elements of an instruction's 64 x 8: rows g and g + 8 of its warp's 16, at k = j and j + 4,

@@ -6,9 +6,9 @@
 //
 // Each consumer has one group of wgmma in flight while it issues the next. A stage has two
 // barriers: `full` counts bytes, `empty` one arrival of each consumer of each block of the cluster.
-// With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time, and
-// are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits for
-// its group before it adds, while the other's keeps the tensor cores busy:
+// With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time,
+// and are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits
+// for its group before it adds, while the other's keeps the tensor cores busy:
 //   consumer 0  wgmma 0 | add 0 | wgmma 1 | add 1 | ...
 //   consumer 1  add ... | wgmma 0 | add 0 | wgmma 1 | ...
 // In a cluster the blocks share a row or a column of tiles; each loads its share of the common

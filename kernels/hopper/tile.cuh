@@ -41,8 +41,8 @@ template <class Config> struct Tile {
     // wgmma reads 32-bit operands in shared memory along k only, but A from registers, too.
     static constexpr bool a_in_registers = element_bytes == 4 && Config::a_major == Major::row;
     // Steps of a unit of work come in groups: for the two sets of such registers, or as many as are
-    // summed between promotions. Were the second of a pair left out on some path, the compiler would
-    // serialise the wgmma of all. What lies beyond k is zeros.
+    // summed between promotions. Were the second of a pair left out on some path, the compiler
+    // would serialise the wgmma of all. What lies beyond k is zeros.
     static constexpr u32 step_group = a_in_registers || (Config::promote && slabs == 1) ? 2 : 1;
     static_assert(element_bytes == 2 || ((Config::a_major == Major::k || a_in_registers) &&
                                          Config::b_major == Major::k),

@@ -1,8 +1,8 @@
 // TMA: the copy engine moves boxes of tensors between global and shared memory.
 //
-// A tensor map, made by the host (cupygemm._hopper.tensormap), holds address, extents, pitches, box and
-// swizzle; one thread names the map and the coordinates of a box, innermost first. Elements outside
-// the tensor are zeros when loaded and dropped when stored, so tiles need no predicates.
+// A tensor map, made by the host (cupygemm._hopper.tensormap), holds address, extents, pitches, box
+// and swizzle; one thread names the map and the coordinates of a box, innermost first. Elements
+// outside the tensor are zeros when loaded and dropped when stored, so tiles need no predicates.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor".
 #pragma once
 

@@ -13,18 +13,25 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm import testing
-from cupygemm._device import device
+from cupygemm import _matmul, testing
+from cupygemm._device import HOPPER_EPILOGUE_VARIABLE, device
 from cupygemm._epilogue import epilogue_arguments
 from cupygemm._hopper.config import CONFIGS, check
 from cupygemm._hopper.plan import choose, make_runner
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
+from cupygemm._promotion import HOPPER_EPILOGUE_PRODUCTS
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))
 M, N = 328, 536
+
+
+@pytest.fixture(autouse=True)
+def kernels_with_an_epilogue(monkeypatch):
+    monkeypatch.setenv(HOPPER_EPILOGUE_VARIABLE, "1")
+    monkeypatch.setattr(_matmul, "_plans", {})
 
 
 def options(m, n, c_dtype):
@@ -52,7 +59,7 @@ def test_each_configuration_is_exact(cp, config, split):
         operands = [Operand(x.shape, x.strides, x.dtype, x.data.ptr) for x in (a, b)]
         arch = device(0).arch
         posed = pose(*operands, options=Options(dtype, epilogue=arguments.request),
-                     epilogue_products=device(0).epilogue_products)  # fmt: skip
+                     epilogue_products=HOPPER_EPILOGUE_PRODUCTS)  # fmt: skip
         choice = choose(posed.layout, arch, replace(config, split_k=split))
         assert check(choice.config, choice.problem, arch) is None
         result = make_runner(posed, choice)(a, b, None, arguments)

@@ -1,12 +1,13 @@
 /* Races in global memory within a launch, from a record of who last touched each 16 bytes.
  *
  * Two accesses of different waves to one byte, one of them a write, must be ordered: within a
- * workgroup by a barrier (no wait: the waves of a workgroup share a vector L1, which works in order;
- * LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic. Which
- * atomic is not looked at: an access is ordered before all that a wave does after it has acquired
- * (an atomic, or a load past the caches) later than the accessing workgroup released (a store or an
- * atomic after the access was waited for, or after a barrier). What ends with the launch is ordered before the next:
- * a clock runs over all launches, and older records count for nothing.
+ * workgroup by a barrier (no wait: the waves of a workgroup share a vector L1, which works in
+ * order; LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
+ * Which atomic is not looked at: an access is ordered before all that a wave does after it has
+ * acquired (an atomic, or a load past the caches) later than the accessing workgroup released (a
+ * store or an atomic after the access was waited for, or after a barrier). What ends with the
+ * launch is ordered before the next: a clock runs over all launches, and older records count for
+ * nothing.
  *
  * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and atomics race
  * with nothing. Nor do two writes of the same value. A record keeps the last write and the last

@@ -85,8 +85,8 @@ static int resolve_pointers(struct machine *m, const struct operation *op, int64
 /* -- direct-to-LDS loads ----------------------------------------------------------------------- */
 
 /* The lanes' dwords land contiguously, lane by lane, from M0 plus the instruction's offset; lanes
- * that are switched off leave a gap, and lanes out of a buffer's bounds write zero (as AMD's authors
- * of Triton state it for CDNA4: triton-lang/triton, pull request 11435). */
+ * that are switched off leave a gap, and lanes out of a buffer's bounds write zero (as AMD's
+ * authors of Triton state it for CDNA4: triton-lang/triton, pull request 11435). */
 static int load_to_lds(struct machine *m, const struct operation *op, int64_t wave,
                        const struct access *a, uint32_t pc) {
     uint32_t base = (scalar(m, M0, wave) & op->m0_mask) + (uint32_t)op->offset;
