@@ -14,7 +14,8 @@ SETUP = command -v $(PYTHON) >/dev/null || { \
 	echo "setup: to mend it: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
 	exit 1; }; \
 	$(PYTHON) tools/setup_environment.py $(VENV)
-CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py
+CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py \
+	tests/test_epilogue.py tests/test_epilogue_calls.py
 C_SOURCES = $$(git ls-files '*.c' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := help
