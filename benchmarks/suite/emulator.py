@@ -107,6 +107,35 @@ class Profiler:
         self.matmul(self.a, self.b)
 
 
+class Checks:
+    """A product and an elementwise kernel, checked for hazards and races, or not."""
+
+    params = ((True, False), ("product", "elementwise"))
+    param_names = ("checked", "kernel")
+    timer = staticmethod(device_time)
+    warmup_time = 0
+    timeout = 300
+
+    def setup(self, checked: bool, kernel: str) -> None:
+        import cupygemm
+
+        a, b = operands(512, 512, 512)
+        import cupy
+
+        x = cupy.ones(1 << 18, "float32")
+        self.run = {
+            "product": lambda: cupygemm.matmul(a, b),
+            "elementwise": lambda: x + x,
+        }[kernel]
+        self.time_launch(checked, kernel)
+
+    def time_launch(self, checked: bool, kernel: str) -> None:
+        from cupygemm import emulator
+
+        with emulator.checks(checked):
+            self.run()
+
+
 class HostOverhead:
     """A repeated call without the emulation: look-up, allocation, arguments, CuPy's launch."""
 

@@ -11,8 +11,9 @@ from cupygemm._toolchain import host_compiler_version, host_shared_library
 def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Return a library of the header, flattened, followed by `code`, which exports C functions."""
     text = "#define __device__\n" + "".join(f"#define {name} 1\n" for name in defines)
-    # What rounds to 8-bit floats is declared beside the layouts, and this machine cannot.
-    for instruction in ("cvt_pk_fp8_f32", "cvt_pk_bf8_f32"):
+    # What rounds to 8-bit floats and what activations take is declared beside the layouts, and this
+    # machine has none of it.
+    for instruction in ("cvt_pk_fp8_f32", "cvt_pk_bf8_f32", "exp2f", "rcpf"):
         text += f"#define __builtin_amdgcn_{instruction}(...) 0\n"
     text += flatten(header, {}) + code
 
