@@ -116,9 +116,11 @@ template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config>
 
 // The kernel's parameter. Between the tiles of a persistent kernel, and between the mainloop and
 // the epilogue, it is read again, and the work and its place are worked out again: kept, they would
-// occupy scalar registers that the mainloop needs.
+// occupy scalar registers that the mainloop needs, more of them where rows start within a dword.
 CUPYGEMM_INLINE const KernelArgs<Config> &arguments(const KernelArgs<Config> &args) {
-    constexpr bool again = Config::partition == Partition::stream_k || Config::has_epilogue;
+    constexpr bool whole_dwords = Config::a_dword_aligned && Config::b_dword_aligned;
+    constexpr bool again =
+        Config::partition == Partition::stream_k || Config::has_epilogue || !whole_dwords;
     return again ? reread_arguments<KernelArgs<Config>>() : args;
 }
 

@@ -80,7 +80,7 @@ def test_missing_parameters_are_told(
     assert status == Status.INVALID_VALUE
     assert text(hip, status) == "add takes 3 arguments, and none are given"
     status = launch(hip, add["add"], (ctypes.c_void_p * 3)(ctypes.addressof(pointer), None, None))
-    assert "argument 1 (unnamed) of add is missing" in text(hip, status)
+    assert "argument 1 (a) of add is missing" in text(hip, status)
 
 
 def test_an_unloaded_kernel_is_told(hip: ctypes.CDLL, cp: ModuleType) -> None:

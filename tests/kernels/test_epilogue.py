@@ -30,12 +30,12 @@ EVERYTHING = Epilogue(
 def test_an_epilogue_does_not_make_the_largest_tiles_spill(
     arch: str, dtype: str, align: int, epilogue: Epilogue
 ) -> None:
-    config = max(configs_for(dtype, arch), key=lambda c: c.tile_m * c.tile_n / c.num_threads)
     problem = replace(
         PROBLEM, a_dtype=dtype, b_dtype=dtype, out_dtype=dtype, epilogue=epilogue,
         a_align=align, c_align=align,
     )  # fmt: skip
-    assert check(config, problem, ARCHS[arch]) is None
+    able = [c for c in configs_for(dtype, arch) if check(c, problem, ARCHS[arch]) is None]
+    config = max(able, key=lambda c: c.tile_m * c.tile_n / c.num_threads)
     resources = compile_kernel(problem, config, arch).resources
     assert resources.scratch_bytes == resources.vgpr_spills == 0
     assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
