@@ -30,12 +30,7 @@ _INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 
 
 class HipRuntime(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions):
-    """The HIP functions of one device.
-
-    Parameters
-    ----------
-    device : Device
-    """
+    """The HIP functions of one device, which it is made with."""
 
     def callbacks(
         self, set_message: Callable[[Status, str], None]
