@@ -63,10 +63,11 @@ class Memory:
     Parameters
     ----------
     reserve : int, optional
-        Address space to reserve, bytes. It costs nothing until it is touched.
+        Address space to reserve, bytes; its shadow takes three times as much. Neither costs
+        anything until it is touched.
     """
 
-    def __init__(self, reserve: int = 1 << 40) -> None:
+    def __init__(self, reserve: int = 1 << 38) -> None:
         self._lock = threading.RLock()
         self._arena = reserve_at_most(reserve)
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
@@ -194,6 +195,7 @@ class Memory:
             self._carved.clear()
             self._changed()
             self.used_bytes = 0
+            self.shadow = None
             self._arena.close()
 
     def _changed(self) -> None:
