@@ -117,10 +117,12 @@ template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config>
 // The kernel's parameter. Between the tiles of a persistent kernel, and between the mainloop and
 // the epilogue, it is read again, and the work and its place are worked out again: kept, they would
 // occupy scalar registers that the mainloop needs, more of them where rows start within a dword.
+// A grouped kernel's parameter is the table of arguments, which it keeps.
+template <bool is_parameter>
 CUPYGEMM_INLINE const KernelArgs<Config> &arguments(const KernelArgs<Config> &args) {
     constexpr bool whole_dwords = Config::a_dword_aligned && Config::b_dword_aligned;
-    constexpr bool again =
-        Config::partition == Partition::stream_k || Config::has_epilogue || !whole_dwords;
+    constexpr bool again = is_parameter && (Config::partition == Partition::stream_k ||
+                                            Config::has_epilogue || !whole_dwords);
     return again ? reread_arguments<KernelArgs<Config>>() : args;
 }
 
@@ -138,11 +140,12 @@ CUPYGEMM_INLINE void store(const KernelArgs<Config> &args, const Scheduler<Confi
     store_sums(args, position(args, work, wave, lane), work, acc);
 }
 
-CUPYGEMM_INLINE void compute(const KernelArgs<Config> &args, const Scheduler<Config> &scheduler,
-                             u32 wave, LdsBase shared) {
+template <bool is_parameter = true> CUPYGEMM_INLINE void compute(const KernelArgs<Config> &args,
+                                                                 const Scheduler<Config> &scheduler,
+                                                                 u32 wave, LdsBase shared) {
     Accumulators<Config> acc; // (fragment m, fragment n)
-    multiply(arguments(args), scheduler, wave, shared, acc);
-    store(arguments(args), scheduler, wave, acc);
+    multiply(arguments<is_parameter>(args), scheduler, wave, shared, acc);
+    store(arguments<is_parameter>(args), scheduler, wave, acc);
 }
 
 } // namespace cupygemm
@@ -168,7 +171,7 @@ extern "C" __global__ void
     } else {
         while (scheduler.more()) {
             compute(args, scheduler, wave, (LdsBase)shared);
-            scheduler.advance(arguments(args));
+            scheduler.advance(arguments<true>(args));
             lds_barrier(); // every wave has read the last tile: the next may overwrite it
         }
     }

@@ -75,5 +75,5 @@ extern "C" __global__ void
     static_cast<GemmArgs &>(args) =
         read_constant<GemmArgs>(groups.table + static_cast<u64>(product) * sizeof(GemmArgs));
     const Scheduler<Config> scheduler(args, {workgroup - first, 0, 0});
-    compute(args, scheduler, wave, (LdsBase)shared);
+    compute<false>(args, scheduler, wave, (LdsBase)shared);
 }
