@@ -7,23 +7,22 @@ launch, on the current stream, without synchronisation.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._arch import Arch
 from cupygemm._config import GemmConfig, check, grid
-from cupygemm._copies import assign, copied
+from cupygemm._copies import assign
 from cupygemm._device import Device
-from cupygemm._epilogue import ARRAYS, EpilogueArguments
 from cupygemm._explain import Explanation
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import container
 from cupygemm._hopper.config import HopperArch
-from cupygemm._launch import EpiloguePacker, GemmLaunch, PartedLaunch
+from cupygemm._launch import GemmLaunch, PartedLaunch
 from cupygemm._layout import Operand
 from cupygemm._pose import Posed
 from cupygemm._problem import GemmProblem
+from cupygemm._runners import Runner, runner
 from cupygemm._select import Selection, select
 from cupygemm._source import ADD_ENTRY
 from cupygemm._tuned import winner
@@ -32,8 +31,6 @@ from cupygemm._unfused import applied
 if TYPE_CHECKING:
     from cupygemm._compile import CompiledKernel
     from cupygemm._hopper.plan import HopperChoice
-
-Runner = Callable[..., Any]  # x1, x2, out or None, and what there is of an epilogue -> the result
 
 
 @dataclass(frozen=True)
@@ -198,84 +195,7 @@ def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -
         launches = tuple(
             PartedLaunch(kernel, add, layout, offsets, config) for offsets in layout.launches
         )
-    if posed.sources is not None:
-        return _with_epilogue(posed, launches)
-    if posed.copies or len(launches) > 1:
-        return _staged(posed, launches)
-    return _direct(posed, launches[0])
-
-
-def _direct(posed: Posed, launch: GemmLaunch) -> Runner:
-    """Return the runner of the common case: operands and result where they lie, one launch."""
-    from cupy import ndarray
-
-    assert posed.layout is not None
-    shape, dtype, swapped = posed.shape.result, posed.types.container, posed.layout.swapped
-
-    def run(x1: Any, x2: Any, out: Any) -> Any:
-        if out is None:
-            out = ndarray(shape, dtype)
-        if swapped:
-            x1, x2 = x2, x1
-        launch(x1.data.ptr, x2.data.ptr, out.data.ptr)
-        return out
-
-    return run
-
-
-def _staged(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
-    """Return the runner of a call with copies before or after its launches."""
-    from cupy import ndarray
-
-    assert posed.layout is not None
-    shape, dtype, swapped = posed.shape.result, posed.types.container, posed.layout.swapped
-
-    def run(x1: Any, x2: Any, out: Any) -> Any:
-        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
-        if swapped:
-            first, second = second, first
-        staged = out is None or posed.temporary is not None
-        target = ndarray(shape, dtype) if staged else out
-        for launch in launches:
-            launch(first.data.ptr, second.data.ptr, target.data.ptr)
-        if out is None:
-            return target
-        if staged:
-            assign(out, target)
-        return out
-
-    return run
-
-
-def _with_epilogue(posed: Posed, launches: tuple[GemmLaunch, ...]) -> Runner:
-    """Return the runner of a call whose kernel has an epilogue."""
-    from cupy import ndarray
-
-    layout, sources = posed.layout, posed.sources
-    assert layout is not None
-    assert sources is not None
-    shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
-    packers = [EpiloguePacker(layout, offsets) for offsets in layout.launches]
-
-    def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
-        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
-        if swapped:
-            first, second = second, first
-        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
-        for name, copy in sources.copies.items():
-            arrays[name] = copy(arrays[name])
-        staged = out is None or posed.temporary is not None
-        target = ndarray(shape, dtype) if staged else out
-        addresses = first.data.ptr, second.data.ptr, target.data.ptr
-        for launch, packer in zip(launches, packers, strict=True):
-            launch(*addresses, packer(arguments, arrays))
-        if out is None:
-            return target
-        if staged:
-            assign(out, target)
-        return out
-
-    return run
+    return runner(posed, launches)
 
 
 def _filling(posed: Posed) -> Runner:

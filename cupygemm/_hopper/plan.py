@@ -12,8 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cupygemm._copies import assign, copied
-from cupygemm._epilogue import ARRAYS, EpilogueArguments
 from cupygemm._explain import Explanation
 from cupygemm._hopper import tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
@@ -23,10 +21,10 @@ from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
 from cupygemm._hopper.source import add_source, generate
 from cupygemm._hopper.stack import Stack, Triple
-from cupygemm._launch import EpiloguePacker
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._runners import Runner, runner
 from cupygemm._tuned import winner
 
 GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
@@ -258,79 +256,27 @@ def _triple(extents: Any) -> Triple:
 # -- Running ---------------------------------------------------------------------------------------
 
 
-def make_runner(posed: Posed, choice: HopperChoice) -> Callable[[Any, Any, Any], Any]:
+def make_runner(posed: Posed, choice: HopperChoice) -> Runner:
     """Return what computes a posed call, its kernels loaded."""
-    from cupy import ndarray
-
     layout = posed.layout
     assert layout is not None
     launch = make_product(choice)
-    shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
     offsets = [
         tuple(s * o for s, o in zip(sizes, (each.a, each.b, each.c), strict=True))
         for each in layout.launches
     ]
-
-    if posed.sources is not None:
-        return _with_epilogue(posed, launch, offsets)
-
-    def run_in_place(x1: Any, x2: Any, out: Any) -> Any:
-        if out is None:
-            out = ndarray(shape, dtype)
-        if swapped:
-            x1, x2 = x2, x1
-        launch(x1.data.ptr, x2.data.ptr, out.data.ptr)
-        return out
-
-    def run_staged(x1: Any, x2: Any, out: Any) -> Any:
-        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
-        if swapped:
-            first, second = second, first
-        staged = out is None or posed.temporary is not None
-        target = ndarray(shape, dtype) if staged else out
-        for a, b, c in offsets:
-            launch(first.data.ptr + a, second.data.ptr + b, target.data.ptr + c)
-        if out is None:
-            return target
-        if staged:
-            assign(out, target)
-        return out
-
-    return run_staged if posed.copies or len(offsets) > 1 else run_in_place
+    return runner(posed, [_moved(launch, each) if any(each) else launch for each in offsets])
 
 
-def _with_epilogue(
-    posed: Posed, launch: Callable[..., None], offsets: list[tuple[int, ...]]
-) -> Callable[..., Any]:
-    """Return the runner of a call whose kernels have an epilogue."""
-    from cupy import ndarray
+def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..., None]:
+    """Return a launch with the addresses moved on."""
+    of_a, of_b, of_c = offsets
 
-    layout, sources = posed.layout, posed.sources
-    assert layout is not None
-    assert sources is not None
-    shape, dtype, swapped = posed.shape.result, posed.types.container, layout.swapped
-    packers = [EpiloguePacker(layout, each) for each in layout.launches]
+    def moved(a: int, b: int, c: int, *epilogue: bytes) -> None:
+        launch(a + of_a, b + of_b, c + of_c, *epilogue)
 
-    def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
-        first, second = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
-        if swapped:
-            first, second = second, first
-        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
-        for name, copy in sources.copies.items():
-            arrays[name] = copy(arrays[name])
-        staged = out is None or posed.temporary is not None
-        target = ndarray(shape, dtype) if staged else out
-        for (a, b, c), packer in zip(offsets, packers, strict=True):
-            packed = packer(arguments, arrays)
-            launch(first.data.ptr + a, second.data.ptr + b, target.data.ptr + c, packed)
-        if out is None:
-            return target
-        if staged:
-            assign(out, target)
-        return out
-
-    return run
+    return moved
 
 
 def make_product(choice: HopperChoice) -> Callable[..., None]:
