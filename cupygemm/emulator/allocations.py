@@ -257,6 +257,12 @@ class Memory:
                 default=None,
             )
 
+    def dangling(self, address: int) -> Extent | None:
+        """Return what was freed at an address, if nothing lives in its place by now."""
+        with self._lock:
+            freed = self._freed_at(address)
+            return None if freed is None or self._reuse(freed, address, address) else freed
+
     def describe(self, address: int, size: int) -> str:
         """Say what is at ``[address, address + size)``: for the report of a bad access.
 
@@ -267,7 +273,8 @@ class Memory:
         Returns
         -------
         str
-            The nearest allocation, its size and name, and the distance to it; or that it was freed.
+            The allocation there, or the nearest, its size and name, and the distance to it; of what
+            was freed that, and which one still allocated is nearest.
         """
         with self._lock:
             end = address + size
@@ -279,14 +286,20 @@ class Memory:
                         f"starts {extent.end - address} bytes before the end of {extent}, "
                         f"and runs {end - extent.end} bytes past it"
                     )
-            for extent in reversed(list(self._freed)):  # newest first
-                if extent.start <= address < extent.end:
-                    where = f"{address - extent.start} bytes into {extent}, which was freed"
-                    reuse = self._reuse(extent, address, end)
-                    return (
-                        f"{self._distance(reuse, address, end)};\nalso {where}" if reuse else where
-                    )
-            return self._describe_nearest(address, end)
+            freed = self._freed_at(address)
+            if freed is None:
+                return self._describe_nearest(address, end)
+            where = f"{address - freed.start} bytes into {freed}, which was freed"
+            reuse = self._reuse(freed, address, end)
+            if reuse is not None:
+                return f"{self._distance(reuse, address, end)};\nalso {where}"
+            near = self.nearest(address)
+            return where if near is None else f"{where};\n{self._distance(near, address, end)}"
+
+    def _freed_at(self, address: int) -> Extent | None:
+        """Return the extent freed last that held `address`, as far back as is remembered."""
+        newest_first = reversed(list(self._freed))
+        return next((each for each in newest_first if each.start <= address < each.end), None)
 
     def _reuse(self, freed: Extent, address: int, end: int) -> Extent | None:
         """Return the nearest live extent in a freed one's place, if that was given out again."""

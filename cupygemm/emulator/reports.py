@@ -10,7 +10,8 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import decode
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.code_object import Argument, Kernel
+    from cupygemm.emulator.allocations import Extent
+    from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.state import State
 
 _POINTER_BYTES = 8
@@ -41,26 +42,30 @@ def instruction_at(state: State, pc: int) -> str:
 
 
 def argument_near(state: State, address: int) -> str | None:
-    """Return which argument points into the allocation nearest to an address, in words.
+    """Return which argument points to what was freed at an address or lies nearest, in words."""
+    freed, near = state.memory.dangling(address), state.memory.nearest(address)
+    if freed is not None and (argument := _argument_into(state, freed)):
+        return f"{argument[0]} points into what was freed{argument[1]}"
+    if near is not None and (argument := _argument_into(state, near)):
+        return f"{argument[0]} points into it{argument[1]}"
+    return None
+
+
+def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
+    """Return the argument that points into an extent, and where in the argument the pointer is.
 
     An argument passed by value may hold the pointer anywhere in it.
     """
-    near = state.memory.nearest(address)
-    if near is None:
-        return None
     explicit = (arg for arg in state.kernel.arguments if not arg.value_kind.startswith("hidden_"))
     for position, argument in enumerate(explicit):
         held = state.arguments[argument.offset : argument.offset + argument.size]
         words = np.frombuffer(held[: len(held) // _POINTER_BYTES * _POINTER_BYTES], np.uint64)
-        end = max(near.end, near.start + 1)  # an empty one has an address, too
-        for index in np.flatnonzero((words >= near.start) & (words < end)):
-            return _described(argument, position, int(index))
+        end = max(extent.end, extent.start + 1)  # an empty one has an address, too
+        for index in np.flatnonzero((words >= extent.start) & (words < end)):
+            name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
+            by_value = argument.size != _POINTER_BYTES
+            return (
+                f"argument {position}" + f" ({name})" * bool(name),
+                f", at its byte {_POINTER_BYTES * index}" * by_value,
+            )
     return None
-
-
-def _described(argument: Argument, position: int, index: int) -> str:
-    name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
-    name = f" ({name})" if name else ""
-    if argument.size == _POINTER_BYTES:
-        return f"argument {position}{name} points into it"
-    return f"argument {position}{name} points into it, at its byte {_POINTER_BYTES * index}"

@@ -92,6 +92,18 @@ def test_describe_tells_what_was_freed_and_what_never_was(memory: Memory) -> Non
     assert "not device memory" in memory.describe(ctypes.addressof(host), 4)
 
 
+def test_past_an_array_into_what_was_freed(memory: Memory) -> None:
+    """Either may be meant: a pointer kept too long, or an index too high."""
+    block = memory.malloc(4096, "pool")
+    memory.carve(block, 512)
+    memory.carve(block + 512, 8)
+    memory.uncarve(block + 512)
+    freed, live = memory.describe(block + 512, 4).splitlines()
+    assert freed.startswith("0 bytes into allocation 3 (array): 8 bytes")
+    assert freed.endswith("which was freed;")
+    assert live.startswith("0 bytes past the end of allocation 2 (array): 512 bytes")
+
+
 def test_free_of_what_was_not_allocated_says_what_is_there(memory: Memory) -> None:
     pointer = memory.malloc(100)
     with pytest.raises(ValueError, match="no allocation starts at: 8 bytes into allocation 1"):
