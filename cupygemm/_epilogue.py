@@ -13,7 +13,7 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypedDict, get_args
 
 import numpy as np
 
@@ -26,6 +26,20 @@ from cupygemm._shapes import ProductShape, Shape
 ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 """The options that can be arrays, in the order in which they take effect."""
+
+
+class EpilogueOptions(TypedDict, total=False):
+    """The keywords of `cupygemm.matmul` from ``alpha`` to ``clamp``, see there."""
+
+    alpha: complex
+    beta: complex | None
+    c: Any
+    bias: Any
+    activation: str | None
+    scale_a: Any
+    scale_b: Any
+    scale_out: Any
+    clamp: tuple[float | None, float | None] | None
 
 
 @dataclass(frozen=True)

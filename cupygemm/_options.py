@@ -11,30 +11,26 @@ import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypedDict, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._epilogue import EpilogueArguments, EpilogueRequest, epilogue_arguments
+from cupygemm._epilogue import (
+    EpilogueArguments,
+    EpilogueOptions,
+    EpilogueRequest,
+    epilogue_arguments,
+)
 from cupygemm._formats import Precision, parse_precision
 
 
-class MatmulOptions(TypedDict, total=False):
+class MatmulOptions(EpilogueOptions, total=False):
     """The keywords of `matmul` and `explain` that most calls do without, see there."""
 
     format_a: DTypeLike | None
     format_b: DTypeLike | None
     precision: str | None
-    alpha: complex
-    beta: complex | None
-    c: Any
-    bias: Any
-    activation: str | None
-    scale_a: Any
-    scale_b: Any
-    scale_out: Any
-    clamp: tuple[float | None, float | None] | None
     reproducible: bool
     stream: Any
 

@@ -6,29 +6,15 @@ The formula is that of `cupygemm.matmul`; the bound follows an error of the sums
 from __future__ import annotations
 
 import math
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm._epilogue import as_result_shape
+from cupygemm._epilogue import EpilogueOptions, as_result_shape
 from cupygemm._shapes import ProductShape
 
 Array = NDArray[Any]
-
-
-class EpilogueOptions(TypedDict, total=False):
-    """The options of `cupygemm.matmul` from ``alpha`` to ``clamp``; arrays of NumPy or CuPy."""
-
-    alpha: float
-    beta: float | None
-    c: Any
-    bias: Any
-    activation: str | None
-    scale_a: Any
-    scale_b: Any
-    scale_out: Any
-    clamp: tuple[float | None, float | None] | None
 
 
 # What an activation multiplies a small error by, at most.

@@ -19,8 +19,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cupygemm import _complex_reference as complex_reference
+from cupygemm._epilogue import EpilogueOptions
 from cupygemm._formats import FLOAT8_DTYPES, parse_precision
-from cupygemm._reference import EpilogueOptions, reference_epilogue
+from cupygemm._reference import reference_epilogue
 from cupygemm._report import report
 from cupygemm._shapes import product_shape
 

@@ -6,6 +6,7 @@ tile_k and one of four, so that prologue and epilogue cancel.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from cupygemm.emulator.run import LaunchStats
@@ -44,12 +45,7 @@ class Mainloop:
     timeout = 300
 
     def setup_cache(self) -> dict[tuple[str, str, str], Figures]:
-        return {
-            (target, label, layout): mainloop_figures(target, label, layout)
-            for target in TARGETS
-            for label in LABELS
-            for layout in MAJORS
-        }
+        return {case: mainloop_figures(*case) for case in itertools.product(*self.params)}
 
     def track_instructions_per_mfma(
         self, cache: dict, target: str, label: str, layout: str

@@ -6,6 +6,7 @@ compute unit, eight steps of tile_k less four.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from suite.products import LABELS, MAJORS, TARGETS, product, run
@@ -39,12 +40,7 @@ class ModelledMainloop:
     timeout = 300
 
     def setup_cache(self) -> dict[tuple[str, str, str], Figures]:
-        return {
-            (target, label, layout): mainloop_figures(target, label, layout)
-            for target in TARGETS
-            for label in LABELS
-            for layout in MAJORS
-        }
+        return {case: mainloop_figures(*case) for case in itertools.product(*self.params)}
 
     def track_cycles_per_step(self, cache: dict, target: str, label: str, layout: str) -> float:
         return cache[target, label, layout].cycles

@@ -7,8 +7,8 @@
 // and columns are those of the kernel's C. A lane fetches `one` at the start, a `Row` for each row
 // of its accumulators, `Columns` for each run of consecutive columns, once for all rows, and
 // `Elements` for each run of each row; `finish` then makes the bits of an element. How bytes are
-// loaded is the target's: `Memory<Source>` with `load(bits, row, column, left)`, which reads the
-// `left` elements of a run that lie in the matrix, and none elsewhere.
+// loaded is the target's: its `SourceMemory<Source>`, made for a tile, has `load(bits, row, column,
+// left)`, which reads the `left` elements of a run that lie in the matrix, and none elsewhere.
 //
 // The arithmetic is fp32, or fp64 where the sums are. Rounding happens here, once.
 #pragma once
@@ -89,6 +89,28 @@ template <> struct RoundedResult<i32> {
     template <class Real> CUPYGEMM_INLINE static u32 of(Real x) {
         return static_cast<u32>(saturated_integer<-2147483647 - 1, 2147483647>(x));
     }
+};
+
+// -- The sources in memory ------------------------------------------------------------------------
+
+template <class S> struct SourceMemory;
+
+// A source that there is not.
+template <> struct SourceMemory<NoSource> {
+    template <class Corner> CUPYGEMM_INLINE SourceMemory(const SourceArgs &, const Corner &) {}
+};
+
+template <class Parts> struct SourceMemories {
+    SourceMemory<typename Parts::ScaleA> scale_a;
+    SourceMemory<typename Parts::ScaleB> scale_b;
+    SourceMemory<typename Parts::C> c;
+    SourceMemory<typename Parts::Bias> bias;
+    SourceMemory<typename Parts::ScaleOut> scale_out;
+
+    template <class Corner>
+    CUPYGEMM_INLINE SourceMemories(const EpilogueArgs &args, const Corner &tile)
+        : scale_a(args.scale_a, tile), scale_b(args.scale_b, tile), c(args.c, tile),
+          bias(args.bias, tile), scale_out(args.scale_out, tile) {}
 };
 
 // -- What a lane holds of the sources -------------------------------------------------------------

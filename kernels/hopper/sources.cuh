@@ -51,23 +51,6 @@ template <class S> struct SourceMemory {
     }
 };
 
-// A source that there is not.
-template <> struct SourceMemory<NoSource> {
-    CUPYGEMM_INLINE SourceMemory(const SourceArgs &, const TileCorner &) {}
-};
-
-template <class Parts> struct SourceMemories {
-    SourceMemory<typename Parts::ScaleA> scale_a;
-    SourceMemory<typename Parts::ScaleB> scale_b;
-    SourceMemory<typename Parts::C> c;
-    SourceMemory<typename Parts::Bias> bias;
-    SourceMemory<typename Parts::ScaleOut> scale_out;
-
-    CUPYGEMM_INLINE SourceMemories(const EpilogueArgs &args, const TileCorner &at)
-        : scale_a(args.scale_a, at), scale_b(args.scale_b, at), c(args.c, at), bias(args.bias, at),
-          scale_out(args.scale_out, at) {}
-};
-
 // What the Config says is done to the sums: they are rounded, or go through its parts first.
 template <class Config, bool fused = Config::has_epilogue> struct MakeEpilogue {
     using Type = CastEpilogue<typename Config::ElementC>;

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -22,22 +22,9 @@ from cupygemm._config import WAVE_SIZE
 from cupygemm._mainloops import direct_to_lds
 from cupygemm._problem import ITEMSIZE
 from tests.kernels.host import compile_for_host
-from tests.kernels.test_layout import conflicts
+from tests.kernels.test_layout import Operand, conflicts
 
 ELEMENTS = {"gfx950": ("bf16", "i8", "f32", "f64"), "gfx942": ("bf16", "f32")}
-
-
-@dataclass(frozen=True)
-class Operand:
-    """A tile of one operand, as the kernels describe it."""
-
-    major: str
-    rows: int
-    wave_rows: int
-    mma_rows: int
-    tile_k: int
-    threads: int
-    element: str
 
 
 def operands(arch: str) -> list[Operand]:
