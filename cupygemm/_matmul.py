@@ -7,21 +7,19 @@ device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Unpack
 
 from numpy.typing import DTypeLike
 
-from cupygemm._device import Device, device
-from cupygemm._epilogue import ARRAYS
+from cupygemm._call import Call, adopted, check_call, overlaps_epilogue, signature
 from cupygemm._explain import Explanation
-from cupygemm._formats import container, operand_dtype, result_dtype
-from cupygemm._layout import Operand
-from cupygemm._linalg.arrays import as_array, one_device, single_out
-from cupygemm._options import CallOptions, MatmulOptions, Options, call_options, with_keywords
+from cupygemm._keywords import on_stream
+from cupygemm._linalg.arrange import result_order, turned
+from cupygemm._linalg.arrays import single_out
+from cupygemm._options import CallOptions, MatmulOptions, call_options, with_keywords
 from cupygemm._plan import Plan, explain_plan, make_plan
-from cupygemm._pose import Posed, pose
-from cupygemm._promotion import F32
 
 MAX_PLANS = 4096  # beyond it the table starts anew
 _plans: dict[Any, Plan] = {}
@@ -92,8 +90,17 @@ def matmul(  # numpydoc ignore=PR02
         workgroups share may be added by atomic instructions, in the order in which they come: that
         takes less memory and less time where k is long and the result small, and float sums may
         differ in their last bits from call to call.
+    axes : list of tuple of int, optional
+        Where the core axes of ``x1``, ``x2`` and the result are, by default the last ones:
+        ``[(-2, -1), (-2, -1), (-2, -1)]``, with one axis for a 1-D operand. The other options see
+        the result as it was before its axes were moved.
+    order : {"K", "C", "F", "A"}
+        The order in memory of a new result: ``"C"``, ``"F"``, or ``"A"``, ``"F"`` if both operands
+        are F-contiguous, else ``"C"``. ``"K"`` leaves it open.
     stream : cupy.cuda.Stream, optional
-        Where the product is computed, in place of the current stream.
+        Where the whole call runs, copies included, in place of the current stream. It may be
+        another library's, if that has ``__cuda_stream__``. The caller orders it with the streams
+        on which the arrays are written and read.
 
     Returns
     -------
@@ -148,14 +155,14 @@ def matmul(  # numpydoc ignore=PR02
            [3., 4., 1., 0.]], dtype=float16)
     """
     if options:
-        return _matmul_with_options(x1, x2, out, dtype, casting, call_options(options))
+        return _matmul_with_options(x1, x2, out, dtype, casting, options)
     key: Any
     plan: Plan | None
     try:
         key = (
-            _signature(x1),
-            _signature(x2),
-            out if out is None else _signature(out),
+            signature(x1),
+            signature(x2),
+            out if out is None else signature(out),
             dtype,
             casting,
         )
@@ -163,12 +170,12 @@ def matmul(  # numpydoc ignore=PR02
     except (AttributeError, TypeError):  # no CuPy array, or a dtype that is no dictionary key
         key = plan = None
         out = single_out("matmul", out)
-        x1, x2, target = _adopted(x1, x2, out)
+        x1, x2, target = adopted(x1, x2, out)
         if target is not out:
             matmul(x1, x2, target, dtype=dtype, casting=casting)
             return out
     if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
-        call = _check(x1, x2, out, dtype, casting, _PLAIN)
+        call = check_call(x1, x2, out, dtype, casting, _PLAIN)
         plan, out = _plan_of(call), call.out
         if key is not None and not call.aliased:
             _keep(key, plan)
@@ -176,27 +183,69 @@ def matmul(  # numpydoc ignore=PR02
 
 
 def _matmul_with_options(
-    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, given: CallOptions
+    x1: Any,
+    x2: Any,
+    out: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    options: MatmulOptions,
 ) -> Any:
     """Compute a product with options beyond `dtype` and `casting`."""
+    if "stream" in options:
+        with on_stream("matmul", options.pop("stream"), (x1, x2, out)):
+            return matmul(x1, x2, out, dtype=dtype, casting=casting, **options)
     asked = single_out("matmul", out)
-    x1, x2, out = _adopted(x1, x2, asked)
-    target = out if out is None else _signature(out)
-    key: Any = (_signature(x1), _signature(x2), target, dtype, casting, given.key)
-    with given.stream:
-        try:
-            plan = _plans.get(key)
-        except TypeError:  # a dtype or a format that is no dictionary key
-            key = plan = None
-        if plan is None or (
-            out is not None and (plan.overlaps(x1, x2, out) or _overlaps_epilogue(out, given))
-        ):
-            call = _check(x1, x2, out, dtype, casting, given)
-            plan = _plan_of(call)
-            if key is not None and not call.aliased:
-                _keep(key, plan)
-        result = plan.run(x1, x2, out, *given.values)
+    x1, x2, out = adopted(x1, x2, asked)
+    if "axes" in options or "order" in options:
+        x1, x2, out, finish = _arranged(x1, x2, out, dtype, casting, options)
+        result = finish(matmul(x1, x2, out, dtype=dtype, casting=casting, **options))
+        return result if asked is None else asked
+    given = call_options(options)
+    target = out if out is None else signature(out)
+    key: Any = (signature(x1), signature(x2), target, dtype, casting, given.key)
+    try:
+        plan = _plans.get(key)
+    except TypeError:  # a dtype or a format that is no dictionary key
+        key = plan = None
+    if plan is None or (
+        out is not None and (plan.overlaps(x1, x2, out) or overlaps_epilogue(out, given))
+    ):
+        call = check_call(x1, x2, out, dtype, casting, given)
+        plan = _plan_of(call)
+        if key is not None and not call.aliased:
+            _keep(key, plan)
+    result = plan.run(x1, x2, out, *given.values)
     return result if out is asked else asked
+
+
+def _arranged(
+    x1: Any,
+    x2: Any,
+    out: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    options: MatmulOptions,
+) -> tuple[Any, Any, Any, Callable[[Any], Any]]:
+    """Return a call's arrays as ``axes`` and ``order`` ask, and what turns the result back.
+
+    Both are taken out of the options.
+    """
+    axes, order = options.pop("axes", None), options.pop("order", None)
+    finish: Callable[[Any], Any] = _unchanged
+    contiguous = result_order("matmul", order, (x1, x2))
+    if axes is not None and x1.ndim and x2.ndim:
+        views = turned(x1, x2, out, axes)
+        x1, x2, out, finish = views.x1, views.x2, views.out, views.turned_back
+    if out is None and contiguous is not None:
+        from cupy import ndarray
+
+        posed = check_call(x1, x2, None, dtype, casting, call_options(options)).posed
+        out = ndarray(posed.shape.result, posed.types.container, order=contiguous)
+    return x1, x2, out, finish
+
+
+def _unchanged(result: Any) -> Any:
+    return result
 
 
 @with_keywords
@@ -220,7 +269,7 @@ def explain(  # numpydoc ignore=PR02
         As for `matmul`.
     alpha, beta, c, bias, activation, scale_a, scale_b, scale_out, clamp
         As for `matmul`.
-    reproducible, stream
+    reproducible, axes, order, stream
         As for `matmul`.
 
     Returns
@@ -240,120 +289,15 @@ def explain(  # numpydoc ignore=PR02
     >>> a = cp.ones((256, 256), "float16")
     >>> print(cupygemm.explain(a, a.T))  # doctest: +SKIP
     """
-    call = _check(x1, x2, out, dtype, casting, call_options(options))
+    x1, x2, out = adopted(x1, x2, single_out("matmul", out))
+    with on_stream("matmul", options.pop("stream", None), (x1, x2, out)):
+        x1, x2, out, _ = _arranged(x1, x2, out, dtype, casting, options)
+        call = check_call(x1, x2, out, dtype, casting, call_options(options))
     explanation = explain_plan(call.posed, call.device, call.describe())
     return replace(explanation, why="; ".join((explanation.why, *call.notes)))
 
 
-@dataclass(frozen=True)
-class _Call:
-    """The arguments of a call, found to be of the right kind and on one device."""
-
-    x1: Operand
-    x2: Operand
-    out: Any
-    options: Options
-    device: Device
-    aliased: bool
-
-    @property
-    def target(self) -> Operand | None:
-        """Where ``out`` lies; bytes that are to hold 8-bit floats are those."""
-        if self.out is None:
-            return None
-        out = _operand(self.out)
-        if self.options.dtype is None or container(self.options.dtype) != out.dtype:
-            return out
-        return replace(out, dtype=self.options.dtype)
-
-    @property
-    def posed(self) -> Posed:
-        return pose(
-            self.x1,
-            self.x2,
-            self.target,
-            replace(self.options, precision=self.device.precision(self.options.precision)),
-            products=self.device.products,
-            epilogue_products=self.device.epilogue_products,
-            row_bytes=self.device.row_bytes,
-            aliased=self.aliased,
-        )
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is to be said of options that have no effect."""
-        asked = self.options.precision
-        if asked == self.device.precision(asked) or self.posed.types.operand != F32:
-            return ()
-        return (f"{self.device.name} has no {asked}: float32 is multiplied exactly",)
-
-    def describe(self) -> str:
-        posed = self.posed
-        return (
-            f"matmul: {self.x1.dtype} {self.x1.shape} @ {self.x2.dtype} {self.x2.shape} "
-            f"-> {posed.types.result} {posed.shape.result}"
-        )
-
-
-def _check(
-    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str, given: CallOptions
-) -> _Call:
-    """Check what the table of plans cannot know: kinds of objects, and devices."""
-    x1, x2, out = _adopted(x1, x2, single_out("matmul", out))
-    arrays = {"x1": x1, "x2": x2} | ({} if out is None else {"out": out})
-    epilogue = given.epilogue
-    if epilogue is not None:
-        for name, array in zip(ARRAYS, epilogue.arrays, strict=True):
-            if array is not None:
-                arrays[name] = array
-    one_device("matmul", arrays)
-    return _Call(
-        _tagged("x1", x1, "format_a", given.format_a),
-        _tagged("x2", x2, "format_b", given.format_b),
-        out,
-        Options(
-            result_dtype(dtype),
-            casting,
-            given.precision,
-            None if epilogue is None else epilogue.request,
-            given.reproducible,
-        ),
-        device(x1.data.device_id),
-        out is not None
-        and (_overlap(out, x1) or _overlap(out, x2) or _overlaps_epilogue(out, given)),
-    )
-
-
-def _overlaps_epilogue(out: Any, given: CallOptions) -> bool:
-    """Whether writing ``out`` may change what is yet to be read of an epilogue's arrays.
-
-    Not if `c` lies as it does: each element is read before its result is written.
-    """
-    if given.epilogue is None:
-        return False
-    for name, array in zip(ARRAYS, given.epilogue.arrays, strict=True):
-        if array is None or (
-            name == "c" and array.data.ptr == out.data.ptr and _signature(array) == _signature(out)
-        ):
-            continue
-        if _overlap(out, array):
-            return True
-    return False
-
-
-def _adopted(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
-    """Return the arguments as CuPy arrays of the same memory; see `as_array`."""
-    x1, x2 = as_array("matmul", "x1", x1), as_array("matmul", "x2", x2)
-    return x1, x2, out if out is None else as_array("matmul", "out", out)
-
-
-def _tagged(name: str, array: Any, keyword: str, given: Any) -> Operand:
-    """Return where an operand lies, with the dtype that its format tag gives it."""
-    operand = _operand(array)
-    return replace(operand, dtype=operand_dtype(name, keyword, operand.dtype, given))
-
-
-def _plan_of(call: _Call) -> Plan:
+def _plan_of(call: Call) -> Plan:
     """Return the plan of a call from the table, made first where there is none."""
     operands = (call.x1, call.x2, call.target)
     signatures = tuple(o and (o.shape, o.strides, o.dtype, o.address & 15) for o in operands)
@@ -375,21 +319,3 @@ def _keep(key: Any, plan: Plan) -> None:
 def forget_plans() -> None:
     """Make plans anew from now on: what they were made by has changed."""
     _plans.clear()
-
-
-def _signature(array: Any) -> tuple[Any, ...]:
-    """Return what a plan depends on."""
-    memory = array.data
-    return array.shape, array.strides, array.dtype, memory.ptr & 15, memory.device_id
-
-
-def _operand(array: Any) -> Operand:
-    return Operand(array.shape, array.strides, array.dtype, array.data.ptr)
-
-
-def _overlap(first: Any, second: Any) -> bool:
-    """Whether the bytes from the first to the last element of two arrays have any in common."""
-    start1, end1 = _operand(first).extent()
-    start2, end2 = _operand(second).extent()
-    address1, address2 = first.data.ptr, second.data.ptr
-    return bool(address1 + start1 < address2 + end2 and address2 + start2 < address1 + end1)

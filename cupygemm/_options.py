@@ -1,13 +1,12 @@
 """The options of `matmul`: their keywords, and the one record that plans are made by.
 
-An option's value is either part of a plan (`Options`) or passes by it (the stream, the numbers and
-arrays of the epilogue: `CallOptions`). Calls with none of the keywords beyond ``dtype`` and
-``casting`` do not come here.
+An option's value is either part of a plan (`Options`) or passes by it (the numbers and arrays of
+the epilogue: `CallOptions`); ``stream``, ``axes`` and ``order`` have taken effect before. Calls
+with none of the keywords beyond ``dtype`` and ``casting`` do not come here.
 """
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from cupygemm._epilogue import (
     epilogue_arguments,
 )
 from cupygemm._formats import Precision, parse_precision
+from cupygemm._keywords import REFUSED, refuse
 
 
 class MatmulOptions(EpilogueOptions, total=False):
@@ -32,6 +32,8 @@ class MatmulOptions(EpilogueOptions, total=False):
     format_b: DTypeLike | None
     precision: str | None
     reproducible: bool
+    axes: Any
+    order: str | None
     stream: Any
 
 
@@ -49,11 +51,10 @@ DEFAULTS: MatmulOptions = {
     "scale_out": None,
     "clamp": None,
     "reproducible": True,
+    "axes": None,
+    "order": "K",
     "stream": None,
 }
-
-
-CURRENT_STREAM = contextlib.nullcontext()
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,6 @@ class CallOptions:
         As given: what they say depends on the operands.
     precision : {"ieee", "tf32", "tf32x3"}
     epilogue : EpilogueArguments or None
-    stream : context manager
-        Makes the call's stream the current one.
     reproducible : bool
     """
 
@@ -97,7 +96,6 @@ class CallOptions:
     format_b: Any = None
     precision: Precision = "ieee"
     epilogue: EpilogueArguments | None = None
-    stream: Any = CURRENT_STREAM
     reproducible: bool = True
 
     @property
@@ -123,19 +121,15 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
         Options contradict each other, or one is none of its choices.
     """
     given: dict[str, Any] = dict(keywords)
+    refuse("matmul", REFUSED, given)
     for name in given:
         if name not in DEFAULTS:
             raise TypeError(f"matmul() got an unexpected keyword argument {name!r}")
-    stream = given.pop("stream", None)
-    if stream is None:
-        stream = CURRENT_STREAM
-    elif not hasattr(stream, "ptr") or not hasattr(stream, "__enter__"):
-        raise TypeError(f"matmul: stream is {stream!r}, not a cupy.cuda.Stream")
     format_a, format_b = given.pop("format_a", None), given.pop("format_b", None)
     precision = parse_precision(given.pop("precision", None))
     reproducible = bool(given.pop("reproducible", True))
     epilogue = epilogue_arguments(**given)
-    return CallOptions(format_a, format_b, precision, epilogue, stream, reproducible)
+    return CallOptions(format_a, format_b, precision, epilogue, reproducible)
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
+from cupygemm._keywords import common_keywords
 from cupygemm._linalg import gufuncs, products
 from cupygemm._linalg.arrays import Array, as_arrays
 from cupygemm._linalg.chains import matrix_power, multi_dot
@@ -24,13 +25,16 @@ __all__ = [
 ]
 
 
-def matmul(x1: Any, x2: Any, /) -> Array:
+@common_keywords
+def matmul(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
     """Matrix product, as `numpy.linalg.matmul`; see `cupygemm.matmul`.
 
     Parameters
     ----------
     x1, x2 : cupy.ndarray
         Operands, (..., m, k) and (..., k, n).
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
 
     Returns
     -------
@@ -66,13 +70,16 @@ def matrix_transpose(x: Any, /) -> Array:
     return x.swapaxes(-1, -2)
 
 
-def outer(x1: Any, x2: Any, /) -> Array:
+@common_keywords
+def outer(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
     """Outer product of two vectors, as `numpy.linalg.outer`.
 
     Parameters
     ----------
     x1, x2 : cupy.ndarray
         Vectors, (m,) and (n,).
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
 
     Returns
     -------
@@ -95,7 +102,8 @@ def outer(x1: Any, x2: Any, /) -> Array:
     return products.outer(x1, x2)
 
 
-def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
+@common_keywords
+def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2, stream: Any = None) -> Array:
     """Sum of products over chosen axes, as `numpy.linalg.tensordot`; see `cupygemm.tensordot`.
 
     Parameters
@@ -103,6 +111,8 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
     x1, x2 : cupy.ndarray
     axes : int or (int or sequence of int, int or sequence of int)
         The contracted axes.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
 
     Returns
     -------
@@ -112,7 +122,8 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Array:
     return products.tensordot(x1, x2, axes=axes)
 
 
-def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1) -> Array:
+@common_keywords
+def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1, stream: Any = None) -> Array:
     """Dot products of vectors, the first conjugated, as `numpy.linalg.vecdot`.
 
     Parameters
@@ -121,6 +132,8 @@ def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1) -> Array:
         The other axes broadcast.
     axis : int
         The axis of the vectors.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
 
     Returns
     -------

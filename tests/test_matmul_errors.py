@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm import _matmul
+from cupygemm import _call
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 SHAPES = [
@@ -137,7 +137,7 @@ class OnDevice:
 
 
 def test_arrays_on_different_devices(half, monkeypatch):
-    monkeypatch.setattr(_matmul, "as_array", lambda function, name, array: array)
+    monkeypatch.setattr(_call, "as_array", lambda function, name, array: array)
     with pytest.raises(ValueError, match="one device: x1 on device 0, x2 on device 1"):
         cupygemm.matmul(half(4, 5), OnDevice(half(5, 6), 1))
 

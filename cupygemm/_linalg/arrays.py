@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._layout import Operand
+
 Array = Any
 DLPACK_GPU = (2, 10, 13)  # kDLCUDA, kDLROCM, kDLCUDAManaged of dlpack.h
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
@@ -28,8 +30,9 @@ def as_array(function: str, name: str, array: Any) -> Array:
     loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
         return array
-    place = _dlpack_device(array)
-    if place in DLPACK_GPU or (place is None and hasattr(array, "__cuda_array_interface__")):
+    place = dlpack_device(array)
+    on_gpu = place is not None and place[0] in DLPACK_GPU
+    if on_gpu or (place is None and hasattr(array, "__cuda_array_interface__")):
         import cupy
 
         return cupy.asarray(array) if place is None else cupy.from_dlpack(array)
@@ -85,10 +88,20 @@ def is_scalar(value: Any) -> bool:
     return isinstance(value, SCALARS)
 
 
-def _dlpack_device(array: Any) -> int | None:
-    """Return the kind of device of an object with ``__dlpack__``; None for another object."""
+def may_overlap(first: Array, second: Array) -> bool:
+    """Whether the bytes from the first to the last element of two arrays have any in common."""
+    ranges = []
+    for array in (first, second):
+        start, end = Operand(array.shape, array.strides, array.dtype).extent()
+        ranges.append((array.data.ptr + start, array.data.ptr + end))
+    (start1, end1), (start2, end2) = ranges
+    return bool(start1 < end2 and start2 < end1)
+
+
+def dlpack_device(array: Any) -> tuple[int, int] | None:
+    """Return the kind and the index of the device of an object with ``__dlpack__``, else None."""
     try:
-        kind, _ = array.__dlpack_device__()
+        kind, index = array.__dlpack_device__()
     except (AttributeError, TypeError, ValueError):
         return None
-    return int(kind)
+    return int(kind), int(index)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupygemm._keywords import common_keywords
 from cupygemm._linalg.arrays import Array, as_array
 from cupygemm._linalg.contraction import View
 from cupygemm._linalg.pairs import viewed
@@ -20,6 +21,7 @@ from cupygemm._matmul import matmul
 Transposition = bool | Literal["N", "T", "C", "n", "t", "c"]
 
 
+@common_keywords
 def gemm(
     alpha: complex,
     a: Any,
@@ -75,6 +77,7 @@ def gemm(
     return matmul(a, b, out, dtype=dtype, alpha=alpha, **options)
 
 
+@common_keywords
 def syrk(
     alpha: complex,
     a: Any,
@@ -84,6 +87,7 @@ def syrk(
     *,
     out: Any = None,
     dtype: DTypeLike | None = None,
+    stream: Any = None,
 ) -> Array:
     """Symmetric product ``alpha * a @ a.T + beta * c``, as BLAS's SYRK.
 
@@ -103,6 +107,8 @@ def syrk(
         Where to put the result; `c` itself updates it in place.
     dtype : dtype, optional
         Type of the result, see `matmul`.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -124,6 +130,7 @@ def syrk(
     return gemm(alpha, a, a, beta, c, trans, not trans, out=out, dtype=dtype)
 
 
+@common_keywords
 def linear(
     x: Any,
     w: Any,
@@ -192,6 +199,7 @@ def linear(
     return result if out is None else out
 
 
+@common_keywords
 def scaled_matmul(
     a: Any,
     b: Any,
@@ -257,7 +265,7 @@ def scaled_matmul(
     if {"alpha", "beta", "c"} & options.keys():
         raise ValueError(f"{name}: alpha, beta and c do not go with scales for blocks of k")
     formats: dict[str, Any] = {
-        key: options[key] for key in ("format_a", "format_b", "stream") if key in options
+        key: options[key] for key in ("format_a", "format_b") if key in options
     }
     sums: Any = None
     for step in range(steps):

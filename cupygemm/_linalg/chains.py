@@ -6,12 +6,14 @@ import operator
 from collections.abc import Sequence
 from typing import Any, SupportsIndex
 
+from cupygemm._keywords import common_keywords
 from cupygemm._linalg.arrays import Array, as_array, one_device
 from cupygemm._linalg.products import dot
 from cupygemm._matmul import matmul
 
 
-def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
+@common_keywords
+def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> Array:
     """Product of two or more arrays in the order of fewest operations, as `numpy.linalg.multi_dot`.
 
     Parameters
@@ -20,6 +22,8 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
         Matrices; the first may be a row and the last a column, of one axis.
     out : cupy.ndarray, optional
         Where to put the result, of its shape and type.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -96,7 +100,8 @@ def cheapest_order(extents: Sequence[int]) -> dict[tuple[int, int], int]:
     return splits
 
 
-def matrix_power(a: Any, n: SupportsIndex) -> Array:
+@common_keywords
+def matrix_power(a: Any, n: SupportsIndex, *, stream: Any = None) -> Array:
     """Square matrices to an integer power, as `numpy.linalg.matrix_power`.
 
     Parameters
@@ -105,6 +110,8 @@ def matrix_power(a: Any, n: SupportsIndex) -> Array:
         Matrices, (..., m, m).
     n : int
         The exponent. 0 gives the identity; negative powers are those of `cupy.linalg.inv`.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------

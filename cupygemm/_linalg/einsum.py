@@ -17,15 +17,17 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._copies import assign
+from cupygemm._keywords import common_keywords
 from cupygemm._layout import contiguous
-from cupygemm._linalg.arrays import Array, as_array, is_scalar, one_device
+from cupygemm._linalg.arrays import Array, as_array, is_scalar, may_overlap, one_device
 from cupygemm._linalg.contraction import Label, Labels, View
-from cupygemm._linalg.pairs import Lie, contract, may_overlap, viewed
+from cupygemm._linalg.pairs import Lie, contract, viewed
 from cupygemm._linalg.paths import Step, plan_path
 from cupygemm._linalg.subscripts import Subscripts, Term, parse, split_call
 from cupygemm._promotion import CASTINGS
 
 
+@common_keywords
 def einsum(
     *operands: Any,
     out: Any = None,
@@ -33,6 +35,7 @@ def einsum(
     dtype: DTypeLike | None = None,
     order: str = "K",
     casting: str = "safe",
+    stream: Any = None,
 ) -> Array:
     """Evaluate Einstein's summation convention, as `numpy.einsum`.
 
@@ -56,6 +59,8 @@ def einsum(
         F-contiguous, else ``"C"``), or whichever needs no copy, ``"K"``.
     casting : {"safe", "no", "equiv", "same_kind", "unsafe"}
         Which conversions are allowed, as in NumPy.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------

@@ -23,6 +23,7 @@ from cupygemm._arch import Arch
 from cupygemm._config import GemmConfig, check, configs_for
 from cupygemm._copies import assign, copied
 from cupygemm._device import device
+from cupygemm._keywords import common_keywords
 from cupygemm._launch import pack_arguments
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import Array, as_array, one_device
@@ -48,6 +49,7 @@ MAX_TABLES = 64
 """Tables that are kept on a device for calls with the same arrays."""
 
 
+@common_keywords
 def grouped_matmul(
     a: Sequence[Any],
     b: Sequence[Any],
@@ -55,6 +57,7 @@ def grouped_matmul(
     *,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    stream: Any = None,
 ) -> list[Array]:
     """Multiply pairs of matrices of different shapes.
 
@@ -66,6 +69,8 @@ def grouped_matmul(
         Where to put the results. They may overlap the operands, but not
         each other.
     dtype, casting
+        As for `matmul`.
+    stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns

@@ -1,58 +1,26 @@
-"""Products over stacks of vectors and matrices, as NumPy's generalized ufuncs pose them.
-
-Each has a signature of core axes, which are the last ones unless ``axes`` says otherwise; the
-others broadcast. Core extents have to agree: an extent of 1 is not broadcast.
-"""
+"""Products over stacks of vectors and matrices, as NumPy's generalized ufuncs pose them."""
 
 from __future__ import annotations
 
-import functools
-import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, SupportsIndex
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupygemm._keywords import common_keywords
+from cupygemm._linalg.arrange import result_order
 from cupygemm._linalg.arrays import Array, as_arrays, single_out
-from cupygemm._linalg.contraction import Labels
-from cupygemm._linalg.pairs import contract
-from cupygemm._linalg.products import conjugated, normalized_axis
+from cupygemm._linalg.pairs import contract, ndarray_type
+from cupygemm._linalg.products import conjugated
+from cupygemm._linalg.signatures import Axes, Signature, frozen, labelled
+from cupygemm._promotion import product_types
 
-Axes = Sequence[Any] | None
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The core axes of a product.
-
-    Attributes
-    ----------
-    name : str
-    x1, x2, out : str
-        A letter for each core axis, in order.
-    conjugates : bool
-        The first operand is conjugated.
-    """
-
-    name: str
-    x1: str
-    x2: str
-    out: str
-    conjugates: bool = False
-
-    def __str__(self) -> str:
-        groups = ",".join(f"({','.join(core)})" for core in (self.x1, self.x2))
-        return f"{groups}->({','.join(self.out)})"
-
-
-MATMUL = Signature("matmul", "mk", "kn", "mn")
 VECDOT = Signature("vecdot", "k", "k", "", conjugates=True)
 MATVEC = Signature("matvec", "mk", "k", "m")
 VECMAT = Signature("vecmat", "k", "kn", "n", conjugates=True)
 
 
+@common_keywords
 def vecdot(
     x1: Any,
     x2: Any,
@@ -64,6 +32,8 @@ def vecdot(
     keepdims: bool = False,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    order: str | None = "K",
+    stream: Any = None,
 ) -> Array:
     """Dot products of vectors, the first conjugated, as `numpy.vecdot`.
 
@@ -79,7 +49,7 @@ def vecdot(
         The axis of the vectors in each operand.
     keepdims : bool
         Keep the axis, with extent 1.
-    dtype, casting
+    dtype, casting, order, stream
         As for `matmul`.
 
     Returns
@@ -98,9 +68,10 @@ def vecdot(
         if axes is not None:
             raise TypeError("vecdot: axis and axes are both given; pass one of them")
         axes = [(axis,), (axis,), (axis,) if keepdims else ()]
-    return _apply(VECDOT, x1, x2, out, axes, dtype, casting, keepdims=keepdims)
+    return _apply(VECDOT, x1, x2, out, axes, dtype, casting, order, keepdims=keepdims)
 
 
+@common_keywords
 def matvec(
     x1: Any,
     x2: Any,
@@ -110,6 +81,8 @@ def matvec(
     axes: Axes = None,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    order: str | None = "K",
+    stream: Any = None,
 ) -> Array:
     """Multiply matrices and vectors, as `numpy.matvec`.
 
@@ -123,7 +96,7 @@ def matvec(
         Where to put the result.
     axes : sequence of int or tuple of int, optional
         The core axes of each operand and of the result, e.g. ``[(-2, -1), -1, -1]``.
-    dtype, casting
+    dtype, casting, order, stream
         As for `matmul`.
 
     Returns
@@ -138,9 +111,10 @@ def matvec(
     TypeError
         An argument is no array of a device, or a conversion is not allowed.
     """
-    return _apply(MATVEC, x1, x2, out, axes, dtype, casting)
+    return _apply(MATVEC, x1, x2, out, axes, dtype, casting, order)
 
 
+@common_keywords
 def vecmat(
     x1: Any,
     x2: Any,
@@ -150,6 +124,8 @@ def vecmat(
     axes: Axes = None,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
+    order: str | None = "K",
+    stream: Any = None,
 ) -> Array:
     """Multiply vectors, conjugated, and matrices, as `numpy.vecmat`.
 
@@ -163,7 +139,7 @@ def vecmat(
         Where to put the result.
     axes : sequence of int or tuple of int, optional
         The core axes of each operand and of the result, e.g. ``[-1, (-2, -1), -1]``.
-    dtype, casting
+    dtype, casting, order, stream
         As for `matmul`.
 
     Returns
@@ -178,7 +154,7 @@ def vecmat(
     TypeError
         An argument is no array of a device, or a conversion is not allowed.
     """
-    return _apply(VECMAT, x1, x2, out, axes, dtype, casting)
+    return _apply(VECMAT, x1, x2, out, axes, dtype, casting, order)
 
 
 def _apply(
@@ -189,6 +165,7 @@ def _apply(
     axes: Axes,
     dtype: DTypeLike | None,
     casting: str,
+    order: str | None,
     *,
     keepdims: bool = False,
 ) -> Array:
@@ -198,198 +175,33 @@ def _apply(
     given = {} if out is None else {"out": out}
     x1, x2, *rest = as_arrays(name, x1=x1, x2=x2, **given)
     target = rest[0] if rest else None
-    labelled = _labelled(
+    call = labelled(
         signature,
         x1.shape,
         x2.shape,
         None if target is None else target.shape,
-        _frozen(axes),
+        frozen(axes),
         keepdims,
     )
+    wanted = None if dtype is None else np.dtype(dtype)
+    contiguous = result_order(name, order, (x1, x2))
+    if target is None and contiguous is not None:
+        types = product_types(x1.dtype, x2.dtype, None, wanted, casting)
+        shape = tuple(call.shape[axis] for axis in call.core_last)
+        storage = ndarray_type()(shape, types.result, order=contiguous)
+        out = target = storage.transpose(np.argsort(call.core_last).tolist())
     if keepdims and target is not None:
-        target = target.squeeze(labelled.kept)
+        target = target.squeeze(call.kept)
     result = contract(
         conjugated(x1) if signature.conjugates else x1,
-        labelled.x1,
+        call.x1,
         x2,
-        labelled.x2,
-        labelled.out,
+        call.x2,
+        call.out,
         target,
-        dtype=None if dtype is None else np.dtype(dtype),
+        dtype=wanted,
         casting=casting,
     )
     if out is not None:
         return out
-    return result.reshape(labelled.shape) if keepdims else result
-
-
-@dataclass(frozen=True)
-class Labelled:
-    """The labels of a call's arrays, and the shape of its result.
-
-    Attributes
-    ----------
-    x1, x2, out : tuple of labels
-    shape : tuple of int
-        With the axis that ``keepdims`` keeps, which `out` has no label for.
-    kept : int
-        Which axis of the result that is; -1 without it.
-    """
-
-    x1: Labels
-    x2: Labels
-    out: Labels
-    shape: tuple[int, ...]
-    kept: int
-
-
-@functools.lru_cache(maxsize=4096)
-def _labelled(
-    signature: Signature,
-    shape1: tuple[int, ...],
-    shape2: tuple[int, ...],
-    shape_out: tuple[int, ...] | None,
-    axes: Axes,
-    keepdims: bool,
-) -> Labelled:
-    """Return the labels of arrays of these shapes.
-
-    Raises
-    ------
-    ValueError
-        The shapes do not fit, or an axis is out of range.
-    """
-    name = signature.name
-    kept = "*" if keepdims else ""  # the label of the axis that keepdims keeps
-    cores = (signature.x1, signature.x2, signature.out or kept)
-    places = _core_axes(signature, cores, axes)
-    labels1 = _labels(name, "x1", shape1, cores[0], places[0])
-    labels2 = _labels(name, "x2", shape2, cores[1], places[1])
-    sizes = _core_sizes(signature, shape1, labels1, shape2, labels2)
-    batch = _batch(name, shape1, labels1, shape2, labels2)
-    ndim = len(batch) + len(cores[2])
-    if shape_out is not None:
-        ndim = max(ndim, len(shape_out))
-    labels_out = _labels(name, "out", (1,) * ndim, cores[2], places[2])
-    extents = {**sizes, **batch, "*": 1}
-    shape = tuple(extents.get(label, 1) for label in labels_out)
-    if shape_out is not None:
-        labels_out = _labels(name, "out", shape_out, cores[2], places[2])
-        _check_out(name, shape_out, labels_out, extents, shape)
-    return Labelled(
-        labels1,
-        labels2,
-        tuple(label for label in labels_out if label != "*"),
-        shape,
-        labels_out.index("*") if keepdims else -1,
-    )
-
-
-def _frozen(axes: Any) -> Any:
-    """Return ``axes`` as a key of a dictionary."""
-    if axes is None or isinstance(axes, SupportsIndex):
-        return axes
-    return tuple(map(_frozen, axes))
-
-
-def _core_axes(
-    signature: Signature, cores: tuple[str, str, str], axes: Axes
-) -> list[tuple[SupportsIndex, ...]]:
-    """Return where each operand's core axes are: the last ones unless given."""
-    if axes is None:
-        return [tuple(range(-len(core), 0)) for core in cores]
-    given = list(axes)
-    if len(given) == 2 and not signature.out:
-        given.append(
-            tuple(given[0] if isinstance(given[0], tuple) else (given[0],)) * bool(cores[2])
-        )
-    if len(given) != 3:
-        raise ValueError(
-            f"{signature.name}: axes has {len(given)} entries; it takes one for each operand and "
-            f"for the result, {signature}"
-        )
-    places: list[tuple[SupportsIndex, ...]] = []
-    for name, core, entry in zip(("x1", "x2", "the result"), cores, given, strict=True):
-        place = (entry,) if isinstance(entry, SupportsIndex) else tuple(entry)
-        if len(place) != len(core):
-            raise ValueError(
-                f"{signature.name}: axes gives {len(place)} axes of {name}, {entry}; "
-                f"{signature} has {len(core)}"
-            )
-        places.append(place)
-    return places
-
-
-def _labels(
-    function: str, name: str, shape: tuple[int, ...], core: str, places: tuple[SupportsIndex, ...]
-) -> Labels:
-    """Return an array's labels: letters of core axes, others by their distance from the end."""
-    if len(shape) < len(core):
-        raise ValueError(f"{function}: {name} has shape {shape}; it needs {len(core)} axes or more")
-    axes = [normalized_axis(function, name, place, len(shape)) for place in places]
-    if len(set(axes)) < len(axes):
-        raise ValueError(f"{function}: axes names an axis of {name} twice: {places}")
-    letters = dict(zip(axes, core, strict=True))
-    count = itertools.count(len(core) - len(shape))
-    return tuple(letters[axis] if axis in letters else next(count) for axis in range(len(shape)))
-
-
-def _core_sizes(
-    signature: Signature, shape1: Any, labels1: Labels, shape2: Any, labels2: Labels
-) -> dict[Any, int]:
-    """Return the extents of the core axes.
-
-    Raises
-    ------
-    ValueError
-        The operands disagree.
-    """
-    sizes = {lb: n for lb, n in zip(labels1, shape1, strict=True) if isinstance(lb, str)}
-    for label, extent in zip(labels2, shape2, strict=True):
-        if isinstance(label, str) and sizes.setdefault(label, extent) != extent:
-            raise ValueError(
-                f"{signature.name}: the extents of {label} in {signature} differ: "
-                f"{sizes[label]} in x1 of shape {shape1}, {extent} in x2 of shape {shape2}"
-            )
-    return sizes
-
-
-def _batch(
-    function: str, shape1: Any, labels1: Labels, shape2: Any, labels2: Labels
-) -> dict[Any, int]:
-    """Return the broadcast extents of the other axes, in order.
-
-    Raises
-    ------
-    ValueError
-        They do not broadcast.
-    """
-    sizes: dict[Any, int] = {}
-    for shape, labels in ((shape1, labels1), (shape2, labels2)):
-        for label, extent in zip(labels, shape, strict=True):
-            if isinstance(label, int):
-                if 1 not in (extent, sizes.setdefault(label, extent)) and sizes[label] != extent:
-                    raise ValueError(
-                        f"{function}: the axes of x1, shape {shape1}, and of x2, shape {shape2}, "
-                        "that are not multiplied could not be broadcast together"
-                    )
-                if sizes[label] == 1:
-                    sizes[label] = extent
-    return dict(sorted(sizes.items()))
-
-
-def _check_out(
-    function: str,
-    given: tuple[int, ...],
-    labels: Labels,
-    extents: dict[Any, int],
-    shape: tuple[int, ...],
-) -> None:
-    """Raise ValueError unless the result fits `out`, which may repeat it along other axes."""
-    fits = all(
-        extent == extents.get(label, 1) or (isinstance(label, int) and extents.get(label, 1) == 1)
-        for label, extent in zip(labels, given, strict=True)
-    )
-    missing = [label for label, n in extents.items() if isinstance(label, int) and n != 1]
-    if not fits or not set(missing) <= set(labels):
-        raise ValueError(f"{function}: out has shape {given}, the result {shape}")
+    return result.reshape(call.shape) if keepdims else result

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._copies import assign
-from cupygemm._layout import Operand
+from cupygemm._linalg.arrays import may_overlap
 from cupygemm._linalg.contraction import Contraction, Label, Labels, View, plan_contraction
 from cupygemm._matmul import matmul
 from cupygemm._promotion import product_types
@@ -134,7 +134,7 @@ class _Product:
         if copy2 is not None:
             x2 = contiguous_copy(viewed(x2, copy2))
         if out is None:
-            out = viewed(_ndarray()(self.storage, self.result), plan.result)
+            out = viewed(ndarray_type()(self.storage, self.result), plan.result)
         x1, x2, product = viewed(x1, plan.x1), viewed(x2, plan.x2), viewed(out, plan.product)
         matmul(x1, x2, product, dtype=self.dtype, casting=self.casting)
         return out
@@ -168,11 +168,11 @@ def viewed(array: Array, view: View) -> Array:
     """Return another view of the memory from an array's first element on."""
     if array.shape == view.shape and array.strides == view.strides:
         return array
-    return _ndarray()(view.shape, array.dtype, array.data, view.strides)
+    return ndarray_type()(view.shape, array.dtype, array.data, view.strides)
 
 
 @functools.cache
-def _ndarray() -> Any:
+def ndarray_type() -> Any:
     """Return CuPy's array type; whoever calls has imported CuPy."""
     from cupy import ndarray
 
@@ -186,13 +186,3 @@ def contiguous_copy(array: Array) -> Array:
     copy = cupy.ndarray(array.shape, array.dtype)
     assign(copy, array)
     return copy
-
-
-def may_overlap(first: Array, second: Array) -> bool:
-    """Whether the bytes from the first to the last element of two arrays have any in common."""
-    ranges = []
-    for array in (first, second):
-        start, end = Operand(array.shape, array.strides, array.dtype).extent()
-        ranges.append((array.data.ptr + start, array.data.ptr + end))
-    (start1, end1), (start2, end2) = ranges
-    return bool(start1 < end2 and start2 < end1)

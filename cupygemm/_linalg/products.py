@@ -7,12 +7,15 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from cupygemm._keywords import common_keywords
 from cupygemm._linalg.arrays import Array, as_array, as_arrays, is_scalar
 from cupygemm._linalg.pairs import contract
+from cupygemm._linalg.signatures import normalized_axis
 from cupygemm._matmul import matmul
 
 
-def dot(a: Any, b: Any, out: Any = None) -> Array:
+@common_keywords
+def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     """Dot product of two arrays, as `numpy.dot`.
 
     Parameters
@@ -22,6 +25,8 @@ def dot(a: Any, b: Any, out: Any = None) -> Array:
         number or a 0-d array multiplies the other operand.
     out : cupy.ndarray, optional
         Where to put the result, of its shape and type; it may have any strides.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -67,13 +72,16 @@ def dot(a: Any, b: Any, out: Any = None) -> Array:
     return result if out is None else out
 
 
-def vdot(a: Any, b: Any, /) -> Array:
+@common_keywords
+def vdot(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     """Dot product of two vectors, the first conjugated, as `numpy.vdot`.
 
     Parameters
     ----------
     a, b : cupy.ndarray
         Arrays of equal size; several axes are taken as one, in C order.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -99,13 +107,16 @@ def vdot(a: Any, b: Any, /) -> Array:
     return contract(conjugated(a), labels, b, labels, ())
 
 
-def inner(a: Any, b: Any, /) -> Array:
+@common_keywords
+def inner(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     """Inner product over the last axes of two arrays, as `numpy.inner`.
 
     Parameters
     ----------
     a, b : cupy.ndarray or number
         Their last axes have equal extents. A number or a 0-d array multiplies the other operand.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -133,7 +144,8 @@ def inner(a: Any, b: Any, /) -> Array:
     return contract(a, (*kept_a, "k"), b, (*kept_b, "k"), (*kept_a, *kept_b))
 
 
-def outer(a: Any, b: Any, out: Any = None) -> Array:
+@common_keywords
+def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     """Outer product of two vectors, as `numpy.outer`.
 
     Parameters
@@ -142,6 +154,8 @@ def outer(a: Any, b: Any, out: Any = None) -> Array:
         Several axes are taken as one, in C order.
     out : cupy.ndarray, optional
         Where to put the result; shape ``(a.size, b.size)``.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -167,7 +181,8 @@ def outer(a: Any, b: Any, out: Any = None) -> Array:
     return result if out is None else out
 
 
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
+@common_keywords
+def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
     """Sum of products over chosen axes of two arrays, as `numpy.tensordot`.
 
     Parameters
@@ -176,6 +191,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     axes : int or (int or sequence of int, int or sequence of int)
         How many last axes of ``a`` are contracted with as many first ones of ``b``; or the axes of
         each.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
 
     Returns
     -------
@@ -277,19 +294,3 @@ def _tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], lis
             f"tensordot: axes names {len(found[0])} axes of a and {len(found[1])} of b"
         )
     return found[0], found[1]
-
-
-def normalized_axis(function: str, name: str, axis: SupportsIndex, ndim: int) -> int:
-    """Return an axis counted from the front.
-
-    Raises
-    ------
-    numpy.exceptions.AxisError
-        It is out of range; a ValueError and an IndexError.
-    """
-    index = operator.index(axis)
-    if not -ndim <= index < ndim:
-        raise np.exceptions.AxisError(
-            f"{function}: axis {index} is out of bounds for {name}, which has {ndim} axes"
-        )
-    return index % ndim

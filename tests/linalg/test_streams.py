@@ -12,30 +12,35 @@ CALLS = """
 import cupygemm, numpy as np
 a, b, v = cp.ones((48, 40), "f4"), cp.ones((40, 56), "f4"), cp.ones(40, "f4")
 stack, w = cp.ones((3, 48, 40), "f4"), cp.ones((56, 40), "f4")
-out, c, scale = cp.zeros((48, 56), "f4"), cp.ones((48, 56), "f4"), cp.ones((48, 3), "f4")
+out, c, scale = cp.zeros((48, 56), "f4"), cp.ones((48, 56), "f4"), cp.ones((3, 3), "f4")
 g = cp.zeros((48, 56), "f4")
 odd = cp.ones((80, 48), "f4")[::2].T  # is copied
 CALLS = {
-    "matmul": lambda: cupygemm.matmul(a, b),
-    "matmul out": lambda: cupygemm.matmul(a, b, out),
-    "matmul copied": lambda: cupygemm.matmul(odd[:, ::-1], b),
-    "matmul epilogue": lambda: cupygemm.matmul(a, b, bias=b[0], activation="relu"),
-    "dot": lambda: cupygemm.dot(stack, b),
-    "vdot": lambda: cupygemm.vdot(v, v),
-    "vecdot": lambda: cupygemm.vecdot(a, a),
-    "inner": lambda: cupygemm.inner(a, w),
-    "outer": lambda: cupygemm.outer(v, v),
-    "matvec": lambda: cupygemm.matvec(a, v),
-    "vecmat": lambda: cupygemm.vecmat(v, b),
-    "tensordot": lambda: cupygemm.tensordot(stack, b, 1),
-    "einsum": lambda: cupygemm.einsum("bij,jk->kbi", stack, b),
-    "gemm": lambda: cupygemm.gemm(2, a, b, 1, c, out=c),
-    "syrk": lambda: cupygemm.syrk(1, a),
-    "linear": lambda: cupygemm.linear(stack, w, b[0], "relu"),
-    "scaled_matmul": lambda: cupygemm.scaled_matmul(a, b, scale, 2.0, block=16),
-    "grouped_matmul": lambda: cupygemm.grouped_matmul([a, a], [b, b], [out, g]),
-    "multi_dot": lambda: cupygemm.linalg.multi_dot([a, b, b.T]),
-    "matrix_power": lambda: cupygemm.linalg.matrix_power(a[:40], 5),
+    "matmul": lambda **on: cupygemm.matmul(a, b, **on),
+    "matmul out": lambda **on: cupygemm.matmul(a, b, out, **on),
+    "matmul copied": lambda **on: cupygemm.matmul(odd[:, ::-1], b, **on),
+    "matmul epilogue": lambda **on: cupygemm.matmul(a, b, bias=b[0], activation="relu", **on),
+    "matmul axes": lambda **on: cupygemm.matmul(a, v, axes=[(0, 1), 0, 0], order="F", **on),
+    "dot": lambda **on: cupygemm.dot(stack, b, **on),
+    "vdot": lambda **on: cupygemm.vdot(v, v, **on),
+    "vecdot": lambda **on: cupygemm.vecdot(a, a, **on),
+    "inner": lambda **on: cupygemm.inner(a, w, **on),
+    "outer": lambda **on: cupygemm.outer(v, v, **on),
+    "matvec": lambda **on: cupygemm.matvec(a, v, **on),
+    "vecmat": lambda **on: cupygemm.vecmat(v, b, **on),
+    "tensordot": lambda **on: cupygemm.tensordot(stack, b, 1, **on),
+    "einsum": lambda **on: cupygemm.einsum("bij,jk->kbi", stack, b, **on),
+    "gemm": lambda **on: cupygemm.gemm(2, a, b, 1, c, out=c, **on),
+    "syrk": lambda **on: cupygemm.syrk(1, a, **on),
+    "linear": lambda **on: cupygemm.linear(stack, w, b[0], "relu", **on),
+    "scaled_matmul": lambda **on: cupygemm.scaled_matmul(a, b, scale, 2.0, block=16, **on),
+    "grouped_matmul": lambda **on: cupygemm.grouped_matmul([a, a], [b, b], [out, g], **on),
+    "multi_dot": lambda **on: cupygemm.linalg.multi_dot([a, b, b.T], **on),
+    "matrix_power": lambda **on: cupygemm.linalg.matrix_power(a[:40], 5, **on),
+    "linalg.matmul": lambda **on: cupygemm.linalg.matmul(a, b, **on),
+    "linalg.outer": lambda **on: cupygemm.linalg.outer(v, v, **on),
+    "linalg.tensordot": lambda **on: cupygemm.linalg.tensordot(stack, b, axes=1, **on),
+    "linalg.vecdot": lambda **on: cupygemm.linalg.vecdot(a, a, **on),
 }
 """
 
@@ -69,26 +74,33 @@ import cupygemm.emulator
 cupygemm.emulator.enable("gfx942")
 import cupy as cp
 {calls}
+def check(name, call, stream):
+    call()  # compiles, and fills the pool
+    seen.clear(), streams.clear()
+    kept = call()
+    seen["hipMemcpy"] -= seen["hipMemcpyAsync"]  # which calls it here
+    waits = [wait for wait in WAITS if seen[wait]]
+    assert not waits, (name, waits)
+    assert not seen["hipMalloc"], (name, "allocates past the pool")
+    assert seen["hipModuleLaunchKernel"], (name, "launches nothing")
+    assert streams == {{stream.ptr}}, (name, streams, stream.ptr)
+
 stream = cp.cuda.Stream(non_blocking=True)
 for name, call in CALLS.items():
     with stream:
-        call()  # compiles, and fills the pool
-        seen.clear(), streams.clear()
-        kept = call()
-        seen["hipMemcpy"] -= seen["hipMemcpyAsync"]  # which calls it here
-        waits = [wait for wait in WAITS if seen[wait]]
-        assert not waits, (name, waits)
-        assert not seen["hipMalloc"], (name, "allocates past the pool")
-        assert seen["hipModuleLaunchKernel"], (name, "launches nothing")
-        assert streams == {{stream.ptr}}, (name, streams, stream.ptr)
-        del kept
+        check(name, call, stream)
+    check(name + " stream=", lambda: call(stream=stream), stream)
+    assert cp.cuda.get_current_stream().ptr == 0, name
 print("checked", len(CALLS))
 """
 
 
-def test_nothing_waits_and_all_is_on_the_current_stream(run_python):
-    """Counted by the emulated runtime: no synchronisation, no allocation outside the pool."""
-    assert "checked 20" in run_python(PROGRAM.format(calls=CALLS))
+def test_nothing_waits_and_all_is_on_the_stream_that_was_asked_for(run_python):
+    """Counted by the emulated runtime: no synchronisation, no allocation outside the pool.
+
+    The stream is the current one, then one named by ``stream=``.
+    """
+    assert "checked 25" in run_python(PROGRAM.format(calls=CALLS))
 
 
 def test_many_threads_and_streams(cp):
