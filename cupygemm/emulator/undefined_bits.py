@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import Group
-from cupygemm.emulator.units.operands import constant_bits, position
+from cupygemm.emulator.units.constants import constant_bits
+from cupygemm.emulator.units.operands import position
 
 Bits = NDArray[np.uint32]  # (wave,)
 

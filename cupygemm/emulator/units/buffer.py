@@ -13,9 +13,9 @@ from __future__ import annotations
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
+from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.lds import m0_mask
 from cupygemm.emulator.units.memory_operations import operation, vector_memory_step
-from cupygemm.emulator.units.scalar import constant_bits
 
 _CACHE_CONTROL = ("buffer_wbl2", "buffer_inv", "buffer_invl2", "buffer_wbinvl1")
 
@@ -33,6 +33,6 @@ def bind(inst: Instruction, target: Target) -> Step | None:
             inst, "buffer", to_lds=bool(fields["lds"]), address=fields["vaddr"],
             resource=resource.index, scalar=register, offset=fields["offset"],
             offen=fields["offen"], idxen=fields["idxen"], m0_mask=m0_mask(target),
-            constant=0 if register >= 0 else int(constant_bits(soffset, 32)),
+            constant=0 if register >= 0 else constant_bits(soffset, "u32"),
         )
     )  # fmt: skip

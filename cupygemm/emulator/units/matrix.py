@@ -28,7 +28,7 @@ from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.operands import constant_bits
+from cupygemm.emulator.units.constants import constant_bits
 
 Step = Callable[[Group], None]
 

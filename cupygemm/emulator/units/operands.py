@@ -1,24 +1,19 @@
 """Operands of vector instructions: where a value comes from, its type and modifiers, where it goes.
 
-A *kind* is how an operation sees an operand: ``u32 i32 f32 u64 i64 f64 u16 i16 f16 bf16`` or
-``mask``, one bool per lane from a scalar register pair. ``f16`` and ``bf16`` values are held as
-float32, which represents them exactly. `source` and `destination` resolve everything that the
-instruction fixes (register, constant, SDWA selection, DPP pattern, sign modifiers) and return
-closures over a `Group`. Arrays are (waves, 64), (waves, 1) for a scalar register, or (1, 1) for a
-constant, and broadcast.
+``f16`` and ``bf16`` values are held as float32, which represents them exactly. `source` and
+`destination` resolve everything that the instruction fixes (register, constant, SDWA selection,
+DPP pattern, sign modifiers) and return closures over a `Group`. Arrays are (waves, 64), (waves, 1)
+for a scalar register, or (1, 1) for a constant, and broadcast.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 
 import numpy as np
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import (
-    APERTURE_PRIVATE,
-    APERTURE_SHARED,
     EXEC,
     VCC,
     Instruction,
@@ -26,16 +21,20 @@ from cupygemm.emulator.isa import (
 )
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units import dpp
+from cupygemm.emulator.units.constants import (
+    APERTURES,
+    EXECZ,
+    FLOATS,
+    SCC,
+    VCCZ,
+    WIDTH,
+    constant_bits,
+)
 from cupygemm.emulator.units.vector_native import Array, half_to_float
 
 Fetch = Callable[[Group], Array]
 Put = Callable[[Group, Array], None]
 
-WIDTH = {
-    "u32": 32, "i32": 32, "f32": 32, "u64": 64, "i64": 64, "f64": 64,
-    "u16": 16, "i16": 16, "f16": 16, "bf16": 16, "mask": 64,
-}  # fmt: skip
-FLOATS = frozenset(("f32", "f64", "f16", "bf16"))
 _NUMPY = {
     "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u64": np.uint64, "i64": np.int64,
     "f64": np.float64,
@@ -45,55 +44,11 @@ _KIND_OF_FORMAT = {
     "I64": "i64",
     "F16": "f16", "BF16": "bf16", "U16": "u16", "B16": "u16", "I16": "i16", "M64": "mask",
 }  # fmt: skip
-_FLOAT_INLINE = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0}
-_INVERSE_TWO_PI = {"f16": 0x3118, "bf16": 0x3E22, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
-_SHARED_BASE, _SHARED_LIMIT, _PRIVATE_BASE, _PRIVATE_LIMIT = 235, 236, 237, 238
-_APERTURES = {
-    _SHARED_BASE: APERTURE_SHARED,
-    _SHARED_LIMIT: APERTURE_SHARED | 0xFFFFFFFF,
-    _PRIVATE_BASE: APERTURE_PRIVATE,
-    _PRIVATE_LIMIT: APERTURE_PRIVATE | 0xFFFFFFFF,
-}
-_VCCZ, _EXECZ, _SCC = 251, 252, 253
 
 
 def kind_of(op: Operand) -> str:
     """Return the kind of an operand by its number format; packed and 8-bit ones are raw ``u32``."""
     return _KIND_OF_FORMAT.get(op.fmt, "u64" if op.bits == 64 else "u32")
-
-
-def constant_bits(op: Operand, kind: str) -> int:
-    """Return the bits of an inline constant or literal as an operand of `kind`.
-
-    Inline floats take the operand's width (16-bit integers read the half-precision pattern); a
-    literal is the high half of an f64, and otherwise is extended to 64 bits by the operand's
-    signedness.
-    """
-    width = WIDTH[kind]
-    all_ones = (1 << width) - 1
-    code = op.index
-    if code == 255:
-        if kind == "f64":
-            return op.literal << 32
-        if kind == "i64" and op.literal >> 31:
-            return op.literal | 0xFFFFFFFF << 32
-        return op.literal & all_ones
-    if code <= 192:
-        return code - 128
-    if code <= 208:
-        return (192 - code) & all_ones
-    as_float = kind if kind in FLOATS else {16: "f16", 32: "f32", 64: "f64"}[width]
-    if code == 248:
-        return _INVERSE_TWO_PI[as_float]
-    return float_bits(_FLOAT_INLINE[code], as_float)
-
-
-def float_bits(value: float, kind: str) -> int:
-    """Return the bits of a value that `kind` represents exactly."""
-    if kind == "bf16":
-        return float_bits(value, "f32") >> 16
-    code = {"f16": "<e", "f32": "<f", "f64": "<d"}[kind]
-    return int.from_bytes(struct.pack(code, value), "little")
 
 
 def source(inst: Instruction, op: Operand, kind: str, *, signed: bool = False) -> Fetch:
@@ -168,14 +123,14 @@ def _raw32(inst: Instruction, op: Operand, kind: str) -> Fetch:
 
 
 def _special32(index: int) -> Fetch:
-    if index == _VCCZ:
+    if index == VCCZ:
         return lambda group: (group.s64(VCC) == 0).astype(np.uint32)[:, None]
-    if index == _EXECZ:
+    if index == EXECZ:
         return lambda group: (group.s64(EXEC) == 0).astype(np.uint32)[:, None]
-    if index == _SCC:
+    if index == SCC:
         return lambda group: group.scc.astype(np.uint32)[:, None]
-    if index in _APERTURES:  # a 32-bit read gets the low half: LLVM's getSegmentAperture says so
-        return always(np.full((1, 1), _APERTURES[index] & 0xFFFFFFFF, np.uint32))
+    if index in APERTURES:  # a 32-bit read gets the low half: LLVM's getSegmentAperture says so
+        return always(np.full((1, 1), APERTURES[index] & 0xFFFFFFFF, np.uint32))
     raise UnsupportedInstruction(f"operand code {index} is no source of a vector instruction")
 
 
@@ -190,8 +145,8 @@ def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
         return lambda group: group.s64(index)[:, None]
     if op.kind == "imm":
         return always(np.full((1, 1), constant_bits(op, kind), np.uint64))
-    if index in _APERTURES:
-        return always(np.full((1, 1), _APERTURES[index], np.uint64))
+    if index in APERTURES:
+        return always(np.full((1, 1), APERTURES[index], np.uint64))
     narrow = _special32(index)
     return lambda group: narrow(group).astype(np.uint64)
 

@@ -18,7 +18,8 @@ from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import float_mode
-from cupygemm.emulator.units.operands import FLOATS, WIDTH, Fetch, destination, kind_of, source
+from cupygemm.emulator.units.constants import FLOATS, WIDTH
+from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
 from cupygemm.emulator.units.vector_native import Array
 
 Function = Callable[..., Any]

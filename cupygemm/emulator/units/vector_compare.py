@@ -13,7 +13,8 @@ import numpy as np
 from cupygemm.emulator.isa import EXEC, Instruction
 from cupygemm.emulator.state import Group, pack_mask
 from cupygemm.emulator.units import float_mode
-from cupygemm.emulator.units.operands import FLOATS, WIDTH, Fetch, source
+from cupygemm.emulator.units.constants import FLOATS, WIDTH
+from cupygemm.emulator.units.operands import Fetch, source
 from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 from cupygemm.emulator.units.vector_native import Array
 

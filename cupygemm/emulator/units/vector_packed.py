@@ -17,7 +17,8 @@ import numpy as np
 from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.units import float_mode, vector_native
-from cupygemm.emulator.units.operands import Fetch, always, constant_bits, destination, source
+from cupygemm.emulator.units.constants import constant_bits
+from cupygemm.emulator.units.operands import Fetch, always, destination, source
 from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 from cupygemm.emulator.units.vector_native import Array
 

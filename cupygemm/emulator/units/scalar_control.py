@@ -1,0 +1,186 @@
+"""The scalar unit's control of the program: branches, calls, MODE and the registers of s_getreg.
+
+s_waitcnt, s_barrier and s_endpgm belong to the run loop. A step that returns something returns
+where the waves go on: one offset from the kernel's entry, or one for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction
+from cupygemm.emulator.state import Group
+from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units.scalar_source import Source, scalar_source
+
+Step = Callable[[Group], Any]
+
+_MODE_REGISTER, _XCC_ID_REGISTER = 1, 20
+_GPR_IDX_ENABLE = 27  # bit of MODE
+_IGNORED = {
+    "s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel",
+    "s_ttracedata",
+    "s_wakeup", "s_sethalt",
+}  # fmt: skip
+
+_CONDITIONS: dict[str, Callable[[Group], Any]] = {
+    "s_cbranch_scc0": lambda group: ~group.scc,
+    "s_cbranch_scc1": lambda group: group.scc,
+    "s_cbranch_vccz": lambda group: group.s64(VCC) == 0,
+    "s_cbranch_vccnz": lambda group: group.s64(VCC) != 0,
+    "s_cbranch_execz": lambda group: group.s64(EXEC) == 0,
+    "s_cbranch_execnz": lambda group: group.s64(EXEC) != 0,
+}
+
+
+def bind_program_control(inst: Instruction) -> Step | None:
+    """Return the step of an instruction in SOPP, or None if there is none."""
+    name, raw = inst.mnemonic, inst.fields["simm16"]
+    jump = 4 + 4 * (raw - (1 << 16) if raw >> 15 else raw)
+    if name in _IGNORED:
+        return lambda _group: None
+    if name == "s_branch":
+        return lambda group: group.state.current_pc + jump
+    if name in _CONDITIONS:
+        condition = _CONDITIONS[name]
+
+        def branch(group: Group) -> Any:
+            taken = condition(group)
+            pc = group.state.current_pc
+            if taken.all():
+                return pc + jump
+            if not taken.any():
+                return pc + 4
+            return np.where(taken, pc + jump, pc + 4)
+
+        return branch
+    if name == "s_trap":
+
+        def trap(_group: Group) -> None:
+            raise Fault(
+                "trap", f"the kernel ended itself with s_trap {raw}: an abort() or an assert"
+            )
+
+        return trap
+    if name == "s_set_gpr_idx_off":
+        return lambda group: _set_index_mode(group, 0, None)
+    if name == "s_set_gpr_idx_mode":
+        return lambda group: _set_index_mode(group, None, raw & 15)
+    if name == "s_sendmsg" and raw & 15 in (3, 9):  # dealloc VGPRs, get doorbell: nothing to do
+        return lambda _group: None
+    return None
+
+
+def _bind_getpc(inst: Instruction) -> Step:
+    index = inst.dst[0].index
+    return lambda group: group.set_s64(
+        index, np.uint64(group.state.kernel.code_object.base + group.state.current_pc + 4)
+    )
+
+
+def _bind_setpc(inst: Instruction) -> Step:
+    """Bind s_setpc_b64 and s_swappc_b64, the return and the call of a function."""
+    source = scalar_source(inst.src[0], 64)
+    link = inst.dst[0].index if inst.mnemonic == "s_swappc_b64" else None
+
+    def step(group: Group) -> Any:
+        base = group.state.kernel.code_object.base
+        targets = source(group)
+        if link is not None:
+            group.set_s64(link, np.uint64(base + group.state.current_pc + 4))
+        return targets.astype(np.int64) - base
+
+    return step
+
+
+def bind_call(index: int, offset: int) -> Step:
+    """Return the step of s_call_b64, which goes `offset` dwords on from its end."""
+
+    def step(group: Group) -> int:
+        after = group.state.current_pc + 4
+        group.set_s64(index, np.uint64(group.state.kernel.code_object.base + after))
+        return after + 4 * offset
+
+    return step
+
+
+PROGRAM_COUNTER: dict[str, Callable[[Instruction], Step]] = {
+    "s_getpc_b64": _bind_getpc,
+    "s_setpc_b64": _bind_setpc,
+    "s_swappc_b64": _bind_setpc,
+}
+"""Steps of instructions in SOP1 that move the program counter."""
+
+
+# -- MODE and other hardware registers -------------------------------------------------------------
+
+
+def bind_getreg(index: int, register: int, offset: int, mask: int, target: Target) -> Step:
+    """Return the step of s_getreg_b32 on a field of a hardware register."""
+
+    def step(group: Group) -> None:
+        if register == _MODE_REGISTER:
+            value: Any = group.state.modes[group.waves]
+        elif register == _XCC_ID_REGISTER:
+            # Workgroup w of a launch is dealt to XCD w mod the number of XCDs.
+            value = group.state.launch_order[group.workgroup] % target.num_xcds
+        else:
+            value = np.uint32(0)
+        group.set_s(index, (np.asarray(value, np.uint32) & np.uint32(mask)) >> np.uint32(offset))
+
+    return step
+
+
+def bind_setreg(value: Source, register: int, offset: int, mask: int) -> Step:
+    """Return the step of s_setreg on a field of a hardware register."""
+
+    def step(group: Group) -> None:
+        if register != _MODE_REGISTER:
+            return  # the others are debug and trap state
+        modes = group.state.modes
+        bits = (value(group) << np.uint32(offset)) & np.uint32(mask)
+        modes[group.waves] = (modes[group.waves] & np.uint32(~mask & 0xFFFFFFFF)) | bits
+        if np.ptp(modes[group.waves]):
+            raise UnsupportedInstruction("s_setreg gives waves of one group different MODE values")
+        group.state.mode = int(np.atleast_1d(modes[group.waves])[0])
+
+    return step
+
+
+def _set_index_mode(group: Group, enable: int | None, kinds: int | None) -> None:
+    """Set MODE.gpr_idx_en and the index kinds that M0[15:12] holds."""
+    if enable is not None:
+        modes = group.state.modes
+        cleared = modes[group.waves] & np.uint32(~(1 << _GPR_IDX_ENABLE) & 0xFFFFFFFF)
+        modes[group.waves] = cleared | np.uint32(enable << _GPR_IDX_ENABLE)
+        group.state.mode = int(np.atleast_1d(modes[group.waves])[0])
+    if kinds is not None:
+        group.set_s(M0, (group.s(M0) & np.uint32(0xFFFF0FFF)) | np.uint32(kinds << 12))
+
+
+def _bind_index_on(inst: Instruction) -> Step:
+    source, kinds = scalar_source(inst.src[0], 32), inst.raw >> 8 & 15
+
+    def step(group: Group) -> None:
+        group.set_s(M0, (group.s(M0) & np.uint32(0xFFFFFF00)) | (source(group) & np.uint32(0xFF)))
+        _set_index_mode(group, 1, kinds)
+
+    return step
+
+
+def _bind_index_value(inst: Instruction) -> Step:
+    source = scalar_source(inst.src[0], 32)
+    return lambda group: group.set_s(
+        M0, (group.s(M0) & np.uint32(0xFFFFFF00)) | (source(group) & np.uint32(0xFF))
+    )
+
+
+INDEX_MODE: dict[str, Callable[[Instruction], Step]] = {
+    "s_set_gpr_idx_on": _bind_index_on,
+    "s_set_gpr_idx_idx": _bind_index_value,
+}
+"""Steps of the instructions that let M0 index vector registers."""
