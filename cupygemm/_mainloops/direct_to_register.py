@@ -41,6 +41,11 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         if align < 4:
             return f"{name} is aligned to {align} bytes: {NAME} reads rows that start at dwords"
     itemsize = ITEMSIZE[problem.a_dtype]
+    if config.mma_k * itemsize > STEP_BYTES:
+        return (
+            f"a {config.mma_m}x{config.mma_n}x{config.mma_k} instruction takes "
+            f"{config.mma_k * itemsize} bytes of a row, and a step has {STEP_BYTES}"
+        )
     if config.tile_k * itemsize % (NUM_WAVES * STEP_BYTES):
         return f"tile_k = {config.tile_k} is not {NUM_WAVES} slices of steps of {STEP_BYTES} bytes"
     tile = getattr(config, f"tile_{long}")
@@ -94,8 +99,10 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     itemsize = ITEMSIZE[dtype]
     tiles = [(128, 2)] + ([(256, 1)] if itemsize == 1 else [])
     instructions = ARCHS[arch].mfma_cycles.get(dtype, {})
-    # The deepest instruction has the fastest rate.
-    mma_k = max((k for m, n, k in instructions if (m, n) == (SHORT, SHORT)), default=0)
+    # The deepest instruction that a step feeds. (One of two steps has twice the rate for 8-bit
+    # floats on gfx950, but any outruns memory: 128 bytes of the long operand a clock on a CU.)
+    depths = [k for m, n, k in instructions if (m, n) == (SHORT, SHORT)]
+    mma_k = max((k for k in depths if k * itemsize <= STEP_BYTES), default=0)
     if not mma_k or dtype in COMPLEX_NAMES:
         return ()
     shapes = (

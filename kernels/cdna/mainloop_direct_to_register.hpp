@@ -57,6 +57,7 @@ template <class Config> struct DirectToRegister {
     static constexpr u32 lds_bytes = num_regions * region_bytes;
 
     static_assert(Config::mma_m == 16, "the short side is the 16 of an instruction");
+    static_assert(Instruction::num_chunks == 1, "a step feeds whole instructions");
     static_assert(num_waves == 4, "sums are added in two rounds of two");
     static_assert(slice_k % step_k == 0, "a wave's slice of k is whole steps");
     static_assert((short_m ? Config::waves_m : Config::waves_n) == 1 &&

@@ -15,7 +15,10 @@ from cupygemm._mainloops import direct_to_register
 from cupygemm._problem import ITEMSIZE
 from tests.kernels.gemm import Case, Placement, with_layout
 
-RESULTS = {"bf16": "bf16", "f16": "f32", "f32": "f32", "f64": "f64", "i8": "i32"}
+RESULTS = {
+    "bf16": "bf16", "f16": "f32", "f32": "f32", "f64": "f64", "i8": "i32", "tf32": "f32",
+    "e4m3fnuz": "bf16", "e5m2fnuz": "e5m2fnuz", "e4m3fn": "e4m3fn", "e5m2": "f16",
+}  # fmt: skip
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 PLACE = Placement(64, 64, (0, 0, 0), 0)
 
@@ -40,12 +43,14 @@ def takes(config, arch, dtype, layout):
 
 
 def every_kind():
-    """Yield on gfx942 each type's configurations with two layouts, dealt in turn; a few on others.
+    """Yield each type's configurations of gfx942 with two layouts, dealt in turn; a few of others.
 
     A tile of 128 bytes' rows takes the layout of an operand that is adjacent along k.
     """
     for number, dtype in enumerate(RESULTS):
         for turn, config in enumerate(direct_to_register.configs(dtype, "gfx942")):
+            if dtype == "e5m2fnuz" and turn % 2 == 0:  # the other format has its tile
+                continue
             layouts = [x for x in LAYOUTS if takes(config, "gfx942", dtype, x)]
             for extra in range(2):
                 layout = layouts[(number + 2 * extra + turn) % len(layouts)]
@@ -56,6 +61,8 @@ def every_kind():
         ("gfx90a", "i8", "kk", 1),
         ("gfx950", "bf16", "mn", 1),
         ("gfx950", "i8", "kk", 0),
+        ("gfx950", "e4m3fn", "mk", 0),
+        ("gfx950", "e5m2", "mn", 3),
     ):
         config = direct_to_register.configs(dtype, arch)[turn]
         yield pytest.param(arch, dtype, config, layout, id=f"{arch}-{dtype}-{layout}-{turn}")
@@ -76,6 +83,32 @@ def test_every_extent_of_the_short_side_and_tail_of_k(turn, layout):
     config = direct_to_register.configs("bf16", "gfx942")[turn]
     for short, k in ((1, 1), (2, 31), (15, 33), (16, 64), (16, 200), (3, config.tile_k), (1, 520)):
         skinny(config, "gfx942", "bf16", layout, short=short, k=k, seed=k).run().check_exact()
+
+
+def test_rows_of_bytes_end_in_any_dword():
+    """K ends a dword, a vector and a wave's slice anywhere; rows are one, a few and sixteen."""
+    config = direct_to_register.configs("e4m3fnuz", "gfx942")[2]
+    for layout, short, k in (("kk", 1, 1), ("kn", 16, 67), ("mk", 3, config.tile_k + 2),
+                             ("mn", 15, 333)):  # fmt: skip
+        skinny(config, "gfx942", "e4m3fnuz", layout, short=short, k=k, seed=k).run().check_exact()
+
+
+@pytest.mark.parametrize(
+    ("arch", "a", "b"), [("gfx942", "e5m2fnuz", "e4m3fnuz"), ("gfx950", "e4m3fn", "e5m2")]
+)
+def test_pairs_of_8_bit_formats(arch, a, b):
+    """Whichever of the two is the long operand, which the instruction takes first."""
+    for config, layout in zip(direct_to_register.configs(a, arch)[2:], ("kn", "mk"), strict=True):
+        skinny(config, arch, a, layout, b_dtype=b, out_dtype="f32").run().check_exact()
+
+
+def test_xf32_cuts_its_operands():
+    config = direct_to_register.configs("tf32", "gfx942")[0]
+    case = skinny(config, "gfx942", "tf32", "kn", integers=False)
+    result = case.run()
+    testing.assert_gemm_close(result.c, *case.operands(), precision="xf32")
+    with pytest.raises(AssertionError, match="are wrong"):
+        testing.assert_gemm_close(result.c, *case.operands())
 
 
 @pytest.mark.parametrize("partition", [{"split_k": 3}, {"split_k": 2, "atomic": True}], ids=str)
@@ -133,3 +166,12 @@ def test_what_is_refused():
         objection = check(replace(config, **changes), replace(problem, **other), ARCHS["gfx942"])
         assert objection is not None
         assert message in objection
+
+
+def test_a_step_must_feed_the_instruction():
+    """16x16x128 of 8-bit floats takes two steps of 64 bytes: it used to be built, and in vain."""
+    base = direct_to_register.configs("e4m3fn", "gfx950")[0]
+    case = skinny(base, "gfx950", "e4m3fn", "kk")
+    problem = case.problem(PLACE, PLACE, PLACE)
+    objection = check(replace(base, mma_k=128), problem, ARCHS["gfx950"])
+    assert objection == "a 16x16x128 instruction takes 128 bytes of a row, and a step has 64"
