@@ -213,12 +213,13 @@ def tiles_ahead(config: GemmConfig) -> int:
 def _with_few_sums(tiles: Iterable[_Tile]) -> Iterator[_Tile]:
     """Yield the tiles whose waves have registers for sums of four dwords.
 
-    A wave of 64x32 sums has 128 registers of them, which leaves room for two waves on a SIMD.
+    A wave of 64x32 sums has 128 registers of them, which leaves room for two waves on a SIMD. Of
+    32x32 sums three fit: with 128 registers each, four would spill.
     """
     for tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd in tiles:
         waves = 2 * 64 * 32 * waves_m * waves_n // (tile_m * tile_n)
         if waves >= 2:
-            waves = min(waves, waves_per_simd)
+            waves = min(waves, waves_per_simd, 3)
             yield tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves
 
 

@@ -11,6 +11,7 @@
 
 #include "cdna/buffer.hpp"
 #include "cdna/direct_operand.hpp"
+#include "cdna/registers.hpp"
 #include "cdna/schedule.hpp"
 #include "cdna/tile.hpp"
 #include "cdna/vector_end.hpp"
@@ -152,8 +153,9 @@ template <class Operand> struct DirectLoader {
                                       i32 k_left) const {
 #pragma unroll
         for (int i = 0; i < num_loads; ++i) {
-            const u32x4 whole =
-                End::cut(units.data[i], units.last[i], num_valid(i, rows_left, k_left));
+            // Settled, or comparisons are kept from the load on, in scalar registers.
+            const u32 valid = settled_here(num_valid(i, rows_left, k_left));
+            const u32x4 whole = End::cut(units.data[i], units.last[i], static_cast<i32>(valid));
             const u32 at = (thread + i * num_threads) * direct_load_bytes;
             if constexpr (direct_load_bytes == 16)
                 ds_write_b128(tile, at, whole);

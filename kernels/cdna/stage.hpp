@@ -18,6 +18,7 @@
 #pragma once
 
 #include "cdna/buffer.hpp"
+#include "cdna/registers.hpp"
 #include "cdna/tile.hpp"
 #include "cdna/transpose.hpp"
 #include "cdna/vector_end.hpp"
@@ -209,8 +210,12 @@ template <class Operand> struct Stager {
             vectors[i] = shift_vector(ragged.vectors, i);
         if (!is_whole(rows_left, k_left)) {
 #pragma unroll
-            for (int i = 0; i < num_vectors; ++i)
-                vectors[i] = End::cut(vectors[i], ragged.last[i], num_valid(i, rows_left, k_left));
+            for (int i = 0; i < num_vectors; ++i) {
+                // Settled, or the comparisons of all vectors of both operands are kept from their
+                // loads on: more scalar registers than there are.
+                const u32 valid = settled_here(num_valid(i, rows_left, k_left));
+                vectors[i] = End::cut(vectors[i], ragged.last[i], static_cast<i32>(valid));
+            }
         }
         put(tile, vectors, 0, num_vectors);
     }

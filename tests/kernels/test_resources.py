@@ -1,7 +1,9 @@
 """What the compiled kernels take from a CU, read from their code objects: computed, not emulated.
 
-Every configuration of gfx942 is compiled, with layouts, types and alignments dealt so that each
-meets each kind of tile; a sample of the others. Compiled kernels stay in the cache.
+Every configuration of 16-bit operands on gfx942 is compiled, with layouts, types and alignments
+dealt so that each meets each kind of tile; a sample of the other targets. Those of other types are
+compiled once each, or every other one where two types share their tiles. Compiled kernels stay in
+the cache.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ import pytest
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel
 from cupygemm._config import GemmConfig, check, configs_for
-from cupygemm._problem import GemmProblem
+from cupygemm._mainloops import MAINLOOPS
+from cupygemm._problem import ITEMSIZE, DType, Epilogue, GemmProblem
 from cupygemm._source import generate
 from cupygemm._toolchain import find_toolchain
 
@@ -99,6 +102,48 @@ def test_nothing_spills(arch: str, config: GemmConfig, problem: GemmProblem) -> 
     assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
     assert resources.lds_bytes == config.lds_bytes(itemsize=2)
     assert resources.max_threads == config.num_threads
+
+
+OTHER_TYPES = {  # and what they are rounded to
+    "gfx90a": {"c128": "c128"},
+    "gfx942": {"f32": "f32", "tf32": "f32", "i8": "i32", "e4m3fnuz": "bf16", "c64": "c64"},
+    "gfx950": {"f64": "f64", "i8": "bf16", "e4m3fn": "f32"},
+}
+
+
+def mixed_majors(config: GemmConfig, arch: str, dtype: str, turn: int) -> GemmProblem | None:
+    """Return a problem that a configuration takes, of mixed majors rather than of equal ones.
+
+    The ragged tiles of K-major and of row-major operands have masks of different shapes.
+    """
+    out = OTHER_TYPES[arch][dtype]
+    epilogue = Epilogue(alpha=True) if (dtype, out) == ("i8", "bf16") else None
+    mixed = [("k", "n"), ("m", "k")]
+    if turn % 2:
+        mixed.reverse()
+    for a_major, b_major in (*mixed, ("m", "n"), ("k", "k")):
+        for m, n in ((999, 999), (9, 999), (999, 9)):
+            problem = replace(
+                PROBLEM, m=m, n=n, k=999, a_dtype=dtype, b_dtype=dtype, out_dtype=out,
+                a_major=a_major, b_major=b_major, c_align=ITEMSIZE[out], epilogue=epilogue,
+            )  # fmt: skip
+            if check(config, problem, ARCHS[arch]) is None:
+                return problem
+    return None
+
+
+@pytest.mark.parametrize("mainloop", MAINLOOPS)
+@pytest.mark.parametrize(
+    ("arch", "dtype"), [(arch, dtype) for arch, dtypes in OTHER_TYPES.items() for dtype in dtypes]
+)
+def test_nothing_spills_with_other_types(arch: str, dtype: DType, mainloop: str) -> None:
+    for turn, config in enumerate(MAINLOOPS[mainloop].configs(dtype, arch)):
+        problem = mixed_majors(config, arch, dtype, turn)
+        assert problem is not None
+        resources = compile_kernel(problem, config, arch).resources
+        spills = resources.scratch_bytes, resources.vgpr_spills, resources.sgpr_spills
+        assert spills == (0, 0, 0), f"{config.name}, {problem.a_major}{problem.b_major}"
+        assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
 
 
 @pytest.fixture(scope="module", params=["kk", "kn", "mk", "mn"])
