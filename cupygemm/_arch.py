@@ -77,6 +77,8 @@ class Arch:
         LDS read bandwidth of a CU.
     direct_load_bytes : int
         Bytes of a lane in the widest load that goes straight to LDS.
+    transposing_reads : bool
+        Reads of LDS can transpose elements of 16 and 8 bits.
     clock_mhz : int
         Boost clock.
     hbm_gbytes_per_s : int
@@ -105,6 +107,7 @@ class Arch:
     registers_per_simd: int = 512
     register_granule: int = 8
     max_waves_per_simd: int = 8
+    transposing_reads: bool = False
 
 
 ARCHS: dict[str, Arch] = {
@@ -154,6 +157,7 @@ ARCHS: dict[str, Arch] = {
             l2_bytes=4 << 20,
             l2_bytes_per_clock=16 * 128,
             mfma_cycles=_CDNA4_MFMA,
+            transposing_reads=True,
         ),
     )
 }

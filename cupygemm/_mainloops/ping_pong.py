@@ -22,13 +22,13 @@ lds_traffic = register_double_buffer.lds_traffic
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the mainloop cannot run the configuration, or None if it can."""
     return (
-        _check_groups(config, problem)
+        _check_groups(config, problem, arch)
         or register_double_buffer.check_tile(config, problem, arch)
-        or register_double_buffer.check_staging(config, problem)
+        or register_double_buffer.check_staging(config, problem, arch)
     )
 
 
-def _check_groups(config: GemmConfig, problem: GemmProblem) -> str | None:
+def _check_groups(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     if (config.waves_m, config.waves_n) != (2, 4):
         return f"{config.waves_m}x{config.waves_n} waves: two groups that take turns are 2x4"
     if config.num_stages != 1:
@@ -43,8 +43,12 @@ def _check_groups(config: GemmConfig, problem: GemmProblem) -> str | None:
             )
     if tile_bytes != register_double_buffer.SLAB_BYTES:
         return f"a tile is {tile_bytes} bytes deep, not {register_double_buffer.SLAB_BYTES}"
-    row_major = (problem.a_major, problem.b_major) != ("k", "k")
-    if config.stream_k and config.tile_m == 256 and row_major:
+    itemsize = ITEMSIZE[problem.a_dtype]
+    transposes = any(
+        major != "k" and not register_double_buffer.transposed_by_reads(major, mma, itemsize, arch)
+        for major, mma in ((problem.a_major, config.mma_m), (problem.b_major, config.mma_n))
+    )
+    if config.stream_k and config.tile_m == 256 and transposes:
         return (
             f"a persistent grid of {config.tile_m}x{config.tile_n} tiles leaves no scalar register "
             f"to transpose A that is {problem.a_major}-major or B that is {problem.b_major}-major"

@@ -27,7 +27,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     return (
         _check_instruction(config, problem)
         or check_tile(config, problem, arch)
-        or check_staging(config, problem)
+        or check_staging(config, problem, arch)
     )
 
 
@@ -78,16 +78,23 @@ def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | No
     return None
 
 
-def check_staging(config: GemmConfig, problem: GemmProblem) -> str | None:
+def transposed_by_reads(major: str, mma: int, itemsize: int, arch: Arch) -> bool:
+    """Whether a tile lies in LDS in the order of memory: row-major bytes, where reads transpose."""
+    return arch.transposing_reads and (major != "k", mma, itemsize) == (True, 16, 1)
+
+
+def check_staging(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the tiles cannot be staged through registers, or None if they can."""
     itemsize = ITEMSIZE[problem.a_dtype]
     per_vector = VECTOR_BYTES // itemsize
-    for name, rows, major in (
-        ("A", config.tile_m, problem.a_major),
-        ("B", config.tile_n, problem.b_major),
+    for name, rows, major, mma in (
+        ("A", config.tile_m, problem.a_major, config.mma_m),
+        ("B", config.tile_n, problem.b_major, config.mma_n),
     ):
         vectors, rest = divmod(rows * config.tile_k // per_vector, config.num_threads)
         least = 1 if major == "k" else max(1, DWORD_BYTES // itemsize)
+        if transposed_by_reads(major, mma, itemsize, arch):
+            least = 2  # which differ in the order of their halves
         if vectors < least or rest:
             return (
                 f"a {major}-major tile of {name}, {rows} x {config.tile_k}, does not give each of "

@@ -179,7 +179,6 @@ template <class Operand> struct DirectLoader {
 // A wave's view of a tile that was loaded directly: a K-major one is laid out as any other.
 template <class Operand, Major major = Operand::major> struct DirectReader
     : FragmentReader<Operand> {
-    static constexpr int reads_per_fragment = 1;
     using FragmentReader<Operand>::FragmentReader;
 };
 

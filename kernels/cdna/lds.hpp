@@ -18,6 +18,14 @@ CUPYGEMM_INLINE u32x4 ds_read_b128(LdsBase __restrict base, u32 offset) {
 }
 
 #if defined(__gfx950__)
+// A block of 16 lanes reads 8 runs of 16 bytes, 2 lanes to a run, and each of its lanes gets one of
+// the 16 columns: element e of lane l is byte l % 8 of what lane 2 e + l % 16 / 8 of its block
+// points at.
+CUPYGEMM_INLINE u32x2 ds_read_b64_tr_b8(LdsBase __restrict base, u32 offset) {
+    return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr8_b64_v2i32(
+                                         reinterpret_cast<LdsPointer<i32x2>>(base + offset)));
+}
+
 // A block of 16 lanes reads 4 runs of 16 half-words, 4 lanes to a run, and each of its lanes gets
 // one of the 16 columns: element e of lane l is half-word l % 4 of what lane 4 e + l % 16 / 4 of
 // its block points at.

@@ -48,8 +48,9 @@ template <class Config> struct PingPong {
     static constexpr int fragments_n = Acc::fragments_n;
     static constexpr u32 a_bytes = OperandTile<A>::bytes;
     static constexpr u32 lds_bytes = a_bytes + OperandTile<B>::bytes; // A, then B
-    // A wave of K-major A stages as many vectors of each half; of row-major A it stages one half.
-    static constexpr bool stages_both_halves = A::major == Major::k;
+    // A wave that stores whole vectors stages as many of each half of A; one that transposes blocks
+    // of row-major A stages one half.
+    static constexpr bool stages_both_halves = StagerA::stores_vectors;
     static constexpr int half_vectors = StagerA::num_vectors / halves;
 
     static_assert(halves == 2, "the tile's rows are cut in two, each multiplied in its own phase");
@@ -62,7 +63,7 @@ template <class Config> struct PingPong {
     static_assert(StagerA::Map::row_of(stages_both_halves
                                            ? half_vectors * Config::num_threads
                                            : Config::num_threads / 2) == Config::tile_m / 2,
-                  "a thread's vectors of K-major A, or the groups' of row-major A, are the halves");
+                  "a thread's vectors of A, or the groups' blocks of row-major A, are the halves");
 
     const GemmArgs &args;
     const Position &at;
@@ -155,19 +156,21 @@ template <class Config> struct PingPong {
     // -- Memory phases ----------------------------------------------------------------------------
 
     CUPYGEMM_INLINE void read_a(int half) {
+        const ReaderA reader = reader_a.settled();
 #pragma unroll
         for (u32 step = 0; step < num_steps; ++step)
 #pragma unroll
             for (int fm = 0; fm < half_m; ++fm)
-                a[step][fm] = reader_a.read(lds, half * half_m + fm, step);
+                a[step][fm] = reader.read(lds, half * half_m + fm, step);
     }
 
     CUPYGEMM_INLINE void read_b() {
+        const ReaderB reader = reader_b.settled();
 #pragma unroll
         for (u32 step = 0; step < num_steps; ++step)
 #pragma unroll
             for (int fn = 0; fn < fragments_n; ++fn)
-                b[step][fn] = reader_b.read(lds + a_bytes, fn, step);
+                b[step][fn] = reader.read(lds + a_bytes, fn, step);
     }
 
     // Move this thread's part of a half of A from registers to LDS, and load the same part of the

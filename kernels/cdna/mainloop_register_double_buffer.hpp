@@ -43,7 +43,9 @@ template <class Config> struct RegisterDoubleBuffer {
 
     // Instructions of one wave, for the schedule.
     static constexpr int half_m = Acc::fragments_m / 2;
-    static constexpr int reads_per_step = ReaderA::Map::num_fragments + ReaderB::Map::num_fragments;
+    static constexpr int reads_per_step =
+        ReaderA::Map::num_fragments * ReaderA::reads_per_fragment +
+        ReaderB::Map::num_fragments * ReaderB::reads_per_fragment;
     static constexpr int mfma_per_step =
         Acc::fragments_m * Acc::fragments_n * Acc::Instruction::per_chunk;
     static constexpr int num_loads = StagerA::num_loads + StagerB::num_loads;

@@ -21,6 +21,7 @@ namespace cupygemm {
 using u32x2 = u32 __attribute__((ext_vector_type(2)));
 using u32x4 = u32 __attribute__((ext_vector_type(4)));
 using u32x8 = u32 __attribute__((ext_vector_type(8)));
+using i32x2 = i32 __attribute__((ext_vector_type(2)));
 using i32x8 = i32 __attribute__((ext_vector_type(8)));
 using i32x4 = i32 __attribute__((ext_vector_type(4)));
 using i32x16 = i32 __attribute__((ext_vector_type(16)));

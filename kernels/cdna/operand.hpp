@@ -8,6 +8,8 @@
 //   OperandTile     the tile in LDS: (slab, row, 128 bytes of k)
 //   VectorMap       thread -> vectors of 16 bytes that it moves from memory into the tile
 //   FragmentMap     (wave, lane, fragment, k step) -> chunk that it reads for its instructions
+//
+// Row-major bytes on gfx950 have maps of their own (transposed_operand.hpp).
 #pragma once
 
 #include "cdna/target.hpp"
@@ -52,14 +54,22 @@ template <class Operand> struct OperandTile {
                   "a wave's rows hold whole fragments");
 };
 
+// Whether the tile lies in LDS in the order of memory, rows along m or n, and reads transpose it.
+template <class Operand> CUPYGEMM_INLINE constexpr bool transposed_by_reads() {
+    return has_transposing_reads && Operand::major == Major::row && Operand::mma_rows == 16 &&
+           OperandTile<Operand>::element_bytes == 1;
+}
+
 // Which vectors of a tile are a thread's, and where they go. The maps take an index in which the
 // thread counts the low bits and the thread's own vectors (or blocks) the high bits, num_threads
 // apart; like the layout they are linear over XOR, so the parts can be worked out separately.
-template <class Operand, Major major = Operand::major> struct VectorMap;
+template <class Operand, Major major = Operand::major,
+          bool transposed = transposed_by_reads<Operand>()>
+struct VectorMap;
 
 // A vector is a chunk of a row. Index bits, from bit 0: chunk (3), row, slab: 8 lanes read 128
 // bytes of a row and write them to all banks.
-template <class Operand> struct VectorMap<Operand, Major::k> {
+template <class Operand> struct VectorMap<Operand, Major::k, false> {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
     static constexpr int elements =
@@ -93,7 +103,7 @@ template <class Operand> struct VectorMap<Operand, Major::k> {
 // consecutive k a block, which its thread transposes. Index bits, from bit 0: low row groups (up to
 // 3), k blocks, high row groups: 8 lanes read 128 bytes of one k, and the lanes of an LDS phase
 // differ in row group first, then in the part of the chunk that they write.
-template <class Operand> struct VectorMap<Operand, Major::row> {
+template <class Operand> struct VectorMap<Operand, Major::row, false> {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
     static constexpr int elements =

@@ -1,14 +1,17 @@
 // Moving one operand's tile from global memory through registers into LDS.
 //
 // A Stager knows a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts them
-// on their way, `store` puts them into LDS in K-major rows whatever the order in memory:
+// on their way, `store` puts them into LDS, from where they are read in K-major rows:
 //
 //   Major::k    a vector is one chunk of a row and goes straight in (ds_write_b128).
 //   Major::row  a vector is 16 bytes of rows at one k. A thread loads `depth` vectors of
 //               consecutive k, transposes the block in registers (transpose.hpp), and writes
 //               `depth` values of k for each of the rows (ds_write_b32, _b64 or _b128).
 //
-// Neither has bank conflicts, and in both 8 consecutive lanes read 128 consecutive bytes of memory.
+//   bytes, gfx950 a row-major vector goes straight in, as it is, and reads transpose it
+//               (transposed_operand.hpp).
+//
+// None has bank conflicts, and in all 8 consecutive lanes read 128 consecutive bytes of memory.
 //
 // A matrix that starts at, or whose pitch is, an odd number of 16-bit elements has rows that start
 // in the middle of a dword. Then a vector is read as the 5 dwords around it and shifted into place.
@@ -21,14 +24,18 @@
 #include "cdna/registers.hpp"
 #include "cdna/tile.hpp"
 #include "cdna/transpose.hpp"
+#include "cdna/transposed_operand.hpp"
 #include "cdna/vector_end.hpp"
 
 namespace cupygemm {
 
 template <class Operand> struct Stager {
     using Map = VectorMap<Operand>;
-    using Layout = typename OperandTile<Operand>::Layout;
+    using Layout = typename Map::Layout;
     static constexpr Major major = Operand::major;
+    static constexpr bool transposed = transposed_by_reads<Operand>();
+    // A vector is stored whole, by one write; others are rows of a block.
+    static constexpr bool stores_vectors = major == Major::k || transposed;
     static constexpr int element_bytes = OperandTile<Operand>::element_bytes;
     static constexpr int elements = Map::elements; // of a vector
     static constexpr int num_vectors = Map::num_vectors;
@@ -80,13 +87,13 @@ template <class Operand> struct Stager {
     // First row and first k of vector i in the tile. The parts of the thread and of i have no bits
     // in common, so that the second is a constant.
     CUPYGEMM_INLINE u32 row(int i) const {
-        if constexpr (major == Major::k)
+        if constexpr (stores_vectors)
             return Map::row_of(thread) + Map::row_of(i * num_threads);
         else
             return Map::row_of(thread) + Map::row_of(i / Map::depth * num_threads);
     }
     CUPYGEMM_INLINE u32 k(int i) const {
-        if constexpr (major == Major::k)
+        if constexpr (stores_vectors)
             return Map::k_of(thread) + Map::k_of(i * num_threads);
         else
             return Map::k_of(thread) + Map::k_of(i / Map::depth * num_threads) + i % Map::depth;
@@ -150,11 +157,12 @@ template <class Operand> struct Stager {
 
     CUPYGEMM_INLINE void put(LdsBase tile, const u32x4 (&vectors)[num_vectors], int first,
                              int last) const {
-        if constexpr (major == Major::k) {
+        if constexpr (stores_vectors) {
             const u32 at = Map::lds_of(thread);
 #pragma unroll
             for (int i = first; i < last; ++i)
-                ds_write_b128(tile, Layout::combine(at, Map::lds_of(i * num_threads)), vectors[i]);
+                ds_write_b128(tile, Layout::combine(at, Map::lds_of(i * num_threads)),
+                              arranged(vectors[i], i));
         } else {
             const u32 at = Map::lds_of(thread, 0);
 #pragma unroll
@@ -164,6 +172,16 @@ template <class Operand> struct Stager {
                     put_row(tile, Layout::combine(at, Map::lds_of(block * num_threads, j)),
                             vectors + block * Map::depth, j);
         }
+    }
+
+    // Vector i as it lies in LDS.
+    CUPYGEMM_INLINE static u32x4 arranged(u32x4 vector, int i) {
+        if constexpr (!transposed)
+            return vector;
+        else if (Map::swaps_halves(i))
+            return u32x4{vector.y, vector.w, vector.x, vector.z};
+        else
+            return u32x4{vector.x, vector.z, vector.y, vector.w};
     }
 
     // Row j of a block of `depth` vectors: (k, row) -> (row, k)

@@ -8,6 +8,8 @@
 #include "cdna/lds.hpp"
 #include "cdna/mfma.hpp"
 #include "cdna/operand.hpp"
+#include "cdna/registers.hpp"
+#include "cdna/transposed_operand.hpp"
 
 namespace cupygemm {
 
@@ -27,19 +29,50 @@ struct Position {
 };
 
 // A wave's view of an operand tile in LDS.
-template <class Operand, int parts = 1> struct FragmentReader {
+template <class Operand, int parts = 1, bool transposed = transposed_by_reads<Operand>()>
+struct FragmentReader {
     using Map = FragmentMap<Operand, parts>;
+    static constexpr int reads_per_fragment = 1;
 
     const u32 lane_offset;
 
     CUPYGEMM_INLINE FragmentReader(u32 wave, u32 lane)
         : lane_offset(Map::lds_of_lane(wave, lane)) {}
 
+    CUPYGEMM_INLINE const FragmentReader &settled() const { return *this; }
+
     CUPYGEMM_INLINE u32x4 read(LdsBase tile, u32 fragment, u32 step) const {
         return ds_read_b128(tile,
                             Map::Layout::combine(lane_offset, Map::lds_of_step(fragment, step)));
     }
 };
+
+#if defined(__gfx950__)
+template <class Operand, int parts> struct FragmentReader<Operand, parts, true> {
+    using Map = TransposedReadMap<Operand, parts>;
+    static constexpr int reads_per_fragment = 2;
+
+    const u32 lane_offset;
+
+    CUPYGEMM_INLINE FragmentReader(u32 wave, u32 lane)
+        : lane_offset(Map::lds_of_lane(wave, lane)) {}
+    CUPYGEMM_INLINE explicit FragmentReader(u32 offset) : lane_offset(offset) {}
+
+    // The addresses of what is read are worked out from here on: kept, they are four registers.
+    CUPYGEMM_INLINE FragmentReader settled() const {
+        return FragmentReader(settled_here(lane_offset));
+    }
+
+    CUPYGEMM_INLINE u32x4 read(LdsBase tile, u32 fragment, u32 step) const {
+        u32x2 half[2];
+#pragma unroll
+        for (u32 i = 0; i < 2; ++i)
+            half[i] = ds_read_b64_tr_b8(
+                tile, Map::Layout::combine(lane_offset, Map::lds_of_step(fragment, step, i)));
+        return u32x4{half[0].x, half[0].y, half[1].x, half[1].y};
+    }
+};
+#endif
 
 // One k step of a wave's operands in registers, as the readers fetch them.
 template <class Config, class ReaderA = FragmentReader<OperandA<Config>>,

@@ -68,6 +68,8 @@ def operands(arch: str) -> list[Operand]:
         ):
             threads, tile_k = config.num_threads, config.tile_k
             operand = Operand(major, rows, rows // waves, mma, tile_k, threads, element)
+            if (arch, major, mma, operand.itemsize) == ("gfx950", "row", 16, 1):
+                continue  # transposed by reads: test_transposed_layout.py
             if major == "k" or operand.num_vectors * operand.itemsize >= DWORD_BYTES:
                 found[operand] = None
     return list(found)

@@ -1,0 +1,156 @@
+"""The maps of tiles of bytes that reads transpose: complete, in agreement, without bank conflicts.
+
+As test_layout.py does, the test compiles the very maps for this machine. A transposing read is
+served in two phases of 32 lanes and moves bytes as the emulator's test of ds_read_b64_tr_b8 states.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import itertools
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cupygemm._arch import ARCHS
+from cupygemm._config import WAVE_SIZE
+from cupygemm._mainloops import ping_pong, register_double_buffer
+from tests.kernels.host import compile_for_host
+from tests.kernels.test_layout import Operand, conflicts
+
+BANKS = ARCHS["gfx950"].lds_banks
+LANE = np.arange(WAVE_SIZE)
+
+
+def operands() -> list[tuple[Operand, int]]:
+    """Return every row-major operand of bytes, and the parts that its rows are cut into."""
+    found: dict[tuple[Operand, int], None] = {}
+    for mainloop in (register_double_buffer, ping_pong):
+        for config, side in itertools.product(mainloop.configs("i8", "gfx950"), ("m", "n")):
+            rows, waves = getattr(config, f"tile_{side}"), getattr(config, f"waves_{side}")
+            operand = Operand("row", rows, rows // waves, config.mma_m, config.tile_k,
+                              config.num_threads, "i8")  # fmt: skip
+            if config.mma_m == 16 and operand.num_vectors > 1:
+                found[operand, mainloop.ROW_PARTS if side == "m" else 1] = None
+    return list(found)
+
+
+CASES = [pytest.param(i, id=f"{o.rows}x{o.tile_k}-{o.threads}-{p}")
+         for i, (o, p) in enumerate(operands())]  # fmt: skip
+
+_CODE = """
+template <class Operand> void write_table(unsigned *out) {
+    using Map = cupygemm::VectorMap<Operand>;
+    constexpr unsigned threads = Operand::num_threads;
+    for (unsigned i = 0; i < Map::num_vectors; ++i)
+        for (unsigned thread = 0; thread < threads; ++thread) {
+            *out++ = Map::row_of(thread) + Map::row_of(i * threads);
+            *out++ = Map::k_of(thread) + Map::k_of(i * threads);
+            *out++ = Map::Layout::combine(Map::lds_of(thread), Map::lds_of(i * threads));
+            *out++ = Map::swaps_halves(i);
+        }
+}
+template <class Operand, int parts> void read_table(unsigned *out) {
+    using Map = cupygemm::TransposedReadMap<Operand, parts>;
+    for (unsigned wave = 0; wave < Operand::tile_rows / Operand::wave_rows; ++wave)
+        for (unsigned fragment = 0; fragment < Map::num_fragments; ++fragment)
+            for (unsigned step = 0; step < Map::num_steps; ++step)
+                for (unsigned half = 0; half < 2; ++half)
+                    for (unsigned lane = 0; lane < cupygemm::wave_size; ++lane)
+                        *out++ = Map::Layout::combine(Map::lds_of_lane(wave, lane),
+                                                      Map::lds_of_step(fragment, step, half));
+}
+extern "C" unsigned tile_row(unsigned row) { return cupygemm::RowOrder::tile_row(row); }
+"""
+_OPERAND = """
+struct Operand{index} {{
+    using Element = cupygemm::i8;
+    static constexpr cupygemm::Major major = cupygemm::Major::row;
+    static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
+    static constexpr int tile_k = {tile_k}, num_threads = {threads};
+}};
+static_assert(cupygemm::transposed_by_reads<Operand{index}>(), "");
+extern "C" void writes_{index}(unsigned *out) {{ write_table<Operand{index}>(out); }}
+extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}, {parts}>(out); }}
+"""
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """Compile the maps of every operand for this machine."""
+    code = _CODE
+    for index, (operand, parts) in enumerate(operands()):
+        code += _OPERAND.format(index=index, parts=parts, **vars(operand))
+    return compile_for_host("cdna/transposed_operand.hpp", code, defines=("__gfx950__",))
+
+
+def writes(index: int) -> NDArray[np.int64]:
+    """Return (vector of a thread, thread, [row, k, LDS byte, whether its halves are swapped])."""
+    operand, _ = operands()[index]
+    table = np.zeros((operand.num_vectors, operand.threads, 4), np.uint32)
+    getattr(library(), f"writes_{index}")(table.ctypes.data_as(ctypes.c_void_p))
+    return table.astype(np.int64)
+
+
+def reads(index: int) -> NDArray[np.int64]:
+    """Return the LDS byte that a lane points at: (wave, fragment, step, half, lane)."""
+    operand, _ = operands()[index]
+    waves, fragments = operand.rows // operand.wave_rows, operand.wave_rows // 16
+    table = np.zeros((waves, fragments, operand.tile_k // 64, 2, WAVE_SIZE), np.uint32)
+    getattr(library(), f"reads_{index}")(table.ctypes.data_as(ctypes.c_void_p))
+    return table.astype(np.int64)
+
+
+def held(index: int) -> NDArray[np.int64]:
+    """Return (row, k) of each byte of LDS, after the dwords of the vectors are arranged."""
+    operand, _ = operands()[index]
+    lds = np.full((operand.rows * operand.tile_k, 2), -1, np.int64)
+    order = {0: (0, 2, 1, 3), 1: (1, 3, 0, 2)}
+    for row, k, byte, swapped in writes(index).reshape(-1, 4):
+        rows = row + 4 * np.array(order[swapped])[:, None] + np.arange(4)
+        assert (lds[byte : byte + 16] == -1).all()
+        lds[byte : byte + 16] = np.stack([rows.ravel(), np.full(16, k)], -1)
+    return lds
+
+
+@pytest.mark.parametrize("index", CASES)
+def test_reads_give_the_rows_and_k_of_a_fragment(index: int) -> None:
+    """Lane l gets LDS row l % 16 of its fragment and the k's that a K-major tile would give it."""
+    operand, parts = operands()[index]
+    source = (LANE & ~15)[:, None] + 2 * np.arange(8) + LANE[:, None] % 16 // 8
+    got = held(index)[reads(index)[..., source] + (LANE % 8)[:, None]]
+    got = np.moveaxis(got, -4, -3)  # (wave, fragment, step, lane, half, element, [row, k])
+    row, k = np.moveaxis(got.reshape(*got.shape[:4], 16, 2), -1, 0)
+
+    wave, fragment, step = np.ogrid[: row.shape[0], : row.shape[1], : row.shape[2]]
+    per_part = row.shape[1] // parts
+    first = wave * (operand.wave_rows // parts) + fragment % per_part * 16
+    first = first + fragment // per_part * (operand.rows // parts)
+    order = np.array([library().tile_row(r) for r in range(operand.rows)])
+    expected = order[first[..., None] + LANE % 16][..., None]
+    np.testing.assert_array_equal(row, np.broadcast_to(expected, row.shape))
+    chunk = 4 * step[..., None] + LANE // 16
+    expected = 16 * chunk[..., None] + np.arange(16)
+    np.testing.assert_array_equal(k, np.broadcast_to(expected, k.shape))
+
+
+@pytest.mark.parametrize("index", CASES)
+def test_nothing_has_bank_conflicts(index: int) -> None:
+    for instruction in reads(index).reshape(-1, WAVE_SIZE).astype(np.uint32):
+        assert conflicts(instruction, 8, BANKS, read=True) == 0
+    for instruction in writes(index)[..., 2].reshape(-1, WAVE_SIZE).astype(np.uint32):
+        assert conflicts(instruction, 16, BANKS, read=False) == 0
+
+
+@pytest.mark.parametrize("index", CASES)
+def test_neighbouring_lanes_read_neighbouring_memory(index: int) -> None:
+    """Eight lanes cover 128 bytes of a k; fewer do where a tile has fewer rows."""
+    operand, _ = operands()[index]
+    row, k = writes(index)[..., 0], writes(index)[..., 1]
+    together = min(operand.rows // 16, 8)
+    row, k = row.reshape(-1, together), k.reshape(-1, together)
+    assert (np.diff(row, axis=1) == 16).all()
+    assert (row[:, 0] % (16 * together) == 0).all()
+    assert (np.ptp(k, axis=1) == 0).all()
