@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._arch import Arch
-from cupygemm._config import GemmConfig, check, grid
+from cupygemm._check import check
+from cupygemm._config import GemmConfig, grid
 from cupygemm._copies import assign
 from cupygemm._device import Device
 from cupygemm._explain import Explanation

@@ -15,13 +15,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from cupygemm._arch import Arch
-from cupygemm._config import (
-    GemmConfig,
-    check,
-    configs_for,
-    mainloop_of,
-    resident_workgroups,
-)
+from cupygemm._check import check
+from cupygemm._config import GemmConfig
+from cupygemm._mainloops import configs_for, mainloop_of, resident_workgroups
 from cupygemm._parts import slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 

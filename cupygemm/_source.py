@@ -12,7 +12,8 @@ from functools import cache
 from importlib.resources import files
 
 from cupygemm._arch import ARCHS
-from cupygemm._config import DWORD_BYTES, GemmConfig, mainloop_of
+from cupygemm._config import DWORD_BYTES, GemmConfig
+from cupygemm._mainloops import mainloop_of
 from cupygemm._problem import Epilogue, GemmProblem, Source
 
 ENTRY = "cupygemm_gemm"

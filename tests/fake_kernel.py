@@ -12,10 +12,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from cupygemm._config import configs_for, grid
+from cupygemm._config import grid
 from cupygemm._copies import assign, copied
 from cupygemm._launch import GEMM_ARGS, GemmLaunch
 from cupygemm._layout import Operand
+from cupygemm._mainloops import configs_for
 from cupygemm._options import Options
 from cupygemm._pose import pose
 from cupygemm._promotion import NUMPY_DTYPES

@@ -8,6 +8,7 @@ import pytest
 from cupygemm import _cache, _compile
 from cupygemm._arch import ARCHS
 from cupygemm._compile import compile_kernel, compile_source
+from cupygemm._mainloops import mainloop_of
 from cupygemm._problem import GemmProblem
 from cupygemm._resources import Resources, read_resources
 from cupygemm._select import select
@@ -53,7 +54,7 @@ def test_kernel_of_a_problem(target):
     assert kernel.path.read_bytes()[:4] == b"\x7fELF"
     assert (kernel.name, kernel.target) == ("cupygemm_gemm", target)
     resources = kernel.resources
-    assert resources.lds_bytes == config.lds_bytes(2)
+    assert resources.lds_bytes == mainloop_of(config).lds_bytes(config, 2)
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
     assert resources.vgprs + resources.agprs <= 512 // config.waves_per_simd
     assert resources.kernarg_bytes == 144

@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._arch import ARCHS, arch_of
-from cupygemm._config import GemmConfig, check, configs_for, grid
-from cupygemm._mainloops import register_double_buffer
+from cupygemm._check import check
+from cupygemm._config import GemmConfig, grid
+from cupygemm._mainloops import configs_for, register_double_buffer
 from cupygemm._problem import GemmProblem
 
 PROBLEM = GemmProblem(

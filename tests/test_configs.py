@@ -9,8 +9,9 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import check, configs_for
+from cupygemm._mainloops import configs_for
 from cupygemm._matmul import _operand
 from cupygemm._options import Options
 from cupygemm._plan import Choice, make_runner

@@ -4,9 +4,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm._config import configs_for
 from cupygemm._launch import GEMM_ARGS, GemmLaunch, pack_arguments
 from cupygemm._layout import contiguous
+from cupygemm._mainloops import configs_for
 from cupygemm._pose import pose
 from cupygemm._source import device_source
 from cupygemm._toolchain import find_toolchain

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._arch import ARCHS
-from cupygemm._config import check, configs_for, raster_group, resident_workgroups
+from cupygemm._check import check
+from cupygemm._mainloops import configs_for, raster_group, resident_workgroups
 from cupygemm._problem import GemmProblem
 from cupygemm._select import estimate, partitions, select
 

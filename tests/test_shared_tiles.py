@@ -11,7 +11,8 @@ import pytest
 
 import cupygemm
 from cupygemm import _matmul, _plan, testing
-from cupygemm._config import check, configs_for
+from cupygemm._check import check
+from cupygemm._mainloops import configs_for
 
 BF16, F16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32)
 LONG = (40, 30, 4100)  # m, n, k

@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-from cupygemm._config import configs_for
+from cupygemm._mainloops import configs_for
 from cupygemm._problem import GemmProblem
 from cupygemm._source import ENTRY, config_text, device_source, flatten, generate
 

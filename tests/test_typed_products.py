@@ -7,7 +7,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._config import configs_for
+from cupygemm._mainloops import configs_for
 
 F16, F32, F64 = map(np.dtype, ("f2", "f4", "f8"))
 I8, U8, I32 = map(np.dtype, ("i1", "u1", "i4"))

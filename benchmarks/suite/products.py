@@ -8,8 +8,9 @@ import ml_dtypes
 import numpy as np
 
 from cupygemm._compile import CompiledKernel, compile_kernel
-from cupygemm._config import GemmConfig, configs_for
+from cupygemm._config import GemmConfig
 from cupygemm._launch import GEMM_ARGS
+from cupygemm._mainloops import configs_for
 from cupygemm._problem import GemmProblem
 from cupygemm.emulator.run import LaunchStats
 

@@ -20,13 +20,15 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._arch import Arch
-from cupygemm._config import GemmConfig, check, configs_for
+from cupygemm._check import check
+from cupygemm._config import GemmConfig
 from cupygemm._copies import assign, copied
 from cupygemm._device import device
 from cupygemm._keywords import common_keywords
 from cupygemm._launch import pack_arguments
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import Array, as_array, one_device
+from cupygemm._mainloops import configs_for
 from cupygemm._matmul import matmul
 from cupygemm._options import Options
 from cupygemm._pose import Posed, pose

@@ -1,25 +1,28 @@
 """The mainloops of the CDNA kernels: what each asks of a configuration, and those that are built.
 
 A mainloop is a file of device code, ``kernels/cdna/mainloop_<name>.hpp``, and a module here of the
-same name. `cupygemm._config.check` asks it about a configuration; `cupygemm._config.configs_for`
-collects the configurations of all.
+same name. `cupygemm._check.check` asks it about a configuration; `configs_for` collects the
+configurations of all.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
-from cupygemm._arch import Arch
-from cupygemm._config import GemmConfig
+from cupygemm._arch import ARCHS, Arch
+from cupygemm._config import WAVE_SIZE, GemmConfig
 from cupygemm._mainloops import (
     direct_to_lds,
     direct_to_register,
     ping_pong,
     register_double_buffer,
 )
-from cupygemm._problem import DType, GemmProblem
+from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 
 class Mainloop(Protocol):
@@ -59,3 +62,37 @@ _MODULES: tuple[Mainloop, ...] = (
 )
 MAINLOOPS: Mapping[str, Mainloop] = MappingProxyType({module.NAME: module for module in _MODULES})
 """The mainloops by name."""
+
+
+def mainloop_of(config: GemmConfig) -> Mainloop:
+    """Return what is known of a configuration's mainloop."""
+    return MAINLOOPS[config.mainloop]
+
+
+def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
+    """Return the workgroups that fit on a CU at once, by LDS and by registers."""
+    waves = config.num_threads // WAVE_SIZE
+    by_lds = arch.lds_bytes // mainloop_of(config).lds_bytes(config, itemsize)
+    by_registers = config.waves_per_simd * arch.simds_per_cu // waves
+    return max(1, min(by_lds, by_registers))
+
+
+def raster_group(config: GemmConfig, arch: Arch, itemsize: int) -> int:
+    """Return the `group_m` with which an XCD's workgroups share most of what they read.
+
+    Those that run together on an XCD have neighbouring tiles, a group high and as wide as it takes.
+    Their rows of A and columns of B are fewest bytes where that block is as high as wide, in
+    elements. A power of two: neighbours differ little.
+    """
+    together = arch.num_cus / arch.num_xcds * resident_workgroups(config, arch, itemsize)
+    return 1 << max(0, round(math.log2(together * config.tile_n / config.tile_m) / 2))
+
+
+@functools.cache
+def configs_for(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
+    """Return the configurations that `cupygemm._select` chooses from, for inputs of a type."""
+    return tuple(
+        replace(config, group_m=raster_group(config, ARCHS[arch], ITEMSIZE[dtype]))
+        for mainloop in MAINLOOPS.values()
+        for config in mainloop.configs(dtype, arch)
+    )

@@ -11,20 +11,23 @@ from __future__ import annotations
 
 from cupygemm._arch import ARCHS, Arch
 from cupygemm._config import VECTOR_BYTES, WAVE_SIZE, GemmConfig
-from cupygemm._mainloops import register_double_buffer
+from cupygemm._mainloops import lds_tiles
+from cupygemm._mainloops.lds_tiles import Tile
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 NAME = "direct_to_lds"
 ROW_PARTS = 1
 LOADS_IN_FLIGHT = 63
 """Loads of a wave that it can tell apart when it waits: vmcnt has 6 bits."""
+lds_bytes = lds_tiles.lds_bytes
+lds_traffic = lds_tiles.lds_traffic  # loads to LDS write as much as LDS instructions would
 _COMPLEX = ("c64", "c128")
 
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the mainloop cannot run the configuration, or None if it can."""
     return (
-        register_double_buffer.check_tile(config, problem, arch)
+        lds_tiles.check_tile(config, problem, arch)
         or _check_ring(config, problem, arch)
         or _check_operands(config, problem, arch)
     )
@@ -32,7 +35,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
 
 def num_loads(config: GemmConfig, itemsize: int, arch: Arch) -> int:
     """Return the loads of a thread for a tile of both operands."""
-    stage = config.lds_bytes(itemsize) // config.num_stages
+    stage = lds_bytes(config, itemsize) // config.num_stages
     return stage // (config.num_threads * arch.direct_load_bytes)
 
 
@@ -91,22 +94,12 @@ def _check_operands(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str
                 f"{name} is {major}-major: only gfx950 transposes what it reads from LDS, and only "
                 f"16-bit elements"
             )
-        if wave_rows % register_double_buffer.ROW_BLOCK:
+        if wave_rows % lds_tiles.ROW_BLOCK:
             return (
                 f"{name} is {major}-major, and a wave's {wave_rows} rows are not blocks of "
-                f"{register_double_buffer.ROW_BLOCK}"
+                f"{lds_tiles.ROW_BLOCK}"
             )
     return None
-
-
-def lds_bytes(config: GemmConfig, itemsize: int) -> int:
-    """Return the LDS of a workgroup for operands of `itemsize` bytes."""
-    return register_double_buffer.lds_bytes(config, itemsize)
-
-
-def lds_traffic(config: GemmConfig, itemsize: int) -> int:
-    """Return the bytes of a step: loads to LDS write as much as LDS instructions would."""
-    return register_double_buffer.lds_traffic(config, itemsize)
 
 
 def idle_cycles(config: GemmConfig) -> int:
@@ -124,26 +117,24 @@ def tiles_ahead(config: GemmConfig) -> int:
 
 # -- The configurations that are built -------------------------------------------------------------
 
-_Tile = tuple[int, int, int, int, int, int, int]
-
 # tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd; tile_k is that of 16-bit
 # types, and other types have as many bytes of it. Those of 160 KiB of LDS: one workgroup of eight
 # waves, or two or three of four, and rings as long as fit.
-_TILES_160K: tuple[_Tile, ...] = (
-    (256, 256, 64, 2, 4, 2, 2),
-    (256, 128, 64, 4, 2, 3, 2),
-    (128, 256, 64, 2, 4, 3, 2),
-    (128, 128, 64, 2, 2, 2, 2),
-    (128, 64, 64, 2, 2, 3, 2),
-    (64, 128, 64, 2, 2, 3, 2),
-    (64, 64, 64, 2, 2, 3, 3),
-    (64, 64, 64, 2, 2, 5, 2),
-    (64, 32, 128, 4, 1, 3, 2),
-    (32, 64, 128, 1, 2, 3, 1),
-    (32, 32, 128, 2, 1, 5, 1),
+_TILES_160K: tuple[Tile, ...] = (
+    Tile(256, 256, 64, 2, 4, 2, 2),
+    Tile(256, 128, 64, 4, 2, 3, 2),
+    Tile(128, 256, 64, 2, 4, 3, 2),
+    Tile(128, 128, 64, 2, 2, 2, 2),
+    Tile(128, 64, 64, 2, 2, 3, 2),
+    Tile(64, 128, 64, 2, 2, 3, 2),
+    Tile(64, 64, 64, 2, 2, 3, 3),
+    Tile(64, 64, 64, 2, 2, 5, 2),
+    Tile(64, 32, 128, 4, 1, 3, 2),
+    Tile(32, 64, 128, 1, 2, 3, 1),
+    Tile(32, 32, 128, 2, 1, 5, 1),
 )
 # Of 64 KiB: one workgroup, for problems that have no second for each CU.
-_TILES_64K: tuple[_Tile, ...] = ((64, 64, 64, 2, 2, 4, 1),)
+_TILES_64K: tuple[Tile, ...] = (Tile(64, 64, 64, 2, 2, 4, 1),)
 # Tiles that come with the 32x32 instruction too. (256x256 would spill under a full epilogue.)
 _LARGE_MMA_TILES = ((128, 128),)
 
@@ -153,25 +144,12 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     wide = ARCHS[arch].direct_load_bytes == VECTOR_BYTES
     if dtype in _COMPLEX or (not wide and ITEMSIZE[dtype] not in (2, 4)):
         return ()
-    found = []
-    for mma in register_double_buffer.MMA[arch].get(dtype, ()):
-        for tile in _TILES_160K if wide else _TILES_64K:
-            tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd = tile
-            if mma[0] != 16 and (tile_m, tile_n) not in _LARGE_MMA_TILES:
-                continue
-            if dtype == "f64" and (tile_m, tile_n) == (256, 256):
-                continue  # its sums fill all registers
-            found.append(
-                GemmConfig(
-                    NAME,
-                    tile_m,
-                    tile_n,
-                    tile_k * 2 // ITEMSIZE[dtype],
-                    waves_m,
-                    waves_n,
-                    *mma,
-                    num_stages,
-                    waves_per_simd,
-                )
-            )
-    return tuple(found)
+    tiles = _TILES_160K if wide else _TILES_64K
+    if dtype == "f64":  # the sums of 256x256 fill all registers
+        tiles = tuple(tile for tile in tiles if tile[:2] != (256, 256))
+    return tuple(
+        tile.config(NAME, mma, dtype)
+        for mma in lds_tiles.MMA[arch].get(dtype, ())
+        for tile in tiles
+        if mma[0] == 16 or tile[:2] in _LARGE_MMA_TILES
+    )

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 from cupygemm._arch import ARCHS, Arch, MmaShape
 from cupygemm._config import DWORD_BYTES, GemmConfig
-from cupygemm._mainloops import register_double_buffer
+from cupygemm._mainloops import lds_tiles
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 NAME = "ping_pong"
 ROW_PARTS = 2
 
 
-lds_bytes = register_double_buffer.lds_bytes
-lds_traffic = register_double_buffer.lds_traffic
+lds_bytes = lds_tiles.lds_bytes
+lds_traffic = lds_tiles.lds_traffic
 
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the mainloop cannot run the configuration, or None if it can."""
     return (
         _check_groups(config, problem, arch)
-        or register_double_buffer.check_tile(config, problem, arch)
-        or register_double_buffer.check_staging(config, problem, arch)
+        or lds_tiles.check_tile(config, problem, arch)
+        or lds_tiles.check_staging(config, problem, arch)
     )
 
 
@@ -41,11 +41,11 @@ def _check_groups(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
                 f"{name} is aligned to {align} bytes: no register is left to shift rows that start "
                 f"within {DWORD_BYTES}"
             )
-    if tile_bytes != register_double_buffer.SLAB_BYTES:
-        return f"a tile is {tile_bytes} bytes deep, not {register_double_buffer.SLAB_BYTES}"
+    if tile_bytes != lds_tiles.SLAB_BYTES:
+        return f"a tile is {tile_bytes} bytes deep, not {lds_tiles.SLAB_BYTES}"
     itemsize = ITEMSIZE[problem.a_dtype]
     transposes = any(
-        major != "k" and not register_double_buffer.transposed_by_reads(major, mma, itemsize, arch)
+        major != "k" and not lds_tiles.transposed_by_reads(major, mma, itemsize, arch)
         for major, mma in ((problem.a_major, config.mma_m), (problem.b_major, config.mma_n))
     )
     if config.stream_k and config.tile_m == 256 and transposes:
@@ -105,7 +105,7 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     mma = _MMA[arch].get(dtype)
     if mma is None:
         return ()
-    tile_k = register_double_buffer.SLAB_BYTES // ITEMSIZE[dtype]
+    tile_k = lds_tiles.SLAB_BYTES // ITEMSIZE[dtype]
     tiles_m = (256, 128) if ARCHS[arch].lds_bytes == 64 << 10 else (256,)
     return tuple(
         GemmConfig(NAME, tile_m, 256, tile_k, 2, 4, *mma, num_stages=1, waves_per_simd=2)

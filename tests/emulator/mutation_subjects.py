@@ -115,7 +115,7 @@ Choice = tuple[str, Any, str, str, bool]  # target, configuration, dtype, majors
 def gemm_choices() -> Iterator[tuple[str, Choice]]:
     """Yield every bf16 kernel of every target and two of each other type, and their names."""
     from cupygemm._arch import ARCHS
-    from cupygemm._config import configs_for
+    from cupygemm._mainloops import configs_for
 
     for arch in ARCHS:
         for dtype in ("bf16", "f32", "f64", "i8"):

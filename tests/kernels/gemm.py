@@ -18,10 +18,12 @@ import ml_dtypes
 import numpy as np
 
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig, check, configs_for, grid
+from cupygemm._config import GemmConfig, grid
 from cupygemm._formats import FLOAT8
 from cupygemm._launch import GEMM_ARGS, pack_parts
+from cupygemm._mainloops import configs_for
 from cupygemm._parts import ADD_THREADS, add_grid, workspace_bytes
 from cupygemm._problem import GemmProblem
 from cupygemm._source import ADD_ENTRY

@@ -13,8 +13,9 @@ import pytest
 
 from cupygemm import emulator, testing
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig, check
+from cupygemm._config import GemmConfig
 from cupygemm._mainloops import direct_to_lds
 from cupygemm._problem import ITEMSIZE, Epilogue, GemmProblem, Source
 from cupygemm._select import select
@@ -92,7 +93,7 @@ def test_exact_without_conflicts_or_spills(
     resources = compile_kernel(case.problem(whole, whole, odd), config, arch).resources
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
     assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
-    assert resources.lds_bytes == config.lds_bytes(ITEMSIZE[dtype])
+    assert resources.lds_bytes == direct_to_lds.lds_bytes(config, ITEMSIZE[dtype])
 
 
 @pytest.mark.parametrize(("num_stages", "layout"), [(3, "kn"), (3, "mk"), (5, "kk"), (5, "mn")])

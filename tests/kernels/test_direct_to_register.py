@@ -9,8 +9,8 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import check
 from cupygemm._mainloops import direct_to_register
 from cupygemm._problem import ITEMSIZE
 from tests.kernels.gemm import Case, Placement, with_layout

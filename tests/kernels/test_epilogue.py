@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import check, configs_for
+from cupygemm._mainloops import configs_for
 from cupygemm._problem import Epilogue, GemmProblem, Source
 from cupygemm._source import generate
 

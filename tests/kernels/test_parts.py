@@ -12,9 +12,9 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import check, configs_for
-from cupygemm._mainloops import MAINLOOPS
+from cupygemm._mainloops import MAINLOOPS, configs_for
 from cupygemm._parts import num_slots, slots_written, stream_tiles
 from cupygemm._problem import GemmProblem
 from tests.kernels.gemm import Case, Placement, config_of, with_layout

@@ -11,8 +11,8 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import CompiledKernel, compile_kernel
-from cupygemm._config import check
 from cupygemm._mainloops import ping_pong
 from cupygemm._problem import ITEMSIZE, GemmProblem
 from cupygemm.emulator import profile_loop

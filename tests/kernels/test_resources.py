@@ -15,9 +15,10 @@ from pathlib import Path
 import pytest
 
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig, check, configs_for
-from cupygemm._mainloops import MAINLOOPS
+from cupygemm._config import GemmConfig
+from cupygemm._mainloops import MAINLOOPS, configs_for, mainloop_of
 from cupygemm._problem import ITEMSIZE, DType, Epilogue, GemmProblem
 from cupygemm._source import generate
 from cupygemm._toolchain import find_toolchain
@@ -100,7 +101,7 @@ def test_nothing_spills(arch: str, config: GemmConfig, problem: GemmProblem) -> 
     assert resources.vgpr_spills == 0
     assert resources.sgpr_spills == 0
     assert resources.vgprs <= ARCHS[arch].registers_per_simd // config.waves_per_simd
-    assert resources.lds_bytes == config.lds_bytes(itemsize=2)
+    assert resources.lds_bytes == mainloop_of(config).lds_bytes(config, itemsize=2)
     assert resources.max_threads == config.num_threads
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
+from cupygemm._check import check
 from cupygemm._compile import compile_kernel
-from cupygemm._config import check
 from cupygemm._mainloops import register_double_buffer
 from cupygemm._problem import ITEMSIZE
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
