@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -206,3 +207,13 @@ def test_the_stand_in_hipcc_compiles(cp: ModuleType) -> None:
     assert stored(cp, module) == [6, 6, 6]
     with pytest.raises(cp.cuda.compiler.CompileException, match="undeclared identifier 'VALUE'"):
         cp.RawModule(code=STORE, backend="nvcc").get_function("store")
+
+
+def test_the_stand_in_hipcc_compiles_while_it_tells_folders(cp: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "store.hip").write_text(STORE)
+    built = subprocess.run(
+        ["hipcc", "-v", "--genco", "-DVALUE=8", "store.hip", "-o", "store.hsaco"],
+        cwd=tmp_path, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert "search starts here:" in built.stderr
+    assert stored(cp, cp.RawModule(path=str(tmp_path / "store.hsaco"))) == [8, 8, 8]

@@ -26,14 +26,19 @@ from cupygemm.emulator.runtime.compile import (
 
 _SCRIPT = """#!/bin/sh
 # hipcc of cupygemm's emulated device.
+verbose= compile=
 for argument in "$@"; do
-    if [ "$argument" = "-v" ]; then
-        echo "#include <...> search starts here:" >&2
-        echo " {headers}" >&2
-        echo "End of search list." >&2
-        exit 0
-    fi
+    case "$argument" in
+        -v) verbose=yes ;;
+        --genco | --preprocess) compile=yes ;;
+    esac
 done
+if [ "$verbose" ]; then
+    echo "#include <...> search starts here:" >&2
+    echo " {headers}" >&2
+    echo "End of search list." >&2
+    [ "$compile" ] || exit 0
+fi
 CUPYGEMM_HIPCC_TARGET={target} PYTHONPATH={path} exec {python} -m {module} "$@"
 """
 
