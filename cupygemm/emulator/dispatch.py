@@ -253,7 +253,10 @@ class Dispatch:
             words.append(self.waves_per_workgroup)
         wave = np.arange(state.num_waves, dtype=np.uint32)
         window = wave * np.uint32(LANES * self.scratch_bytes)
-        if descriptor.rsrc2 & 1 and not target.architected_flat_scratch:
+        # A kernel that calls functions adds the offset of its scratch to the buffer's address, also
+        # where it has turned out that they need none and nobody asks for the offset.
+        wants_offset = descriptor.rsrc2 & 1 or descriptor.properties & 1
+        if wants_offset and not target.architected_flat_scratch:
             words.append(window)
         for register, word in enumerate(words):
             sgpr[register] = word

@@ -76,6 +76,11 @@ KERNEL void calls(const int *x, int *out, float *f) {
     f[i] = mixed(0.5f, v, vec<float, 4>{1, 2, 3, static_cast<float>(v)}, static_cast<u64>(v));
 }
 
+// A call, and no stack.
+KERNEL void call_of_a_leaf(const int *x, int *out) {
+    out[global_x()] = polynomial(x[global_x()], 3);
+}
+
 NOINLINE int twice(int x) { return x * 2; }
 NOINLINE int square(int x) { return x * x; }
 NOINLINE int negated(int x) { return -x; }

@@ -79,6 +79,13 @@ def test_calls(program) -> None:
     np.testing.assert_array_equal(f, 0.5 * x + 1 - x + (x & 255))
 
 
+def test_a_call_that_needs_no_stack(program) -> None:
+    x = RNG.integers(-99, 99, N).astype(np.int32)
+    out = np.zeros(N, np.int32)
+    program("control.hip")("call_of_a_leaf", *LAUNCH, x, out)
+    np.testing.assert_array_equal(out, x**3 + x + 2)
+
+
 def test_indirect_calls(program) -> None:
     x = RNG.integers(0, 1000, N).astype(np.int32)
     out = np.zeros(N, np.int32)
