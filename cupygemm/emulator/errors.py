@@ -108,7 +108,7 @@ class KernelFault(EmulatorError):
             where += f", wave {self.wave}"
         if self.lane >= 0:
             where += f", lane {self.lane}"
-        lines = [f"{self.kind}", f"  in {where}", f"  at pc +0x{self.pc:x}: {self.instruction}"]
+        lines = [f"{self.kind}", f"  in {where}", f"  at pc {self.pc:+#x}: {self.instruction}"]
         if self.source is not None:
             lines.append(f"  {self.source[0]}:{self.source[1]}")
         if self.address is not None:

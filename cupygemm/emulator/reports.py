@@ -15,6 +15,13 @@ if TYPE_CHECKING:
     from cupygemm.emulator.state import State
 
 _POINTER_BYTES = 8
+_NULL_PAGE = 4096
+# Hidden arguments that are null here: what the HIP runtime would serve from the host.
+_HOST_CALLS = {
+    "hidden_hostcall_buffer": "calls of the host (printf, assert)",
+    "hidden_printf_buffer": "printf",
+    "hidden_heap_v1": "malloc and new",
+}
 
 
 def source_line(kernel: Kernel, pc: int) -> tuple[str, int] | None:
@@ -49,6 +56,15 @@ def argument_near(state: State, address: int) -> str | None:
     if near is not None and (argument := _argument_into(state, near)):
         return f"{argument[0]} points into it{argument[1]}"
     return None
+
+
+def host_call_near(state: State, address: int) -> str | None:
+    """Return, of an access through a null pointer, that it may be a call of the host."""
+    kinds = {argument.value_kind for argument in state.kernel.arguments}
+    asked = [what for kind, what in _HOST_CALLS.items() if kind in kinds]
+    if address >= _NULL_PAGE or not asked:
+        return None
+    return f"is it a call of the host? {' and '.join(asked)} in a kernel are not emulated"
 
 
 def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:

@@ -24,7 +24,7 @@ from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.hazards import NoScoreboard, Scoreboard
 from cupygemm.emulator.program import Program
-from cupygemm.emulator.reports import argument_near, source_line
+from cupygemm.emulator.reports import argument_near, host_call_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
@@ -341,7 +341,8 @@ class Executor:
             detail += f"\nin function {function} +0x{offset:x}"
         if fault.is_global and fault.address is not None:
             argument = argument_near(state, fault.address)
-            detail += f"\n{argument}" if argument else ""
+            host_call = host_call_near(state, fault.address)
+            detail += "".join(f"\n{line}" for line in (argument, host_call) if line)
         return KernelFault(
             state.kernel.name,
             workgroup,

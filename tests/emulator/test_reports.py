@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 from cupygemm import emulator
@@ -40,8 +41,6 @@ def test_the_argument_is_named(cp: ModuleType) -> None:
 
 
 def test_a_pointer_inside_an_argument_is_found(cp: ModuleType) -> None:
-    import numpy as np
-
     data = cp.zeros(64, "f4")
     view = np.zeros((), np.dtype([("rows", "i4"), ("data", "u8")], align=True))
     view["data"] = data.data.ptr
@@ -55,3 +54,26 @@ def test_the_source_line_is_named(cp: ModuleType) -> None:
     assert fault.source[1] == 5
     file = Path(fault.source[0])
     assert f"  {file}:5" in str(fault).splitlines()
+
+
+def test_a_call_of_the_host_is_suspected(cp: ModuleType) -> None:
+    """As HIP's printf and assert: through a buffer that the hidden arguments point to."""
+    source = """
+    extern "C" __global__ void ask(unsigned long long* x, unsigned long long* const* hidden) {
+        const char* all = (const char*)__builtin_amdgcn_implicitarg_ptr();
+        if (!hidden) hidden = (unsigned long long* const*)(all + 80);
+        x[0] = hidden[0][3];
+    }"""
+    ask = cp.RawKernel(source, "ask")
+    x = cp.zeros(4, "u8")
+    with pytest.raises(RuntimeError, match=r"address 0x18\n(.*\n)*.*call of the host.*printf"):
+        ask((1,), (1,), (x, np.uintp(0)))
+    # A null pointer of a kernel that calls nobody.
+    with pytest.raises(RuntimeError, match="out-of-bounds global read") as raised:
+        cp.RawKernel(SOURCE, "past_the_end")((1,), (64,), (np.uintp(0), x))
+    assert "host?" not in str(raised.value)
+
+
+def test_an_instruction_before_the_entry_has_a_negative_offset() -> None:
+    fault = emulator.KernelFault("k", (), -1, -1, -0x10, "s_nop 0", "kind", "")
+    assert "at pc -0x10: s_nop 0" in str(fault)
