@@ -1,4 +1,4 @@
-"""The command line: ``python -m cupygemm demo``, ``info`` and ``profile``."""
+"""The command line: ``python -m cupygemm demo``, ``info``, ``profile``, ``warmup``, ``tune``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ except ModuleNotFoundError as err:
         "[rocm] or [cuda] for a GPU"
     ) from err
 
-from cupygemm import _detect, _info, _profile_command
+from cupygemm import _ahead_commands, _info, _profile_command
+from cupygemm._terminal import console, start_device
 from cupygemm._version import __version__
 
 app = typer.Typer(
@@ -63,18 +64,18 @@ def demo(as_json: Json = False) -> None:
 
     start = time.perf_counter()
     try:
-        device = _start_device()
+        device = start_device()
     except (RuntimeError, ImportError) as err:
         typer.echo(f"cupygemm demo: {err}", err=True)
         raise typer.Exit(2) from err
     from cupygemm import _demo
 
     emulated = emulator.is_enabled()
-    console = _console(stderr=as_json)
+    terminal = console(stderr=as_json)
     if not as_json:
-        console.print(f"cupygemm {__version__} on {device}")
+        terminal.print(f"cupygemm {__version__} on {device}")
     outcomes = []
-    with console.status("multiplying") as status:
+    with terminal.status("multiplying") as status:
         for outcome in _demo.run_cases():
             outcomes.append(outcome)
             status.update(f"multiplying: {len(outcomes)} of {len(_demo.CASES)} products done")
@@ -91,14 +92,14 @@ def demo(as_json: Json = False) -> None:
         }
         typer.echo(json.dumps(report, indent=2))
     else:
-        _print_outcomes(console, outcomes, emulated=emulated)
+        _print_outcomes(terminal, outcomes, emulated=emulated)
         wrong = sum(not outcome.ok for outcome in outcomes)
         verdict = (
             f"{wrong} of {len(outcomes)} products exceed their bound"
             if wrong
             else (f"all {len(outcomes)} products are within their bounds")
         )
-        console.print(f"{verdict} ({seconds:.1f} s)")
+        terminal.print(f"{verdict} ({seconds:.1f} s)")
     raise typer.Exit(0 if ok else 1)
 
 
@@ -109,34 +110,19 @@ def info(as_json: Json = False) -> None:
     if as_json:
         typer.echo(json.dumps(account, indent=2))
         return
-    console = _console()
+    terminal = console()
     for title, rows in _info_rows(account).items():
         table = Table(
             title=title, title_justify="left", show_header=False, box=None, pad_edge=False
         )
         for row in rows:
             table.add_row("", *row)
-        console.print(table)
+        terminal.print(table)
 
 
 app.command()(_profile_command.profile)
-
-
-def _console(*, stderr: bool = False) -> Console:
-    """Return a console; where nobody watches, it is as wide as the tables."""
-    console = Console(stderr=stderr)
-    return console if console.is_terminal else Console(stderr=stderr, width=130)
-
-
-def _start_device() -> str:
-    """Make CuPy usable, on the emulated device if there is no GPU; return the device's name."""
-    from cupygemm import emulator
-
-    if not emulator.is_enabled() and _detect.best_device().kind == "emulated":
-        emulator.enable(_detect.DEFAULT_TARGET)
-    from cupygemm._device import device
-
-    return device(0).name
+app.command()(_ahead_commands.warmup)
+app.command()(_ahead_commands.tune)
 
 
 def _print_outcomes(console: Console, outcomes: list[Any], *, emulated: bool) -> None:
