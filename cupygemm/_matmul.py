@@ -22,7 +22,7 @@ from cupygemm._options import CallOptions, MatmulOptions, call_options, with_key
 from cupygemm._plan import Plan, explain_plan, make_plan
 
 MAX_PLANS = 4096  # beyond it the table starts anew
-_plans: dict[Any, Plan] = {}
+_plans: dict[Any, Any] = {}  # of `Plan`, and what other functions keep by `keep_plan`
 _PLAIN = CallOptions()
 
 
@@ -178,7 +178,7 @@ def matmul(  # numpydoc ignore=PR02
         call = check_call(x1, x2, out, dtype, casting, _PLAIN)
         plan, out = _plan_of(call), call.out
         if key is not None and not call.aliased:
-            _keep(key, plan)
+            keep_plan(key, plan)
     return plan.run(x1, x2, out)
 
 
@@ -213,7 +213,7 @@ def _matmul_with_options(
         call = check_call(x1, x2, out, dtype, casting, given)
         plan = _plan_of(call)
         if key is not None and not call.aliased:
-            _keep(key, plan)
+            keep_plan(key, plan)
     result = plan.run(x1, x2, out, *given.values)
     return result if out is asked else asked
 
@@ -305,12 +305,25 @@ def _plan_of(call: Call) -> Plan:
     plan = _plans.get(key)
     if plan is None:
         plan = make_plan(call.posed, call.device, operands)
-        _keep(key, plan)
+        keep_plan(key, plan)
     return plan
 
 
-def _keep(key: Any, plan: Plan) -> None:
-    """Put a plan in the table."""
+def plan_by_address(
+    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str
+) -> Plan | None:
+    """Return the plan of a product that has been computed, if it goes by addresses alone."""
+    plan: Plan | None = _plans.get((signature(x1), signature(x2), signature(out), dtype, casting))
+    return plan if plan is not None and plan.by_address else None
+
+
+def kept_plan(key: Any) -> Any:
+    """Return what `keep_plan` put in the table, or None."""
+    return _plans.get(key)
+
+
+def keep_plan(key: Any, plan: Any) -> None:
+    """Put a plan in the table, under a key that begins with a string if it is not `matmul`'s."""
     if len(_plans) >= MAX_PLANS:
         _plans.clear()
     _plans[key] = plan

@@ -121,10 +121,10 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
         Options contradict each other, or one is none of its choices.
     """
     given: dict[str, Any] = dict(keywords)
-    refuse("matmul", REFUSED, given)
-    for name in given:
-        if name not in DEFAULTS:
-            raise TypeError(f"matmul() got an unexpected keyword argument {name!r}")
+    if not given.keys() <= DEFAULTS.keys():
+        refuse("matmul", REFUSED, given)
+        unknown = next(name for name in given if name not in DEFAULTS)
+        raise TypeError(f"matmul() got an unexpected keyword argument {unknown!r}")
     format_a, format_b = given.pop("format_a", None), given.pop("format_b", None)
     precision = parse_precision(given.pop("precision", None))
     reproducible = bool(given.pop("reproducible", True))

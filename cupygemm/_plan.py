@@ -45,10 +45,14 @@ class Plan:
         an epilogue.
     extents : tuple of (int, int)
         Bytes that each of x1, x2 and out covers, from and to, relative to its first element.
+    by_address : bool
+        Of the arrays, `run` with ``out`` takes only the addresses of their first elements, so that
+        other views from there on do as well.
     """
 
     run: Runner
     extents: tuple[tuple[int, int], ...]
+    by_address: bool = False
 
     def overlaps(self, x1: Any, x2: Any, out: Any) -> bool:
         """Whether the memory of ``out`` may overlap that of an operand."""
@@ -82,7 +86,8 @@ def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]
 
     with CurrentDevice(device.index):  # kernels are loaded on the device that is current
         run = _runner_of(posed, device)
-    return Plan(_on_device(run, device.index), extents)
+    by_address = posed.work == "kernel" and posed.sources is None and not posed.copies
+    return Plan(_on_device(run, device.index), extents, by_address)
 
 
 def _runner_of(posed: Posed, device: Device) -> Runner:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm import _matmul, _tune, _tuned
+from cupygemm import _call, _matmul, _tune, _tuned
 from cupygemm._arch import ARCHS
 from cupygemm._cache import CacheError
 from cupygemm._config import GemmConfig
@@ -33,7 +33,7 @@ def measurable(cp, device, monkeypatch):
         pytest.skip("no kernel of ours runs here")
     place = dataclasses.replace(device_of(0), is_emulated=False, name="a GPU of the tests")
     monkeypatch.setattr(_tune, "device", lambda index: place)
-    monkeypatch.setattr(_matmul, "device", lambda index: place)
+    monkeypatch.setattr(_call, "device", lambda index: place)
     return place
 
 

@@ -96,29 +96,17 @@ def grouped_matmul(
     """
     name = "grouped_matmul"
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
-        outs = "" if out is None else f" and {len(out)} in out"
-        raise ValueError(f"{name}: {len(a)} matrices in a, {len(b)} in b{outs}")
+        more = "" if out is None else f" and {len(out)} in out"
+        raise ValueError(f"{name}: {len(a)} matrices in a, {len(b)} in b{more}")
     if not a:
         return []
-    lists = {"a": a, "b": b} | ({} if out is None else {"out": out})
-    arrays = {
-        f"{key}[{index}]": as_array(name, f"{key}[{index}]", x)
-        for key, given in lists.items()
-        for index, x in enumerate(given)
-    }
-    one_device(name, arrays)
-    for label, x in arrays.items():
-        if x.ndim != 2:
-            raise ValueError(f"{name}: {label} has shape {x.shape}; it must have two axes")
-    count = len(a)
-    found = list(arrays.values())
-    firsts, seconds = found[:count], found[count : 2 * count]
-    targets: list[Array | None] = [*found[2 * count :]] or [None] * count
+    firsts, seconds, outs = _matrices(a, b, () if out is None else out)
+    targets: list[Array | None] = [*outs] or [None] * len(a)
     index = firsts[0].data.device_id
     items = tuple(
         (_lie(x1), _lie(x2), None if target is None else _lie(target), aliased)
         for x1, x2, target, aliased in zip(
-            firsts, seconds, targets, _aliased(targets, found[: 2 * count]), strict=True
+            firsts, seconds, targets, _aliased(outs, [*firsts, *seconds]), strict=True
         )
     )
     from cupy.cuda import Device as CurrentDevice
@@ -127,6 +115,37 @@ def grouped_matmul(
         plan = _plan(items, None if dtype is None else np.dtype(dtype), casting, index)
         results = plan(firsts, seconds, targets)
     return results if out is None else list(out)
+
+
+def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
+    """Return the matrices of ``a``, ``b`` and ``out`` as CuPy arrays.
+
+    Raises
+    ------
+    ValueError
+        One has not two axes, or they are on different devices.
+    TypeError
+        One is no array of a device.
+    """
+    from cupy import ndarray
+
+    name = "grouped_matmul"
+    every = [x for given in lists for x in given]
+    if all(isinstance(x, ndarray) and x.ndim == 2 for x in every) and (
+        len({x.data.device_id for x in every}) == 1
+    ):
+        return [list(given) for given in lists]
+    found: list[list[Array]] = []
+    labelled: dict[str, Array] = {}
+    for key, given in zip(("a", "b", "out"), lists, strict=True):
+        labels = [f"{key}[{index}]" for index in range(len(given))]
+        found.append([as_array(name, lb, x) for lb, x in zip(labels, given, strict=True)])
+        labelled |= zip(labels, found[-1], strict=True)
+    one_device(name, labelled)
+    for label, x in labelled.items():
+        if x.ndim != 2:
+            raise ValueError(f"{name}: {label} has shape {x.shape}; it must have two axes")
+    return found
 
 
 @dataclass(frozen=True)
@@ -358,14 +377,14 @@ def _lie(array: Array) -> Lie:
     return array.shape, array.strides, array.dtype, array.data.ptr & 15
 
 
-def _aliased(outs: Sequence[Array | None], operands: Sequence[Array]) -> list[bool]:
+def _aliased(outs: Sequence[Array], operands: Sequence[Array]) -> list[bool]:
     """Return which results share memory with any operand: they are written after all is read."""
-    if outs[0] is None:
-        return [False] * len(outs)
+    if not outs:
+        return [False] * (len(operands) // 2)
     reads = np.array([_extent(x) for x in operands], dtype=np.uint64)
     writes = np.array([_extent(x) for x in outs], dtype=np.uint64)
     before, after = reads[:, 0] < writes[:, None, 1], writes[:, None, 0] < reads[:, 1]
-    return [bool(row.any()) for row in np.logical_and(before, after)]
+    return list(map(bool, np.any(before & after, axis=1)))
 
 
 def _extent(array: Array) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Contract two CuPy arrays with labelled axes: the product that `contraction` plans, run and kept.
 
-A repeated contraction of equal shapes, strides and types is one look-up here and a call of
-`cupygemm.matmul` on views; no other work is done on its arrays.
+A repeated contraction of equal shapes, strides, types and alignment is one look-up in the table of
+plans and a launch; one that copies an operand first is a call of `cupygemm.matmul` on views.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._call import signature
 from cupygemm._copies import assign
 from cupygemm._linalg.arrays import may_overlap
 from cupygemm._linalg.contraction import Contraction, Label, Labels, View, plan_contraction
-from cupygemm._matmul import matmul
+from cupygemm._matmul import keep_plan, kept_plan, matmul, plan_by_address
+from cupygemm._plan import Plan
 from cupygemm._promotion import product_types
 
 Array = Any
@@ -42,12 +44,22 @@ def contract(
     labels have equal extents, or extent 1 in an operand, which is broadcast. Every label of the
     result is in an operand.
     """
-    out_lie = None if out is None else (out.shape, out.strides, out.dtype)
+    lie = None if out is None else signature(out)
+    key = ("contract", signature(x1), labels1, signature(x2), labels2, labels_out, lie, dtype,
+           casting)  # fmt: skip
+    bound: _Bound | None = kept_plan(key)
+    if bound is not None and (out is None or not bound.plan.overlaps(x1, x2, out)):
+        return bound(x1, x2, out)
     run = _runner(
         (x1.shape, x1.strides, x1.dtype), labels1, (x2.shape, x2.strides, x2.dtype), labels2,
-        labels_out, out_lie, dtype, casting,
+        labels_out, lie and lie[:3], dtype, casting,
     )  # fmt: skip
-    return run(x1, x2, out)
+    result = run(x1, x2, out)
+    if isinstance(run, _Product):
+        bound = run.bound(x1, x2, result)
+        if bound is not None:
+            keep_plan(key, bound)
+    return result
 
 
 @functools.lru_cache(maxsize=4096)
@@ -138,6 +150,33 @@ class _Product:
         x1, x2, product = viewed(x1, plan.x1), viewed(x2, plan.x2), viewed(out, plan.product)
         matmul(x1, x2, product, dtype=self.dtype, casting=self.casting)
         return out
+
+    def bound(self, x1: Array, x2: Array, result: Array) -> _Bound | None:
+        """Return the call without what its arrays need no views for, once it has run."""
+        if self.copies != (None, None):
+            return None
+        plan = plan_by_address(
+            viewed(x1, self.plan.x1), viewed(x2, self.plan.x2), viewed(result, self.plan.product),
+            self.dtype, self.casting,
+        )  # fmt: skip
+        return None if plan is None else _Bound(plan, self.storage, self.result, self.plan.result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """A contraction whose kernel takes the operands where they lie."""
+
+    plan: Plan
+    storage: tuple[int, ...]
+    dtype: np.dtype[Any]
+    result: View
+
+    def __call__(self, x1: Array, x2: Array, out: Array) -> Array:
+        if out is not None:
+            return self.plan.run(x1, x2, out)
+        out = ndarray_type()(self.storage, self.dtype)
+        self.plan.run(x1, x2, out)
+        return viewed(out, self.result)
 
 
 @dataclass(frozen=True)

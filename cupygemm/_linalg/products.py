@@ -169,14 +169,16 @@ def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     TypeError
         An argument is no array of a device, or the types have no product.
     """
-    a, b = (_vector("outer", name, x) for name, x in (("a", a), ("b", b)))
+    a, b = as_arrays("outer", a=a, b=b)
+    if a.ndim != 1:
+        a = a.ravel()
+    if b.ndim != 1:
+        b = b.ravel()
     target = None
     if out is not None:
-        a, b, target = as_arrays("outer", a=a, b=b, out=out)
+        _, _, target = as_arrays("outer", a=a, b=b, out=out)
         if target.shape != (a.size, b.size):
             raise ValueError(f"outer: out has shape {target.shape}, the result {(a.size, b.size)}")
-    else:
-        a, b = as_arrays("outer", a=a, b=b)
     result = contract(a, ("i",), b, ("j",), ("i", "j"), target)
     return result if out is None else out
 
@@ -251,10 +253,6 @@ def _scaled(function: str, a: Any, b: Any, out: Any) -> Array:
     _require_exact(target, function, shape, np.result_type(a.dtype, b.dtype))
     cupy.multiply(a, b, target)
     return out
-
-
-def _vector(function: str, name: str, x: Any) -> Array:
-    return as_array(function, name, x).ravel()
 
 
 def _dot_shape(a: Array, b: Array) -> tuple[int, ...]:
