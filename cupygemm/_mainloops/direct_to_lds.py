@@ -21,6 +21,8 @@ LOADS_IN_FLIGHT = 63
 """Loads of a wave that it can tell apart when it waits: vmcnt has 6 bits."""
 lds_bytes = lds_tiles.lds_bytes
 lds_traffic = lds_tiles.lds_traffic  # loads to LDS write as much as LDS instructions would
+PERSISTENT_LOADS = 6
+"""Loads of a thread for a tile beside which a persistent grid's state has registers."""
 _COMPLEX = ("c64", "c128")
 
 
@@ -43,8 +45,6 @@ def _check_ring(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | N
     itemsize = ITEMSIZE[problem.a_dtype]
     if config.num_stages < 2:
         return f"num_stages = {config.num_stages}: one tile is read while another is loaded"
-    if config.stream_k:
-        return "stream-k keeps more in registers than this mainloop leaves: it would spill"
     if problem.a_dtype in _COMPLEX:
         return f"{problem.a_dtype} operands are staged in registers"
     if itemsize > arch.direct_load_bytes:
@@ -66,9 +66,15 @@ def _check_ring(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | N
     sums = config.tile_m * config.tile_n // config.num_threads * max(itemsize // 4, 1)
     if 2 * sums * config.waves_per_simd > arch.registers_per_simd:
         return f"the sums of a lane take {sums} registers, and leave too few for anything else"
-    in_flight = (config.num_stages - 1) * num_loads(config, itemsize, arch)
+    loads = num_loads(config, itemsize, arch)
+    in_flight = (config.num_stages - 1) * loads
     if in_flight > LOADS_IN_FLIGHT:
         return f"{in_flight} loads on their way: a wave counts to {LOADS_IN_FLIGHT}"
+    if config.stream_k and loads > PERSISTENT_LOADS:
+        return (
+            f"{loads} loads of a tile, each with an offset in a scalar register: a persistent grid "
+            f"leaves {PERSISTENT_LOADS}"
+        )
     chunks = config.tile_k * itemsize // VECTOR_BYTES
     if chunks // (WAVE_SIZE // config.mma_m) % 2:
         return f"tile_k = {config.tile_k} is an odd number of steps of the instruction"

@@ -219,6 +219,36 @@ def test_loads_are_waited_for_at_the_barrier_alone(
     assert waits == [f"s_waitcnt vmcnt({in_flight}) lgkmcnt(0)"]
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_persistent_grid_leaves_it_its_registers(layout: str) -> None:
+    """Of each type, the tiles that take stream-k; those with more loads would spill."""
+    taken = []
+    for dtype in ("bf16", "i8", "f32"):
+        for base in direct_to_lds.configs(dtype, "gfx950"):
+            config = replace(base, stream_k=250)
+            problem = replace(
+                PROBLEM, m=4001, a_major=layout[0], b_major=layout[1], a_dtype=dtype, b_dtype=dtype,
+                out_dtype=RESULTS.get(dtype, "f32"), c_align=4,
+            )  # fmt: skip
+            if check(config, problem, ARCHS["gfx950"]) is None:
+                taken.append((config.tile_m, config.tile_n))
+                resources = compile_kernel(problem, config, "gfx950").resources
+                assert resources.scratch_bytes == 0, config.name
+                assert resources.vgpr_spills == resources.sgpr_spills == 0, config.name
+    assert {(256, 128), (128, 64), (64, 64)} <= set(taken)
+    assert (256, 256) not in taken
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:
+    """The ring begins anew with each tile, when nothing of the last is on its way to it."""
+    config = replace(config_of("gfx950", 64, 64, num_stages=5), stream_k=4)
+    case = aligned(with_layout(Case(config, "gfx950", 133, 125, 6 * 64 + 9), layout))
+    results = [case.run(order=order) for order in ("lockstep", ("random", 1))]
+    results[0].check_exact()
+    assert results[0].buffer.tobytes() == results[1].buffer.tobytes()
+
+
 # -- What is asked, and when it is chosen ----------------------------------------------------------
 
 
@@ -229,7 +259,7 @@ def test_loads_are_waited_for_at_the_barrier_alone(
         ("gfx942", {"b_align": 2}, "B is aligned to 2 bytes: loads straight to LDS take 4"),
         ("gfx942", {"a_major": "m"}, "A is m-major: only gfx950 transposes"),
         ("gfx950", {"num_stages": 1}, "num_stages = 1"),
-        ("gfx950", {"stream_k": 250}, "stream-k keeps more in registers"),
+        ("gfx950", {"stream_k": 250, "tile_k": 128, "waves_per_simd": 0}, "8 loads of a tile, each"),
         ("gfx950", {"waves_m": 1, "waves_n": 1, "waves_per_simd": 0}, "64 threads"),
         ("gfx942", {"num_stages": 4, "waves_n": 1, "waves_per_simd": 0}, "96 loads on their way"),
         ("gfx950", {"waves_m": 4, "waves_n": 1, "a_major": "m"}, "16 rows are not blocks of 32"),
