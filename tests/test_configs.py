@@ -12,7 +12,7 @@ from cupygemm._arch import ARCHS
 from cupygemm._check import check
 from cupygemm._compile import compile_kernel
 from cupygemm._mainloops import configs_for
-from cupygemm._matmul import _operand
+from cupygemm._call import _operand
 from cupygemm._options import Options
 from cupygemm._plan import Choice, make_runner
 from cupygemm._pose import pose
