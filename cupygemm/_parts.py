@@ -13,6 +13,8 @@ from cupygemm._problem import COMPLEX_NAMES, ITEMSIZE, GemmProblem
 
 ADD_THREADS = 256
 """Work-items of a workgroup of ``cupygemm_add_parts``."""
+ROUND_PARTS = 16
+"""Parts of a tile that such a workgroup loads at once: four for each of its four waves."""
 _LANES = 64
 
 

@@ -14,25 +14,30 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from cupygemm import _epilogue_cost
 from cupygemm._arch import Arch
 from cupygemm._check import check
 from cupygemm._config import GemmConfig
 from cupygemm._mainloops import configs_for, mainloop_of, resident_workgroups
-from cupygemm._parts import slots_written, stream_tiles, sum_bytes
+from cupygemm._parts import ROUND_PARTS, slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
-# What a workgroup alone on its CU cannot hide, in cycles, from published figures for gfx942 (L2 hit
-# about 300 ns, memory 500 ns and more): to start and to end; and the load of a tile. What a step's
+# What a workgroup alone on its CU cannot hide: to start and to end, in cycles, and the load of a
+# tile from memory, in ns. *Modelled*: what the timing model of the emulated device gives for
+# products of few tiles and long k, on gfx942 and gfx950 (tests/test_split_cost.py). What a step's
 # barriers cost, and how many loads overlap, is the mainloop's to say.
-_START_CYCLES = 3000
-_LOAD_CYCLES = 1000
+_START_CYCLES = 2500
+_LOAD_NS = 690
 _L1_BYTES_PER_CLOCK = 64
-# From memory to one CU, an assumption: 200 lines of 128 bytes on their way, for 1600 cycles.
+# The kernel that adds parts, once it runs: to start and to end, and for each round of loads, of
+# ROUND_PARTS each. Modelled in the same way.
+_ADD_CYCLES, _ADD_ROUND_CYCLES = 2300, 1180
+# *Assumptions*, of which nothing here can be computed or modelled, and no figure is published:
+# from memory to one CU, 200 lines of 128 bytes on their way, for 1600 cycles;
 _CU_BYTES_PER_CLOCK = 16
-# A kernel that waits for another: about 3 us from the end of one to work of the next.
+# a kernel that waits for another: about 3 us from the end of one to work of the next;
 _NEXT_KERNEL_CYCLES = 6000
-# What the model leaves out of shared tiles: workgroups at different k find less of each other's
-# operands in L2.
+# and workgroups at different k, which find less of each other's operands in L2.
 _SHARING = 1.03
 # Of a part of k, and steps of a workgroup's share of shared tiles: less, and it is all prologue.
 _LEAST_K_BYTES, _LEAST_STEPS = 512, 3
@@ -153,9 +158,11 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     binding, throughput = max(step.items(), key=lambda item: item[1])
     mainloop = mainloop_of(config)
     idle = mainloop.idle_cycles(config)
-    alone = max(step["MFMA"] + idle, _LOAD_CYCLES / mainloop.tiles_ahead(config))
+    load = _LOAD_NS * arch.clock_mhz / 1000
+    alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
     elements = config.tile_m * config.tile_n
-    store = elements * ITEMSIZE[problem.out_dtype] / _L1_BYTES_PER_CLOCK
+    finished = _finished_bytes(problem, config.tile_m, config.tile_n)
+    store = finished / _L1_BYTES_PER_CLOCK + _epilogue_cost.cycles(problem.epilogue, elements)
     part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
 
     def batch_cycles(workgroups: int, depth: float, store: float) -> float:
@@ -203,15 +210,40 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
 
 
 def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int) -> float:
-    """Return what shared tiles add: their sums go to memory and back, to a second kernel."""
+    """Return what shared tiles add: their sums go to memory and back, to a second kernel.
+
+    That has their epilogue too, spread over all compute units.
+    """
     written = slots_written(config, problem)
     if not written:
         return 0.0
-    slot = min(config.tile_m, problem.m) * min(config.tile_n, problem.n) * sum_bytes(problem)
-    moved, kernels = 2 * written, 1
+    shared = _shared_tiles(config, problem, tiles)
+    rows, columns = min(config.tile_m, problem.m), min(config.tile_n, problem.n)
+    slot = rows * columns * sum_bytes(problem)
+    moved, kernels, parts = 2 * written, 1, written / shared
     if config.atomic:  # zeros first; then what is added stays where it is
-        moved, kernels = written + 2 * tiles, 2
-    return kernels * _NEXT_KERNEL_CYCLES + moved * slot / _memory_bytes_per_clock(arch)
+        moved, kernels, parts = written + 2 * tiles, 2, 1
+    finished = shared * _finished_bytes(problem, rows, columns)
+    return (
+        kernels * _NEXT_KERNEL_CYCLES
+        + _ADD_CYCLES
+        + _ADD_ROUND_CYCLES * -(-parts // ROUND_PARTS)
+        + (moved * slot + finished) / _memory_bytes_per_clock(arch)
+        + _epilogue_cost.cycles(problem.epilogue, shared * rows * columns) / arch.num_cus
+    )
+
+
+def _shared_tiles(config: GemmConfig, problem: GemmProblem, tiles: int) -> int:
+    """Return the tiles that the second kernel finishes."""
+    if config.stream_k:
+        return stream_tiles(config, problem)
+    return tiles if config.split_k > 1 else 0
+
+
+def _finished_bytes(problem: GemmProblem, rows: int, columns: int) -> int:
+    """Return the bytes that a block of C moves once it is summed: its epilogue's, and its own."""
+    stored = rows * columns * ITEMSIZE[problem.out_dtype]
+    return stored + _epilogue_cost.read_bytes(problem.epilogue, rows, columns)
 
 
 def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, float]:
@@ -236,7 +268,8 @@ def _traffic_cycles(
     itemsize = ITEMSIZE[problem.a_dtype]
     staged = tiles * steps * (config.tile_m + config.tile_n) * config.tile_k * itemsize
     m, n, k = problem.m, problem.n, problem.k
-    once = (m * k + n * k) * itemsize + m * n * ITEMSIZE[problem.out_dtype]
+    whole = 1 - _shared_tiles(config, problem, tiles) / tiles
+    once = (m * k + n * k) * itemsize + whole * _finished_bytes(problem, m, n)
     l2_bytes_per_clock = arch.num_xcds * arch.l2_bytes_per_clock
     # Few compute units cannot ask for all that memory can give.
     busy = arch.num_cus if config.stream_k else min(arch.num_cus, tiles * config.split_k)

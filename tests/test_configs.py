@@ -9,10 +9,10 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._arch import ARCHS
+from cupygemm._call import _operand
 from cupygemm._check import check
 from cupygemm._compile import compile_kernel
 from cupygemm._mainloops import configs_for
-from cupygemm._call import _operand
 from cupygemm._options import Options
 from cupygemm._plan import Choice, make_runner
 from cupygemm._pose import pose

@@ -10,6 +10,7 @@
 namespace cupygemm {
 
 constexpr u32 add_waves = 4;
+constexpr u32 parts_at_once = 4; // of a wave: their loads are on their way together
 
 template <class Scalar, int quads>
 CUPYGEMM_INLINE void add(Scalar (&sums)[quads][4], const Scalar (&other)[quads][4]) {
@@ -75,16 +76,22 @@ extern "C" __global__ void
     const Store store(args, at, MakeEpilogue<Config>::make(args, at, tile.work));
 
     Sums sums{};
-#pragma unroll 4
-    for (u32 part = add_wave; part < tile.slots.count; part += add_waves) {
-        const PartSlot<Config> slot(args.workspace, tile.slots(part), wave, lane);
-        Sums other;
+    for (u32 first = add_wave; first < tile.slots.count; first += parts_at_once * add_waves) {
+        Sums parts[parts_at_once]; // zeros where there is none
 #pragma unroll
-        for (int i = 0; i < Store::group_quads; ++i) {
-            const u32 quad = Store::quad_of(group, i);
-            slot.load(other[i], fm, quad, store.place.inside(fm, quad));
+        for (u32 p = 0; p < parts_at_once; ++p) {
+            const u32 part = first + p * add_waves;
+            const PartSlot<Config> slot(args.workspace, tile.slots(part), wave, lane);
+#pragma unroll
+            for (int i = 0; i < Store::group_quads; ++i) {
+                const u32 quad = Store::quad_of(group, i);
+                slot.load(parts[p][i], fm, quad,
+                          part < tile.slots.count && store.place.inside(fm, quad));
+            }
         }
-        add(sums, other);
+#pragma unroll
+        for (u32 p = 0; p < parts_at_once; ++p)
+            add(sums, parts[p]);
     }
     if (add_wave > 0)
         __builtin_memcpy(&others[add_wave - 1][lane], &sums, sizeof(sums));

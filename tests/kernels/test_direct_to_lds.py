@@ -259,7 +259,11 @@ def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:
         ("gfx942", {"b_align": 2}, "B is aligned to 2 bytes: loads straight to LDS take 4"),
         ("gfx942", {"a_major": "m"}, "A is m-major: only gfx950 transposes"),
         ("gfx950", {"num_stages": 1}, "num_stages = 1"),
-        ("gfx950", {"stream_k": 250, "tile_k": 128, "waves_per_simd": 0}, "8 loads of a tile, each"),
+        (
+            "gfx950",
+            {"stream_k": 250, "tile_k": 128, "waves_per_simd": 0},
+            "8 loads of a tile, each",
+        ),
         ("gfx950", {"waves_m": 1, "waves_n": 1, "waves_per_simd": 0}, "64 threads"),
         ("gfx942", {"num_stages": 4, "waves_n": 1, "waves_per_simd": 0}, "96 loads on their way"),
         ("gfx950", {"waves_m": 4, "waves_n": 1, "a_major": "m"}, "16 rows are not blocks of 32"),

@@ -1,0 +1,51 @@
+"""What an epilogue costs, for the cost model: the bytes that it reads and its instructions.
+
+Bytes are counted from the record of the epilogue. Instructions are computed: those that a kernel
+for gfx942 has more with a part than without it, for each element (tests/test_epilogue_cost.py
+counts them again). Most of them are of activations; what else there is comes to a few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cupygemm._problem import ITEMSIZE, Activation, Epilogue, Source
+
+LANES_PER_CLOCK = 64
+"""Of a CU's vector instructions: four SIMDs, each of which takes four cycles for 64 lanes."""
+INSTRUCTIONS: Mapping[Activation, int] = MappingProxyType(
+    {"relu": 2, "gelu": 33, "gelu_tanh": 24, "silu": 22, "sigmoid": 20}
+)
+"""Vector instructions of an activation for each element; exp and reciprocal count as four."""
+_OF_C, _OF_CLAMP = 5, 4
+
+
+def read_bytes(epilogue: Epilogue | None, rows: int, columns: int) -> int:
+    """Return the bytes that the epilogue of a block of C reads."""
+    if epilogue is None:
+        return 0
+    counts = {"one": 1, "row": rows, "column": columns, "matrix": rows * columns}
+    sources = (
+        epilogue.scale_a, epilogue.scale_b, epilogue.c, epilogue.bias, epilogue.scale_out,
+    )  # fmt: skip
+    return sum(counts[s.along] * ITEMSIZE[s.dtype] for s in sources if s is not None)
+
+
+def instructions(epilogue: Epilogue | None) -> int:
+    """Return the vector instructions of an element."""
+    if epilogue is None:
+        return 0
+    factors = [epilogue.alpha, epilogue.scale, epilogue.scale_a, epilogue.scale_b, epilogue.bias]
+    count = sum(1 for part in (*factors, epilogue.scale_out) if part)
+    count += _of_matrix(epilogue.c) + _OF_CLAMP * epilogue.clamp
+    return count + (INSTRUCTIONS[epilogue.activation] if epilogue.activation else 0)
+
+
+def _of_matrix(source: Source | None) -> int:
+    return 0 if source is None else _OF_C
+
+
+def cycles(epilogue: Epilogue | None, elements: float) -> float:
+    """Return the cycles of a CU's vector units for the epilogue of that many elements."""
+    return instructions(epilogue) * elements / LANES_PER_CLOCK
