@@ -242,11 +242,15 @@ def _operand_type(
         common = np.result_type(x1, x2)
         if (common in HALVES and dtype in SUMS_OF_HALVES) or (common, dtype) == (I8, I32):
             return common
-        if epilogue and common in (*COMPUTED_IN_F32, F64) and dtype in RESULTS_OF_EPILOGUES:
+        if epilogue and common in COMPUTED_IN_F32 and dtype in RESULTS_OF_EPILOGUES:
+            return common
+        if epilogue and common == F64 and dtype in RESULTS_OF_EPILOGUES and dtype not in HALVES:
             return common
         wider = np.result_type(common, dtype)
     except TypeError:
         return dtype
+    if wider == F64 and dtype in HALVES:
+        return F32  # NumPy converts to `dtype` itself; no kernel rounds float64 to 16 bits
     return wider if np.can_cast(wider, dtype, "same_kind") else dtype
 
 

@@ -57,6 +57,9 @@ def _assert_casting_as_numpy(x, given, keyword, casting):
         (F16, F16, F64, None, F64, F64, F64),
         (F16, F32, None, None, F32, F32, F32),
         (F32, F32, F16, None, F32, F16, F16),  # narrowed last
+        (F64, F64, F16, None, F32, F16, F16),  # in what a kernel can round to 16 bits
+        (F64, F64, BF16, None, F32, BF16, BF16),
+        (I32, F32, F16, None, F32, F16, F16),
         (BF16, I8, None, None, BF16, BF16, BF16),
         (I8, F16, F32, None, F16, F32, F32),
         (I8, I8, I32, None, I8, I32, I32),  # the sums of int8 products
