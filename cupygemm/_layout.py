@@ -25,6 +25,7 @@ from cupygemm._shapes import ProductShape
 
 MAX_BATCH_AXES = 3
 VECTOR_BYTES = 16  # the widest global load
+TILE_BYTES, TILE_ROWS = 1 << 31, 256  # what offsets within a tile reach, and its rows at most
 Order = Literal["row", "column"]
 
 
@@ -136,24 +137,30 @@ class MatrixStack:
         return "row" if by_row else "column" if by_column else None
 
     @property
+    def extents(self) -> tuple[int, int]:
+        """Return the extents of the adjacent axis and of the other."""
+        return (self.columns, self.rows) if self.order == "row" else (self.rows, self.columns)
+
+    @property
     def pitch(self) -> int:
         """Return the stride of the other axis, a harmless one where its extent is 1."""
-        extent, count, stride = (
-            (self.columns, self.rows, self.row_stride)
-            if self.order == "row"
-            else (self.rows, self.columns, self.column_stride)
-        )
+        adjacent, count = self.extents
         if count > 1:
-            return stride
+            return self.row_stride if self.order == "row" else self.column_stride
         vector = VECTOR_BYTES // self.dtype.itemsize
-        return -(-extent // vector) * vector
+        return -(-adjacent // vector) * vector
+
+    @property
+    def is_far_apart(self) -> bool:
+        """Whether the rows of one tile may be out of reach of its offsets, and need not be."""
+        adjacent, count = self.extents
+        reach = min(count, TILE_ROWS) * self.pitch * self.dtype.itemsize
+        return count > 1 and self.pitch >= 2 * adjacent and reach >= TILE_BYTES
 
     @property
     def span(self) -> int:
         """Return the bytes from the first to the last element of one matrix, end included."""
-        adjacent, count = (
-            (self.columns, self.rows) if self.order == "row" else (self.rows, self.columns)
-        )
+        adjacent, count = self.extents
         return ((count - 1) * self.pitch + adjacent) * self.dtype.itemsize
 
     def alignment(self, batch: Sequence[int]) -> int:

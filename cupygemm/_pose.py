@@ -218,7 +218,7 @@ def _as_matrices(
         reason = f"converted from {operand.dtype} to {dtype}"
     elif stack is None or operand.address % operand.dtype.itemsize:
         reason = f"its strides {operand.strides} or its address are not whole elements"
-    elif stack.order is None:
+    elif stack.order is None or stack.is_far_apart:
         reason = _why_not_in_place(stack)
     elif operand.dtype.itemsize == 1 and stack.alignment(shape.batch) < row_bytes:
         reason = f"its rows, of single bytes, do not start at multiples of {row_bytes} bytes"
@@ -237,6 +237,8 @@ def _why_not_in_place(stack: MatrixStack) -> str:
     strides = (stack.row_stride, stack.column_stride)
     if min(strides) < 0:
         what = "a negative stride"
+    elif stack.order is not None:
+        what = "rows too far apart"
     elif 1 in strides:
         what = "rows that overlap"
     else:
@@ -257,7 +259,7 @@ def _target(
             reason = f"the product is rounded to {types.stored} first, as dtype or out asks"
         elif stack is None or out.address % out.dtype.itemsize:
             reason = f"its strides {out.strides} or its address are not whole elements"
-        elif stack.order is None:
+        elif stack.order is None or stack.is_far_apart:
             reason = _why_not_in_place(stack)
         else:
             return stack, None

@@ -244,6 +244,26 @@ def test_out_of_a_wider_type_gets_one_rounding():
     assert posed.temporary.startswith("the product is rounded to float32 first")
 
 
+def test_rows_beyond_the_reach_of_a_tile_are_copied():
+    """Offsets within a tile have 31 bits; a copy helps only where it brings the rows nearer."""
+    near, far = 1 << 20, 1 << 27  # bytes between rows
+
+    def copies(row_bytes, columns=16):
+        far_apart = Operand((20, columns), (row_bytes, 2), F16)
+        return pose(far_apart, contiguous((columns, 24), F16)).copies
+
+    assert copies(near) == ()
+    (note,) = copies(far)
+    assert note.startswith("x1 is copied: its matrices have rows too far apart")
+    assert copies(far, far // 2) == ()
+    assert copies(far, far // 8) != ()
+    transposed = Operand((16, 20), (2, far), F16)
+    assert pose(contiguous((24, 16), F16), transposed).copies[0].startswith("x2 is copied")
+    out = Operand((20, 24), (far, 2), F16)
+    posed = pose(contiguous((20, 16), F16), contiguous((16, 24), F16), out)
+    assert "rows too far apart" in posed.temporary
+
+
 def test_alignment_is_what_divides_everything():
     memory = np.zeros(4096, np.uint8)
     start = -memory.__array_interface__["data"][0] % 16
