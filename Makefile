@@ -16,10 +16,13 @@ SETUP = command -v $(PYTHON) >/dev/null || { \
 	$(PYTHON) tools/setup_environment.py $(VENV)
 CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py \
 	tests/test_epilogue.py tests/test_epilogue_calls.py
-C_SOURCES = $$(git ls-files '*.c' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
+MODELLED_TESTS = tests/test_matmul.py tests/test_epilogue.py tests/test_epilogue_calls.py \
+	tests/cuda/test_epilogue.py tests/cuda/test_types.py tests/cuda/test_hopper.py \
+	--deselect tests/cuda/test_hopper.py::test_a_stream_and_a_graph
+C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-cuda lint format typecheck bench docs clean
+.PHONY: help setup demo test test-cuda test-modelled lint format typecheck bench docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -43,6 +46,10 @@ test-cuda: ## On an NVIDIA H100 or H200: the tests there, and compute-sanitizer 
 	@compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 1 \
 		$(BIN)/python -m tests.cuda.variants
 	@compute-sanitizer --tool racecheck --error-exitcode 1 $(BIN)/python -m tests.cuda.variants
+
+test-modelled: ## The tests for NVIDIA GPUs, on the model of a Hopper GPU (an hour)
+	@$(SETUP) emulator,test
+	@$(BIN)/python -m pytest --device modelled $(MODELLED_TESTS) $(PYTEST_ARGS)
 
 lint: ## Check style: ruff, clang-format, numpydoc
 	@$(SETUP) emulator,test,lint

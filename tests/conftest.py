@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Device:
-    """What runs the kernels of this session: its kind, and its target (`gfx942`, `sm_90`)."""
+    """What runs the kernels of this session: its kind, and its target (`gfx942`, `sm_90`).
+
+    The modelled GPU is a CUDA device.
+    """
 
     kind: str
     target: str
@@ -42,9 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("cupygemm")
     group.addoption(
         "--device",
-        choices=("auto", "emulated", "rocm", "cuda"),
+        choices=("auto", "emulated", "rocm", "cuda", "modelled"),
         default="auto",
-        help="device under CuPy; auto takes a GPU that the installed CuPy can use, else emulates",
+        help="device under CuPy; auto takes a GPU that the installed CuPy can use, else emulates; "
+        "modelled is the model of a Hopper GPU in tests/hopper_model",
     )
     group.addoption(
         "--target",
@@ -82,11 +86,17 @@ def _best_device() -> str:
 
 
 @pytest.fixture(scope="session")
-def cp(pytestconfig: pytest.Config) -> ModuleType:
+def cp(pytestconfig: pytest.Config) -> Iterator[ModuleType]:
     """CuPy, on the session's device."""
-    import cupy
+    if pytestconfig.stash[_DEVICE] == "modelled":
+        from tests.hopper_model.device import modelled
 
-    return cupy
+        with modelled() as (cupy, _):
+            yield cupy
+    else:
+        import cupy
+
+        yield cupy
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +108,7 @@ def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
     properties = cp.cuda.runtime.getDeviceProperties(0)
     if kind == "rocm":
         return Device(kind, properties["gcnArchName"].decode().split(":")[0])
-    return Device(kind, f"sm_{properties['major']}{properties['minor']}")
+    return Device("cuda", f"sm_{properties['major']}{properties['minor']}")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ import numpy as np
 
 from cupygemm import testing
 from cupygemm._device import device
+from cupygemm._epilogue import epilogue_arguments
 from cupygemm._formats import Precision, as_stored
 from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.plan import choose, make_runner
@@ -87,14 +88,21 @@ def variants_of_halves() -> Iterator[Variant]:
             yield Variant(chosen, dtype, result, orders, aligned=(number + turn) % 4 != 1)
 
 
-def multiply(variant: Variant, a: Any, b: Any) -> Any:
-    """Return a product by the configuration of a variant."""
+def multiply(variant: Variant, a: Any, b: Any, **options: Any) -> Any:
+    """Return a product by the configuration of a variant, with the options of an epilogue."""
+    epilogue = epilogue_arguments(**options)
     operands = [Operand(x.shape, x.strides, variant.dtype, x.data.ptr) for x in (a, b)]
     found = device(a.data.device_id)
     posed = pose(
         *operands,
-        options=Options(variant.result, precision=variant.precision),
+        options=Options(
+            variant.result,
+            "unsafe",
+            precision=variant.precision,
+            epilogue=None if epilogue is None else epilogue.request,
+        ),
         products=found.products,
+        epilogue_products=found.epilogue_products,
         row_bytes=found.row_bytes,
     )
     arch = found.arch
@@ -103,7 +111,8 @@ def multiply(variant: Variant, a: Any, b: Any) -> Any:
     choice = choose(posed.layout, arch, variant.config)
     objection = check(choice.config, choice.problem, arch)
     assert objection is None, objection
-    return make_runner(posed, choice)(a, b, None)
+    run = make_runner(posed, choice)
+    return run(a, b, None) if epilogue is None else run(a, b, None, epilogue)
 
 
 def product(variant: Variant, m: int, n: int, k: int) -> tuple[Any, Any, Any]:

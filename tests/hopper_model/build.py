@@ -1,0 +1,157 @@
+"""Device code as NVRTC would take it, compiled for the host, and the machine that it runs on.
+
+A kernel's text is not modified but for three things. An asm statement becomes a call that brings
+its text and operands, so what the machine interprets is the PTX of the wrappers themselves; the
+declaration of dynamic shared memory becomes a pointer to the running block's; and what is cast to a
+pointer must be a multiple of what the pointer's type asks for. Indices outside an array trap.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from cupygemm._cache import get_or_build
+from cupygemm._toolchain import host_compiler_version, host_shared_library
+
+MACHINE = Path(__file__).parent / "machine"
+_COMMON = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-lm")
+_MACHINE_OPTIONS = (*_COMMON, "-O2")
+_KERNEL_OPTIONS = (
+    *_COMMON,
+    "-O1",
+    "-Wno-unknown-pragmas",
+    "-fsanitize=bounds",
+    "-fsanitize-trap=bounds",
+)
+_ASM = re.compile(r"\basm(?: volatile)?\s*\(")
+_LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
+_OPERAND = re.compile(r'\s*("[^"]*")\s*\((.*)\)\s*', re.DOTALL)
+_CAST = re.compile(r"reinterpret_cast<([^<>]+?) ?\*>\(")
+_DYNAMIC = re.compile(r"extern __shared__ .*?(\w+) (\w+)\[\];")
+_ENTRY = re.compile(r'extern "C" __global__ void.*?\b(cupygemm_\w+)\(', re.DOTALL)
+
+
+@functools.cache
+def machine() -> ctypes.CDLL:
+    """Return the machine, compiled; kernels that are loaded later find its functions."""
+    sources = sorted(MACHINE.glob("*.cpp"))
+
+    def build(output: Path) -> None:
+        host_shared_library(sources, output, options=_MACHINE_OPTIONS)
+
+    key = (*_texts("*.[ch]pp"), *_MACHINE_OPTIONS, host_compiler_version())
+    path = get_or_build("test", key, ".so", build)
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    library.hopper_launch.restype = ctypes.c_char_p
+    return library
+
+
+@functools.cache
+def _texts(pattern: str) -> tuple[str, ...]:
+    return tuple(path.read_text() for path in sorted(MACHINE.glob(pattern)))
+
+
+@functools.cache
+def kernel(text: str, entry: str) -> ctypes.CDLL:
+    """Return a translation unit of device code, compiled for the host.
+
+    It exports ``hopper_entry``, which takes the address of the parameter, ``hopper_parameter``, the
+    size of that, and ``hopper_cluster`` and ``hopper_threads``, of the kernel's attributes.
+    """
+    machine()
+    whole = host_text(text, entry)
+
+    def build(output: Path) -> None:
+        source = output.with_suffix(".cpp")
+        source.write_text(whole)
+        host_shared_library([source], output, options=_KERNEL_OPTIONS)
+
+    key = (whole, *_texts("*.hpp"), *_KERNEL_OPTIONS, host_compiler_version())
+    path = get_or_build("test", key, ".so", build)
+    return ctypes.CDLL(str(path))
+
+
+def host_text(text: str, entry: str) -> str:
+    """Return a kernel's text as the host's compiler takes it."""
+    found = _ENTRY.search(text)
+    assert found is not None
+    assert found[1] == entry
+    cluster = re.search(r"__cluster_dims__\((.*?), 1, 1\)", found[0])
+    threads = re.search(r"__launch_bounds__\(([^,)]+)", found[0])
+    assert threads is not None
+    shared = r"\1 *\2 = static_cast<\1 *>(hopper_model::hopper_dynamic_shared());"
+    exports = f"""
+extern "C" void hopper_entry(const void *arguments) {{
+    hopper_model::call({entry}, arguments);
+}}
+extern "C" const unsigned hopper_parameter = hopper_model::parameter_bytes({entry});
+extern "C" const unsigned hopper_cluster = {cluster[1] if cluster else "1"};
+extern "C" const unsigned hopper_threads = {threads[1]};
+"""
+    return (
+        f'#include "{MACHINE / "cuda.hpp"}"\n'
+        + _CAST.sub(r"hopper_model::aligned<\1>(", _DYNAMIC.sub(shared, "".join(_with_calls(text))))
+        + exports
+    )
+
+
+def _with_calls(text: str) -> Iterator[str]:
+    """Yield the parts of a text in which asm statements are calls."""
+    at = 0
+    for found in _ASM.finditer(text):
+        end = _closing(text, found.end())
+        yield text[at : found.start()]
+        yield _call(text[found.end() : end])
+        at = end + 1
+    yield text[at:]
+
+
+def _call(statement: str) -> str:
+    template, *sections = _split(statement, ":")
+    values = ["site"]
+    for section in sections[:2]:  # outputs and inputs; what else is clobbered does not matter
+        for operand in filter(str.strip, _split(section, ",")):
+            found = _OPERAND.fullmatch(operand)
+            assert found is not None
+            values.append(f"hopper_model::operand({found[1]}, {found[2]})")
+    return (
+        f"do {{ static hopper_model::Site site = {{{template.strip()}, __func__, nullptr}}; "
+        f"hopper_model::execute({', '.join(values)}); }} while (0)"
+    )
+
+
+def _tokens(text: str, start: int) -> Iterator[tuple[int, str]]:
+    """Yield the characters that are not in a string literal, with their places."""
+    at = start
+    while at < len(text):
+        if text[at] == '"':
+            literal = _LITERAL.match(text, at)
+            assert literal is not None
+            at = literal.end()
+            continue
+        yield at, text[at]
+        at += 1
+
+
+def _closing(text: str, start: int) -> int:
+    depth = 1
+    for at, character in _tokens(text, start):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0:
+            return at
+    raise ValueError("an asm statement does not end")
+
+
+def _split(text: str, separator: str) -> list[str]:
+    """Split at the separators outside literals, brackets, and pairs of colons in a name."""
+    parts, depth, begin = [], 0, 0
+    for at, character in _tokens(text, 0):
+        depth += (character in "([{") - (character in ")]}")
+        if depth == 0 and character == separator:
+            parts.append(text[begin:at])
+            begin = at + 1
+    return [*parts, text[begin:]]

@@ -1,0 +1,37 @@
+"""The modelled GPU in the place of the session's device, for the tests of this folder."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hopper_model.device import Model, modelled
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the folder out where its coroutines cannot run."""
+    return None if platform.machine() == "x86_64" else True
+
+
+@pytest.fixture(scope="module")
+def _modelled() -> Iterator[tuple[Any, Model]]:
+    with modelled() as both:
+        yield both
+
+
+@pytest.fixture(scope="module")
+def cp(_modelled: tuple[Any, Model]) -> Any:
+    """What stands for CuPy on the modelled GPU."""
+    return _modelled[0]
+
+
+@pytest.fixture
+def model(_modelled: tuple[Any, Model]) -> Iterator[Model]:
+    """The modelled GPU; a test's seed and fault end with it."""
+    model = _modelled[1]
+    yield model
+    model.seed, model.fault = 0, None

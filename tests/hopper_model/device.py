@@ -1,0 +1,240 @@
+"""The modelled GPU under cupygemm: CuPy's modules, the driver's maps and launches.
+
+`modelled` puts them in place of CuPy; `cupygemm.matmul` then selects, copies, packs and launches as
+on a Hopper GPU, and the machine runs the grids.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType, SimpleNamespace
+from typing import Any, Self
+
+import numpy as np
+import pytest
+import scipy.special
+
+from cupygemm import _device, _fallback, _matmul
+from cupygemm._hopper import copies, plan
+from cupygemm._hopper.compile import CubinResources
+from tests.hopper_model.arrays import ArrayModule, Memory
+from tests.hopper_model.build import kernel, machine
+
+NUM_SMS = 4
+"""Few, so that a block takes several tiles."""
+MAP = np.dtype([
+    ("magic", np.uint32), ("rank", np.uint32), ("element_bytes", np.uint32),
+    ("rounds_to_tf32", np.uint32), ("address", np.uint64), ("extents", np.uint64, 5),
+    ("pitches", np.uint64, 4), ("box", np.uint32, 5), ("unused", np.uint32, 3),
+])  # fmt: skip
+"""The twin of ``Map`` in tma.cpp."""
+_MAGIC = 0x7EA5
+_BYTES = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "INT32": 4, "FLOAT32": 4, "TFLOAT32": 4}
+
+
+class ModelError(Exception):
+    """What the machine found wrong with a kernel."""
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p),
+        ("arguments", ctypes.c_void_p),
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("cluster", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("seed", ctypes.c_ulonglong),
+    )
+
+
+@dataclass
+class Model:
+    """The modelled GPU.
+
+    Attributes
+    ----------
+    seed : int
+        Of the schedule of all launches from now on.
+    fault : callable or None
+        What changes the text of a kernel before it is compiled.
+    """
+
+    seed: int = 0
+    fault: Callable[[str], str] | None = None
+
+
+class HostKernel:
+    """A kernel compiled for the host, as CuPy shows one on a GPU."""
+
+    compiler = "the host's"
+
+    def __init__(self, model: Model, text: str, name: str) -> None:
+        library = kernel(model.fault(text) if model.fault else text, name)
+        self.kernel = self
+        self.ptr = ctypes.cast(library.hopper_entry, ctypes.c_void_p).value
+        self.max_dynamic_shared_size_bytes = 0
+        self._model = model
+        self._parameter, self._cluster, self._threads = (
+            ctypes.c_uint.in_dll(library, f"hopper_{symbol}").value
+            for symbol in ("parameter", "cluster", "threads")
+        )
+
+    def __call__(self, grid: Any, block: Any, arguments: tuple[Any]) -> None:
+        """Launch the kernel as `cupy.RawKernel` does."""
+        (packed,) = arguments
+        assert packed.nbytes == self._parameter
+        self.launch(grid, block, 0, packed.ctypes.data)
+
+    def launch(self, grid: Any, block: Any, shared_bytes: int, arguments: int) -> None:
+        """Run a grid; the struct of parameters is at an address."""
+        assert block == (self._threads, 1, 1)
+        assert shared_bytes <= self.max_dynamic_shared_size_bytes
+        aligned = np.empty(self._parameter + 64, np.uint8)
+        start = -aligned.ctypes.data % 64
+        ctypes.memmove(aligned.ctypes.data + start, arguments, self._parameter)
+        launch = _Launch(
+            self.ptr, aligned.ctypes.data + start, tuple(grid), tuple(block),
+            (self._cluster, 1, 1), shared_bytes, self._model.seed,
+        )  # fmt: skip
+        wrong = machine().hopper_launch(ctypes.byref(launch))
+        if wrong is not None:
+            raise ModelError(wrong.decode())
+
+    def resources(self, shared_bytes: int = 0) -> CubinResources:
+        """Return what an explanation shows; the model knows no registers."""
+        return CubinResources(0, 0, shared_bytes, 0)
+
+
+def encode_tiled(
+    dtype: str, rank: int, address: int, extents: list[int], pitches: list[int], box: list[int],
+    steps: list[int], interleave: str, swizzle: str, promotion: str, fill: str,
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return a tensor map, under the conditions of ``cuTensorMapEncodeTiled``."""
+    size = _BYTES[dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
+    valid = (
+        1 <= rank <= 5
+        and address % 16 == 0
+        and len(extents) == len(box) == len(steps) == rank
+        and len(pitches) == rank - 1
+        and all(1 <= extent <= 1 << 32 for extent in extents)
+        and all(pitch % 16 == 0 and 0 < pitch < 1 << 40 for pitch in pitches)
+        and all(1 <= extent <= 256 for extent in box)
+        and all(step == 1 for step in steps)
+        and box[0] * size % 16 == 0
+        and interleave == "CU_TENSOR_MAP_INTERLEAVE_NONE"
+        and swizzle == "CU_TENSOR_MAP_SWIZZLE_128B"
+        and box[0] * size <= 128
+        and fill == "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"
+    )
+    if not valid:
+        return SimpleNamespace(name="CUDA_ERROR_INVALID_VALUE"), None
+    record = np.zeros(1, MAP)
+    record["magic"], record["rank"], record["element_bytes"] = _MAGIC, rank, size
+    record["rounds_to_tf32"] = dtype.endswith("TFLOAT32")
+    record["address"] = address
+    for name, values in (("extents", extents), ("pitches", pitches), ("box", box)):
+        record[name][0, : len(values)] = values
+    return _SUCCESS, SimpleNamespace(opaque=record.view(np.uint64).tolist())
+
+
+class _Names:
+    """An enumeration whose members are their names."""
+
+    def __getattr__(self, name: str) -> str:
+        return name
+
+
+_SUCCESS = "CUDA_SUCCESS"
+
+
+def _driver() -> ModuleType:
+    module = ModuleType("cuda.bindings.driver")
+    for name in ("DataType", "Interleave", "Swizzle", "L2promotion", "FloatOOBfill"):
+        setattr(module, f"CUtensorMap{name}", _Names())
+    module.CUresult = _Names()  # type: ignore[attr-defined]
+    module.cuuint32_t = module.cuuint64_t = int  # type: ignore[attr-defined]
+    module.cuTensorMapEncodeTiled = encode_tiled  # type: ignore[attr-defined]
+    return module
+
+
+class _Current:
+    """A device or a stream: there is one of each."""
+
+    ptr = 0
+
+    def __init__(self, index: int = 0, **options: Any) -> None:
+        self.id = index
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
+    """Return what stands for CuPy's modules, and for those of the CUDA bindings."""
+
+    def launch_kernel(
+        function: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared_bytes: int,
+        stream: int, parameters: int, extra: int,
+    ) -> None:  # fmt: skip
+        struct = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
+        kernels[function].launch((gx, gy, gz), (bx, by, bz), shared_bytes, struct)
+
+    properties = {
+        "name": b"NVIDIA H200 (modelled)", "major": 9, "minor": 0, "multiProcessorCount": NUM_SMS,
+    }  # fmt: skip
+    cupy = ArrayModule("cupy")
+    cuda, runtime, driver, bindings = (
+        ModuleType(name)
+        for name in (
+            "cupy.cuda", "cupy.cuda.runtime", "cupy_backends.cuda.api.driver", "cuda.bindings"
+        )
+    )  # fmt: skip
+    vars(runtime).update(
+        is_hip=False, getDeviceProperties=lambda index: properties, getDevice=lambda: 0
+    )
+    vars(cuda).update(
+        runtime=runtime, Device=_Current, Stream=_Current, alloc=Memory, get_current_stream=_Current
+    )
+    vars(driver).update(launchKernel=launch_kernel)
+    vars(bindings).update(driver=_driver())
+    cupy.cuda = cuda  # type: ignore[attr-defined]
+    cupyx, special = ModuleType("cupyx"), ModuleType("cupyx.scipy.special")
+    vars(cupyx).update(allow_synchronize=lambda allow: contextlib.nullcontext())
+    vars(special).update(erfc=scipy.special.erfc)
+    empty = ("cupyx.scipy", "cuda", "cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.api",
+             "cupy_backends.cuda.libs", "cupy_backends.cuda.libs.cublas")  # fmt: skip
+    made = (cupy, cuda, runtime, driver, bindings, cupyx, special)
+    return {module.__name__: module for module in (*map(ModuleType, empty), *made)}
+
+
+@contextlib.contextmanager
+def modelled() -> Iterator[tuple[Any, Model]]:
+    """Put the modelled GPU in the place of CuPy; yield what stands for CuPy, and the model."""
+    model = Model()
+    kernels: dict[int, HostKernel] = {}
+
+    def compiled(text: str, name: str) -> HostKernel:
+        made = HostKernel(model, text, name)
+        return kernels.setdefault(made.ptr, made)
+
+    modules = _modules(kernels)
+    _device.device.cache_clear()
+    # CuPy's functions warn of nothing.
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        for name, module in modules.items():
+            patch.setitem(sys.modules, name, module)
+        for user in (plan, copies):
+            patch.setattr(user, "compile_cubin", compiled)
+            patch.setattr(user, "load", lambda kernel: kernel)
+        patch.setattr(_fallback, "_sums_in_float32", lambda device: contextlib.nullcontext())
+        patch.setattr(_matmul, "_plans", {})
+        yield modules["cupy"], model
+    _device.device.cache_clear()

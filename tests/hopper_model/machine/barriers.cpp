@@ -1,0 +1,113 @@
+// Barriers of a block, of a warp and of a cluster, and the moving of registers.
+//
+// Who takes part in a named barrier must agree on how many do; setmaxnreg.inc waits until other
+// warps have given up as many registers. That a warp has converged, which `.aligned` asks for, is
+// not modelled. Source: PTX ISA 9.0, "bar", "barrier.cluster", "setmaxnreg".
+#include "ptx.hpp"
+#include "scheduler.hpp"
+
+namespace hopper_model {
+
+namespace {
+
+NamedBarrier &enter(u32 id, u32 count) {
+    if (id >= 16 || count % warp_size || count > running->block->num_threads)
+        fail("barrier %u of %u threads", id, count);
+    NamedBarrier &barrier = running->block->named[id];
+    if (barrier.arrived && barrier.expected != count)
+        fail("barrier %u is one of %u threads, and this comes as one of %u", id, barrier.expected,
+             count);
+    barrier.expected = count;
+    if (++barrier.arrived == count) {
+        barrier.arrived = 0;
+        ++barrier.generation;
+        wake(barrier.condition);
+    }
+    return barrier;
+}
+
+void sync(u32 id, u32 count) {
+    const u32 generation = running->block->named[id & 15].generation;
+    NamedBarrier &barrier = enter(id, count);
+    while (barrier.generation == generation)
+        wait_on(barrier.condition, "barrier %llu of %llu threads", id, count);
+}
+
+void bar_sync(Arguments &args) {
+    sync(static_cast<u32>(args.value(0)), static_cast<u32>(args.value(1)));
+}
+
+void bar_arrive(Arguments &args) {
+    enter(static_cast<u32>(args.value(0)), static_cast<u32>(args.value(1)));
+}
+
+void cluster_arrive(Arguments &) {
+    u32 alive = 0;
+    for (u32 rank = 0; rank < cluster.size; ++rank)
+        alive += cluster.blocks[rank].running;
+    running->cluster_phase = cluster.phase;
+    if (++cluster.arrived == alive) {
+        cluster.arrived = 0;
+        ++cluster.phase;
+        wake(cluster.condition);
+    }
+}
+
+void cluster_wait(Arguments &) {
+    while (cluster.phase == running->cluster_phase)
+        wait_on(cluster.condition, "the cluster's barrier");
+}
+
+void give_registers(Arguments &args) {
+    const u32 count = static_cast<u32>(args.value(0));
+    if (count > running->registers)
+        fail("setmaxnreg.dec to %u, from %u", count, running->registers);
+    running->block->free_registers += running->registers - count;
+    running->registers = count;
+    wake(running->block->registers_freed);
+}
+
+void take_registers(Arguments &args) {
+    const u32 count = static_cast<u32>(args.value(0));
+    if (count < running->registers)
+        fail("setmaxnreg.inc to %u, from %u", count, running->registers);
+    Block &block = *running->block;
+    while (block.free_registers < count - running->registers)
+        wait_on(block.registers_freed, "%llu registers a thread", count);
+    block.free_registers -= count - running->registers;
+    running->registers = count;
+}
+
+} // namespace
+
+extern "C" void hopper_syncthreads() {
+    running->text = "bar.sync 0";
+    sync(0, running->block->num_threads);
+    go_on();
+}
+
+extern "C" void hopper_syncwarp() {
+    running->text = "bar.warp.sync";
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 generation = warp.generation;
+    if (++warp.arrived == warp_size) {
+        warp.arrived = 0;
+        ++warp.generation;
+        wake(warp.condition);
+    }
+    while (warp.generation == generation)
+        wait_on(warp.condition, "the other lanes of its warp");
+    go_on();
+}
+
+const Opcode barrier_opcodes[] = {
+    {"bar.sync", bar_sync},
+    {"bar.arrive", bar_arrive},
+    {"barrier.cluster.arrive.relaxed.aligned", cluster_arrive},
+    {"barrier.cluster.wait.aligned", cluster_wait},
+    {"setmaxnreg.dec.sync.aligned.u32", give_registers},
+    {"setmaxnreg.inc.sync.aligned.u32", take_registers},
+    {nullptr, nullptr},
+};
+
+} // namespace hopper_model

@@ -1,0 +1,77 @@
+// What NVRTC gives a kernel, on the host: attributes, indices, intrinsics, and asm as calls.
+//
+// It stands before a kernel's own text, of which the build rewrites three things (see build.py): an
+// asm statement becomes a call of `execute` with its text and operands, which the machine parses
+// and interprets; dynamic shared memory becomes a pointer to the running block's; and a cast to a
+// pointer becomes `aligned`. Threads are
+// coroutines of one thread of the host, so a static array can be a block's shared memory: blocks
+// run one after the other, but for those of a cluster, whose kernels have none.
+#pragma once
+
+#include "interface.hpp"
+
+#pragma clang optimize off // to compile quickly: a kernel's own arithmetic is the least of its time
+#define always_inline      // for the same end
+
+#define __CUDACC_RTC__ 1
+#define __device__
+#define __global__
+#define __grid_constant__
+#define __shared__ static
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+
+namespace hopper_model {
+
+template <class T> Operand operand(const char *constraint, const T &value) {
+    return {const_cast<void *>(static_cast<const void *>(&value)), sizeof(T), constraint};
+}
+
+template <class... Operands> void execute(Site &site, const Operands &...operands) {
+    const Operand list[] = {operands..., Operand{}};
+    hopper_execute(&site, list, sizeof...(operands));
+}
+
+// A cast to a pointer, of a pointer or an address.
+template <class T, class Address> T *aligned(Address address) {
+    auto *pointer = reinterpret_cast<T *>(address);
+    if (reinterpret_cast<unsigned long long>(pointer) % alignof(T))
+        hopper_misaligned(pointer, alignof(T));
+    return pointer;
+}
+
+// The parameter of a kernel, which is its only one, by value.
+template <class Arguments> void call(void (*kernel)(Arguments), const void *arguments) {
+    kernel(*static_cast<const Arguments *>(arguments));
+}
+template <class Arguments> constexpr unsigned parameter_bytes(void (*)(Arguments)) {
+    return sizeof(Arguments);
+}
+
+} // namespace hopper_model
+
+#define threadIdx (hopper_model::hopper_place->thread)
+#define blockIdx (hopper_model::hopper_place->block)
+#define gridDim (hopper_model::hopper_place->grid)
+
+inline unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+inline float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+inline long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+inline double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+inline float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+inline double __fma_rn(double x, double y, double z) { return __builtin_fma(x, y, z); }
+inline float rintf(float x) { return __builtin_rintf(x); }
+inline double rint(double x) { return __builtin_rint(x); }
+inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
+    const unsigned long long bytes = static_cast<unsigned long long>(y) << 32 | x;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i)
+        result |= static_cast<unsigned>(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+    return result;
+}
+inline unsigned __cvta_generic_to_shared(const void *pointer) {
+    return hopper_model::hopper_shared_address(pointer);
+}
+inline void __syncthreads() { hopper_model::hopper_syncthreads(); }
+inline void __syncwarp() { hopper_model::hopper_syncwarp(); }

@@ -1,0 +1,86 @@
+// Ordinary loads and stores, of shared and of global memory, and stmatrix.
+//
+// An address must be a multiple of what is accessed. Source: PTX ISA 9.0, "ld", "st", "stmatrix".
+#include "ptx.hpp"
+
+namespace hopper_model {
+
+namespace {
+
+u8 *global(const Arguments &args, u32 argument, u32 bytes) {
+    const u64 address = args.value(argument);
+    if (address % bytes)
+        fail("global address %#llx is no multiple of %u", address, bytes);
+    return reinterpret_cast<u8 *>(address);
+}
+
+template <u32 bytes> void load_shared(Arguments &args) {
+    u64 value = 0;
+    load_ordinary(static_cast<u32>(args.value(1)), &value, bytes);
+    running->loaded_since_fence = true;
+    args.set(0, value);
+}
+
+template <u32 count> void store_shared(Arguments &args) {
+    u32 values[count];
+    for (u32 i = 0; i < count; ++i) {
+        if (is_being_multiplied(*running, args.operand(1, i).address))
+            fail("an accumulator is read before wgmma.wait_group");
+        values[i] = static_cast<u32>(args.value(1, i));
+    }
+    store_ordinary(static_cast<u32>(args.value(0)), values, sizeof(values));
+}
+
+template <class Value, u32 count> void load_global(Arguments &args) {
+    Value values[count];
+    memcpy(values, global(args, 1, sizeof(values)), sizeof(values));
+    for (u32 i = 0; i < count; ++i)
+        args.set(0, values[i], i);
+}
+
+template <class Value, u32 count> void store_global(Arguments &args) {
+    Value values[count];
+    for (u32 i = 0; i < count; ++i)
+        values[i] = static_cast<Value>(args.value(1, i));
+    memcpy(global(args, 0, sizeof(values)), values, sizeof(values));
+}
+
+// Lane l names row l % 8 of matrix l / 8; register i of lane l is two elements, from 2 (l % 4) on,
+// of row l / 4 of matrix i.
+void store_matrices(Arguments &args) {
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 lane = running->index % warp_size, generation = warp.generation;
+    auto &value = warp.value[generation & 1];
+    for (u32 i = 0; i < 4; ++i)
+        value[lane][i] = static_cast<u32>(args.value(1, i));
+    if (++warp.arrived == warp_size) {
+        warp.arrived = 0;
+        ++warp.generation;
+        wake(warp.condition);
+    }
+    while (warp.generation == generation)
+        wait_on(warp.condition, "stmatrix of the other lanes of its warp");
+    u32 row[4]; // that the lane names
+    for (u32 i = 0; i < 4; ++i)
+        row[i] = value[lane % 8 * 4 + i][lane / 8];
+    store_ordinary(static_cast<u32>(args.value(0)), row, sizeof(row));
+}
+
+} // namespace
+
+const Opcode element_opcodes[] = {
+    {"ld.shared.u16", load_shared<2>},
+    {"ld.shared.u32", load_shared<4>},
+    {"st.shared.v2.f32", store_shared<2>},
+    {"st.shared.v2.b32", store_shared<2>},
+    {"st.shared.f32", store_shared<1>},
+    {"ld.global.v4.f32", load_global<u32, 4>},
+    {"ld.global.nc.v2.u64", load_global<u64, 2>},
+    {"st.global.u16", store_global<u16, 1>},
+    {"st.global.u32", store_global<u32, 1>},
+    {"st.global.v2.u64", store_global<u64, 2>},
+    {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices},
+    {nullptr, nullptr},
+};
+
+} // namespace hopper_model

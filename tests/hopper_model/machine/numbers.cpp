@@ -1,0 +1,122 @@
+// Number formats, and the conversions and approximations that are instructions.
+//
+// ex2.approx and rcp.approx are here exact to the last place, denormals flushed: what depends on
+// their last bits must allow 2 units. Source: PTX ISA 9.0, "cvt", "ex2", "rcp", "Fundamental
+// Types: alternate floating-point data formats".
+#include "numbers.hpp"
+#include "ptx.hpp"
+
+#include <math.h>
+
+namespace hopper_model {
+
+namespace {
+
+float of_bits(u32 bits) { return __builtin_bit_cast(float, bits); }
+u32 to_bits(float x) { return __builtin_bit_cast(u32, x); }
+
+float half(u32 bits) { return __builtin_bit_cast(_Float16, static_cast<u16>(bits)); }
+float brain(u32 bits) { return of_bits(bits << 16); }
+float tf32(u32 bits) { return of_bits(bits & ~0x1fffu); } // wgmma reads the first 19 bits
+float signed_byte(u32 bits) { return static_cast<signed char>(bits); }
+
+// An 8-bit float of OCP.
+float small(u32 bits, u32 fraction_bits, i32 bias) {
+    const u32 fraction = bits & ((1u << fraction_bits) - 1);
+    const i32 exponent =
+        static_cast<i32>(bits >> fraction_bits & ((1u << (7 - fraction_bits)) - 1));
+    const float sign = bits & 0x80 ? -1.0f : 1.0f;
+    const float unit =
+        ldexpf(1, (exponent ? exponent : 1) - bias - static_cast<i32>(fraction_bits));
+    return sign * unit * static_cast<float>(fraction + (exponent ? 1u << fraction_bits : 0));
+}
+
+struct Bytes {
+    float value[256];
+};
+Bytes e4m3_values() {
+    Bytes table;
+    for (u32 bits = 0; bits < 256; ++bits)
+        table.value[bits] = (bits & 0x7f) == 0x7f ? NAN : small(bits, 3, 7);
+    return table;
+}
+Bytes e5m2_values() {
+    Bytes table;
+    for (u32 bits = 0; bits < 256; ++bits) {
+        table.value[bits] = small(bits, 2, 15);
+        if ((bits & 0x7c) == 0x7c)
+            table.value[bits] = bits & 3 ? NAN : bits & 0x80 ? -INFINITY : INFINITY;
+    }
+    return table;
+}
+float e4m3(u32 bits) {
+    static const Bytes table = e4m3_values();
+    return table.value[bits];
+}
+float e5m2(u32 bits) {
+    static const Bytes table = e5m2_values();
+    return table.value[bits];
+}
+
+struct Format {
+    const char *name;
+    Decoder decoder;
+    u32 bytes;
+};
+const Format formats[] = {{"f16", half, 2},       {"bf16", brain, 2}, {"tf32", tf32, 4},
+                          {"s8", signed_byte, 1}, {"e4m3", e4m3, 1},  {"e5m2", e5m2, 1}};
+
+const Format &format_of(const char *name) {
+    for (const Format &format : formats)
+        if (strcmp(format.name, name) == 0)
+            return format;
+    fail("the model has no numbers of %s", name);
+}
+
+// -- Instructions ---------------------------------------------------------------------------------
+
+u32 brain_bits(float x) {
+    if (x != x)
+        return 0x7fff;
+    const u32 bits = to_bits(x);
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+u32 half_bits(float x) {
+    return x != x ? 0x7fff : __builtin_bit_cast(u16, static_cast<_Float16>(x));
+}
+float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0, x) : x; }
+
+void to_brain(Arguments &args) { args.set(0, brain_bits(args.real(1))); }
+void to_half(Arguments &args) { args.set(0, half_bits(args.real(1))); }
+void to_brain_pair(Arguments &args) { // the first source goes to the upper half
+    args.set(0, brain_bits(args.real(1)) << 16 | brain_bits(args.real(2)));
+}
+void to_half_pair(Arguments &args) {
+    args.set(0, half_bits(args.real(1)) << 16 | half_bits(args.real(2)));
+}
+void from_half(Arguments &args) { args.set_real(0, half(static_cast<u32>(args.value(1)))); }
+void to_tf32(Arguments &args) { // ties away from zero
+    const u32 bits = to_bits(args.real(1));
+    args.set(0, args.real(1) != args.real(1) ? 0x7fffffff : (bits + 0x1000) & ~0x1fffu);
+}
+void exponential(Arguments &args) { args.set_real(0, flushed(exp2f(flushed(args.real(1))))); }
+void reciprocal(Arguments &args) { args.set_real(0, flushed(1 / flushed(args.real(1)))); }
+
+} // namespace
+
+Decoder decoder_of(const char *ptx_type) { return format_of(ptx_type).decoder; }
+u32 decoded_bytes(const char *ptx_type) { return format_of(ptx_type).bytes; }
+
+const Opcode conversion_opcodes[] = {
+    {"cvt.rn.bf16.f32", to_brain},
+    {"cvt.rn.f16.f32", to_half},
+    {"cvt.rn.bf16x2.f32", to_brain_pair},
+    {"cvt.rn.f16x2.f32", to_half_pair},
+    {"cvt.f32.f16", from_half},
+    {"cvt.rna.tf32.f32", to_tf32},
+    {"ex2.approx.ftz.f32", exponential},
+    {"rcp.approx.ftz.f32", reciprocal},
+    {nullptr, nullptr},
+};
+
+} // namespace hopper_model

@@ -1,0 +1,110 @@
+"""The Hopper kernels on the modelled GPU: exact, whatever the order in which its parts run.
+
+On an H200 they are (tests/cuda), so a failure is the model's, or shows what a GPU happened not to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cupygemm
+from cupygemm import testing
+from tests.cuda.variants import (
+    BF16,
+    F16,
+    F32,
+    Variant,
+    product,
+    variants_of_halves,
+    variants_of_others,
+)
+
+E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+
+
+def cases() -> Iterator[Variant]:
+    """Yield one variant of each configuration for halves, and some of each other type."""
+    yield from (
+        next(islice(variants_of_halves(), 4 * number + number % 4, None)) for number in range(11)
+    )
+    others: dict[object, list[Variant]] = {}
+    for variant in variants_of_others():
+        others.setdefault((variant.dtype, variant.precision), []).append(variant)
+    for which, found in enumerate(others.values()):
+        yield found[-1 - which % 3]
+        if found[0].precision == "tf32":  # A in registers, or B's transpose
+            yield replace(found[-2], orders="FC")
+
+
+@pytest.mark.parametrize("variant", list(cases()), ids=lambda variant: variant.name)
+def test_each_configuration_is_exact(cp, model, variant):
+    config = variant.config
+    m = config.tile_m * config.cluster_m + 21
+    n = config.tile_n * config.cluster_n + 40
+    for seed, extents in enumerate([(m, n, 3 * config.tile_k + 8), (5, 9, 400), (m, 64, 1000)]):
+        model.seed = seed
+        x1, x2, result = product(variant, *extents)
+        testing.assert_gemm_exact(result, x1, x2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((3, 2, 70, 40), (2, 40, 72)), ((2, 1, 3, 9, 64), (4, 1, 64, 8)), ((1, 8, 1), (5, 1, 16)),
+     ((5,), (5,))],
+)  # fmt: skip
+def test_batches(cp, model, first, second, seed):
+    model.seed = seed
+    x1, x2 = testing.integer_operands(first, second, F16)
+    testing.assert_gemm_exact(cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=F32), x1, x2)
+
+
+def test_strides_that_tma_cannot_take(cp, model):
+    x1, x2 = testing.integer_operands((6, 33, 47), (3, 47, 71), F16)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    for first, second in (
+        (np.s_[:3, ::-1], np.s_[...]),
+        (np.s_[::-2, :, 1:], np.s_[:, 1:, ::-1]),
+        (np.s_[1:4, 3:, 5::3], np.s_[::-1, :42:3, 8:]),
+    ):
+        result = cupygemm.matmul(a[first], b[second])
+        testing.assert_gemm_exact(result, x1[first], x2[second])
+
+
+def test_nothing_is_written_beside_the_result(cp, model):
+    x1, x2 = testing.integer_operands((70, 90), (90, 97), F16)
+    memory = cp.full((80, 121), 7, F32)
+    for column in (8, 9):
+        out = memory[5:75, column : column + 97]
+        cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out)
+        testing.assert_gemm_exact(out, x1, x2)
+        out[...] = 7
+        assert (memory == 7).all()
+
+
+def test_parts_of_k_are_added_in_their_order(cp, model):
+    x1, x2 = testing.random_operands((60, 2000), (2000, 60), BF16)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    assert cupygemm.explain(a, b).config.split_k > 1
+    results = set()
+    for seed in range(4):
+        model.seed = seed
+        results.add(cupygemm.matmul(a, b, dtype=F32).tobytes())
+    assert len(results) == 1
+    testing.assert_gemm_close(cupygemm.matmul(a, b), x1, x2)
+
+
+def test_sums_of_8_bit_floats_and_of_tf32(cp, model):
+    x1, x2 = testing.random_operands((40, 300), (300, 50), E4M3)
+    a, b = (cp.asarray(x.view(np.uint8)) for x in (x1, x2))
+    result = cupygemm.matmul(a, b, format_a="e4m3fn", format_b="e4m3fn")
+    testing.assert_gemm_close(result, x1, x2)
+    x1, x2 = testing.random_operands((40, 300), (300, 50), F32)
+    result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), precision="tf32")
+    testing.assert_gemm_close(result, x1, x2, precision="tf32")
