@@ -7,7 +7,6 @@ device's instruction set, never by a compute capability, which HIP makes up; und
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -24,9 +23,6 @@ from cupygemm._promotion import (
     HOPPER_PRODUCTS,
     Products,
 )
-
-HOPPER_EPILOGUE_VARIABLE = "CUPYGEMM_HOPPER_EPILOGUE"
-"""Set to 1, Hopper's kernels compute epilogues themselves."""
 
 
 @dataclass(frozen=True)
@@ -73,13 +69,8 @@ class Device:
 
     @property
     def epilogue_products(self) -> Products:
-        """Return the same for kernels with an epilogue.
-
-        Those for Hopper are compiled and read, but no GPU has run them yet: until then CuPy applies
-        the epilogue there, unless the environment asks for them.
-        """
-        asked = os.environ.get(HOPPER_EPILOGUE_VARIABLE) == "1"
-        return self._available(CDNA_EPILOGUE_PRODUCTS, HOPPER_EPILOGUE_PRODUCTS if asked else {})
+        """Return the same for kernels with an epilogue."""
+        return self._available(CDNA_EPILOGUE_PRODUCTS, HOPPER_EPILOGUE_PRODUCTS)
 
     def _available(self, cdna: Products, hopper: Products) -> Products:
         """Return the table of this device, without the formats of 8-bit floats that it lacks."""

@@ -104,8 +104,8 @@ def test_activations_by_the_unit_in_the_last_place(cp, activation):
     x = np.concatenate([np.linspace(-90, 90, 4288), np.linspace(-6, 6, 10000), tiny, -tiny])
     x = np.concatenate([[np.nan, np.inf, -np.inf, -0.0], x]).astype(F32)
     x = x[: len(x) // 64 * 64].reshape(-1, 64)
-    nothing = np.zeros((len(x), 1), F32), np.zeros((1, 64), F32)
-    result = multiply(cp, *nothing, c=x, activation=activation).get().astype(F64)
+    nothing = np.zeros((len(x), 1), F16), np.zeros((1, 64), F16)  # which all kernels multiply
+    result = multiply(cp, *nothing, dtype=F32, c=x, activation=activation).get().astype(F64)
     limits = [np.nan, 1, 0, 0.5] if activation == "sigmoid" else [np.nan, np.inf, 0, 0]
     np.testing.assert_array_equal(result[0, :4], limits)
     result, x = result[1:], x[1:]

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm import _matmul, testing
-from cupygemm._device import HOPPER_EPILOGUE_VARIABLE, device
+from cupygemm import testing
+from cupygemm._device import device
 from cupygemm._epilogue import epilogue_arguments
 from cupygemm._hopper.config import CONFIGS, check
 from cupygemm._hopper.plan import choose, make_runner
@@ -26,12 +26,6 @@ from cupygemm._promotion import HOPPER_EPILOGUE_PRODUCTS
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))
 M, N = 328, 536
-
-
-@pytest.fixture(autouse=True)
-def kernels_with_an_epilogue(monkeypatch):
-    monkeypatch.setenv(HOPPER_EPILOGUE_VARIABLE, "1")
-    monkeypatch.setattr(_matmul, "_plans", {})
 
 
 def options(m, n, c_dtype):

@@ -1,0 +1,103 @@
+"""Epilogues in the Hopper kernels, on the modelled GPU: every part, tile, store and tail.
+
+What an epilogue means is tested by ``tests/test_epilogue.py``, which runs here too (`make
+test-modelled`). No GPU has run these kernels yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import cupygemm
+from cupygemm import testing
+from cupygemm._hopper.config import CONFIGS, configs_for
+from tests.cuda.test_epilogue import on_device, options
+from tests.cuda.variants import BF16, F16, F32, I8, I32, Variant, multiply
+from tests.test_epilogue import ULPS
+from tests.test_epilogue import (
+    test_activations_by_the_unit_in_the_last_place as by_the_unit_in_the_last_place,
+)
+
+E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+RESULTS = ((F32, F16), (F16, F32), (BF16, F32))  # with the type of c
+
+
+def assert_exact(cp, variant, m, n, k, given):
+    x1, x2 = testing.integer_operands((m, k), (k, n), variant.dtype, seed=m + n + k)
+    a, b = (
+        cp.asarray(np.array(x, order=order))
+        for x, order in zip((x1, x2), variant.orders, strict=True)
+    )
+    result = multiply(variant, a, b, **on_device(cp, given))
+    testing.assert_gemm_exact(result, x1, x2, **given)
+
+
+@pytest.mark.parametrize("number", range(len(CONFIGS)), ids=lambda number: CONFIGS[number].name)
+def test_each_configuration_is_exact(cp, model, number):
+    config, (result, c_dtype) = CONFIGS[number], RESULTS[number % 3]
+    orders = ("CC", "CF", "FC", "FF")[number % 4]
+    m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
+    variant = Variant(config, F16, result, orders, aligned=number % 4 != 1)
+    for seed, (rows, columns) in enumerate([(m, n - number % 2), (8, 16), (m, 64)]):
+        model.seed = seed
+        given = options(rows, columns, c_dtype)
+        assert_exact(cp, variant, rows, columns, 2 * config.tile_k + 8, given)
+
+
+@pytest.mark.parametrize("result", [F32, F16, BF16], ids=str)
+def test_the_sum_of_parts_is_exact(cp, model, result):
+    config = replace(CONFIGS[10], split_k=3)
+    for seed, n in enumerate((72, 75)):
+        model.seed = seed
+        variant = Variant(config, F16, result, "CC", aligned=True)
+        assert_exact(cp, variant, 70, n, 640, options(70, n, F16))
+
+
+@pytest.mark.parametrize("result", [F32, F16, BF16, I32], ids=str)
+def test_int8_is_scaled_from_its_exact_sums(cp, model, result):
+    variant = Variant(configs_for("i8")[10], I8, result, "CF", aligned=True)
+    assert_exact(cp, variant, 70, 72, 300, options(70, 72, F32))
+
+
+def test_8_bit_floats(cp, model):
+    x1, x2 = testing.integer_operands((70, 200), (200, 72), E4M3)
+    a, b = (cp.asarray(x.view(np.uint8)) for x in (x1, x2))
+    given = options(70, 72, F32)
+    formats = {"format_a": "e4m3fn", "format_b": "e4m3fn"}
+    arrays = on_device(cp, given)
+    assert cupygemm.explain(a, b, dtype=BF16, **formats, **arrays).backend == "cupygemm"
+    result = cupygemm.matmul(a, b, dtype=BF16, **formats, **arrays)
+    testing.assert_gemm_exact(result, x1, x2, **given)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_in_place_and_nothing_beside(cp, model, order, seed):
+    model.seed = seed
+    x1, x2 = testing.integer_operands((70, 96), (96, 72), F16)
+    memory = cp.asarray((np.arange(80 * 84) % 64).reshape(80, 84).astype(F32), order=order)
+    before = memory.get()
+    out = memory[5:75, 4:76]
+    cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out, c=out, activation="relu")
+    testing.assert_gemm_exact(out, x1, x2, c=before[5:75, 4:76], activation="relu")
+    out[...] = before[5:75, 4:76]
+    np.testing.assert_array_equal(memory.get(), before)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_batch_of_biases(cp, model, seed):
+    model.seed = seed
+    x1, x2 = testing.integer_operands((3, 2, 70, 96), (2, 96, 72), BF16)
+    given = {"bias": np.arange(3 * 72, dtype=F32).reshape(3, 1, 1, 72), "scale_a": 2.0,
+             "scale_b": np.float32(2.0) ** (np.arange(144) % 4).reshape(2, 1, 72)}  # fmt: skip
+    result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=F32, **on_device(cp, given))
+    testing.assert_gemm_exact(result, x1, x2, **given)
+
+
+@pytest.mark.parametrize("activation", ULPS)
+def test_activations_by_the_unit_in_the_last_place(cp, model, activation):
+    by_the_unit_in_the_last_place(cp, activation)

@@ -1,0 +1,140 @@
+"""What the model is for: kernels with one fault each, all of which it finds, and says where.
+
+A fault is a change of a kernel's text before it is compiled: a wait, a fence or an arrival left
+out, a parity or an address turned. Some an H200 would survive most of the time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from cupygemm import testing
+from cupygemm._hopper.config import CONFIGS, configs_for
+from tests.cuda.variants import BF16, F16, F32, Variant, multiply
+from tests.hopper_model.device import Model, ModelError
+
+HALVES = Variant(CONFIGS[10], F16, F16, "CC", aligned=True)
+CLUSTER = replace(HALVES, config=CONFIGS[7])
+TWO_CONSUMERS = replace(HALVES, config=CONFIGS[9])
+DIRECT = replace(HALVES, aligned=False)
+REGISTERS = Variant(configs_for("tf32")[10], F32, F32, "FF", aligned=True, precision="tf32")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A text, what stands for it, and what the machine says then."""
+
+    name: str
+    text: str
+    instead: str
+    said: str
+    variant: Variant = HALVES
+    epilogue: bool = False
+
+
+FAULTS = [
+    Fault("no wait for a full stage",
+          "mbarrier_wait(T::full(shared, ring.stage), ring.parity);\n            wgmma_fence();",
+          "wgmma_fence();", "into which a TMA load has not landed"),
+    Fault("no wait for an empty stage", "mbarrier_wait(T::empty(shared, ring.stage)", "(void)(0",
+          "race|one more arrival"),
+    Fault("another parity", "ring.parity ^ 1)", "ring.parity)", "deadlock"),
+    Fault("a parity that does not flip", "parity ^= 1;", "", "waits for parity"),
+    Fault("a stage released before wgmma has read it",
+          "wgmma_wait<1>(); // the step before is done with its stage\n            if",
+          "if", "which wgmma or a TMA store still reads"),
+    Fault("a stage not released", "if (thread == 0)\n                mbarrier_arrive(empty);", "",
+          "deadlock"),
+    Fault("accumulators read before wgmma is done", "wgmma_wait<0>();\n        settle",
+          "settle", "read before wgmma.wait_group"),
+    Fault("no fence before wgmma", "wgmma_fence(); // the epilogue read the accumulators", "",
+          "no wgmma.fence since the accumulators"),
+    Fault("registers of A loaded behind the fence",
+          "a.load(stage, consumer, thread);\n            wgmma_fence();",
+          "wgmma_fence(); a.load(stage, consumer, thread);",
+          "no wgmma.fence since registers", REGISTERS),
+    Fault("another stride in a descriptor", "stride << 32", "leading << 32", "wrong|race"),
+    Fault("fewer bytes announced", "(full, args.stage_bytes)", "(full, args.stage_bytes - 128)",
+          "deadlock|race|one more arrival|announced"),
+    Fault("barriers that the copy engine does not see", "fence_mbarrier_init();\n        tma",
+          "tma", "has not executed fence.mbarrier_init"),
+    Fault("consumers that do not wait for the barriers",
+          "block_sync(Shape::num_threads);", "block_arrive(Shape::num_threads);",
+          "is not initialised"),
+    Fault("registers that nobody gives", "setmaxnreg_dec<producer_registers>();", "", "deadlock",
+          TWO_CONSUMERS),
+    Fault("only the own block is told", "if (thread < T::cluster_size)", "if (thread < 1)",
+          "deadlock|one more arrival", CLUSTER),
+    Fault("a block that ends before the other", "cluster_sync(); // no block ends", "// no block",
+          "has ended", CLUSTER),
+    Fault("a block that loads all that it shares", "multicast ? rank * share : 0", "0",
+          "race", CLUSTER),
+    Fault("a staging buffer overwritten", "tma_store_wait_read<Config::epilogue_buffers - 1>();",
+          "tma_store_wait_read<Config::epilogue_buffers>();", "which wgmma or a TMA store"),
+    Fault("stores behind no proxy fence", "fence_async_shared();\n", "",
+          "has not executed fence.proxy.async"),
+    Fault("a store before all have staged",
+          "warpgroup_sync(barrier); // it is written, and the copy", "// the copy",
+          "race|has not executed fence.proxy.async"),
+    Fault("a block read before all have staged",
+          "warpgroup_sync(barrier); // it is written\n", "", "wrong", DIRECT),
+    Fault("shared memory that ends before its stores", "output.drain(thread);", "",
+          "may still read shared memory"),
+    Fault("one row's factors for another", "epilogue.load(rows[half], first + 8 * half",
+          "epilogue.load(rows[half], first + 4 * half", "wrong", epilogue=True),
+    Fault("a column that is not there", "columns_left - static_cast<i32>(column);", "2;",
+          "an access outside every array", DIRECT, epilogue=True),
+    Fault("a pair at an odd element", "count > 1 && S::vectors", "count > 1",
+          "a pointer to what begins at multiples of 8", DIRECT, epilogue=True),
+]  # fmt: skip
+
+
+def run(cp: object, fault: Fault) -> None:
+    """Multiply by the kernel of a fault, several tiles of several rounds of stages."""
+    variant, odd = fault.variant, int(not fault.variant.aligned)
+    m, n, k = 136, 136 + odd, 4 * variant.config.tile_k + 8
+    x1, x2 = testing.integer_operands((m, k), (k, n), variant.dtype)
+    a, b = (
+        cp.asarray(np.array(x, order=order))
+        for x, order in zip((x1, x2), variant.orders, strict=True)
+    )
+    options = {}
+    if fault.epilogue:
+        options = {"scale_a": np.float32(2.0) ** (np.arange(m) % 3), "c": np.ones((m, n), F32),
+                   "bias": np.arange(n).astype(BF16)}  # fmt: skip
+    on_device = {name: cp.asarray(value) for name, value in options.items()}
+    testing.assert_gemm_exact(multiply(variant, a, b, **on_device), x1, x2, **options)
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_found(cp, model: Model, fault):
+    def changed(text: str) -> str:
+        if "cupygemm_gemm(" not in text:
+            return text
+        assert fault.text in text
+        return text.replace(fault.text, fault.instead)
+
+    model.fault = changed
+    found = (finding(cp, model, fault, seed) for seed in range(4))
+    assert re.search(fault.said, next(filter(None, found), "nothing in four schedules"))
+
+
+def finding(cp, model: Model, fault: Fault, seed: int) -> str:
+    """Return what is wrong with a kernel by the schedule of a seed, or nothing."""
+    model.seed = seed
+    try:
+        run(cp, fault)
+    except (ModelError, AssertionError) as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.parametrize("variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, REGISTERS])
+def test_without_a_fault_nothing_is_found(cp, model, variant):
+    for seed in range(3):
+        model.seed = seed
+        run(cp, Fault("none", "", "", "", variant, epilogue=variant.dtype == F16))
