@@ -72,8 +72,9 @@ def result_order(
     ValueError
         It is none of NumPy's.
     """
-    if order not in ("K", "C", "F", "A", None):
+    wanted = "K" if order is None else str(order).upper()
+    if wanted not in ("K", "C", "F", "A"):
         raise ValueError(f"{function}: order must be 'K', 'C', 'F' or 'A' (got {order!r})")
-    if order == "A":
+    if wanted == "A":
         return "F" if all(x.flags.f_contiguous for x in operands) else "C"
-    return None if order in ("K", None) else order  # type: ignore[return-value]
+    return None if wanted == "K" else "F" if wanted == "F" else "C"

@@ -152,8 +152,9 @@ def _program(
     casting: str,
 ) -> Program:
     """Return what evaluates a call on arrays that lie so."""
+    given_order, order = order, str(order).upper()
     if order not in ("K", "C", "F", "A"):
-        raise ValueError(f"einsum: order must be 'K', 'C', 'F' or 'A' (got {order!r})")
+        raise ValueError(f"einsum: order must be 'K', 'C', 'F' or 'A' (got {given_order!r})")
     subscripts = parse(written, tuple(len(lie[0]) for lie in lies))
     sizes = _sizes(subscripts, [lie[0] for lie in lies])
     shape = tuple(sizes[label] for label in subscripts.output)

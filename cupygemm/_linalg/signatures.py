@@ -115,10 +115,13 @@ def labelled(
 
 
 def frozen(axes: Any) -> Any:
-    """Return ``axes`` as a key of a dictionary."""
-    if axes is None or isinstance(axes, SupportsIndex):
+    """Return ``axes`` as a key of a dictionary; what is no integer stays, to be refused later."""
+    if axes is None or isinstance(axes, (str, float)):
         return axes
-    return tuple(map(frozen, axes))
+    try:
+        return operator.index(axes)
+    except TypeError:
+        return tuple(map(frozen, axes))
 
 
 def core_axes(
@@ -133,10 +136,8 @@ def core_axes(
             f"and for the result, {signature}"
         )
     given = list(axes)
-    if len(given) == 2 and not signature.out:
-        given.append(
-            tuple(given[0] if isinstance(given[0], tuple) else (given[0],)) * bool(cores[2])
-        )
+    if len(given) == 2 and not signature.out:  # a result without core axes may be left out
+        given.append((-1,) * len(cores[2]))
     if len(given) != 3:
         raise ValueError(
             f"{signature.name}: axes has {len(given)} entries; it takes one for each operand and "

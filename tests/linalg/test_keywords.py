@@ -34,7 +34,7 @@ def calls(draw):
     if name == "matmul":
         row, column = draw(st.sampled_from(["m", ""])), draw(st.sampled_from(["n", ""]))
         cores = row + "k", "k" + column, row + column
-    options = {"order": draw(st.sampled_from(["K", "C", "F", "A"]))}
+    options = {"order": draw(st.sampled_from(["K", "C", "F", "A", "f"]))}
     if name == "vecdot" and draw(st.booleans()):
         options["keepdims"] = True
         cores = "k", "k", "*"
@@ -52,8 +52,10 @@ def calls(draw):
         shapes.append(tuple(extents[a] if a in extents else next(rest) for a in range(ndim)))
         signed = [a - ndim * draw(st.integers(0, 1)) for a in place]
         axes.append(signed[0] if len(core) == 1 and draw(st.booleans()) else tuple(signed))
-    if name == "vecdot" and "keepdims" not in options:
-        axes = axes[: draw(st.sampled_from([2, 3]))]
+    if name == "vecdot" and draw(st.booleans()):  # the result's is then the last one
+        axes = axes[:2]
+        if "keepdims" in options:
+            shapes[2] = (*(max(stacks, key=len)), 1)
     return name, shapes, options | {"axes": axes}, draw(st.booleans())
 
 
@@ -90,6 +92,13 @@ def test_axis_of_vecdot(cp, axis):
         expected = np.vecdot(x, x, axis=axis, **options)
         result = cupygemm.vecdot(cp.asarray(x), cp.asarray(x), axis=axis, **options)
         np.testing.assert_array_equal(cp.asnumpy(result), expected)
+
+
+def test_axes_are_whatever_is_an_integer(cp):
+    x = np.arange(24, dtype="f4").reshape(2, 3, 4)
+    axes = [np.int8(-1), np.array(-1, dtype=np.int32)]
+    result = cupygemm.vecdot(cp.asarray(x), cp.asarray(x), axes=axes)
+    np.testing.assert_array_equal(cp.asnumpy(result), np.vecdot(x, x, axes=axes))
 
 
 def test_axes_with_the_options_of_matmul(cp):
