@@ -12,10 +12,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupygemm._epilogue import epilogue_arguments
 from cupygemm._keywords import common_keywords
 from cupygemm._linalg.arrays import Array, as_array
 from cupygemm._linalg.contraction import View
 from cupygemm._linalg.pairs import viewed
+from cupygemm._linalg.triangle import symmetric_product
 from cupygemm._matmul import matmul
 
 Transposition = bool | Literal["N", "T", "C", "n", "t", "c"]
@@ -124,9 +126,24 @@ def syrk(
 
     Notes
     -----
-    Both triangles are multiplied, in one launch; complex matrices are not conjugated.
+    On AMD GPUs and the emulated ones, of large matrices of floats only the blocks up to the
+    diagonal are multiplied, in one launch, and then mirrored, where a model says that this takes
+    less time.
+    Elsewhere both triangles are. Complex matrices are not conjugated.
     """
     a = _matrices("syrk", "a", a)
+    if beta != 0 and c is None:
+        raise ValueError(f"syrk: beta is {beta} and there is no c; pass c, or beta=0")
+    if a.ndim == 2:
+        target = None if out is None else as_array("syrk", "out", out)
+        result = symmetric_product(
+            a.T if trans else a,
+            target,
+            None if dtype is None else np.dtype(dtype),
+            epilogue_arguments(alpha=alpha, beta=beta or None, c=c if beta else None),
+        )
+        if result is not None:
+            return result if out is None else out
     return gemm(alpha, a, a, beta, c, trans, not trans, out=out, dtype=dtype)
 
 

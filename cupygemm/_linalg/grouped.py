@@ -33,7 +33,7 @@ from cupygemm._matmul import matmul
 from cupygemm._options import Options
 from cupygemm._pose import Posed, pose
 from cupygemm._problem import GemmProblem
-from cupygemm._select import estimate
+from cupygemm._select import Candidate, estimate
 from cupygemm._source import config_text, flatten
 
 ENTRY = "cupygemm_grouped_gemm"
@@ -289,9 +289,10 @@ def _launch(numbers: list[int], posed: list[Posed], arch: Arch) -> Launch | None
     """Return the launch of products that can share one; None where no configuration can."""
     layouts = [its.layout for its in posed if its.layout is not None]
     problems = aligned_alike([layout.problem for layout in layouts])
-    config = choose(problems, arch)
-    if config is None:
+    candidate = choose(problems, arch)
+    if candidate is None:
         return None
+    config = candidate.config
     from cupy import RawModule
 
     from cupygemm._compile import compile_source
@@ -324,12 +325,12 @@ def aligned_alike(problems: Sequence[GemmProblem]) -> list[GemmProblem]:
     return [replace(problem, **smallest) for problem in problems]
 
 
-def choose(problems: Sequence[GemmProblem], arch: Arch) -> GemmConfig | None:
-    """Return the configuration of the least modelled cost for all problems in one launch.
+def choose(problems: Sequence[GemmProblem], arch: Arch) -> Candidate | None:
+    """Return the candidate of the least modelled cost for all problems in one launch.
 
     The model is that of one product of as many tiles, of their mean k.
     """
-    best: tuple[float, GemmConfig] | None = None
+    best: Candidate | None = None
     for config in configs_for(problems[0].a_dtype, arch.name):
         if any(check(config, problem, arch) is not None for problem in problems):
             continue
@@ -339,10 +340,10 @@ def choose(problems: Sequence[GemmProblem], arch: Arch) -> GemmConfig | None:
         alike = replace(
             problems[0], m=config.tile_m * total, n=config.tile_n, k=math.ceil(depth), batch=()
         )
-        cycles = estimate(config, alike, arch).cycles
-        if best is None or cycles < best[0]:
-            best = cycles, config
-    return None if best is None else best[1]
+        candidate = estimate(config, alike, arch)
+        if best is None or candidate.cycles < best.cycles:
+            best = candidate
+    return best
 
 
 _tables: collections.OrderedDict[Any, Array] = collections.OrderedDict()

@@ -160,9 +160,11 @@ def test_the_configuration_suits_the_sum_of_the_tiles():
 
     arch = ARCHS["gfx942"]
     alone = GemmProblem(64, 64, 512, (), "f16", "f16", "f16", "k", "n")
-    few, many = grouped.choose([alone], arch), grouped.choose([alone] * 4000, arch)
+    few, many = (grouped.choose([alone] * count, arch).config for count in (1, 4000))
     large = GemmProblem(4096, 4096, 512, (), "f16", "f16", "f16", "k", "n")
     assert few.tile_m * few.tile_n <= many.tile_m * many.tile_n
     assert (
-        grouped.choose([large] * 8, arch).tile_m * grouped.choose([large] * 8, arch).tile_n >= 2**14
+        grouped.choose([large] * 8, arch).config.tile_m
+        * grouped.choose([large] * 8, arch).config.tile_n
+        >= 2**14
     )
