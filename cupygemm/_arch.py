@@ -32,7 +32,8 @@ def _table(
     return MappingProxyType({**table, **others})
 
 
-# Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape.
+# Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape. That of pairs of
+# 4-bit floats is 128 of them deep.
 _CDNA2_MFMA = _table(
     half={(16, 16, 16): 32, (32, 32, 8): 64},
     f64={(16, 16, 4): 32},
@@ -52,7 +53,7 @@ _CDNA4_MFMA = _table(
     half={(16, 16, 16): 16, (32, 32, 8): 32, (16, 16, 32): 16, (32, 32, 16): 32},
     f64={(16, 16, 4): 64},
     i8={(16, 16, 32): 16, (32, 32, 16): 32, (16, 16, 64): 16, (32, 32, 32): 32},
-    others={"e4m3fn": _CDNA4_FLOAT8, "e5m2": _CDNA4_FLOAT8},
+    others={"e4m3fn": _CDNA4_FLOAT8, "e5m2": _CDNA4_FLOAT8, "e2m1x2": {(16, 16, 64): 16}},
 )
 
 
@@ -79,6 +80,8 @@ class Arch:
         Bytes of a lane in the widest load that goes straight to LDS.
     transposing_reads : bool
         Reads of LDS can transpose elements of 16 and 8 bits.
+    block_scales : bool
+        There are matrix instructions that multiply blocks of k by factors.
     clock_mhz : int
         Boost clock.
     hbm_gbytes_per_s : int
@@ -108,6 +111,7 @@ class Arch:
     register_granule: int = 8
     max_waves_per_simd: int = 8
     transposing_reads: bool = False
+    block_scales: bool = False
 
 
 ARCHS: dict[str, Arch] = {
@@ -158,6 +162,7 @@ ARCHS: dict[str, Arch] = {
             l2_bytes_per_clock=16 * 128,
             mfma_cycles=_CDNA4_MFMA,
             transposing_reads=True,
+            block_scales=True,
         ),
     )
 }

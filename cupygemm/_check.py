@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from cupygemm import _parts
 from cupygemm._arch import Arch
-from cupygemm._config import DWORD_BYTES, GemmConfig, grid
+from cupygemm._config import BLOCK_SCALED_MMA_K, DWORD_BYTES, GemmConfig, grid
 from cupygemm._mainloops import MAINLOOPS
 from cupygemm._problem import FLOAT8_NAMES, ITEMSIZE, DType, GemmProblem
 
 OFFSET_LIMIT = 1 << 31
 """Buffer offsets, in bytes from the tile's first element, are below this."""
-_SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES)
+_SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES, "e2m1x2")
 OUTPUTS: dict[DType, tuple[DType, ...]] = {
     **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES)),
     "f64": ("f32", "f64"),
@@ -37,6 +37,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         _check_types(problem, arch)
         or _check_extents(config, problem)
         or _check_instruction(config, problem, arch)
+        or _check_block_scales(config, problem, arch)
         or _parts.check(config, problem)
         or MAINLOOPS[config.mainloop].check(config, problem, arch)
         or _check_offsets(config, problem)
@@ -94,6 +95,22 @@ def _check_instruction(config: GemmConfig, problem: GemmProblem, arch: Arch) -> 
         known = ", ".join("x".join(map(str, s)) for s in shapes)
         text = f"{'x'.join(map(str, shape))} instruction for {problem.a_dtype}"
         return f"{arch.name} has no {text}: it has {known}"
+    return None
+
+
+def _check_block_scales(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    if not problem.block_scaled:
+        alone = problem.a_dtype != "e2m1x2"
+        return None if alone else f"{problem.a_dtype} operands have factors for blocks of k"
+    if not MAINLOOPS[config.mainloop].TAKES_BLOCK_SCALES:
+        return f"{config.mainloop} has no factors for blocks of k"
+    deep = BLOCK_SCALED_MMA_K // (2 if problem.a_dtype == "e2m1x2" else 1)
+    if not arch.block_scales or config.mma_k != deep:
+        shape = f"{config.mma_m}x{config.mma_n}x{config.mma_k}"
+        return f"the {shape} instruction of {arch.name} takes no factors for blocks of k"
+    if problem.batch or config.stream_k:
+        what = "a batch" if problem.batch else "a persistent grid"
+        return f"factors for blocks of k do not go with {what}"
     return None
 
 

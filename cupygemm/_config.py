@@ -12,6 +12,8 @@ VECTOR_BYTES = 16
 """Bytes of a global load, of an LDS read and of a chunk of a row of LDS."""
 DWORD_BYTES = 4
 """Bytes of the narrowest LDS write, and what rows of 8-bit elements are aligned to."""
+BLOCK_SCALED_MMA_K = 128
+"""Depth of the instruction that takes a factor for each 32 k."""
 BATCH_GRID_Y = 32768
 """Batch entries along y of the grid; the rest are along z."""
 

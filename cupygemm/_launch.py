@@ -62,6 +62,9 @@ EPILOGUE_ARGS = np.dtype(
 )
 """The struct ``EpilogueArgs``, which follows `GEMM_ARGS` where there is an epilogue."""
 
+BLOCK_SCALE_ARGS = np.dtype([("a", np.uint64), ("b", np.uint64)], align=True)
+"""The struct ``BlockScaleArgs``, which follows those where there are factors for blocks of k."""
+
 _ADDRESSES = struct.Struct("=QQQ")
 _ADDRESS = struct.Struct("=Q")
 # CuPy passes an array of size one by value. It asks a structured array for its fields at each
@@ -72,12 +75,11 @@ def _opaque(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
     return np.dtype((np.void, sum(dtype.itemsize for dtype in dtypes)))
 
 
-_OPAQUE = {False: _opaque(GEMM_ARGS), True: _opaque(GEMM_ARGS, EPILOGUE_ARGS)}
-_OPAQUE_PARTED = {
-    False: _opaque(GEMM_ARGS, PART_ARGS),
-    True: _opaque(GEMM_ARGS, EPILOGUE_ARGS, PART_ARGS),
-}
-"""The parameter of a kernel, by whether it has an epilogue."""
+def _parameter(problem: GemmProblem, *more: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the parameter of a kernel."""
+    epilogue = () if problem.epilogue is None else (EPILOGUE_ARGS,)
+    scales = (BLOCK_SCALE_ARGS,) if problem.block_scaled else ()
+    return _opaque(GEMM_ARGS, *epilogue, *scales, *more)
 
 
 def pack_arguments(layout: Layout, offsets: Offsets) -> Any:
@@ -180,7 +182,7 @@ class GemmLaunch:
     config : GemmConfig
     """
 
-    __slots__ = ("_block", "_constants", "_has_epilogue", "_kernel", "_offsets", "grid")
+    __slots__ = ("_block", "_constants", "_kernel", "_offsets", "_parameter", "grid")
 
     def __init__(self, kernel: Any, layout: Layout, offsets: Offsets, config: GemmConfig) -> None:
         packed = pack_arguments(layout, offsets).tobytes()
@@ -188,12 +190,12 @@ class GemmLaunch:
         self._offsets = _ADDRESSES.unpack_from(packed) if any(packed[: _ADDRESSES.size]) else None
         self._constants: bytes = packed[_ADDRESSES.size :]
         self._block = (config.num_threads, 1, 1)
-        self._has_epilogue = layout.problem.epilogue is not None
+        self._parameter = _parameter(layout.problem)
         self.grid = grid(config, layout.problem)
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the launch; `epilogue` is the packed struct of one, if there is one."""
-        packed = np.frombuffer(self._pack(a, b, c) + epilogue, _OPAQUE[self._has_epilogue])
+        """Enqueue the launch; `epilogue` is the packed structs of what the kernel adds."""
+        packed = np.frombuffer(self._pack(a, b, c) + epilogue, self._parameter)
         self._kernel(self.grid, self._block, (packed,))
 
     def _pack(self, a: int, b: int, c: int) -> bytes:
@@ -227,6 +229,7 @@ class PartedLaunch(GemmLaunch):
         from cupy.cuda import alloc
 
         super().__init__(kernel, layout, offsets, config)
+        self._parameter = _parameter(layout.problem, PART_ARGS)
         self._parts: bytes = pack_parts(config, layout.problem).tobytes()[: -_ADDRESS.size]
         self._add_kernel = add_kernel
         self._add_grid = add_grid(config, layout.problem)
@@ -241,6 +244,6 @@ class PartedLaunch(GemmLaunch):
         if self._zeroed:
             workspace.memset_async(0, self._num_bytes)
         packed = self._pack(a, b, c) + epilogue + self._parts + _ADDRESS.pack(workspace.ptr)
-        arguments = (np.frombuffer(packed, _OPAQUE_PARTED[self._has_epilogue]),)
+        arguments = (np.frombuffer(packed, self._parameter),)
         self._kernel(self.grid, self._block, arguments)
         self._add_kernel(self._add_grid, (ADD_THREADS, 1, 1), arguments)

@@ -20,7 +20,7 @@ from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import container
 from cupygemm._hopper.config import HopperArch
 from cupygemm._launch import GemmLaunch, PartedLaunch
-from cupygemm._layout import Operand
+from cupygemm._layout import Layout, Operand
 from cupygemm._pose import Posed
 from cupygemm._problem import GemmProblem
 from cupygemm._runners import Runner, runner
@@ -186,22 +186,21 @@ def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -
         from cupygemm._hopper import plan as hopper_plan
 
         return hopper_plan.make_runner(posed, choice)
+    assert posed.layout is not None
+    return runner(posed, launches_of(posed.layout, choice))
+
+
+def launches_of(layout: Layout, choice: Choice) -> tuple[GemmLaunch, ...]:
+    """Return the launches of a product, their kernel loaded."""
     from cupy import RawModule
 
     module = RawModule(path=str(choice.compiled.path))
     kernel = module.get_function(choice.compiled.name)
-    layout = posed.layout
-    assert layout is not None
     config = choice.selection.config
-    launches: tuple[GemmLaunch, ...]
     if config.partition == "tiles":
-        launches = tuple(GemmLaunch(kernel, layout, offsets, config) for offsets in layout.launches)
-    else:
-        add = module.get_function(ADD_ENTRY)
-        launches = tuple(
-            PartedLaunch(kernel, add, layout, offsets, config) for offsets in layout.launches
-        )
-    return runner(posed, launches)
+        return tuple(GemmLaunch(kernel, layout, offsets, config) for offsets in layout.launches)
+    add = module.get_function(ADD_ENTRY)
+    return tuple(PartedLaunch(kernel, add, layout, offsets, config) for offsets in layout.launches)
 
 
 def _filling(posed: Posed) -> Runner:

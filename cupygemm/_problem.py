@@ -19,16 +19,19 @@ DType = Literal[
     "e5m2",
     "e4m3fnuz",
     "e5m2fnuz",
+    "e2m1x2",
     "c64",
     "c128",
 ]
 """Types of elements. ``"tf32"`` is float32 in memory, of which the matrix unit reads the first bits
 only: 10 of the fraction; ``"tf32x3"`` is float32 too, as a sum of two such parts, of which three
 products are added. ``"u8"`` is the result of an epilogue, which saturates. Then come 8-bit floats,
-OCP's and FNUZ ones, and complex numbers of two f32 or f64."""
+OCP's and FNUZ ones, pairs of 4-bit floats along k, which count as one element, and complex numbers
+of two f32 or f64."""
 ITEMSIZE: dict[DType, int] = {
     "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "tf32x3": 4, "f64": 8, "i8": 1, "u8": 1, "i32": 4,
-    "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1, "c64": 8, "c128": 16,
+    "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1, "e2m1x2": 1, "c64": 8,
+    "c128": 16,
 }  # fmt: skip
 COMPLEX_NAMES: tuple[DType, ...] = ("c64", "c128")
 FLOAT8_NAMES: tuple[DType, ...] = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
@@ -124,6 +127,8 @@ class GemmProblem:
         loads address at most 2 GiB of it.
     epilogue : Epilogue or None
         None for sums that are only rounded. Its rows and columns are those of C.
+    block_scaled : bool
+        Each 32 consecutive k of a row of A and of a column of B have a factor (OCP MX).
     """
 
     m: int
@@ -142,6 +147,7 @@ class GemmProblem:
     b_span: int = 0
     c_span: int = 0
     epilogue: Epilogue | None = None
+    block_scaled: bool = False
 
     @property
     def num_batches(self) -> int:
@@ -154,5 +160,5 @@ class GemmProblem:
     @property
     def flops(self) -> int:
         """Return the arithmetic operations, two for each multiply-add of real numbers."""
-        real = 4 if self.a_dtype in COMPLEX_NAMES else 1
+        real = 4 if self.a_dtype in COMPLEX_NAMES else 2 if self.a_dtype == "e2m1x2" else 1
         return 2 * real * self.m * self.n * self.k * self.num_batches

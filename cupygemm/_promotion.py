@@ -75,7 +75,7 @@ HOPPER_EPILOGUE_PRODUCTS: Products = MappingProxyType(
     }
 )
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-assert set(NUMPY_DTYPES) | {"tf32", "tf32x3"} == set(get_args(DType))
+assert set(NUMPY_DTYPES) | {"tf32", "tf32x3", "e2m1x2"} == set(get_args(DType))
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def _staged(posed: Posed, launches: Sequence[Callable[..., None]]) -> Runner:
         for launch in launches:
             launch(a, b, c)
 
-    return _around(posed, launch_all)
+    return around(posed, launch_all)
 
 
 def _with_epilogue(posed: Posed, launches: Sequence[Callable[..., None]]) -> Runner:
@@ -71,10 +71,10 @@ def _with_epilogue(posed: Posed, launches: Sequence[Callable[..., None]]) -> Run
         for launch, packer in packed:
             launch(a, b, c, packer(arguments, arrays))
 
-    return _around(posed, launch_all)
+    return around(posed, launch_all)
 
 
-def _around(posed: Posed, launch_all: Callable[..., None]) -> Runner:
+def around(posed: Posed, launch_all: Callable[..., None]) -> Runner:
     """Return a runner that copies operands where needed, and the result to where it is wanted."""
     from cupy import ndarray
 

@@ -83,6 +83,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "Partition partition": f"Partition::{config.partition}",
         "bool atomic_parts": _bool(config.atomic),
         "bool has_epilogue": _bool(problem.epilogue is not None),
+        "bool block_scaled": _bool(problem.block_scaled),
     }
     lines = [
         f"// Configuration of this kernel, written by cupygemm for {arch}.",

@@ -16,9 +16,12 @@ from cupygemm._epilogue import epilogue_arguments
 from cupygemm._keywords import common_keywords
 from cupygemm._linalg.arrays import Array, as_array
 from cupygemm._linalg.contraction import View
+from cupygemm._linalg.microscaled import microscaled_matmul
 from cupygemm._linalg.pairs import viewed
 from cupygemm._linalg.triangle import symmetric_product
 from cupygemm._matmul import matmul
+from cupygemm._microscaling import element_format, is_factors
+from cupygemm._problem import FLOAT8_NAMES
 
 Transposition = bool | Literal["N", "T", "C", "n", "t", "c"]
 
@@ -223,7 +226,7 @@ def scaled_matmul(
     scale_a: Any,
     scale_b: Any,
     *,
-    block: int = 128,
+    block: int | None = None,
     out: Any = None,
     dtype: DTypeLike | None = None,
     **options: Any,
@@ -234,13 +237,17 @@ def scaled_matmul(
     ----------
     a, b : cupy.ndarray
         Matrices, (m, k) and (k, n): 8-bit floats, with ``format_a`` and ``format_b`` as for
-        `matmul`, or any other type.
+        `matmul`, or any other type. With exponents as scales (OCP Microscaling) uint8 arrays of
+        ``"e4m3fn"``, ``"e5m2"``, ``"e2m3"`` or ``"e3m2"``, one to a byte, or of ``"e2m1"``, two to
+        a byte along k, the lower half first: (m, k / 2) and (k / 2, n). The two may differ.
     scale_a, scale_b : number or cupy.ndarray
         One scale, a number or of one element; or one for each row of ``a``, (m,) or (m, 1), and
         for each column of ``b``, (n,) or (1, n); or one for each block: with ``g(x) = ceil(x /
         block)``, (m, g(k)) or (g(m), g(k)) for ``a``, and (g(k), n) or (g(k), g(n)) for ``b``.
-    block : int
-        Extent of a block.
+        Arrays of uint8 are exponents (e8m0), ``2.0 ** (s - 127)``, and NaN for 255: (m, g(k)) and
+        (g(k), n), for blocks of 32 along k.
+    block : int, optional
+        Extent of a block: 128, or 32 for exponents, if it is not given.
     out : cupy.ndarray, optional
         Where to put the result.
     dtype : dtype, optional
@@ -265,9 +272,19 @@ def scaled_matmul(
     Scales for a whole row or column take one launch. Scales that change along k take one for each
     block of k, each of which adds to the float32 sums of those before; the last one applies the
     other options and rounds.
+
+    Exponents take one launch on gfx950, whose instruction multiplies by them, and a small one for
+    each operand that puts them in its order. There 6-bit floats, and 4-bit ones beside others,
+    become e4m3fn first, which holds the same numbers; elsewhere all are decoded to bfloat16.
     """
     name = "scaled_matmul"
     a, b = as_array(name, "a", a), as_array(name, "b", b)
+    formats_of_blocks = {element_format(options.get(key)) for key in ("format_a", "format_b")}
+    if a.ndim == b.ndim == 2 and is_factors(scale_a) | is_factors(scale_b) | bool(
+        formats_of_blocks - {None, *FLOAT8_NAMES}
+    ):
+        return microscaled_matmul(a, b, scale_a, scale_b, block, out, dtype, options)
+    block = 128 if block is None else block
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0]:
         raise ValueError(
             f"{name}: a has shape {a.shape} and b {b.shape}; they must be (m, k) and (k, n)"

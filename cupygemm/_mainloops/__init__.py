@@ -31,6 +31,8 @@ class Mainloop(Protocol):
     NAME: str
     ROW_PARTS: int
     """Parts that the rows of a tile are cut into; a wave has as many rows of each."""
+    TAKES_BLOCK_SCALES: bool
+    """Whether it multiplies by factors for blocks of k, where the instruction can."""
 
     def check(self, config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         """Return why the mainloop cannot run the configuration, or None if it can."""

@@ -17,6 +17,7 @@ from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 NAME = "direct_to_lds"
 ROW_PARTS = 1
+TAKES_BLOCK_SCALES = False
 LOADS_IN_FLIGHT = 63
 """Loads of a wave that it can tell apart when it waits: vmcnt has 6 bits."""
 lds_bytes = lds_tiles.lds_bytes

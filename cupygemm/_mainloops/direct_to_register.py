@@ -12,6 +12,7 @@ from cupygemm._problem import COMPLEX_NAMES, ITEMSIZE, DType, GemmProblem
 
 NAME = "direct_to_register"
 ROW_PARTS = 1
+TAKES_BLOCK_SCALES = False
 SHORT = 16
 """The most rows or columns of the short side."""
 SHORT_TILE = 32

@@ -13,6 +13,7 @@ from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 NAME = "ping_pong"
 ROW_PARTS = 2
+TAKES_BLOCK_SCALES = True
 
 
 lds_bytes = lds_tiles.lds_bytes
@@ -76,6 +77,7 @@ _MMA: dict[str, dict[DType, MmaShape]] = {
         "i8": (16, 16, 64),
         "e4m3fn": (16, 16, 128),
         "e5m2": (16, 16, 128),
+        "e2m1x2": (16, 16, 64),
     },
 }
 

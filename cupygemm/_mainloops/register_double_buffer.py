@@ -16,6 +16,7 @@ from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 NAME = "register_double_buffer"
 ROW_PARTS = 1
+TAKES_BLOCK_SCALES = False
 
 lds_bytes = lds_tiles.lds_bytes
 lds_traffic = lds_tiles.lds_traffic

@@ -53,8 +53,10 @@ CUPYGEMM_INLINE Resource resource(const Window &window, bool exists = true) {
     return make_resource(window.base, reach(window) & ~3u & (0u - exists));
 }
 
-CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset) {
-    return __builtin_amdgcn_raw_buffer_load_b128(resource, static_cast<int>(offset), 0, 0);
+// The check counts `scalar_offset`, the same in all lanes.
+CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset, u32 scalar_offset = 0) {
+    return __builtin_amdgcn_raw_buffer_load_b128(resource, static_cast<int>(offset),
+                                                 static_cast<int>(scalar_offset), 0);
 }
 
 CUPYGEMM_INLINE u32x2 buffer_load_b64(Resource resource, u32 offset) {

@@ -28,8 +28,19 @@ template <> struct EpilogueArgsIf<true> {
     EpilogueArgs epilogue;
 };
 
+// Addresses of the packed factors of A's rows and B's columns (block_scales.hpp).
+struct BlockScaleArgs {
+    u64 a, b;
+};
+
+template <bool present> struct BlockScaleArgsIf {};
+template <> struct BlockScaleArgsIf<true> {
+    BlockScaleArgs scales;
+};
+
 template <class Config> struct KernelArgs : GemmArgs,
                                             EpilogueArgsIf<Config::has_epilogue>,
+                                            BlockScaleArgsIf<Config::block_scaled>,
                                             PartArgsIf<Config::partition != Partition::tiles> {};
 
 } // namespace cupygemm

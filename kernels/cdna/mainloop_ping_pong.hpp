@@ -24,6 +24,7 @@
 // leave 32 of 256 for addresses.
 #pragma once
 
+#include "cdna/block_scales.hpp"
 #include "cdna/schedule.hpp"
 #include "cdna/stage.hpp"
 #include "cdna/waitcnt.hpp"
@@ -65,7 +66,7 @@ template <class Config> struct PingPong {
                                            : Config::num_threads / 2) == Config::tile_m / 2,
                   "a thread's vectors of A, or the groups' blocks of row-major A, are the halves");
 
-    const GemmArgs &args;
+    const KernelArgs<Config> &args;
     const Position &at;
     const LdsBase lds;
     const u32 group; // 0 or 1, the same in all lanes
@@ -77,12 +78,15 @@ template <class Config> struct PingPong {
     typename StagerB::Vectors next_b;
     u32x4 a[num_steps][half_m];      // one half of A: 16 bytes of k each
     u32x4 b[num_steps][fragments_n]; // all of B
+    BlockScales<Config> scales;      // of the fragments, if there are any
 
-    CUPYGEMM_INLINE PingPong(const GemmArgs &arguments, const Position &position, LdsBase shared)
+    CUPYGEMM_INLINE PingPong(const KernelArgs<Config> &arguments, const Position &position,
+                             LdsBase shared)
         : args(arguments), at(position), lds(shared), group(at.wave_m),
           reader_a(at.wave_m, at.lane), reader_b(at.wave_n, at.lane),
           stager_a(at.a, args.lda, args.m, args.k, at.row, at.k.begin, at.thread),
-          stager_b(at.b, args.ldb, args.n, args.k, at.column, at.k.begin, at.thread) {}
+          stager_b(at.b, args.ldb, args.n, args.k, at.column, at.k.begin, at.thread),
+          scales(args, at) {}
 
     // acc = A B over the workgroup's part of k
     CUPYGEMM_INLINE void run(Acc &acc) {
@@ -98,6 +102,8 @@ template <class Config> struct PingPong {
         for (i32 tile = 0; tile < whole_tiles; ++tile) {
             const bool another = tile + 2 <= whole_tiles; // is there a tile t+2 to load
             read_a(1);
+            scales.load_a(tile, 0); // first, so that a wait for them leaves the tiles in flight
+            scales.load_next_b(tile);
             stager_b.store(lds + a_bytes, next_b);
             stager_b.load(next_b, another);
             stage_a<0>(another);
@@ -106,6 +112,8 @@ template <class Config> struct PingPong {
 
             read_b();
             read_a(0);
+            scales.load_a(tile, 1);
+            scales.take_next_b();
             stage_a<1>(another);
             stager_a.advance();
             end_memory_phase();
@@ -127,6 +135,7 @@ template <class Config> struct PingPong {
         // flight.
         stager_b.load(next_b, whole_tiles > 0);
         stager_a.load(next_a, whole_tiles > 0);
+        scales.load_all(whole_tiles);
         end_phase();
         lds_barrier(); // the ragged tile is in LDS
         end_phase();
@@ -147,6 +156,8 @@ template <class Config> struct PingPong {
         read_a(1);
         end_memory_phase();
         multiply(acc, 1);
+        if constexpr (Config::block_scaled)
+            acc.settle();
         if (group == 0)
             lds_barrier();
     }
@@ -208,16 +219,22 @@ template <class Config> struct PingPong {
                 for (int fm = 0; fm < half_m; ++fm)
 #pragma unroll
                     for (int fn = 0; fn < fragments_n; ++fn)
-                        multiply_part(acc.registers[half * half_m + fm][fn], step, part, fm, fn);
+                        multiply_part(acc.registers[half * half_m + fm][fn], half, step, part, fm,
+                                      fn);
         end_phase();
         __builtin_amdgcn_s_setprio(0);
         lds_barrier();
         end_phase();
     }
 
-    CUPYGEMM_INLINE void multiply_part(typename Acc::Registers &acc, u32 step, int part, int fm,
-                                       int fn) const {
-        if constexpr (Instruction::num_chunks == 2)
+    CUPYGEMM_INLINE void multiply_part(typename Acc::Registers &acc, int half, u32 step, int part,
+                                       int fm, int fn) const {
+        constexpr u32 chunks = Instruction::num_chunks;
+        if constexpr (Config::block_scaled) // of one chunk, the second half of an operand is unused
+            scales.multiply(joined(b[step][fn], b[step + chunks - 1][fn]),
+                            joined(a[step][fm], a[step + chunks - 1][fm]), half, step / chunks, fm,
+                            fn, acc);
+        else if constexpr (chunks == 2)
             Instruction::multiply_two(b[step][fn], b[step + 1][fn], a[step][fm], a[step + 1][fm],
                                       acc);
         else

@@ -179,13 +179,37 @@ CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, f16, f16, u32x4 a, u32x4 b, f32x1
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
+// What the f8f6f4 instructions call the formats.
+template <class T> struct FormatCode;
+template <> struct FormatCode<e4m3fn> {
+    static constexpr int value = 0;
+};
+template <> struct FormatCode<e5m2> {
+    static constexpr int value = 1;
+};
+template <> struct FormatCode<e2m1x2> {
+    static constexpr int value = 4;
+};
+
 // 32 bytes of k in a lane, at twice the rate of 16x16x32. The formats are operands of the
 // instruction: 0 is e4m3, 1 is e5m2. Without scales.
 template <class First, class Second>
 CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 128>, First, Second, u32x8 a, u32x8 b, f32x4 c) {
     return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
-        __builtin_bit_cast(i32x8, a), __builtin_bit_cast(i32x8, b), c, IsSame<First, bf8>::value,
-        IsSame<Second, bf8>::value, 0, 0, 0, 0);
+        __builtin_bit_cast(i32x8, a), __builtin_bit_cast(i32x8, b), c, FormatCode<First>::value,
+        FormatCode<Second>::value, 0, 0, 0, 0);
+}
+
+// The same with a factor for each 32 k of a row, 2^(s - 127). Lane l holds s of row l % 16 and of
+// the l / 16-th 32 k in a byte of its own, the `first_byte`-th of `first_scale`. 4-bit floats fill
+// the first half of an operand.
+template <class First, class Second, int first_byte, int second_byte>
+CUPYGEMM_INLINE f32x4 mfma_scale_16x16x128(u32x8 a, u32x8 b, f32x4 c, u32 first_scale,
+                                           u32 second_scale) {
+    return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
+        __builtin_bit_cast(i32x8, a), __builtin_bit_cast(i32x8, b), c, FormatCode<First>::value,
+        FormatCode<Second>::value, first_byte, static_cast<int>(first_scale), second_byte,
+        static_cast<int>(second_scale));
 }
 
 CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 64>, i8, i8, u32x4 a, u32x4 b, i32x4 c) {
@@ -211,6 +235,11 @@ template <> struct Sum<f64> {
 template <> struct Sum<i8> {
     using Scalar = i32;
 };
+
+// Two chunks, as an instruction takes them.
+CUPYGEMM_INLINE u32x8 joined(u32x4 first, u32x4 second) {
+    return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
+}
 
 // Part `index` of a chunk that is cut into parts of that many dwords.
 template <int dwords> CUPYGEMM_INLINE auto part_of(u32x4 chunk, int index) {
@@ -245,9 +274,8 @@ template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma
     // An instruction of two chunks.
     CUPYGEMM_INLINE static void multiply_two(u32x4 a0, u32x4 a1, u32x4 b0, u32x4 b1,
                                              Accumulator &acc) {
-        acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{},
-                   __builtin_shufflevector(a0, a1, 0, 1, 2, 3, 4, 5, 6, 7),
-                   __builtin_shufflevector(b0, b1, 0, 1, 2, 3, 4, 5, 6, 7), acc);
+        acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, joined(a0, a1), joined(b0, b1),
+                   acc);
     }
 
     // The i-th instruction of a chunk's.

@@ -62,7 +62,10 @@ template <class Operand> struct Stager {
     Window window; // from this workgroup's first row, at the k of the next load
     i64 tile_step; // bytes between tiles along k
     u32 thread;
-    u32 offset[num_vectors]; // bytes from window.base
+    // Bytes from window.base to vector i: a lane's part, and of vectors that reads transpose one
+    // that is the same in all lanes, which the load adds: registers are scarce where they are used.
+    u32 lane_offset[transposed ? 1 : num_vectors];
+    u32 uniform[num_vectors];
 
     // `matrix` is the address of element (0, 0), `row0` and `k0` the first row and k of the first
     // tile, `pitch` in elements.
@@ -79,10 +82,18 @@ template <class Operand> struct Stager {
         window.advance(row0 * row_step + k0 * k_step);
         tile_step = Operand::tile_k * k_step;
 #pragma unroll
-        for (int i = 0; i < num_vectors; ++i)
-            offset[i] = misalignment + row(i) * static_cast<u32>(row_step) +
-                        k(i) * static_cast<u32>(k_step);
+        for (int i = 0; i < num_vectors; ++i) {
+            const u32 all = misalignment + row(i) * static_cast<u32>(row_step) +
+                            k(i) * static_cast<u32>(k_step);
+            if (!transposed || i == 0)
+                lane_offset[i] = all;
+            uniform[i] = transposed ? Map::row_of(i * num_threads) * static_cast<u32>(row_step) +
+                                          Map::k_of(i * num_threads) * static_cast<u32>(k_step)
+                                    : 0;
+        }
     }
+
+    CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[transposed ? 0 : i] + uniform[i]; }
 
     // First row and first k of vector i in the tile. The parts of the thread and of i have no bits
     // in common, so that the second is a constant.
@@ -118,7 +129,7 @@ template <class Operand> struct Stager {
         const Resource memory = resource(window, exists);
 #pragma unroll
         for (int i = first; i < last; ++i)
-            load_vector(vectors, i, memory, offset[i]);
+            load_vector(vectors, i, memory, lane_offset[transposed ? 0 : i], uniform[i]);
     }
 
     CUPYGEMM_INLINE void store_part(LdsBase tile, const Vectors &vectors, int first,
@@ -132,9 +143,10 @@ template <class Operand> struct Stager {
 
     CUPYGEMM_INLINE void advance() { window.advance(tile_step); }
 
-    CUPYGEMM_INLINE static void load_vector(Vectors &vectors, int i, Resource memory, u32 at) {
+    CUPYGEMM_INLINE static void load_vector(Vectors &vectors, int i, Resource memory, u32 at,
+                                            u32 scalar_offset) {
         if constexpr (Operand::dword_aligned) {
-            vectors.data[i] = buffer_load_b128(memory, at);
+            vectors.data[i] = buffer_load_b128(memory, at, scalar_offset);
         } else {
             vectors.data[i] = buffer_load_b128(memory, at & ~3u);
             vectors.fifth[i] = buffer_load_b32(memory, (at & ~3u) + 16);
@@ -147,7 +159,7 @@ template <class Operand> struct Stager {
         if constexpr (Operand::dword_aligned) {
             return d;
         } else {
-            const u32 by = offset[i]; // v_alignbyte_b32 takes the last two bits
+            const u32 by = offset(i); // v_alignbyte_b32 takes the last two bits
             return u32x4{__builtin_amdgcn_alignbyte(d.y, d.x, by),
                          __builtin_amdgcn_alignbyte(d.z, d.y, by),
                          __builtin_amdgcn_alignbyte(d.w, d.z, by),
@@ -215,8 +227,8 @@ template <class Operand> struct Stager {
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i) {
             const bool inside = static_cast<i32>(k(i)) < k_left;
-            load_vector(ragged.vectors, i, memory, inside ? offset[i] : out_of_range);
-            ragged.last[i] = End::load(exact, offset[i], num_valid(i, rows_left, k_left));
+            load_vector(ragged.vectors, i, memory, inside ? offset(i) : out_of_range, 0);
+            ragged.last[i] = End::load(exact, offset(i), num_valid(i, rows_left, k_left));
         }
     }
 

@@ -124,6 +124,16 @@ template <class Config> struct Accumulators {
                 registers[fm][fn] = Registers{};
     }
 
+    // They have been multiplied by here: the compiler may not move the last instructions to where
+    // their sums are used, where the operands' registers are needed.
+    CUPYGEMM_INLINE void settle() {
+#pragma unroll
+        for (int fm = 0; fm < fragments_m; ++fm)
+#pragma unroll
+            for (int fn = 0; fn < fragments_n; ++fn)
+                asm volatile("" : "+v"(registers[fm][fn]));
+    }
+
     // Fragments [first, last) of m += one k step of A times one of B.
     template <class Step> CUPYGEMM_INLINE void multiply(const Step &step, int first, int last) {
 #pragma unroll

@@ -19,7 +19,8 @@ struct e4m3fn {}; // 8-bit floats of OCP: 4 exponent bits and 3 of fraction, or 
 struct e5m2 {};
 struct e4m3fnuz {}; // with a bias larger by one, and the bits of -0 for NaN
 struct e5m2fnuz {};
-struct c64 {}; // complex numbers, the real part first: two f32, two f64
+struct e2m1x2 {}; // two 4-bit floats of OCP, the lower half first: k is counted in such pairs
+struct c64 {};    // complex numbers, the real part first: two f32, two f64
 struct c128 {};
 
 template <class Real> struct Complex {
@@ -114,6 +115,10 @@ template <> struct Numeric<e5m2fnuz> {
     using Bits = u8;
     static constexpr int bytes = 1;
     CUPYGEMM_INLINE static Bits round(float x) { return e5m2_bits(saturated(x, 57344)); }
+};
+
+template <> struct Numeric<e2m1x2> {
+    static constexpr int bytes = 1; // an operand's type, never an output's
 };
 
 template <> struct Numeric<c64> {

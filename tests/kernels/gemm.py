@@ -42,6 +42,7 @@ NUMPY_DTYPE = {
     "c64": np.dtype(np.complex64),
     "c128": np.dtype(np.complex128),
     **FLOAT8,
+    "e2m1x2": np.dtype(np.uint8),
 }
 SENTINEL = 7.0
 GUARD = 64  # elements before and after C
@@ -218,7 +219,7 @@ class Case:
         }  # fmt: skip
         for name, value in values.items():
             arguments[name] = value
-        packed = arguments.tobytes()
+        packed = arguments.tobytes() + self.more_arguments(memory)
         num_bytes = workspace_bytes(self.config, problem)
         if num_bytes:
             parts = pack_parts(self.config, problem)
@@ -237,6 +238,11 @@ class Case:
             )  # fmt: skip
         return stats
 
+    def more_arguments(self, memory) -> bytes:
+        """Return what follows the arguments of a plain kernel."""
+        del memory
+        return b""
+
     def _strides(self, stride):
         batch = (1, 1, 1, *self.batch)[-3:]
         return stride * batch[1] * batch[2], stride * batch[2], stride
@@ -245,7 +251,7 @@ class Case:
         count, rows, columns = stored.shape
         pitch, itemsize = columns + pad, stored.dtype.itemsize
         span = (rows - 1) * pitch + columns
-        beside = {"i": 113, "c": complex(np.nan, np.nan)}.get(stored.dtype.kind, np.nan)
+        beside = {"i": 113, "u": 113, "c": complex(np.nan, np.nan)}.get(stored.dtype.kind, np.nan)
         buffer = np.full(offset + (count - 1) * rows * pitch + span, beside, stored.dtype)
         batch, row, column = np.ogrid[:count, :rows, :columns]
         buffer[offset + batch * rows * pitch + row * pitch + column] = stored
