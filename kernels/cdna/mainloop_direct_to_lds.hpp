@@ -92,8 +92,12 @@ template <class Config> struct DirectToLds {
             advance(acc);
         }
         end_phase();
+        // Nothing is on its way to LDS, nor from there to fragments that are read in vain: the
+        // compiler takes a wait without lgkmcnt for one that leaves 15 reads, and uses the
+        // registers of the sixteenth.
+        wait_for_all_accesses();
+        end_phase();
         unswap_fragments(acc, at.lane);
-        wait_for_loads<0>(); // nothing is on its way to LDS
     }
 
     // Put the last tile along k, 1 to tile_k deep, into LDS, and start loading the first ones.

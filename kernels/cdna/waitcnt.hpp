@@ -25,6 +25,12 @@ template <int in_flight> CUPYGEMM_INLINE void wait_for_loads() {
                                lgkmcnt_any);
 }
 
+// None of this wave's accesses is in flight, of memory or of LDS.
+CUPYGEMM_INLINE void wait_for_all_accesses() {
+    constexpr int vmcnt_0_lgkmcnt_0 = 0x0070;
+    __builtin_amdgcn_s_waitcnt(vmcnt_0_lgkmcnt_0);
+}
+
 // Every wave's LDS accesses before the barrier, and those of its loads straight to LDS that are not
 // among the youngest `in_flight`, come before every wave's LDS accesses after it. The release fence
 // of lds_barrier would not do: the compiler makes it wait for every load to LDS.

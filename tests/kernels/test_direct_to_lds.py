@@ -105,6 +105,14 @@ def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
         case.run().check_exact()
 
 
+@pytest.mark.parametrize(("tile", "mma"), [((128, 128), 16), ((128, 128), 32), ((64, 64), 16)])
+def test_fragments_that_are_read_in_vain_have_arrived(tile: tuple[int, int], mma: int) -> None:
+    """After the last tile 16 reads were on their way when the epilogue used their registers."""
+    config = config_of("gfx950", *tile, mma)
+    case = Case(config, "gfx950", *tile, 3 * config.tile_k, a_major="m", b_major="n")
+    case.run().check_exact()
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("m", "n"), [(65, 67), (63, 129), (1, 3)])
 def test_memory_may_end_in_the_middle_of_a_dword(layout: str, m: int, n: int) -> None:
