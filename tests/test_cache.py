@@ -171,15 +171,26 @@ def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(
         get_or_build("kind", ["a"], "", Builder())
 
 
-def test_a_folder_made_read_only_still_serves_its_entries(folder: Path) -> None:
+def test_a_folder_made_read_only_still_serves_its_entries(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever runs this may write anywhere, so that what would write is refused as well."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
     build = Builder()
     path = get_or_build("kind", ["a"], "", build)
     forget()
     for place in (path, path.parent, folder):
         place.chmod(0o555)
+    monkeypatch.setattr(_cache.filelock, "FileLock", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     try:
         assert get_or_build("kind", ["a"], "", build) == path
         assert build.count == 1
+        with pytest.raises(CacheError, match=r"Permission denied.*set CUPYGEMM_CACHE_DIR"):
+            get_or_build("kind", ["b"], "", build)
     finally:
         path.parent.chmod(0o755)
         folder.chmod(0o755)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm import _call
+from cupygemm import _call, _compile, _matmul
+from cupygemm._cache import CacheError
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 SHAPES = [
@@ -151,3 +152,20 @@ def test_types_that_cupy_multiplies(cp):
         np.testing.assert_array_equal(
             cp.asnumpy(cupygemm.matmul(a, b, out)), np.full((4, 6), 5).astype(dtype)
         )
+
+
+def test_a_cache_that_cannot_be_written_leaves_out_untouched(cp, device, monkeypatch, tmp_path):
+    """The kernel cannot be kept: an error that names the remedy, after which the call works."""
+    if device.kind == "cuda":
+        pytest.skip("its kernels are compiled elsewhere")
+    monkeypatch.setattr(_matmul, "_plans", {})
+    _compile.compile_source.cache_clear()
+    a, b = cp.ones((7, 5), np.float16), cp.ones((5, 6), np.float16)
+    out = cp.full((7, 6), 9, np.float16)
+    (tmp_path / "file").write_text("")
+    with monkeypatch.context() as patch:
+        patch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path / "file" / "cache"))
+        with pytest.raises(CacheError, match=r"file/cache.*set CUPYGEMM_CACHE_DIR"):
+            cupygemm.matmul(a, b, out)
+    assert (cp.asnumpy(out) == 9).all()
+    assert (cp.asnumpy(cupygemm.matmul(a, b, out)) == 5).all()
