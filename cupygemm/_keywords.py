@@ -2,7 +2,8 @@
 
 The stream is made the current one, on the device of the arrays, around the whole call: copies of
 operands, results from CuPy's pool and arrays of other libraries are then ordered on it as well as
-the products. Calls without ``stream=`` pay nothing beyond one look into their keywords.
+the products. Without one, that device is made the current one where there are several. Calls with
+neither pay nothing beyond one look at both.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -40,15 +42,17 @@ def common_keywords(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **keywords: Any) -> Any:
-        if not keywords:
-            return function(*args)
-        if not refused.isdisjoint(keywords):
-            refuse(name, refused, keywords)
-        if "stream" not in keywords:
-            return function(*args, **keywords)
-        stream = keywords.pop("stream")
-        with on_stream(name, stream, (*args, *keywords.values())):
-            return function(*args, **keywords)
+        if keywords:
+            if not refused.isdisjoint(keywords):
+                refuse(name, refused, keywords)
+            stream = keywords.pop("stream", None)
+            if stream is not None:
+                with on_stream(name, stream, (*args, *keywords.values())):
+                    return function(*args, **keywords)
+        if _several_devices():
+            with _on_device((*args, *keywords.values())):
+                return function(*args, **keywords)
+        return function(*args, **keywords)
 
     return call  # type: ignore[return-value]
 
@@ -87,6 +91,27 @@ def on_stream(function: str, stream: Any, arguments: Iterable[Any]) -> Iterator[
         )
     with Device(index), stream:
         yield
+
+
+def _several_devices() -> bool:
+    """Whether arrays may lie on another device than the current one."""
+    return "cupy" in sys.modules and _device_count() > 1
+
+
+@functools.cache
+def _device_count() -> int:
+    from cupy.cuda.runtime import getDeviceCount
+
+    return int(getDeviceCount())
+
+
+def _on_device(arguments: Iterable[Any]) -> Any:
+    """Return what makes the arrays' device the current one, where it is not."""
+    from cupy.cuda import Device
+    from cupy.cuda.runtime import getDevice
+
+    index = _device_of(arguments)
+    return contextlib.nullcontext() if index in (None, getDevice()) else Device(index)
 
 
 def _as_stream(function: str, stream: Any) -> Any:

@@ -238,9 +238,12 @@ def _arranged(
         x1, x2, out, finish = views.x1, views.x2, views.out, views.turned_back
     if out is None and contiguous is not None:
         from cupy import ndarray
+        from cupy.cuda import Device
 
-        posed = check_call(x1, x2, None, dtype, casting, call_options(options)).posed
-        out = ndarray(posed.shape.result, posed.types.container, order=contiguous)
+        call = check_call(x1, x2, None, dtype, casting, call_options(options))
+        posed = call.posed
+        with Device(call.device.index):
+            out = ndarray(posed.shape.result, posed.types.container, order=contiguous)
     return x1, x2, out, finish
 
 

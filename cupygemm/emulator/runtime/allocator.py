@@ -48,6 +48,6 @@ def install(cupy: ModuleType, memory: Memory) -> None:
             return pool.malloc(0)
         block = pool.malloc(size + GAP)
         owner = _Extent(memory, block, size)
-        return cuda.MemoryPointer(cuda.UnownedMemory(block.ptr, size, owner, 0), 0)
+        return cuda.MemoryPointer(cuda.UnownedMemory(block.ptr, size, owner, block.device_id), 0)
 
     cuda.set_allocator(malloc)
