@@ -85,6 +85,7 @@ def test_activations_are_within_their_bound(cp, activation, dtype):
 
 
 ULPS = {"gelu": 5, "gelu_tanh": 4, "silu": 4, "sigmoid": 3}
+ULPS_MORE_ON_NVIDIA = 3  # whose exp2 may be off by 2 units instead of 1
 FUNCTIONS = {
     "gelu": lambda x: x * 0.5 * erfc(-x / np.sqrt(2.0)),
     "gelu_tanh": lambda x: x * expit(inner_of_tanh(x)),
@@ -98,7 +99,7 @@ def inner_of_tanh(x):
 
 
 @pytest.mark.parametrize("activation", ULPS)
-def test_activations_by_the_unit_in_the_last_place(cp, activation):
+def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
     """In fp32, against SciPy. Rounding the argument of tanh costs as many units as it is large."""
     tiny = np.geomspace(1e-30, 1, 1000)
     x = np.concatenate([np.linspace(-90, 90, 4288), np.linspace(-6, 6, 10000), tiny, -tiny])
@@ -112,7 +113,8 @@ def test_activations_by_the_unit_in_the_last_place(cp, activation):
     exact = FUNCTIONS[activation](x.astype(F64))
     least = np.finfo(F32).tiny
     ulp = np.spacing(np.maximum(np.abs(exact), least).astype(F32)).astype(F64)
-    allowed = ULPS[activation] * ulp
+    units = ULPS[activation] + (ULPS_MORE_ON_NVIDIA if device.kind == "cuda" else 0)
+    allowed = units * ulp
     if activation == "gelu_tanh":
         allowed += 2 * ulp * np.abs(np.minimum(inner_of_tanh(x.astype(F64)), 0))
     flushed = np.abs(exact) < 100 * least  # 100: by what sigmoid is multiplied

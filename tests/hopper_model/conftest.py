@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import Device
 from tests.hopper_model.device import Model, modelled
 
 
@@ -27,6 +28,12 @@ def _modelled() -> Iterator[tuple[Any, Model]]:
 def cp(_modelled: tuple[Any, Model]) -> Any:
     """What stands for CuPy on the modelled GPU."""
     return _modelled[0]
+
+
+@pytest.fixture(scope="module")
+def device() -> Device:
+    """The modelled GPU, as the session's device would be."""
+    return Device("cuda", "sm_90")
 
 
 @pytest.fixture

@@ -99,5 +99,5 @@ def test_a_batch_of_biases(cp, model, seed):
 
 
 @pytest.mark.parametrize("activation", ULPS)
-def test_activations_by_the_unit_in_the_last_place(cp, model, activation):
-    by_the_unit_in_the_last_place(cp, activation)
+def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
+    by_the_unit_in_the_last_place(cp, device, activation)

@@ -1,8 +1,9 @@
 // Number formats, and the conversions and approximations that are instructions.
 //
-// ex2.approx and rcp.approx are here exact to the last place, denormals flushed: what depends on
-// their last bits must allow 2 units. Source: PTX ISA 9.0, "cvt", "ex2", "rcp", "Fundamental
-// Types: alternate floating-point data formats".
+// ex2.approx and rcp.approx are off by as much as they may, 2 units in the last place and 1, up or
+// down by the bits of their argument; powers of two are exact, and denormals flushed. Source: PTX
+// ISA 9.0, "cvt", "Fundamental Types: alternate floating-point data formats"; CUDA Programming Guide,
+// "Mathematical Functions", of exp2f and of 1/x with -prec-div=false.
 #include "numbers.hpp"
 #include "ptx.hpp"
 
@@ -99,8 +100,23 @@ void to_tf32(Arguments &args) { // ties away from zero
     const u32 bits = to_bits(args.real(1));
     args.set(0, args.real(1) != args.real(1) ? 0x7fffffff : (bits + 0x1000) & ~0x1fffu);
 }
-void exponential(Arguments &args) { args.set_real(0, flushed(exp2f(flushed(args.real(1))))); }
-void reciprocal(Arguments &args) { args.set_real(0, flushed(1 / flushed(args.real(1)))); }
+// The float nearest to a number that is off by some units, up or down by a hash of the argument.
+float off(double exact, float argument, double units) {
+    const float nearest = static_cast<float>(exact);
+    const double unit = static_cast<double>(nextafterf(nearest, INFINITY)) - nearest;
+    const bool is_down = to_bits(argument) * 2654435761u >> 31;
+    return flushed(static_cast<float>(exact + (is_down ? -units : units) * unit));
+}
+
+void exponential(Arguments &args) {
+    const float x = flushed(args.real(1));
+    args.set_real(0, x == rintf(x) ? flushed(exp2f(x)) : off(exp2(x), x, 1.5));
+}
+void reciprocal(Arguments &args) {
+    const float x = flushed(args.real(1));
+    const bool is_power = !(to_bits(x) & 0x7fffff);
+    args.set_real(0, is_power ? flushed(1 / x) : off(1.0 / static_cast<double>(x), x, 0.5));
+}
 
 } // namespace
 
