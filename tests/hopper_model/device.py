@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 import scipy.special
 
-from cupygemm import _device, _fallback, _matmul
+from cupygemm import _device, _epilogue, _fallback, _matmul
 from cupygemm._hopper import copies, plan
 from cupygemm._hopper.compile import CubinResources
-from tests.hopper_model.arrays import ArrayModule, Memory
+from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
 
 NUM_SMS = 4
@@ -165,7 +165,7 @@ def _driver() -> ModuleType:
 class _Current:
     """A device or a stream: there is one of each."""
 
-    ptr = 0
+    ptr, device_id = 0, 0
 
     def __init__(self, index: int = 0, **options: Any) -> None:
         self.id = index
@@ -175,6 +175,9 @@ class _Current:
 
     def __exit__(self, *_: object) -> None:
         pass
+
+    def synchronize(self) -> None:
+        """Wait for nothing: a launch has run when it returns."""
 
 
 def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
@@ -234,6 +237,10 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         for user in (plan, copies):
             patch.setattr(user, "compile_cubin", compiled)
             patch.setattr(user, "load", lambda kernel: kernel)
+        is_number = _epilogue._is_number  # to which an array of NumPy's without axes is a number
+        patch.setattr(
+            _epilogue, "_is_number", lambda x: not isinstance(x, HostArray) and is_number(x)
+        )
         patch.setattr(_fallback, "_sums_in_float32", lambda device: contextlib.nullcontext())
         patch.setattr(_matmul, "_plans", {})
         yield modules["cupy"], model

@@ -98,6 +98,17 @@ def test_a_batch_of_biases(cp, model, seed):
     testing.assert_gemm_exact(result, x1, x2, **given)
 
 
+def test_numbers_in_device_memory(cp, model):
+    x1, x2 = testing.integer_operands((70, 64), (64, 72), F16)
+    given = {"scale_a": np.array(0.5, F32), "scale_b": np.array(4, F32), "c": np.array(3, F16),
+             "bias": np.array(1, F32), "scale_out": np.array(2, F32)}  # fmt: skip
+    arrays = on_device(cp, given)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    assert "scale_a (f32)" in cupygemm.explain(a, b, dtype=F32, **arrays).epilogue
+    result = cupygemm.matmul(a, b, dtype=F32, **arrays)
+    testing.assert_gemm_exact(result, x1, x2, **given)
+
+
 @pytest.mark.parametrize("activation", ULPS)
 def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
     by_the_unit_in_the_last_place(cp, device, activation)
