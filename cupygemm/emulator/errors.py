@@ -32,6 +32,8 @@ class Fault(Exception):
         Byte address, when there is one.
     is_global : bool
         It is an address of device memory, not an offset into LDS or private memory.
+    lanes : tuple of int
+        All lanes of the wave that do the same, `lane` the first of them.
     """
 
     def __init__(
@@ -43,6 +45,7 @@ class Fault(Exception):
         address: int | None = None,
         *,
         is_global: bool = False,
+        lanes: tuple[int, ...] = (),
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -51,6 +54,7 @@ class Fault(Exception):
         self.lane = lane
         self.address = address
         self.is_global = is_global
+        self.lanes = lanes or ((lane,) if lane >= 0 else ())
 
 
 class KernelFault(EmulatorError):
@@ -64,6 +68,9 @@ class KernelFault(EmulatorError):
     wave : int
         Wave within the workgroup, -1 when unknown.
     lane : int
+        The first of `lanes`; -1 for a fault of the whole wave.
+    lanes : tuple of int
+        The lanes of the wave that it concerns, ascending; empty for a fault of the whole wave.
     pc : int
         Byte offset of the instruction from the kernel's entry.
     instruction : str
@@ -86,11 +93,13 @@ class KernelFault(EmulatorError):
         detail: str,
         address: int | None = None,
         source: tuple[str, int] | None = None,
+        lanes: tuple[int, ...] = (),
     ) -> None:
         self.kernel = kernel
         self.workgroup = workgroup
         self.wave = wave
         self.lane = lane
+        self.lanes = lanes or ((lane,) if lane >= 0 else ())
         self.pc = pc
         self.instruction = instruction
         self.kind = kind
@@ -106,8 +115,8 @@ class KernelFault(EmulatorError):
             where += f", workgroup ({', '.join(map(str, self.workgroup))})"
         if self.wave >= 0:
             where += f", wave {self.wave}"
-        if self.lane >= 0:
-            where += f", lane {self.lane}"
+        if self.lanes:
+            where += f", lane{'s' * (len(self.lanes) > 1)} {spans(self.lanes)}"
         lines = [f"{self.kind}", f"  in {where}", f"  at pc {self.pc:+#x}: {self.instruction}"]
         if self.source is not None:
             lines.append(f"  {self.source[0]}:{self.source[1]}")
@@ -115,3 +124,18 @@ class KernelFault(EmulatorError):
             lines.append(f"  address 0x{self.address:x}")
         lines += [f"  {line}" for line in self.detail.splitlines()]
         return "\n".join(lines)
+
+
+def spans(numbers: tuple[int, ...]) -> str:
+    """Return ascending numbers as text, neighbours together.
+
+    >>> spans((0, 1, 2, 7, 9, 10))
+    '0-2, 7, 9-10'
+    """
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("-".join(map(str, run)) for run in runs)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from cupygemm.emulator.definedness.marks import SCC
+from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.hazards import Counter, counter_of
 from cupygemm.emulator.isa import Instruction, decode
@@ -59,7 +61,8 @@ class Program:
             control = "branch"
         entry = Entry(
             pc, inst, step, pc + inst.size, control, counter_of(inst),
-            inst.vector_reads | inst.vector_writes, inst.scalar_reads | inst.scalar_writes,
+            inst.vector_reads | inst.vector_writes,
+            inst.scalar_reads | inst.scalar_writes | (reads_scc(inst) or writes_scc(inst)) << SCC,
         )  # fmt: skip
         self.entries[pc] = entry
         if pc in self._hazards:

@@ -20,6 +20,7 @@ import numpy as np
 
 from cupygemm.emulator.checking import checking
 from cupygemm.emulator.code_object import Kernel
+from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.hazards import NoScoreboard, Scoreboard
@@ -28,6 +29,7 @@ from cupygemm.emulator.reports import argument_near, host_call_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units.machine import machine_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
@@ -270,27 +272,26 @@ class Executor:
     def _run_group(self, group: Group, pc: int) -> None:
         """Run a group from `pc` until it ends, waits, splits or has to make way."""
         state, board, counts = self.state, self.scoreboard, self.counts
-        entries, scheduler = self.program.entries, self.scheduler
+        entries, scheduler, marks = self.program.entries, self.scheduler, state.marks
         steps, limit = 0, scheduler.quantum
         count, alone = group.count, not scheduler.others
         while True:
             state.current_pc = pc
             entry = entries.get(pc) or self.program.entry(pc)
             inst = entry.inst
-            suspect_v = board.pending_vector | board.unwritten_vector
-            suspect_s = board.pending_scalar | board.unwritten_scalar
+            suspect_v = board.pending_vector | marks.suspect_vector
+            suspect_s = board.pending_scalar | marks.suspect_scalar
+            tainted = False
             if entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s:
                 board.check(group, inst, entry.counter)
-                news = True
-            else:
-                news = False
+                tainted = follow(marks, group, inst)
             counts[pc] = counts.get(pc, 0) + count
             if entry.counter is not None:
                 state.last_memory_pc[group.waves] = pc
                 board.issue(group, inst, entry.counter, pc)
             target = entry.step(group)
-            if news:
-                board.mark_written(group, inst)
+            if tainted:
+                machine_of(state).struct.tainted = False
             pc = entry.next_pc
             if entry.control:
                 if entry.control == "wait":
@@ -354,4 +355,5 @@ class Executor:
             detail,
             fault.address,
             source_line(state.kernel, state.current_pc),
+            fault.lanes,
         )

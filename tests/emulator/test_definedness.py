@@ -20,7 +20,8 @@ def test_computing_with_it_is_reported(cp: ModuleType) -> None:
         x + 1
     fault = emulator.last_fault()
     assert isinstance(fault, emulator.KernelFault)
-    assert fault.instruction.startswith("v_add_f32")
+    assert fault.instruction.startswith("global_store_dword")
+    assert fault.lanes == tuple(range(64))
     assert "global_load_dword" in fault.detail
     assert "0 bytes into allocation" in fault.detail
     assert "argument 0" in fault.detail
@@ -44,6 +45,100 @@ def test_one_element_is_enough(cp: ModuleType) -> None:
 def test_copying_it_is_allowed(cp: ModuleType) -> None:
     x = cp.empty((7, 5), "f4")
     assert (x.T.copy().view("u4").get() == 0xA5A5A5A5).all()
+
+
+def test_a_copy_stays_undefined(cp: ModuleType) -> None:
+    copy = cp.empty((7, 5), "f4").T.copy()
+    with pytest.raises(RuntimeError, match=REPORT):
+        copy + 1
+
+
+def test_a_copy_of_half_of_it(cp: ModuleType) -> None:
+    x = cp.empty((8, 6), "i2")
+    x[:, ::2] = 5
+    copy = x.T.copy()
+    assert int((copy[::2] + 1).sum()) == 8 * 3 * 6
+    with pytest.raises(RuntimeError, match=REPORT):
+        copy + 1
+
+
+def test_atomics_on_it_are_reported(cp: ModuleType) -> None:
+    """A histogram that nobody has zeroed."""
+    kernel = cp.RawKernel(
+        'extern "C" __global__ void count(int* n) { atomicAdd(n + threadIdx.x % 4, 1); }', "count"
+    )
+    n = cp.zeros(4, "i4")
+    kernel((1,), (64,), (n,))
+    assert (n.get() == 16).all()
+    with pytest.raises(RuntimeError, match=REPORT):
+        kernel((1,), (64,), (cp.empty(4, "i4"),))
+
+
+def test_a_branch_on_it_is_reported(cp: ModuleType) -> None:
+    kernel = cp.RawKernel(
+        """extern "C" __global__ void find(const int* x, int* y) {
+            if (x[blockIdx.x] > 3) y[threadIdx.x] = 1;
+        }""",
+        "find",
+    )
+    with pytest.raises(RuntimeError, match=REPORT):
+        kernel((1,), (64,), (cp.empty(4, "i4"), cp.zeros(64, "i4")))
+    assert "s_c" in emulator.last_fault().instruction  # type: ignore[union-attr]
+
+
+def test_private_memory_is_watched(cp: ModuleType) -> None:
+    """An array indexed at run time lies in private memory."""
+    kernel = cp.RawKernel(
+        """extern "C" __global__ void pick(const int* n, int* y) {
+            volatile int part[64];
+            for (int i = 0; i < n[0]; ++i) part[i] = i;
+            y[threadIdx.x] = part[threadIdx.x] + 1;
+        }""",
+        "pick",
+    )
+    y = cp.zeros(64, "i4")
+    kernel((1,), (64,), (cp.full(1, 64, "i4"), y))
+    assert (y.get() == np.arange(1, 65)).all()
+    with pytest.raises(RuntimeError, match="uninitialised private memory"):
+        kernel((1,), (64,), (cp.full(1, 48, "i4"), y))
+    assert emulator.last_fault().lanes == tuple(range(48, 64))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_scans_of_odd_extents_are_no_fault(cp: ModuleType, axis: int) -> None:
+    """CuPy's scan adds up LDS beyond the end of an axis, and stores what lies before it."""
+    x = np.arange(7 * 13 * 5).reshape(7, 13, 5)
+    device = cp.asarray(x)
+    np.testing.assert_array_equal(cp.cumsum(device, axis=axis).get(), x.cumsum(axis))
+    sums = cp.add.accumulate(device, axis=axis)
+    np.testing.assert_array_equal(sums.get(), np.add.accumulate(x, axis))
+    first = [0, 2, 3]
+    np.testing.assert_array_equal(
+        cp.add.reduceat(device, cp.asarray(first), axis=axis).get(), np.add.reduceat(x, first, axis)
+    )
+
+
+@pytest.mark.parametrize("k", [1, 3, 37])
+def test_a_matrix_product_says_which_results_are_undefined(cp: ModuleType, k: int) -> None:
+    """An MFMA mixes rows and columns: the row of an undefined element is, and no other."""
+    a, b = cp.ones((64, k), "f2"), cp.ones((k, 64), "f2")
+    assert (cupygemm.matmul(a, b).get() == k).all()
+    broken = cp.empty((64, k), "f2")
+    broken[:40] = 1
+    broken[41:] = 1
+    product = cupygemm.matmul(broken, b, dtype="f4")
+    assert ((product[:40] + 0).get() == k).all()
+    assert ((product[41:] + 0).get() == k).all()
+    with pytest.raises(RuntimeError, match=REPORT):
+        product[40] + 0
+
+
+def test_zero_ends_an_undefined_integer(cp: ModuleType) -> None:
+    """0 times anything is 0, in integers."""
+    a, b = cp.zeros((64, 40), "i1"), cp.empty((40, 64), "i1")
+    a[:, :30], b[:30] = 2, 3
+    product = cupygemm.matmul(a, b, dtype="i4")
+    assert ((product + 0).get() == 180).all()
 
 
 def test_the_byte_of_fresh_memory_may_be_a_value(cp: ModuleType) -> None:

@@ -187,6 +187,8 @@ def test_store_out_of_bounds() -> None:
         assert fault.kind == "out-of-bounds global write"
         # 12 elements on, the last 12 of the second block's threads are outside: lanes 52 to 63.
         assert (fault.workgroup, fault.wave, fault.lane) == ((1, 0, 0), 1, 52)
+        assert fault.lanes == tuple(range(52, 64))
+        assert "wave 1, lanes 52-63" in reported.text
         assert fault.address == reported.buffers[0] + X.nbytes
         assert f"address 0x{fault.address:x}" in reported.text
         assert fault.instruction.startswith("global_store_dword")
@@ -205,9 +207,11 @@ def test_store_far_out_of_bounds() -> None:
 def test_uninitialised_lds() -> None:
     for reported in reports(code_object(), "uninitialised_lds", [X]):
         fault = reported.fault
-        assert fault.kind == "uninitialised LDS read"
+        assert fault.kind == "uninitialised LDS"
         assert (fault.workgroup, fault.wave, fault.lane, fault.address) == ((0, 0, 0), 0, 1, 4)
-        assert fault.instruction.startswith("ds_read_b32")
+        assert fault.lanes == tuple(range(1, 64, 2))
+        assert fault.instruction.startswith("global_store_dword")
+        assert re.search(r"\+0x[0-9a-f]+: ds_read_b32", fault.detail)
         assert "address 0x4" in reported.text
 
 
@@ -235,8 +239,8 @@ def test_uninitialised_register() -> None:
     for reported in reports(code_object(), "uninitialised_register", [X]):
         fault = reported.fault
         assert fault.kind == "uninitialised register"
-        assert fault.instruction.startswith("v_add_u32")
-        assert "v77 is read and nothing has written it" in fault.detail
+        assert fault.instruction.startswith("global_store_dword")
+        assert "v77, which nothing has written" in fault.detail
 
 
 def test_use_after_free() -> None:

@@ -1,4 +1,4 @@
-"""What strictness means for LDS: bounds, uninitialised bytes, races, and what is not a race."""
+"""What strictness means for LDS: bounds, races, and what is not a race."""
 
 from __future__ import annotations
 
@@ -86,48 +86,6 @@ def test_lanes_switched_off_do_not_count() -> None:
     state.vgpr[1] = 4 * np.arange(LANES)
     set_exec(state, 3)
     run(state, store(), load())
-
-
-# -- uninitialised bytes ---------------------------------------------------------------------------
-
-
-def test_uninitialised_read() -> None:
-    state = two_waves()
-    set_exec(state, [ALL, ALL ^ 1 << 5])
-    state.vgpr[1, 1] += 256
-    run(state, store())
-    set_exec(state, ALL)
-    fault = check_fault(state, lambda: run(state, load()), "uninitialised LDS read", 1, 5)
-    assert fault.address == 256 + 20
-
-
-@pytest.mark.parametrize(("write", "size"), [("ds_write_b8", 1), ("ds_write_b16", 2)])
-def test_partly_uninitialised_read(write: str, size: int) -> None:
-    state = make_state(lds_bytes=64)
-    set_exec(state, 1)
-    for start in range(0, 4 - size, size):
-        state.vgpr[1] = start
-        run(state, assemble(f"{write} v1, v2"))
-    state.vgpr[1] = 0
-    run(state, assemble("ds_read_u8 v3, v1"))
-    check_fault(state, lambda: run(state, load()), "uninitialised LDS read", 0, 0)
-    state.vgpr[1] = 4 - size
-    run(state, assemble(f"{write} v1, v2"))
-    state.vgpr[1] = 0
-    run(state, load())
-
-
-def test_uninitialised_atomic() -> None:
-    state = two_waves()
-    inst = assemble("ds_add_u32 v1, v2")
-    check_fault(state, lambda: run(state, inst), "uninitialised LDS read", 0, 0)
-
-
-def test_each_workgroup_has_its_own_lds() -> None:
-    state = make_state(workgroups=2, lds_bytes=256)
-    state.vgpr[1] = 4 * np.arange(LANES)
-    run(state, store(), waves=[0])
-    check_fault(state, lambda: run(state, load()), "uninitialised LDS read", 1, 0)
 
 
 # -- races -----------------------------------------------------------------------------------------

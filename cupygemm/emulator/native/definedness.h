@@ -1,14 +1,38 @@
-/* Which bytes of device memory have been written, and which bits of a load come from others.
+/* Undefined bits in memory, and how loads and stores carry them to registers and back.
  *
- * Fresh memory holds the byte 0xA5, so that a load is looked at closely only where it found some of
- * these. Loading what nothing has written is no fault, nor is copying it: Python follows the bits
- * through the registers and reports the instruction that computes with them. */
+ * Nothing is wrong with loading what nothing has written, or with storing it in LDS or private
+ * memory: each register has a word of undefined bits for each lane, and these go with the data.
+ * Python follows them from register to register (cupygemm/emulator/definedness); here, what is
+ * stored to global memory or handed to an atomic must be defined. Only two things from undefined
+ * global memory may be stored there, and leave what they hit undefined: a copy, and elements of
+ * matrix products, of which a tile may have more than the matrix (and a workspace room for them).
+ *
+ * Fresh device memory holds the byte 0xA5, so that a load is looked at closely only where it found
+ * some of these. LDS has its undefined bits where a record of shadow.h is not WRITTEN, or TAINTED;
+ * private memory has a bit for each that has been written. */
 #ifndef CUPYGEMM_DEFINEDNESS_H
 #define CUPYGEMM_DEFINEDNESS_H
 
 #include "addresses.h"
+#include "lanes.h"
+#include "shadow.h"
 
 enum { POISON = 0xA5 };
+
+/* An origin: the program counter of the load times 2, the space in bits 1-2, and whether it was
+ * computed with since in bit 0, by a matrix instruction in bit 30. FROM_REGISTER has the register's number times 8 instead. */
+enum { COMPUTED = 1, FROM_REGISTER = 0, FROM_GLOBAL = 2, FROM_LDS = 4, FROM_PRIVATE = 6 };
+enum { ORIGIN_SPACE = 6, BY_MATRIX = 1 << 30 };
+
+static inline uint32_t *undefined_row(const struct machine *m, int64_t reg, int64_t wave) {
+    return m->undefined + (reg * m->num_waves + wave) * LANES;
+}
+
+static inline int32_t *origin_of(const struct machine *m, int64_t reg, int64_t wave) {
+    return m->origin + reg * m->num_waves + wave;
+}
+
+/* -- global memory ----------------------------------------------------------------------------- */
 
 static inline bool watched(const struct machine *m, uint64_t address) {
     return address >= m->global_base && address < m->global_end;
@@ -19,6 +43,11 @@ static inline void define_bytes(const struct machine *m, uint64_t address, int b
     uint32_t bits = (uint32_t)low_bits(bytes) << (first & 7);
     for (uint8_t *p = m->defined + (first >> 3); bits; bits >>= 8)
         *p++ |= (uint8_t)bits;
+}
+
+static inline void undefine_byte(const struct machine *m, uint64_t address) {
+    uint64_t place = address - m->global_base;
+    m->defined[place >> 3] &= (uint8_t)~(1u << (place & 7));
 }
 
 static inline bool is_defined(const struct machine *m, uint64_t address) {
@@ -33,46 +62,264 @@ static inline bool holds_poison(const uint8_t *p, int bytes) {
     return found;
 }
 
-/* The bits of the result registers that byte `i` of an access decides. */
-static inline uint32_t bits_of_byte(enum format format, int i) {
-    switch (format) {
-    case S8:
-    case S16: return ~0u;
-    case U8_HIGH:
-    case S8_HIGH:
-    case U16_HIGH: return 0xFF0000u << 8 * i;
-    default: return 0xFFu << 8 * (i & 3);
+/* The undefined bits of `bytes` bytes of global memory, a byte for each; returns whether any is. */
+static inline bool undefined_global(const struct machine *m, uint64_t address,
+                                    const uint8_t *pointer, int bytes, uint8_t *undefined) {
+    if (!m->defined || !watched(m, address) || !holds_poison(pointer, bytes))
+        return false;
+    bool found = false;
+    for (int i = 0; i < bytes; i++) {
+        undefined[i] = is_defined(m, address + (uint64_t)i) ? 0 : 0xFF;
+        found |= undefined[i] != 0;
     }
+    return found;
+}
+
+/* -- private memory ---------------------------------------------------------------------------- */
+
+static inline int64_t scratch_place(const struct machine *m, int64_t wave, int lane,
+                                    uint64_t offset) {
+    return (wave * LANES + lane) * m->scratch_bytes + (int64_t)offset;
+}
+
+/* -- LDS --------------------------------------------------------------------------------------- */
+
+static inline int64_t lds_place(const struct lds_view *v, uint32_t address) {
+    return v->m->workgroup[v->wave] * v->m->lds_bytes + address;
+}
+
+/* LDS starts a workgroup on its own number of bytes, a multiple of 4 or rounded up to one. */
+static inline int32_t *lds_origin(const struct lds_view *v, uint32_t address) {
+    int64_t words = (v->m->lds_bytes + 3) / 4;
+    return v->m->lds_origin + v->m->workgroup[v->wave] * words + address / 4;
+}
+
+static inline bool undefined_lds(const struct lds_view *v, uint32_t address, int bytes,
+                                 uint8_t *undefined, int32_t *origin) {
+    bool found = false;
+    for (int i = 0; i < bytes; i++) {
+        uint32_t place = address + (uint32_t)i;
+        uint64_t write = v->records[place >> v->m->shadow_shift].write;
+        undefined[i] = !(write & WRITTEN)  ? 0xFF
+                       : (write & TAINTED) ? v->m->lds_undefined[lds_place(v, place)]
+                                           : 0;
+        if (undefined[i] && write & WRITTEN)
+            *origin = *lds_origin(v, place);
+        found |= undefined[i] != 0;
+    }
+    return found;
+}
+
+/* What was just written to LDS holds undefined bits. */
+static inline void taint_lds(const struct lds_view *v, uint32_t address, int bytes,
+                             const uint8_t *undefined, int32_t origin) {
+    bool found = false;
+    for (int i = 0; i < bytes; i++)
+        found |= undefined[i] != 0;
+    if (!found || !v->m->shadow)
+        return;
+    int n;
+    struct record *r = granules(v, address, bytes, &n);
+    for (int i = 0; i < n; i++)
+        r[i].write |= TAINTED;
+    memcpy(v->m->lds_undefined + lds_place(v, address), undefined, (size_t)bytes);
+    for (int i = 0; i < bytes; i++)
+        *lds_origin(v, address + (uint32_t)i) = origin;
+}
+
+/* A direct-to-LDS load of less than a dword extends it: then the whole dword is undefined. */
+static inline void taint_loaded_lds(const struct lds_view *v, const struct operation *op,
+                                    uint32_t address, int bytes, uint8_t *undefined,
+                                    int32_t origin) {
+    if (op->format != DWORDS)
+        memset(undefined, 0xFF, (size_t)(bytes = 4));
+    uint8_t all[16] = {0};
+    memcpy(all, undefined, (size_t)bytes);
+    taint_lds(v, address, 4 * op->dwords, all, origin);
+}
+
+/* -- loads ------------------------------------------------------------------------------------- */
+
+/* Put the undefined bits of a lane's bytes where load_lanes puts the bytes. */
+static inline void note_load(struct machine *m, const struct operation *op, int64_t result,
+                             int64_t wave, int lane, int bytes, const uint8_t *undefined,
+                             uint64_t address, int32_t origin) {
+    uint32_t any = 0;
+    for (int i = 0; i < bytes; i++) {
+        uint32_t bits = undefined[i];
+        if (!bits)
+            continue;
+        int64_t reg = result;
+        switch (op->format) {
+        case DWORDS:
+            reg += i / 4;
+            bits <<= 8 * (i & 3);
+            break;
+        case S8:
+        case S16: bits = ~0u; break;
+        case U8_HIGH:
+        case S8_HIGH:
+        case U16_HIGH: bits <<= 16 + 8 * i; break;
+        default: bits <<= 8 * i;
+        }
+        undefined_row(m, reg, wave)[lane] |= bits;
+        *origin_of(m, reg, wave) = origin;
+        any |= bits;
+    }
+    if (any && !m->num_undefined++)
+        memset(m->undefined_address, 0, (size_t)m->num_waves * sizeof *m->undefined_address);
+    if (any && !m->undefined_address[wave])
+        m->undefined_address[wave] = address + 1; /* 0 is an address of LDS */
+}
+
+static inline int32_t origin_here(uint32_t pc, int32_t space) { return (int32_t)(2 * pc) | space; }
+
+static inline void note_lds_load(struct machine *m, const struct operation *op,
+                                 const struct lds_view *v, int64_t result, int lane,
+                                 uint32_t address, uint32_t pc) {
+    uint8_t undefined[16];
+    int32_t origin = origin_here(pc, FROM_LDS);
+    if (undefined_lds(v, address, op->bytes, undefined, &origin))
+        note_load(m, op, result, v->wave, lane, op->bytes, undefined, address, origin);
 }
 
 static inline void note_undefined(struct machine *m, const struct operation *op, int64_t wave,
-                                  const struct access *a) {
-    if (!m->defined)
+                                  const struct access *a, uint32_t pc) {
+    if (!m->undefined)
         return;
+    uint8_t undefined[16];
     for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
         int lane = first_lane(left), bytes = a->bytes[lane];
-        uint64_t address = a->address[lane];
-        if (!bytes || !watched(m, address) || !holds_poison(a->pointer[lane], bytes))
-            continue;
-        uint32_t found = 0;
-        for (int i = 0; i < bytes; i++)
-            if (!is_defined(m, address + (uint64_t)i)) {
-                uint32_t bits = bits_of_byte((enum format)op->format, i);
-                m->undefined[wave][op->format == DWORDS ? i / 4 : 0] |= bits;
-                found |= bits;
-            }
-        if (found && !m->num_undefined++)
-            m->undefined_address = address;
+        if (bytes && undefined_global(m, a->address[lane], a->pointer[lane], bytes, undefined))
+            note_load(m, op, op->result, wave, lane, bytes, undefined, a->address[lane],
+                      origin_here(pc, FROM_GLOBAL));
+    }
+    for (uint64_t left = a->to_scratch; left; left &= left - 1) {
+        int lane = first_lane(left);
+        int64_t place = scratch_place(m, wave, lane, a->address[lane]);
+        int32_t origin = origin_here(pc, FROM_PRIVATE);
+        bool found = false;
+        for (int i = 0; i < op->bytes; i++) {
+            undefined[i] = (uint8_t)~m->scratch_defined[place + i];
+            found |= undefined[i] != 0;
+            if (undefined[i] && m->scratch_origin[(place + i) / 4])
+                origin = m->scratch_origin[(place + i) / 4];
+        }
+        if (found)
+            note_load(m, op, op->result, wave, lane, op->bytes, undefined, a->address[lane],
+                      origin);
     }
 }
 
-static inline void note_defined(const struct machine *m, const struct access *a) {
-    if (!m->defined)
-        return;
+/* -- stores ------------------------------------------------------------------------------------ */
+
+/* The undefined bits of what a lane stores, a byte for each; returns the register of the first. */
+static inline int64_t undefined_data(const struct machine *m, const struct operation *op,
+                                     int64_t data, int64_t wave, int lane, int bytes,
+                                     uint8_t *undefined) {
+    uint8_t *pointer[LANES];
+    pointer[lane] = undefined;
+    memset(undefined, 0, 16);
+    store_lanes(op, undefined_row(m, data, wave), (size_t)m->num_waves * LANES, 1ull << lane,
+                pointer, NULL);
+    for (int i = 0; i < bytes; i++)
+        if (undefined[i])
+            return data + (op->format == DWORDS ? i / 4 : 0);
+    return -1;
+}
+
+static inline void taint_stored_lds(const struct lds_view *v, const struct operation *op,
+                                    int64_t data, int lane, uint32_t address) {
+    uint8_t undefined[16];
+    int64_t reg = undefined_data(v->m, op, data, v->wave, lane, op->bytes, undefined);
+    if (reg >= 0)
+        taint_lds(v, address, op->bytes, undefined, *origin_of(v->m, reg, v->wave));
+}
+
+static inline bool may_be_stored(const uint8_t *undefined, int bytes, int32_t origin) {
+    if ((origin & ORIGIN_SPACE) != FROM_GLOBAL)
+        return false;
+    bool whole = true;
+    for (int i = 0; i < bytes; i++)
+        whole &= undefined[i] == 0 || undefined[i] == 0xFF;
+    return origin & COMPUTED ? (origin & BY_MATRIX) != 0 : whole;
+}
+
+/* Check what is about to be stored to global memory, or given to an atomic. */
+static inline int check_data(struct machine *m, const struct operation *op, int64_t wave,
+                             const struct access *a) {
+    int code = OK;
+    if (!m->tainted || !m->undefined)
+        return code;
+    uint8_t undefined[16];
     for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+        int lane = first_lane(left), bytes = a->bytes[lane];
+        if (!bytes)
+            continue;
+        int64_t reg = undefined_data(m, op, op->data, wave, lane, bytes, undefined);
+        if (reg < 0 && op->data2 >= 0 && op->kind == ATOMIC)
+            reg = undefined_data(m, op, op->data2, wave, lane, bytes, undefined);
+        bool atomic = op->kind == ATOMIC;
+        if (reg < 0 || (!atomic && may_be_stored(undefined, bytes, *origin_of(m, reg, wave))))
+            continue;
+        int first = code;
+        code = raise_more(m, code, atomic ? UNDEFINED_ATOMIC : UNDEFINED_STORE, lane,
+                          a->address[lane], bytes, true);
+        if (!first)
+            m->fault.reg = (int32_t)reg;
+    }
+    return code;
+}
+
+/* An atomic computes with what it finds. */
+static inline int check_memory(struct machine *m, const struct operation *op,
+                               const struct access *a) {
+    int code = OK;
+    if (!m->undefined || op->atomic == SWAP)
+        return code;
+    uint8_t undefined[16];
+    for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+        int lane = first_lane(left), bytes = a->bytes[lane];
+        if (bytes && undefined_global(m, a->address[lane], a->pointer[lane], bytes, undefined))
+            code = raise_more(m, code, MEMORY_UNINITIALISED, lane, a->address[lane], bytes, true);
+    }
+    return code;
+}
+
+/* Note what a store or an atomic has left in global and private memory. */
+static inline void note_defined(const struct machine *m, const struct operation *op, int64_t wave,
+                                const struct access *a) {
+    bool tainted = m->tainted && m->undefined && op->kind == STORE;
+    uint8_t undefined[16];
+    if (m->defined)
+        for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+            int lane = first_lane(left), bytes = a->bytes[lane];
+            uint64_t address = a->address[lane];
+            if (!bytes || !watched(m, address))
+                continue;
+            define_bytes(m, address, bytes);
+            if (!tainted || undefined_data(m, op, op->data, wave, lane, bytes, undefined) < 0)
+                continue;
+            for (int i = 0; i < bytes; i++)
+                if (undefined[i] == 0xFF) {
+                    undefine_byte(m, address + (uint64_t)i);
+                    a->pointer[lane][i] = POISON;
+                }
+        }
+    if (!m->scratch_defined)
+        return;
+    for (uint64_t left = a->to_scratch; left; left &= left - 1) {
         int lane = first_lane(left);
-        if (a->bytes[lane] && watched(m, a->address[lane]))
-            define_bytes(m, a->address[lane], a->bytes[lane]);
+        int64_t place = scratch_place(m, wave, lane, a->address[lane]);
+        memset(m->scratch_defined + place, 0xFF, (size_t)op->bytes);
+        int64_t reg =
+            tainted ? undefined_data(m, op, op->data, wave, lane, op->bytes, undefined) : -1;
+        if (reg < 0)
+            continue;
+        for (int i = 0; i < op->bytes; i++) {
+            m->scratch_defined[place + i] = (uint8_t)~undefined[i];
+            m->scratch_origin[(place + i) / 4] = *origin_of(m, reg, wave);
+        }
     }
 }
 

@@ -204,11 +204,12 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     bool atomic = op->kind == ATOMIC, writes = atomic || op->kind == STORE;
     struct global_view v = global_view(m, wave, atomic || op->coherent, pc);
     int code = OK;
-    for (uint64_t left = lanes; left && !code; left &= left - 1) {
+    struct fault first;
+    for (uint64_t left = lanes; left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t address = a->address[lane];
         if (a->bytes[lane] && address >= m->global_base && address < m->global_end)
-            code = note_lane(&v, op, a, lane);
+            code = collect(m, code, note_lane(&v, op, a, lane), lane, &first);
     }
     if (writes)
         release(&v);

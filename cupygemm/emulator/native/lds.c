@@ -1,29 +1,31 @@
 /* DS instructions: LDS reads, writes and atomics, transposing reads (gfx950), and the lane
  * exchanges that go through the LDS hardware without touching its memory.
  *
- *   operands ─► LDS address of each lane ─► bounds ─► races, uninitialised bytes ─► data
+ *   operands ─► LDS address of each lane ─► bounds ─► races, undefined bits ─► data
  *
  * Rules: AMD's "CDNA3" and "CDNA4 Instruction Set Architecture", chapter 11 (data share) and the
  * pseudocode of the DS instructions. LDS runs in unaligned mode (LLVM, "unaligned-access-mode"),
  * so only atomics and transposing reads must be aligned. */
+#include "definedness.h"
 #include "lanes.h"
 #include "shadow.h"
 
 /* -- pointers ---------------------------------------------------------------------------------- */
 
 static int check_alignment(struct machine *m, uint64_t exec, const uint32_t *address, int alignment,
-                           int bytes, int code) {
+                           int bytes, int code, bool writes) {
     uint32_t odd = 0;
     for (int lane = 0; lane < LANES; lane++)
         odd |= exec >> lane & 1 ? address[lane] : 0;
     if (!(odd & (uint32_t)(alignment - 1)))
         return OK;
+    int found = OK;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
         if (address[lane] & (uint32_t)(alignment - 1))
-            return raise(m, code, lane, address[lane], bytes, code == ATOMIC_MISALIGNED);
+            found = raise_more(m, found, code, lane, address[lane], bytes, writes);
     }
-    return OK;
+    return found;
 }
 
 static void point(const struct lds_view *v, uint64_t exec, const uint32_t *address,
@@ -36,48 +38,52 @@ static void point(const struct lds_view *v, uint64_t exec, const uint32_t *addre
 
 /* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for
  * each 4 are nearly all LDS traffic: their loops know how many records there are, test them
- * together, and leave those of a lane that is not plainly right to the careful way. The loops
+ * together, and return the lanes that are not plainly right, for the careful way. The loops
  * keep copies that the stores to the records cannot change, as far as the compiler knows. */
-static inline int read_lanes(const struct lds_view *view, uint64_t exec, const uint32_t *address,
-                             int n) {
+static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
+                                  const uint32_t *address, int n) {
     const struct lds_view v = *view;
+    uint64_t careful = 0;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
         struct record *r = v.records + (address[lane] >> 2);
         bool good = true;
         for (int i = 0; i < n; i++)
-            good &= (r[i].write & WRITTEN) && ordered(&v, r[i].write);
+            good &= plainly_readable(&v, r[i].write);
         if (__builtin_expect(!good, 0)) {
-            int code = shadow_read(view, lane, address[lane], 4 * n);
-            if (code)
-                return code;
+            careful |= 1ull << lane;
             continue;
         }
         for (int i = 0; i < n; i++)
             r[i].read = read_word(&v, r[i].read);
     }
-    return OK;
+    return careful;
 }
 
+/* The undefined bits of what is read go to the registers from `result` on. */
 static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                        const uint32_t *address) {
-    if (!v->m->shadow)
-        return OK;
-    if (v->m->shadow_shift == 2) {
+                        const uint32_t *address, int64_t result, uint32_t pc) {
+    struct machine *m = v->m;
+    uint64_t careful = m->shadow ? exec : 0;
+    if (careful && m->shadow_shift == 2) {
         switch (op->bytes) {
-        case 4: return read_lanes(v, exec, address, 1);
-        case 8: return read_lanes(v, exec, address, 2);
-        case 16: return read_lanes(v, exec, address, 4);
+        case 4: careful = read_lanes(v, exec, address, 1); break;
+        case 8: careful = read_lanes(v, exec, address, 2); break;
+        case 16: careful = read_lanes(v, exec, address, 4); break;
         default: break;
         }
     }
     int code = OK;
-    for (uint64_t left = exec; left && !code; left &= left - 1)
-        code = shadow_read(v, first_lane(left), address[first_lane(left)], op->bytes);
+    struct fault first;
+    for (uint64_t left = careful; left; left &= left - 1) {
+        int lane = first_lane(left);
+        code = collect(m, code, shadow_read(v, lane, address[lane], op->bytes), lane, &first);
+        if (!code && m->undefined)
+            note_lds_load(m, op, v, result, lane, address[lane], pc);
+    }
     return code;
 }
 
-/* Returns the lanes that are left to the careful way. */
 static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
                                    const uint32_t *address, int n) {
     const struct lds_view v = *view;
@@ -99,7 +105,9 @@ static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
 }
 
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                         const uint32_t *address, const uint32_t *row, size_t pitch) {
+                         const uint32_t *address, int64_t data) {
+    const uint32_t *row = vector_row(v->m, data, v->wave);
+    size_t pitch = (size_t)v->m->num_waves * LANES;
     uint64_t careful = v->m->shadow ? exec : 0;
     if (careful && v->m->shadow_shift == 2) {
         switch (op->bytes) {
@@ -110,45 +118,58 @@ static int shadow_writes(const struct lds_view *v, const struct operation *op, u
         }
     }
     int code = OK;
-    for (uint64_t left = careful; left && !code; left &= left - 1) {
+    struct fault first;
+    for (uint64_t left = careful; left; left &= left - 1) {
         int lane = first_lane(left);
-        uint8_t data[16], *pointer[LANES];
-        pointer[lane] = data;
+        uint8_t bytes[16], *pointer[LANES];
+        pointer[lane] = bytes;
         store_lanes(op, row, pitch, 1ull << lane, pointer, NULL);
-        code = shadow_write(v, lane, address[lane], op->bytes, data);
+        int found = shadow_write(v, lane, address[lane], op->bytes, bytes);
+        code = collect(v->m, code, found, lane, &first);
     }
+    if (v->m->tainted && v->m->undefined)
+        for (uint64_t left = exec; left; left &= left - 1)
+            taint_stored_lds(v, op, data, first_lane(left), address[first_lane(left)]);
     return code;
 }
 
 static int shadow_atomics(const struct lds_view *v, const struct operation *op, uint64_t exec,
                           const uint32_t *address) {
     int code = OK;
-    for (uint64_t left = exec; left && !code; left &= left - 1)
-        code = shadow_atomic(v, first_lane(left), address[first_lane(left)], op->bytes);
+    struct fault first;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        bool computes = op->atomic != SWAP;
+        int found = shadow_atomic(v, lane, address[lane], op->bytes, computes);
+        code = collect(v->m, code, found, lane, &first);
+    }
     return code;
 }
 
 /* One of the two accesses of a read2, write2 or wrxchg2, or the only one. */
 static int access_lds(struct machine *m, const struct operation *op, int64_t wave,
                       struct lds_view *v, uint64_t exec, const uint32_t *address, int64_t data,
-                      int64_t result) {
+                      int64_t result, uint32_t pc) {
     size_t pitch = (size_t)m->num_waves * LANES;
     uint8_t *pointer[LANES];
     int code;
     point(v, exec, address, pointer);
     switch (op->kind) {
     case LOAD:
-        code = shadow_reads(v, op, exec, address);
+        code = shadow_reads(v, op, exec, address, result, pc);
         if (!code)
             load_lanes(op, vector_row(m, result, wave), pitch, exec, pointer, NULL);
         return code;
     case STORE:
-        code = shadow_writes(v, op, exec, address, vector_row(m, data, wave), pitch);
+        code = shadow_writes(v, op, exec, address, data);
         if (!code)
             store_lanes(op, vector_row(m, data, wave), pitch, exec, pointer, NULL);
         return code;
     default: /* ATOMIC */
-        code = check_alignment(m, exec, address, op->bytes, op->bytes, ATOMIC_MISALIGNED);
+        code = check_alignment(m, exec, address, op->bytes, op->bytes, ATOMIC_MISALIGNED, true);
+        if (!code && op->atomic == SWAP && result >= 0 && m->undefined)
+            for (uint64_t left = exec; left; left &= left - 1)
+                note_lds_load(m, op, v, result, first_lane(left), address[first_lane(left)], pc);
         if (!code)
             code = shadow_atomics(v, op, exec, address);
         if (!code)
@@ -174,9 +195,10 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
         return code;
     struct lds_view v = lds_view(m, wave, how_it_writes(op));
     note_issue(&v, pc);
-    code = access_lds(m, op, wave, &v, exec, address[0], op->data, op->result);
+    code = access_lds(m, op, wave, &v, exec, address[0], op->data, op->result, pc);
     if (!code && op->pair)
-        code = access_lds(m, op, wave, &v, exec, address[1], op->data2, op->result + op->dwords);
+        code =
+            access_lds(m, op, wave, &v, exec, address[1], op->data2, op->result + op->dwords, pc);
     return code;
 }
 
@@ -188,12 +210,12 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
     lds_addresses(m, op, wave, op->offset, address);
     int code = check_lds(m, 1ull << lane, address, 4, true);
     if (!code)
-        code = check_alignment(m, 1ull << lane, address, 4, 4, ATOMIC_MISALIGNED);
+        code = check_alignment(m, 1ull << lane, address, 4, 4, ATOMIC_MISALIGNED, true);
     if (code)
         return code;
     struct lds_view v = lds_view(m, wave, BY_ATOMIC);
     note_issue(&v, pc);
-    code = shadow_atomic(&v, lane, address[lane], 4);
+    code = shadow_atomic(&v, lane, address[lane], 4, true);
     if (code)
         return code;
     uint32_t old, value;
@@ -220,27 +242,9 @@ static uint32_t take_bits(const uint32_t *words, int first, int bits) {
  * gfx950; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175):
  * element n of lane l is element l%4 of lane 16(l/16) + (l/4)%4 + 4n. The narrower types follow
  * the same rule with their own n. */
-static int transpose(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
-                     uint32_t pc) {
-    uint32_t address[LANES];
-    if (~exec)
-        return raise(m, TRANSPOSE_PARTIAL, first_lane(~exec), 0, op->bytes, false);
-    lds_addresses(m, op, wave, op->offset, address);
-    int code = check_lds(m, exec, address, op->bytes, false);
-    if (!code)
-        code = check_alignment(m, exec, address, op->bytes == 8 ? 8 : 16, op->bytes,
-                               TRANSPOSE_MISALIGNED);
-    if (code)
-        return code;
-    struct lds_view v = lds_view(m, wave, 0);
-    note_issue(&v, pc);
-    code = shadow_reads(&v, op, exec, address);
-    if (code)
-        return code;
-    uint32_t read[LANES][3], written[LANES][3];
-    memset(written, 0, sizeof written);
-    for (int lane = 0; lane < LANES; lane++)
-        memcpy(read[lane], v.bytes + address[lane], (size_t)op->bytes);
+static void transpose_tile(const struct operation *op, uint32_t (*read)[3],
+                           uint32_t (*written)[3]) {
+    memset(written, 0, LANES * sizeof *written);
     int bits = op->element_bits, n = op->bytes * 8 / bits, lanes_per_row = 16 / n;
     for (int lane = 0; lane < LANES; lane++)
         for (int row = 0; row < n; row++) {
@@ -252,6 +256,57 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
             if (value >> 32)
                 written[lane][place / 32 + 1] |= (uint32_t)(value >> 32);
         }
+}
+
+/* The undefined bits move as the data do. */
+static void transpose_undefined(struct machine *m, const struct operation *op,
+                                const struct lds_view *v, const uint32_t *address, uint32_t pc) {
+    uint32_t read[LANES][3], written[LANES][3];
+    int32_t origin = origin_here(pc, FROM_LDS);
+    bool found = false;
+    for (int lane = 0; lane < LANES; lane++)
+        found |= undefined_lds(v, address[lane], op->bytes, (uint8_t *)read[lane], &origin);
+    if (!found)
+        return;
+    transpose_tile(op, read, written);
+    for (int lane = 0; lane < LANES; lane++)
+        note_load(m, op, op->result, v->wave, lane, op->bytes, (const uint8_t *)written[lane],
+                  address[lane], origin);
+}
+
+static int transpose(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
+                     uint32_t pc) {
+    uint32_t address[LANES];
+    if (~exec) {
+        raise(m, TRANSPOSE_PARTIAL, first_lane(~exec), 0, op->bytes, false);
+        m->fault.lanes = ~exec;
+        return TRANSPOSE_PARTIAL;
+    }
+    lds_addresses(m, op, wave, op->offset, address);
+    int code = check_lds(m, exec, address, op->bytes, false);
+    if (!code)
+        code = check_alignment(m, exec, address, op->bytes == 8 ? 8 : 16, op->bytes,
+                               TRANSPOSE_MISALIGNED, false);
+    if (code)
+        return code;
+    struct lds_view v = lds_view(m, wave, 0);
+    note_issue(&v, pc);
+    uint64_t careful = m->shadow ? exec : 0;
+    if (careful && m->shadow_shift == 2)
+        careful = read_lanes(&v, exec, address, op->dwords);
+    struct fault first;
+    for (uint64_t left = careful; left; left &= left - 1) {
+        int lane = first_lane(left), found = shadow_read(&v, lane, address[lane], op->bytes);
+        code = collect(m, code, found, lane, &first);
+    }
+    if (code)
+        return code;
+    if (careful && m->undefined)
+        transpose_undefined(m, op, &v, address, pc);
+    uint32_t read[LANES][3], written[LANES][3];
+    for (int lane = 0; lane < LANES; lane++)
+        memcpy(read[lane], v.bytes + address[lane], (size_t)op->bytes);
+    transpose_tile(op, read, written);
     for (int d = 0; d < op->dwords; d++) {
         uint32_t *row = vector_row(m, op->result + d, wave);
         for (int lane = 0; lane < LANES; lane++)
@@ -264,12 +319,9 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
 
 /* A lane that is switched off gives 0 (bpermute, swizzle) or nothing (permute), and gets
  * nothing. */
-static void exchange(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec) {
-    const uint32_t *data = vector_row(m, op->data, wave);
-    uint32_t *result = vector_row(m, op->result, wave);
-    uint32_t moved[LANES] = {0}, address[LANES] = {0};
-    if (op->kind != SWIZZLE)
-        lds_addresses(m, op, wave, op->offset, address);
+static void exchange_rows(const struct operation *op, uint64_t exec, const uint32_t *address,
+                          const uint32_t *data, uint32_t *result) {
+    uint32_t moved[LANES] = {0};
     for (int lane = 0; lane < LANES; lane++) {
         uint32_t other = op->kind == SWIZZLE ? op->lanes[lane] : address[lane] / 4 % LANES;
         if (op->kind == PERMUTE) {
@@ -281,6 +333,17 @@ static void exchange(struct machine *m, const struct operation *op, int64_t wave
     }
     for (uint64_t left = exec; left; left &= left - 1)
         result[first_lane(left)] = moved[first_lane(left)];
+}
+
+static void exchange(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec) {
+    uint32_t address[LANES] = {0};
+    if (op->kind != SWIZZLE)
+        lds_addresses(m, op, wave, op->offset, address);
+    exchange_rows(op, exec, address, vector_row(m, op->data, wave),
+                  vector_row(m, op->result, wave));
+    if (m->tainted && m->undefined)
+        exchange_rows(op, exec, address, undefined_row(m, op->data, wave),
+                      undefined_row(m, op->result, wave));
 }
 
 int lds_instruction(struct machine *m, const struct operation *op, const int64_t *ids,

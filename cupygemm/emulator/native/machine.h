@@ -18,7 +18,7 @@ enum fault_code {
     OK,
     OUT_OF_BOUNDS,     /* outside every allocation */
     LDS_OUT_OF_BOUNDS, /* outside the workgroup's LDS */
-    LDS_UNINITIALISED, /* a byte that nothing has written */
+    LDS_UNINITIALISED, /* atomic on a byte that nothing has written */
     RACE_READ,         /* of a byte that another wave wrote, not ordered by a barrier */
     RACE_WRITE_READ,   /* write over a byte that another wave read */
     RACE_WRITE_WRITE,  /* write over a byte that another wave wrote */
@@ -31,9 +31,12 @@ enum fault_code {
     ATOMIC_MISALIGNED,
     SCALAR_MISALIGNED,
     TRANSPOSE_MISALIGNED,
-    TRANSPOSE_PARTIAL,   /* transposing read with lanes switched off */
-    LDS_LOAD_MISALIGNED, /* direct-to-LDS load to an address that is no multiple of 4 */
-    NEEDS_FINER_SHADOW,  /* not a fault: the caller refines the shadow memory and resumes */
+    TRANSPOSE_PARTIAL,    /* transposing read with lanes switched off */
+    LDS_LOAD_MISALIGNED,  /* direct-to-LDS load to an address that is no multiple of 4 */
+    MEMORY_UNINITIALISED, /* atomic on global memory that nothing has written */
+    UNDEFINED_STORE,      /* store to global memory of what depends on such bytes or registers */
+    UNDEFINED_ATOMIC,     /* the same as the operand of an atomic */
+    NEEDS_FINER_SHADOW,   /* not a fault: the caller refines the shadow memory and resumes */
 };
 
 /* Who touched an LDS byte, or 2 or 4 of them (a granule, see `shadow_shift`). */
@@ -78,6 +81,8 @@ struct fault {
     int64_t other_pc;   /* -1 if unknown */
     int32_t writes;     /* the access writes */
     int32_t is_atomic;
+    int32_t reg;    /* the register that holds what is undefined */
+    uint64_t lanes; /* all that do the same */
 };
 
 struct machine {
@@ -101,11 +106,20 @@ struct machine {
     struct issue *vm_history;
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     const int32_t *vm_passed;
-    uint32_t *clock;          /* vector memory operations of all launches */
-    uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
-    struct release *releases; /* (num_waves, RELEASES), newest first */
-    uint8_t *defined;         /* a bit for each byte from global_base: it was written */
-    uint32_t (*undefined)[4]; /* (num_waves,) undefined bits of the registers of a load */
+    uint32_t *clock;            /* vector memory operations of all launches */
+    uint32_t *acquired;         /* (workgroups,) time of the latest atomic */
+    struct release *releases;   /* (num_waves, RELEASES), newest first */
+    uint8_t *defined;           /* a bit for each byte from global_base: it was written */
+    uint32_t *undefined;        /* (512, num_waves, 64) undefined bits of the vector registers */
+    uint32_t *undefined_scalar; /* (129, num_waves) and of the scalar registers */
+    int32_t *origin;            /* (512, num_waves) where they come from, see definedness.h */
+    int32_t *origin_scalar;     /* (129, num_waves) */
+    uint8_t *lds_undefined;     /* undefined bits of LDS, where its records say TAINTED */
+    int32_t *lds_origin;        /* (workgroups, lds_bytes / 4) */
+    uint8_t *scratch_defined;   /* bits of private memory that have been written */
+    int32_t *scratch_origin;    /* of each 4 bytes of private memory */
+    uint64_t
+        *undefined_address; /* (num_waves,) of the first lane of a load that found such bytes */
     int64_t num_waves;
     int64_t num_ranges;
     int64_t lds_bytes;
@@ -120,10 +134,10 @@ struct machine {
     uint64_t global_base, global_end; /* what the shadow of global memory covers */
     int64_t num_groups;               /* workgroups of the batch */
     int64_t waves_per_group;
-    int64_t first_wave;         /* of the batch, within the launch */
-    int64_t launch_start;       /* the clock then */
-    int64_t num_undefined;      /* lanes whose load found bytes that nothing has written */
-    uint64_t undefined_address; /* of the first of them */
+    int64_t first_wave;    /* of the batch, within the launch */
+    int64_t launch_start;  /* the clock then */
+    int64_t num_undefined; /* lanes whose load found undefined bytes */
+    int64_t tainted;       /* a register that the instruction reads has undefined bits */
     struct fault fault;
 };
 
@@ -219,7 +233,31 @@ static inline int raise(struct machine *m, int code, int lane, uint64_t address,
     m->fault.is_atomic = false;
     m->fault.other_wave = -1;
     m->fault.other_pc = -1;
+    m->fault.reg = -1;
+    m->fault.lanes = lane >= 0 ? 1ull << lane : 0;
     return code;
+}
+
+/* The same for one lane after another: the first is described, the others are counted in. */
+static inline int raise_more(struct machine *m, int before, int code, int lane, uint64_t address,
+                             int bytes, bool writes) {
+    if (!before)
+        return raise(m, code, lane, address, bytes, writes);
+    m->fault.lanes |= 1ull << lane;
+    return before;
+}
+
+/* The same where each lane's check has described its own fault in m->fault; `first` keeps the one
+ * that is reported. */
+static inline int collect(struct machine *m, int before, int code, int lane, struct fault *first) {
+    if (!before && !code)
+        return OK;
+    if (!before)
+        *first = m->fault;
+    else if (code == before)
+        first->lanes |= 1ull << lane;
+    m->fault = *first; /* a check that finds nothing wrong in the end may have written it */
+    return before ? before : code;
 }
 
 /* Check that `bytes[lane]` bytes at `address[lane]` lie in one allocation, for the lanes of `exec`.
@@ -253,12 +291,13 @@ static inline int check_global(struct machine *m, uint64_t exec, const uint64_t 
     }
     if (low == ~0ull || (high > low && inside(m, low, high - low)))
         return OK;
+    int code = OK;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
         if (bytes[lane] && !inside(m, address[lane], bytes[lane]))
-            return raise(m, OUT_OF_BOUNDS, lane, address[lane], bytes[lane], writes);
+            code = raise_more(m, code, OUT_OF_BOUNDS, lane, address[lane], bytes[lane], writes);
     }
-    return OK;
+    return code;
 }
 
 #endif

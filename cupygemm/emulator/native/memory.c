@@ -13,15 +13,16 @@
 
 static int scratch_pointers(struct machine *m, int64_t wave, struct access *a, int bytes,
                             bool writes) {
+    int code = OK;
     uint8_t *base = m->scratch + wave * LANES * m->scratch_bytes;
     for (uint64_t left = a->to_scratch; left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t offset = a->address[lane];
         if ((int64_t)offset + bytes > m->scratch_bytes)
-            return raise(m, SCRATCH_OUT_OF_BOUNDS, lane, offset, bytes, writes);
+            code = raise_more(m, code, SCRATCH_OUT_OF_BOUNDS, lane, offset, bytes, writes);
         a->pointer[lane] = base + lane * m->scratch_bytes + offset;
     }
-    return OK;
+    return code;
 }
 
 static void lane_data(const struct operation *op, const uint32_t *row, size_t pitch, int lane,
@@ -41,29 +42,38 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
     int code = check_lds(m, a->to_lds, address, op->bytes, writes);
     struct lds_view v = lds_view(m, wave, how_it_writes(op));
     note_issue(&v, pc);
-    for (uint64_t left = a->to_lds; left && !code; left &= left - 1) {
-        int lane = first_lane(left);
+    if (code)
+        return code;
+    struct fault first;
+    for (uint64_t left = a->to_lds; left; left &= left - 1) {
+        int lane = first_lane(left), found;
         a->pointer[lane] = v.bytes + address[lane];
         if (op->kind == LOAD) {
-            code = shadow_read(&v, lane, address[lane], op->bytes);
+            found = shadow_read(&v, lane, address[lane], op->bytes);
+            if (!found && m->undefined)
+                note_lds_load(m, op, &v, op->result, lane, address[lane], pc);
         } else if (op->kind == STORE) {
             uint8_t data[16];
             lane_data(op, vector_row(m, op->data, wave), (size_t)m->num_waves * LANES, lane, data);
-            code = shadow_write(&v, lane, address[lane], op->bytes, data);
+            found = shadow_write(&v, lane, address[lane], op->bytes, data);
+            if (m->tainted && m->undefined)
+                taint_stored_lds(&v, op, op->data, lane, address[lane]);
         } else {
-            code = shadow_atomic(&v, lane, address[lane], op->bytes);
+            found = shadow_atomic(&v, lane, address[lane], op->bytes, op->atomic != SWAP);
         }
+        code = collect(m, code, found, lane, &first);
     }
     return code;
 }
 
 static int check_alignment(struct machine *m, const struct operation *op, const struct access *a) {
+    int code = OK;
     for (uint64_t left = a->exec; left; left &= left - 1) {
         int lane = first_lane(left);
         if (a->address[lane] & (uint64_t)(op->bytes - 1))
-            return raise(m, ATOMIC_MISALIGNED, lane, a->address[lane], op->bytes, true);
+            code = raise_more(m, code, ATOMIC_MISALIGNED, lane, a->address[lane], op->bytes, true);
     }
-    return OK;
+    return code;
 }
 
 static int resolve_pointers(struct machine *m, const struct operation *op, int64_t wave,
@@ -94,9 +104,12 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
     uint32_t target[LANES];
     for (int lane = 0; lane < LANES; lane++)
         target[lane] = base + (uint32_t)lane * pitch;
-    int first = first_lane(a->exec);
-    if (base % 4)
-        return raise(m, LDS_LOAD_MISALIGNED, first, target[first], (int)pitch, true);
+    if (base % 4) {
+        int lane = first_lane(a->exec);
+        raise(m, LDS_LOAD_MISALIGNED, lane, target[lane], (int)pitch, true);
+        m->fault.lanes = a->exec;
+        return LDS_LOAD_MISALIGNED;
+    }
     int code = check_lds(m, a->exec, target, (int)pitch, true);
     if (code)
         return code;
@@ -104,14 +117,22 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
     note_issue(&v, pc);
     uint32_t data[4 * LANES] = {0};
     load_lanes(op, data, LANES, a->exec, a->pointer, a->partial ? a->count : NULL);
-    for (uint64_t left = a->exec; left && !code; left &= left - 1) {
+    struct fault first;
+    for (uint64_t left = a->exec; left; left &= left - 1) {
         int lane = first_lane(left);
         uint32_t words[4];
+        uint8_t undefined[16];
         for (int d = 0; d < op->dwords; d++)
             words[d] = data[d * LANES + lane];
-        code = shadow_write(&v, lane, target[lane], (int)pitch, (const uint8_t *)words);
-        if (!code)
-            memcpy(v.bytes + target[lane], words, pitch);
+        int found = shadow_write(&v, lane, target[lane], (int)pitch, (const uint8_t *)words);
+        code = collect(m, code, found, lane, &first);
+        if (code)
+            continue;
+        memcpy(v.bytes + target[lane], words, pitch);
+        int bytes = a->bytes[lane];
+        if (m->undefined && bytes &&
+            undefined_global(m, a->address[lane], a->pointer[lane], bytes, undefined))
+            taint_loaded_lds(&v, op, target[lane], bytes, undefined, origin_here(pc, FROM_GLOBAL));
     }
     return code;
 }
@@ -121,6 +142,10 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
 static int transfer(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
                     uint32_t pc) {
     int code = resolve_pointers(m, op, wave, a, pc);
+    if (!code && op->kind == ATOMIC)
+        code = check_memory(m, op, a);
+    if (!code && (op->kind == STORE || op->kind == ATOMIC))
+        code = check_data(m, op, wave, a);
     if (!code)
         code = note_global(m, op, wave, a, pc);
     if (code)
@@ -130,20 +155,22 @@ static int transfer(struct machine *m, const struct operation *op, int64_t wave,
     uint8_t *const *pointer = a->pointer;
     switch (op->kind) {
     case LOAD:
-        note_undefined(m, op, wave, a);
+        note_undefined(m, op, wave, a, pc);
         load_lanes(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
         break;
     case STORE:
         store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);
-        note_defined(m, a);
+        note_defined(m, op, wave, a);
         break;
     case LOAD_TO_LDS: return load_to_lds(m, op, wave, a, pc);
     default:
+        if (op->atomic == SWAP && op->result >= 0)
+            note_undefined(m, op, wave, a, pc);
         atomic_lanes(op, vector_row(m, op->data, wave),
                      op->data2 >= 0 ? vector_row(m, op->data2, wave) : NULL,
                      op->result >= 0 ? vector_row(m, op->result, wave) : NULL, pitch, a->exec,
                      pointer, count);
-        note_defined(m, a);
+        note_defined(m, op, wave, a);
     }
     return OK;
 }

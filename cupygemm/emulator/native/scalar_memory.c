@@ -1,12 +1,32 @@
 /* SMEM instructions. Rules: AMD's "CDNA3 Instruction Set Architecture", chapter 8 (scalar
  * memory). */
 #include "addresses.h"
+#include "definedness.h"
+
+static void note_scalar_load(struct machine *m, const struct operation *op, int64_t wave,
+                             uint64_t address, int64_t dwords, uint32_t pc) {
+    uint8_t undefined[64];
+    if (!undefined_global(m, address, (const uint8_t *)(uintptr_t)address, (int)(4 * dwords),
+                          undefined))
+        return;
+    for (int64_t i = 0; i < dwords; i++) {
+        uint32_t bits;
+        memcpy(&bits, undefined + 4 * i, 4);
+        if (!bits)
+            continue;
+        m->undefined_scalar[(op->data + i) * m->num_waves + wave] = bits;
+        m->origin_scalar[(op->data + i) * m->num_waves + wave] = origin_here(pc, FROM_GLOBAL);
+        if (!m->num_undefined++)
+            memset(m->undefined_address, 0, (size_t)m->num_waves * sizeof *m->undefined_address);
+        if (!m->undefined_address[wave])
+            m->undefined_address[wave] = address + (uint64_t)(4 * i) + 1;
+    }
+}
 
 /* Load or store `dwords` scalar registers. A scalar buffer is a range of bytes: beyond its end
  * loads return 0 and stores are dropped, dword by dword. EXEC plays no part. */
 int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                   int64_t step, int64_t count, uint32_t pc) {
-    (void)pc;
     struct waves list = {ids, first, step, count};
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
@@ -31,6 +51,8 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
             m->fault.position = (int32_t)position;
             return code;
         }
+        if (!writes && dwords && m->undefined)
+            note_scalar_load(m, op, wave, address, (int64_t)dwords, pc);
         uint32_t words[16] = {0};
         uint32_t *registers = m->sgpr + op->data * m->num_waves + wave;
         if (!writes)

@@ -1,4 +1,5 @@
-/* Races and uninitialised reads in LDS, from a record of who last touched each granule.
+/* Races in LDS, and atomics on what nothing has written, from a record of who last touched each
+ * granule.
  *
  * A read is ordered after another wave's write iff that wave had waited for the write when it last
  * passed a barrier ("released"); a write likewise after another wave's reads and writes. Within a
@@ -11,9 +12,10 @@
 #include "machine.h"
 
 /* struct record, write: bits 0-31 number, 32-35 wave, then how. If several waves have stored the
- * same value, unordered, it is the last of them, and bits 40-43 are another. */
+ * same value, unordered, it is the last of them, and bits 40-43 are another. TAINTED: what was
+ * written has undefined bits (definedness.h). */
 static const uint64_t BY_LOAD = 1ull << 36, BY_ATOMIC = 1ull << 37, SEVERAL = 1ull << 38,
-                      WRITTEN = 1ull << 39, BY_COMPARE = 1ull << 44;
+                      WRITTEN = 1ull << 39, BY_COMPARE = 1ull << 44, TAINTED = 1ull << 45;
 /* struct record, read: bits 0-31 number, 32-47 a bit for each wave that read in the epoch (the
  * barriers that the workgroup had passed, modulo 4096) of bits 48-59, 60-63 last reader. */
 static const uint64_t READERS = 0xFFFFull << 32, EPOCH = 0xFFFull << 48;
@@ -102,12 +104,15 @@ static inline bool ordered(const struct lds_view *v, uint64_t write) {
 
 static inline int check_read(const struct lds_view *v, uint64_t write, int lane, uint32_t address,
                              int bytes) {
-    if (!(write & WRITTEN))
-        return raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
-    if (ordered(v, write) || write & BY_COMPARE)
+    if (!(write & WRITTEN) || ordered(v, write) || write & BY_COMPARE)
         return OK;
     int code = writer_of(write) == v->own ? LDS_LOAD_IN_FLIGHT : RACE_READ;
     return race_with_writer(v, code, lane, address, bytes, write);
+}
+
+/* Whether a read of one granule is plainly right, and defined. */
+static inline bool plainly_readable(const struct lds_view *v, uint64_t write) {
+    return ((write & (WRITTEN | TAINTED)) == WRITTEN) & ordered(v, write);
 }
 
 /* Check a write against the last write of the granule. A wave's own writes are in order; that
@@ -219,7 +224,9 @@ static inline uint64_t how_it_writes(const struct operation *op) {
     return BY_ATOMIC | (op->atomic == CMPSWAP || op->atomic == FCMPSWAP ? BY_COMPARE : 0);
 }
 
-static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes) {
+/* `computes`: the result depends on what was there. */
+static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t address, int bytes,
+                                bool computes) {
     if (!v->m->shadow)
         return OK;
     int n;
@@ -231,6 +238,8 @@ static inline int shadow_atomic(const struct lds_view *v, int lane, uint32_t add
             code = check_overwrite(v, r[i].write, lane, address, bytes);
         if (!code && !(r[i].write & BY_ATOMIC))
             code = check_read(v, r[i].write, lane, address, bytes);
+        if (!code && computes && (!(r[i].write & WRITTEN) || r[i].write & TAINTED))
+            code = raise(v->m, LDS_UNINITIALISED, lane, address, bytes, false);
         if (code)
             return code;
         r[i] = (struct record){v->new_write, compares ? r[i].read : 0};
@@ -262,12 +271,15 @@ static inline int check_lds(struct machine *m, uint64_t exec, const uint32_t *ad
         odd |= a;
         high = a > high ? a : high;
     }
+    int code = OK;
     if ((int64_t)high + bytes > m->lds_bytes)
         for (uint64_t left = exec; left; left &= left - 1) {
             int lane = first_lane(left);
             if ((int64_t)address[lane] + bytes > m->lds_bytes)
-                return raise(m, LDS_OUT_OF_BOUNDS, lane, address[lane], bytes, writes);
+                code = raise_more(m, code, LDS_OUT_OF_BOUNDS, lane, address[lane], bytes, writes);
         }
+    if (code)
+        return code;
     int needed = odd & 1 ? 0 : odd & 2 ? 1 : 2;
     if (m->shadow && needed < m->shadow_shift && exec) {
         m->needed_shift = needed;

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     RACE_WRITE_WRITE, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ, GLOBAL_RACE_WRITE_WRITE,
     LDS_LOAD_IN_FLIGHT, SCRATCH_OUT_OF_BOUNDS, SCRATCH_MISALIGNED,
     ATOMIC_MISALIGNED, SCALAR_MISALIGNED, TRANSPOSE_MISALIGNED, TRANSPOSE_PARTIAL,
-    LDS_LOAD_MISALIGNED, NEEDS_FINER_SHADOW,
-) = range(19)  # fmt: skip
+    LDS_LOAD_MISALIGNED, MEMORY_UNINITIALISED, UNDEFINED_STORE, UNDEFINED_ATOMIC,
+    NEEDS_FINER_SHADOW,
+) = range(22)  # fmt: skip
 
 _ORDER = (
     "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
@@ -38,8 +39,27 @@ def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
     position : int
         Of the wave within the group.
     """
+    if code in (UNDEFINED_STORE, UNDEFINED_ATOMIC):
+        return _undefined_data(code, found, group, position)
     kind, detail = _describe(code, found, group, position)
-    return Fault(kind, detail, position, found.lane, int(found.address), is_global=code in _GLOBAL)
+    return Fault(
+        kind, detail, position, found.lane, int(found.address), is_global=code in _GLOBAL,
+        lanes=lanes_of(found.lanes),
+    )  # fmt: skip
+
+
+def lanes_of(mask: int) -> tuple[int, ...]:
+    """Return the lanes of a mask, ascending."""
+    return tuple(lane for lane in range(64) if mask >> lane & 1)
+
+
+def _undefined_data(code: int, found: Any, group: Group, position: int) -> Fault:
+    marks = group.state.marks
+    wave = int(group.wave_ids[position])
+    use = "is stored to global memory" if code == UNDEFINED_STORE else "goes into an atomic"
+    return marks.fault(
+        group.state, ("v", found.reg), wave, use, position=position, lanes=lanes_of(found.lanes)
+    )
 
 
 def _wave_number(group: Group, position: int) -> int:
@@ -52,7 +72,7 @@ def _describe(code: int, found: Any, group: Group, position: int) -> tuple[str, 
     size, address = found.bytes, int(found.address)
     space = {
         OUT_OF_BOUNDS: "", SCALAR_MISALIGNED: "", SCRATCH_OUT_OF_BOUNDS: " of private memory",
-        SCRATCH_MISALIGNED: " of private memory", ATOMIC_MISALIGNED: "",
+        SCRATCH_MISALIGNED: " of private memory", ATOMIC_MISALIGNED: "", MEMORY_UNINITIALISED: "",
     }.get(code, " of LDS")  # fmt: skip
     span = f"{size} byte{'s' * (size > 1)}{space} at 0x{address:x}"
     if code == OUT_OF_BOUNDS:
@@ -70,7 +90,10 @@ def _describe(code: int, found: Any, group: Group, position: int) -> tuple[str, 
             f"{span}; a work-item has {state.scratch.shape[2]} bytes of private memory",
         )
     if code == LDS_UNINITIALISED:
-        return "uninitialised LDS read", f"{span}: nothing has written all of them"
+        return "uninitialised LDS", f"an atomic on {span}: nothing has written all of them"
+    if code == MEMORY_UNINITIALISED:
+        place = state.memory.describe(address, size)
+        return "uninitialised memory", f"an atomic on {span}, which nothing has written: {place}"
     if code in (RACE_READ, RACE_WRITE_READ, RACE_WRITE_WRITE, LDS_LOAD_IN_FLIGHT):
         return _describe_race(code, found, state, wave, span)
     if code in _GLOBAL_RACES:
@@ -103,7 +126,8 @@ def _describe_race(code: int, found: Any, state: State, wave: int, span: str) ->
 
 
 _GLOBAL = (
-    OUT_OF_BOUNDS, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ, GLOBAL_RACE_WRITE_WRITE,
+    OUT_OF_BOUNDS, MEMORY_UNINITIALISED, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ,
+    GLOBAL_RACE_WRITE_WRITE,
 )  # fmt: skip
 _GLOBAL_RACES = {
     GLOBAL_RACE_READ: ("read after another {}'s write", "reads", "wrote"),

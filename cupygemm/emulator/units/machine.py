@@ -60,6 +60,7 @@ class FaultStruct(ctypes.Structure):
     _fields_ = [
         ("position", c_int32), ("lane", c_int32), ("address", c_uint64), ("bytes", c_int32),
         ("other_wave", c_int32), ("other_pc", c_int64), ("writes", c_int32), ("is_atomic", c_int32),
+        ("reg", c_int32), ("lanes", c_uint64),
     ]  # fmt: skip
 
 
@@ -71,7 +72,9 @@ class MachineStruct(ctypes.Structure):
             "vgpr", "sgpr", "lds", "scratch", "shadow", "workgroup", "wave_in_group", "wave_ids",
             "lds_issued", "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
             "starts", "ends", "lds_history", "vm_history", "global_shadow", "vm_passed", "clock",
-            "acquired", "releases", "defined", "undefined",
+            "acquired", "releases", "defined", "undefined", "undefined_scalar", "origin",
+            "origin_scalar", "lds_undefined", "lds_origin", "scratch_defined", "scratch_origin",
+            "undefined_address",
         )),
         *((name, c_int64) for name in (
             "num_waves", "num_ranges", "lds_bytes", "scratch_bytes", "shadow_stride",
@@ -81,8 +84,8 @@ class MachineStruct(ctypes.Structure):
         ("bank_shift", c_int64), ("needed_shift", c_int64), ("global_base", c_uint64),
         ("global_end", c_uint64), *((name, c_int64) for name in (
             "num_groups", "waves_per_group", "first_wave", "launch_start", "num_undefined",
+            "tainted",
         )),
-        ("undefined_address", c_uint64),
         ("fault", FaultStruct),
     ]  # fmt: skip
 
@@ -173,6 +176,8 @@ class Machine:
         if state.checks:
             granules = -(-state.lds.shape[1] // 4)
             self._set_shadow(np.zeros((len(state.lds), granules), RECORD))
+            for name, array in state.marks.arrays().items():
+                self._point(name, array)
             self._watch_global_memory(state)
 
     def _watch_global_memory(self, state: State) -> None:
@@ -186,22 +191,11 @@ class Machine:
         self._point("clock", shadow.clock)
         self._point("acquired", np.zeros(groups, np.uint32))
         self._point("releases", np.zeros((state.num_waves, RELEASES, 2), np.uint32))
-        self._point("undefined", np.zeros((state.num_waves, 4), np.uint32))
         self.struct.global_shadow, self.struct.defined = shadow.address, shadow.defined
         self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
         self.struct.num_groups, self.struct.waves_per_group = groups, waves_per_group
         self.struct.first_wave = int(state.launch_order[0]) * waves_per_group
         self.struct.launch_start = shadow.launch_start
-
-    def report_undefined(self, group: Group, register: int) -> None:
-        """Tell the scoreboard which bits of a load come from memory that nothing has written."""
-        undefined = self.arrays["undefined"]
-        board = self.state.units.get("scoreboard")
-        if board is not None and register >= 0:
-            bits = undefined[group.waves].T.copy()
-            board.load_undefined(group, register, bits, self.struct.undefined_address)
-        undefined[:] = 0
-        self.struct.num_undefined = 0
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         if not array.flags.c_contiguous:
@@ -270,7 +264,16 @@ class NativeStep:
             count -= position
             address = None if address is None else address + 8 * position
         if machine.struct.num_undefined:
-            machine.report_undefined(group, self.operation.struct.result)
+            self._note_undefined(machine)
+
+    def _note_undefined(self, machine: Machine) -> None:
+        """Tell the batch which registers a load has left undefined."""
+        op, machine.struct.num_undefined = self.operation.struct, 0
+        scalar = op.result < 0
+        count = op.dwords * (2 if op.pair else 1)
+        first = op.data if scalar else op.result
+        state = machine.state
+        state.marks.note_load(state.current_pc, first, count, scalar=scalar)
 
 
 def wave_list(group: Group) -> tuple[NDArray[np.int64] | None, int, int]:

@@ -165,7 +165,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
         return _bind_move(inst)
     if inst.mnemonic not in MNEMONICS[target.name]:
         return None
-    op = _describe(inst, target)
+    op = describe(inst, target)
     macs = op.m * op.n * op.k * op.blocks
 
     def step(group: Group) -> None:
@@ -187,7 +187,8 @@ def _bind_move(inst: Instruction) -> Step:
     raise UnsupportedInstruction(f"{inst.text}: a source that AGPR moves do not have")
 
 
-def _describe(inst: Instruction, target: Target) -> _Instruction:
+def describe(inst: Instruction, target: Target) -> _Instruction:
+    """Return the record of a matrix instruction that C executes."""
     shape = Shape.of(inst.mnemonic)
     a, b, d = inst.operand("src0"), inst.operand("src1"), inst.dst[0]
     if a is None or b is None or a.kind != "v" or b.kind != "v":
@@ -308,7 +309,8 @@ _MACS_PER_THREAD = 400_000
 
 
 @functools.cache
-def _native() -> Any:
+def native() -> Any:
+    """Return ``mfma_run`` of the native library, its arguments declared."""
     run = library().mfma_run
     run.argtypes = [
         ctypes.POINTER(_Instruction), ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
@@ -337,7 +339,7 @@ def _run(op: _Instruction, group: Group, macs: int) -> None:
         indices = np.ascontiguousarray(group.wave_ids, np.int64)
     pointer = None if indices is None else indices.ctypes.data
     stride = vgpr.strides[0] // 4
-    run, base = _native(), vgpr.ctypes.data
+    run, base = native(), vgpr.ctypes.data
     executor, parts = _helpers() if macs * count >= 2 * _MACS_PER_THREAD else (None, 1)
     parts = min(parts, count, macs * count // _MACS_PER_THREAD)
     if executor is None or parts < 2:

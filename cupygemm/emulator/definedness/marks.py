@@ -1,0 +1,259 @@
+"""The undefined bits of registers and memory, and where they come from.
+
+A word of undefined bits stands for each lane of each vector register, and for each scalar register.
+`suspect_vector` and `suspect_scalar` are bit masks over the register files, true if any wave of the
+batch might be concerned: the run loop tests them and does nothing else in the common case. Vector
+registers that a wave has never written are kept apart, as one flag per wave: whatever writes some
+of its lanes is taken to define the register, since lanes of another branch are not read.
+
+An *origin* is an integer that native/definedness.h explains: which load, or which register.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.isa import register_name, registers
+from cupygemm.emulator.reports import instruction_at
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.state import Group, State
+
+Register = tuple[str, int]  # the file, "v" or "s", and the number
+
+ALL = 0xFFFFFFFF
+SCC = 128  # its place among the scalar registers
+COMPUTED, _SPACE, BY_MATRIX = 1, 6, 1 << 30
+_FROM_REGISTER, _FROM_GLOBAL, _FROM_LDS, _FROM_PRIVATE = 0, 2, 4, 6
+_SCALAR0 = 512  # number of s0 among registers that are origins
+_KINDS = {
+    _FROM_REGISTER: "uninitialised register",
+    _FROM_GLOBAL: "uninitialised memory",
+    _FROM_LDS: "uninitialised LDS",
+    _FROM_PRIVATE: "uninitialised private memory",
+}
+
+
+class Marks:
+    """What is undefined in one batch.
+
+    Attributes
+    ----------
+    undefined : uint32 (512, waves, 64)
+        Undefined bits of the vector registers.
+    undefined_scalar : uint32 (129, waves)
+        Undefined bits of the scalar registers, and of SCC: all or none.
+    unwritten : bool (512, waves)
+        Vector registers that a wave has never written; `undefined` does not tell.
+    origin, origin_scalar : int32 (512, waves), (129, waves)
+    suspect_vector, suspect_scalar : int
+        Registers that are not defined in all waves.
+    """
+
+    def __init__(self, state: State) -> None:
+        waves, lds = state.num_waves, state.lds
+        # Zeroed memory costs nothing until it is touched, and most of this never is.
+        self.undefined = np.zeros((512, waves, 64), np.uint32)
+        self.undefined_scalar = np.zeros((129, waves), np.uint32)
+        self.origin = np.zeros((512, waves), np.int32)
+        self.origin_scalar = np.zeros((129, waves), np.int32)
+        self.unwritten = np.zeros((512, waves), bool)
+        self.suspect_vector = self.suspect_scalar = 0
+        self._marked = 0  # vector registers that may have undefined bits
+        self._memory = {
+            "lds_undefined": np.zeros_like(lds),
+            "lds_origin": np.zeros((len(lds), -(-lds.shape[1] // 4)), np.int32),
+            "scratch_defined": np.zeros_like(state.scratch),
+            "scratch_origin": np.zeros(state.scratch.size // 4 + 1, np.int32),
+            "undefined_address": np.zeros(waves, np.uint64),
+        }
+        self._addresses: dict[int, Any] = {}  # by the pc of a load, of each wave
+
+    def arrays(self) -> dict[str, Any]:
+        """Return the arrays that C reads and writes, by their names in ``struct machine``."""
+        return {
+            "undefined": self.undefined, "undefined_scalar": self.undefined_scalar,
+            "origin": self.origin, "origin_scalar": self.origin_scalar, **self._memory,
+        }  # fmt: skip
+
+    def start(self, vector: int, scalar: int) -> None:
+        """Note that nothing has written any register but those of two bit masks."""
+        self.suspect_vector = ~vector & (1 << 512) - 1
+        self.suspect_scalar = ~scalar & (1 << 128) - 1
+        self.unwritten[registers(self.suspect_vector)] = True
+        unwritten = registers(self.suspect_scalar)
+        self.undefined_scalar[unwritten] = ALL
+        self.origin_scalar[unwritten] = 8 * (_SCALAR0 + np.asarray(unwritten, np.int32))[:, None]
+
+    # -- vector registers --------------------------------------------------------------------------
+
+    def expose(self, group: Group, register: int) -> bool:
+        """Bring `undefined` up to date for a register; return whether any lane has some."""
+        bit = 1 << register
+        if not self.suspect_vector & bit:
+            return False
+        unwritten = self.unwritten[register, group.waves]
+        if unwritten.any():
+            waves = group.wave_ids[unwritten]
+            self.undefined[register, waves] = ALL
+            self.origin[register, waves] = 8 * register
+            self.unwritten[register, waves] = False
+            self._marked |= bit
+            return True
+        return bool(self._marked & bit) and bool(self.undefined[register, group.waves].any())
+
+    def is_marked(self, register: int) -> bool:
+        """Return whether some wave's lane of the register may have undefined bits."""
+        return bool(self._marked >> register & 1)
+
+    def written(self, group: Group, register: int) -> None:
+        """Note that the group writes some lanes of a register; their undefined bits are set."""
+        self.unwritten[register, group.waves] = False
+
+    def settle(self, register: int, *, marked: bool = False) -> None:
+        """Bring the bit masks up to date for a register that was written."""
+        bit = 1 << register
+        if marked or self._marked & bit:
+            if self.undefined[register].any():
+                self._marked |= bit
+                self.suspect_vector |= bit
+                return
+            self._marked &= ~bit
+        if self.unwritten[register].any():
+            self.suspect_vector |= bit
+        else:
+            self.suspect_vector &= ~bit
+
+    def expect(self, register: int) -> None:
+        """Note that C is about to set undefined bits of a register."""
+        self._marked |= 1 << register
+        self.suspect_vector |= 1 << register
+
+    def clear(self, group: Group, register: int, bits: int = ALL) -> None:
+        """Note that the group's active lanes get defined bits in a register."""
+        self.written(group, register)
+        if self._marked >> register & 1:
+            rows = self.undefined[register, group.waves]
+            rows = np.where(group.mask, rows & np.uint32(~bits & ALL), rows)
+            self.undefined[register, group.waves] = rows
+        self.settle(register)
+
+    def define_all(self, group: Group) -> None:
+        """Take every vector register of the group for written."""
+        self.unwritten[:, group.waves] = False
+        for register in registers(self.suspect_vector):
+            self.settle(register)
+
+    # -- scalar registers --------------------------------------------------------------------------
+
+    def settle_scalar(self, register: int) -> None:
+        """Bring the bit mask up to date for a scalar register that was written."""
+        if self.undefined_scalar[register].any():
+            self.suspect_scalar |= 1 << register
+        else:
+            self.suspect_scalar &= ~(1 << register)
+
+    # -- origins -----------------------------------------------------------------------------------
+
+    def hand_on(
+        self, group: Group, sources: list[Register], targets: list[Register], flags: int
+    ) -> None:
+        """Note that registers get their undefined bits from others, the first of them if several.
+
+        It is called before the undefined bits of the targets change; `flags` tell how the bits got
+        there, COMPUTED or BY_MATRIX.
+        """
+        found = np.zeros(group.count, np.int32)
+        anywhere = np.zeros(group.count, bool)
+        for file, register in reversed(sources):
+            undefined, origins = (
+                (self.undefined, self.origin) if file == "v"
+                else (self.undefined_scalar, self.origin_scalar)
+            )  # fmt: skip
+            rows = undefined[register, group.waves]
+            concerned = rows.any(axis=1) if rows.ndim == 2 else rows != 0
+            found = np.where(concerned, origins[register, group.waves], found)
+            anywhere |= concerned
+        found |= np.int32(flags)
+        for file, register in targets:
+            into = self.origin if file == "v" else self.origin_scalar
+            into[register, group.waves] = np.where(anywhere, found, into[register, group.waves])
+
+    def note_load(self, pc: int, first: int, count: int, *, scalar: bool) -> None:
+        """Note that a load found undefined bytes, which C has marked in registers."""
+        addresses = self._addresses.setdefault(pc, np.zeros_like(self._memory["undefined_address"]))
+        found = self._memory["undefined_address"]
+        np.copyto(addresses, found, where=found != 0)
+        for register in range(first, first + count):
+            if scalar:
+                self.settle_scalar(register)
+            else:
+                self.settle(register, marked=True)
+
+    def fault(
+        self,
+        state: State,
+        register: Register,
+        wave: int,
+        use: str,
+        *,
+        position: int,
+        lanes: tuple[int, ...] = (),
+    ) -> Fault:
+        """Return the fault of an undefined value that would change a result.
+
+        Parameters
+        ----------
+        state : State
+        register : tuple of str and int
+            File and number of the register that is used.
+        wave : int
+            Index in the batch.
+        use : str
+            What becomes of the value: ``"is an address"``.
+        position : int
+            Of the wave within the group.
+        lanes : tuple of int
+        """
+        file, number = register
+        origin = int((self.origin if file == "v" else self.origin_scalar)[number, wave])
+        origin &= ~BY_MATRIX
+        name = "scc" if register == ("s", SCC) else register_name(file, number)
+        space, lane = origin & _SPACE, lanes[0] if lanes else -1
+        if space == _FROM_REGISTER:
+            return Fault(
+                _KINDS[space], self._unwritten_register(register, name, origin, use), position,
+                lane, lanes=lanes,
+            )  # fmt: skip
+        pc = origin >> 3 << 2
+        addresses = self._addresses.get(pc)
+        address = int(addresses[wave]) - 1 if addresses is not None else -1
+        is_global = space == _FROM_GLOBAL
+        if is_global:
+            place = state.memory.describe(address, 1)
+        else:
+            where = "LDS" if space == _FROM_LDS else "private memory"
+            place = f"{where} that nothing has written, from byte 0x{address:x} on"
+        kind = "global memory that nothing has written" if is_global else place
+        detail = (
+            f"{name} {use}; it {'depends on' if origin & COMPUTED else 'holds'} {kind}, loaded by\n"
+            f"  {instruction_at(state, pc)}"
+        )
+        if is_global:
+            detail += f"\nfrom {place}"
+        return Fault(
+            _KINDS[space], detail, position, lane, address if address >= 0 else None,
+            is_global=is_global, lanes=lanes,
+        )  # fmt: skip
+
+    @staticmethod
+    def _unwritten_register(register: Register, name: str, origin: int, use: str) -> str:
+        number = origin >> 3
+        source = ("s", number - _SCALAR0) if number >= _SCALAR0 else ("v", number)
+        if source == register:
+            return f"{name} {use}, and nothing has written it in this wave"
+        other = register_name(*source)
+        return f"{name} {use}; it depends on {other}, which nothing has written in this wave"

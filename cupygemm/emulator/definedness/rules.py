@@ -1,0 +1,196 @@
+"""Rules: the undefined bits of a vector operation's result from those of its sources.
+
+`rule_of` gives the rule of an instruction. A rule takes the undefined bits of the sources, and
+functions that fetch their values, for the few operations where these matter; it returns undefined
+bits as wide as the result, or bools: lanes that are wholly undefined.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.units import vector
+
+Rule = Callable[[list[Any], list[Callable[[], Any]]], Any]
+_U32 = np.uint32
+
+
+def rule_of(inst: Instruction) -> tuple[Rule, bool]:
+    """Return the rule of an instruction, and whether it moves bits and does not compute."""
+    name = inst.mnemonic
+    rule = _MOVES.get(name) or _COMPUTES.get(name)
+    if name.startswith("v_bitop3_"):
+        rule = _bitop3(inst)
+    elif name.startswith("v_cmp"):
+        rule = _comparison(name)
+    return rule or either, name in _MOVES
+
+
+def either(bits: list[Any], _values: Any) -> Any:
+    """Return the lanes in which any bit of a source is undefined."""
+    found: Any = False
+    for source_bits in bits:
+        found = found | (source_bits != 0)
+    return found
+
+
+def _same(bits: list[Any], _values: Any) -> Any:
+    return bits[0]
+
+
+def _sum(bits: list[Any], _values: Any) -> Any:
+    return upward(functools.reduce(lambda a, b: a | b, bits))
+
+
+def _sum24(bits: list[Any], _values: Any) -> Any:
+    low = _U32(0xFFFFFF)
+    return upward(functools.reduce(lambda a, b: a | b, [bits[0] & low, bits[1] & low, *bits[2:]]))
+
+
+def _wide_sum(bits: list[Any], _values: Any) -> Any:
+    return upward(functools.reduce(lambda a, b: a | b, [b.astype(np.uint64) for b in bits]))
+
+
+def _table(function: Callable[..., int], inputs: int) -> Rule:
+    table = table_of(function, inputs)
+    return lambda bits, values: logic(table, [value() for value in values], bits)
+
+
+def _moving(name: str, *data: int) -> Rule:
+    """Return the rule of an operation that moves bits of its data as the other sources tell."""
+    function = vector.OPS[name].function
+    assert function is not None
+    kinds = vector.OPS[name].sources.split() or ["i32" if name.endswith("_i32") else "u32"]
+    signed = [kind[0] == "i" for kind in kinds] + [False] * (3 - len(kinds))
+
+    def rule(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+        operands = [bits[i] if i in data else values[i]() for i in range(len(bits))]
+        moved = function(
+            *[
+                _signed(x) if is_signed else x
+                for x, is_signed in zip(operands, signed, strict=False)
+            ]
+        )
+        moved = moved.view(f"u{moved.dtype.itemsize}")
+        for i, control in enumerate(bits):
+            if i not in data:
+                moved = moved | anywhere(control, moved.dtype)
+        return moved
+
+    return rule
+
+
+def _signed(array: Any) -> Any:
+    return array.view(f"i{array.dtype.itemsize}")
+
+
+def _permute(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+    """Move bytes; a selector of 12 or more gives a constant."""
+    moved, selector = _moving("v_perm_b32", 0, 1)(bits, values), values[2]()
+    constant: Any = _U32(0)
+    for byte in range(4):
+        picks = selector >> _U32(8 * byte) & _U32(0xFF)
+        constant = constant | np.where(picks >= 12, _U32(0xFF << 8 * byte), _U32(0))
+    return moved & ~constant | anywhere(bits[2], _U32)
+
+
+def _shift_or(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+    shifted = bits[0] << (values[1]() & _U32(31))
+    low = values[0]() << (values[1]() & _U32(31))
+    both = logic(_OR, [low, values[2]()], [shifted, bits[2]])
+    return both | anywhere(bits[1], _U32)
+
+
+def _shift_add(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+    width = bits[2].dtype.type
+    distance = values[1]().astype(width) & width(31)
+    return upward(bits[0] << distance | bits[2]) | anywhere(bits[1], width)
+
+
+def _add_shift(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+    return upward(bits[0] | bits[1]) << (values[2]() & _U32(31)) | anywhere(bits[2], _U32)
+
+
+def _select(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
+    """Lanes whose selector is undefined are, too, unless both values are the same."""
+    first, second, selector = bits
+    chosen = np.where(values[2](), second, first)
+    unsure = (values[0]() ^ values[1]()) | first | second
+    return np.where(selector, unsure, chosen)
+
+
+def _packed_half(bits: list[Any], _values: Any) -> Any:
+    return bits[0].astype(_U32) | bits[1].astype(_U32) << _U32(16)
+
+
+def _byte(number: int) -> Rule:
+    return lambda bits, _values: bits[0] >> _U32(8 * number) & _U32(0xFF) != 0
+
+
+def _comparison(name: str) -> Rule | None:
+    relation, _, kind = (
+        name.partition("_cmp")[2].removeprefix("x").removeprefix("_").rpartition("_")
+    )
+    if relation == "class" or kind[:1] not in ("i", "u"):
+        return None
+    return lambda bits, values: comparison(
+        relation, [value() for value in values[:2]], bits[:2], signed=kind[0] == "i"
+    )
+
+
+def _bitop3(inst: Instruction) -> Rule:
+    fields = inst.fields
+    table = fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]
+    return lambda bits, values: logic(table, [value() for value in values], bits)
+
+
+_OR = table_of(lambda a, b: a | b, 2)
+_SHIFTS = {
+    f"v_{name}rev_{kind}": (f"v_{name}rev_{kind}", 1)
+    for name, kinds in (("lshl", "b16 b32 b64"), ("lshr", "b16 b32 b64"), ("ashr", "i16 i32 i64"))
+    for kind in kinds.split()
+}
+_MOVES: dict[str, Rule] = {
+    **{name: _moving(*what) for name, what in _SHIFTS.items()},
+    **dict.fromkeys(
+        ("v_mov_b32", "v_mov_b64", "v_accvgpr_read_b32", "v_accvgpr_write_b32",
+         "v_accvgpr_mov_b32"), _same,
+    ),
+    "v_and_b32": _table(lambda a, b: a & b, 2),
+    "v_or_b32": _table(lambda a, b: a | b, 2),
+    "v_and_or_b32": _table(lambda a, b, c: a & b | c, 3),
+    "v_or3_b32": _table(lambda a, b, c: a | b | c, 3),
+    "v_bfi_b32": _table(lambda a, b, c: a & b | ~a & c, 3),
+    "v_bfrev_b32": _moving("v_bfrev_b32", 0),
+    "v_bfe_u32": _moving("v_bfe_u32", 0),
+    "v_bfe_i32": _moving("v_bfe_i32", 0),
+    "v_alignbit_b32": _moving("v_alignbit_b32", 0, 1),
+    "v_alignbyte_b32": _moving("v_alignbyte_b32", 0, 1),
+    "v_perm_b32": _permute,
+    "v_lshl_or_b32": _shift_or,
+    "v_cndmask_b32": _select,
+    "v_pack_b32_f16": _packed_half,
+}  # fmt: skip
+_COMPUTES: dict[str, Rule] = {
+    "v_not_b32": _same,
+    "v_xor_b32": _table(lambda a, b: a ^ b, 2),
+    "v_xnor_b32": _table(lambda a, b: ~(a ^ b), 2),
+    **dict.fromkeys(
+        ("v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add3_u32",
+         "v_xad_u32", "v_mul_lo_u32"), _sum,
+    ),
+    **dict.fromkeys(
+        ("v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24"), _sum24
+    ),
+    **dict.fromkeys(("v_mad_u64_u32", "v_mad_i64_i32"), _wide_sum),
+    "v_lshl_add_u32": _shift_add,
+    "v_lshl_add_u64": _shift_add,
+    "v_add_lshl_u32": _add_shift,
+    **{f"v_cvt_f32_ubyte{i}": _byte(i) for i in range(4)},
+}  # fmt: skip

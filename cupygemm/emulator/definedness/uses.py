@@ -1,0 +1,265 @@
+"""Where undefined values are reported, and who follows them through an instruction.
+
+`follow` is called before an instruction that touches a register with undefined bits. What decides
+where a wave goes or what memory it touches must be defined: addresses, branch conditions, EXEC, and
+what atomics get. So must be what is stored to device memory (native/definedness.h, which knows
+which lanes a buffer's bounds cut off). Everything else only hands the undefined bits on.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.definedness import matrix, scalar
+from cupygemm.emulator.definedness.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
+from cupygemm.emulator.definedness.vector import ShadowGroup, shadow_of
+from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
+from cupygemm.emulator.state import Group, unpack_mask
+from cupygemm.emulator.units.machine import machine_of
+
+_VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
+_MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
+_ADDRESSES = ("addr", "vaddr", "saddr", "srsrc", "soffset", "m0", "sbase")
+_DATA = ("data", "vdata", "data0", "data1")
+_EXCHANGES = ("ds_bpermute_", "ds_permute_", "ds_swizzle_")
+_INDEX_ENABLE = 1 << 27  # of MODE: s_set_gpr_idx_on
+
+
+def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
+    """Set the undefined bits of what an instruction is about to write.
+
+    Returns
+    -------
+    bool
+        Whether C is to look at the undefined bits of what the instruction reads.
+
+    Raises
+    ------
+    Fault
+        An undefined value would change where the wave goes or what it stores.
+    """
+    encoding = inst.encoding
+    if inst.mnemonic.startswith("s_set_gpr_idx_"):
+        marks.define_all(group)  # from here on, operands are not where the instruction says
+    if group.state.mode & _INDEX_ENABLE and encoding in _VECTOR:
+        return False
+    if encoding in _VECTOR:
+        _vector(marks, group, inst)
+        return False
+    if encoding in _MEMORY:
+        return _memory(marks, group, inst)
+    if encoding == "MFMA":
+        _matrix(marks, group, inst)
+    elif encoding == "SMEM":
+        _scalar_memory(marks, group, inst)
+    else:
+        _scalar(marks, group, inst)
+    return False
+
+
+# -- which sources are undefined -------------------------------------------------------------------
+
+
+def _exposed(marks: Marks, group: Group, op: Operand) -> list[Register]:
+    """Return the registers of a source that have undefined bits in some wave of the group."""
+    if op.kind == "v":
+        return [
+            ("v", register)
+            for register in range(op.index, op.index + op.count)
+            if marks.expose(group, register)
+        ]
+    if op.kind != "s" or not marks.suspect_scalar >> op.index & (1 << op.count) - 1:
+        return []
+    return [
+        ("s", register)
+        for register in range(op.index, op.index + op.count)
+        if marks.undefined_scalar[register, group.waves].any()
+    ]
+
+
+def _sources(marks: Marks, group: Group, inst: Instruction) -> list[Register]:
+    found = [key for op in inst.src for key in _exposed(marks, group, op)]
+    if scalar.reads_scc(inst) and marks.undefined_scalar[SCC, group.waves].any():
+        found.append(("s", SCC))
+    return found
+
+
+def _require(
+    marks: Marks, group: Group, op: Operand, use: str, *, waves: Any = True, lanes: Any = None
+) -> None:
+    """Raise a fault if an active lane (or one of the `waves`) has undefined bits in a source."""
+    for key in _exposed(marks, group, op):
+        if key[0] == "v":
+            bad = (marks.undefined[key[1], group.waves] != 0) & group.mask
+            _report(marks, group, key, bad.any(axis=1), use, bad)
+        else:
+            bad = (marks.undefined_scalar[key[1], group.waves] != 0) & waves
+            _report(marks, group, key, bad, use, lanes)
+
+
+def _report(
+    marks: Marks, group: Group, key: Register, bad: Any, use: str, lanes: Any = None
+) -> None:
+    if not bad.any():
+        return
+    position = int(np.flatnonzero(bad)[0])
+    found = () if lanes is None else tuple(np.flatnonzero(lanes[position]).tolist())
+    wave = int(group.wave_ids[position])
+    raise marks.fault(group.state, key, wave, use, position=position, lanes=found)
+
+
+# -- vector and matrix -----------------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _shadow_of(inst: Instruction) -> Any:
+    return shadow_of(inst)
+
+
+def _vector(marks: Marks, group: Group, inst: Instruction) -> None:
+    sources = _sources(marks, group, inst)
+    targets = [
+        ("v" if op.kind == "v" else "s", register)
+        for op in inst.dst
+        for register in range(op.index, op.index + op.count)
+    ]
+    if any(op.kind == "s" and op.index == EXEC for op in inst.dst):  # v_cmpx
+        for op in inst.src:
+            _require(marks, group, op, "decides which lanes run")
+    marked = any(
+        marks.is_marked(register) if file == "v" else marks.suspect_scalar >> register & 1
+        for file, register in targets
+    )
+    if sources or marked:
+        shadow = _shadow_of(inst)
+        marks.hand_on(group, sources, targets, 0 if shadow.moves else COMPUTED)
+        shadow.run(ShadowGroup(group, marks), group)
+    for file, register in targets:
+        if file == "v":
+            marks.written(group, register)
+            marks.settle(register, marked=bool(sources))
+        else:
+            marks.settle_scalar(register)
+
+
+def _matrix(marks: Marks, group: Group, inst: Instruction) -> None:
+    sources = _sources(marks, group, inst)
+    written = registers(inst.vector_writes)
+    if sources or any(marks.is_marked(register) for register in written):
+        marks.hand_on(group, sources, [("v", r) for r in written], COMPUTED | BY_MATRIX)
+        matrix.run(marks, group, inst)
+    for register in written:
+        marks.written(group, register)
+        marks.settle(register, marked=bool(sources))
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def _memory(marks: Marks, group: Group, inst: Instruction) -> bool:
+    name = inst.mnemonic
+    active = group.mask.any(axis=1)
+    exchange = name.startswith(_EXCHANGES)
+    for op in inst.src:
+        if op.field in _ADDRESSES and not exchange:
+            _require(marks, group, op, "is an address", waves=active, lanes=group.mask)
+    data = [op for op in inst.src if op.field in _DATA or (exchange and op.kind == "v")]
+    if exchange:
+        return _exchange(marks, group, inst, data)
+    if inst.encoding == "DS" and not name.startswith(("ds_read", "ds_write")):
+        for op in data:
+            _require(marks, group, op, "goes into an atomic")
+    tainted = bool([key for op in data for key in _exposed(marks, group, op)])
+    kept = {register for op in data for register in range(op.index, op.index + op.count)}
+    bits = 0xFFFF << 16 * ("_hi" in name) if "_d16" in name else ALL
+    for register in registers(inst.vector_writes):
+        if register not in kept:
+            marks.clear(group, register, bits)
+    machine_of(group.state).struct.tainted = tainted
+    return tainted
+
+
+def _exchange(marks: Marks, group: Group, inst: Instruction, data: list[Operand]) -> bool:
+    """Lane exchanges move the undefined bits in C; a lane picked by an undefined index has all."""
+    source = next(op for op in data if op.field == "data0" or len(data) == 1)
+    (register,) = registers(inst.vector_writes)
+    tainted = _exposed(marks, group, source)
+    index = [op for op in data if op is not source]
+    unsure = [key for op in index for key in _exposed(marks, group, op)]
+    if not tainted and not unsure:
+        marks.clear(group, register)
+        return False
+    marks.hand_on(group, [*unsure, *tainted], [("v", register)], int(bool(unsure)))
+    if unsure:
+        bad = np.any([marks.undefined[key[1], group.waves] for key in unsure], axis=0)
+        rows = marks.undefined[register, group.waves]
+        rows = np.where(bad & group.mask, np.uint32(ALL), rows)
+        marks.undefined[register, group.waves] = rows
+    marks.written(group, register)
+    marks.settle(register, marked=True)
+    if not tainted:
+        return False
+    machine_of(group.state).struct.tainted = True
+    marks.expect(register)
+    return True
+
+
+def _scalar_memory(marks: Marks, group: Group, inst: Instruction) -> None:
+    for op in inst.src:
+        use = "is stored to global memory" if op.field == "sdata" else "is an address"
+        _require(marks, group, op, use)
+    for register in registers(inst.scalar_writes):
+        marks.undefined_scalar[register, group.waves] = 0
+        marks.settle_scalar(register)
+
+
+# -- scalar ----------------------------------------------------------------------------------------
+
+
+def _scalar(marks: Marks, group: Group, inst: Instruction) -> None:
+    name = inst.mnemonic
+    if name.startswith(("s_setpc", "s_swappc", "s_setreg_b32")):
+        for op in inst.src:
+            _require(marks, group, op, "is jumped to" if "pc" in name else "is written to MODE")
+    if name.startswith("s_cbranch"):
+        bad = scalar.branch_undefined(marks, group, inst)
+        sources = _sources(marks, group, inst)
+        if sources:
+            _report(marks, group, sources[0], bad, "decides a branch")
+        return
+    sources = _sources(marks, group, inst)
+    writes_scc = scalar.writes_scc(inst)
+    targets = [("s", register) for register in registers(inst.scalar_writes)]
+    result, flag = scalar.result_of(marks, group, inst)
+    _check_exec(marks, group, inst, sources, result)
+    if sources:
+        everything = [*targets, ("s", SCC)] if writes_scc else targets
+        marks.hand_on(group, sources, everything, 0 if scalar.moves(inst) else COMPUTED)
+    save = "_saveexec_" in name
+    for place, (_, register) in enumerate(targets):
+        word = np.uint32(0)
+        if register < EXEC and not save and inst.dst:
+            word = (result >> result.dtype.type(32 * (place % 2) * (result.itemsize == 8))).astype(
+                np.uint32
+            )
+        marks.undefined_scalar[register, group.waves] = word
+        marks.settle_scalar(register)
+    if writes_scc:
+        marks.undefined_scalar[SCC, group.waves] = np.where(flag, np.uint32(ALL), np.uint32(0))
+        marks.settle_scalar(SCC)
+
+
+def _check_exec(
+    marks: Marks, group: Group, inst: Instruction, sources: list[Register], result: Any
+) -> None:
+    """EXEC must be defined: its undefined bits are the lanes in doubt."""
+    if not sources or not any(op.kind == "s" and op.index == EXEC for op in inst.dst):
+        return
+    lanes = unpack_mask(np.asarray(result, np.uint64))
+    bad = lanes.any(axis=1)
+    for key in sources:
+        rows = marks.undefined_scalar[key[1], group.waves]
+        _report(marks, group, key, bad & (rows != 0), "decides which lanes run", lanes)
