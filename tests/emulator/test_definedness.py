@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from types import ModuleType
 
 import numpy as np
@@ -102,6 +103,21 @@ def test_private_memory_is_watched(cp: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="uninitialised private memory"):
         kernel((1,), (64,), (cp.full(1, 48, "i4"), y))
     assert emulator.last_fault().lanes == tuple(range(48, 64))  # type: ignore[union-attr]
+
+
+def test_a_library_that_drops_the_error_does_not_hide_it(cp: ModuleType) -> None:
+    """CuPy ignores what hipCUB's scan returns; the next launch, copy or wait tells."""
+    from cupy.cuda import cub
+
+    scan = functools.partial(cub.device_scan, op=cub.CUPY_CUB_CUMSUM)
+    assert float(scan(cp.ones(3001, "f4"))[-1]) == 3001
+    scan(cp.empty(3001, "f4"))
+    with pytest.raises(RuntimeError, match=REPORT):
+        cp.cuda.Device().synchronize()
+    cp.cuda.Device().synchronize()
+    with pytest.raises(RuntimeError, match=REPORT):
+        cp.sort(cp.empty(3000, "i4"))  # Thrust tells itself, so nothing is left to tell
+    cp.cuda.Device().synchronize()
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])

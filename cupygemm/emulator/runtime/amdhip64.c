@@ -27,6 +27,9 @@ struct ipc_handle {
 static _Thread_local int last_error;
 static _Thread_local int message_error;
 static _Thread_local char message[message_bytes];
+// The error of a launch by a host library, until someone has heard of it: such libraries often drop
+// the code. As an asynchronous error of HIP's, it is what the next call that could meet it returns.
+static _Thread_local int unheard;
 
 // Python calls this just before a callback returns `error`: hipGetErrorString of that error is then
 // `text`, so that whoever raises an exception for the error quotes it.
@@ -54,6 +57,35 @@ static int unsupported(const char *name) {
     return settle(hip_not_supported);
 }
 
+static int begins(const char *name, const char *with) {
+    return strncmp(name, with, strlen(with)) == 0;
+}
+
+// Launches, copies, fills and waits return the error of an earlier launch.
+static int meets_errors(const char *name) {
+    return begins(name, "hipModuleLaunch") || begins(name, "hipMemcpy") ||
+           begins(name, "hipMemset") || strstr(name, "Synchronize") != NULL;
+}
+
+static int answer(const char *name, int error) {
+    if (error > 0 && begins(name, "hipLaunchKernel")) {
+        unheard = error;
+    }
+    return settle(error);
+}
+
+// Whether an earlier launch of a host library has failed; its next ones fail likewise.
+static int earlier_error(const char *name) {
+    int error = unheard;
+    if (error == 0 || (!meets_errors(name) && !begins(name, "hipLaunchKernel"))) {
+        return 0;
+    }
+    if (meets_errors(name)) {
+        unheard = 0;
+    }
+    return settle(error);
+}
+
 #define NATIVE(node, name)
 #define FUNCTION(node, name, parameters, arguments) int(*name) parameters;
 static struct callbacks {
@@ -71,7 +103,11 @@ int Py_IsInitialized(void);
         if (!Py_IsInitialized()) {                                                                 \
             return 0;                                                                              \
         }                                                                                          \
-        return callbacks.name ? settle(callbacks.name arguments) : unsupported(#name);             \
+        int error = unheard ? earlier_error(#name) : 0;                                            \
+        if (error != 0) {                                                                          \
+            return error;                                                                          \
+        }                                                                                          \
+        return callbacks.name ? answer(#name, callbacks.name arguments) : unsupported(#name);      \
     }
 #include "amdhip64.def"
 
@@ -101,6 +137,7 @@ const char *hipGetErrorName(int error) {
 
 const char *hipGetErrorString(int error) {
     if (error != 0 && error == message_error) {
+        unheard = 0; // whoever asks for the text tells it
         return message;
     }
     int found = find(error);
