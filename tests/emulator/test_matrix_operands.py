@@ -193,6 +193,8 @@ BROADCASTS = [
     *(("gfx942", "v_mfma_f32_16x16x4_4b_f16", f" blgp:{code}") for code in range(1, 8)),
     *(("gfx90a", "v_mfma_f32_4x4x1f32", f" blgp:{code}") for code in range(1, 8)),
     ("gfx90a", "v_mfma_f32_32x32x2f32", " blgp:1"),
+    ("gfx942", "v_mfma_f32_32x32x2_f32", " blgp:4"),
+    ("gfx942", "v_mfma_f32_16x16x4_f32", " blgp:7"),
     ("gfx950", "v_mfma_i32_32x32x4_2b_i8", " cbsz:1 abid:0 blgp:2"),
 ]
 # The lane whose B lane l uses, by BLGP (CDNA2 ISA guide, section 7.1).
@@ -243,6 +245,7 @@ def test_broadcasts(target: str, mnemonic: str, modifiers: str) -> None:
     [
         ("gfx942", "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3] cbsz:1"),
         ("gfx942", "v_mfma_f32_32x32x8_f16 v[0:15], v[20:21], v[22:23], v[0:15] blgp:1"),
+        ("gfx942", "v_mfma_f32_16x16x8_xf32 v[0:3], v[4:5], v[6:7], v[0:3] blgp:1"),
         ("gfx942", "v_mfma_f32_16x16x32_fp8_fp8 v[0:3], v[4:5], v[6:7], v[0:3] abid:1"),
         ("gfx90a", "v_mfma_f32_16x16x16f16 v[0:3], v[4:5], v[6:7], v[0:3] cbsz:1"),
         ("gfx942", "v_mfma_f32_16x16x1_4b_f32 v[0:15], v20, v21, v[0:15] cbsz:1 abid:2"),

@@ -90,6 +90,9 @@ MNEMONICS: dict[str, frozenset[str]] = {
     "gfx942": frozenset(_EVERYWHERE.split() + _SINCE_CDNA3 + _CDNA3_ONLY),
     "gfx950": frozenset(_EVERYWHERE.split() + _SINCE_CDNA3 + _SINCE_CDNA4),
 }
+# Types of one-block instructions that permute B by BLGP, as AMD's matrix instruction calculator
+# says for CDNA2 and CDNA3; those of several blocks do on every target.
+_ONE_BLOCK_PERMUTES_B = {"gfx90a": ("f32", "f16", "bf16", "i8"), "gfx942": ("f32",)}
 _NAME = re.compile(
     r"v_(?P<kind>mfma|smfmac)_(?P<scale>scale_)?(?P<d>f32|f64|i32)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+?)_?"
     r"(?:\d+b_)?(?P<a>xf32|f64|f32|f16|bf16|i8|fp8|bf8|f8f6f4)(?:_(?P<b>fp8|bf8))?(?P<tall>_1k)?"
@@ -284,7 +287,7 @@ def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target:
     if shape.sparse:
         cbsz = abid = 0
     broadcasts_a = op.blocks > 1 and shape.a != "f64"
-    broadcasts_b = broadcasts_a or (target.name == "gfx90a" and shape.a != "f64")
+    broadcasts_b = broadcasts_a or shape.a in _ONE_BLOCK_PERMUTES_B.get(target.name, ())
     if (blgp and not broadcasts_b) or ((cbsz or abid) and not broadcasts_a):
         raise UnsupportedInstruction(f"{inst.text}: {target.name} has no such broadcast here")
     if op.blocks >> cbsz == 0 or abid >> cbsz:
