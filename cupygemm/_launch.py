@@ -212,6 +212,8 @@ class GemmLaunch:
 class PartedLaunch(GemmLaunch):
     """The two launches of a product whose tiles are shared, with a workspace between them.
 
+    Without one, parts are added to C, and the second kernel is the first: it stores zeros.
+
     Parameters
     ----------
     kernel, add_kernel : callable
@@ -239,11 +241,16 @@ class PartedLaunch(GemmLaunch):
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
         """Enqueue the launches."""
+        packed = self._pack(a, b, c) + epilogue + self._parts
+        if not self._num_bytes:
+            arguments = (np.frombuffer(packed + _ADDRESS.pack(0), self._parameter),)
+            self._add_kernel(self._add_grid, (ADD_THREADS, 1, 1), arguments)
+            self._kernel(self.grid, self._block, arguments)
+            return
         # The pool hands memory that this frees to later work of the same stream only.
         workspace = self._alloc(self._num_bytes)
         if self._zeroed:
             workspace.memset_async(0, self._num_bytes)
-        packed = self._pack(a, b, c) + epilogue + self._parts + _ADDRESS.pack(workspace.ptr)
-        arguments = (np.frombuffer(packed, self._parameter),)
+        arguments = (np.frombuffer(packed + _ADDRESS.pack(workspace.ptr), self._parameter),)
         self._kernel(self.grid, self._block, arguments)
         self._add_kernel(self._add_grid, (ADD_THREADS, 1, 1), arguments)

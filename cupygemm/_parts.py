@@ -4,6 +4,7 @@ The twin of ``kernels/cdna/scheduler.hpp`` and ``parts.hpp``. With ``split_k`` e
 into equal parts; with ``stream_k`` a persistent grid takes as many tiles whole as fill it evenly,
 and equal ranges of the k steps of the others. What is not over all of k goes to slots of a
 workspace, each as large as a tile in the type of the sums, and ``cupygemm_add_parts`` adds them.
+Parts that are added atomically to C need none; then that kernel runs before, and stores zeros.
 """
 
 from __future__ import annotations
@@ -45,6 +46,15 @@ def sum_bytes(problem: GemmProblem) -> int:
     return {"f64": 8, "c64": 8, "c128": 16}.get(problem.a_dtype, 4)
 
 
+def adds_to_result(config: GemmConfig, problem: GemmProblem) -> bool:
+    """Tell whether parts are added to C itself, which needs no workspace.
+
+    Atomic instructions add sums, so C must be of their type, and nothing else be done to them.
+    """
+    sums = {"f64": "f64", "i8": "i32"}.get(problem.a_dtype, "f32")
+    return config.atomic and problem.epilogue is None and problem.out_dtype == sums
+
+
 def stream_tiles(config: GemmConfig, problem: GemmProblem) -> int:
     """Return the tiles that a persistent grid shares: those left when it has been filled evenly."""
     return _total_tiles(config, problem) % config.stream_k if config.stream_k else 0
@@ -54,7 +64,7 @@ def num_slots(config: GemmConfig, problem: GemmProblem) -> int:
     """Return the slots of the workspace; 0 where no tile is shared."""
     if config.stream_k:
         return 2 * config.stream_k  # the end of one tile, and the beginning of another
-    if config.split_k == 1:
+    if config.split_k == 1 or adds_to_result(config, problem):
         return 0
     return _total_tiles(config, problem) * (1 if config.atomic else config.split_k)
 

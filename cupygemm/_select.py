@@ -19,7 +19,7 @@ from cupygemm._arch import Arch
 from cupygemm._check import check
 from cupygemm._config import GemmConfig
 from cupygemm._mainloops import configs_for, mainloop_of, resident_workgroups
-from cupygemm._parts import ROUND_PARTS, slots_written, stream_tiles, sum_bytes
+from cupygemm._parts import ROUND_PARTS, adds_to_result, slots_written, stream_tiles, sum_bytes
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
 # What a workgroup alone on its CU cannot hide: to start and to end, in cycles, and the load of a
@@ -37,7 +37,8 @@ _ADD_CYCLES, _ADD_ROUND_CYCLES = 2300, 1180
 _CU_BYTES_PER_CLOCK = 16
 # a kernel that waits for another: about 3 us from the end of one to work of the next;
 _NEXT_KERNEL_CYCLES = 6000
-# and workgroups at different k, which find less of each other's operands in L2.
+# workgroups at different k, which find less of each other's operands in L2; and that atomic
+# additions cost what stores do, where other workgroups add to the same lines too.
 _SHARING = 1.03
 # Of a part of k, and steps of a workgroup's share of shared tiles: less, and it is all prologue.
 _LEAST_K_BYTES, _LEAST_STEPS = 512, 3
@@ -221,6 +222,9 @@ def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles:
     rows, columns = min(config.tile_m, problem.m), min(config.tile_n, problem.n)
     slot = rows * columns * sum_bytes(problem)
     moved, kernels, parts = 2 * written, 1, written / shared
+    if adds_to_result(config, problem):  # zeros before, and what is added stays there
+        zeros_and_sums = (tiles + written) * slot / _memory_bytes_per_clock(arch)
+        return _NEXT_KERNEL_CYCLES + zeros_and_sums
     if config.atomic:  # zeros first; then what is added stays where it is
         moved, kernels, parts = written + 2 * tiles, 2, 1
     finished = shared * _finished_bytes(problem, rows, columns)

@@ -14,6 +14,7 @@ from importlib.resources import files
 from cupygemm._arch import ARCHS
 from cupygemm._config import DWORD_BYTES, GemmConfig
 from cupygemm._mainloops import mainloop_of
+from cupygemm._parts import adds_to_result
 from cupygemm._problem import Epilogue, GemmProblem, Source
 
 ENTRY = "cupygemm_gemm"
@@ -82,6 +83,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "u32 num_xcds": num_xcds,
         "Partition partition": f"Partition::{config.partition}",
         "bool atomic_parts": _bool(config.atomic),
+        "bool adds_to_result": _bool(adds_to_result(config, problem)),
         "bool has_epilogue": _bool(problem.epilogue is not None),
         "bool block_scaled": _bool(problem.block_scaled),
     }

@@ -120,6 +120,17 @@ def test_atomic_parts_are_for_those_who_ask():
     )
 
 
+def test_sums_that_are_added_to_the_result_need_no_second_pass():
+    """An fp32 result of a bf16 product holds its own sums; a bf16 one, or an epilogue's, cannot."""
+    wide = problem(256, 256, 16384, out_dtype="f32")
+    kept, added = (select(wide, MI300X, reproducible=r).candidates[0] for r in (True, False))
+    assert added.config.atomic
+    assert added.cycles < 0.8 * kept.cycles
+    rounded = replace(wide, out_dtype="bf16")
+    more = estimate(added.config, rounded, MI300X).cycles - added.cycles
+    assert more > 6000
+
+
 def test_small_products_fill_the_device():
     """At 1024 cubed a 128 x 128 tile would use 64 of 304 CUs."""
     assert select(problem(1024, 1024, 1024), MI300X).candidates[0].tiles >= 256

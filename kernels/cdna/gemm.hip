@@ -19,6 +19,8 @@ static_assert(Config::num_threads == wave_size * Config::waves_m * Config::waves
               "a workgroup has waves_m * waves_n waves");
 static_assert(Numeric<Config::ElementA>::bytes == Numeric<Config::ElementB>::bytes,
               "A and B have one type, or are two formats of 8-bit floats");
+static_assert(!Config::adds_to_result || (Config::atomic_parts && !Config::has_epilogue),
+              "C can hold parts that are added atomically, and nothing else is done to");
 static_assert(!Config::atomic_parts || Config::partition == Partition::split_k,
               "only equal parts of k are added atomically");
 
@@ -97,12 +99,15 @@ template <class Config> struct MakeEpilogue<Config, true> {
 
 using Epilogue = typename MakeEpilogue<Config>::Type;
 
-// The workgroup's sums: to C, or, where they are not over all of k, to a slot of the workspace.
+// The workgroup's sums: to C, or, where they are not over all of k, to a slot of the workspace or
+// added to C.
 template <class Config> CUPYGEMM_INLINE void store_sums(const KernelArgs<Config> &args,
                                                         const Position &at, const Work &work,
                                                         const Accumulators<Config> &acc) {
     if constexpr (Config::partition != Partition::tiles) {
-        if (!work.all_of_k) {
+        if constexpr (Config::adds_to_result) {
+            add_to_result(args, TilePlace<Config>(args, at), acc);
+        } else if (!work.all_of_k) {
             const PartSlot<Config> slot(args.workspace, work.slot,
                                         at.wave_m * Config::waves_n + at.wave_n, at.lane);
             slot.store_all(acc, TilePlace<Config>(args, at));

@@ -5,7 +5,9 @@
 // the matrix are neither written nor read.
 //
 // With Config::atomic_parts a tile has one slot, of zeros, to which its parts are added as they
-// come. It is (wave, fragment m, quad, sum, lane), so that 64 lanes add to neighbours.
+// come. It is (wave, fragment m, quad, sum, lane), so that 64 lanes add to neighbours. Where C is of
+// the sums' type and nothing else is done to them, there is no workspace: C itself is the slot
+// (Config::adds_to_result), zeroed before by the kernel that adds no parts then.
 #pragma once
 
 #include "cdna/atomic.hpp"
@@ -94,5 +96,28 @@ private:
             return __builtin_bit_cast(Scalar, buffer_load_b32(memory(), offset));
     }
 };
+
+// The workgroup's sums, added to those of C's elements that there are.
+template <class Config> CUPYGEMM_INLINE void add_to_result(const GemmArgs &args,
+                                                           const TilePlace<Config> &place,
+                                                           const Accumulators<Config> &acc) {
+    using Acc = Accumulators<Config>;
+    using Scalar = typename Acc::Scalar;
+    static_assert(sizeof(typename Numeric<typename Config::ElementC>::Bits) == sizeof(Scalar),
+                  "C is of the type of the sums");
+    const Position &at = place.at;
+#pragma unroll
+    for (int fm = 0; fm < Acc::fragments_m; ++fm) {
+        const u64 row = at.c + ((at.row + place.row(fm)) * args.ldc + at.column) * sizeof(Scalar);
+#pragma unroll
+        for (int quad = 0; quad < Acc::num_quads; ++quad)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const u32 column = place.column(quad, e);
+                if (place.left(fm, column) > 0)
+                    global_atomic_add(row + column * sizeof(Scalar), acc.element(fm, quad, e));
+            }
+    }
+}
 
 } // namespace cupygemm

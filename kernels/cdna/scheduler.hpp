@@ -108,7 +108,7 @@ template <class Config> struct Scheduler<Config, Partition::split_k> {
 
     CUPYGEMM_INLINE static Slots slots(const KernelArgs<Config> &args, const Tiling<Config> &tiling,
                                        u32 batch, u32 tile) {
-        const u32 count = Config::atomic_parts ? 1 : args.num_parts;
+        const u32 count = Config::adds_to_result ? 0 : Config::atomic_parts ? 1 : args.num_parts;
         const u32 first = (batch * tiling.tiles + tile) * count;
         return {first, first + 1, count};
     }

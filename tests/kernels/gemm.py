@@ -12,6 +12,7 @@ one process.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 
 import ml_dtypes
@@ -220,28 +221,37 @@ class Case:
         for name, value in values.items():
             arguments[name] = value
         packed = arguments.tobytes() + self.more_arguments(memory)
+        if self.config.partition == "tiles":
+            return self._launch_gemm(code, problem, packed, memory, grid_of, **launch)
         num_bytes = workspace_bytes(self.config, problem)
+        parts = pack_parts(self.config, problem)
         if num_bytes:
-            parts = pack_parts(self.config, problem)
             parts["workspace"] = memory.malloc(num_bytes, tag="workspace")
             if self.config.atomic:
                 memory.write(int(parts["workspace"][0]), bytes(num_bytes))
-            packed += parts.tobytes()
-        stats = run.launch(
-            code.kernels[compiled.name], grid_of(self.config, problem),
-            (self.config.num_threads, 1, 1), 0, packed, memory, target, **launch,
+        packed += parts.tobytes()
+        add = functools.partial(
+            run.launch, code.kernels[ADD_ENTRY], add_grid(self.config, problem),
+            (ADD_THREADS, 1, 1), 0, packed, memory, target, **launch,
         )  # fmt: skip
+        if not num_bytes:  # zeros, to which the GEMM adds
+            add()
+        stats = self._launch_gemm(code, problem, packed, memory, grid_of, **launch)
         if num_bytes:
-            run.launch(
-                code.kernels[ADD_ENTRY], add_grid(self.config, problem), (ADD_THREADS, 1, 1), 0,
-                packed, memory, target, **launch,
-            )  # fmt: skip
+            add()
         return stats
 
     def more_arguments(self, memory) -> bytes:
         """Return what follows the arguments of a plain kernel."""
         del memory
         return b""
+
+    def _launch_gemm(self, code, problem, packed, memory, grid_of, **launch):
+        entry = next(name for name in code.kernels if name != ADD_ENTRY)
+        return run.launch(
+            code.kernels[entry], grid_of(self.config, problem), (self.config.num_threads, 1, 1), 0,
+            packed, memory, TARGETS[self.arch], **launch,
+        )  # fmt: skip
 
     def _strides(self, stride):
         batch = (1, 1, 1, *self.batch)[-3:]

@@ -16,7 +16,7 @@ from cupygemm._check import check
 from cupygemm._compile import compile_kernel
 from cupygemm._mainloops import MAINLOOPS, configs_for
 from cupygemm._parts import num_slots, slots_written, stream_tiles
-from cupygemm._problem import GemmProblem
+from cupygemm._problem import Epilogue, GemmProblem
 from tests.kernels.gemm import Case, Placement, config_of, with_layout
 from tests.kernels.host import compile_for_host
 
@@ -122,6 +122,15 @@ def test_error_bound(partition, dtype):
     testing.assert_gemm_close(result.c, *case.operands())
 
 
+@pytest.mark.parametrize("dtype", ["f16", "f64", "i8"])
+@pytest.mark.parametrize("batch", [(), (2, 3)])
+def test_parts_are_added_to_the_result_itself(dtype, batch):
+    """To zeros that a kernel stores before: what C held does not count, what is beside stays."""
+    config = replace(config_of("gfx942", 64, 64, dtype=dtype), **PARTITIONS["atomic"])
+    case = shared(config, "gfx942", dtype, "kn", PARTITIONS["atomic"], batch=batch, m=70, n=67)
+    case.run(order=("random", 3)).check_exact()
+
+
 @pytest.mark.parametrize("partition", ["six", "stream4"])
 def test_the_same_bits_each_time(partition):
     """However the waves interleave; a missing barrier would show as other bits, or as a hazard."""
@@ -177,6 +186,11 @@ def test_the_workspace_holds_what_is_cut():
     assert num_slots(replace(config, split_k=3), problem) == 48
     assert num_slots(replace(config, split_k=3, atomic=True), problem) == 16
     assert num_slots(config, problem) == 0
+    into_c = replace(problem, out_dtype="f32")
+    assert num_slots(replace(config, split_k=3, atomic=True), into_c) == 0
+    assert num_slots(replace(config, split_k=3), into_c) == 48
+    epilogue = replace(into_c, epilogue=Epilogue(alpha=True))
+    assert num_slots(replace(config, split_k=3, atomic=True), epilogue) == 16
     stream = replace(config, stream_k=10)
     assert stream_tiles(stream, problem) == 6
     assert num_slots(stream, problem) == 20 > slots_written(stream, problem)
