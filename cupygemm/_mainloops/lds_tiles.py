@@ -54,22 +54,23 @@ def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | No
     return None
 
 
-def transposed_by_reads(major: str, mma: int, itemsize: int, arch: Arch) -> bool:
-    """Whether a tile lies in LDS in the order of memory: row-major bytes, where reads transpose."""
-    return arch.transposing_reads and (major != "k", mma, itemsize) == (True, 16, 1)
+def transposed_by_reads(major: str, mma: int, itemsize: int, align: int, arch: Arch) -> bool:
+    """Whether a row-major tile lies in LDS in the order of memory, and reads transpose it."""
+    narrow = itemsize <= 2 and align >= DWORD_BYTES
+    return arch.transposing_reads and major != "k" and mma == 16 and narrow
 
 
 def check_staging(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     """Return why the tiles cannot be staged through registers, or None if they can."""
     itemsize = ITEMSIZE[problem.a_dtype]
     per_vector = VECTOR_BYTES // itemsize
-    for name, rows, major, mma in (
-        ("A", config.tile_m, problem.a_major, config.mma_m),
-        ("B", config.tile_n, problem.b_major, config.mma_n),
+    for name, rows, major, mma, align in (
+        ("A", config.tile_m, problem.a_major, config.mma_m, problem.a_align),
+        ("B", config.tile_n, problem.b_major, config.mma_n, problem.b_align),
     ):
         vectors, rest = divmod(rows * config.tile_k // per_vector, config.num_threads)
         least = 1 if major == "k" else max(1, DWORD_BYTES // itemsize)
-        if transposed_by_reads(major, mma, itemsize, arch):
+        if transposed_by_reads(major, mma, itemsize, align, arch):
             least = 2  # which differ in the order of their halves
         if vectors < least or rest:
             return (

@@ -46,8 +46,11 @@ def _check_groups(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
         return f"a tile is {tile_bytes} bytes deep, not {lds_tiles.SLAB_BYTES}"
     itemsize = ITEMSIZE[problem.a_dtype]
     transposes = any(
-        major != "k" and not lds_tiles.transposed_by_reads(major, mma, itemsize, arch)
-        for major, mma in ((problem.a_major, config.mma_m), (problem.b_major, config.mma_n))
+        major != "k" and not lds_tiles.transposed_by_reads(major, mma, itemsize, align, arch)
+        for major, mma, align in (
+            (problem.a_major, config.mma_m, problem.a_align),
+            (problem.b_major, config.mma_n, problem.b_align),
+        )
     )
     if config.stream_k and config.tile_m == 256 and transposes:
         return (

@@ -9,7 +9,7 @@
 //   VectorMap       thread -> vectors of 16 bytes that it moves from memory into the tile
 //   FragmentMap     (wave, lane, fragment, k step) -> chunk that it reads for its instructions
 //
-// Row-major bytes on gfx950 have maps of their own (transposed_operand.hpp).
+// Row-major bytes and 16-bit elements on gfx950 have maps of their own (transposed_operand.hpp).
 #pragma once
 
 #include "cdna/target.hpp"
@@ -57,7 +57,7 @@ template <class Operand> struct OperandTile {
 // Whether the tile lies in LDS in the order of memory, rows along m or n, and reads transpose it.
 template <class Operand> CUPYGEMM_INLINE constexpr bool transposed_by_reads() {
     return has_transposing_reads && Operand::major == Major::row && Operand::mma_rows == 16 &&
-           OperandTile<Operand>::element_bytes == 1;
+           Operand::dword_aligned && OperandTile<Operand>::element_bytes <= 2;
 }
 
 // Which vectors of a tile are a thread's, and where they go. The maps take an index in which the

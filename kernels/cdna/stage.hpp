@@ -8,8 +8,8 @@
 //               consecutive k, transposes the block in registers (transpose.hpp), and writes
 //               `depth` values of k for each of the rows (ds_write_b32, _b64 or _b128).
 //
-//   bytes, gfx950 a row-major vector goes straight in, as it is, and reads transpose it
-//               (transposed_operand.hpp).
+//   on gfx950   a row-major vector of elements of up to 16 bits goes straight in, as it is, and
+//               reads transpose it (transposed_operand.hpp).
 //
 // None has bank conflicts, and in all 8 consecutive lanes read 128 consecutive bytes of memory.
 //
@@ -190,6 +190,8 @@ template <class Operand> struct Stager {
     CUPYGEMM_INLINE static u32x4 arranged(u32x4 vector, int i) {
         if constexpr (!transposed)
             return vector;
+        else if constexpr (element_bytes == 2)
+            return Map::swaps_halves(i) ? u32x4{vector.z, vector.w, vector.x, vector.y} : vector;
         else if (Map::swaps_halves(i))
             return u32x4{vector.y, vector.w, vector.x, vector.z};
         else

@@ -67,9 +67,16 @@ template <class Operand, int parts> struct FragmentReader<Operand, parts, true> 
         u32x2 half[2];
 #pragma unroll
         for (u32 i = 0; i < 2; ++i)
-            half[i] = ds_read_b64_tr_b8(
+            half[i] = read_half(
                 tile, Map::Layout::combine(lane_offset, Map::lds_of_step(fragment, step, i)));
         return u32x4{half[0].x, half[0].y, half[1].x, half[1].y};
+    }
+
+    CUPYGEMM_INLINE static u32x2 read_half(LdsBase tile, u32 offset) {
+        if constexpr (Map::Layout::element_bytes == 1)
+            return ds_read_b64_tr_b8(tile, offset);
+        else
+            return ds_read_b64_tr_b16(tile, offset);
     }
 };
 #endif

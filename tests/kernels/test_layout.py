@@ -69,7 +69,7 @@ def operands(arch: str) -> list[Operand]:
             threads, tile_k = config.num_threads, config.tile_k
             operand = Operand(major, rows, rows // waves, mma, tile_k, threads, element)
             if (arch, major, mma, operand.itemsize) == ("gfx950", "row", 16, 1):
-                continue  # transposed by reads: test_transposed_layout.py
+                continue  # always transposed by reads: test_transposed_layout.py
             if major == "k" or operand.num_vectors * operand.itemsize >= DWORD_BYTES:
                 found[operand] = None
     return list(found)
@@ -87,6 +87,7 @@ struct Operand{index} {{
     static constexpr cupygemm::Major major = cupygemm::Major::{major};
     static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
     static constexpr int tile_k = {tile_k}, num_threads = {threads};
+    static constexpr bool dword_aligned = false; // or reads transpose 16-bit elements on gfx950
 }};
 extern "C" void writes_{index}(unsigned *out) {{ write_table<Operand{index}>(out); }}
 extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}>(out); }}

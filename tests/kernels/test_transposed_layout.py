@@ -1,7 +1,8 @@
-"""The maps of tiles of bytes that reads transpose: complete, in agreement, without bank conflicts.
+"""The maps of tiles that reads transpose: complete, in agreement, without bank conflicts.
 
 As test_layout.py does, the test compiles the very maps for this machine. A transposing read is
-served in two phases of 32 lanes and moves bytes as the emulator's test of ds_read_b64_tr_b8 states.
+served in two phases of 32 lanes and moves elements as the emulator's tests of ds_read_b64_tr_b8 and
+ds_read_b64_tr_b16 state.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ LANE = np.arange(WAVE_SIZE)
 
 
 def operands() -> list[tuple[Operand, int]]:
-    """Return every row-major operand of bytes, and the parts that its rows are cut into."""
+    """Return every row-major operand, and the parts that its rows are cut into."""
     found: dict[tuple[Operand, int], None] = {}
-    for mainloop in (register_double_buffer, ping_pong):
-        for config, side in itertools.product(mainloop.configs("i8", "gfx950"), ("m", "n")):
+    for mainloop, element in itertools.product((register_double_buffer, ping_pong), ("i8", "bf16")):
+        for config, side in itertools.product(mainloop.configs(element, "gfx950"), ("m", "n")):
             rows, waves = getattr(config, f"tile_{side}"), getattr(config, f"waves_{side}")
             operand = Operand("row", rows, rows // waves, config.mma_m, config.tile_k,
-                              config.num_threads, "i8")  # fmt: skip
+                              config.num_threads, element)  # fmt: skip
             if config.mma_m == 16 and operand.num_vectors > 1:
                 found[operand, mainloop.ROW_PARTS if side == "m" else 1] = None
     return list(found)
 
 
-CASES = [pytest.param(i, id=f"{o.rows}x{o.tile_k}-{o.threads}-{p}")
+CASES = [pytest.param(i, id=f"{o.element}-{o.rows}x{o.tile_k}-{o.threads}-{p}")
          for i, (o, p) in enumerate(operands())]  # fmt: skip
 
 _CODE = """
@@ -66,10 +67,11 @@ extern "C" unsigned tile_row(unsigned row) { return cupygemm::RowOrder::tile_row
 """
 _OPERAND = """
 struct Operand{index} {{
-    using Element = cupygemm::i8;
+    using Element = cupygemm::{element};
     static constexpr cupygemm::Major major = cupygemm::Major::row;
     static constexpr int tile_rows = {rows}, wave_rows = {wave_rows}, mma_rows = {mma_rows};
     static constexpr int tile_k = {tile_k}, num_threads = {threads};
+    static constexpr bool dword_aligned = true;
 }};
 static_assert(cupygemm::transposed_by_reads<Operand{index}>(), "");
 extern "C" void writes_{index}(unsigned *out) {{ write_table<Operand{index}>(out); }}
@@ -98,20 +100,25 @@ def reads(index: int) -> NDArray[np.int64]:
     """Return the LDS byte that a lane points at: (wave, fragment, step, half, lane)."""
     operand, _ = operands()[index]
     waves, fragments = operand.rows // operand.wave_rows, operand.wave_rows // 16
-    table = np.zeros((waves, fragments, operand.tile_k // 64, 2, WAVE_SIZE), np.uint32)
+    steps = operand.tile_k // (4 * operand.per_vector)
+    table = np.zeros((waves, fragments, steps, 2, WAVE_SIZE), np.uint32)
     getattr(library(), f"reads_{index}")(table.ctypes.data_as(ctypes.c_void_p))
     return table.astype(np.int64)
 
 
 def held(index: int) -> NDArray[np.int64]:
-    """Return (row, k) of each byte of LDS, after the dwords of the vectors are arranged."""
+    """Return (row, k) of each element of LDS, after the dwords of the vectors are arranged."""
     operand, _ = operands()[index]
     lds = np.full((operand.rows * operand.tile_k, 2), -1, np.int64)
-    order = {0: (0, 2, 1, 3), 1: (1, 3, 0, 2)}
+    order = {
+        "i8": {0: (0, 2, 1, 3), 1: (1, 3, 0, 2)}, "bf16": {0: (0, 1, 2, 3), 1: (2, 3, 0, 1)}
+    }[operand.element]  # fmt: skip
+    count = operand.per_vector
     for row, k, byte, swapped in writes(index).reshape(-1, 4):
-        rows = row + 4 * np.array(order[swapped])[:, None] + np.arange(4)
-        assert (lds[byte : byte + 16] == -1).all()
-        lds[byte : byte + 16] = np.stack([rows.ravel(), np.full(16, k)], -1)
+        rows = row + count // 4 * np.array(order[swapped])[:, None] + np.arange(count // 4)
+        here = slice(byte // operand.itemsize, byte // operand.itemsize + count)
+        assert (lds[here] == -1).all()
+        lds[here] = np.stack([rows.ravel(), np.full(count, k)], -1)
     return lds
 
 
@@ -119,10 +126,14 @@ def held(index: int) -> NDArray[np.int64]:
 def test_reads_give_the_rows_and_k_of_a_fragment(index: int) -> None:
     """Lane l gets LDS row l % 16 of its fragment and the k's that a K-major tile would give it."""
     operand, parts = operands()[index]
-    source = (LANE & ~15)[:, None] + 2 * np.arange(8) + LANE[:, None] % 16 // 8
-    got = held(index)[reads(index)[..., source] + (LANE % 8)[:, None]]
+    per_read = operand.per_vector // 2  # elements that a lane points at, and gets
+    together = 16 // per_read  # lanes that point at one k
+    source = (LANE & ~15)[:, None] + together * np.arange(per_read)
+    source = source + LANE[:, None] % 16 // per_read
+    pointed = reads(index) // operand.itemsize
+    got = held(index)[pointed[..., source] + (LANE % per_read)[:, None]]
     got = np.moveaxis(got, -4, -3)  # (wave, fragment, step, lane, half, element, [row, k])
-    row, k = np.moveaxis(got.reshape(*got.shape[:4], 16, 2), -1, 0)
+    row, k = np.moveaxis(got.reshape(*got.shape[:4], operand.per_vector, 2), -1, 0)
 
     wave, fragment, step = np.ogrid[: row.shape[0], : row.shape[1], : row.shape[2]]
     per_part = row.shape[1] // parts
@@ -132,7 +143,7 @@ def test_reads_give_the_rows_and_k_of_a_fragment(index: int) -> None:
     expected = order[first[..., None] + LANE % 16][..., None]
     np.testing.assert_array_equal(row, np.broadcast_to(expected, row.shape))
     chunk = 4 * step[..., None] + LANE // 16
-    expected = 16 * chunk[..., None] + np.arange(16)
+    expected = operand.per_vector * chunk[..., None] + np.arange(operand.per_vector)
     np.testing.assert_array_equal(k, np.broadcast_to(expected, k.shape))
 
 
@@ -149,8 +160,9 @@ def test_neighbouring_lanes_read_neighbouring_memory(index: int) -> None:
     """Eight lanes cover 128 bytes of a k; fewer do where a tile has fewer rows."""
     operand, _ = operands()[index]
     row, k = writes(index)[..., 0], writes(index)[..., 1]
-    together = min(operand.rows // 16, 8)
+    per_vector = operand.per_vector
+    together = min(operand.rows // per_vector, 8)
     row, k = row.reshape(-1, together), k.reshape(-1, together)
-    assert (np.diff(row, axis=1) == 16).all()
-    assert (row[:, 0] % (16 * together) == 0).all()
+    assert (np.diff(row, axis=1) == per_vector).all()
+    assert (row[:, 0] % (per_vector * together) == 0).all()
     assert (np.ptp(k, axis=1) == 0).all()
