@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 VARIABLE = "CUPYGEMM_EMULATE_CHECKS"
 _NAMES = {"": True, "1": True, "0": False}
+_alignment: contextvars.ContextVar[bool] = contextvars.ContextVar("alignment", default=False)
 _chosen: contextvars.ContextVar[bool | None] = contextvars.ContextVar("checks", default=None)
 
 
@@ -34,23 +35,35 @@ def checking() -> bool:
     return _NAMES[value]
 
 
+def strict_alignment() -> bool:
+    """Tell whether plain accesses must be aligned to their size."""
+    return _alignment.get()
+
+
 @contextlib.contextmanager
-def checks(enabled: bool) -> Iterator[None]:  # with checks(False): reads well
+def checks(enabled: bool = True, *, alignment: bool = False) -> Iterator[None]:
     """Check the launches of this thread, or do not, inside a ``with`` statement.
 
     Parameters
     ----------
     enabled : bool
-        Whether to look for missing waits, reads of what nothing has written, and races.
+        Whether to look for missing waits, uses of what nothing has written, and races.
+    alignment : bool
+        Whether to report plain loads and stores that are not aligned to their size, too (to 4 bytes
+        for 12 bytes of device memory, to 16 for 12 of LDS). They are legal on these targets, and
+        slower; other devices refuse them.
 
     Examples
     --------
     >>> from cupygemm import emulator
     >>> with emulator.checks(False):
     ...     c = a @ b  # doctest: +SKIP
+    >>> with emulator.checks(alignment=True):
+    ...     c = a @ b  # doctest: +SKIP
     """
-    token = _chosen.set(bool(enabled))
+    tokens = _chosen.set(bool(enabled)), _alignment.set(bool(alignment))
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _chosen.reset(tokens[0])
+        _alignment.reset(tokens[1])

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.checking import strict_alignment
 from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, FLAT_SCRATCH
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, State
@@ -210,6 +211,7 @@ class Dispatch:
             grid=self.grid,
             arguments=self._kernarg,
             checks=self.checks,
+            alignment=strict_alignment(),
         )
         self._start_exec(state)
         vector = self._start_vector(state)

@@ -71,6 +71,8 @@ class State:
         The kernarg segment, for reports.
     checks : bool
         Look for races, and for bytes of LDS that nothing has written.
+    alignment : bool
+        Report plain accesses that are not aligned to their size.
     mode : int
         MODE of the waves of the executing group: waves that differ in it never form one group.
     current_pc : int
@@ -109,6 +111,7 @@ class State:
     grid: tuple[int, int, int] = (1, 1, 1)
     arguments: bytes = b""
     checks: bool = True
+    alignment: bool = False
     mode: int = 0
     current_pc: int = 0
     profile: bool = False

@@ -191,6 +191,10 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
         lds_addresses(m, op, wave, op->offset2, address[1]);
         code = check_lds(m, exec, address[1], op->bytes, writes);
     }
+    if (!code && m->strict_alignment && op->kind != ATOMIC)
+        for (int i = 0; i <= op->pair && !code; i++)
+            code = check_alignment(m, exec, address[i], op->bytes == 12 ? 16 : op->bytes, op->bytes,
+                                   MISALIGNED, writes);
     if (code)
         return code;
     struct lds_view v = lds_view(m, wave, how_it_writes(op));

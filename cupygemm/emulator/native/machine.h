@@ -33,6 +33,7 @@ enum fault_code {
     TRANSPOSE_MISALIGNED,
     TRANSPOSE_PARTIAL,    /* transposing read with lanes switched off */
     LDS_LOAD_MISALIGNED,  /* direct-to-LDS load to an address that is no multiple of 4 */
+    MISALIGNED,           /* plain access, where that is asked for */
     MEMORY_UNINITIALISED, /* atomic on global memory that nothing has written */
     UNDEFINED_STORE,      /* store to global memory of what depends on such bytes or registers */
     UNDEFINED_ATOMIC,     /* the same as the operand of an atomic */
@@ -134,10 +135,11 @@ struct machine {
     uint64_t global_base, global_end; /* what the shadow of global memory covers */
     int64_t num_groups;               /* workgroups of the batch */
     int64_t waves_per_group;
-    int64_t first_wave;    /* of the batch, within the launch */
-    int64_t launch_start;  /* the clock then */
-    int64_t num_undefined; /* lanes whose load found undefined bytes */
-    int64_t tainted;       /* a register that the instruction reads has undefined bits */
+    int64_t first_wave;       /* of the batch, within the launch */
+    int64_t launch_start;     /* the clock then */
+    int64_t num_undefined;    /* lanes whose load found undefined bytes */
+    int64_t strict_alignment; /* plain accesses must be aligned to their size */
+    int64_t tainted;          /* a register that the instruction reads has undefined bits */
     struct fault fault;
 };
 
@@ -220,6 +222,9 @@ static inline uint64_t scalar64(const struct machine *m, int64_t reg, int64_t wa
 }
 
 static inline uint64_t low_bits(int n) { return n >= 64 ? ~0ull : (1ull << n) - 1; }
+
+/* What an address must be a multiple of to be aligned to an access of `bytes` bytes. */
+static inline uint64_t alignment_of(int bytes) { return bytes == 12 ? 4 : (uint64_t)bytes; }
 
 /* for each lane of a mask: for (uint64_t m = mask; m; m &= m - 1) with lane = first_lane(m) */
 static inline int first_lane(uint64_t mask) { return __builtin_ctzll(mask); }

@@ -67,11 +67,16 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
 }
 
 static int check_alignment(struct machine *m, const struct operation *op, const struct access *a) {
+    bool atomic = op->kind == ATOMIC;
+    if (!atomic && !m->strict_alignment)
+        return OK;
     int code = OK;
-    for (uint64_t left = a->exec; left; left &= left - 1) {
+    uint64_t below = alignment_of(op->bytes) - 1;
+    for (uint64_t left = atomic ? a->exec : a->exec & ~a->to_scratch; left; left &= left - 1) {
         int lane = first_lane(left);
-        if (a->address[lane] & (uint64_t)(op->bytes - 1))
-            code = raise_more(m, code, ATOMIC_MISALIGNED, lane, a->address[lane], op->bytes, true);
+        if (a->bytes[lane] && a->address[lane] & below)
+            code = raise_more(m, code, atomic ? ATOMIC_MISALIGNED : MISALIGNED, lane,
+                              a->address[lane], op->bytes, op->kind != LOAD);
     }
     return code;
 }
@@ -80,7 +85,7 @@ static int resolve_pointers(struct machine *m, const struct operation *op, int64
                             struct access *a, uint32_t pc) {
     bool writes = op->kind == STORE || op->kind == ATOMIC;
     uint64_t global = a->exec & ~(a->to_lds | a->to_scratch);
-    int code = op->kind == ATOMIC ? check_alignment(m, op, a) : OK;
+    int code = check_alignment(m, op, a);
     if (!code)
         code = check_global(m, global, a->address, a->bytes, writes);
     for (int lane = 0; lane < LANES; lane++)

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     RACE_WRITE_WRITE, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ, GLOBAL_RACE_WRITE_WRITE,
     LDS_LOAD_IN_FLIGHT, SCRATCH_OUT_OF_BOUNDS, SCRATCH_MISALIGNED,
     ATOMIC_MISALIGNED, SCALAR_MISALIGNED, TRANSPOSE_MISALIGNED, TRANSPOSE_PARTIAL,
-    LDS_LOAD_MISALIGNED, MEMORY_UNINITIALISED, UNDEFINED_STORE, UNDEFINED_ATOMIC,
+    LDS_LOAD_MISALIGNED, MISALIGNED, MEMORY_UNINITIALISED, UNDEFINED_STORE, UNDEFINED_ATOMIC,
     NEEDS_FINER_SHADOW,
-) = range(22)  # fmt: skip
+) = range(23)  # fmt: skip
 
+_FIRST_GLOBAL = 1 << 32  # LDS addresses are below, device memory is above
 _ORDER = (
     "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
     "(a flag in LDS is not taken for order)"
@@ -42,8 +43,9 @@ def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
     if code in (UNDEFINED_STORE, UNDEFINED_ATOMIC):
         return _undefined_data(code, found, group, position)
     kind, detail = _describe(code, found, group, position)
+    is_global = code in _GLOBAL and found.address >= _FIRST_GLOBAL
     return Fault(
-        kind, detail, position, found.lane, int(found.address), is_global=code in _GLOBAL,
+        kind, detail, position, found.lane, int(found.address), is_global=is_global,
         lanes=lanes_of(found.lanes),
     )  # fmt: skip
 
@@ -98,6 +100,12 @@ def _describe(code: int, found: Any, group: Group, position: int) -> tuple[str, 
         return _describe_race(code, found, state, wave, span)
     if code in _GLOBAL_RACES:
         return _describe_global_race(code, found, group, position, f"{size} byte{'s' * (size > 1)}")
+    if code == MISALIGNED:
+        place = " of LDS" if address < _FIRST_GLOBAL else ""
+        return (
+            f"misaligned {'LDS' if place else 'global'} {verb}",
+            f"{size} bytes{place} at 0x{address:x}: legal on this target, and slower",
+        )
     return _MISALIGNED[code][0], f"{span}: {_MISALIGNED[code][1]}"
 
 
@@ -126,7 +134,7 @@ def _describe_race(code: int, found: Any, state: State, wave: int, span: str) ->
 
 
 _GLOBAL = (
-    OUT_OF_BOUNDS, MEMORY_UNINITIALISED, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ,
+    OUT_OF_BOUNDS, MISALIGNED, MEMORY_UNINITIALISED, GLOBAL_RACE_READ, GLOBAL_RACE_WRITE_READ,
     GLOBAL_RACE_WRITE_WRITE,
 )  # fmt: skip
 _GLOBAL_RACES = {

@@ -84,7 +84,7 @@ class MachineStruct(ctypes.Structure):
         ("bank_shift", c_int64), ("needed_shift", c_int64), ("global_base", c_uint64),
         ("global_end", c_uint64), *((name, c_int64) for name in (
             "num_groups", "waves_per_group", "first_wave", "launch_start", "num_undefined",
-            "tainted",
+            "strict_alignment", "tainted",
         )),
         ("fault", FaultStruct),
     ]  # fmt: skip
@@ -156,6 +156,7 @@ class Machine:
             shared_aperture=APERTURE_SHARED, private_aperture=APERTURE_PRIVATE,
             bank_shift=state.target.lds_banks.bit_length() - 1,
         )  # fmt: skip
+        self.struct.strict_alignment = state.alignment
         self.address = ctypes.addressof(self.struct)
         self.arrays: dict[str, NDArray[Any]] = {}
         for name in (
