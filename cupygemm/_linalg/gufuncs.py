@@ -64,6 +64,8 @@ def vecdot(
     TypeError
         An argument is no array of a device, or a conversion is not allowed.
     """
+    if not isinstance(keepdims, (bool, np.bool_)):
+        raise TypeError(f"vecdot: keepdims is {keepdims!r}; it must be True or False")
     if axis is not None:
         if axes is not None:
             raise TypeError("vecdot: axis and axes are both given; pass one of them")
