@@ -194,6 +194,20 @@ def test_epilogues_do_not_spill(
     compiled(generate(problem, config, tma_store=True), "cupygemm_gemm")
 
 
+def test_the_largest_epilogue_spills_two_registers() -> None:
+    """And no wgmma is serialised. With every part at once, no other configuration spills more.
+
+    It is the scheduler's state, read and written for each unit of work, not within one.
+    """
+    problem = replace(PROBLEM, b_major="k", epilogue=replace(EVERYTHING, activation="gelu"))
+    cubin, log = find_nvrtc().compile(
+        generate(problem, CONFIGS[3], tma_store=False), (*OPTIONS, REPORT)
+    )
+    assert "Performance" not in log
+    _, local, _ = read_cubin(cubin, "cupygemm_gemm")
+    assert local <= 8
+
+
 def test_the_sum_of_parts_has_the_epilogue_of_a_split_product() -> None:
     problem = replace(PROBLEM, epilogue=EVERYTHING)
     compiled(add_source(problem, vectors=True), "cupygemm_add_parts")

@@ -3,9 +3,9 @@
 // It stands before a kernel's own text, of which the build rewrites three things (see build.py): an
 // asm statement becomes a call of `execute` with its text and operands, which the machine parses
 // and interprets; dynamic shared memory becomes a pointer to the running block's; and a cast to a
-// pointer becomes `aligned`. Threads are
-// coroutines of one thread of the host, so a static array can be a block's shared memory: blocks
-// run one after the other, but for those of a cluster, whose kernels have none.
+// pointer becomes `aligned`. Threads are coroutines of one thread of the host, so a static array
+// can be a block's shared memory: blocks run one after the other, but for those of a cluster, whose
+// kernels have no such arrays.
 #pragma once
 
 #include "interface.hpp"
