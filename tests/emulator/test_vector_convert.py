@@ -175,6 +175,8 @@ PACKED: dict[str, tuple[str, str, Callable[..., int]]] = {
         "u32 u32", "gfx942", lambda a, b: pack(saturate(a, 16, False), saturate(b, 16, False))),
     "v_cvt_pk_u8_f32 v0, v2, v4, v6": ("f32 u32 u32", "gfx942", put_byte),
     "v_pack_b32_f16 v0, v2, v4": ("f16 f16", "gfx942", pack),
+    "v_pack_b32_f16 v0, -v2, |v4|": (
+        "f16 f16", "gfx942", lambda a, b: pack(a ^ 0x8000, b & 0x7FFF)),
     "v_sat_pk_u8_i16 v0, v2": (
         "u32", "gfx942",
         lambda a: saturate(signed(a, 16), 8, False) | saturate(signed(a >> 16, 16), 8, False) << 8),

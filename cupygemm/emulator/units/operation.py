@@ -52,7 +52,7 @@ class Op:
     keep_high : bool
         A 16-bit result keeps the other half of the register instead of zeroing it.
     signed : bool
-        abs and neg apply to 32-bit sources although they are no floats.
+        abs and neg apply although the sources are held as bits, not as floats.
     """
 
     function: Function | None = None

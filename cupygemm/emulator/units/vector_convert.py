@@ -170,7 +170,7 @@ OPS: dict[str, Op] = {
     "v_cvt_pk_u16_u32": Op(_pack(_clip_to(_U16))),
     "v_cvt_pk_u8_f32": Op(_pack_unsigned_byte),
     "v_cvt_pkaccum_u8_f32": Op(_pack_unsigned_byte),
-    "v_pack_b32_f16": Op(pack_halves, "u16 u16"),
+    "v_pack_b32_f16": Op(pack_halves, "u16 u16", signed=True),
     "v_sat_pk_u8_i16": Op(_saturate_pack_bytes, "u32", "u16"),
     "v_ashr_pk_i8_i32": Op(_shift_pack(-128, 127), "i32 i32 u32", "u16", keep_high=True),
     "v_ashr_pk_u8_i32": Op(_shift_pack(0, 255), "i32 i32 u32", "u16", keep_high=True),
