@@ -4,7 +4,8 @@ The device code is ``kernels/cdna/mainloop_direct_to_lds.hpp``. No registers hol
 so LDS may be a ring of several, and the waves have registers for the largest of tiles. It is for
 gfx950, which moves 16 bytes a lane and transposes what it reads from LDS. gfx90a and gfx942 move a
 dword, and transpose nothing: there it serves K-major operands whose tiles are few, where the length
-of the ring hides latency.
+of the ring hides latency. Complex numbers would gain nothing: they take four times the MFMA, and
+register_double_buffer's loop counts 95 % and more for them as it is.
 """
 
 from __future__ import annotations

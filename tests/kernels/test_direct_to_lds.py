@@ -16,8 +16,8 @@ from cupygemm._arch import ARCHS
 from cupygemm._check import check
 from cupygemm._compile import compile_kernel
 from cupygemm._config import GemmConfig
-from cupygemm._mainloops import direct_to_lds
-from cupygemm._problem import ITEMSIZE, Epilogue, GemmProblem, Source
+from cupygemm._mainloops import direct_to_lds, register_double_buffer
+from cupygemm._problem import ITEMSIZE, DType, Epilogue, GemmProblem, Source
 from cupygemm._select import select
 from tests.kernels.gemm import Case, Placement, with_layout
 
@@ -292,6 +292,20 @@ def test_only_16_bit_elements_are_transposed(dtype: str) -> None:
     reason = check(config_of("gfx950", 64, 64, dtype=dtype), problem, ARCHS["gfx950"])
     assert reason is not None
     assert "only 16-bit elements" in reason
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("c64", 0.95), ("c128", 0.99)])
+def test_complex_numbers_are_refused_and_lose_nothing(dtype: DType, least: float) -> None:
+    """Their loops keep the matrix units busy where operands are staged in registers."""
+    problem = replace(PROBLEM, a_dtype=dtype, b_dtype=dtype, out_dtype=dtype, a_major="m")
+    config = replace(config_of("gfx950", 64, 64), tile_k=128 // ITEMSIZE[dtype], mma_k=4)
+    reason = check(config, problem, ARCHS["gfx950"])
+    assert reason == f"{dtype} operands are staged in registers"
+    for config in register_double_buffer.configs(dtype, "gfx950"):
+        if config.tile_m * config.tile_n >= 64 * 64 and config.mma_m == 16:
+            compiled = compile_kernel(problem, config, "gfx950")
+            loop = emulator.profile_loop(compiled.path, compiled.name)
+            assert loop.efficiency >= least, config.name
 
 
 def test_what_a_dword_cannot_hold() -> None:
