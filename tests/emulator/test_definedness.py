@@ -120,6 +120,12 @@ def test_a_library_that_drops_the_error_does_not_hide_it(cp: ModuleType) -> None
     cp.cuda.Device().synchronize()
 
 
+def test_a_refused_launch_of_a_library_is_not_kept(cp: ModuleType) -> None:
+    """CuPy's generators launch an empty grid, and go on."""
+    cp.random.default_rng(3)
+    assert int(cp.arange(4).sum()) == 6
+
+
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_scans_of_odd_extents_are_no_fault(cp: ModuleType, axis: int) -> None:
     """CuPy's scan adds up LDS beyond the end of an axis, and stores what lies before it."""

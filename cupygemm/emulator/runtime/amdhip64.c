@@ -11,6 +11,7 @@
 #include <string.h>
 
 enum {
+    hip_launch_failure = 719,
     hip_not_supported = 801,
     interrupted = -1, // what a callback returns that the user interrupted
     message_bytes = 32768,
@@ -67,8 +68,10 @@ static int meets_errors(const char *name) {
            begins(name, "hipMemset") || strstr(name, "Synchronize") != NULL;
 }
 
+// A launch that is refused before it starts (an empty grid) changes nothing, so it is not kept.
 static int answer(const char *name, int error) {
-    if (error > 0 && begins(name, "hipLaunchKernel")) {
+    int failed = error == hip_launch_failure || error == hip_not_supported;
+    if (failed && begins(name, "hipLaunchKernel")) {
         unheard = error;
     }
     return settle(error);
