@@ -5,8 +5,8 @@
 // with what it would have stored at once. Its four waves add every fourth part each, in the order
 // of k, and then their sums are added, in order: the result is the same bits each time.
 //
-// Where the GEMM adds its sums to C (Config::adds_to_result) there are no parts to be added, and the
-// kernel runs before it: what it stores are zeros.
+// Where the GEMM adds its sums to C (Config::adds_to_result) there are no parts to be added, and
+// the kernel runs before it: what it stores are zeros.
 #include "cdna/gemm.hip"
 #include "common/addition.hpp"
 

@@ -92,7 +92,8 @@ template <class Config> struct BlockScales<Config, true> {
     }
 
 private:
-    // The instruction names the bytes, so it is one of 16; `which` is known once loops are unrolled.
+    // The instruction names the bytes, so it is one of 16; `which` is known once loops are
+    // unrolled.
     template <int index> CUPYGEMM_INLINE static void multiply_bytes(u32x8 fragment_b,
                                                                     u32x8 fragment_a, u32 scale_a,
                                                                     u32 scale_b, int which,

@@ -18,8 +18,8 @@
 // LDS holds one tile, and each half of it has been read by both groups before either overwrites it:
 // the upper half and B in slots 4t and 4t+1, replaced in 4t+2 and 4t+3; the lower half in 4t+2 and
 // 4t+3, replaced in 4t+4 and 4t+5 and read from 4t+6 on. The tile after it is in flight to the
-// registers that it left: a load has 3 to 4 slots, at least 1500 cycles, to arrive. Factors of blocks
-// of k, if there are any (block_scales.hpp), go straight to registers, and have 2 slots.
+// registers that it left: a load has 3 to 4 slots, at least 1500 cycles, to arrive. Factors of
+// blocks of k, if there are any (block_scales.hpp), go straight to registers, and have 2 slots.
 //
 // The ragged tile at the end of k comes first, in the prologue, as in the other mainloops.
 // Registers decide what is possible: 128 accumulators, 64 for fragments and 32 for the staged tile

@@ -5,8 +5,8 @@
 // the matrix are neither written nor read.
 //
 // With Config::atomic_parts a tile has one slot, of zeros, to which its parts are added as they
-// come. It is (wave, fragment m, quad, sum, lane), so that 64 lanes add to neighbours. Where C is of
-// the sums' type and nothing else is done to them, there is no workspace: C itself is the slot
+// come. It is (wave, fragment m, quad, sum, lane), so that 64 lanes add to neighbours. Where C is
+// of the sums' type and nothing else is done to them, there is no workspace: C itself is the slot
 // (Config::adds_to_result), zeroed before by the kernel that adds no parts then.
 #pragma once
 

@@ -10,8 +10,8 @@
 //   TransposedReadMap  (wave, lane, fragment, k step, half) -> rows that the lane points at
 //
 // Fragments have RowOrder, like those of other tiles: of each 8 rows, a fragment takes 4. Those are
-// half a chunk of 16-bit elements. Of bytes, the two middle dwords of a chunk change places, and its
-// halves are 4 of the first 8 rows and 4 of the others. All lanes of a read would want the same
+// half a chunk of 16-bit elements. Of bytes, the two middle dwords of a chunk change places, and
+// its halves are 4 of the first 8 rows and 4 of the others. All lanes of a read would want the same
 // halves, and half of the banks; so for every other chunk of k the halves change places too.
 #pragma once
 
@@ -27,8 +27,8 @@ template <class Operand> struct TransposedLayout {
     static constexpr u32 fragment_rows = 16;
     static constexpr u32 block_chunks = RowOrder::block / chunk_rows; // of one k
     static constexpr u32 block_bytes = Operand::tile_k * block_chunks * chunk_bytes;
-    // A read's 32 lanes differ in the chunk, in one bit of k for the order of the halves, and in the
-    // lowest bits of k: as many slots of 16 bytes as fill the banks once.
+    // A read's 32 lanes differ in the chunk, in one bit of k for the order of the halves, and in
+    // the lowest bits of k: as many slots of 16 bytes as fill the banks once.
     static constexpr u32 slots = 16;
     static constexpr u32 slot_k = slots / block_chunks; // k's that lie side by side
     static constexpr u32 rotated_bytes =
@@ -37,8 +37,8 @@ template <class Operand> struct TransposedLayout {
     // Whether the halves of a chunk have changed places.
     CUPYGEMM_INLINE static constexpr u32 swaps_halves(u32 k) { return k / chunk_rows & 1; }
 
-    // Byte offset of the half of a chunk that holds an LDS row. A write's 16 lanes differ in bits of
-    // the block: the lowest are XORed with those of k.
+    // Byte offset of the half of a chunk that holds an LDS row. A write's 16 lanes differ in bits
+    // of the block: the lowest are XORed with those of k.
     CUPYGEMM_INLINE static constexpr u32 offset(u32 lds_row, u32 k) {
         const u32 block = lds_row / RowOrder::block;
         const u32 chunk = (k * block_chunks + lds_row / half_rows % block_chunks) ^

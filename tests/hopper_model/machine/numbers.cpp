@@ -1,9 +1,9 @@
 // Number formats, and the conversions and approximations that are instructions.
 //
 // ex2.approx and rcp.approx are off by as much as they may, 2 units in the last place and 1, up or
-// down by the bits of their argument; powers of two are exact, and denormals flushed. Source: PTX
-// ISA 9.0, "cvt", "Fundamental Types: alternate floating-point data formats"; CUDA Programming Guide,
-// "Mathematical Functions", of exp2f and of 1/x with -prec-div=false.
+// down by the bits of their argument; powers of two are exact, and denormals flushed. Sources: PTX
+// ISA 9.0, "cvt" and "Fundamental Types: alternate floating-point data formats"; CUDA Programming
+// Guide, "Mathematical Functions", of exp2f and of 1/x with -prec-div=false.
 #include "numbers.hpp"
 #include "ptx.hpp"
 
