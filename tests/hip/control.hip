@@ -145,3 +145,19 @@ KERNEL void mandelbrot(int *out, int width, float scale) {
     }
     out[i] = count;
 }
+
+// A bit-field of 40 bits, whose unit has 24 that nothing writes, is added to with carries.
+struct Wide {
+    u64 kept : 5, counted : 40;
+};
+NOINLINE Wide counted(Wide w, u64 x) {
+    w.counted += x;
+    return w;
+}
+KERNEL void wide_fields(const int *x, u64 *out) {
+    Wide w;
+    w.kept = 3;
+    w.counted = static_cast<u64>(x[global_x()]);
+    w = counted(w, 1ull << 33);
+    out[global_x()] = w.counted;
+}

@@ -86,6 +86,13 @@ def test_a_call_that_needs_no_stack(program) -> None:
     np.testing.assert_array_equal(out, x**3 + x + 2)
 
 
+def test_a_bit_field_is_added_to_across_words(program) -> None:
+    x = RNG.integers(0, 99, N).astype(np.int32)
+    out = np.zeros(N, np.uint64)
+    program("control.hip")("wide_fields", *LAUNCH, x, out)
+    np.testing.assert_array_equal(out, x.astype(np.uint64) + np.uint64(1 << 33))
+
+
 def test_indirect_calls(program) -> None:
     x = RNG.integers(0, 1000, N).astype(np.int32)
     out = np.zeros(N, np.int32)

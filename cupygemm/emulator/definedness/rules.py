@@ -48,6 +48,11 @@ def _sum(bits: list[Any], _values: Any) -> Any:
     return upward(functools.reduce(lambda a, b: a | b, bits))
 
 
+def _sum_with_carry(bits: list[Any], _values: Any) -> Any:
+    total = upward(bits[0] | bits[1])
+    return total if len(bits) == 2 else np.where(bits[2], ~_U32(0), total)
+
+
 def _sum24(bits: list[Any], _values: Any) -> Any:
     low = _U32(0xFFFFFF)
     return upward(functools.reduce(lambda a, b: a | b, [bits[0] & low, bits[1] & low, *bits[2:]]))
@@ -185,6 +190,10 @@ _COMPUTES: dict[str, Rule] = {
         ("v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add3_u32",
          "v_xad_u32", "v_mul_lo_u32"), _sum,
     ),
+    **{
+        f"v_{name}_co_u32": _sum_with_carry
+        for name in ("add", "sub", "subrev", "addc", "subb", "subbrev")
+    },
     **dict.fromkeys(
         ("v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24"), _sum24
     ),
