@@ -43,7 +43,8 @@ def memory_fault(code: int, found: Any, group: Group, position: int) -> Fault:
     if code in (UNDEFINED_STORE, UNDEFINED_ATOMIC):
         return _undefined_data(code, found, group, position)
     kind, detail = _describe(code, found, group, position)
-    is_global = code in _GLOBAL and found.address >= _FIRST_GLOBAL
+    in_lds = code == MISALIGNED and found.address < _FIRST_GLOBAL
+    is_global = code in _GLOBAL and not in_lds
     return Fault(
         kind, detail, position, found.lane, int(found.address), is_global=is_global,
         lanes=lanes_of(found.lanes),
