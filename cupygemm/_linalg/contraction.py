@@ -117,8 +117,8 @@ def plan_contraction(
             strides1[label] = strides2[label] = 0
     groups = _group(strides1, strides2, out_labels)
     if 0 in sizes.values():  # no element is multiplied, so the simplest strides will do
-        strides1 = _contiguous((*groups.batch, *groups.left, *groups.contracted), sizes, size1)
-        strides2 = _contiguous((*groups.batch, *groups.right, *groups.contracted), sizes, size2)
+        strides1 = c_strides((*groups.batch, *groups.left, *groups.contracted), sizes, size1)
+        strides2 = c_strides((*groups.batch, *groups.right, *groups.contracted), sizes, size2)
     copy1, copy2 = _copies_to_nest(groups.contracted, strides1, strides2, sizes)
     given = None if out[1] is None else dict(zip(out[0], out[1], strict=True))
 
@@ -128,8 +128,8 @@ def plan_contraction(
         if copy1 and copy2:  # neither has an order of its own: let both have that of x1
             k_order = order1[len(order1) - len(groups.contracted) :]
             order2 = (*order2[: len(order2) - len(k_order)], *k_order)
-        now1 = _contiguous(order1, sizes, size1) if copy1 else strides1
-        now2 = _contiguous(order2, sizes, size2) if copy2 else strides2
+        now1 = c_strides(order1, sizes, size1) if copy1 else strides1
+        now2 = c_strides(order2, sizes, size2) if copy2 else strides2
         storage, plan = _place(groups, now1, now2, out_labels, given, sizes, itemsizes)
         more1 = not copy1 and _needs_copy(plan, plan.m, groups.left, now1, sizes)
         more2 = not copy2 and _needs_copy(plan, plan.n, groups.right, now2, sizes)
@@ -137,7 +137,7 @@ def plan_contraction(
             break
         copy1, copy2 = copy1 or more1, copy2 or more2
 
-    target = given or _contiguous(storage, sizes, size_out)
+    target = given or c_strides(storage, sizes, size_out)
     return Contraction(
         order1 if copy1 else None,
         order2 if copy2 else None,
@@ -161,7 +161,7 @@ def _group(strides1: Strides, strides2: Strides, out: Labels) -> _Groups:
     )
 
 
-def _contiguous(order: Labels, sizes: Mapping[Label, int], itemsize: int) -> dict[Label, int]:
+def c_strides(order: Labels, sizes: Mapping[Label, int], itemsize: int) -> dict[Label, int]:
     """Return the strides of an array that is C-contiguous in an order of axes."""
     strides, step = {}, itemsize
     for label in reversed(order):
@@ -243,7 +243,7 @@ def _place(
         )
         return not writable and bool(out), len(plan.outer)
 
-    in_c_order = _contiguous(out, sizes, itemsizes[2])
+    in_c_order = c_strides(out, sizes, itemsizes[2])
     first = plan(in_c_order)
     own1 = {label: strides1[label] for label in (*groups.batch, *groups.left)}
     own2 = {label: strides2[label] for label in (*groups.batch, *groups.right)}
@@ -253,7 +253,7 @@ def _place(
     )
     inner = tuple(label for chain in matrix for label in chain.labels)
     storage = (*(label for chain in free.outer for label in chain.labels), *inner)
-    in_own_order = _contiguous(storage, sizes, itemsizes[2])
+    in_own_order = c_strides(storage, sizes, itemsizes[2])
     second = plan(in_own_order)
     if cost(second, in_own_order) < cost(first, in_c_order):
         return storage, second

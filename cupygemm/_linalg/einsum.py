@@ -217,11 +217,11 @@ class Program:
             first, second = step.positions
             x2, x1 = terms.pop(second), terms.pop(first)
             target = None if terms else out
-            terms.append(
-                contract(
-                    x1, step.x1, x2, step.x2, step.out, target, dtype=self.dtype, casting="unsafe"
-                )
-            )
+            result = contract(
+                x1, step.x1, x2, step.x2, step.out, target,
+                dtype=self.dtype, casting="unsafe", any_order=True,
+            )  # fmt: skip
+            terms.append(result)
         return terms[0]
 
     def _rearranged(self, x: Array, out: Array | None) -> Array:

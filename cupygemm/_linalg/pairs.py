@@ -16,7 +16,14 @@ import numpy as np
 from cupygemm._call import signature
 from cupygemm._copies import assign
 from cupygemm._linalg.arrays import may_overlap
-from cupygemm._linalg.contraction import Contraction, Label, Labels, View, plan_contraction
+from cupygemm._linalg.contraction import (
+    Contraction,
+    Label,
+    Labels,
+    View,
+    c_strides,
+    plan_contraction,
+)
 from cupygemm._matmul import keep_plan, kept_plan, matmul, plan_by_address
 from cupygemm._plan import Plan
 from cupygemm._promotion import product_types
@@ -37,22 +44,24 @@ def contract(
     *,
     dtype: np.dtype[Any] | None = None,
     casting: str = "same_kind",
+    any_order: bool = False,
 ) -> Array:
     """Return the sum of products over the labels that are not in the result.
 
     Every label of an operand is in the other or in the result; labels of one operand differ; equal
     labels have equal extents, or extent 1 in an operand, which is broadcast. Every label of the
-    result is in an operand.
+    result is in an operand. A new result is C-contiguous, or a transposed view with `any_order`,
+    where that suits the operands.
     """
     lie = None if out is None else signature(out)
     key = ("contract", signature(x1), labels1, signature(x2), labels2, labels_out, lie, dtype,
-           casting)  # fmt: skip
+           casting, any_order)  # fmt: skip
     bound: _Bound | None = kept_plan(key)
     if bound is not None and (out is None or not bound.plan.overlaps(x1, x2, out)):
         return bound(x1, x2, out)
     run = _runner(
         (x1.shape, x1.strides, x1.dtype), labels1, (x2.shape, x2.strides, x2.dtype), labels2,
-        labels_out, lie and lie[:3], dtype, casting,
+        labels_out, lie and lie[:3], dtype, casting, any_order,
     )  # fmt: skip
     result = run(x1, x2, out)
     if isinstance(run, _Product):
@@ -72,6 +81,7 @@ def _runner(
     lie_out: Lie | None,
     dtype: np.dtype[Any] | None,
     casting: str,
+    any_order: bool,
 ) -> Runner:
     """Return what computes contractions of arrays that lie so."""
     out_dtype = None if lie_out is None else lie_out[2]
@@ -88,10 +98,14 @@ def _runner(
         shape = tuple(sizes[label] for label in labels_out)
         view1, view2 = _spread(term1, labels_out, sizes), _spread(term2, labels_out, sizes)
         return _Multiply(view1, view2, shape, types.stored, types.result)
+    strides = None if lie_out is None else lie_out[1]
+    if lie_out is None and not any_order:
+        in_c_order = c_strides(labels_out, sizes, types.result.itemsize)
+        strides = tuple(in_c_order[label] for label in labels_out)
     plan = plan_contraction(
         term1,
         term2,
-        (labels_out, None if lie_out is None else lie_out[1]),
+        (labels_out, strides),
         sizes,
         (lie1[2].itemsize, lie2[2].itemsize, types.result.itemsize),
     )

@@ -40,6 +40,20 @@ def test_dot(cp, shape1, shape2):
     check(cp, cupygemm.dot, np.dot, integers(shape1), integers(shape2))
 
 
+@pytest.mark.parametrize("function", ["dot", "inner", "tensordot"])
+@pytest.mark.parametrize("turned", [(True, False), (False, True), (True, True)])
+def test_results_lie_in_c_order(cp, function, turned):
+    shapes = {"dot": ((2, 3, 4), (5, 4, 6)), "inner": ((2, 3, 4), (5, 6, 4)),
+              "tensordot": ((2, 3, 4, 5), (4, 5, 3))}[function]  # fmt: skip
+    x1, x2 = (
+        np.asfortranarray(integers(shape)) if its else integers(shape)
+        for shape, its in zip(shapes, turned, strict=True)
+    )
+    result = getattr(cupygemm, function)(cp.asarray(x1), cp.asarray(x2))
+    assert result.flags.c_contiguous
+    np.testing.assert_array_equal(cp.asnumpy(result), getattr(np, function)(x1, x2))
+
+
 @pytest.mark.parametrize("function", ["dot", "inner"])
 def test_products_with_numbers_promote_as_numpy(cp, function):
     ours, numpys = getattr(cupygemm, function), getattr(np, function)
