@@ -9,7 +9,7 @@ up. What depends on shapes, strides and types alone is worked out once and kept.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,8 @@ def einsum(
     Returns
     -------
     cupy.ndarray
-        The result; a view of the operand where there is one operand and no sum, as in NumPy.
+        The result; a view of the operand where there is one operand, no sum and no ``out``,
+        whatever ``dtype`` and ``order`` say, as in NumPy.
 
     Raises
     ------
@@ -150,7 +151,7 @@ def _program(
     dtype: np.dtype[Any] | None,
     order: str,
     casting: str,
-) -> Program:
+) -> Callable[[Sequence[Array], Array | None], Array]:
     """Return what evaluates a call on arrays that lie so."""
     given_order, order = order, str(order).upper()
     if order not in ("K", "C", "F", "A"):
@@ -160,6 +161,12 @@ def _program(
     shape = tuple(sizes[label] for label in subscripts.output)
     if lie_out is not None and lie_out[0] != shape:
         raise ValueError(f"einsum: out has shape {lie_out[0]}, the result {shape}")
+    if casting not in CASTINGS:
+        raise ValueError(
+            f"einsum: casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
+        )
+    if lie_out is None and len(lies) == 1 and set(subscripts.inputs[0]) == set(subscripts.output):
+        return LoneView(subscripts.inputs[0], subscripts.output)
     common = _common_type(lies, lie_out, dtype, casting)
     terms, kept = _terms(subscripts, [lie[0] for lie in lies], sizes)
     reductions = tuple(
@@ -170,6 +177,31 @@ def _program(
     columns = order == "F" or (order == "A" and all(_is_column_major(lie) for lie in lies))
     layout = "K" if order == "K" else "F" if columns else "C"
     return Program(reductions, steps, (kept[0], subscripts.output), shape, common, layout)
+
+
+@dataclass(frozen=True)
+class LoneView:
+    """A call with one operand and no sum: a view of it, whatever the type and order asked for.
+
+    Attributes
+    ----------
+    labels, output : tuple of labels
+        Of the operand's axes, and of the result's.
+    """
+
+    labels: Labels
+    output: Labels
+
+    def __call__(self, arrays: Sequence[Array], _out: None) -> Array:
+        """Return the view, its diagonals taken."""
+        x, labels = arrays[0], list(self.labels)
+        while len(labels) > len(self.output):
+            label = next(each for each in labels if labels.count(each) > 1)
+            first = labels.index(label)
+            second = labels.index(label, first + 1)
+            x = x.diagonal(axis1=first, axis2=second)  # becomes the last axis
+            labels = [*labels[:first], *labels[first + 1 : second], *labels[second + 1 :], label]
+        return x.transpose([labels.index(label) for label in self.output])
 
 
 @dataclass(frozen=True)
@@ -295,10 +327,6 @@ def _common_type(
     TypeError
         There is no common type, or `casting` forbids a conversion.
     """
-    if casting not in CASTINGS:
-        raise ValueError(
-            f"einsum: casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
-        )
     named = {f"operand {index}": lie[2] for index, lie in enumerate(lies)}
     given = named if lie_out is None else named | {"out": lie_out[2]}
     if dtype is None:
