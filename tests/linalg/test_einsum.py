@@ -226,7 +226,7 @@ def test_products_are_ours_and_copy_nothing(cp, monkeypatch):
         ("ij,jk,kl", [(2, 2)] * 3, {"optimize": [(0, 1)]}, ValueError, "leaves 2 of 3 operands"),
         ("ij,jk,kl", [(2, 2)] * 3, {"optimize": [(0, 3)]}, ValueError, "one of 3 operands"),
         ("ij,jk,kl", [(2, 2)] * 3, {"optimize": [(0, 0)]}, ValueError, "different operands"),
-        ("ij->i", [(2, 3)], {"dtype": "i4"}, TypeError, "cannot cast operand 0 from dtype..float32"),
+        ("ij->i", [(2, 3)], {"dtype": "i4"}, TypeError, "cannot cast operand 0 from .*float32"),
     ],
 )  # fmt: skip
 def test_refusals(cp, subscripts, shapes, options, error, text):
