@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from cupygemm._copies import assign, copied
-from cupygemm._epilogue import ARRAYS, EpilogueArguments
+from cupygemm._epilogue import EpilogueArguments
 from cupygemm._launch import EpiloguePacker
 from cupygemm._pose import Posed
 
@@ -65,9 +65,7 @@ def _with_epilogue(posed: Posed, launches: Sequence[Callable[..., None]]) -> Run
     ]
 
     def launch_all(a: int, b: int, c: int, arguments: EpilogueArguments) -> None:
-        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
-        for name, copy in sources.copies.items():
-            arrays[name] = copy(arrays[name])
+        arrays = sources.arrays(arguments)
         for launch, packer in packed:
             launch(a, b, c, packer(arguments, arrays))
 

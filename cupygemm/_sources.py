@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._copies import bits
-from cupygemm._epilogue import EpilogueRequest, as_result_shape
+from cupygemm._epilogue import ARRAYS, EpilogueArguments, EpilogueRequest, as_result_shape
 from cupygemm._layout import MatrixStack, Operand, contiguous
 from cupygemm._problem import Along, Epilogue, Source
 from cupygemm._promotion import BF16, F16, F32, F64, I8, I32, KERNEL_DTYPES, ProductTypes
@@ -75,6 +75,13 @@ class Sources:
     def notes(self) -> tuple[str, ...]:
         """Return the copies, as sentences."""
         return tuple(f"{name} is copied: {copy.reason}" for name, copy in self.copies.items())
+
+    def arrays(self, arguments: EpilogueArguments) -> dict[str, Any]:
+        """Return a call's arrays by option, copied where kernels cannot read them as they lie."""
+        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
+        for name, copy in self.copies.items():
+            arrays[name] = copy(arrays[name])
+        return arrays
 
 
 def make_sources(

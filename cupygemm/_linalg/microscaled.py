@@ -20,7 +20,7 @@ from cupygemm._call import check_call
 from cupygemm._config import BLOCK_SCALED_MMA_K
 from cupygemm._copies import assign
 from cupygemm._device import Device, device
-from cupygemm._epilogue import ARRAYS, EpilogueArguments
+from cupygemm._epilogue import EpilogueArguments
 from cupygemm._formats import FLOAT8, result_dtype
 from cupygemm._launch import BLOCK_SCALE_ARGS, EpiloguePacker
 from cupygemm._layout import Operand
@@ -255,10 +255,7 @@ def _runner(
         )
         more = b""
         if packer is not None and epilogue is not None and sources is not None:
-            arrays = dict(zip(ARRAYS, epilogue.arrays, strict=True))
-            for name, copy in sources.copies.items():
-                arrays[name] = copy(arrays[name])
-            more = packer(epilogue, arrays)
+            more = packer(epilogue, sources.arrays(epilogue))
         scales = np.zeros(1, BLOCK_SCALE_ARGS)
         scales["a"], scales["b"] = (x.data.ptr for x in packed)
         launch(a, b, c, more + scales.tobytes())
