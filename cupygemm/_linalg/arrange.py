@@ -72,9 +72,21 @@ def result_order(
     ValueError
         It is none of NumPy's.
     """
-    wanted = "K" if order is None else str(order).upper()
-    if wanted not in ("K", "C", "F", "A"):
-        raise ValueError(f"{function}: order must be 'K', 'C', 'F' or 'A' (got {order!r})")
+    wanted = "K" if order is None else parsed_order(function, order)
     if wanted == "A":
         return "F" if all(x.flags.f_contiguous for x in operands) else "C"
     return None if wanted == "K" else "F" if wanted == "F" else "C"
+
+
+def parsed_order(function: str, order: Any) -> str:
+    """Return an order in memory, ``"K"``, ``"C"``, ``"F"`` or ``"A"``, given in either case.
+
+    Raises
+    ------
+    ValueError
+        It is none of NumPy's.
+    """
+    wanted = str(order).upper()
+    if wanted not in ("K", "C", "F", "A"):
+        raise ValueError(f"{function}: order must be 'K', 'C', 'F' or 'A' (got {order!r})")
+    return wanted

@@ -19,6 +19,7 @@ from numpy.typing import DTypeLike
 from cupygemm._copies import assign
 from cupygemm._keywords import common_keywords
 from cupygemm._layout import contiguous
+from cupygemm._linalg.arrange import parsed_order
 from cupygemm._linalg.arrays import Array, as_array, is_scalar, may_overlap, one_device
 from cupygemm._linalg.contraction import Label, Labels, View
 from cupygemm._linalg.pairs import Lie, contract, viewed
@@ -153,9 +154,7 @@ def _program(
     casting: str,
 ) -> Callable[[Sequence[Array], Array | None], Array]:
     """Return what evaluates a call on arrays that lie so."""
-    given_order, order = order, str(order).upper()
-    if order not in ("K", "C", "F", "A"):
-        raise ValueError(f"einsum: order must be 'K', 'C', 'F' or 'A' (got {given_order!r})")
+    order = parsed_order("einsum", order)
     subscripts = parse(written, tuple(len(lie[0]) for lie in lies))
     sizes = _sizes(subscripts, [lie[0] for lie in lies])
     shape = tuple(sizes[label] for label in subscripts.output)

@@ -67,8 +67,9 @@ template <class Operand> void load_table(unsigned *out, unsigned units) {
                      Map::uniform_k(i);
         }
 }
-template <class Operand> void read_table(unsigned *out) {
-    using Map = cupygemm::TransposeMap<Operand>;
+"""
+READ_TABLE = """
+template <class Operand, class Map> void read_table(unsigned *out) {
     for (unsigned wave = 0; wave < Operand::tile_rows / Operand::wave_rows; ++wave)
         for (unsigned fragment = 0; fragment < Map::num_fragments; ++fragment)
             for (unsigned step = 0; step < Map::num_steps; ++step)
@@ -90,13 +91,16 @@ extern "C" void loads_{index}(unsigned *out, unsigned units) {{
     load_table<Operand{index}>(out, units);
 }}
 """
-_READS = 'extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}>(out); }}\n'
+_READS = """
+using Reads{index} = cupygemm::TransposeMap<Operand{index}>;
+extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}, Reads{index}>(out); }}
+"""
 
 
 @functools.cache
 def library(arch: str) -> ctypes.CDLL:
     """Compile the maps of every operand for this machine."""
-    code = _CODE
+    code = _CODE + READ_TABLE
     for index, operand in enumerate(operands(arch)):
         code += _OPERAND.format(index=index, **vars(operand))
         if operand.major == "row":

@@ -19,6 +19,7 @@ from cupygemm._arch import ARCHS
 from cupygemm._config import WAVE_SIZE
 from cupygemm._mainloops import ping_pong, register_double_buffer
 from tests.kernels.host import compile_for_host
+from tests.kernels.test_direct_layout import READ_TABLE
 from tests.kernels.test_layout import Operand, conflicts
 
 BANKS = ARCHS["gfx950"].lds_banks
@@ -53,17 +54,6 @@ template <class Operand> void write_table(unsigned *out) {
             *out++ = Map::swaps_halves(i);
         }
 }
-template <class Operand, int parts> void read_table(unsigned *out) {
-    using Map = cupygemm::TransposedReadMap<Operand, parts>;
-    for (unsigned wave = 0; wave < Operand::tile_rows / Operand::wave_rows; ++wave)
-        for (unsigned fragment = 0; fragment < Map::num_fragments; ++fragment)
-            for (unsigned step = 0; step < Map::num_steps; ++step)
-                for (unsigned half = 0; half < 2; ++half)
-                    for (unsigned lane = 0; lane < cupygemm::wave_size; ++lane)
-                        *out++ = Map::Layout::combine(Map::lds_of_lane(wave, lane),
-                                                      Map::lds_of_step(fragment, step, half));
-}
-extern "C" unsigned tile_row(unsigned row) { return cupygemm::RowOrder::tile_row(row); }
 """
 _OPERAND = """
 struct Operand{index} {{
@@ -75,14 +65,15 @@ struct Operand{index} {{
 }};
 static_assert(cupygemm::transposed_by_reads<Operand{index}>(), "");
 extern "C" void writes_{index}(unsigned *out) {{ write_table<Operand{index}>(out); }}
-extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}, {parts}>(out); }}
+using Reads{index} = cupygemm::TransposedReadMap<Operand{index}, {parts}>;
+extern "C" void reads_{index}(unsigned *out) {{ read_table<Operand{index}, Reads{index}>(out); }}
 """
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
     """Compile the maps of every operand for this machine."""
-    code = _CODE
+    code = _CODE + READ_TABLE
     for index, (operand, parts) in enumerate(operands()):
         code += _OPERAND.format(index=index, parts=parts, **vars(operand))
     return compile_for_host("cdna/transposed_operand.hpp", code, defines=("__gfx950__",))
