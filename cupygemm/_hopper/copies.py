@@ -7,12 +7,13 @@ along k, which wgmma requires of all but 16-bit operands; splitting, the tf32 pa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from cupygemm._hopper.compile import compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES
+from cupygemm._hopper.enqueue import Enqueue, pointed
 from cupygemm._hopper.source import pad_source, split_source, transpose_source
 from cupygemm._hopper.stack import Stack
 
@@ -60,6 +61,7 @@ SPLIT_ARGS = np.dtype(
 )
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
+_TRANSPOSE_THREADS = 256
 _TRANSPOSE_TILE = (128, 64)  # rows and columns of the source
 _SPLIT_TILE = (64, 32)
 _SPLIT_THREADS = 256
@@ -100,27 +102,33 @@ class OperandCopy:
         return PadLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), source)
 
 
-class CopyLaunch(Protocol):
-    """The launch of a copy."""
+class CopyLaunch:
+    """The launch of a copy to `num_bytes` bytes."""
 
+    __slots__ = ("_arguments", "_enqueue", "num_bytes")
+
+    _arguments: Any
+    _enqueue: Enqueue
     num_bytes: int
 
     def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy, from an address to one of `num_bytes` bytes."""
-        ...
+        """Enqueue the copy, from an address to another."""
+        arguments = self._arguments.copy()
+        arguments["source"], arguments["destination"] = source, destination
+        parameters, _alive = pointed(arguments)
+        self._enqueue(parameters)
 
 
-class PadLaunch:
+class PadLaunch(CopyLaunch):
     """The copy of an operand to rows that TMA can read."""
 
-    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+    __slots__ = ()
 
     def __init__(self, kernel: Any, source: Stack) -> None:
         padded = source.padded()
         size = source.itemsize
         vectors = padded.pitch * size // TMA_BYTES
         self.num_bytes = padded.num_bytes
-        self._kernel = kernel
         self._arguments = arguments = np.zeros(1, PAD_ARGS)
         arguments["pitch"] = source.pitch * size
         arguments["stride"] = [s * size for s in source.strides]
@@ -130,24 +138,18 @@ class PadLaunch:
         arguments["row_vectors"] = vectors
         batches = source.batch[0] * source.batch[1] * source.batch[2]
         blocks = -(-source.rows * vectors // _PAD_THREADS)
-        self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
-
-    def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy."""
-        arguments = self._arguments.copy()
-        arguments["source"], arguments["destination"] = source, destination
-        self._kernel(self._grid, (_PAD_THREADS, 1, 1), (opaque(arguments),))
+        grid = (blocks, min(batches, _MAX_GRID_Y), 1)
+        self._enqueue = Enqueue(kernel, grid, _PAD_THREADS)
 
 
-class TransposeLaunch:
+class TransposeLaunch(CopyLaunch):
     """The copy of an operand of bytes to its transpose, with rows that TMA can read."""
 
-    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+    __slots__ = ()
 
     def __init__(self, kernel: Any, source: Stack) -> None:
         turned = source.transposed().padded()
         self.num_bytes = turned.num_bytes
-        self._kernel = kernel
         self._arguments = arguments = np.zeros(1, TRANSPOSE_ARGS)
         arguments["pitch"] = source.pitch
         arguments["stride"] = source.strides
@@ -158,24 +160,18 @@ class TransposeLaunch:
         batches = source.batch[0] * source.batch[1] * source.batch[2]
         rows, columns = _TRANSPOSE_TILE
         tiles = -(-source.rows // rows) * -(-source.adjacent // columns)
-        self._grid = (tiles, min(batches, _MAX_GRID_Y), 1)
-
-    def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy."""
-        arguments = self._arguments.copy()
-        arguments["source"], arguments["destination"] = source, destination
-        self._kernel(self._grid, (256, 1, 1), (opaque(arguments),))
+        grid = (tiles, min(batches, _MAX_GRID_Y), 1)
+        self._enqueue = Enqueue(kernel, grid, _TRANSPOSE_THREADS)
 
 
-class SplitLaunch:
+class SplitLaunch(CopyLaunch):
     """The copy of an operand of fp32 to its transpose, or to its tf32 parts, or both."""
 
-    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+    __slots__ = ()
 
     def __init__(self, kernel: Any, source: Stack, copy: OperandCopy) -> None:
         target = copy.target(source)
         self.num_bytes = target.num_bytes
-        self._kernel = kernel
         self._arguments = arguments = np.zeros(1, SPLIT_ARGS)
         part = target.pitch // copy.parts
         arguments["pitch"] = source.pitch
@@ -190,18 +186,5 @@ class SplitLaunch:
             blocks = -(-source.rows // rows) * -(-source.adjacent // columns)
         else:
             blocks = -(-source.rows * (part // 4) // _SPLIT_THREADS)
-        self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
-
-    def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy."""
-        arguments = self._arguments.copy()
-        arguments["source"], arguments["destination"] = source, destination
-        self._kernel(self._grid, (_SPLIT_THREADS, 1, 1), (opaque(arguments),))
-
-
-def opaque(arguments: Any) -> Any:
-    """Return a launch's parameter as bytes.
-
-    CuPy asks a structured array for its fields at each launch, which is slow.
-    """
-    return arguments.view(np.dtype((np.void, arguments.dtype.itemsize)))
+        grid = (blocks, min(batches, _MAX_GRID_Y), 1)
+        self._enqueue = Enqueue(kernel, grid, _SPLIT_THREADS)

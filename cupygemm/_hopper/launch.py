@@ -13,7 +13,7 @@ import numpy as np
 
 from cupygemm._hopper import tensormap
 from cupygemm._hopper.config import BLOCK_ROWS, SLAB_BYTES, HopperConfig
-from cupygemm._hopper.copies import opaque
+from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.stack import Stack, Triple
 
 MAX_PACKED = 256  # parameters that a launch keeps
@@ -95,24 +95,16 @@ class GemmLaunch:
     num_sms : int
     """
 
-    __slots__ = ("_config", "_geometry", "_kernel", "_launch", "_packed", "_shape", "_stream")
+    __slots__ = ("_config", "_enqueue", "_geometry", "_packed")
 
     def __init__(
         self, kernel: Any, geometry: Geometry, config: HopperConfig, units: int, num_sms: int
     ) -> None:
-        from cupy.cuda import get_current_stream
-        from cupy_backends.cuda.api.driver import launchKernel
-
         self._geometry = geometry
         self._config = config
-        shared = config.shared_bytes(geometry.a.itemsize)
-        kernel.max_dynamic_shared_size_bytes = shared
-        self._kernel = kernel.kernel
-        block = (config.num_threads, 1, 1)
-        self._shape = (self._kernel.ptr, *launch_grid(config, units, num_sms), *block, shared)
-        self._launch = launchKernel  # CuPy's own launch, which packs its arguments, takes longer
-        self._stream = get_current_stream
-        self._packed: dict[tuple[int, int, int], tuple[int, Any]] = {}
+        grid, shared = launch_grid(config, units, num_sms), config.shared_bytes(geometry.a.itemsize)
+        self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
+        self._packed: dict[tuple[int, int, int], Pointed] = {}
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
         """Enqueue the launch; `epilogue` is the packed struct of one, if the kernel has one."""
@@ -123,14 +115,11 @@ class GemmLaunch:
                 self._packed.clear()
             packed = self._packed[key] = self._pack(a, b, c)
         if epilogue:
-            packed = _pointed(packed[1][1].tobytes() + epilogue + _PADDING)
-        self._launch(*self._shape, self._stream().ptr, packed[0], 0)
+            packed = pointed(packed[1][1].tobytes() + epilogue + _PADDING)
+        self._enqueue(packed[0])
 
-    def _pack(self, a: int, b: int, c: int) -> tuple[int, Any]:
-        """Return the address of the list of parameters, and what must outlive it.
-
-        The list has one entry, the address of the struct; the driver copies the struct at a launch.
-        """
+    def _pack(self, a: int, b: int, c: int) -> Pointed:
+        """Return the list of parameters; the driver copies the struct at a launch."""
         g, config = self._geometry, self._config
         arguments = np.zeros(1, HOPPER_ARGS)
         rows_a, rows_b = self._loaded_rows()
@@ -151,7 +140,7 @@ class GemmLaunch:
         arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
         arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
         arguments["num_splits"] = config.split_k
-        return _pointed(arguments)
+        return pointed(arguments)
 
     def _loaded_rows(self) -> tuple[int, int]:
         """Return the rows of A and B that a stage loads: those of the tile, or fewer.
@@ -168,13 +157,6 @@ class GemmLaunch:
         return rows[0], rows[1]
 
 
-def _pointed(arguments: Any) -> tuple[int, Any]:
-    """Return the address of the list of parameters, of one struct, and what must outlive it."""
-    struct = np.frombuffer(arguments, np.uint8) if isinstance(arguments, bytes) else arguments
-    pointers = np.array([struct.ctypes.data], np.uint64)
-    return pointers.ctypes.data, (pointers, struct)
-
-
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
     """Return the blocks of a launch: clusters that fill the GPU once, or fewer for few units."""
     size = config.cluster_size
@@ -184,12 +166,11 @@ def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
 class AddLaunch:
     """The sum of the parts of k in a workspace."""
 
-    __slots__ = ("_arguments", "_grid", "_kernel", "num_bytes")
+    __slots__ = ("_arguments", "_enqueue", "num_bytes")
 
     def __init__(self, kernel: Any, geometry: Geometry, result: Stack, num_splits: int) -> None:
         workspace = geometry.c
         self.num_bytes = workspace.num_bytes
-        self._kernel = kernel
         self._arguments = arguments = np.zeros(1, ADD_ARGS)
         arguments["ldc"] = result.pitch
         arguments["c_stride"] = result.strides
@@ -199,14 +180,11 @@ class AddLaunch:
         arguments["num_splits"] = num_splits
         batches = geometry.batch[0] * geometry.batch[1] * geometry.batch[2]
         blocks = -(-result.rows * (workspace.pitch // 4) // _ADD_VECTORS)
-        self._grid = (blocks, min(batches, _MAX_GRID_Y), 1)
+        self._enqueue = Enqueue(kernel, (blocks, min(batches, _MAX_GRID_Y), 1), _ADD_THREADS)
 
     def __call__(self, workspace: int, c: int, epilogue: bytes = b"") -> None:
         """Enqueue the sum; `epilogue` is the packed struct of one, if the kernel has one."""
         arguments = self._arguments.copy()
         arguments["workspace"], arguments["c"] = workspace, c
-        packed = opaque(arguments)
-        if epilogue:
-            whole = arguments.tobytes() + epilogue
-            packed = np.frombuffer(whole, np.dtype((np.void, len(whole))))
-        self._kernel(self._grid, (_ADD_THREADS, 1, 1), (packed,))
+        parameters, _alive = pointed(arguments.tobytes() + epilogue if epilogue else arguments)
+        self._enqueue(parameters)

@@ -29,6 +29,7 @@ _ALONE = 1.02  # without multicast, more of the power goes into traffic
 _CLUSTER = 150  # two blocks begin a tile when the slower one does
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
 _ADD_PARTS = 6000  # a second kernel
+_PART_STEPS = 4  # of a part of k, at least
 _L2_BYTES_PER_CLOCK = 5000  # of the GPU, for sequential parts
 
 
@@ -138,7 +139,8 @@ def _with_splits(
 ) -> Iterator[HopperConfig]:
     """Yield the configuration whole, and with k in as many parts as fill the SMs once or twice.
 
-    None where the second block of each cluster would have nothing to do.
+    In fewer where parts would be shorter than four steps. None where the second block of each
+    cluster would have nothing to do.
     """
     if (base.cluster_m > 1 and problem.m <= base.tile_m) or (
         base.cluster_n > 1 and problem.n <= base.tile_n
@@ -147,9 +149,9 @@ def _with_splits(
     yield base
     units, clusters = base.num_units(problem), arch.num_sms // base.cluster_size
     steps = -(-problem.k // base.tile_k)
-    for rounds in (1, 2):
-        parts = rounds * clusters // units
-        if parts >= 2 and steps // parts >= 4:
+    filling = (clusters // units, 2 * clusters // units)
+    for parts in sorted({min(each, steps // _PART_STEPS) for each in filling}):
+        if parts >= 2:
             yield replace(base, split_k=parts)
 
 

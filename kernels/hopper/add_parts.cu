@@ -4,6 +4,7 @@
 // every fourth part, in order; then their sums are added, in order: the result is the same bits
 // each time. `config.cuh` defines `Config::ElementC` and whether C takes stores of four elements.
 #include "config.cuh"
+#include "hopper/dependent_launch.cuh"
 #include "hopper/sources.cuh"
 
 namespace cupygemm {
@@ -76,6 +77,8 @@ extern "C" __global__ void __launch_bounds__(128)
     using Bits = typename Numeric<Config::ElementC>::Bits;
     constexpr u32 warps = 4;
     __shared__ Four sums[warps][32];
+    let_next_kernel_start();
+    wait_for_work_before();
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row_vectors = args.pitch / 4;
     const u32 index = blockIdx.x * 32 + lane;

@@ -5,6 +5,7 @@
 // An aligned vector is read only if it holds a byte of the row. What follows a row's elements in
 // the destination is not read by anyone. Bound by memory bandwidth.
 #include "common/numeric.hpp"
+#include "hopper/dependent_launch.cuh"
 
 namespace cupygemm {
 
@@ -43,6 +44,8 @@ CUPYGEMM_INLINE Vector shifted(Vector x, Vector y, u32 shift) {
 
 extern "C" __global__ void __launch_bounds__(256) cupygemm_pad_copy(const cupygemm::PadArgs args) {
     using namespace cupygemm;
+    let_next_kernel_start();
+    wait_for_work_before();
     const u32 index = blockIdx.x * 256 + threadIdx.x;
     const u32 row = index / args.row_vectors;
     if (row >= args.rows)

@@ -10,6 +10,7 @@
 // `config.cuh` defines `Config::turned`, `num_parts` (1 or 3) and `low_part`.
 #include "common/numeric.hpp"
 #include "config.cuh"
+#include "hopper/dependent_launch.cuh"
 
 namespace cupygemm {
 
@@ -125,6 +126,8 @@ CUPYGEMM_INLINE void turn(const SplitArgs &args, const float *source, float *des
 extern "C" __global__ void __launch_bounds__(256)
     cupygemm_split_copy(const cupygemm::SplitArgs args) {
     using namespace cupygemm;
+    let_next_kernel_start();
+    wait_for_work_before();
     const u32 batches = args.batch0 * args.batch1 * args.batch2;
     const u64 lines = Config::turned ? args.columns : args.rows;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {

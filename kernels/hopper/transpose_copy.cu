@@ -5,6 +5,7 @@
 // bytes each. Words that are not aligned, or reach over the edge, are read byte by byte. Rows of
 // the destination begin at multiples of 16 bytes.
 #include "common/numeric.hpp"
+#include "hopper/dependent_launch.cuh"
 
 namespace cupygemm {
 
@@ -56,6 +57,8 @@ extern "C" __global__ void __launch_bounds__(256)
     cupygemm_transpose_copy(const cupygemm::TransposeArgs args) {
     using namespace cupygemm;
     __shared__ u32 staged[tile_columns][pitch_words]; // (column, four rows)
+    let_next_kernel_start();
+    wait_for_work_before();
     const u32 tiles_across = ceil_div(args.columns, tile_columns);
     const u32 row0 = blockIdx.x / tiles_across * tile_rows;
     const u32 column0 = blockIdx.x % tiles_across * tile_columns;

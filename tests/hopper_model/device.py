@@ -84,12 +84,6 @@ class HostKernel:
             for symbol in ("parameter", "cluster", "threads")
         )
 
-    def __call__(self, grid: Any, block: Any, arguments: tuple[Any]) -> None:
-        """Launch the kernel as `cupy.RawKernel` does."""
-        (packed,) = arguments
-        assert packed.nbytes == self._parameter
-        self.launch(grid, block, 0, packed.ctypes.data)
-
     def launch(self, grid: Any, block: Any, shared_bytes: int, arguments: int) -> None:
         """Run a grid; the struct of parameters is at an address."""
         assert block == (self._threads, 1, 1)
@@ -152,13 +146,34 @@ class _Names:
 _SUCCESS = "CUDA_SUCCESS"
 
 
-def _driver() -> ModuleType:
+def _attribute() -> SimpleNamespace:
+    """Return an attribute of a launch, yet without a value."""
+    return SimpleNamespace(value=SimpleNamespace())
+
+
+def _driver(kernels: dict[int, HostKernel]) -> ModuleType:
+
+    def launch_kernel(config: Any, function: int, parameters: int, extra: int) -> tuple[int]:
+        struct = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
+        kernels[function].launch(
+            (config.gridDimX, config.gridDimY, config.gridDimZ),
+            (config.blockDimX, config.blockDimY, config.blockDimZ),
+            config.sharedMemBytes,
+            struct,
+        )
+        return (0,)
+
     module = ModuleType("cuda.bindings.driver")
     for name in ("DataType", "Interleave", "Swizzle", "L2promotion", "FloatOOBfill"):
         setattr(module, f"CUtensorMap{name}", _Names())
     module.CUresult = _Names()  # type: ignore[attr-defined]
     module.cuuint32_t = module.cuuint64_t = int  # type: ignore[attr-defined]
     module.cuTensorMapEncodeTiled = encode_tiled  # type: ignore[attr-defined]
+    module.CUlaunchAttributeID = _Names()  # type: ignore[attr-defined]
+    module.CUlaunchAttribute = _attribute  # type: ignore[attr-defined]
+    module.CUlaunchConfig = SimpleNamespace  # type: ignore[attr-defined]
+    module.CUfunction = module.CUstream = int  # type: ignore[attr-defined]
+    module.cuLaunchKernelEx = launch_kernel  # type: ignore[attr-defined]
     return module
 
 
@@ -183,38 +198,25 @@ class _Current:
 def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
     """Return what stands for CuPy's modules, and for those of the CUDA bindings."""
 
-    def launch_kernel(
-        function: int, gx: int, gy: int, gz: int, bx: int, by: int, bz: int, shared_bytes: int,
-        stream: int, parameters: int, extra: int,
-    ) -> None:  # fmt: skip
-        struct = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
-        kernels[function].launch((gx, gy, gz), (bx, by, bz), shared_bytes, struct)
-
     properties = {
         "name": b"NVIDIA H200 (modelled)", "major": 9, "minor": 0, "multiProcessorCount": NUM_SMS,
     }  # fmt: skip
     cupy = ArrayModule("cupy")
-    cuda, runtime, driver, bindings = (
-        ModuleType(name)
-        for name in (
-            "cupy.cuda", "cupy.cuda.runtime", "cupy_backends.cuda.api.driver", "cuda.bindings"
-        )
-    )  # fmt: skip
+    cuda, runtime, bindings = map(ModuleType, ("cupy.cuda", "cupy.cuda.runtime", "cuda.bindings"))
     vars(runtime).update(
         is_hip=False, getDeviceProperties=lambda index: properties, getDevice=lambda: 0
     )
     vars(cuda).update(
         runtime=runtime, Device=_Current, Stream=_Current, alloc=Memory, get_current_stream=_Current
     )
-    vars(driver).update(launchKernel=launch_kernel)
-    vars(bindings).update(driver=_driver())
+    vars(bindings).update(driver=_driver(kernels))
     cupy.cuda = cuda  # type: ignore[attr-defined]
     cupyx, special = ModuleType("cupyx"), ModuleType("cupyx.scipy.special")
     vars(cupyx).update(allow_synchronize=lambda allow: contextlib.nullcontext())
     vars(special).update(erfc=scipy.special.erfc)
     empty = ("cupyx.scipy", "cuda", "cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.api",
              "cupy_backends.cuda.libs", "cupy_backends.cuda.libs.cublas")  # fmt: skip
-    made = (cupy, cuda, runtime, driver, bindings, cupyx, special)
+    made = (cupy, cuda, runtime, bindings, cupyx, special)
     return {module.__name__: module for module in (*map(ModuleType, empty), *made)}
 
 

@@ -17,11 +17,11 @@ from cupygemm._hopper.config import CONFIGS, configs_for
 from tests.cuda.variants import BF16, F16, F32, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
-HALVES = Variant(CONFIGS[10], F16, F16, "CC", aligned=True)
-CLUSTER = replace(HALVES, config=CONFIGS[7])
-TWO_CONSUMERS = replace(HALVES, config=CONFIGS[9])
+HALVES = Variant(CONFIGS[-1], F16, F16, "CC", aligned=True)
+CLUSTER = replace(HALVES, config=CONFIGS[-4])
+TWO_CONSUMERS = replace(HALVES, config=CONFIGS[-2])
 DIRECT = replace(HALVES, aligned=False)
-REGISTERS = Variant(configs_for("tf32")[10], F32, F32, "FF", aligned=True, precision="tf32")
+REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,9 @@ FAULTS = [
     Fault("consumers that do not wait for the barriers",
           "block_sync(Shape::num_threads);", "block_arrive(Shape::num_threads);",
           "is not initialised"),
+    Fault("memory used before the work before has ended",
+          "let_next_kernel_start();\n    wait_for_work_before();", "let_next_kernel_start();",
+          "has not executed griddepcontrol.wait"),
     Fault("registers that nobody gives", "setmaxnreg_dec<producer_registers>();", "", "deadlock",
           TWO_CONSUMERS),
     Fault("only the own block is told", "if (thread < T::cluster_size)", "if (thread < 1)",

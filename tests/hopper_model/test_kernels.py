@@ -15,6 +15,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
+from cupygemm._hopper.config import CONFIGS
 from tests.cuda.variants import (
     BF16,
     F16,
@@ -31,7 +32,8 @@ E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 def cases() -> Iterator[Variant]:
     """Yield one variant of each configuration for halves, and some of each other type."""
     yield from (
-        next(islice(variants_of_halves(), 4 * number + number % 4, None)) for number in range(11)
+        next(islice(variants_of_halves(), 4 * number + number % 4, None))
+        for number in range(len(CONFIGS))
     )
     others: dict[object, list[Variant]] = {}
     for variant in variants_of_others():

@@ -1,8 +1,9 @@
-// Barriers of a block, of a warp and of a cluster, and the moving of registers.
+// Barriers of a block, of a warp, of a cluster and of a stream, and the moving of registers.
 //
 // Who takes part in a named barrier must agree on how many do; setmaxnreg.inc waits until other
 // warps have given up as many registers. That a warp has converged, which `.aligned` asks for, is
-// not modelled. Source: PTX ISA 9.0, "bar", "barrier.cluster", "setmaxnreg".
+// not modelled. A thread that touches global memory must have waited for the work before it in its
+// stream. Source: PTX ISA 9.0, "bar", "barrier.cluster", "griddepcontrol", "setmaxnreg".
 #include "ptx.hpp"
 #include "scheduler.hpp"
 
@@ -58,6 +59,10 @@ void cluster_wait(Arguments &) {
         wait_on(cluster.condition, "the cluster's barrier");
 }
 
+void wait_for_work_before(Arguments &) { running->work_before_ended = true; }
+
+void launch_dependents(Arguments &) {}
+
 void give_registers(Arguments &args) {
     const u32 count = static_cast<u32>(args.value(0));
     if (count > running->registers)
@@ -79,6 +84,11 @@ void take_registers(Arguments &args) {
 }
 
 } // namespace
+
+void require_work_before_ended() {
+    if (!running->work_before_ended)
+        fail("global memory is used, and the thread has not executed griddepcontrol.wait");
+}
 
 extern "C" void hopper_syncthreads() {
     running->text = "bar.sync 0";
@@ -105,6 +115,8 @@ const Opcode barrier_opcodes[] = {
     {"bar.arrive", bar_arrive},
     {"barrier.cluster.arrive.relaxed.aligned", cluster_arrive},
     {"barrier.cluster.wait.aligned", cluster_wait},
+    {"griddepcontrol.wait", wait_for_work_before},
+    {"griddepcontrol.launch_dependents", launch_dependents},
     {"setmaxnreg.dec.sync.aligned.u32", give_registers},
     {"setmaxnreg.inc.sync.aligned.u32", take_registers},
     {nullptr, nullptr},

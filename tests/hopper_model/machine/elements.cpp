@@ -9,6 +9,7 @@ namespace {
 
 u8 *global(const Arguments &args, u32 argument, u32 bytes) {
     const u64 address = args.value(argument);
+    require_work_before_ended();
     if (address % bytes)
         fail("global address %#llx is no multiple of %u", address, bytes);
     return reinterpret_cast<u8 *>(address);

@@ -81,6 +81,7 @@ struct Thread {
     u32 registers;           // by setmaxnreg
     bool loaded_since_fence; // a register, from shared memory, since wgmma.fence
     bool fenced;             // wgmma may touch its accumulators
+    bool work_before_ended;  // it waited for that, so it may touch global memory
     u32 multiplications, multiplied; // issued, and complete, of its warpgroup's list
     List<u32> groups;                // of multiplications: how many were issued at each commit
 };
@@ -160,6 +161,9 @@ void unlock_landed(Block &block, u32 offset, u32 bytes);
 void lock_for_reading(Block &block, u32 offset, u32 bytes);
 void unlock_read(Block &block, u32 offset, u32 bytes);
 void proxy_fence();
+
+// -- barriers.cpp ---------------------------------------------------------------------------------
+void require_work_before_ended();
 
 // -- mbarrier.cpp ---------------------------------------------------------------------------------
 void mbarrier_landed(Block &block, u32 offset, u32 bytes);

@@ -67,6 +67,7 @@ u32 rounded_to_tf32(u32 bits) {
 }
 
 TmaCopy parsed(const Arguments &args, u32 map_argument, u32 shared_argument) {
+    require_work_before_ended();
     TmaCopy copy = {};
     copy.map = reinterpret_cast<const void *>(args.value(map_argument));
     const Map &map = map_at(copy.map);
