@@ -21,6 +21,7 @@ from cupygemm._hopper.config import (
     step_group,
 )
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
+from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
 from cupygemm._hopper.launch import ADD_ARGS, HOPPER_ARGS, launch_grid
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import select
@@ -108,6 +109,11 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(SplitArgs) == 72" in device_source("hopper/split_copy.cu")
     assert ADD_ARGS.itemsize == 80
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
+    for capacity, num_bytes in zip(CAPACITIES, (3648, 32512), strict=True):
+        assert grouped_args(capacity).itemsize == num_bytes
+        assert grouped_args(capacity).fields["first_unit"][1] == 512 * capacity
+    assert "sizeof(GroupedArgs<7>) == 3648" in device_source("hopper/arguments.cuh")
+    assert "sizeof(GroupedArgs<63>) == 32512" in device_source("hopper/arguments.cuh")
     _, offset = HOPPER_ARGS.fields["stage_bytes"]
     assert offset == 476
 
@@ -290,3 +296,21 @@ def test_hopper_says_what_it_has():
     ]  # fmt: skip
     assert {FLOAT8["e4m3fn"], FLOAT8["e5m2"], np.dtype(np.float32)} <= set(hopper.products)
     assert FLOAT8["e4m3fnuz"] not in hopper.products
+
+
+def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
+    """Small tiles where there are few, large ones where the SMs are full; deep products alone."""
+
+    def groups(*shapes):
+        layouts = {i: layout_of((m, k), (k, n)) for i, (m, n, k) in enumerate(shapes)}
+        return choose_groups(layouts, ARCH)
+
+    (few,) = groups(*[(128, 128, 512)] * 3)
+    (many,) = groups(*[(1024, 2048, 512)] * 32)
+    assert few.config.tile_m * few.config.tile_n < many.config.tile_m * many.config.tile_n
+    assert (few.capacity, many.capacity) == CAPACITIES
+    (mixed,) = groups((256, 256, 512), (64, 64, 1 << 16), (256, 256, 1024))
+    assert mixed.numbers == (2, 0)  # the deeper one first
+    assert all(choice.config == mixed.config for choice in mixed.choices)
+    assert mixed.config.split_k == 1
+    assert groups((64, 64, 512)) == []  # a launch of its own, as for any product

@@ -113,48 +113,50 @@ class GemmLaunch:
         if packed is None:
             if len(self._packed) >= MAX_PACKED:
                 self._packed.clear()
-            packed = self._packed[key] = self._pack(a, b, c)
+            packed = self._packed[key] = pointed(pack(self._geometry, self._config, a, b, c))
         if epilogue:
             packed = pointed(packed[1][1].tobytes() + epilogue + _PADDING)
         self._enqueue(packed[0])
 
-    def _pack(self, a: int, b: int, c: int) -> Pointed:
-        """Return the list of parameters; the driver copies the struct at a launch."""
-        g, config = self._geometry, self._config
-        arguments = np.zeros(1, HOPPER_ARGS)
-        rows_a, rows_b = self._loaded_rows()
-        depth = SLAB_BYTES // g.a.itemsize
-        box_a = rows_a // config.cluster_n if g.a_major == "k" else depth
-        box_b = rows_b // config.cluster_m if g.b_major == "k" else depth
-        arguments["a"] = np.void(g.a.encode(a, box_a, g.rank))
-        arguments["b"] = np.void(g.b.encode(b, box_b, g.rank))
-        arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
-        if g.tma_store:
-            rank = 3 if config.split_k > 1 else g.rank
-            arguments["c"] = np.void(g.c.encode(c, BLOCK_ROWS, rank))
-        arguments["c_address"] = c
-        arguments["ldc"] = g.c.pitch
-        arguments["c_stride"] = g.c.strides
-        arguments["extents"] = g.m, g.n, g.k
-        arguments["batch"] = g.batch
-        arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
-        arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
-        arguments["num_splits"] = config.split_k
-        return pointed(arguments)
 
-    def _loaded_rows(self) -> tuple[int, int]:
-        """Return the rows of A and B that a stage loads: those of the tile, or fewer.
+def pack(geometry: Geometry, config: HopperConfig, a: int, b: int, c: int) -> Any:
+    """Return the kernel's arguments for operands and a result at three addresses."""
+    g = geometry
+    arguments = np.zeros(1, HOPPER_ARGS)
+    rows_a, rows_b = _loaded_rows(g, config)
+    depth = SLAB_BYTES // g.a.itemsize
+    box_a = rows_a // config.cluster_n if g.a_major == "k" else depth
+    box_b = rows_b // config.cluster_m if g.b_major == "k" else depth
+    arguments["a"] = np.void(g.a.encode(a, box_a, g.rank))
+    arguments["b"] = np.void(g.b.encode(b, box_b, g.rank))
+    arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
+    if g.tma_store:
+        rank = 3 if config.split_k > 1 else g.rank
+        arguments["c"] = np.void(g.c.encode(c, BLOCK_ROWS, rank))
+    arguments["c_address"] = c
+    arguments["ldc"] = g.c.pitch
+    arguments["c_stride"] = g.c.strides
+    arguments["extents"] = g.m, g.n, g.k
+    arguments["batch"] = g.batch
+    arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
+    arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
+    arguments["num_splits"] = config.split_k
+    return arguments
 
-        A k-major matrix lower than the tile is loaded as one lower box. The rest of the tile keeps
-        what was there; it reaches only rows of C that do not exist.
-        """
-        g, config = self._geometry, self._config
-        rows = [config.tile_m, config.tile_n]
-        if config.cluster_size == 1:
-            for axis, (extent, major) in enumerate(((g.m, g.a_major), (g.n, g.b_major))):
-                if major == "k":
-                    rows[axis] = min(rows[axis], -(-extent // 8) * 8)
-        return rows[0], rows[1]
+
+def _loaded_rows(geometry: Geometry, config: HopperConfig) -> tuple[int, int]:
+    """Return the rows of A and B that a stage loads: those of the tile, or fewer.
+
+    A k-major matrix lower than the tile is loaded as one lower box. The rest of the tile keeps
+    what was there; it reaches only rows of C that do not exist.
+    """
+    g = geometry
+    rows = [config.tile_m, config.tile_n]
+    if config.cluster_size == 1:
+        for axis, (extent, major) in enumerate(((g.m, g.a_major), (g.n, g.b_major))):
+            if major == "k":
+                rows[axis] = min(rows[axis], -(-extent // 8) * 8)
+    return rows[0], rows[1]
 
 
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:

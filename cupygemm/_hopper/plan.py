@@ -286,9 +286,8 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
-    copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
-    copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
-    if copy_a is None and copy_b is None and config.split_k == 1 and not choice.c_turned:
+    prepare = make_preparation(choice)
+    if prepare is None and config.split_k == 1:
         return gemm
     add = None
     if config.split_k > 1:
@@ -297,17 +296,8 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
 
     def launch(a: int, b: int, c: int, epilogue: bytes = b"") -> None:
-        if choice.c_turned:
-            a, b = b, a
-        # The pool hands memory that these free to later work of the same stream only.
-        if copy_a is not None:
-            copied_a = alloc(copy_a.num_bytes)
-            copy_a(a, copied_a.ptr)
-            a = copied_a.ptr
-        if copy_b is not None:
-            copied_b = alloc(copy_b.num_bytes)
-            copy_b(b, copied_b.ptr)
-            b = copied_b.ptr
+        if prepare is not None:
+            a, b, _kept = prepare(a, b)
         if add is None:
             gemm(a, b, c, epilogue)
             return
@@ -316,3 +306,34 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
         add(workspace.ptr, c, epilogue)
 
     return launch
+
+
+def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, int, Any]] | None:
+    """Return what brings the operands into the kernel's order, and copies them where it must.
+
+    Given their addresses, it returns the addresses of what the kernel reads, and the memory of
+    copies, which must live until the kernel is enqueued: the pool hands it to later work of the
+    same stream only. None where the kernel reads the operands as they are.
+    """
+    from cupy.cuda import alloc
+
+    copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
+    copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
+    if copy_a is None and copy_b is None and not choice.c_turned:
+        return None
+
+    def prepare(a: int, b: int) -> tuple[int, int, Any]:
+        if choice.c_turned:
+            a, b = b, a
+        kept = []
+        if copy_a is not None:
+            kept.append(alloc(copy_a.num_bytes))
+            copy_a(a, kept[-1].ptr)
+            a = kept[-1].ptr
+        if copy_b is not None:
+            kept.append(alloc(copy_b.num_bytes))
+            copy_b(b, kept[-1].ptr)
+            b = kept[-1].ptr
+        return a, b, kept
+
+    return prepare

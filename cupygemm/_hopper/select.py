@@ -21,7 +21,7 @@ from cupygemm._hopper.config import (
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 # Cycles, from measurements on an H200 (driver 580, 2026-11-21).
-_LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
+LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
 _STEP = 80  # of barriers, for each step of a consumer that has the SM to itself
 _MMA = 1.16  # tensor cores are busy 90 % of the time, at a clock that power limits
 _NARROW = 1.03  # instructions of fewer than 256 columns read more of A from shared memory
@@ -31,6 +31,7 @@ _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
 _ADD_PARTS = 6000  # a second kernel
 _PART_STEPS = 4  # of a part of k, at least
 _L2_BYTES_PER_CLOCK = 5000  # of the GPU, for sequential parts
+OVERLAP = 0.15  # of what does not bind, which delays what does
 
 
 @dataclass(frozen=True)
@@ -95,35 +96,16 @@ def select(problem: GemmProblem, arch: HopperArch) -> HopperSelection:
 
 def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> HopperCandidate:
     """Return the modelled cost of a configuration that can run."""
-    itemsize, out_size = ITEMSIZE[problem.a_dtype], ITEMSIZE[problem.out_dtype]
     clusters = arch.num_sms // config.cluster_size
     units = config.num_units(problem)
     rounds = -(-units // clusters)
     steps = -(-problem.k // config.tile_k) / config.split_k
-
-    mma = _MMA * config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
-    if config.tile_n < 256:
-        mma *= _NARROW
-    if config.num_consumers == 1:
-        mma += _STEP
-    if config.cluster_size == 1 and rounds > 1 and not a_in_registers(problem):
-        mma *= _ALONE
-    rows = config.tile_m / config.cluster_n + config.tile_n / config.cluster_m
-    loaded = rows * config.tile_k * itemsize
-    l2 = loaded / arch.l2_bytes_per_clock
-    if problem.batch:
-        l2 *= _BATCH
-    stored_size = 4 if config.split_k > 1 else out_size
-    epilogue = 600 + config.tile_m * config.tile_n * stored_size / 60
-    if config.cluster_size > 1:
-        epilogue += _CLUSTER
-    compute = _LAUNCH + rounds * (steps * max(mma, l2) + epilogue)
-
+    tile = tile_cost(config, problem, arch, alone=rounds == 1)
+    compute = LAUNCH + rounds * (steps * tile.step + tile.epilogue)
+    memory = LAUNCH + memory_cycles(problem, arch)
     batches = problem.num_batches
-    once = (problem.m + problem.n) * problem.k * itemsize + problem.m * problem.n * out_size
-    memory = _LAUNCH + once * batches / arch.hbm_bytes_per_clock
-    cycles, bound = max((compute, "tensor cores" if mma >= l2 else "L2"), (memory, "memory"))
-    cycles += 0.15 * min(compute, memory)  # what does not bind still delays
+    cycles, bound = max((compute, tile.bound), (memory, "memory"))
+    cycles += OVERLAP * min(compute, memory)
     if config.split_k > 1:
         parts = problem.m * problem.n * 4 * batches * config.split_k
         cycles += _ADD_PARTS + parts / _L2_BYTES_PER_CLOCK
@@ -132,6 +114,54 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
     return HopperCandidate(
         config, cycles, bound, problem.m * problem.n * problem.k * batches / done
     )
+
+
+@dataclass(frozen=True)
+class TileCost:
+    """Cycles that a tile takes an SM.
+
+    Attributes
+    ----------
+    step, epilogue : float
+        Each step of k, and all that comes after them.
+    bound : str
+        Of a step: ``"tensor cores"`` or ``"L2"``.
+    """
+
+    step: float
+    epilogue: float
+    bound: str
+
+
+def tile_cost(
+    config: HopperConfig, problem: GemmProblem, arch: HopperArch, *, alone: bool
+) -> TileCost:
+    """Return what a tile costs; `alone`, if it is the SM's only one."""
+    itemsize = ITEMSIZE[problem.a_dtype]
+    mma = _MMA * config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
+    if config.tile_n < 256:
+        mma *= _NARROW
+    if config.num_consumers == 1:
+        mma += _STEP
+    if config.cluster_size == 1 and not alone and not a_in_registers(problem):
+        mma *= _ALONE
+    rows = config.tile_m / config.cluster_n + config.tile_n / config.cluster_m
+    loaded = rows * config.tile_k * itemsize
+    l2 = loaded / arch.l2_bytes_per_clock
+    if problem.batch:
+        l2 *= _BATCH
+    stored_size = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
+    epilogue = 600 + config.tile_m * config.tile_n * stored_size / 60
+    if config.cluster_size > 1:
+        epilogue += _CLUSTER
+    return TileCost(max(mma, l2), epilogue, "tensor cores" if mma >= l2 else "L2")
+
+
+def memory_cycles(problem: GemmProblem, arch: HopperArch) -> float:
+    """Return how long the memory takes to read the operands and write the result once."""
+    itemsize, out_size = ITEMSIZE[problem.a_dtype], ITEMSIZE[problem.out_dtype]
+    once = (problem.m + problem.n) * problem.k * itemsize + problem.m * problem.n * out_size
+    return once * problem.num_batches / arch.hbm_bytes_per_clock
 
 
 def _with_splits(

@@ -15,7 +15,12 @@ _PTX_TYPES = {
 
 
 def generate(
-    problem: GemmProblem, config: HopperConfig, *, tma_store: bool, c_turned: bool = False
+    problem: GemmProblem,
+    config: HopperConfig,
+    *,
+    tma_store: bool,
+    c_turned: bool = False,
+    group_capacity: int = 0,
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
@@ -42,7 +47,13 @@ def generate(
     return flatten(
         "hopper/gemm.cu",
         {
-            "config.cuh": config_text(problem, config, tma_store=tma_store, c_turned=c_turned),
+            "config.cuh": config_text(
+                problem,
+                config,
+                tma_store=tma_store,
+                c_turned=c_turned,
+                group_capacity=group_capacity,
+            ),
             "hopper/wgmma_instruction.cuh": instruction,
         },
     )
@@ -87,7 +98,12 @@ def add_source(problem: GemmProblem, *, vectors: bool) -> str:
 
 
 def config_text(
-    problem: GemmProblem, config: HopperConfig, *, tma_store: bool, c_turned: bool = False
+    problem: GemmProblem,
+    config: HopperConfig,
+    *,
+    tma_store: bool,
+    c_turned: bool = False,
+    group_capacity: int = 0,
 ) -> str:
     """Return ``config.cuh``."""
     split = config.split_k > 1
@@ -117,6 +133,7 @@ def config_text(
         "bool promote": _bool(config.promote),
         "bool has_epilogue": _bool(fused),
         "bool c_turned": _bool(c_turned),
+        "u32 group_capacity": group_capacity,
     }
     lines = epilogue_lines(
         problem.epilogue if fused else None,

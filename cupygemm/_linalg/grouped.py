@@ -1,54 +1,34 @@
-"""`grouped_matmul`: products of matrices of different shapes, in one launch on CDNA.
+"""`grouped_matmul`: products of matrices of different shapes, in one launch.
 
-Each product is posed as a call of its own. Those with kernels of equal types and majors then share
-a launch of ``kernels/cdna/grouped_gemm.hip``, whose workgroups find their product in a table in
-device memory; the smallest alignment among them is taken for all. What is left, on another device,
-or of types without a kernel, is multiplied one by one.
+Each product is posed as a call of its own. Those that one kernel can compute then share a launch:
+of ``kernels/cdna/grouped_gemm.hip`` (`grouped_cdna`), or of ``kernels/hopper/gemm.cu``
+(``_hopper/grouped.py``). What is left, of types without a kernel or too deep to be summed by one
+workgroup, is multiplied one by one.
 """
 
 from __future__ import annotations
 
-import collections
 import functools
-import math
-import threading
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._arch import Arch
-from cupygemm._check import check
-from cupygemm._config import GemmConfig
 from cupygemm._copies import assign, copied
-from cupygemm._device import device
+from cupygemm._device import Device, device
 from cupygemm._keywords import common_keywords
-from cupygemm._launch import pack_arguments
 from cupygemm._layout import Operand
+from cupygemm._linalg import grouped_cdna
 from cupygemm._linalg.arrays import Array, as_array, one_device
-from cupygemm._mainloops import configs_for
 from cupygemm._matmul import matmul
 from cupygemm._options import Options
 from cupygemm._pose import Posed, pose
-from cupygemm._problem import GemmProblem
-from cupygemm._select import Candidate, estimate
-from cupygemm._source import config_text, flatten
 
-ENTRY = "cupygemm_grouped_gemm"
-GROUPED_ARGS = np.dtype(
-    [
-        ("table", np.uint64),
-        ("first_tile", np.uint64),
-        ("num_products", np.uint32),
-        ("padding", np.uint32),
-    ],
-    align=True,
-)
-"""The struct ``GroupedArgs``."""
-MAX_TABLES = 64
-"""Tables that are kept on a device for calls with the same arrays."""
+Addresses = Sequence[tuple[int, int, int]]
+"""Of the A, B and C of each product."""
 
 
 @common_keywords
@@ -89,10 +69,11 @@ def grouped_matmul(
 
     Notes
     -----
-    On AMD GPUs, and the emulated ones, all products are one launch if the operands have one type
-    and lie alike (all of ``a`` with the same axis adjacent in memory, all of ``b``, all of
-    ``out``); else there is one launch for each way of lying. On NVIDIA GPUs each product is a
-    launch of its own.
+    All products are one launch if the operands have one type and lie alike (all of ``a`` with the
+    same axis adjacent in memory, all of ``b``, all of ``out``); else there is one launch for each
+    way of lying. On Hopper GPUs a launch takes up to 63 products, of types for which this library
+    has a kernel; products with a long k and few rows and columns are launched alone where a model
+    says that this takes less time, since k is then split.
     """
     name = "grouped_matmul"
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
@@ -154,29 +135,19 @@ class Launch:
 
     Attributes
     ----------
-    kernel : callable
-    grid, block : tuple of int
     indices : tuple of int
-        Of the products, in the order of the table.
+        Of the products, in the order of the launch.
     posed : tuple of Posed
-    table : numpy.ndarray
-        `GEMM_ARGS` of each product, without addresses.
-    first_tile : numpy.ndarray
-        The tiles before each product, and all.
-    config : GemmConfig
+    enqueue : callable
+        Takes the addresses of all of them.
     """
 
-    kernel: Any
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
     indices: tuple[int, ...]
     posed: tuple[Posed, ...]
-    table: Any
-    first_tile: Any
-    config: GemmConfig
+    enqueue: Callable[[Addresses], None]
 
     def __call__(self, x1s: list[Array], x2s: list[Array], outs: list[Array | None]) -> list[Array]:
-        """Enqueue the launch; return the products, in the order of the table."""
+        """Enqueue the launch; return the products, in its order, where it writes them."""
         from cupy import ndarray
 
         addresses, results, kept = [], [], []
@@ -190,22 +161,8 @@ class Launch:
             addresses.append((pair[0].data.ptr, pair[1].data.ptr, target.data.ptr))
             kept.append(pair)  # copies live until the launch is enqueued
             results.append(target)
-        table = self.table.copy()
-        for name, column in zip(("a", "b", "c"), zip(*addresses, strict=True), strict=True):
-            table[name] = column
-        memory = _on_device(table.tobytes() + self.first_tile.tobytes())
-        arguments = np.zeros(1, GROUPED_ARGS)
-        arguments["table"] = memory.data.ptr
-        arguments["first_tile"] = memory.data.ptr + table.nbytes
-        arguments["num_products"] = len(self.indices)
-        self.kernel(self.grid, self.block, (arguments,))
-        for index, target in zip(self.indices, results, strict=True):
-            if outs[index] is not None and outs[index] is not target:
-                assign(outs[index], target)
-        return [
-            target if outs[index] is None else outs[index]
-            for index, target in zip(self.indices, results, strict=True)
-        ]
+        self.enqueue(addresses)
+        return results
 
 
 @dataclass(frozen=True)
@@ -214,17 +171,21 @@ class GroupedPlan:
 
     Attributes
     ----------
-    count : int
     launches : tuple of Launch
     alone : tuple of int
         Products that `matmul` computes one by one.
+    posed : tuple of Posed
+        All products.
+    aliased : tuple of bool
+        Whose results overlap an operand, of any product.
     dtype : numpy.dtype or None
     casting : str
     """
 
-    count: int
     launches: tuple[Launch, ...]
     alone: tuple[int, ...]
+    posed: tuple[Posed, ...]
+    aliased: tuple[bool, ...]
     dtype: np.dtype[Any] | None
     casting: str
 
@@ -232,13 +193,20 @@ class GroupedPlan:
         """Return the products."""
         results: dict[int, Array] = {}
         for launch in self.launches:
-            products = launch(x1s, x2s, outs)
-            results |= zip(launch.indices, products, strict=True)
+            results |= zip(launch.indices, launch(x1s, x2s, outs), strict=True)
         for index in self.alone:
-            results[index] = matmul(
-                x1s[index], x2s[index], outs[index], dtype=self.dtype, casting=self.casting
-            )
-        return [results[index] for index in range(self.count)]
+            pair = x1s[index], x2s[index]
+            if self.aliased[index]:
+                stored = self.posed[index].types.stored
+                results[index] = matmul(*pair, dtype=stored, casting="unsafe")
+            else:
+                given = outs[index]
+                results[index] = matmul(*pair, given, dtype=self.dtype, casting=self.casting)
+        for index, out in enumerate(outs):  # after all operands have been read
+            if out is not None and results[index] is not out:
+                assign(out, results[index])
+                results[index] = out
+        return [results[index] for index in range(len(outs))]
 
 
 Lie = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], int]  # an Operand's fields
@@ -252,7 +220,7 @@ def _plan(
     """Return how matrices that lie so are multiplied on a device."""
     place = device(index)
     options = Options(dtype, casting)
-    posed = []
+    posed: list[Posed] = []
     for number, (lie1, lie2, lie_out, aliased) in enumerate(items):
         x1, x2 = Operand(*lie1), Operand(*lie2)
         out = None if lie_out is None else Operand(*lie_out)
@@ -265,112 +233,28 @@ def _plan(
             )  # fmt: skip
         except (TypeError, ValueError) as err:
             raise type(err)(f"grouped_matmul: product {number}: {err}") from err
-    together: dict[Any, list[int]] = collections.defaultdict(list)
-    alone = []
-    for number, its in enumerate(posed):
-        if its.layout is None or not isinstance(place.arch, Arch):
-            alone.append(number)
-            continue
-        problem = its.layout.problem
-        types = problem.a_dtype, problem.b_dtype, problem.out_dtype
-        together[types, problem.a_major, problem.b_major].append(number)
-    launches = []
-    for numbers in together.values():
-        assert isinstance(place.arch, Arch)
-        launch = _launch(numbers, [posed[number] for number in numbers], place.arch)
-        if launch is None:
-            alone += numbers
-        else:
-            launches.append(launch)
-    return GroupedPlan(len(items), tuple(launches), tuple(sorted(alone)), dtype, casting)
+    launches = [
+        Launch(numbers, tuple(posed[number] for number in numbers), enqueue)
+        for numbers, enqueue in _groups(posed, place)
+    ]
+    grouped = {number for launch in launches for number in launch.indices}
+    alone = tuple(number for number in range(len(items)) if number not in grouped)
+    overlapping = tuple(item[-1] for item in items)
+    return GroupedPlan(tuple(launches), alone, tuple(posed), overlapping, dtype, casting)
 
 
-def _launch(numbers: list[int], posed: list[Posed], arch: Arch) -> Launch | None:
-    """Return the launch of products that can share one; None where no configuration can."""
-    layouts = [its.layout for its in posed if its.layout is not None]
-    problems = aligned_alike([layout.problem for layout in layouts])
-    candidate = choose(problems, arch)
-    if candidate is None:
-        return None
-    config = candidate.config
-    from cupy import RawModule
+def _groups(
+    posed: list[Posed], place: Device
+) -> list[tuple[tuple[int, ...], Callable[[Addresses], None]]]:
+    """Return the launches of products that share one: which products, and what enqueues them."""
+    layouts = {number: its.layout for number, its in enumerate(posed) if its.layout is not None}
+    if isinstance(place.arch, Arch):
+        return grouped_cdna.groups(layouts, place.arch)
+    if place.arch is None:
+        return []
+    from cupygemm._hopper import grouped as grouped_hopper
 
-    from cupygemm._compile import compile_source
-
-    text = flatten(
-        "cdna/grouped_gemm.hip", {"config.hpp": config_text(problems[0], config, arch.name)}
-    )
-    compiled = compile_source(text, arch.name)
-    tiles = [math.prod(config.num_tiles(problem)) for problem in problems]
-    first_tile = np.concatenate([[0], np.cumsum(tiles)]).astype(np.uint32)
-    table = np.concatenate([pack_arguments(layout, layout.launches[0]) for layout in layouts])
-    return Launch(
-        RawModule(path=str(compiled.path)).get_function(ENTRY),
-        (int(first_tile[-1]), 1, 1),
-        (config.num_threads, 1, 1),
-        tuple(numbers),
-        tuple(posed),
-        table,
-        first_tile,
-        config,
-    )
-
-
-def aligned_alike(problems: Sequence[GemmProblem]) -> list[GemmProblem]:
-    """Return problems with the smallest alignments among them, which one kernel takes."""
-    smallest = {
-        name: min(getattr(problem, name) for problem in problems)
-        for name in ("a_align", "b_align", "c_align")
-    }
-    return [replace(problem, **smallest) for problem in problems]
-
-
-def choose(problems: Sequence[GemmProblem], arch: Arch) -> Candidate | None:
-    """Return the candidate of the least modelled cost for all problems in one launch.
-
-    The model is that of one product of as many tiles, of their mean k.
-    """
-    best: Candidate | None = None
-    for config in configs_for(problems[0].a_dtype, arch.name):
-        if any(check(config, problem, arch) is not None for problem in problems):
-            continue
-        tiles = [math.prod(config.num_tiles(problem)) for problem in problems]
-        total = sum(tiles)
-        depth = sum(n * p.k for n, p in zip(tiles, problems, strict=True)) / total
-        alike = replace(
-            problems[0], m=config.tile_m * total, n=config.tile_n, k=math.ceil(depth), batch=()
-        )
-        candidate = estimate(config, alike, arch)
-        if best is None or candidate.cycles < best.cycles:
-            best = candidate
-    return best
-
-
-_tables: collections.OrderedDict[Any, Array] = collections.OrderedDict()
-_tables_lock = threading.Lock()
-
-
-def _on_device(data: bytes) -> Array:
-    """Return a table in device memory, uploaded on the current stream at most once.
-
-    The upload goes through pinned memory and nothing waits for it; work of another stream, which
-    might overtake it, has a table of its own.
-    """
-    import cupy
-
-    stream = cupy.cuda.get_current_stream()
-    key = (cupy.cuda.runtime.getDevice(), stream.ptr, data)
-    with _tables_lock:
-        table = _tables.get(key)
-        if table is not None:
-            _tables.move_to_end(key)
-            return table
-    table = cupy.asarray(np.frombuffer(data, np.uint8))
-    with _tables_lock:
-        _tables[key] = table
-        while len(_tables) > MAX_TABLES:
-            _tables.popitem(last=False)
-    return table
+    return grouped_hopper.groups(layouts, place.arch)
 
 
 def _lie(array: Array) -> Lie:

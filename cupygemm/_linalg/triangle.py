@@ -23,7 +23,8 @@ from cupygemm._epilogue import EpilogueArguments
 from cupygemm._formats import FLOAT8_DTYPES
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import Array
-from cupygemm._linalg.grouped import aligned_alike, choose, grouped_matmul
+from cupygemm._linalg.grouped import grouped_matmul
+from cupygemm._linalg.grouped_cdna import aligned_alike, choose
 from cupygemm._options import CallOptions, Options
 from cupygemm._pose import pose
 from cupygemm._promotion import product_types

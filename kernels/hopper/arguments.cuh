@@ -1,6 +1,7 @@
 // The kernel's one parameter, a __grid_constant__: TMA reads its maps where they lie.
 //
-// The twin of cupygemm._hopper.launch.HOPPER_ARGS.
+// HopperArgs is the twin of cupygemm._hopper.launch.HOPPER_ARGS, GroupedArgs that of
+// cupygemm._hopper.grouped.grouped_args.
 #pragma once
 
 #include "common/epilogue.hpp"
@@ -28,5 +29,23 @@ template <bool has_epilogue> struct KernelArgs : HopperArgs {};
 template <> struct KernelArgs<true> : HopperArgs {
     EpilogueArgs epilogue;
 };
+
+// Of several products in one launch.
+template <u32 capacity> struct GroupedArgs {
+    KernelArgs<false> products[capacity];
+    u32 first_unit[capacity + 1]; // units of the products before; of all from the last one's on
+};
+
+// sm_90 takes parameters of 32764 bytes (CUDA C++ Programming Guide, from 12.1 on).
+static_assert(sizeof(GroupedArgs<7>) == 3648 && sizeof(GroupedArgs<63>) == 32512,
+              "GroupedArgs must match the dtype that the launcher packs");
+
+template <class Config, u32 capacity = Config::group_capacity> struct ParameterOf {
+    using Type = GroupedArgs<capacity>;
+};
+template <class Config> struct ParameterOf<Config, 0> {
+    using Type = KernelArgs<Config::has_epilogue>;
+};
+template <class Config> using Parameter = typename ParameterOf<Config>::Type;
 
 } // namespace cupygemm

@@ -6,6 +6,7 @@
 // cupygemm._hopper.source and defines `Config`. Needs sm_90a.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
+#include "hopper/schedulers.cuh"
 #include "hopper/store.cuh"
 
 namespace cupygemm {
@@ -51,8 +52,8 @@ CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, bool
 } // namespace cupygemm
 
 extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
-    __launch_bounds__(cupygemm::Shape::num_threads, 1) cupygemm_gemm(
-        const __grid_constant__ cupygemm::KernelArgs<cupygemm::Config::has_epilogue> args) {
+    __launch_bounds__(cupygemm::Shape::num_threads, 1)
+        cupygemm_gemm(const __grid_constant__ cupygemm::Parameter<cupygemm::Config> args) {
     using namespace cupygemm;
     extern __shared__ __align__(1024) u8 dynamic_shared[];
     const SharedAddress shared = shared_address(dynamic_shared);
@@ -60,18 +61,20 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     const u32 rank = Shape::cluster_size > 1 ? cluster_rank() : 0;
 
     const bool producer = warpgroup == Config::num_consumers;
-    prologue(args, shared, producer, thread);
+    prologue(SchedulerOf<Config>::first_product(args), shared, producer, thread);
     let_next_kernel_start();
     wait_for_work_before();
 
-    Scheduler<Config> scheduler(args);
+    SchedulerOf<Config> scheduler(args);
     Mainloop::Ring ring;
     if (producer) {
         if constexpr (moves_registers)
             setmaxnreg_dec<producer_registers>();
         if (thread == 0) {
-            for (; scheduler.more(); scheduler.advance())
-                Mainloop::produce(args, scheduler.work(args, rank), rank, shared, ring);
+            for (; scheduler.more(); scheduler.advance(args)) {
+                const auto &product = scheduler.product(args);
+                Mainloop::produce(product, scheduler.work(product, rank), rank, shared, ring);
+            }
         }
     } else {
         if constexpr (moves_registers)
@@ -80,10 +83,11 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
         Accumulators<Config> acc;
         TileStore<Config> output;
-        for (; scheduler.more(); scheduler.advance()) {
-            const Work work = scheduler.work(args, rank);
+        for (; scheduler.more(); scheduler.advance(args)) {
+            const auto &product = scheduler.product(args);
+            const Work work = scheduler.work(product, rank);
             Mainloop::consume(work, warpgroup, thread, shared, ring, acc);
-            output.store(args, work, warpgroup, thread, staging, acc);
+            output.store(product, work, warpgroup, thread, staging, acc);
         }
         output.drain(thread);
     }

@@ -29,14 +29,26 @@ template <class Config> struct Scheduler {
     u32 unit, stride;
 
     CUPYGEMM_INLINE explicit Scheduler(const HopperArgs &args)
+        : Scheduler(args, cluster_index(), cluster_count()) {}
+
+    // From unit `first` on.
+    CUPYGEMM_INLINE Scheduler(const HopperArgs &args, u32 first, u32 stride)
         : tiles_m(ceil_div<u32>(args.m, Config::tile_m * Config::cluster_m)),
           tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
           step_groups(ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group)),
           units(tiles_m * tiles_n * args.num_splits * args.batch0 * args.batch1 * args.batch2),
-          unit(cluster_index()), stride(cluster_count()) {}
+          unit(first), stride(stride) {}
 
     CUPYGEMM_INLINE bool more() const { return unit < units; }
-    CUPYGEMM_INLINE void advance() { unit += stride; }
+    template <class Args> CUPYGEMM_INLINE void advance(const Args &) { unit += stride; }
+
+    // The arguments of the product that the unit belongs to, and the cluster's first.
+    template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
+        return args;
+    }
+    template <class Args> CUPYGEMM_INLINE static const Args &first_product(const Args &args) {
+        return args;
+    }
 
     CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {
         const u32 tiles = tiles_m * tiles_n;

@@ -19,8 +19,9 @@ import pytest
 import scipy.special
 
 from cupygemm import _device, _epilogue, _fallback, _matmul
-from cupygemm._hopper import copies, plan
+from cupygemm._hopper import copies, grouped, plan
 from cupygemm._hopper.compile import CubinResources
+from cupygemm._linalg.grouped import _plan as plan_of_group
 from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
 
@@ -204,7 +205,10 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
     cupy = ArrayModule("cupy")
     cuda, runtime, bindings = map(ModuleType, ("cupy.cuda", "cupy.cuda.runtime", "cuda.bindings"))
     vars(runtime).update(
-        is_hip=False, getDeviceProperties=lambda index: properties, getDevice=lambda: 0
+        is_hip=False,
+        getDeviceProperties=lambda index: properties,
+        getDevice=lambda: 0,
+        getDeviceCount=lambda: 1,
     )
     vars(cuda).update(
         runtime=runtime, Device=_Current, Stream=_Current, alloc=Memory, get_current_stream=_Current
@@ -231,12 +235,14 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         return kernels.setdefault(made.ptr, made)
 
     modules = _modules(kernels)
-    _device.device.cache_clear()
+    caches = (_device.device, plan_of_group)
+    for cache in caches:
+        cache.cache_clear()
     # CuPy's functions warn of nothing.
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         for name, module in modules.items():
             patch.setitem(sys.modules, name, module)
-        for user in (plan, copies):
+        for user in (plan, copies, grouped):
             patch.setattr(user, "compile_cubin", compiled)
             patch.setattr(user, "load", lambda kernel: kernel)
         is_number = _epilogue._is_number  # to which an array of NumPy's without axes is a number
@@ -246,4 +252,5 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         patch.setattr(_fallback, "_sums_in_float32", lambda device: contextlib.nullcontext())
         patch.setattr(_matmul, "_plans", {})
         yield modules["cupy"], model
-    _device.device.cache_clear()
+    for cache in caches:
+        cache.cache_clear()

@@ -1,0 +1,230 @@
+"""Products of different shapes in one launch on Hopper.
+
+The kernel's parameter holds the arguments of each product, and a persistent grid takes the tiles of
+all, one product behind the other: those with the longest k first, so that what the last tiles leave
+idle is short. Products share a kernel if it reads and writes them alike. Operands that TMA cannot
+read are copied before. k is not split; deep products are better launched alone where splitting it
+gains more than a launch costs.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cupygemm._hopper.compile import Cubin, compile_cubin, load
+from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
+from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
+from cupygemm._hopper.plan import GEMM_ENTRY, HopperChoice, choose, make_preparation
+from cupygemm._hopper.select import (
+    LAUNCH,
+    OVERLAP,
+    HopperSelection,
+    memory_cycles,
+    tile_cost,
+)
+from cupygemm._hopper.source import generate
+from cupygemm._layout import Layout
+from cupygemm._problem import GemmProblem
+
+CAPACITIES = (7, 63)
+"""Products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
+
+Addresses = Sequence[tuple[int, int, int]]
+
+
+def grouped_args(capacity: int) -> np.dtype[Any]:
+    """Return the struct ``GroupedArgs``."""
+    first_unit = capacity * HOPPER_ARGS.itemsize
+    end = first_unit + 4 * (capacity + 1)
+    return np.dtype(
+        {
+            "names": ["products", "first_unit"],
+            "formats": [(HOPPER_ARGS, capacity), (np.uint32, capacity + 1)],
+            "offsets": [0, first_unit],
+            "itemsize": -(-end // 64) * 64,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Products that share a launch.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Of the products, in the order of the launch.
+    choices : tuple of HopperChoice
+        How each is computed, by the group's configuration.
+    cycles : float
+        Modelled.
+    """
+
+    numbers: tuple[int, ...]
+    choices: tuple[HopperChoice, ...]
+    cycles: float
+
+    @property
+    def config(self) -> HopperConfig:
+        """Return the configuration of all."""
+        return self.choices[0].config
+
+    @property
+    def capacity(self) -> int:
+        """Return how many products the kernel's parameter has room for."""
+        return next(capacity for capacity in CAPACITIES if capacity >= len(self.choices))
+
+    @property
+    def gemm(self) -> Cubin:
+        """Return the GEMM kernel, compiled."""
+        first = self.choices[0]
+        text = generate(
+            first.problem,
+            self.config,
+            tma_store=first.c_direct is None,
+            c_turned=first.c_turned,
+            group_capacity=self.capacity,
+        )
+        return compile_cubin(text, GEMM_ENTRY)
+
+
+def groups(
+    layouts: Mapping[int, Layout], arch: HopperArch
+) -> list[tuple[tuple[int, ...], Callable[[Addresses], None]]]:
+    """Return which products share a launch, by their numbers, and that."""
+    return [(group.numbers, GroupLaunch(group)) for group in choose_groups(layouts, arch)]
+
+
+def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group]:
+    """Return the groups that the cost model prefers; what is in none is launched alone."""
+    alike: dict[Any, dict[int, HopperChoice]] = collections.defaultdict(dict)
+    for number, layout in layouts.items():
+        try:
+            choice = choose(layout, arch)
+        except ValueError:  # no kernel of this library takes it
+            continue
+        p = choice.problem
+        types = p.a_dtype, p.b_dtype, p.out_dtype
+        kernel = types, p.a_major, p.b_major, choice.c_direct is None, choice.c_turned
+        alike[kernel][number] = choice
+    return [group for choices in alike.values() for group in _partition(choices, arch)]
+
+
+def _partition(choices: Mapping[int, HopperChoice], arch: HopperArch) -> list[Group]:
+    """Return the groups of products that one kernel can take.
+
+    The deepest are left out as long as the rest, and those alone, then take less time.
+    """
+    numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
+    alone = {number: choices[number].selection.candidates[0].cycles for number in numbers}
+    best, first = _in_launches(numbers, choices, arch), 0
+    cycles = sum(group.cycles for group in best)
+    while first < len(numbers):
+        depth = choices[numbers[first]].problem.k
+        while first < len(numbers) and choices[numbers[first]].problem.k == depth:
+            first += 1
+        rest = _in_launches(numbers[first:], choices, arch)
+        total = sum(group.cycles for group in rest) + sum(alone[n] for n in numbers[:first])
+        if total >= cycles:
+            break
+        best, cycles = rest, total
+    return [group for group in best if len(group.numbers) > 1]
+
+
+def _in_launches(
+    numbers: Sequence[int], choices: Mapping[int, HopperChoice], arch: HopperArch
+) -> list[Group]:
+    """Return products as groups of as many as a launch takes, equally large."""
+    count = -(-len(numbers) // CAPACITIES[-1])
+    found = []
+    for part in range(count):
+        some = tuple(numbers[len(numbers) * part // count : len(numbers) * (part + 1) // count])
+        config, cycles = choose_config([choices[number].problem for number in some], arch)
+        chosen = HopperSelection(config, "of the group")
+        its = tuple(replace(choices[number], selection=chosen) for number in some)
+        found.append(Group(some, its, cycles))
+    return found
+
+
+def choose_config(problems: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
+    """Return the configuration that computes problems in one launch soonest, and its cycles."""
+    memory = LAUNCH + sum(memory_cycles(problem, arch) for problem in problems)
+    ranked = []
+    for config in configs_for(problems[0].a_dtype):
+        if all(check(config, problem, arch) is None for problem in problems):
+            compute = LAUNCH + _busiest(config, problems, arch)
+            cycles = max(compute, memory) + OVERLAP * min(compute, memory)
+            ranked.append((cycles, config))
+    cycles, config = min(ranked, key=lambda each: each[0])
+    return config, cycles
+
+
+def _busiest(config: HopperConfig, problems: Sequence[GemmProblem], arch: HopperArch) -> float:
+    """Return the cycles of the cluster whose tiles take the longest."""
+    units = np.array([config.num_units(problem) for problem in problems])
+    clusters = arch.num_sms // config.cluster_size
+    tiles = [tile_cost(config, p, arch, alone=units.sum() <= clusters) for p in problems]
+    each = np.array(
+        [
+            -(-problem.k // config.tile_k) * tile.step + tile.epilogue
+            for problem, tile in zip(problems, tiles, strict=True)
+        ]
+    )
+    # Cluster i takes the units i, i + clusters, ...: of those before unit `ends`, so many.
+    ends = np.concatenate([[0], np.cumsum(units)])[:, None]
+    before = (ends - np.arange(clusters) + clusters - 1) // clusters
+    return float(np.max(each @ np.diff(before, axis=0)))
+
+
+class GroupLaunch:
+    """The launch of a group; calling it with the addresses of all products enqueues it."""
+
+    __slots__ = ("_arguments", "_config", "_enqueue", "_geometries", "_packed", "_prepare")
+
+    def __init__(self, group: Group) -> None:
+        config, choices = group.config, group.choices
+        self._config = config
+        self._geometries = [choice.geometry() for choice in choices]
+        self._prepare = [make_preparation(choice) for choice in choices]
+        units = np.cumsum([config.num_units(choice.problem) for choice in choices])
+        self._arguments = np.zeros(1, grouped_args(group.capacity))
+        first_unit = self._arguments["first_unit"][0]
+        first_unit[1 : len(units)] = units[:-1]
+        first_unit[len(units) :] = units[-1]
+        grid = launch_grid(config, int(units[-1]), choices[0].num_sms)
+        shared = config.shared_bytes(choices[0].a.itemsize)
+        self._enqueue = Enqueue(load(group.gemm), grid, config.num_threads, shared)
+        self._packed: dict[tuple[tuple[int, int, int], ...], Pointed] = {}
+
+    def __call__(self, addresses: Addresses) -> None:
+        """Enqueue the copies of operands, where there are any, and the launch."""
+        kept, key = [], tuple(addresses)
+        if any(self._prepare):
+            moved = list(addresses)
+            for index, prepare in enumerate(self._prepare):
+                if prepare is not None:
+                    a, b, c = addresses[index]
+                    a, b, copies = prepare(a, b)
+                    kept.append(copies)
+                    moved[index] = a, b, c
+            key = tuple(moved)
+        packed = self._packed.get(key)
+        if packed is None:
+            if len(self._packed) >= MAX_PACKED:
+                self._packed.clear()
+            packed = self._packed[key] = self._pack(key)
+        self._enqueue(packed[0])
+
+    def _pack(self, addresses: Addresses) -> Pointed:
+        """Return the list of parameters."""
+        arguments = self._arguments.copy()
+        products = arguments["products"][0]
+        for index, (place, geometry) in enumerate(zip(addresses, self._geometries, strict=True)):
+            products[index] = pack(geometry, self._config, *place)[0]
+        return pointed(arguments)
