@@ -29,6 +29,10 @@ from cupygemm._pose import Posed, pose
 
 Addresses = Sequence[tuple[int, int, int]]
 """Of the A, B and C of each product."""
+Arrays = Sequence[Array]
+Targets = Sequence[Array | None]
+MAX_RECENT = 256
+"""Calls whose plans are found by their arrays' addresses."""
 
 
 @common_keywords
@@ -81,21 +85,56 @@ def grouped_matmul(
         raise ValueError(f"{name}: {len(a)} matrices in a, {len(b)} in b{more}")
     if not a:
         return []
-    firsts, seconds, outs = _matrices(a, b, () if out is None else out)
-    targets: list[Array | None] = [*outs] or [None] * len(a)
-    index = firsts[0].data.device_id
-    items = tuple(
-        (_lie(x1), _lie(x2), None if target is None else _lie(target), aliased)
-        for x1, x2, target, aliased in zip(
-            firsts, seconds, targets, _aliased(outs, [*firsts, *seconds]), strict=True
-        )
-    )
     from cupy.cuda import Device as CurrentDevice
+    from cupy.cuda.runtime import getDevice
 
-    with CurrentDevice(index):  # kernels are loaded and tables kept where the arrays are
-        plan = _plan(items, None if dtype is None else np.dtype(dtype), casting, index)
-        results = plan(firsts, seconds, targets)
+    asked = None if dtype is None else np.dtype(dtype)
+    key = _key(a, b, out, asked, casting)
+    found = _recent.get(key)
+    if found is None:
+        firsts, seconds, outs = _matrices(a, b, () if out is None else out)
+        index = firsts[0].data.device_id
+        items = tuple(
+            (_lie(x1), _lie(x2), None if target is None else _lie(target), aliased)
+            for x1, x2, target, aliased in zip(
+                firsts, seconds, outs or [None] * len(a), _aliased(outs, [*firsts, *seconds]),
+                strict=True,
+            )
+        )  # fmt: skip
+        with CurrentDevice(index):  # kernels are loaded where the arrays are
+            found = _plan(items, asked, casting, index), index
+        if key is not None:
+            if len(_recent) >= MAX_RECENT:
+                _recent.clear()
+            _recent[key] = found
+    else:
+        firsts, seconds, outs = list(a), list(b), list(out or ())
+    plan, index = found
+    if index == getDevice():
+        results = plan(firsts, seconds, outs or [None] * len(a))
+    else:
+        with CurrentDevice(index):  # where the tables of addresses are kept
+            results = plan(firsts, seconds, outs or [None] * len(a))
     return results if out is None else list(out)
+
+
+def _key(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    out: Sequence[Any] | None,
+    dtype: np.dtype[Any] | None,
+    casting: str,
+) -> tuple[Any, ...] | None:
+    """Return what a call of CuPy's arrays depends on, addresses included; None of others."""
+    from cupy import ndarray
+
+    key: list[Any] = [len(a), dtype, casting]
+    for given in (a, b, out or ()):
+        for x in given:
+            if type(x) is not ndarray:
+                return None
+            key += (x.data.ptr, x.shape, x.strides, x.dtype)
+    return tuple(key)
 
 
 def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
@@ -146,23 +185,33 @@ class Launch:
     posed: tuple[Posed, ...]
     enqueue: Callable[[Addresses], None]
 
-    def __call__(self, x1s: list[Array], x2s: list[Array], outs: list[Array | None]) -> list[Array]:
+    def __call__(self, x1s: Arrays, x2s: Arrays, outs: Targets) -> list[Array]:
         """Enqueue the launch; return the products, in its order, where it writes them."""
         from cupy import ndarray
 
         addresses, results, kept = [], [], []
-        for index, posed in zip(self.indices, self.posed, strict=True):
-            first, second = copied(x1s[index], posed.x1_copy), copied(x2s[index], posed.x2_copy)
-            target = outs[index]
-            if target is None or posed.temporary is not None:
-                target = ndarray(posed.shape.result, posed.types.stored)
-            assert posed.layout is not None
-            pair = (second, first) if posed.layout.swapped else (first, second)
-            addresses.append((pair[0].data.ptr, pair[1].data.ptr, target.data.ptr))
-            kept.append(pair)  # copies live until the launch is enqueued
+        for index, (copy1, copy2, temporary, swapped, shape, dtype) in self._each:
+            first, second, target = x1s[index], x2s[index], outs[index]
+            if copy1 is not None or copy2 is not None:
+                first, second = copied(first, copy1), copied(second, copy2)
+                kept.append((first, second))  # copies live until the launch is enqueued
+            if target is None or temporary:
+                target = ndarray(shape, dtype)
+            a, b = (second, first) if swapped else (first, second)
+            addresses.append((a.data.ptr, b.data.ptr, target.data.ptr))
             results.append(target)
         self.enqueue(addresses)
         return results
+
+    @functools.cached_property
+    def _each(self) -> list[tuple[int, tuple[Any, ...]]]:
+        """Return each product's number, and of how it is posed what a call needs."""
+        return [
+            (index, (p.x1_copy, p.x2_copy, p.temporary is not None, p.layout.swapped,
+                     p.shape.result, p.types.stored))
+            for index, p in zip(self.indices, self.posed, strict=True)
+            if p.layout is not None
+        ]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -189,11 +238,12 @@ class GroupedPlan:
     dtype: np.dtype[Any] | None
     casting: str
 
-    def __call__(self, x1s: list[Array], x2s: list[Array], outs: list[Array | None]) -> list[Array]:
+    def __call__(self, x1s: Arrays, x2s: Arrays, outs: Targets) -> list[Array]:
         """Return the products."""
-        results: dict[int, Array] = {}
+        results: list[Any] = [None] * len(outs)
         for launch in self.launches:
-            results |= zip(launch.indices, launch(x1s, x2s, outs), strict=True)
+            for index, product in zip(launch.indices, launch(x1s, x2s, outs), strict=True):
+                results[index] = product
         for index in self.alone:
             pair = x1s[index], x2s[index]
             if self.aliased[index]:
@@ -206,7 +256,7 @@ class GroupedPlan:
             if out is not None and results[index] is not out:
                 assign(out, results[index])
                 results[index] = out
-        return [results[index] for index in range(len(outs))]
+        return results
 
 
 Lie = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], int]  # an Operand's fields
@@ -241,6 +291,15 @@ def _plan(
     alone = tuple(number for number in range(len(items)) if number not in grouped)
     overlapping = tuple(item[-1] for item in items)
     return GroupedPlan(tuple(launches), alone, tuple(posed), overlapping, dtype, casting)
+
+
+_recent: dict[tuple[Any, ...] | None, tuple[GroupedPlan, int]] = {}
+
+
+def forget_groups() -> None:
+    """Forget all plans of groups."""
+    _plan.cache_clear()
+    _recent.clear()
 
 
 def _groups(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import cupygemm
+from cupygemm import _tuned
 
 
 @pytest.fixture
@@ -17,8 +18,14 @@ def arrays(cp):
 CALLS = {
     "matmul": cupygemm.matmul,
     "dot": cupygemm.dot,
+    "gemm": lambda a, b, out: cupygemm.gemm(1, a, b, out=out),
+    "tensordot": lambda a, b, out: out.__setitem__(..., cupygemm.tensordot(a, b, 1)),
     "einsum": lambda a, b, out: cupygemm.einsum("ij,jk->ik", a, b, out=out),
-    "grouped_matmul": lambda a, b, out: cupygemm.grouped_matmul([a], [b], [out]),
+    "linear": lambda a, b, out: cupygemm.linear(a, b.T, activation="relu", out=out),
+    "scaled_matmul": lambda a, b, out: cupygemm.scaled_matmul(a, b, 1.0, 1.0, out=out),
+    "grouped_matmul": lambda a, b, out: cupygemm.grouped_matmul(
+        [a[:40], a[40:]], [b, b], [out[:40], out[40:]]
+    ),
     "matvec": lambda a, b, out: cupygemm.matvec(a, b[:, 0], out[:, 0]),
 }
 
@@ -37,6 +44,19 @@ def test_warm_calls_are_captured(cp, arrays, name):
         graph.launch()
         stream.synchronize()
     expected = cp.asnumpy(a).astype(np.float32) @ cp.asnumpy(b).astype(np.float32)
+    if name == "linear":
+        expected = np.maximum(expected, 0)
     given = cp.asnumpy(out)
     columns = slice(0, 1) if name == "matvec" else slice(None)
     np.testing.assert_array_equal(given[:, columns], expected[:, columns].astype(np.float16))
+
+
+def test_a_tuned_product_is_explained_by_its_figures(cp, tmp_path, monkeypatch):
+    monkeypatch.setattr(_tuned, "database", lambda: tmp_path / "tuned.sqlite3")
+    (found,) = cupygemm.tune([(256, 320, 384)], "float16", candidates=3, progress=False)
+    assert found.kind == "measured"
+    a, b = cp.ones((256, 384), np.float16), cp.ones((384, 320), np.float16)
+    explained = cupygemm.explain(a, b)
+    assert explained.config == found.figures[0][0]
+    assert "fastest of 3 measured on" in explained.why
+    assert (cupygemm.matmul(a, b) == 384).all()

@@ -21,7 +21,7 @@ import scipy.special
 from cupygemm import _device, _epilogue, _fallback, _matmul
 from cupygemm._hopper import copies, grouped, plan
 from cupygemm._hopper.compile import CubinResources
-from cupygemm._linalg.grouped import _plan as plan_of_group
+from cupygemm._linalg.grouped import forget_groups
 from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
 
@@ -235,9 +235,8 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         return kernels.setdefault(made.ptr, made)
 
     modules = _modules(kernels)
-    caches = (_device.device, plan_of_group)
-    for cache in caches:
-        cache.cache_clear()
+    _device.device.cache_clear()
+    forget_groups()
     # CuPy's functions warn of nothing.
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         for name, module in modules.items():
@@ -252,5 +251,5 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         patch.setattr(_fallback, "_sums_in_float32", lambda device: contextlib.nullcontext())
         patch.setattr(_matmul, "_plans", {})
         yield modules["cupy"], model
-    for cache in caches:
-        cache.cache_clear()
+    _device.device.cache_clear()
+    forget_groups()

@@ -10,7 +10,7 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._hopper import grouped
 from cupygemm._hopper.config import configs_for
-from cupygemm._linalg.grouped import Launch, _plan
+from cupygemm._linalg.grouped import Launch, forget_groups
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, (np.float16, np.float32, np.int8, np.int32))
@@ -53,10 +53,10 @@ def test_each_configuration_is_exact(cp, model, launches, monkeypatch, config):
     monkeypatch.setattr(grouped, "choose_config", lambda *args: (config, choose(*args)[1]))
     number = configs_for("f16").index(config)
     model.seed = number
-    _plan.cache_clear()
+    forget_groups()
     check_products(cp, SHAPES, (F16, BF16)[number % 2], orders=("CC", "CF", "FC", "FF")[number % 4])
     assert launches == [len(SHAPES)]
-    _plan.cache_clear()
+    forget_groups()
 
 
 def test_more_products_than_a_launch_takes(cp, launches):
