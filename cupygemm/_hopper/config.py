@@ -164,7 +164,7 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
     """Return why the kernel cannot compute the problem, or None if it can.
 
     Operands that TMA cannot read, and a C that it cannot write, are no objection: they are copied,
-    or stored element by element.
+    or stored without it.
     """
     return _check_problem(config, problem) or _check_shape(config, problem)
 

@@ -61,6 +61,7 @@ SPLIT_ARGS = np.dtype(
 )
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
+_PAD_VECTORS = 4  # that a thread copies
 _TRANSPOSE_THREADS = 256
 _TRANSPOSE_TILE = (128, 64)  # rows and columns of the source
 _SPLIT_TILE = (64, 32)
@@ -137,7 +138,7 @@ class PadLaunch(CopyLaunch):
         arguments["row_bytes"] = source.adjacent * size
         arguments["row_vectors"] = vectors
         batches = source.batch[0] * source.batch[1] * source.batch[2]
-        blocks = -(-source.rows * vectors // _PAD_THREADS)
+        blocks = -(-source.rows * vectors // (_PAD_THREADS * _PAD_VECTORS))
         grid = (blocks, min(batches, _MAX_GRID_Y), 1)
         self._enqueue = Enqueue(kernel, grid, _PAD_THREADS)
 

@@ -46,7 +46,7 @@ class HopperChoice:
     a_copy, b_copy : OperandCopy or None
         How an operand is copied first.
     c_direct : str or None
-        Why the result is stored element by element.
+        Why the result is stored without TMA.
     num_sms : int
     c_turned : bool
         The kernel computes the transpose of C, from B and A, and stores C.

@@ -10,7 +10,7 @@
 namespace cupygemm {
 
 struct HopperArgs {
-    TensorMap a, b, c; // c is unused where the epilogue stores element by element
+    TensorMap a, b, c; // c is unused where the epilogue stores without TMA
     u64 c_address;     // of element (0, 0) of the first matrix
     i64 ldc;           // elements
     i64 c_stride[3];   // elements, batch0 outermost

@@ -1,11 +1,12 @@
 // Copies an operand that TMA cannot read to rows that begin at multiples of 16 bytes.
 //
-// A thread writes one vector of 16 bytes. Its source bytes lie in at most two aligned vectors; both
-// are read, and shifted into place, so every access is 16 bytes wide however the rows are aligned.
-// An aligned vector is read only if it holds a byte of the row. What follows a row's elements in
-// the destination is not read by anyone. Bound by memory bandwidth.
-#include "common/numeric.hpp"
+// A thread writes vectors of 16 bytes. The source bytes of one lie in at most two aligned vectors;
+// both are read, and shifted into place, so every access is 16 bytes wide however the rows are
+// aligned. A vector is read only if it holds a byte of the row. All of a thread's are read before it
+// writes the first, since memory bandwidth takes some 30 KB in flight in each SM. What follows a
+// row's elements in the destination is not read by anyone.
 #include "hopper/dependent_launch.cuh"
+#include "hopper/vector.cuh"
 
 namespace cupygemm {
 
@@ -20,56 +21,52 @@ struct PadArgs {
 
 static_assert(sizeof(PadArgs) == 72, "PadArgs must match the dtype that the launcher packs");
 
-struct Vector {
-    u64 low, high;
-};
-
-CUPYGEMM_INLINE Vector load_vector(u64 address) {
-    Vector v;
-    asm volatile("ld.global.nc.v2.u64 {%0, %1}, [%2];" : "=l"(v.low), "=l"(v.high) : "l"(address));
-    return v;
-}
-
-// The 16 bytes from byte `shift` of the 32 of (x, y) on.
-CUPYGEMM_INLINE Vector shifted(Vector x, Vector y, u32 shift) {
-    const bool half = shift & 8;
-    const u64 q0 = half ? x.high : x.low, q1 = half ? y.low : x.high, q2 = half ? y.high : y.low;
-    const u32 bits = (shift & 7) * 8;
-    if (bits == 0)
-        return {q0, q1};
-    return {q0 >> bits | q1 << (64 - bits), q1 >> bits | q2 << (64 - bits)};
-}
+constexpr u32 threads = 256;
+constexpr u32 vectors = 4; // of a thread, `threads` apart in the destination
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(256) cupygemm_pad_copy(const cupygemm::PadArgs args) {
+extern "C" __global__ void __launch_bounds__(cupygemm::threads)
+    cupygemm_pad_copy(const cupygemm::PadArgs args) {
     using namespace cupygemm;
     let_next_kernel_start();
     wait_for_work_before();
-    const u32 index = blockIdx.x * 256 + threadIdx.x;
-    const u32 row = index / args.row_vectors;
-    if (row >= args.rows)
-        return;
-    const u32 offset = (index - row * args.row_vectors) * 16;
     const u32 batches = args.batch0 * args.batch1 * args.batch2;
+    const u64 matrix = static_cast<u64>(args.rows) * args.row_vectors * Vector::bytes;
+    const u32 index = blockIdx.x * threads * vectors + threadIdx.x;
+    const u32 row0 = index / args.row_vectors, column0 = index - row0 * args.row_vectors;
+    const u32 rows_on = threads / args.row_vectors; // to the thread's next vector
+    const u32 columns_on = threads - rows_on * args.row_vectors;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
         const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
-        const u64 line = args.source + index2 * args.stride[2] +
-                         outer % args.batch1 * args.stride[1] +
-                         outer / args.batch1 * args.stride[0] + row * args.pitch;
-        const u64 first = line + offset, end = line + args.row_bytes;
-        const u64 aligned = first & ~u64(15);
-        Vector x{0, 0}, y{0, 0};
-        if (first < end)
-            x = load_vector(aligned);
-        if (aligned != first && aligned + 16 < end)
-            y = load_vector(aligned + 16);
-        const u64 matrix = static_cast<u64>(args.rows) * args.row_vectors * 16;
-        const Vector v = shifted(x, y, static_cast<u32>(first - aligned));
-        auto *to =
-            reinterpret_cast<u64 *>(args.destination + batch * matrix +
-                                    (static_cast<u64>(row) * args.row_vectors * 16) + offset);
-        asm volatile("st.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(v.low), "l"(v.high)
-                     : "memory");
+        const u64 source = args.source + index2 * args.stride[2] +
+                           outer % args.batch1 * args.stride[1] +
+                           outer / args.batch1 * args.stride[0];
+        Vector x[vectors], y[vectors];
+        u32 shift[vectors];
+        u32 row = row0, column = column0;
+#pragma unroll
+        for (u32 i = 0; i < vectors; ++i) {
+            const u64 line = source + row * args.pitch;
+            const u64 first = line + column * Vector::bytes, end = line + args.row_bytes;
+            const u64 aligned = first & ~static_cast<u64>(Vector::bytes - 1);
+            x[i] = y[i] = {};
+            if (row < args.rows && first < end)
+                x[i] = load_global_vector(aligned);
+            if (row < args.rows && aligned != first && aligned + Vector::bytes < end)
+                y[i] = load_global_vector(aligned + Vector::bytes);
+            shift[i] = static_cast<u32>(first - aligned);
+            column += columns_on;
+            const bool next = column >= args.row_vectors;
+            column -= next ? args.row_vectors : 0;
+            row += rows_on + (next ? 1 : 0);
+        }
+        const u64 to = args.destination + batch * matrix;
+#pragma unroll
+        for (u32 i = 0; i < vectors; ++i) {
+            const u64 offset = static_cast<u64>(index + i * threads) * Vector::bytes;
+            if (offset < matrix)
+                store_global_vector(to + offset, shifted(x[i], y[i], shift[i]));
+        }
     }
 }

@@ -3,15 +3,15 @@
 // A warpgroup stages blocks of 64 rows and 128 bytes, in the swizzle of TMA, and goes on while the
 // copy engine stores them; a buffer is written again when the store that last read it has. With
 // enough buffers the stores of one tile overlap the mainloop of the next. Where TMA cannot address
-// C (its pitch or address is no multiple of 16 bytes) the warpgroup stores the staged block itself,
-// element by element, rows in consecutive lanes. Where the kernel computes the transpose of C
+// C (its pitch or address is no multiple of 16 bytes) each warp stores the rows that it has staged, see
+// store_rows.cuh. Where the kernel computes the transpose of C
 // (`c_turned`), blocks are turned as they are staged: their rows, of C, are the kernel's columns.
 #pragma once
 
 #include "hopper/cluster.cuh"
 #include "hopper/mainloop_warp_specialized.cuh"
 #include "hopper/sources.cuh"
-#include "hopper/stage_element.cuh"
+#include "hopper/store_rows.cuh"
 
 namespace cupygemm {
 
@@ -106,7 +106,7 @@ private:
                     if (thread == 0)
                         tma_store_wait_read<Config::epilogue_buffers - 1>();
                 }
-                warpgroup_sync(barrier); // the buffer may be written
+                staged_sync(barrier); // the buffer may be written
                 if constexpr (Config::has_epilogue)
                     stage_finished(staged, thread, acc.value[block], column, epilogue, fetched);
                 else if constexpr (Config::c_turned)
@@ -124,8 +124,8 @@ private:
                         tma_store_commit();
                     }
                 } else {
-                    warpgroup_sync(barrier); // it is written
-                    store_elements(args, work, c_row, c_column, thread, staged);
+                    staged_sync(barrier); // it is written
+                    store_block_rows(args, work, c_row, c_column, thread, staged);
                 }
                 buffer = buffer + 1 == Config::epilogue_buffers ? 0 : buffer + 1;
             }
@@ -173,6 +173,15 @@ private:
                                       static_cast<i32>(finish(group, half, 1)));
             }
         }
+    }
+
+    // Orders what a warp reads and writes of a staging buffer with what the others do, or only with
+    // what its own lanes do, where it stores what it staged itself.
+    CUPYGEMM_INLINE static void staged_sync(u32 barrier) {
+        if constexpr (Config::tma_store || T::a_in_registers)
+            warpgroup_sync(barrier);
+        else
+            __syncwarp();
     }
 
     // Parts of k are matrices of a workspace, one behind the other: (split, batch, m, n).
@@ -231,73 +240,22 @@ private:
         }
     }
 
-    // A warp stores whole rows of the staged block, a word of 4 bytes per lane. Rows of 16-bit
-    // elements may begin between two words: then the words are those that begin one element
-    // earlier, and the row's first and last element are stored alone. Eight rows are read before
-    // the first is stored, so that their latencies overlap.
-    CUPYGEMM_INLINE static void store_elements(const HopperArgs &args, const Work &work, u32 row,
-                                               u32 column, u32 thread, SharedAddress staged) {
+    // Store a staged block without TMA. A warp stores the 16 rows that it staged, if it did.
+    CUPYGEMM_INLINE static void store_block_rows(const HopperArgs &args, const Work &work, u32 row,
+                                                 u32 column, u32 thread, SharedAddress staged) {
         const BoxIndex batch = batch_box<5>(args, work.batch);
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
-        const u32 warp = thread / 32, lane = thread % 32;
         const i32 c_rows = Config::c_turned ? args.n : args.m;
         const i32 c_columns = Config::c_turned ? args.m : args.n;
         const i32 limit = minimum<i32>(columns, c_columns - static_cast<i32>(column));
-        const u64 first = args.c_address + (matrix + column) * out_bytes;
-        constexpr u32 rows = 8; // of a warp, four apart
-        for (u32 line = warp; line < block_rows; line += 4 * rows) {
-            u64 to[rows];
-            u32 words[rows], last[rows];
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i) {
-                const u32 at = line + 4 * i;
-                to[i] = first + static_cast<i64>(row + at) * args.ldc * out_bytes;
-                read_row(staged + at * slab_bytes, (at & 7) << 4, lane, shift(to[i]), words[i],
-                         last[i]);
-            }
-#pragma unroll
-            for (u32 i = 0; i < rows; ++i)
-                if (row + line + 4 * i < static_cast<u32>(c_rows))
-                    write_row(to[i], lane, shift(to[i]), limit, words[i], last[i]);
-        }
-    }
-
-    // 1 where a row of 16-bit elements begins between two words.
-    CUPYGEMM_INLINE static i32 shift(u64 address) {
-        return out_bytes == 2 ? static_cast<i32>(address >> 1 & 1) : 0;
-    }
-
-    // The lane's word of a staged row, and the row's last element.
-    CUPYGEMM_INLINE static void read_row(SharedAddress source, u32 rotation, u32 lane, i32 shift,
-                                         u32 &word, u32 &last) {
-        if constexpr (out_bytes == 4) {
-            word = load_shared<u32>(source + (lane * 4 ^ rotation));
-        } else {
-            const i32 at = static_cast<i32>(2 * lane) - shift;
-            const u32 low = at < 0 ? 0 : load_shared<u16>(source + ((at * 2) ^ rotation));
-            word = low | load_shared<u16>(source + ((at * 2 + 2) ^ rotation)) << 16;
-            last = load_shared<u16>(source + (((columns - 1) * 2) ^ rotation));
-        }
-    }
-
-    CUPYGEMM_INLINE static void write_row(u64 to, u32 lane, i32 shift, i32 limit, u32 word,
-                                          u32 last) {
-        if constexpr (out_bytes == 4) {
-            if (static_cast<i32>(lane) < limit)
-                store_global<u32>(to + lane * 4, word);
-        } else {
-            const i32 at = static_cast<i32>(2 * lane) - shift;
-            if (at >= 0 && at + 1 < limit)
-                store_global<u32>(to + at * 2, word);
-            else if (at >= 0 && at < limit)
-                store_global<u16>(to + at * 2, static_cast<u16>(word));
-            else if (at < 0 && limit > 0)
-                store_global<u16>(to, static_cast<u16>(word >> 16));
-            // The word of the last lane ends before the last element.
-            if (shift && lane == 31 && static_cast<i32>(columns) <= limit)
-                store_global<u16>(to + (columns - 1) * 2, static_cast<u16>(last));
-        }
+        const u32 lane = thread % 32, line = thread / 32 * 16;
+        const u64 first = args.c_address +
+                          (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
+        constexpr u32 ahead = Config::promote ? 2 : 4; // sums that are promoted leave few registers
+        store_rows<typename Numeric<Out>::Bits, ahead>(
+            staged, line, lane, first, args.ldc * out_bytes, c_rows - static_cast<i32>(row + line),
+            limit);
     }
 };
 

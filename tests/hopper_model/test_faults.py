@@ -22,6 +22,7 @@ CLUSTER = replace(HALVES, config=CONFIGS[-4])
 TWO_CONSUMERS = replace(HALVES, config=CONFIGS[-2])
 DIRECT = replace(HALVES, aligned=False)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
+REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,12 @@ FAULTS = [
           "warpgroup_sync(barrier); // it is written, and the copy", "// the copy",
           "race|has not executed fence.proxy.async"),
     Fault("a block read before all have staged",
-          "warpgroup_sync(barrier); // it is written\n", "", "wrong", DIRECT),
+          "staged_sync(barrier); // it is written\n", "", "wrong", DIRECT),
+    Fault("a block overwritten before it is stored",
+          "staged_sync(barrier); // the buffer may be written\n", "", "wrong",
+          replace(DIRECT, result=F32)),
+    Fault("warps that store what others staged", "T::a_in_registers)\n            warpgroup_sync",
+          "false)\n            warpgroup_sync", "wrong", REGISTERS_DIRECT),
     Fault("shared memory that ends before its stores", "output.drain(thread);", "",
           "may still read shared memory"),
     Fault("one row's factors for another", "epilogue.load(rows[half], first + 8 * half",

@@ -16,6 +16,8 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._hopper.config import CONFIGS
+from cupygemm._hopper.copies import OperandCopy
+from cupygemm._hopper.stack import Stack
 from tests.cuda.variants import (
     BF16,
     F16,
@@ -79,15 +81,40 @@ def test_strides_that_tma_cannot_take(cp, model):
         testing.assert_gemm_exact(result, x1[first], x2[second])
 
 
-def test_nothing_is_written_beside_the_result(cp, model):
-    x1, x2 = testing.integer_operands((70, 90), (90, 97), F16)
-    memory = cp.full((80, 121), 7, F32)
-    for column in (8, 9):
-        out = memory[5:75, column : column + 97]
-        cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out)
-        testing.assert_gemm_exact(out, x1, x2)
-        out[...] = 7
-        assert (memory == 7).all()
+@pytest.mark.parametrize("dtype", [F16, F32])
+def test_nothing_is_written_beside_the_result(cp, model, dtype):
+    x1, x2 = testing.integer_operands((70, 90), (90, 161), F16)
+    for pitch in (188, 193, 200):  # rows that begin at some, all, and one of 16 bytes' elements
+        memory = cp.full((80, pitch), 7, dtype)
+        for column in (8, 9):
+            out = memory[5:75, column : column + 161]
+            cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out)
+            testing.assert_gemm_exact(out, x1, x2)
+            out[...] = 7
+            assert (memory == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("rows", "adjacent"), [(1, 1), (70, 7), (5, 300), (3, 4099), (9, 2048), (2, 9000)]
+)
+@pytest.mark.parametrize("itemsize", [1, 2, 4])
+def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
+    """Of rows that begin anywhere, several to a block of threads and several blocks to a row."""
+    dtype = np.dtype(f"u{itemsize}")
+    generator = np.random.default_rng(rows)
+    memory = generator.integers(0, 256, (2, rows, adjacent + 5), np.uint8).astype(dtype)
+    source = cp.asarray(memory)[:, :, 3 : 3 + adjacent]
+    name = {1: "e4m3fn", 2: "bf16", 4: "tf32"}[itemsize]
+    pitch, matrix = adjacent + 5, rows * (adjacent + 5)
+    stack = Stack(name, adjacent, rows, pitch, (1, 1, 2), (0, 0, matrix))
+    copy = OperandCopy("").launch(stack)
+    padded = stack.padded()
+    target = cp.zeros((2, rows, padded.pitch), dtype)
+    assert target.nbytes == copy.num_bytes
+    copy(source.data.ptr, target.data.ptr)
+    np.testing.assert_array_equal(
+        cp.asnumpy(target)[:, :, :adjacent], memory[:, :, 3 : 3 + adjacent]
+    )
 
 
 def test_parts_of_k_are_added_in_their_order(cp, model):

@@ -145,7 +145,7 @@ def test_the_splitting_copy(turned: bool, parts: int) -> None:
 def test_the_padding_copy() -> None:
     registers, local, _ = compiled(pad_source(), "cupygemm_pad_copy")
     assert local == 0
-    assert registers <= 32
+    assert registers <= 64  # four blocks of 256 threads in an SM
 
 
 def test_a_log_tells_that_wgmma_is_serialised() -> None:

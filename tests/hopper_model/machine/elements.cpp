@@ -22,6 +22,14 @@ template <u32 bytes> void load_shared(Arguments &args) {
     args.set(0, value);
 }
 
+void load_shared_vector(Arguments &args) {
+    u32 values[4];
+    load_ordinary(static_cast<u32>(args.value(1)), values, sizeof(values));
+    running->loaded_since_fence = true;
+    for (u32 i = 0; i < 4; ++i)
+        args.set(0, values[i], i);
+}
+
 template <u32 count> void store_shared(Arguments &args) {
     u32 values[count];
     for (u32 i = 0; i < count; ++i) {
@@ -72,14 +80,15 @@ void store_matrices(Arguments &args) {
 const Opcode element_opcodes[] = {
     {"ld.shared.u16", load_shared<2>},
     {"ld.shared.u32", load_shared<4>},
+    {"ld.shared.v4.u32", load_shared_vector},
     {"st.shared.v2.f32", store_shared<2>},
     {"st.shared.v2.b32", store_shared<2>},
     {"st.shared.f32", store_shared<1>},
     {"ld.global.v4.f32", load_global<u32, 4>},
-    {"ld.global.nc.v2.u64", load_global<u64, 2>},
+    {"ld.global.nc.v4.u32", load_global<u32, 4>},
     {"st.global.u16", store_global<u16, 1>},
     {"st.global.u32", store_global<u32, 1>},
-    {"st.global.v2.u64", store_global<u64, 2>},
+    {"st.global.v4.u32", store_global<u32, 4>},
     {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices},
     {nullptr, nullptr},
 };

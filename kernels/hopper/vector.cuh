@@ -1,0 +1,55 @@
+// Vectors of 16 bytes, from memory whose rows begin anywhere.
+#pragma once
+
+#include "common/platform.hpp"
+
+namespace cupygemm {
+
+struct Vector {
+    static constexpr u32 bytes = 16;
+    u32 words[4];
+};
+
+// The 16 bytes from byte `shift` of the 32 of (x, y) on; `shift` is less than 16.
+CUPYGEMM_INLINE Vector shifted(Vector x, Vector y, u32 shift) {
+    const u32 both[8] = {x.words[0], x.words[1], x.words[2], x.words[3],
+                         y.words[0], y.words[1], y.words[2], y.words[3]};
+    u32 pairs[6], words[5]; // from the pair of words, and from the word, of the first byte on
+#pragma unroll
+    for (u32 i = 0; i < 6; ++i)
+        pairs[i] = shift & 8 ? both[i + 2] : both[i];
+#pragma unroll
+    for (u32 i = 0; i < 5; ++i)
+        words[i] = shift & 4 ? pairs[i + 1] : pairs[i];
+    Vector v;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) // a funnel shift
+        v.words[i] =
+            static_cast<u32>((static_cast<u64>(words[i + 1]) << 32 | words[i]) >> (shift & 3) * 8);
+    return v;
+}
+
+CUPYGEMM_INLINE Vector load_global_vector(u64 address) {
+    Vector v;
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
+                 : "l"(address));
+    return v;
+}
+
+CUPYGEMM_INLINE void store_global_vector(u64 address, Vector v) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(address), "r"(v.words[0]),
+                 "r"(v.words[1]), "r"(v.words[2]), "r"(v.words[3])
+                 : "memory");
+}
+
+// The barrier before it orders it: it may move past stores to global memory.
+CUPYGEMM_INLINE Vector load_shared_vector(u32 address) {
+    Vector v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
+                 : "r"(address));
+    return v;
+}
+
+} // namespace cupygemm
