@@ -22,7 +22,7 @@ from cupygemm._hopper.config import (
 )
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
 from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
-from cupygemm._hopper.launch import ADD_ARGS, HOPPER_ARGS, launch_grid
+from cupygemm._hopper.launch import ADD_ARGS, HOPPER_ARGS, MIRROR_ARGS, launch_grid
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import select
 from cupygemm._hopper.stack import Stack
@@ -109,6 +109,8 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(SplitArgs) == 72" in device_source("hopper/split_copy.cu")
     assert ADD_ARGS.itemsize == 80
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
+    assert MIRROR_ARGS.itemsize == 24
+    assert "sizeof(MirrorArgs) == 24" in device_source("hopper/mirror.cu")
     for capacity, num_bytes in zip(CAPACITIES, (3648, 32512), strict=True):
         assert grouped_args(capacity).itemsize == num_bytes
         assert grouped_args(capacity).fields["first_unit"][1] == 512 * capacity

@@ -48,8 +48,12 @@ ADD_ARGS = np.dtype(
     ],
     align=True,
 )
+MIRROR_ARGS = np.dtype(
+    [("c", np.uint64), ("ldc", np.int64), ("n", np.uint32), ("padding", np.uint32)]
+)
 _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
 _MAX_GRID_Y = 65535
+_MIRROR_EDGE, _MIRROR_THREADS = 64, 256
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
 
@@ -189,4 +193,23 @@ class AddLaunch:
         arguments = self._arguments.copy()
         arguments["workspace"], arguments["c"] = workspace, c
         parameters, _alive = pointed(arguments.tobytes() + epilogue if epilogue else arguments)
+        self._enqueue(parameters)
+
+
+class MirrorLaunch:
+    """The copy of what is below the diagonal of a square result to above it."""
+
+    __slots__ = ("_arguments", "_enqueue")
+
+    def __init__(self, kernel: Any, result: Stack) -> None:
+        self._arguments = arguments = np.zeros(1, MIRROR_ARGS)
+        arguments["ldc"], arguments["n"] = result.pitch, result.rows
+        tiles = -(-result.rows // _MIRROR_EDGE)
+        self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _MIRROR_THREADS)
+
+    def __call__(self, c: int) -> None:
+        """Enqueue the copy."""
+        arguments = self._arguments.copy()
+        arguments["c"] = c
+        parameters, _alive = pointed(arguments)
         self._enqueue(parameters)

@@ -15,11 +15,11 @@ from typing import Any
 from cupygemm._explain import Explanation
 from cupygemm._hopper import tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
-from cupygemm._hopper.config import HopperArch, HopperConfig, check
+from cupygemm._hopper.config import TMA_BYTES, HopperArch, HopperConfig, check
 from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy
-from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, launch_grid
+from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, MirrorLaunch, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
-from cupygemm._hopper.source import add_source, generate
+from cupygemm._hopper.source import add_source, generate, mirror_source
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
@@ -28,6 +28,7 @@ from cupygemm._runners import Runner, runner
 from cupygemm._tuned import winner
 
 GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
+MIRROR_ENTRY = "cupygemm_mirror"
 _TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
 _SPLIT = "fp32 is split into parts of tf32, of which three products make one of fp32"
 
@@ -50,6 +51,8 @@ class HopperChoice:
     num_sms : int
     c_turned : bool
         The kernel computes the transpose of C, from B and A, and stores C.
+    lower_triangle : bool
+        The kernel computes the lower triangle of C, and a second one mirrors it.
     """
 
     selection: HopperSelection
@@ -63,6 +66,7 @@ class HopperChoice:
     c_direct: str | None
     num_sms: int
     c_turned: bool = False
+    lower_triangle: bool = False
 
     @property
     def config(self) -> HopperConfig:
@@ -73,7 +77,11 @@ class HopperChoice:
     def gemm(self) -> Cubin:
         """Return the GEMM kernel, compiled."""
         text = generate(
-            self.problem, self.config, tma_store=self.c_direct is None, c_turned=self.c_turned
+            self.problem,
+            self.config,
+            tma_store=self.c_direct is None,
+            c_turned=self.c_turned,
+            lower_triangle=self.lower_triangle,
         )
         return compile_cubin(text, GEMM_ENTRY)
 
@@ -287,19 +295,26 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     units = config.num_units(choice.problem)
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
     prepare = make_preparation(choice)
-    if prepare is None and config.split_k == 1:
+    if prepare is None and config.split_k == 1 and not choice.lower_triangle:
         return gemm
     add = None
     if config.split_k > 1:
         vectors = choice.problem.c_align >= 4 * choice.c.itemsize
         cubin = compile_cubin(add_source(choice.problem, vectors=vectors), ADD_ENTRY)
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
+    mirror = None
+    if choice.lower_triangle:
+        vectors = choice.problem.c_align >= TMA_BYTES
+        cubin = compile_cubin(mirror_source(choice.c.itemsize, vectors=vectors), MIRROR_ENTRY)
+        mirror = MirrorLaunch(load(cubin), choice.c)
 
     def launch(a: int, b: int, c: int, epilogue: bytes = b"") -> None:
         if prepare is not None:
             a, b, _kept = prepare(a, b)
         if add is None:
             gemm(a, b, c, epilogue)
+            if mirror is not None:
+                mirror(c)
             return
         workspace = alloc(add.num_bytes)
         gemm(a, b, workspace.ptr)

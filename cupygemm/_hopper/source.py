@@ -21,6 +21,7 @@ def generate(
     tma_store: bool,
     c_turned: bool = False,
     group_capacity: int = 0,
+    lower_triangle: bool = False,
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
@@ -37,6 +38,10 @@ def generate(
         TMA can write C.
     c_turned : bool
         The problem is the transposed one; C is to be stored as it lies.
+    group_capacity : int
+        Products that the parameter has room for, or 0 for a kernel of one.
+    lower_triangle : bool
+        Only tiles that reach down to the diagonal are computed.
 
     Returns
     -------
@@ -53,6 +58,7 @@ def generate(
                 tma_store=tma_store,
                 c_turned=c_turned,
                 group_capacity=group_capacity,
+                lower_triangle=lower_triangle,
             ),
             "hopper/wgmma_instruction.cuh": instruction,
         },
@@ -83,6 +89,15 @@ def split_source(*, turned: bool, parts: int, low_part: int) -> str:
     return flatten("hopper/split_copy.cu", {"config.cuh": _struct({}, constants)})
 
 
+def mirror_source(itemsize: int, *, vectors: bool) -> str:
+    """Return the source of the copy of one triangle, with the entry ``cupygemm_mirror``.
+
+    With `vectors`, 16 bytes of a row are moved at once, which its alignment must allow.
+    """
+    config = _struct({"Element": f"u{8 * itemsize}"}, {"bool vectors": _bool(vectors)})
+    return flatten("hopper/mirror.cu", {"config.cuh": config})
+
+
 def add_source(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
 
@@ -104,6 +119,7 @@ def config_text(
     tma_store: bool,
     c_turned: bool = False,
     group_capacity: int = 0,
+    lower_triangle: bool = False,
 ) -> str:
     """Return ``config.cuh``."""
     split = config.split_k > 1
@@ -134,6 +150,7 @@ def config_text(
         "bool has_epilogue": _bool(fused),
         "bool c_turned": _bool(c_turned),
         "u32 group_capacity": group_capacity,
+        "bool lower_triangle": _bool(lower_triangle),
     }
     lines = epilogue_lines(
         problem.epilogue if fused else None,

@@ -129,10 +129,10 @@ def syrk(
 
     Notes
     -----
-    On AMD GPUs and the emulated ones, of large matrices of floats only the blocks up to the
-    diagonal are multiplied, in one launch, and then mirrored, where a model says that this takes
-    less time.
-    Elsewhere both triangles are. Complex matrices are not conjugated.
+    Of large matrices only the blocks up to the diagonal are multiplied, in one launch, and then
+    mirrored, where a model says that this takes less time: of floats on AMD GPUs and the emulated
+    ones, and of types that have a kernel of this library on Hopper GPUs. Elsewhere both triangles
+    are. Complex matrices are not conjugated.
     """
     a = _matrices("syrk", "a", a)
     if beta != 0 and c is None:

@@ -1,39 +1,46 @@
 """Symmetric products ``a @ a.T``: the blocks below the diagonal in one launch, then mirrored.
 
-The rows are cut into panels, and each is multiplied as far as its part of the diagonal: products of
-different widths, which `grouped_matmul` computes in one launch on CDNA. With p panels that is
-(p + 1) / 2p of the multiplications. One small kernel then copies the lower triangle to the upper
-one, so the result is symmetric to the bit. Where the model says that both triangles in one plain
-product take less time (few tiles, which leave compute units idle), or on other devices, whose
-groups are a launch for each product, that is what is done.
+On CDNA the rows are cut into panels, and each is multiplied as far as its part of the diagonal:
+products of different widths, which `grouped_matmul` computes in one launch. With p panels that is
+(p + 1) / 2p of the multiplications. On Hopper the kernel itself walks over the tiles of a triangle
+(``_hopper/triangle.py``). One small kernel then copies the lower triangle to the upper one, so the
+result is symmetric to the bit. Where a model says that both triangles in one plain product take
+less time (few tiles, which leave compute units idle), that is what is done.
 """
 
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from cupygemm._arch import Arch
-from cupygemm._call import check_call
+from cupygemm._call import Call, check_call, signature
 from cupygemm._copies import bits
 from cupygemm._device import device
 from cupygemm._epilogue import EpilogueArguments
 from cupygemm._formats import FLOAT8_DTYPES
+from cupygemm._hopper.config import HopperArch
 from cupygemm._layout import Operand
-from cupygemm._linalg.arrays import Array
+from cupygemm._linalg.arrays import Array, may_overlap
 from cupygemm._linalg.grouped import grouped_matmul
 from cupygemm._linalg.grouped_cdna import aligned_alike, choose
 from cupygemm._options import CallOptions, Options
 from cupygemm._pose import pose
 from cupygemm._promotion import product_types
+from cupygemm._runners import Runner
 from cupygemm._select import select
 from cupygemm._unfused import applied
 
 PANEL_ROWS = 256
 """Panels have a multiple of it: no tile reaches beyond."""
 MAX_PANELS = 32
+MIN_ROWS = 512
+"""Of products of which one triangle may be cheaper, on Hopper."""
+MAX_RUNNERS = 256
+"""Calls on Hopper whose plans are kept."""
 EPILOGUE_PASSES = 6
 """How often CuPy's operations of an epilogue read or write the sums."""
 
@@ -49,6 +56,8 @@ def symmetric_product(
         As `matmul` raises them.
     """
     memory = x.data
+    if isinstance(device(memory.device_id).arch, HopperArch):
+        return _on_hopper(x, out, dtype, epilogue)
     lie = x.shape, x.strides, x.dtype, memory.ptr & 15
     edges = _edges(lie, memory.device_id, dtype, epilogue is None)
     if not edges:
@@ -65,6 +74,59 @@ def symmetric_product(
     return applied(call.posed, lambda *_: sums)(x, x.T, out, epilogue)
 
 
+def _on_hopper(
+    x: Array, out: Array | None, dtype: np.dtype[Any] | None, epilogue: EpilogueArguments | None
+) -> Array | None:
+    """Return the product by the tiles of one triangle; None where both triangles are cheaper."""
+    index = x.data.device_id
+    if x.shape[0] < MIN_ROWS:
+        return None
+    aliased = out is not None and may_overlap(out, x)
+    target = None if out is None else signature(out)
+    key = signature(x), target, aliased, dtype, None if epilogue is None else epilogue.key
+    try:
+        run = _runners[key]
+    except KeyError:
+        from cupy.cuda import Device as CurrentDevice
+
+        call = check_call(x, x.T, out, dtype, "same_kind", CallOptions(epilogue=epilogue))
+        with CurrentDevice(index):  # kernels are loaded on the device that is current
+            run = _make_runner(call)
+        if len(_runners) >= MAX_RUNNERS:
+            _runners.clear()
+        _runners[key] = run
+    if run is None:
+        return None
+    return run(x, x.T, out) if epilogue is None else run(x, x.T, out, epilogue)
+
+
+def _make_runner(call: Call) -> Runner | None:
+    """Return what computes a symmetric call by one triangle, or None where that does not pay.
+
+    The kernel's epilogue is that of both triangles where it has no addend, which need not be
+    symmetric; else CuPy applies it to the sums.
+    """
+    from cupygemm._hopper import plan
+    from cupygemm._hopper.triangle import choose_triangle
+
+    posed, arch = call.posed, call.device.arch
+    assert isinstance(arch, HopperArch)
+    if posed.work == "kernel" and (posed.epilogue is None or posed.epilogue.c is None):
+        assert posed.layout is not None
+        choice = choose_triangle(posed.layout, arch)
+        return None if choice is None else plan.make_runner(posed, choice)
+    accumulator = posed.types.accumulator
+    if posed.work not in ("kernel", "sums") or accumulator.kind != "f":
+        return None
+    options = Options(accumulator, "unsafe")
+    sums = replace(call, out=None, options=options, aliased=False).posed
+    if sums.layout is None:
+        return None
+    passes = EPILOGUE_PASSES * sums.shape.size * accumulator.itemsize
+    choice = choose_triangle(sums.layout, arch, passes)
+    return None if choice is None else applied(posed, plan.make_runner(sums, choice))
+
+
 def _triangle(
     x: Array, out: Array, dtype: np.dtype[Any] | None, edges: tuple[tuple[int, int], ...]
 ) -> Array:
@@ -77,6 +139,9 @@ def _triangle(
     )
     _mirror()(out.shape[0], bits(out), size=out.size)
     return out
+
+
+_runners: dict[tuple[Any, ...], Runner | None] = {}
 
 
 @functools.cache

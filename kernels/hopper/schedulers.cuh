@@ -2,14 +2,20 @@
 #pragma once
 
 #include "hopper/grouped_scheduler.cuh"
+#include "hopper/triangle_scheduler.cuh"
 
 namespace cupygemm {
 
-template <class Config, bool grouped = (Config::group_capacity > 0)> struct ChooseScheduler {
+template <class Config, bool grouped = (Config::group_capacity > 0),
+          bool triangle = Config::lower_triangle>
+struct ChooseScheduler {
     using Type = Scheduler<Config>;
 };
-template <class Config> struct ChooseScheduler<Config, true> {
+template <class Config> struct ChooseScheduler<Config, true, false> {
     using Type = GroupedScheduler<Config>;
+};
+template <class Config> struct ChooseScheduler<Config, false, true> {
+    using Type = TriangleScheduler<Config>;
 };
 template <class Config> using SchedulerOf = typename ChooseScheduler<Config>::Type;
 

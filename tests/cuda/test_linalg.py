@@ -5,6 +5,7 @@ import pytest
 
 import cupygemm
 from cupygemm import _tuned
+from cupygemm._linalg import triangle
 
 
 @pytest.fixture
@@ -49,6 +50,25 @@ def test_warm_calls_are_captured(cp, arrays, name):
     given = cp.asnumpy(out)
     columns = slice(0, 1) if name == "matvec" else slice(None)
     np.testing.assert_array_equal(given[:, columns], expected[:, columns].astype(np.float16))
+
+
+def test_one_triangle_is_captured_and_exact(cp):
+    """Large enough that one triangle is computed and mirrored."""
+    values = np.random.default_rng(0).integers(-3, 4, (3072, 2048)).astype(np.float16)
+    a, out = cp.asarray(values), cp.zeros((3072, 3072), np.float32)
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        cupygemm.syrk(1, a, out=out)
+        assert list(triangle._runners.values())[-1] is not None
+        stream.begin_capture()
+        cupygemm.syrk(1, a, out=out)
+        graph = stream.end_capture()
+        out[...] = 0
+        graph.launch()
+        stream.synchronize()
+    wide = values.astype(np.float32)
+    np.testing.assert_array_equal(cp.asnumpy(out), wide @ wide.T)
+    half = cupygemm.syrk(0.25, a)  # the kernel's epilogue, and 16-bit results
+    np.testing.assert_array_equal(cp.asnumpy(half), (wide @ wide.T / 4).astype(np.float16))
 
 
 def test_a_tuned_product_is_explained_by_its_figures(cp, tmp_path, monkeypatch):

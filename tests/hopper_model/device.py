@@ -21,6 +21,7 @@ import scipy.special
 from cupygemm import _device, _epilogue, _fallback, _matmul
 from cupygemm._hopper import copies, grouped, plan
 from cupygemm._hopper.compile import CubinResources
+from cupygemm._linalg import triangle
 from cupygemm._linalg.grouped import forget_groups
 from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
@@ -250,6 +251,7 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         )
         patch.setattr(_fallback, "_sums_in_float32", lambda device: contextlib.nullcontext())
         patch.setattr(_matmul, "_plans", {})
+        patch.setattr(triangle, "_runners", {})
         yield modules["cupy"], model
     _device.device.cache_clear()
     forget_groups()

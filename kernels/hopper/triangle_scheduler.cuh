@@ -1,0 +1,99 @@
+// The schedule of a symmetric product: the tiles of the lower triangle only.
+//
+// C is square, and a tile of it is wanted if it holds an element on or below the diagonal. Bands of
+// `group_m` rows of tiles follow one another, and within a band the order is the grouped one: down
+// a column of tiles, then on by one. The first columns of a band are whole, the last ones begin
+// further down at each step:
+//
+//   group_m = 3        0  3
+//                      1  4  6
+//                      2  5  7  8
+#pragma once
+
+#include "hopper/scheduler.cuh"
+
+namespace cupygemm {
+
+template <class Config> struct TriangleScheduler {
+    static constexpr u32 rows = Config::tile_m * Config::cluster_m;
+    static constexpr u32 columns = Config::tile_n * Config::cluster_n;
+    static_assert(!Config::split_k && !Config::c_turned && Config::operand_rank == 3,
+                  "a triangle is of one matrix, summed whole, and stored as it is computed");
+
+    u32 tiles_m, tiles_n; // of clusters
+    u32 step_groups;
+    u32 unit, stride; // the unit counts within the band
+    // The band: its first row of tiles, how many it has, its whole columns, its tiles.
+    u32 row, height, whole, tiles;
+
+    CUPYGEMM_INLINE explicit TriangleScheduler(const HopperArgs &args)
+        : tiles_m(ceil_div<u32>(args.m, rows)), tiles_n(ceil_div<u32>(args.n, columns)),
+          step_groups(ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group)),
+          unit(cluster_index()), stride(cluster_count()) {
+        enter(0);
+        leave_bands();
+    }
+
+    CUPYGEMM_INLINE bool more() const { return row < tiles_m; }
+    template <class Args> CUPYGEMM_INLINE void advance(const Args &) {
+        unit += stride;
+        leave_bands();
+    }
+
+    template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
+        return args;
+    }
+    template <class Args> CUPYGEMM_INLINE static const Args &first_product(const Args &args) {
+        return args;
+    }
+
+    CUPYGEMM_INLINE Work work(const HopperArgs &, u32 rank) const {
+        TileIndex tile;
+        if (unit < height * whole) {
+            tile.n = unit / height;
+            tile.m = row + unit - tile.n * height;
+        } else {
+            u32 left = unit - height * whole;
+            tile.n = whole;
+            for (; left >= height_of(tile.n); ++tile.n)
+                left -= height_of(tile.n);
+            tile.m = first_row(tile.n) + left;
+        }
+        Work work;
+        work.row = (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
+        work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
+        work.batch = work.split = work.begin = 0;
+        work.end = step_groups * Tile<Config>::step_group;
+        return work;
+    }
+
+private:
+    // The first row of tiles that reaches down to the diagonal in a column of tiles.
+    CUPYGEMM_INLINE static u32 first_row(u32 column) { return column * columns / rows; }
+
+    // The tiles of a column that is not whole, which are none from some column on.
+    CUPYGEMM_INLINE u32 height_of(u32 column) const {
+        const u32 above = first_row(column) - row;
+        return above < height ? height - above : 0;
+    }
+
+    CUPYGEMM_INLINE void leave_bands() {
+        while (more() && unit >= tiles) {
+            unit -= tiles;
+            enter(row + Config::group_m);
+        }
+    }
+
+    CUPYGEMM_INLINE void enter(u32 first) {
+        row = first;
+        if (!more())
+            return;
+        height = minimum<u32>(Config::group_m, tiles_m - row);
+        whole = minimum(tiles_n, ceil_div((row + 1) * rows, columns));
+        tiles = height * whole;
+        for (u32 column = whole; column < tiles_n && height_of(column) > 0; ++column)
+            tiles += height_of(column);
+    }
+};
+
+} // namespace cupygemm
