@@ -20,7 +20,7 @@ from cupygemm._hopper.stack import Stack
 PAD_ENTRY, TRANSPOSE_ENTRY = "cupygemm_pad_copy", "cupygemm_transpose_copy"
 SPLIT_ENTRY = "cupygemm_split_copy"
 SPLIT_PARTS = 3  # products of tf32 parts that make one of fp32
-PAD_ARGS = np.dtype(
+_PAD_OPERAND = np.dtype(
     [
         ("source", np.uint64),
         ("destination", np.uint64),
@@ -33,6 +33,7 @@ PAD_ARGS = np.dtype(
     ],
     align=True,
 )
+PAD_ARGS = np.dtype([("operands", _PAD_OPERAND, 2), ("first_blocks", np.uint32)], align=True)
 TRANSPOSE_ARGS = np.dtype(
     [
         ("source", np.uint64),
@@ -62,6 +63,7 @@ SPLIT_ARGS = np.dtype(
 _MAX_GRID_Y = 65535
 _PAD_THREADS = 256
 _PAD_VECTORS = 4  # that a thread copies
+_PAIR_ALIGN = 256  # of a copy behind another
 _TRANSPOSE_THREADS = 256
 _TRANSPOSE_TILE = (128, 64)  # rows and columns of the source
 _SPLIT_TILE = (64, 32)
@@ -92,6 +94,11 @@ class OperandCopy:
         """Return the copy of a stack: what the kernel reads."""
         turned = source.transposed() if self.turned else source
         return turned.padded() if self.parts == 1 else turned.widened(self.parts)
+
+    @property
+    def pads(self) -> bool:
+        """Return whether elements stay in their order, in rows of another pitch."""
+        return not self.turned and self.parts == 1
 
     def launch(self, source: Stack) -> CopyLaunch:
         """Return the launch that copies a stack, its kernel loaded."""
@@ -126,21 +133,82 @@ class PadLaunch(CopyLaunch):
     __slots__ = ()
 
     def __init__(self, kernel: Any, source: Stack) -> None:
-        padded = source.padded()
-        size = source.itemsize
-        vectors = padded.pitch * size // TMA_BYTES
-        self.num_bytes = padded.num_bytes
+        self.num_bytes = source.padded().num_bytes
         self._arguments = arguments = np.zeros(1, PAD_ARGS)
-        arguments["pitch"] = source.pitch * size
-        arguments["stride"] = [s * size for s in source.strides]
-        arguments["batch"] = source.batch
-        arguments["rows"] = source.rows
-        arguments["row_bytes"] = source.adjacent * size
-        arguments["row_vectors"] = vectors
-        batches = source.batch[0] * source.batch[1] * source.batch[2]
-        blocks = -(-source.rows * vectors // (_PAD_THREADS * _PAD_VECTORS))
-        grid = (blocks, min(batches, _MAX_GRID_Y), 1)
+        arguments["operands"][0, 0] = _pad_operand(source)
+        arguments["first_blocks"] = blocks = _pad_blocks(source)
+        grid = (blocks, min(source.num_matrices, _MAX_GRID_Y), 1)
         self._enqueue = Enqueue(kernel, grid, _PAD_THREADS)
+
+    def __call__(self, source: int, destination: int) -> None:
+        """Enqueue the copy, from an address to another."""
+        arguments = self._arguments.copy()
+        first = arguments["operands"][0]
+        first["source"][0], first["destination"][0] = source, destination
+        parameters, _alive = pointed(arguments)
+        self._enqueue(parameters)
+
+
+class PadPairLaunch:
+    """The copy of both operands to rows that TMA can read, in one launch.
+
+    Attributes
+    ----------
+    second_at : int
+        Where the second one's copy begins, behind the first one's.
+    num_bytes : int
+        Of both.
+    """
+
+    __slots__ = ("_arguments", "_enqueue", "num_bytes", "second_at")
+
+    def __init__(self, kernel: Any, first: Stack, second: Stack) -> None:
+        self.second_at = -(-first.padded().num_bytes // _PAIR_ALIGN) * _PAIR_ALIGN
+        self.num_bytes = self.second_at + second.padded().num_bytes
+        self._arguments = arguments = np.zeros(1, PAD_ARGS)
+        for place, source in enumerate((first, second)):
+            arguments["operands"][0, place] = _pad_operand(source)
+        arguments["first_blocks"] = blocks = _pad_blocks(first)
+        matrices = max(first.num_matrices, second.num_matrices)
+        grid = (blocks + _pad_blocks(second), min(matrices, _MAX_GRID_Y), 1)
+        self._enqueue = Enqueue(kernel, grid, _PAD_THREADS)
+
+    def __call__(self, first: int, second: int, destination: int) -> None:
+        """Enqueue the copies, from two addresses to one."""
+        arguments = self._arguments.copy()
+        operands = arguments["operands"][0]
+        operands["source"] = first, second
+        operands["destination"] = destination, destination + self.second_at
+        parameters, _alive = pointed(arguments)
+        self._enqueue(parameters)
+
+
+def pad_pair(
+    first: Stack, first_copy: OperandCopy | None, second: Stack, second_copy: OperandCopy | None
+) -> PadPairLaunch | None:
+    """Return the launch that pads both operands, its kernel loaded; None if they want others."""
+    if not all(copy is not None and copy.pads for copy in (first_copy, second_copy)):
+        return None
+    return PadPairLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), first, second)
+
+
+def _pad_operand(source: Stack) -> Any:
+    """Return what the padding copy wants to know of an operand, but for the addresses."""
+    size = source.itemsize
+    operand = np.zeros((), _PAD_OPERAND)
+    operand["pitch"] = source.pitch * size
+    operand["stride"] = [s * size for s in source.strides]
+    operand["batch"] = source.batch
+    operand["rows"] = source.rows
+    operand["row_bytes"] = source.adjacent * size
+    operand["row_vectors"] = source.padded().pitch * size // TMA_BYTES
+    return operand
+
+
+def _pad_blocks(source: Stack) -> int:
+    """Return the blocks that pad a matrix."""
+    vectors = source.rows * (source.padded().pitch * source.itemsize // TMA_BYTES)
+    return -(-vectors // (_PAD_THREADS * _PAD_VECTORS))
 
 
 class TransposeLaunch(CopyLaunch):

@@ -16,7 +16,7 @@ from cupygemm._explain import Explanation
 from cupygemm._hopper import tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES, HopperArch, HopperConfig, check
-from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy
+from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy, pad_pair
 from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, MirrorLaunch, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
 from cupygemm._hopper.source import add_source, generate, mirror_source
@@ -332,6 +332,17 @@ def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, in
     """
     from cupy.cuda import alloc
 
+    pair = pad_pair(choice.a, choice.a_copy, choice.b, choice.b_copy)
+    if pair is not None:
+
+        def pad(a: int, b: int) -> tuple[int, int, Any]:
+            if choice.c_turned:
+                a, b = b, a
+            kept = alloc(pair.num_bytes)
+            pair(a, b, kept.ptr)
+            return kept.ptr, kept.ptr + pair.second_at, kept
+
+        return pad
     copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
     if copy_a is None and copy_b is None and not choice.c_turned:

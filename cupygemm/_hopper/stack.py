@@ -77,10 +77,14 @@ class Stack:
         return wide.padded()
 
     @property
+    def num_matrices(self) -> int:
+        """Return how many matrices there are."""
+        return self.batch[0] * self.batch[1] * self.batch[2]
+
+    @property
     def num_bytes(self) -> int:
         """Return the bytes of a `padded` stack."""
-        count = self.batch[0] * self.batch[1] * self.batch[2]
-        return count * self.rows * self.pitch * self.itemsize
+        return self.num_matrices * self.rows * self.pitch * self.itemsize
 
     def encode(self, address: int, box_rows: int, rank: int) -> bytes:
         """Return the tensor map of the stack at an address, with boxes of `box_rows` rows."""

@@ -1,4 +1,4 @@
-// Copies an operand that TMA cannot read to rows that begin at multiples of 16 bytes.
+// Copies one or two operands that TMA cannot read to rows that begin at multiples of 16 bytes.
 //
 // A thread writes vectors of 16 bytes. The source bytes of one lie in at most two aligned vectors;
 // both are read, and shifted into place, so every access is 16 bytes wide however the rows are
@@ -10,7 +10,7 @@
 
 namespace cupygemm {
 
-struct PadArgs {
+struct PadOperand {
     u64 source, destination; // destination is a multiple of 16
     i64 pitch;               // of the source, bytes
     i64 stride[3];           // of the source along the batch axes, bytes, batch0 outermost
@@ -19,7 +19,12 @@ struct PadArgs {
     u32 row_vectors; // of the destination; its matrices follow one another
 };
 
-static_assert(sizeof(PadArgs) == 72, "PadArgs must match the dtype that the launcher packs");
+struct PadArgs {
+    PadOperand operands[2];
+    u32 first_blocks; // of the grid, along x, copy the first operand; the others copy the second
+};
+
+static_assert(sizeof(PadArgs) == 152, "PadArgs must match the dtype that the launcher packs");
 
 constexpr u32 threads = 256;
 constexpr u32 vectors = 4; // of a thread, `threads` apart in the destination
@@ -27,41 +32,44 @@ constexpr u32 vectors = 4; // of a thread, `threads` apart in the destination
 } // namespace cupygemm
 
 extern "C" __global__ void __launch_bounds__(cupygemm::threads)
-    cupygemm_pad_copy(const cupygemm::PadArgs args) {
+    cupygemm_pad_copy(const __grid_constant__ cupygemm::PadArgs args) {
     using namespace cupygemm;
     let_next_kernel_start();
     wait_for_work_before();
-    const u32 batches = args.batch0 * args.batch1 * args.batch2;
-    const u64 matrix = static_cast<u64>(args.rows) * args.row_vectors * Vector::bytes;
-    const u32 index = blockIdx.x * threads * vectors + threadIdx.x;
-    const u32 row0 = index / args.row_vectors, column0 = index - row0 * args.row_vectors;
-    const u32 rows_on = threads / args.row_vectors; // to the thread's next vector
-    const u32 columns_on = threads - rows_on * args.row_vectors;
+    const bool second = blockIdx.x >= args.first_blocks;
+    const PadOperand &operand = args.operands[second];
+    const u32 block = blockIdx.x - (second ? args.first_blocks : 0);
+    const u32 batches = operand.batch0 * operand.batch1 * operand.batch2;
+    const u64 matrix = static_cast<u64>(operand.rows) * operand.row_vectors * Vector::bytes;
+    const u32 index = block * threads * vectors + threadIdx.x;
+    const u32 row0 = index / operand.row_vectors, column0 = index - row0 * operand.row_vectors;
+    const u32 rows_on = threads / operand.row_vectors; // to the thread's next vector
+    const u32 columns_on = threads - rows_on * operand.row_vectors;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
-        const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
-        const u64 source = args.source + index2 * args.stride[2] +
-                           outer % args.batch1 * args.stride[1] +
-                           outer / args.batch1 * args.stride[0];
+        const u32 index2 = batch % operand.batch2, outer = batch / operand.batch2;
+        const u64 source = operand.source + index2 * operand.stride[2] +
+                           outer % operand.batch1 * operand.stride[1] +
+                           outer / operand.batch1 * operand.stride[0];
         Vector x[vectors], y[vectors];
         u32 shift[vectors];
         u32 row = row0, column = column0;
 #pragma unroll
         for (u32 i = 0; i < vectors; ++i) {
-            const u64 line = source + row * args.pitch;
-            const u64 first = line + column * Vector::bytes, end = line + args.row_bytes;
+            const u64 line = source + row * operand.pitch;
+            const u64 first = line + column * Vector::bytes, end = line + operand.row_bytes;
             const u64 aligned = first & ~static_cast<u64>(Vector::bytes - 1);
             x[i] = y[i] = {};
-            if (row < args.rows && first < end)
+            if (row < operand.rows && first < end)
                 x[i] = load_global_vector(aligned);
-            if (row < args.rows && aligned != first && aligned + Vector::bytes < end)
+            if (row < operand.rows && aligned != first && aligned + Vector::bytes < end)
                 y[i] = load_global_vector(aligned + Vector::bytes);
             shift[i] = static_cast<u32>(first - aligned);
             column += columns_on;
-            const bool next = column >= args.row_vectors;
-            column -= next ? args.row_vectors : 0;
+            const bool next = column >= operand.row_vectors;
+            column -= next ? operand.row_vectors : 0;
             row += rows_on + (next ? 1 : 0);
         }
-        const u64 to = args.destination + batch * matrix;
+        const u64 to = operand.destination + batch * matrix;
 #pragma unroll
         for (u32 i = 0; i < vectors; ++i) {
             const u64 offset = static_cast<u64>(index + i * threads) * Vector::bytes;

@@ -64,10 +64,13 @@ class Model:
         Of the schedule of all launches from now on.
     fault : callable or None
         What changes the text of a kernel before it is compiled.
+    num_launches : int
+        So far.
     """
 
     seed: int = 0
     fault: Callable[[str], str] | None = None
+    num_launches: int = 0
 
 
 class HostKernel:
@@ -88,6 +91,7 @@ class HostKernel:
 
     def launch(self, grid: Any, block: Any, shared_bytes: int, arguments: int) -> None:
         """Run a grid; the struct of parameters is at an address."""
+        self._model.num_launches += 1
         assert block == (self._threads, 1, 1)
         assert shared_bytes <= self.max_dynamic_shared_size_bytes
         aligned = np.empty(self._parameter + 64, np.uint8)

@@ -117,6 +117,17 @@ def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
     )
 
 
+def test_both_operands_are_padded_by_one_launch(cp, model):
+    """Also where one is broadcast, and both are long enough for several blocks."""
+    for first, second in (((3, 2, 33, 47), (2, 47, 71)), ((9, 1031), (1031, 7))):
+        x1, x2 = testing.integer_operands(first, second, F16)
+        a, b = cp.asarray(x1), cp.asarray(x2)
+        before = model.num_launches
+        result = cupygemm.matmul(a, b)
+        assert model.num_launches - before == 2
+        testing.assert_gemm_exact(result, x1, x2)
+
+
 def test_parts_of_k_are_added_in_their_order(cp, model):
     x1, x2 = testing.random_operands((60, 2000), (2000, 60), BF16)
     a, b = cp.asarray(x1), cp.asarray(x2)
