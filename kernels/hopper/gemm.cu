@@ -81,12 +81,15 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             setmaxnreg_inc<consumer_registers>();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
+        // From lane 0, so that the compiler knows it to be the same in all, and keeps descriptors in
+        // uniform registers. The epilogue, given this one, spills.
+        const u32 consumer = __shfl_sync(~0u, warpgroup, 0);
         Accumulators<Config> acc;
         TileStore<Config> output;
         for (; scheduler.more(); scheduler.advance(args)) {
             const auto &product = scheduler.product(args);
             const Work work = scheduler.work(product, rank);
-            Mainloop::consume(work, warpgroup, thread, shared, ring, acc);
+            Mainloop::consume(work, consumer, thread, shared, ring, acc);
             output.store(product, work, warpgroup, thread, staging, acc);
         }
         output.drain(thread);

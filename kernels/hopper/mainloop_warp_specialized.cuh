@@ -9,8 +9,8 @@
 // With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time,
 // and are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits
 // for its group before it adds, while the other's keeps the tensor cores busy:
-//   consumer 0  wgmma 0 | add 0 | wgmma 1 | add 1 | ...
-//   consumer 1  add ... | wgmma 0 | add 0 | wgmma 1 | ...
+//   block 0  wait full 0 | wgmma 0 | wait full 1 | wgmma 1 | 0, 1 done | add
+//   block 1  wgmma 0 | wgmma 1 | 0 done: release 0 | 1 done: release 1 | add
 // In a cluster the blocks share a row or a column of tiles; each loads its share of the common
 // operand and multicasts it, so the traffic from L2 falls.
 #pragma once
@@ -125,35 +125,42 @@ private:
         release(T::empty(shared, previous), thread);
     }
 
-    // The tensor cores sum the steps of a group only.
+    // The tensor cores sum the steps of a group only. The first block of rows waits for each stage
+    // when it comes to it, and the last gives each back as soon as it has been read: the ring holds
+    // two groups, so a stage that waits for the rest of its group is late for the next.
     CUPYGEMM_INLINE static void sum_in_registers(const Work &work, u32 consumer, u32 thread,
                                                  SharedAddress shared, Ring &ring,
                                                  Accumulators<Config> &acc) {
+        static_assert(T::step_group <= 2, "the first and the last stage of a group are given back");
         acc = {};
         for (u32 step = work.begin; step < work.end; step += T::step_group) {
             Ring group[T::step_group];
 #pragma unroll
             for (auto &place : group) {
                 place = ring;
-                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
                 ring.advance();
             }
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
                 typename Config::Accumulator sums[1][Config::tile_n / 2];
+                const bool last = block + 1 == T::consumer_blocks;
                 wgmma_fence(); // the additions read the sums
 #pragma unroll
-                for (u32 i = 0; i < T::step_group; ++i)
+                for (u32 i = 0; i < T::step_group; ++i) {
+                    if (block == 0)
+                        mbarrier_wait(T::full(shared, group[i].stage), group[i].parity);
                     multiply(shared + group[i].stage * T::stage_bytes,
                              consumer * T::consumer_blocks + block, i != 0, sums);
-                wgmma_commit();
+                    wgmma_commit();
+                }
+                if (last && T::step_group > 1) {
+                    wgmma_wait<1>(); // the group's first step is done with its stage
+                    release(T::empty(shared, group[0].stage), thread);
+                }
                 wgmma_wait<0>();
                 settle(sums);
-                if (block + 1 == T::consumer_blocks) {
-#pragma unroll
-                    for (const auto &place : group)
-                        release(T::empty(shared, place.stage), thread);
-                }
+                if (last)
+                    release(T::empty(shared, group[T::step_group - 1].stage), thread);
 #pragma unroll
                 for (u32 i = 0; i < Config::tile_n / 2; ++i)
                     acc.value[block][i] += sums[0][i];

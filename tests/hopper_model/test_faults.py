@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from cupygemm import testing
+from cupygemm._formats import as_stored
 from cupygemm._hopper.config import CONFIGS, configs_for
-from tests.cuda.variants import BF16, F16, F32, Variant, multiply
+from tests.cuda.variants import BF16, E4M3, F16, F32, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
 HALVES = Variant(CONFIGS[-1], F16, F16, "CC", aligned=True)
 CLUSTER = replace(HALVES, config=CONFIGS[-4])
 TWO_CONSUMERS = replace(HALVES, config=CONFIGS[-2])
 DIRECT = replace(HALVES, aligned=False)
+PROMOTED = Variant(configs_for("e4m3fn")[5], E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
 
@@ -52,6 +54,13 @@ FAULTS = [
           "deadlock"),
     Fault("accumulators read before wgmma is done", "wgmma_wait<0>();\n        settle",
           "settle", "read before wgmma.wait_group"),
+    Fault("no wait for the second stage of a group", "if (block == 0)\n", "if (block + i == 0)\n",
+          "into which a TMA load has not landed", PROMOTED),
+    Fault("the first stage of a group released before wgmma has read it",
+          "wgmma_wait<1>(); // the group's", "// the group's",
+          "which wgmma or a TMA store still reads", PROMOTED),
+    Fault("sums added before wgmma is done", "wgmma_wait<0>();\n                settle(sums)",
+          "settle(sums)", "read before wgmma.wait_group", PROMOTED),
     Fault("no fence before wgmma", "wgmma_fence(); // the epilogue read the accumulators", "",
           "no wgmma.fence since the accumulators"),
     Fault("registers of A loaded behind the fence",
@@ -108,7 +117,7 @@ def run(cp: object, fault: Fault) -> None:
     m, n, k = 136, 136 + odd, 4 * variant.config.tile_k + 8
     x1, x2 = testing.integer_operands((m, k), (k, n), variant.dtype)
     a, b = (
-        cp.asarray(np.array(x, order=order))
+        cp.asarray(np.array(as_stored(x), order=order))
         for x, order in zip((x1, x2), variant.orders, strict=True)
     )
     options = {}
@@ -142,7 +151,7 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
     return ""
 
 
-@pytest.mark.parametrize("variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, REGISTERS])
+@pytest.mark.parametrize("variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, PROMOTED, REGISTERS])
 def test_without_a_fault_nothing_is_found(cp, model, variant):
     for seed in range(3):
         model.seed = seed

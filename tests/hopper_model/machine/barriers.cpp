@@ -34,6 +34,19 @@ void sync(u32 id, u32 count) {
         wait_on(barrier.condition, "barrier %llu of %llu threads", id, count);
 }
 
+// The lanes of a warp wait for each other.
+void meet() {
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 generation = warp.generation;
+    if (++warp.arrived == warp_size) {
+        warp.arrived = 0;
+        ++warp.generation;
+        wake(warp.condition);
+    }
+    while (warp.generation == generation)
+        wait_on(warp.condition, "the other lanes of its warp");
+}
+
 void bar_sync(Arguments &args) {
     sync(static_cast<u32>(args.value(0)), static_cast<u32>(args.value(1)));
 }
@@ -98,16 +111,19 @@ extern "C" void hopper_syncthreads() {
 
 extern "C" void hopper_syncwarp() {
     running->text = "bar.warp.sync";
-    WarpMeeting &warp = running->block->warps[running->index / warp_size];
-    const u32 generation = warp.generation;
-    if (++warp.arrived == warp_size) {
-        warp.arrived = 0;
-        ++warp.generation;
-        wake(warp.condition);
-    }
-    while (warp.generation == generation)
-        wait_on(warp.condition, "the other lanes of its warp");
+    meet();
     go_on();
+}
+
+extern "C" unsigned hopper_shuffle(unsigned value, unsigned lane) {
+    running->text = "shfl.sync.idx";
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    auto &values = warp.value[warp.generation & 1];
+    values[running->index % warp_size][0] = value;
+    meet();
+    const u32 result = values[lane % warp_size][0];
+    go_on();
+    return result;
 }
 
 const Opcode barrier_opcodes[] = {

@@ -75,3 +75,6 @@ inline unsigned __cvta_generic_to_shared(const void *pointer) {
 }
 inline void __syncthreads() { hopper_model::hopper_syncthreads(); }
 inline void __syncwarp() { hopper_model::hopper_syncwarp(); }
+inline unsigned __shfl_sync(unsigned, unsigned value, int lane) {
+    return hopper_model::hopper_shuffle(value, static_cast<unsigned>(lane));
+}

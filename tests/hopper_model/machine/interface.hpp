@@ -29,6 +29,7 @@ extern const Place *hopper_place; // of the running thread
 void hopper_execute(Site *site, const Operand *operands, int count);
 void hopper_syncthreads();
 void hopper_syncwarp();
+unsigned hopper_shuffle(unsigned value, unsigned lane);
 unsigned hopper_shared_address(const void *pointer);
 void *hopper_dynamic_shared();
 [[noreturn]] void hopper_misaligned(const void *pointer, unsigned long multiple);
