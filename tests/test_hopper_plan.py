@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cupygemm._device import Device
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import FLOAT8
+from cupygemm._hopper.block_scales import SCALE_ARGS
 from cupygemm._hopper.config import (
     CONFIGS,
     SHARED_BYTES,
@@ -109,6 +110,8 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(SplitArgs) == 72" in device_source("hopper/split_copy.cu")
     assert ADD_ARGS.itemsize == 80
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
+    assert SCALE_ARGS.itemsize == 64
+    assert "sizeof(BlockScaleArgs) == 64" in device_source("hopper/arguments.cuh")
     assert MIRROR_ARGS.itemsize == 24
     assert "sizeof(MirrorArgs) == 24" in device_source("hopper/mirror.cu")
     for capacity, num_bytes in zip(CAPACITIES, (3648, 32512), strict=True):

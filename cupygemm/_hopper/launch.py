@@ -111,7 +111,7 @@ class GemmLaunch:
         self._packed: dict[tuple[int, int, int], Pointed] = {}
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the launch; `epilogue` is the packed struct of one, if the kernel has one."""
+        """Enqueue the launch; `epilogue` is what the kernel's parameter holds besides, packed."""
         key = (a, b, c)
         packed = self._packed.get(key)
         if packed is None:

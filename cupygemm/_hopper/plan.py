@@ -19,7 +19,7 @@ from cupygemm._hopper.config import TMA_BYTES, HopperArch, HopperConfig, check
 from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy, pad_pair
 from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, MirrorLaunch, launch_grid
 from cupygemm._hopper.select import HopperSelection, select
-from cupygemm._hopper.source import add_source, generate, mirror_source
+from cupygemm._hopper.source import BlockScaling, add_source, generate, mirror_source
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
@@ -53,6 +53,8 @@ class HopperChoice:
         The kernel computes the transpose of C, from B and A, and stores C.
     lower_triangle : bool
         The kernel computes the lower triangle of C, and a second one mirrors it.
+    block_scales : {"blocks", "columns"} or None
+        The kernel scales sums along k, see `generate`.
     """
 
     selection: HopperSelection
@@ -67,6 +69,7 @@ class HopperChoice:
     num_sms: int
     c_turned: bool = False
     lower_triangle: bool = False
+    block_scales: BlockScaling | None = None
 
     @property
     def config(self) -> HopperConfig:
@@ -82,6 +85,7 @@ class HopperChoice:
             tma_store=self.c_direct is None,
             c_turned=self.c_turned,
             lower_triangle=self.lower_triangle,
+            block_scales=self.block_scales,
         )
         return compile_cubin(text, GEMM_ENTRY)
 
@@ -288,14 +292,18 @@ def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..
 
 
 def make_product(choice: HopperChoice) -> Callable[..., None]:
-    """Return what launches the kernels of one product, given the addresses of A, B and C."""
+    """Return what launches the kernels of one product, given the addresses of A, B and C.
+
+    What it is called with besides, packed, are the arguments of the epilogue and of scales along k.
+    """
     from cupy.cuda import alloc
 
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
     prepare = make_preparation(choice)
-    if prepare is None and config.split_k == 1 and not choice.lower_triangle:
+    plain = not choice.lower_triangle and choice.block_scales is None
+    if prepare is None and config.split_k == 1 and plain:
         return gemm
     add = None
     if config.split_k > 1:
@@ -308,16 +316,16 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
         cubin = compile_cubin(mirror_source(choice.c.itemsize, vectors=vectors), MIRROR_ENTRY)
         mirror = MirrorLaunch(load(cubin), choice.c)
 
-    def launch(a: int, b: int, c: int, epilogue: bytes = b"") -> None:
+    def launch(a: int, b: int, c: int, epilogue: bytes = b"", scales: bytes = b"") -> None:
         if prepare is not None:
             a, b, _kept = prepare(a, b)
         if add is None:
-            gemm(a, b, c, epilogue)
+            gemm(a, b, c, epilogue + scales)
             if mirror is not None:
                 mirror(c)
             return
         workspace = alloc(add.num_bytes)
-        gemm(a, b, workspace.ptr)
+        gemm(a, b, workspace.ptr, scales)
         add(workspace.ptr, c, epilogue)
 
     return launch

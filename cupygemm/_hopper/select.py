@@ -72,8 +72,10 @@ class HopperSelection:
 
 
 @functools.lru_cache(maxsize=4096)
-def select(problem: GemmProblem, arch: HopperArch) -> HopperSelection:
-    """Return the configuration that the cost model prefers.
+def select(
+    problem: GemmProblem, arch: HopperArch, among: tuple[HopperConfig, ...] | None = None
+) -> HopperSelection:
+    """Return the configuration that the cost model prefers, of all or `among` some.
 
     Raises
     ------
@@ -81,7 +83,7 @@ def select(problem: GemmProblem, arch: HopperArch) -> HopperSelection:
         No configuration can run; the message says why not.
     """
     candidates, objections = [], []
-    for base in configs_for(problem.a_dtype):
+    for base in configs_for(problem.a_dtype) if among is None else among:
         for config in _with_splits(base, problem, arch):
             objection = check(config, problem, arch)
             if objection is None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from cupygemm._hopper.config import HopperConfig, a_in_registers
 from cupygemm._problem import ITEMSIZE, GemmProblem
 from cupygemm._source import epilogue_lines, flatten
 
+BlockScaling = Literal["blocks", "columns"]
 _PTX_TYPES = {
     "bf16": "bf16", "f16": "f16", "tf32": "tf32", "tf32x3": "tf32",
     "i8": "s8", "e4m3fn": "e4m3", "e5m2": "e5m2",
@@ -22,6 +24,7 @@ def generate(
     c_turned: bool = False,
     group_capacity: int = 0,
     lower_triangle: bool = False,
+    block_scales: BlockScaling | None = None,
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
@@ -42,6 +45,8 @@ def generate(
         Products that the parameter has room for, or 0 for a kernel of one.
     lower_triangle : bool
         Only tiles that reach down to the diagonal are computed.
+    block_scales : {"blocks", "columns"}, optional
+        There are scales for blocks of k: one for 64 columns or more, or for each column.
 
     Returns
     -------
@@ -59,6 +64,7 @@ def generate(
                 c_turned=c_turned,
                 group_capacity=group_capacity,
                 lower_triangle=lower_triangle,
+                block_scales=block_scales,
             ),
             "hopper/wgmma_instruction.cuh": instruction,
         },
@@ -120,6 +126,7 @@ def config_text(
     c_turned: bool = False,
     group_capacity: int = 0,
     lower_triangle: bool = False,
+    block_scales: BlockScaling | None = None,
 ) -> str:
     """Return ``config.cuh``."""
     split = config.split_k > 1
@@ -151,6 +158,8 @@ def config_text(
         "bool c_turned": _bool(c_turned),
         "u32 group_capacity": group_capacity,
         "bool lower_triangle": _bool(lower_triangle),
+        "bool block_scaled": _bool(block_scales is not None),
+        "bool scale_per_column": _bool(block_scales == "columns"),
     }
     lines = epilogue_lines(
         problem.epilogue if fused else None,

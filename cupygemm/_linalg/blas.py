@@ -15,6 +15,7 @@ from numpy.typing import DTypeLike
 from cupygemm._epilogue import epilogue_arguments
 from cupygemm._keywords import common_keywords
 from cupygemm._linalg.arrays import Array, as_array
+from cupygemm._linalg.block_scaled import Scales, block_scaled_matmul
 from cupygemm._linalg.contraction import View
 from cupygemm._linalg.microscaled import microscaled_matmul
 from cupygemm._linalg.pairs import viewed
@@ -269,9 +270,10 @@ def scaled_matmul(
 
     Notes
     -----
-    Scales for a whole row or column take one launch. Scales that change along k take one for each
-    block of k, each of which adds to the float32 sums of those before; the last one applies the
-    other options and rounds.
+    Scales for a whole row or column take one launch. Scales that change along k take one for
+    8-bit floats on Hopper GPUs, if `block` is a multiple of 128: sums of 128 along k are scaled as
+    they are added in float32. Else they take one launch for each block of k, each of which adds to
+    the float32 sums of those before; the last one applies the other options and rounds.
 
     Exponents take one launch on gfx950, whose instruction multiplies by them, and a small one for
     each operand that puts them in its order. There 6-bit floats, and 4-bit ones beside others,
@@ -294,13 +296,21 @@ def scaled_matmul(
     rows = _blocks(name, "scale_a", scale_a, (m, steps), block)
     columns = _blocks(name, "scale_b", scale_b, (n, steps), block, transposed=True)
     if (rows is None and columns is None) or steps <= 1:
-        scales = [s if r is None else r[:, 0] for s, r in ((scale_a, rows), (scale_b, columns))]
+        scales = [
+            s if table is None else table.of_block(0, count)
+            for s, table, count in ((scale_a, rows, m), (scale_b, columns, n))
+        ]
         return matmul(a, b, out, dtype=dtype, scale_a=scales[0], scale_b=scales[1], **options)
     if {"alpha", "beta", "c"} & options.keys():
         raise ValueError(f"{name}: alpha, beta and c do not go with scales for blocks of k")
     formats: dict[str, Any] = {
         key: options[key] for key in ("format_a", "format_b") if key in options
     }
+    whole = {"scale_a": scale_a} if rows is None else {}
+    whole |= {"scale_b": scale_b} if columns is None else {}
+    product = block_scaled_matmul(a, b, rows, columns, block, out, dtype, options | whole)
+    if product is not None:
+        return product
     sums: Any = None
     for step in range(steps):
         part = slice(step * block, min((step + 1) * block, k))
@@ -313,8 +323,8 @@ def scaled_matmul(
             b[part],
             out if last else sums,
             dtype=dtype if last else np.float32,
-            scale_a=scale_a if rows is None else rows[:, step],
-            scale_b=scale_b if columns is None else columns[:, step],
+            scale_a=scale_a if rows is None else rows.of_block(step, m),
+            scale_b=scale_b if columns is None else columns.of_block(step, n),
             **given,
         )
     return sums
@@ -358,12 +368,10 @@ def _blocks(
     block: int,
     *,
     transposed: bool = False,
-) -> Array | None:
+) -> Scales | None:
     """Return the scales of each row (column) for each block of k; None where k does not matter."""
     if not hasattr(scale, "shape") or len(scale.shape) < 2:
         return None
-    import cupy
-
     scale = as_array(function, name, scale)
     table = scale.T if transposed else scale
     count, steps = extents
@@ -371,9 +379,9 @@ def _blocks(
     if table.size == 1 or (table.shape == (count, 1) and steps != 1):
         return None
     if table.shape == (count, steps):
-        return table
+        return Scales(table, 1)
     if table.shape == (groups, steps):
-        return cupy.repeat(table, block, axis=0)[:count]
+        return Scales(table, block)
     whole, parts = ((steps, count), (steps, groups)) if transposed else (
         (count, steps), (groups, steps))  # fmt: skip
     raise ValueError(

@@ -30,6 +30,21 @@ template <> struct KernelArgs<true> : HopperArgs {
     EpilogueArgs epilogue;
 };
 
+// Scales for blocks of k, fp32: where the first of each operand is, the elements from one to the next
+// along the rows of A or the columns of B and along k, and how many rows, columns and steps share
+// one. The twin of cupygemm._hopper.block_scales.SCALE_ARGS.
+struct BlockScaleArgs {
+    u64 a, b;
+    i64 a_row, a_k, b_column, b_k;
+    u32 a_rows, b_columns, steps, padding;
+};
+template <bool has_epilogue> struct ScaledArgs : KernelArgs<has_epilogue> {
+    BlockScaleArgs scales;
+};
+static_assert(sizeof(BlockScaleArgs) == 64 && sizeof(ScaledArgs<false>) == 512 + 64 &&
+                  sizeof(ScaledArgs<true>) == 512 + 320,
+              "the scales follow the arguments, or the epilogue's, at once");
+
 // Of several products in one launch.
 template <u32 capacity> struct GroupedArgs {
     KernelArgs<false> products[capacity];
@@ -40,11 +55,15 @@ template <u32 capacity> struct GroupedArgs {
 static_assert(sizeof(GroupedArgs<7>) == 3648 && sizeof(GroupedArgs<63>) == 32512,
               "GroupedArgs must match the dtype that the launcher packs");
 
-template <class Config, u32 capacity = Config::group_capacity> struct ParameterOf {
+template <class Config, u32 capacity = Config::group_capacity, bool scaled = Config::block_scaled>
+struct ParameterOf {
     using Type = GroupedArgs<capacity>;
 };
-template <class Config> struct ParameterOf<Config, 0> {
+template <class Config> struct ParameterOf<Config, 0, false> {
     using Type = KernelArgs<Config::has_epilogue>;
+};
+template <class Config> struct ParameterOf<Config, 0, true> {
+    using Type = ScaledArgs<Config::has_epilogue>;
 };
 template <class Config> using Parameter = typename ParameterOf<Config>::Type;
 

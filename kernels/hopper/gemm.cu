@@ -89,7 +89,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         for (; scheduler.more(); scheduler.advance(args)) {
             const auto &product = scheduler.product(args);
             const Work work = scheduler.work(product, rank);
-            Mainloop::consume(work, consumer, thread, shared, ring, acc);
+            Mainloop::consume(product, work, consumer, thread, shared, ring, acc);
             output.store(product, work, warpgroup, thread, staging, acc);
         }
         output.drain(thread);

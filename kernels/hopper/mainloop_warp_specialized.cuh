@@ -11,10 +11,12 @@
 // for its group before it adds, while the other's keeps the tensor cores busy:
 //   block 0  wait full 0 | wgmma 0 | wait full 1 | wgmma 1 | 0, 1 done | add
 //   block 1  wgmma 0 | wgmma 1 | 0 done: release 0 | 1 done: release 1 | add
+// With `block_scaled` it is so step by step, and the sums are scaled as they are added.
 // In a cluster the blocks share a row or a column of tiles; each loads its share of the common
 // operand and multicasts it, so the traffic from L2 falls.
 #pragma once
 
+#include "hopper/block_scales.cuh"
 #include "hopper/fragments.cuh"
 #include "hopper/scheduler.cuh"
 #include "hopper/wgmma_instruction.cuh"
@@ -53,10 +55,14 @@ template <class Config> struct WarpSpecializedMainloop {
     }
 
     // One warpgroup. Sums all steps of a unit of work.
-    CUPYGEMM_INLINE static void consume(const Work &work, u32 consumer, u32 thread,
-                                        SharedAddress shared, Ring &ring,
-                                        Accumulators<Config> &acc) {
-        if constexpr (T::a_in_registers)
+    template <class Args> CUPYGEMM_INLINE static void consume(const Args &args, const Work &work,
+                                                              u32 consumer, u32 thread,
+                                                              SharedAddress shared, Ring &ring,
+                                                              Accumulators<Config> &acc) {
+        if constexpr (Config::block_scaled)
+            sum_scaled(BlockScales<Config>(args, args.scales, work, consumer, thread), work,
+                       consumer, thread, shared, ring, acc);
+        else if constexpr (T::a_in_registers)
             sum_from_registers(work, consumer, thread, shared, ring, acc);
         else if constexpr (Config::promote)
             sum_in_registers(work, consumer, thread, shared, ring, acc);
@@ -164,6 +170,32 @@ private:
 #pragma unroll
                 for (u32 i = 0; i < Config::tile_n / 2; ++i)
                     acc.value[block][i] += sums[0][i];
+            }
+        }
+    }
+
+    // The sums of each step are scaled before they are added.
+    CUPYGEMM_INLINE static void sum_scaled(BlockScales<Config> scales, const Work &work,
+                                           u32 consumer, u32 thread, SharedAddress shared,
+                                           Ring &ring, Accumulators<Config> &acc) {
+        acc = {};
+        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+#pragma unroll
+            for (u32 block = 0; block < T::consumer_blocks; ++block) {
+                typename Config::Accumulator sums[1][Config::tile_n / 2];
+                wgmma_fence(); // the additions read the sums
+                multiply(shared + ring.stage * T::stage_bytes,
+                         consumer * T::consumer_blocks + block, false, sums);
+                wgmma_commit();
+                if (block == 0)
+                    scales.load_columns(step);
+                scales.load_rows(step, block);
+                wgmma_wait<0>();
+                settle(sums);
+                if (block + 1 == T::consumer_blocks)
+                    release(T::empty(shared, ring.stage), thread);
+                scales.add(acc.value[block], sums[0]);
             }
         }
     }

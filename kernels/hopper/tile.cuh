@@ -43,7 +43,10 @@ template <class Config> struct Tile {
     // Steps of a unit of work come in groups: for the two sets of such registers, or as many as are
     // summed between promotions. Were the second of a pair left out on some path, the compiler
     // would serialise the wgmma of all. What lies beyond k is zeros.
-    static constexpr u32 step_group = a_in_registers || (Config::promote && slabs == 1) ? 2 : 1;
+    static constexpr bool sums_pairs = Config::promote && slabs == 1 && !Config::block_scaled;
+    static constexpr u32 step_group = a_in_registers || sums_pairs ? 2 : 1;
+    static_assert(!Config::block_scaled || (Config::promote && slabs == 1),
+                  "the sums of a step of 128 bytes are scaled before they are added");
     static_assert(element_bytes == 2 || ((Config::a_major == Major::k || a_in_registers) &&
                                          Config::b_major == Major::k),
                   "wgmma reads operands that are not of 16 bits along k only");

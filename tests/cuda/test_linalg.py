@@ -1,5 +1,6 @@
 """Linear algebra on a GPU: warm calls are captured into graphs, and wait for nothing."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -69,6 +70,33 @@ def test_one_triangle_is_captured_and_exact(cp):
     np.testing.assert_array_equal(cp.asnumpy(out), wide @ wide.T)
     half = cupygemm.syrk(0.25, a)  # the kernel's epilogue, and 16-bit results
     np.testing.assert_array_equal(cp.asnumpy(half), (wide @ wide.T / 4).astype(np.float16))
+
+
+@pytest.mark.parametrize("columns", [4, 512])
+def test_scales_for_blocks_of_k_are_captured_and_exact(cp, columns):
+    """Powers of two, of which every sum is exact."""
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((300, 1024), (1024, 512))]
+    scales = [2.0 ** rng.integers(-2, 3, shape) for shape in ((300, 8), (8, columns))]
+    scales = [scale.astype(np.float32) for scale in scales]
+    codes = [cp.asarray(x.astype(ml_dtypes.float8_e4m3fn).view(np.uint8)) for x in values]
+    moved, out = [cp.asarray(scale) for scale in scales], cp.zeros((300, 512), np.float32)
+
+    def call():
+        cupygemm.scaled_matmul(*codes, *moved, format_a="e4m3fn", format_b="e4m3fn", out=out)
+
+    with cp.cuda.Stream(non_blocking=True) as stream:
+        call()
+        stream.begin_capture()
+        call()
+        graph = stream.end_capture()
+        out[...] = 0
+        graph.launch()
+        stream.synchronize()
+    wide = [np.repeat(scales[0], 128, axis=1), np.repeat(scales[1], 128, axis=0)]
+    wide[1] = np.repeat(wide[1], 512 // columns, axis=1)
+    expected = (values[0] * wide[0]) @ (values[1] * wide[1])
+    np.testing.assert_array_equal(cp.asnumpy(out), expected)
 
 
 def test_a_tuned_product_is_explained_by_its_figures(cp, tmp_path, monkeypatch):

@@ -21,7 +21,7 @@ import scipy.special
 from cupygemm import _device, _epilogue, _fallback, _matmul
 from cupygemm._hopper import copies, grouped, plan
 from cupygemm._hopper.compile import CubinResources
-from cupygemm._linalg import triangle
+from cupygemm._linalg import block_scaled, triangle
 from cupygemm._linalg.grouped import forget_groups
 from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
@@ -229,6 +229,13 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
     return {module.__name__: module for module in (*map(ModuleType, empty), *made)}
 
 
+def _forget() -> None:
+    """Forget what was found out about another device under CuPy."""
+    _device.device.cache_clear()
+    forget_groups()
+    block_scaled._runner.cache_clear()
+
+
 @contextlib.contextmanager
 def modelled() -> Iterator[tuple[Any, Model]]:
     """Put the modelled GPU in the place of CuPy; yield what stands for CuPy, and the model."""
@@ -240,8 +247,7 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         return kernels.setdefault(made.ptr, made)
 
     modules = _modules(kernels)
-    _device.device.cache_clear()
-    forget_groups()
+    _forget()
     # CuPy's functions warn of nothing.
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         for name, module in modules.items():
@@ -257,5 +263,4 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         patch.setattr(_matmul, "_plans", {})
         patch.setattr(triangle, "_runners", {})
         yield modules["cupy"], model
-    _device.device.cache_clear()
-    forget_groups()
+    _forget()

@@ -11,12 +11,14 @@ from dataclasses import replace
 
 import pytest
 
+from cupygemm._hopper.block_scales import scaled_configs
 from cupygemm._hopper.compile import OPTIONS, read_cubin
 from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.nvrtc import find_nvrtc
 from cupygemm._hopper.source import (
     add_source,
     generate,
+    mirror_source,
     pad_source,
     split_source,
     transpose_source,
@@ -116,6 +118,39 @@ def test_an_a_in_registers_does_not_spill(number: int, c_turned: bool) -> None:
     registers, local, _ = compiled(text, "cupygemm_gemm")
     assert local == 0
     assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("number", range(0, len(CONFIGS), 2))
+@pytest.mark.parametrize("special", [{"group_capacity": 63}, {"lower_triangle": True}])
+def test_groups_and_triangles_do_not_spill(number: int, special: dict[str, int]) -> None:
+    config = CONFIGS[number]
+    text = generate(PROBLEM, config, tma_store=number % 3 != 1, **special)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("columns", [128, 1])
+@pytest.mark.parametrize("number", range(6))
+def test_scales_along_k_do_not_spill(columns: int, number: int) -> None:
+    """Of the configurations that are taken for them."""
+    problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e4m3fn", b_major="k")
+    how, configs = scaled_configs(problem, columns)
+    if number >= len(configs):
+        pytest.skip(f"{len(configs)} configurations are")
+    config = configs[number]
+    text = generate(problem, config, tma_store=True, block_scales=how)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
+def test_the_mirror(itemsize: int) -> None:
+    text = mirror_source(itemsize, vectors=itemsize % 3 != 1)
+    registers, local, _ = compiled(text, "cupygemm_mirror")
+    assert local == 0
+    assert registers <= 32  # eight blocks of 256 threads in an SM
 
 
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])

@@ -1,0 +1,100 @@
+"""Products with scales that change along k, in one launch on Hopper.
+
+The tensor cores sum 128 bytes of k, which lie in one block of each operand's scales; these sums are
+scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits along k.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cupygemm._hopper.config import (
+    BLOCK_ROWS,
+    FLOAT8,
+    SLAB_BYTES,
+    HopperArch,
+    HopperConfig,
+    configs_for,
+)
+from cupygemm._hopper.plan import HopperChoice, choose, make_product
+from cupygemm._hopper.select import select
+from cupygemm._hopper.source import BlockScaling
+from cupygemm._layout import Layout
+from cupygemm._problem import GemmProblem
+
+BLOCK = SLAB_BYTES
+"""Elements along k that have one scale, or a multiple of it."""
+SCALE_ARGS = np.dtype(
+    [
+        ("a", np.uint64),
+        ("b", np.uint64),
+        ("a_row", np.int64),
+        ("a_k", np.int64),
+        ("b_column", np.int64),
+        ("b_k", np.int64),
+        ("a_rows", np.uint32),
+        ("b_columns", np.uint32),
+        ("steps", np.uint32),
+        ("padding", np.uint32),
+    ],
+    align=True,
+)
+"""The struct ``BlockScaleArgs``."""
+
+
+def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoice | None:
+    """Return the kernels for a product; `columns` of B share a scale. None if there are none.
+
+    Raises
+    ------
+    ValueError
+        No configuration can run.
+    """
+    if layout.problem.a_dtype not in FLOAT8 or layout.problem.batch:
+        return None
+    choice = choose(layout, arch)
+    how, configs = scaled_configs(choice.problem, columns)
+    return replace(choice, selection=select(choice.problem, arch, configs), block_scales=how)
+
+
+def scaled_configs(
+    problem: GemmProblem, columns: int
+) -> tuple[BlockScaling, tuple[HopperConfig, ...]]:
+    """Return how the kernel has the scales of B, which `columns` share, and its configurations."""
+    how: BlockScaling = "columns" if columns % BLOCK_ROWS else "blocks"
+    # Scales of each column are in registers, which two blocks of rows leave too few of.
+    return how, tuple(
+        config
+        for config in configs_for(problem.a_dtype)
+        if config.tile_k == BLOCK
+        and (how == "blocks" or config.tile_m == BLOCK_ROWS * config.num_consumers)
+    )
+
+
+def make_scaled_product(choice: HopperChoice, block: int) -> Callable[..., None]:
+    """Return what launches a product, given addresses, an epilogue's arguments, and both scales.
+
+    These are arrays of fp32, (rows, blocks of k), each with how many rows of A, or columns of B,
+    share a row of it.
+    """
+    product = make_product(choice)
+    arguments = np.zeros(1, SCALE_ARGS)
+    arguments["steps"] = block // BLOCK
+
+    def launch(
+        a: int, b: int, c: int, epilogue: bytes, scale_a: tuple[Any, int], scale_b: tuple[Any, int]
+    ) -> None:
+        packed = arguments.copy()
+        for name, across, (scale, shared) in (("a", "row", scale_a), ("b", "column", scale_b)):
+            rows, blocks = scale.shape
+            pitch, step = scale.strides
+            packed[name], packed[f"{name}_{across}s"] = scale.data.ptr, shared
+            packed[f"{name}_{across}"] = pitch // 4 if rows > 1 else 0
+            packed[f"{name}_k"] = step // 4 if blocks > 1 else 0
+        product(a, b, c, epilogue, packed.tobytes())
+
+    return launch

@@ -1,0 +1,147 @@
+"""`scaled_matmul` with scales for blocks of k, in one launch where the device has a kernel for it.
+
+Hopper multiplies 8-bit floats so, with scales of fp32 for blocks of 128 along k or a multiple of
+it. Elsewhere `scaled_matmul` launches a product for each block of k.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from cupygemm._call import check_call
+from cupygemm._device import Device, device
+from cupygemm._epilogue import EpilogueArguments
+from cupygemm._hopper.config import HopperArch
+from cupygemm._launch import EpiloguePacker
+from cupygemm._layout import Operand
+from cupygemm._linalg.arrays import Array
+from cupygemm._options import Options, call_options
+from cupygemm._pose import pose
+from cupygemm._promotion import F32
+from cupygemm._runners import around
+
+
+@dataclass(frozen=True)
+class Scales:
+    """Scales for the rows of A, or the columns of B, and blocks of k.
+
+    Attributes
+    ----------
+    table : cupy.ndarray
+        Rows, blocks of k.
+    shared : int
+        Rows, or columns, that share a row of it.
+    """
+
+    table: Array
+    shared: int
+
+    def of_block(self, index: int, count: int) -> Array:
+        """Return the scale of each of `count` rows for a block of k."""
+        import cupy
+
+        scales = self.table[:, index]
+        return scales if self.shared == 1 else cupy.repeat(scales, self.shared)[:count]
+
+
+def block_scaled_matmul(
+    a: Array,
+    b: Array,
+    rows: Scales | None,
+    columns: Scales | None,
+    block: int,
+    out: Any,
+    dtype: DTypeLike | None,
+    options: dict[str, Any],
+) -> Array | None:
+    """Return the product in one launch; None where no kernel computes it so.
+
+    `options` are those of `matmul`, with scales that do not change along k.
+    """
+    place = device(a.data.device_id)
+    if not isinstance(place.arch, HopperArch) or not min(a.size, b.size):
+        return None
+    options = options.copy()
+    casting = options.pop("casting", "same_kind")
+    given = call_options(options)  # type: ignore[arg-type]
+    call = check_call(a, b, out, dtype, casting, given)
+    lies = (replace(o, address=o.address & 15) for o in (call.x1, call.x2))
+    target = call.target and replace(call.target, address=call.target.address & 15)
+    shared = tuple(1 << 31 if s is None else s.shared for s in (rows, columns))
+    run = _runner(*lies, target, call.options, place, call.aliased, block, shared)
+    if run is None:
+        return None
+    from cupy.cuda import Device as CurrentDevice
+
+    with CurrentDevice(place.index):
+        tables = (_table(rows), _table(columns))
+        return run(a, b, call.out, *tables, given.epilogue)
+
+
+def _table(scales: Scales | None) -> Array:
+    """Return scales in fp32; without any, one that is 1."""
+    import cupy
+
+    if scales is None:
+        return cupy.ones((1, 1), F32)
+    return scales.table.astype(F32, copy=False)
+
+
+@functools.lru_cache(maxsize=1024)
+def _runner(
+    x1: Operand,
+    x2: Operand,
+    target: Operand | None,
+    options: Options,
+    place: Device,
+    aliased: bool,
+    block: int,
+    shared: tuple[int, int],
+) -> Callable[..., Array] | None:
+    """Return what multiplies operands that lie so; None where no kernel can."""
+    from cupy.cuda import Device as CurrentDevice
+
+    from cupygemm._hopper.block_scales import BLOCK, choose_scaled, make_scaled_product
+
+    assert isinstance(place.arch, HopperArch)
+    posed = pose(
+        x1,
+        x2,
+        target,
+        options,
+        products=place.products,
+        epilogue_products=place.epilogue_products,
+        row_bytes=place.row_bytes,
+        aliased=aliased,
+    )
+    layout, sources = posed.layout, posed.sources
+    if block % BLOCK or layout is None or (posed.epilogue is not None and sources is None):
+        return None
+    swapped = layout.swapped
+    of_a, of_b = shared[::-1] if swapped else shared
+    try:
+        choice = choose_scaled(layout, place.arch, of_b)
+    except ValueError:  # no configuration can run
+        return None
+    if choice is None:
+        return None
+    with CurrentDevice(place.index):  # kernels are loaded on the device that is current
+        launch = make_scaled_product(choice, block)
+    packer = None if sources is None else EpiloguePacker(layout, layout.launches[0])
+
+    def launch_all(
+        a: int, b: int, c: int, rows: Array, columns: Array, epilogue: EpilogueArguments | None
+    ) -> None:
+        if swapped:
+            rows, columns = columns, rows
+        more = b""
+        if packer is not None and epilogue is not None and sources is not None:
+            more = packer(epilogue, sources.arrays(epilogue))
+        launch(a, b, c, more, (rows, of_a), (columns, of_b))
+
+    return around(posed, launch_all)
