@@ -65,7 +65,7 @@ _PAD_THREADS = 256
 _PAD_VECTORS = 4  # that a thread copies
 _PAIR_ALIGN = 256  # of a copy behind another
 _TRANSPOSE_THREADS = 256
-_TRANSPOSE_TILE = (128, 64)  # rows and columns of the source
+_TRANSPOSE_TILE = (128, 128)  # rows and columns of the source
 _SPLIT_TILE = (64, 32)
 _SPLIT_THREADS = 256
 

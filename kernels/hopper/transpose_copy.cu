@@ -1,11 +1,13 @@
 // Copies an operand of 8-bit elements so that those along k are adjacent: wgmma reads no others.
 //
-// A block turns a tile of 128 x 64 bytes. A thread reads a word of each of four rows, turns the
-// 4 x 4 bytes in registers, and writes four words to shared memory; from there, threads store 16
-// bytes each. Words that are not aligned, or reach over the edge, are read byte by byte. Rows of
-// the destination begin at multiples of 16 bytes.
+// A block turns a tile of 128 x 128 bytes. A thread reads 16 bytes of each of four rows, turns 4 x 4
+// at a time in registers, and writes words to shared memory; from there eight threads store a line
+// of the tile, 16 bytes each. Rows of the source may begin anywhere: their vectors are shifted into
+// place, as in pad_copy.cu. Rows of the destination begin at multiples of 16 bytes. Bound by memory
+// bandwidth.
 #include "common/numeric.hpp"
 #include "hopper/dependent_launch.cuh"
+#include "hopper/vector.cuh"
 
 namespace cupygemm {
 
@@ -21,21 +23,10 @@ struct TransposeArgs {
 static_assert(sizeof(TransposeArgs) == 72,
               "TransposeArgs must match the dtype that the launcher packs");
 
-constexpr u32 tile_rows = 128, tile_columns = 64; // of the source
+constexpr u32 tile = 128; // rows and columns of the source
 constexpr u32 threads = 256;
-constexpr u32 words_across = tile_columns / 4;
-constexpr u32 pitch_words = tile_rows / 4 + 1; // odd, so that columns begin in different banks
-
-// Four bytes of a row, of which the first `count` exist.
-CUPYGEMM_INLINE u32 load_word(u64 address, i32 count) {
-    if (count >= 4 && address % 4 == 0)
-        return *reinterpret_cast<const u32 *>(address);
-    u32 word = 0;
-    for (i32 i = 0; i < 4; ++i)
-        if (i < count)
-            word |= static_cast<u32>(reinterpret_cast<const u8 *>(address)[i]) << 8 * i;
-    return word;
-}
+constexpr u32 vectors = tile / Vector::bytes; // of a line
+static_assert(threads == tile / 4 * vectors, "a thread turns a vector of each of four rows");
 
 // Byte j of row i becomes byte i of row j.
 CUPYGEMM_INLINE void turn(u32 (&rows)[4]) {
@@ -47,21 +38,44 @@ CUPYGEMM_INLINE void turn(u32 (&rows)[4]) {
     rows[3] = __byte_perm(c, d, 0x7632);
 }
 
-struct alignas(16) Vector {
-    u32 words[4];
-};
+// Read a vector of each of four rows, from `column` on. Rows below the last are zeros; what follows
+// a row's last byte is anything, and becomes lines that are not stored.
+CUPYGEMM_INLINE void load_rows(const TransposeArgs &args, u64 source, u32 row, u32 column,
+                               Vector (&rows)[4]) {
+    Vector next[4];
+    u32 shift[4];
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i) {
+        const u64 line = source + static_cast<i64>(row + i) * args.pitch;
+        const u64 first = line + column, end = line + args.columns;
+        const u64 aligned = first & ~static_cast<u64>(Vector::bytes - 1);
+        rows[i] = next[i] = {};
+        if (row + i < args.rows && first < end)
+            rows[i] = load_global_vector(aligned);
+        if (row + i < args.rows && aligned != first && aligned + Vector::bytes < end)
+            next[i] = load_global_vector(aligned + Vector::bytes);
+        shift[i] = static_cast<u32>(first - aligned);
+    }
+    if ((shift[0] | shift[1] | shift[2] | shift[3]) == 0) // all loads are on their way by then
+        return;
+#pragma unroll
+    for (u32 i = 0; i < 4; ++i)
+        rows[i] = shifted(rows[i], next[i], shift[i]);
+}
 
 } // namespace cupygemm
 
-extern "C" __global__ void __launch_bounds__(256)
-    cupygemm_transpose_copy(const cupygemm::TransposeArgs args) {
+extern "C" __global__ void __launch_bounds__(cupygemm::threads)
+    cupygemm_transpose_copy(const __grid_constant__ cupygemm::TransposeArgs args) {
     using namespace cupygemm;
-    __shared__ u32 staged[tile_columns][pitch_words]; // (column, four rows)
+    // (column, four rows). Vector v of column c lies at v ^ c / 16: the words that a warp writes,
+    // and the vectors that it reads, are then in different banks.
+    __shared__ __align__(16) u32 staged[tile][tile / 4];
     let_next_kernel_start();
-    wait_for_work_before();
-    const u32 tiles_across = ceil_div(args.columns, tile_columns);
-    const u32 row0 = blockIdx.x / tiles_across * tile_rows;
-    const u32 column0 = blockIdx.x % tiles_across * tile_columns;
+    const u32 tiles_across = ceil_div(args.columns, tile);
+    const u32 row0 = blockIdx.x / tiles_across * tile;
+    const u32 column0 = blockIdx.x % tiles_across * tile;
+    const u32 vector = threadIdx.x % vectors, four = threadIdx.x / vectors;
     const u32 batches = args.batch0 * args.batch1 * args.batch2;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
         const u32 index2 = batch % args.batch2, outer = batch / args.batch2;
@@ -70,34 +84,28 @@ extern "C" __global__ void __launch_bounds__(256)
                            outer / args.batch1 * args.stride[0];
         const u64 destination =
             args.destination + static_cast<u64>(batch) * args.columns * args.out_pitch;
-
-        const u32 column = threadIdx.x % words_across * 4;
-        const i32 count = static_cast<i32>(args.columns) - static_cast<i32>(column0 + column);
+        wait_for_work_before(); // the first time round: addresses are ready by then
+        Vector rows[4];
+        load_rows(args, source, row0 + 4 * four, column0 + vector * Vector::bytes, rows);
 #pragma unroll
-        for (u32 four = threadIdx.x / words_across; four < tile_rows / 4;
-             four += threads / words_across) {
-            u32 rows[4];
-#pragma unroll
-            for (u32 i = 0; i < 4; ++i) {
-                const u32 row = row0 + 4 * four + i;
-                const u64 from = source + static_cast<i64>(row) * args.pitch + column0 + column;
-                rows[i] = row < args.rows ? load_word(from, count) : 0;
-            }
-            turn(rows);
+        for (u32 word = 0; word < 4; ++word) {
+            u32 block[4] = {rows[0].words[word], rows[1].words[word], rows[2].words[word],
+                            rows[3].words[word]};
+            turn(block);
 #pragma unroll
             for (u32 i = 0; i < 4; ++i)
-                staged[column + i][four] = rows[i];
+                staged[vector * Vector::bytes + word * 4 + i][four ^ vector * 4] = block[i];
         }
-        __syncthreads();                        // the tile is in shared memory
-        constexpr u32 vectors = tile_rows / 16; // of a line of the destination
+        __syncthreads(); // the tile is in shared memory
 #pragma unroll
-        for (u32 at = threadIdx.x; at < tile_columns * vectors; at += threads) {
-            const u32 line = at / vectors, vector = at % vectors;
-            const u64 to = destination + static_cast<u64>(column0 + line) * args.out_pitch + row0 +
-                           vector * 16;
-            const u32 *words = &staged[line][vector * 4];
-            if (column0 + line < args.columns && row0 + vector * 16 < args.out_pitch)
-                *reinterpret_cast<Vector *>(to) = Vector{{words[0], words[1], words[2], words[3]}};
+        for (u32 i = 0; i < tile * vectors / threads; ++i) {
+            const u32 line = i * (threads / vectors) + four;
+            const u32 *words = &staged[line][(vector ^ line / Vector::bytes) * 4];
+            const u32 row = row0 + vector * Vector::bytes;
+            if (column0 + line < args.columns && row < args.out_pitch)
+                store_global_vector(destination +
+                                        static_cast<u64>(column0 + line) * args.out_pitch + row,
+                                    Vector{{words[0], words[1], words[2], words[3]}});
         }
         __syncthreads(); // and may be overwritten
     }

@@ -117,6 +117,27 @@ def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
     )
 
 
+@pytest.mark.parametrize(
+    ("rows", "adjacent"), [(1, 1), (70, 7), (130, 300), (127, 129), (256, 128), (9, 515)]
+)
+@pytest.mark.parametrize("column", [0, 3])
+def test_the_transposing_copy(cp, model, rows, adjacent, column):
+    """Of whole tiles and parts of them, of rows that begin at 16 bytes or anywhere."""
+    generator = np.random.default_rng(rows)
+    pitch = -(-adjacent // 16) * 16 + column
+    memory = generator.integers(1, 256, (2, rows, pitch), np.uint8)
+    source = cp.asarray(memory)[:, :, column:]
+    stack = Stack("i8", adjacent, rows, pitch, (1, 1, 2), (0, 0, rows * pitch))
+    turned = OperandCopy("", turned=True)
+    copy, target = turned.launch(stack), turned.target(stack)
+    result = cp.full((2, adjacent, target.pitch), 255, np.uint8)
+    assert result.nbytes == copy.num_bytes
+    copy(source.data.ptr, result.data.ptr)
+    expected = np.zeros((2, adjacent, target.pitch), np.uint8)  # what k lacks is zeros
+    expected[:, :, :rows] = memory[:, :, column : column + adjacent].swapaxes(1, 2)
+    np.testing.assert_array_equal(cp.asnumpy(result), expected)
+
+
 def test_both_operands_are_padded_by_one_launch(cp, model):
     """Also where one is broadcast, and both are long enough for several blocks."""
     for first, second in (((3, 2, 33, 47), (2, 47, 71)), ((9, 1031), (1031, 7))):
