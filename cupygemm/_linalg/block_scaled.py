@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from cupygemm._call import check_call
+from cupygemm._call import Call, check_call, signature
 from cupygemm._device import Device, device
 from cupygemm._epilogue import EpilogueArguments
 from cupygemm._hopper.config import HopperArch
@@ -21,9 +21,14 @@ from cupygemm._launch import EpiloguePacker
 from cupygemm._layout import Operand
 from cupygemm._linalg.arrays import Array
 from cupygemm._options import Options, call_options
+from cupygemm._plan import Plan
 from cupygemm._pose import pose
 from cupygemm._promotion import F32
 from cupygemm._runners import around
+
+FORMATS = ("format_a", "format_b")
+MAX_RECENT = 256
+"""Calls without other options whose plans are kept."""
 
 
 @dataclass(frozen=True)
@@ -66,21 +71,37 @@ def block_scaled_matmul(
     place = device(a.data.device_id)
     if not isinstance(place.arch, HopperArch) or not min(a.size, b.size):
         return None
-    options = options.copy()
-    casting = options.pop("casting", "same_kind")
-    given = call_options(options)  # type: ignore[arg-type]
-    call = check_call(a, b, out, dtype, casting, given)
-    lies = (replace(o, address=o.address & 15) for o in (call.x1, call.x2))
-    target = call.target and replace(call.target, address=call.target.address & 15)
     shared = tuple(1 << 31 if s is None else s.shared for s in (rows, columns))
-    run = _runner(*lies, target, call.options, place, call.aliased, block, shared)
-    if run is None:
-        return None
+    key, plan, epilogue = None, None, None
+    if options.keys() <= set(FORMATS) and (out is None or type(out) is type(a)):
+        lies = signature(a), signature(b), None if out is None else signature(out)
+        key = (*lies, *map(options.get, FORMATS), dtype, block, shared)
+        plan = _recent.get(key)
+        if plan is not None and out is not None and plan.overlaps(a, b, out):
+            plan = None
+    if plan is None:
+        options = options.copy()
+        casting = options.pop("casting", "same_kind")
+        given = call_options(options)  # type: ignore[arg-type]
+        call = check_call(a, b, out, dtype, casting, given)
+        operands = tuple(x and replace(x, address=x.address & 15) for x in _operands(call))
+        run = _runner(operands, call.options, place, call.aliased, block, shared)
+        if run is None:
+            return None
+        plan = Plan(run, tuple((0, 0) if x is None else x.extent() for x in operands))
+        if key is not None and not call.aliased:
+            if len(_recent) >= MAX_RECENT:
+                _recent.clear()
+            _recent[key] = plan
+        out, epilogue = call.out, given.epilogue
     from cupy.cuda import Device as CurrentDevice
 
     with CurrentDevice(place.index):
-        tables = (_table(rows), _table(columns))
-        return run(a, b, call.out, *tables, given.epilogue)
+        return plan.run(a, b, out, _table(rows), _table(columns), epilogue)
+
+
+def _operands(call: Call) -> tuple[Operand, Operand, Operand | None]:
+    return call.x1, call.x2, call.target
 
 
 def _table(scales: Scales | None) -> Array:
@@ -92,11 +113,18 @@ def _table(scales: Scales | None) -> Array:
     return scales.table.astype(F32, copy=False)
 
 
+_recent: dict[tuple[Any, ...], Plan] = {}
+
+
+def forget_scaled() -> None:
+    """Forget all plans."""
+    _recent.clear()
+    _runner.cache_clear()
+
+
 @functools.lru_cache(maxsize=1024)
 def _runner(
-    x1: Operand,
-    x2: Operand,
-    target: Operand | None,
+    operands: tuple[Operand, Operand, Operand | None],
     options: Options,
     place: Device,
     aliased: bool,
@@ -110,9 +138,7 @@ def _runner(
 
     assert isinstance(place.arch, HopperArch)
     posed = pose(
-        x1,
-        x2,
-        target,
+        *operands,
         options,
         products=place.products,
         epilogue_products=place.epilogue_products,

@@ -233,7 +233,7 @@ def _forget() -> None:
     """Forget what was found out about another device under CuPy."""
     _device.device.cache_clear()
     forget_groups()
-    block_scaled._runner.cache_clear()
+    block_scaled.forget_scaled()
 
 
 @contextlib.contextmanager

@@ -19,10 +19,10 @@ RNG = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def one_launch(monkeypatch):
     """Refuse products of parts of k, which would be launches of their own."""
-    block_scaled._runner.cache_clear()
+    block_scaled.forget_scaled()
     monkeypatch.setattr(blas, "matmul", None)
     yield
-    block_scaled._runner.cache_clear()
+    block_scaled.forget_scaled()
 
 
 def spread(scales, extents, blocks):
