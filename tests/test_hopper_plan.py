@@ -23,7 +23,13 @@ from cupygemm._hopper.config import (
 )
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
 from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
-from cupygemm._hopper.launch import ADD_ARGS, HOPPER_ARGS, MIRROR_ARGS, launch_grid
+from cupygemm._hopper.launch import (
+    ADD_ARGS,
+    FINISH_ARGS,
+    HOPPER_ARGS,
+    MIRROR_ARGS,
+    launch_grid,
+)
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import select
 from cupygemm._hopper.stack import Stack
@@ -112,6 +118,8 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
     assert SCALE_ARGS.itemsize == 64
     assert "sizeof(BlockScaleArgs) == 64" in device_source("hopper/arguments.cuh")
+    assert FINISH_ARGS.itemsize == 32
+    assert "sizeof(FinishArgs) == 32" in device_source("hopper/finish_triangle.cu")
     assert MIRROR_ARGS.itemsize == 24
     assert "sizeof(MirrorArgs) == 24" in device_source("hopper/mirror.cu")
     for capacity, num_bytes in zip(CAPACITIES, (3648, 32512), strict=True):

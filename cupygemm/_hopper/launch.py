@@ -51,9 +51,19 @@ ADD_ARGS = np.dtype(
 MIRROR_ARGS = np.dtype(
     [("c", np.uint64), ("ldc", np.int64), ("n", np.uint32), ("padding", np.uint32)]
 )
+FINISH_ARGS = np.dtype(
+    [
+        ("sums", np.uint64),
+        ("c", np.uint64),
+        ("ldc", np.int64),
+        ("n", np.uint32),
+        ("pitch", np.uint32),
+    ]
+)
+"""The struct ``FinishArgs``, without the epilogue's."""
 _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
 _MAX_GRID_Y = 65535
-_MIRROR_EDGE, _MIRROR_THREADS = 64, 256
+_TRIANGLE_EDGE, _TRIANGLE_THREADS = 64, 256
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
 
@@ -204,12 +214,33 @@ class MirrorLaunch:
     def __init__(self, kernel: Any, result: Stack) -> None:
         self._arguments = arguments = np.zeros(1, MIRROR_ARGS)
         arguments["ldc"], arguments["n"] = result.pitch, result.rows
-        tiles = -(-result.rows // _MIRROR_EDGE)
-        self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _MIRROR_THREADS)
+        tiles = -(-result.rows // _TRIANGLE_EDGE)
+        self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
 
     def __call__(self, c: int) -> None:
         """Enqueue the copy."""
         arguments = self._arguments.copy()
         arguments["c"] = c
         parameters, _alive = pointed(arguments)
+        self._enqueue(parameters)
+
+
+class FinishLaunch:
+    """The end of a symmetric product: from the lower triangle of its sums to both of C."""
+
+    __slots__ = ("_arguments", "_enqueue", "num_bytes")
+
+    def __init__(self, kernel: Any, geometry: Geometry, result: Stack) -> None:
+        self.num_bytes = geometry.c.num_bytes
+        self._arguments = arguments = np.zeros(1, FINISH_ARGS)
+        arguments["ldc"], arguments["n"] = result.pitch, result.rows
+        arguments["pitch"] = geometry.c.pitch
+        tiles = -(-result.rows // _TRIANGLE_EDGE)
+        self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
+
+    def __call__(self, sums: int, c: int, epilogue: bytes) -> None:
+        """Enqueue it; `epilogue` is the packed struct of one."""
+        arguments = self._arguments.copy()
+        arguments["sums"], arguments["c"] = sums, c
+        parameters, _alive = pointed(arguments.tobytes() + epilogue)
         self._enqueue(parameters)

@@ -17,9 +17,22 @@ from cupygemm._hopper import tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES, HopperArch, HopperConfig, check
 from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy, pad_pair
-from cupygemm._hopper.launch import AddLaunch, GemmLaunch, Geometry, MirrorLaunch, launch_grid
+from cupygemm._hopper.launch import (
+    AddLaunch,
+    FinishLaunch,
+    GemmLaunch,
+    Geometry,
+    MirrorLaunch,
+    launch_grid,
+)
 from cupygemm._hopper.select import HopperSelection, select
-from cupygemm._hopper.source import BlockScaling, add_source, generate, mirror_source
+from cupygemm._hopper.source import (
+    BlockScaling,
+    add_source,
+    finish_source,
+    generate,
+    mirror_source,
+)
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
 from cupygemm._pose import Posed
@@ -28,7 +41,7 @@ from cupygemm._runners import Runner, runner
 from cupygemm._tuned import winner
 
 GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
-MIRROR_ENTRY = "cupygemm_mirror"
+MIRROR_ENTRY, FINISH_ENTRY = "cupygemm_mirror", "cupygemm_finish_triangle"
 _TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
 _SPLIT = "fp32 is split into parts of tf32, of which three products make one of fp32"
 
@@ -77,6 +90,12 @@ class HopperChoice:
         return self.selection.config
 
     @property
+    def finishes(self) -> bool:
+        """Whether another kernel makes both triangles from sums: what is added is not symmetric."""
+        epilogue = self.asked.epilogue
+        return self.lower_triangle and epilogue is not None and epilogue.c is not None
+
+    @property
     def gemm(self) -> Cubin:
         """Return the GEMM kernel, compiled."""
         text = generate(
@@ -86,6 +105,7 @@ class HopperChoice:
             c_turned=self.c_turned,
             lower_triangle=self.lower_triangle,
             block_scales=self.block_scales,
+            sums_only=self.finishes,
         )
         return compile_cubin(text, GEMM_ENTRY)
 
@@ -127,7 +147,7 @@ class HopperChoice:
         """Return what the GEMM kernel reads and writes, padding and workspace included."""
         problem, result = self.problem, self.c
         batch = _triple(problem.batch)
-        if self.config.split_k > 1:
+        if self.config.split_k > 1 or self.finishes:
             m, n = result.rows, result.adjacent
             pitch = -(-n // 4) * 4
             parts = self.config.split_k * problem.num_batches
@@ -143,7 +163,7 @@ class HopperChoice:
             problem.a_major,
             problem.b_major,
             3 if len(problem.batch) < 2 else 5,
-            self.c_direct is None or self.config.split_k > 1,
+            self.c_direct is None or result is not self.c,
         )
 
 
@@ -305,13 +325,17 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     plain = not choice.lower_triangle and choice.block_scales is None
     if prepare is None and config.split_k == 1 and plain:
         return gemm
-    add = None
+    add: AddLaunch | FinishLaunch | None = None
     if config.split_k > 1:
         vectors = choice.problem.c_align >= 4 * choice.c.itemsize
         cubin = compile_cubin(add_source(choice.problem, vectors=vectors), ADD_ENTRY)
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
+    if choice.finishes:
+        vectors = choice.problem.c_align >= 4 * choice.c.itemsize
+        cubin = compile_cubin(finish_source(choice.problem, vectors=vectors), FINISH_ENTRY)
+        add = FinishLaunch(load(cubin), geometry, choice.c)
     mirror = None
-    if choice.lower_triangle:
+    if choice.lower_triangle and not choice.finishes:
         vectors = choice.problem.c_align >= TMA_BYTES
         cubin = compile_cubin(mirror_source(choice.c.itemsize, vectors=vectors), MIRROR_ENTRY)
         mirror = MirrorLaunch(load(cubin), choice.c)

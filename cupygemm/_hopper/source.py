@@ -25,6 +25,7 @@ def generate(
     group_capacity: int = 0,
     lower_triangle: bool = False,
     block_scales: BlockScaling | None = None,
+    sums_only: bool = False,
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
@@ -47,6 +48,8 @@ def generate(
         Only tiles that reach down to the diagonal are computed.
     block_scales : {"blocks", "columns"}, optional
         There are scales for blocks of k: one for 64 columns or more, or for each column.
+    sums_only : bool
+        C is a workspace for the sums, in fp32, and the epilogue is left to another kernel.
 
     Returns
     -------
@@ -65,6 +68,7 @@ def generate(
                 group_capacity=group_capacity,
                 lower_triangle=lower_triangle,
                 block_scales=block_scales,
+                sums_only=sums_only,
             ),
             "hopper/wgmma_instruction.cuh": instruction,
         },
@@ -104,18 +108,32 @@ def mirror_source(itemsize: int, *, vectors: bool) -> str:
     return flatten("hopper/mirror.cu", {"config.cuh": config})
 
 
+def finish_source(problem: GemmProblem, *, vectors: bool) -> str:
+    """Return the source of the end of a triangle, with the entry ``cupygemm_finish_triangle``.
+
+    With `vectors`, four elements of C are stored at once, which its alignment must allow.
+    """
+    return flatten(
+        "hopper/finish_triangle.cu", {"config.cuh": _sums_config(problem, vectors=vectors)}
+    )
+
+
 def add_source(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
 
     With `vectors`, four elements of C are stored at once, which its alignment must allow.
     """
+    return flatten("hopper/add_parts.cu", {"config.cuh": _sums_config(problem, vectors=vectors)})
+
+
+def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
+    """Return ``config.cuh`` of a kernel that finishes sums."""
     fused = problem.epilogue is not None
-    config = _struct(
+    return _struct(
         {"ElementC": problem.out_dtype, "Accumulator": "float"} | _parts_type(fused),
         {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
         epilogue_lines(problem.epilogue, lambda source: source.align >= 4 * ITEMSIZE[source.dtype]),
     )
-    return flatten("hopper/add_parts.cu", {"config.cuh": config})
 
 
 def config_text(
@@ -127,14 +145,15 @@ def config_text(
     group_capacity: int = 0,
     lower_triangle: bool = False,
     block_scales: BlockScaling | None = None,
+    sums_only: bool = False,
 ) -> str:
     """Return ``config.cuh``."""
-    split = config.split_k > 1
-    fused = problem.epilogue is not None and not split  # else the sum of the parts has it
+    sums_only = sums_only or config.split_k > 1  # whose sum has the epilogue
+    fused = problem.epilogue is not None and not sums_only
     rank = 3 if len(problem.batch) < 2 else 5
     types = {
         "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
-        "ElementC": "f32" if split else problem.out_dtype,
+        "ElementC": "f32" if sums_only else problem.out_dtype,
         "Accumulator": _accumulator(problem),
     }
     constants: dict[str, object] = {
@@ -150,9 +169,9 @@ def config_text(
         "u32 cluster_n": config.cluster_n,
         "u32 group_m": config.group_m,
         "int operand_rank": rank,
-        "int result_rank": 3 if split else rank,
-        "bool tma_store": _bool(tma_store or split),
-        "bool split_k": _bool(split),
+        "int result_rank": 3 if sums_only else rank,
+        "bool tma_store": _bool(tma_store or sums_only),
+        "bool split_k": _bool(config.split_k > 1),
         "bool promote": _bool(config.promote),
         "bool has_epilogue": _bool(fused),
         "bool c_turned": _bool(c_turned),

@@ -36,10 +36,17 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
     problem = whole.problem
     if problem.m != problem.n or problem.batch or whole.c_turned:
         return None
-    moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype] + afterwards
+    triangle = replace(whole, lower_triangle=True)
+    moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
+    stored = problem
+    if triangle.finishes:
+        if problem.a_dtype == "i8":  # whose sums are no fp32
+            return None
+        moved += problem.m * problem.n * ITEMSIZE["f32"] // 2
+        stored = replace(problem, out_dtype="f32")
     later = _MIRROR + moved / arch.hbm_bytes_per_clock
     ranked = [
-        (estimate(config, problem, arch), config)
+        (estimate(config, stored, arch), config)
         for config in configs_for(problem.a_dtype)
         if check(config, problem, arch) is None
     ]
@@ -48,7 +55,7 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
         return None
     units = num_units(config, problem)
     reason = f"one triangle: {units} of {config.num_units(problem)} tiles, then mirrored (modelled)"
-    return replace(whole, selection=HopperSelection(config, reason), lower_triangle=True)
+    return replace(triangle, selection=HopperSelection(config, reason))
 
 
 def num_units(config: HopperConfig, problem: GemmProblem) -> int:

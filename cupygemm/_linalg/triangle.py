@@ -11,7 +11,6 @@ less time (few tiles, which leave compute units idle), that is what is done.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -101,30 +100,16 @@ def _on_hopper(
 
 
 def _make_runner(call: Call) -> Runner | None:
-    """Return what computes a symmetric call by one triangle, or None where that does not pay.
-
-    The kernel's epilogue is that of both triangles where it has no addend, which need not be
-    symmetric; else CuPy applies it to the sums.
-    """
+    """Return what computes a symmetric call by one triangle, or None where that does not pay."""
     from cupygemm._hopper import plan
     from cupygemm._hopper.triangle import choose_triangle
 
     posed, arch = call.posed, call.device.arch
     assert isinstance(arch, HopperArch)
-    if posed.work == "kernel" and (posed.epilogue is None or posed.epilogue.c is None):
-        assert posed.layout is not None
-        choice = choose_triangle(posed.layout, arch)
-        return None if choice is None else plan.make_runner(posed, choice)
-    accumulator = posed.types.accumulator
-    if posed.work not in ("kernel", "sums") or accumulator.kind != "f":
+    if posed.layout is None:
         return None
-    options = Options(accumulator, "unsafe")
-    sums = replace(call, out=None, options=options, aliased=False).posed
-    if sums.layout is None:
-        return None
-    passes = EPILOGUE_PASSES * sums.shape.size * accumulator.itemsize
-    choice = choose_triangle(sums.layout, arch, passes)
-    return None if choice is None else applied(posed, plan.make_runner(sums, choice))
+    choice = choose_triangle(posed.layout, arch)
+    return None if choice is None else plan.make_runner(posed, choice)
 
 
 def _triangle(

@@ -5,7 +5,7 @@
 // each time. `config.cuh` defines `Config::ElementC` and whether C takes stores of four elements.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
-#include "hopper/sources.cuh"
+#include "hopper/store_four.cuh"
 
 namespace cupygemm {
 
@@ -26,47 +26,10 @@ template <> struct AddKernelArgs<true> : AddArgs {
     EpilogueArgs epilogue;
 };
 
-struct Four {
-    float value[4];
-};
-
-CUPYGEMM_INLINE Four load_four(const float *address) {
-    Four four;
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(four.value[0]), "=f"(four.value[1]), "=f"(four.value[2]),
-                   "=f"(four.value[3])
-                 : "l"(address));
-    return four;
-}
-
 CUPYGEMM_INLINE Four added(Four x, Four y) {
     for (int i = 0; i < 4; ++i)
         x.value[i] += y.value[i];
     return x;
-}
-
-// Store the first `count` of four sums after the epilogue. Columns past n belong to the pitch only.
-template <class Epilogue> CUPYGEMM_INLINE void store_four(typename Epilogue::Bits *to, Four sum,
-                                                          u32 row, u32 column, u32 count,
-                                                          const Epilogue &epilogue) {
-    typename Epilogue::Row of_row;
-    typename Epilogue::template Columns<4> of_columns;
-    typename Epilogue::template Elements<4> of_elements;
-    epilogue.load(of_row, row, 0, 1);
-    epilogue.load(of_columns, 0, column, static_cast<i32>(count));
-    epilogue.load(of_elements, row, column, static_cast<i32>(count));
-    struct alignas(4 * sizeof(typename Epilogue::Bits)) Pack {
-        typename Epilogue::Bits bits[4];
-    } pack;
-    for (int i = 0; i < 4; ++i)
-        pack.bits[i] = epilogue.finish(sum.value[i], i, of_row, of_columns, of_elements);
-    if (Config::c_vectors && count >= 4) {
-        *reinterpret_cast<Pack *>(to) = pack;
-    } else {
-        for (u32 i = 0; i < 4; ++i)
-            if (i < count)
-                to[i] = pack.bits[i];
-    }
 }
 
 } // namespace cupygemm

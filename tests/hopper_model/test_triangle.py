@@ -106,6 +106,30 @@ def test_factors_and_an_addend_that_is_not_symmetric(cp, chosen):
     assert None not in calls._runners.values()
 
 
+@pytest.mark.parametrize("n", [64, 131, 200])
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_addends_of_any_shape_and_place(cp, chosen, n, dtype):
+    """Rows, columns, matrices in either order; results whose rows begin anywhere, and in place."""
+    a, wide = integers(cp, (n, 24), dtype), cp.full((n, n + 3), 7, dtype)
+    square = exact(a) @ exact(a).T
+    out = wide[:, 1 : 1 + n]
+    for c in (
+        integers(cp, (n,), F32),
+        integers(cp, (n, 1), dtype),
+        integers(cp, (n, n), dtype).T,
+        integers(cp, (n, n + 1), F32)[:, 1:],
+    ):
+        expected = square / 4 + exact(c)
+        assert cupygemm.syrk(0.25, a, 1, c, out=out) is out
+        np.testing.assert_array_equal(exact(out), exact(expected.astype(dtype)))
+        assert (wide[:, [0, -1, -2]] == 7).all()
+    c = integers(cp, (n, n), dtype).T
+    expected = exact((square / 4 - exact(c)).astype(dtype))
+    cupygemm.syrk(0.25, a, -1, c, out=c)
+    np.testing.assert_array_equal(exact(c), expected)
+    assert None not in calls._runners.values()
+
+
 def test_out_that_overlaps_the_operand(cp, chosen):
     block = cp.zeros((130, 160), F16)
     a, out = block[:, :16], block[:, 8:138]

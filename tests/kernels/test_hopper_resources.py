@@ -17,6 +17,7 @@ from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, co
 from cupygemm._hopper.nvrtc import find_nvrtc
 from cupygemm._hopper.source import (
     add_source,
+    finish_source,
     generate,
     mirror_source,
     pad_source,
@@ -151,6 +152,15 @@ def test_the_mirror(itemsize: int) -> None:
     registers, local, _ = compiled(text, "cupygemm_mirror")
     assert local == 0
     assert registers <= 32  # eight blocks of 256 threads in an SM
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_the_end_of_a_triangle(vectors: bool) -> None:
+    epilogue = Epilogue(alpha=True, c=Source("bf16", "matrix", 16 if vectors else 2))
+    text = finish_source(replace(PROBLEM, epilogue=epilogue), vectors=vectors)
+    registers, local, _ = compiled(text, "cupygemm_finish_triangle")
+    assert local == 0
+    assert registers <= 64
 
 
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
