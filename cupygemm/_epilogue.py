@@ -13,7 +13,7 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, TypedDict, get_args
+from typing import Any, NamedTuple, TypedDict, get_args
 
 import numpy as np
 
@@ -91,8 +91,7 @@ class EpilogueRequest:
         return ", ".join([*parts, "clamp"] if self.clamp else parts)
 
 
-@dataclass(frozen=True, slots=True)
-class EpilogueArguments:
+class EpilogueArguments(NamedTuple):
     """What one call gave.
 
     Attributes
@@ -120,7 +119,7 @@ class EpilogueArguments:
     @property
     def arrays(self) -> tuple[Any, ...]:
         """Return the arrays in the order of `ARRAYS`, None where there is none."""
-        return self.scale_a, self.scale_b, self.c, self.bias, self.scale_out
+        return self[5:]
 
     @property
     def is_complex(self) -> bool:

@@ -7,9 +7,8 @@ call to call, so the rest is packed once, and a call prepends 24 bytes.
 
 from __future__ import annotations
 
-import itertools
 import struct
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -132,42 +131,37 @@ class EpiloguePacker:
     offsets : Offsets
     """
 
-    __slots__ = ("_constants", "_names", "_numbers", "_offsets", "_struct")
+    __slots__ = ("_fields", "_numbers", "_places", "_struct")
 
     def __init__(self, layout: Layout, offsets: Offsets) -> None:
         constants = np.zeros(1, EPILOGUE_ARGS)
-        addresses = {}
+        places = []
         for source, offset in zip(layout.sources, offsets.sources or (0,) * 5, strict=False):
             constants[source.name]["pitch"] = source.pitch
             constants[source.name]["stride"] = source.stride
-            addresses[source.name] = offset * source.itemsize
-        self._names = tuple(addresses)
-        self._offsets = tuple(addresses.values())
+            places.append((EPILOGUE_ARRAYS.index(source.name), offset * source.itemsize))
         number = "d" if layout.problem.a_dtype == "f64" else "f4x"
         self._numbers = np.float64 if number == "d" else np.float32
+        self._places = tuple(places)
         size = _SOURCE_ARGS.itemsize - _ADDRESS.size
         self._struct = struct.Struct("=" + 5 * number + len(EPILOGUE_ARRAYS) * f"Q{size}s")
-        self._constants = tuple(
-            constants[name].tobytes()[_ADDRESS.size :] for name in EPILOGUE_ARRAYS
-        )
+        self._fields: list[Any] = []  # for each array its address and what else there is of it
+        for name in EPILOGUE_ARRAYS:
+            self._fields += (0, constants[name].tobytes()[_ADDRESS.size :])
 
-    def __call__(self, arguments: EpilogueArguments, arrays: Mapping[str, Any]) -> bytes:
-        """Return the struct; `arrays` are those that the kernel reads, by option."""
-        addresses = dict.fromkeys(EPILOGUE_ARRAYS, 0)
-        for name, offset in zip(self._names, self._offsets, strict=True):
-            addresses[name] = (arrays[name].data.ptr + offset) % 2**64
+    def __call__(self, arguments: EpilogueArguments, arrays: Sequence[Any]) -> bytes:
+        """Return the struct; `arrays` are those that the kernel reads, in the order of `ARRAYS`."""
+        fields = self._fields.copy()
+        for index, offset in self._places:
+            fields[2 * index] = (arrays[index].data.ptr + offset) % 2**64
         low, high = arguments.clamp or (0.0, 0.0)
         numbers = (arguments.alpha.real, arguments.beta.real, arguments.scale, low, high)
-        rest = itertools.chain.from_iterable(zip(addresses.values(), self._constants, strict=True))
         try:
-            return self._struct.pack(*numbers, *rest)
+            return self._struct.pack(*numbers, *fields)
         except OverflowError:  # a number beyond float32, which is an infinity to the kernel
             with np.errstate(over="ignore"):
                 finite = [float(self._numbers(number)) for number in numbers]
-            rest = itertools.chain.from_iterable(
-                zip(addresses.values(), self._constants, strict=True)
-            )
-            return self._struct.pack(*finite, *rest)
+            return self._struct.pack(*finite, *fields)
 
 
 class GemmLaunch:

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 from cupygemm._call import Call, adopted, check_call, overlaps_epilogue, signature
 from cupygemm._explain import Explanation
 from cupygemm._keywords import on_stream
+from cupygemm._known_calls import KnownCall, keyword_key
 from cupygemm._linalg.arrange import result_order, turned
 from cupygemm._linalg.arrays import single_out
 from cupygemm._options import CallOptions, MatmulOptions, call_options, with_keywords
@@ -194,6 +195,23 @@ def _matmul_with_options(
     if "stream" in options:
         with on_stream("matmul", options.pop("stream"), (x1, x2, out)):
             return matmul(x1, x2, out, dtype=dtype, casting=casting, **options)
+    try:
+        known_key: Any = (
+            "keywords",
+            signature(x1),
+            signature(x2),
+            out if out is None else signature(out),
+            dtype,
+            casting,
+            keyword_key(options),
+        )
+        known: KnownCall | None = _plans.get(known_key)
+    except (AttributeError, TypeError):  # another library's arrays, or what is no dictionary key
+        known_key = known = None
+    if known is not None:
+        values = known.values(options)
+        if out is None or not known.overlaps(x1, x2, out, values):
+            return known.plan.run(x1, x2, out, *values)
     asked = single_out("matmul", out)
     x1, x2, out = adopted(x1, x2, asked)
     if "axes" in options or "order" in options:
@@ -214,6 +232,8 @@ def _matmul_with_options(
         plan = _plan_of(call)
         if key is not None and not call.aliased:
             keep_plan(key, plan)
+            if known_key is not None:
+                keep_plan(known_key, KnownCall.of(plan, out, given))
     result = plan.run(x1, x2, out, *given.values)
     return result if out is asked else asked
 

@@ -76,12 +76,14 @@ class Sources:
         """Return the copies, as sentences."""
         return tuple(f"{name} is copied: {copy.reason}" for name, copy in self.copies.items())
 
-    def arrays(self, arguments: EpilogueArguments) -> dict[str, Any]:
-        """Return a call's arrays by option, copied where kernels cannot read them as they lie."""
-        arrays = dict(zip(ARRAYS, arguments.arrays, strict=True))
-        for name, copy in self.copies.items():
-            arrays[name] = copy(arrays[name])
-        return arrays
+    def arrays(self, arguments: EpilogueArguments) -> tuple[Any, ...]:
+        """Return a call's arrays in their order, copied where kernels cannot read them so."""
+        if not self.copies:
+            return arguments.arrays
+        return tuple(
+            self.copies[name](array) if name in self.copies else array
+            for name, array in zip(ARRAYS, arguments.arrays, strict=True)
+        )
 
 
 def make_sources(

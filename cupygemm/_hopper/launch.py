@@ -1,7 +1,7 @@
 """The launches of a Hopper product: the GEMM, and the sum of the parts of k.
 
 The GEMM's parameter holds three tensor maps, so it depends on the addresses. Packed parameters are
-kept by address: a repeated call of the same arrays packs nothing.
+kept by address, and by what an epilogue adds: a repeated call of the same arrays packs nothing.
 """
 
 from __future__ import annotations
@@ -118,19 +118,24 @@ class GemmLaunch:
         self._config = config
         grid, shared = launch_grid(config, units, num_sms), config.shared_bytes(geometry.a.itemsize)
         self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
-        self._packed: dict[tuple[int, int, int], Pointed] = {}
+        self._packed: dict[tuple[int, int, int, bytes], Pointed] = {}
 
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
         """Enqueue the launch; `epilogue` is what the kernel's parameter holds besides, packed."""
-        key = (a, b, c)
-        packed = self._packed.get(key)
-        if packed is None:
-            if len(self._packed) >= MAX_PACKED:
-                self._packed.clear()
-            packed = self._packed[key] = pointed(pack(self._geometry, self._config, a, b, c))
-        if epilogue:
-            packed = pointed(packed[1][1].tobytes() + epilogue + _PADDING)
+        packed = self._packed.get((a, b, c, epilogue)) or self._pack(a, b, c, epilogue)
         self._enqueue(packed[0])
+
+    def _pack(self, a: int, b: int, c: int, epilogue: bytes) -> Pointed:
+        """Pack a parameter, and keep it."""
+        if epilogue:
+            plain = self._packed.get((a, b, c, b"")) or self._pack(a, b, c, b"")
+            packed = pointed(plain[1][1].tobytes() + epilogue + _PADDING)
+        else:
+            packed = pointed(pack(self._geometry, self._config, a, b, c))
+        if len(self._packed) >= MAX_PACKED:
+            self._packed.clear()
+        self._packed[a, b, c, epilogue] = packed
+        return packed
 
 
 def pack(geometry: Geometry, config: HopperConfig, a: int, b: int, c: int) -> Any:
