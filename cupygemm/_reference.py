@@ -21,10 +21,18 @@ Array = NDArray[Any]
 _SLOPES = {"relu": 1.0, "gelu": 1.13, "gelu_tanh": 1.13, "silu": 1.1, "sigmoid": 0.25}
 # Of the arithmetic in an activation, in units of roundoff of its result and of its argument.
 _ACTIVATION_ULPS = 8
+# And of its result, where at most 16 bits of that are kept.
+NARROW_ACTIVATION = 2.0**-13
 
 
 def reference_epilogue(
-    sums: Array, errors: Array, shape: ProductShape, options: EpilogueOptions, *, bits: int
+    sums: Array,
+    errors: Array,
+    shape: ProductShape,
+    options: EpilogueOptions,
+    *,
+    bits: int,
+    narrow: bool = False,
 ) -> tuple[Array, Array]:
     """Return the epilogue of the sums in their type, and how far a computed one may lie from it.
 
@@ -37,6 +45,8 @@ def reference_epilogue(
         Arrays of NumPy.
     bits : int
         Significand of the type in which the epilogue is computed.
+    narrow : bool
+        At most 16 bits of a result are kept, so fp32 activations need not be exact to the last.
     """
     unit = 2.0**-bits
     wide = sums.dtype.type
@@ -71,6 +81,8 @@ def reference_epilogue(
         error = error * _SLOPES[activation]
         if activation != "relu":
             error = error + _ACTIVATION_ULPS * unit * (np.abs(activated) + np.abs(x))
+            if narrow and bits == 24:
+                error = error + NARROW_ACTIVATION * np.abs(activated)
         x = activated
     if options.get("scale_out") is not None:
         x = x * value("scale_out")

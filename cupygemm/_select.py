@@ -163,7 +163,7 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
     elements = config.tile_m * config.tile_n
     finished = _finished_bytes(problem, config.tile_m, config.tile_n)
-    store = finished / _L1_BYTES_PER_CLOCK + _epilogue_cost.cycles(problem.epilogue, elements)
+    store = finished / _L1_BYTES_PER_CLOCK + _epilogue_cost.cycles(problem, elements)
     part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
 
     def batch_cycles(workgroups: int, depth: float, store: float) -> float:
@@ -233,7 +233,7 @@ def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles:
         + _ADD_CYCLES
         + _ADD_ROUND_CYCLES * -(-parts // ROUND_PARTS)
         + (moved * slot + finished) / _memory_bytes_per_clock(arch)
-        + _epilogue_cost.cycles(problem.epilogue, shared * rows * columns) / arch.num_cus
+        + _epilogue_cost.cycles(problem, shared * rows * columns) / arch.num_cus
     )
 
 

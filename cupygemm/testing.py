@@ -260,7 +260,8 @@ def errors_and_bounds(
             terms = x1.shape[-1] * (2 if reference.dtype.kind == "c" else 1)
             of_sums = (cut + gamma(terms, bits) * (1 + cut)) * magnitude
         if epilogue:
-            reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue)
+            narrow = actual.dtype.itemsize <= 2
+            reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue, narrow=narrow)
         reference = _saturated(reference, actual.dtype)
         bound = of_sums + _of_rounding(np.abs(reference) + of_sums, actual.dtype)
         bound *= math.sqrt(2) if reference.dtype.kind == "c" else 1  # both parts may be off
@@ -348,16 +349,26 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
 
 
 def _with_epilogue(
-    sums: Array, errors: Array, x1: Array, x2: Array, epilogue: EpilogueOptions
+    sums: Array,
+    errors: Array,
+    x1: Array,
+    x2: Array,
+    epilogue: EpilogueOptions,
+    *,
+    narrow: bool = False,
 ) -> tuple[Array, Array]:
-    """Return what the options ask for, and how far float arithmetic may lie from it."""
+    """Return what the options ask for, and how far float arithmetic may lie from it.
+
+    Of a `narrow` result at most 16 bits are kept.
+    """
     given: dict[str, Any] = dict(epilogue)
     for name in ("scale_a", "scale_b", "c", "bias", "scale_out"):
         if given.get(name) is not None:
             given[name] = _on_host(given[name])
     options = cast(EpilogueOptions, given)
     bits = complex_reference.bits_of_sums(x1, x2)
-    return reference_epilogue(sums, errors, product_shape(x1.shape, x2.shape), options, bits=bits)
+    shape = product_shape(x1.shape, x2.shape)
+    return reference_epilogue(sums, errors, shape, options, bits=bits, narrow=narrow)
 
 
 def _of_rounding(magnitude: Array, dtype: np.dtype[Any]) -> Array:

@@ -9,6 +9,7 @@ from scipy.special import erfc, expit
 
 import cupygemm
 from cupygemm import testing
+from cupygemm._reference import NARROW_ACTIVATION
 from tests.test_epilogue_calls import on_device
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -119,6 +120,27 @@ def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
         allowed += 2 * ulp * np.abs(np.minimum(inner_of_tanh(x.astype(F64)), 0))
     flushed = np.abs(exact) < 100 * least  # 100: by what sigmoid is multiplied
     wrong = np.abs(result - exact) > np.where(flushed, 100 * least, allowed)
+    assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
+@pytest.mark.parametrize("activation", ULPS)
+def test_activations_of_16_bits(cp, activation, dtype):
+    """Rounded to nearest from what is good to 13 bits, in both tails."""
+    x = np.concatenate([[np.nan, np.inf, -np.inf, -0.0], np.linspace(-90, 90, 2044)])
+    x = np.concatenate([x, np.linspace(-14, 7, 8192)]).astype(F32).reshape(-1, 64)
+    nothing = np.zeros((len(x), 1), F16), np.zeros((1, 64), F16)
+    result = multiply(cp, *nothing, dtype=dtype, c=x, activation=activation).get().astype(F64)
+    limits = [np.nan, 1, 0, 0.5] if activation == "sigmoid" else [np.nan, np.inf, 0, 0]
+    np.testing.assert_array_equal(result[0, :4], limits)
+    result, x = result.ravel()[4:], x.ravel()[4:]
+    exact = FUNCTIONS[activation](x.astype(F64))
+    flushed = 100 * np.finfo(F32).tiny
+    allowed = NARROW_ACTIVATION * np.abs(exact) + flushed
+    if activation == "gelu_tanh":  # whose argument, rounded to fp32, is large
+        allowed += 2 * 2.0**-24 * np.abs(exact * inner_of_tanh(x.astype(F64)))
+    allowed += testing.half_ulp(np.abs(exact) + allowed, dtype)
+    wrong = np.abs(result - exact) > allowed
     assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from cupygemm._hopper.config import HopperConfig, a_in_registers
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._problem import ITEMSIZE, GemmProblem, Source
 from cupygemm._source import epilogue_lines, flatten
 
 BlockScaling = Literal["blocks", "columns"]
@@ -29,8 +29,8 @@ def generate(
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
-    Only the problem's types, majors and number of batch axes enter it: kernels are shared by all
-    extents.
+    Only the problem's types, majors and number of batch axes enter it, and with an epilogue whether
+    n is even: kernels are shared by all extents.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
     return _struct(
         {"ElementC": problem.out_dtype, "Accumulator": "float"} | _parts_type(fused),
         {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
-        epilogue_lines(problem.epilogue, lambda source: source.align >= 4 * ITEMSIZE[source.dtype]),
+        epilogue_lines(problem.epilogue, _takes_runs(problem, 4)),
     )
 
 
@@ -180,10 +180,7 @@ def config_text(
         "bool block_scaled": _bool(block_scales is not None),
         "bool scale_per_column": _bool(block_scales == "columns"),
     }
-    lines = epilogue_lines(
-        problem.epilogue if fused else None,
-        lambda source: source.align >= 2 * ITEMSIZE[source.dtype],
-    )
+    lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
     return _struct(types | _parts_type(fused), constants, lines)
 
 
@@ -230,6 +227,11 @@ CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], {a_type}, u64 
 
 }} // namespace cupygemm
 """
+
+
+def _takes_runs(problem: GemmProblem, count: int) -> Callable[[Source], bool]:
+    """Return what tells whether runs of a source are loaded at once: none straddles the end."""
+    return lambda s: s.align >= count * ITEMSIZE[s.dtype] and problem.n % count == 0
 
 
 def _parts_type(fused: bool) -> dict[str, str]:

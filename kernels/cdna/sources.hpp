@@ -24,6 +24,8 @@ template <class S> struct SourceMemory {
     static constexpr bool by_row = S::along == Along::row || S::along == Along::matrix;
     static constexpr bool by_column = S::along == Along::column || S::along == Along::matrix;
 
+    template <int count> using Run = Bits[count];
+
     Resource memory;
     u32 pitch; // bytes
 

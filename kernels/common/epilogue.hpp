@@ -7,8 +7,9 @@
 // and columns are those of the kernel's C. A lane fetches `one` at the start, a `Row` for each row
 // of its accumulators, `Columns` for each run of consecutive columns, once for all rows, and
 // `Elements` for each run of each row; `finish` then makes the bits of an element. How bytes are
-// loaded is the target's: its `SourceMemory<Source>`, made for a tile, has `load(bits, row, column,
-// left)`, which reads the `left` elements of a run that lie in the matrix, and none elsewhere.
+// loaded is the target's: its `SourceMemory<Source>`, made for a tile, has a type `Run<count>`, of
+// which `run[e]` is an element, and `load(run, row, column, left)`, which reads the `left` elements
+// of a run that lie in the matrix, and none elsewhere.
 //
 // The arithmetic is fp32, or fp64 where the sums are. Rounding happens here, once.
 #pragma once
@@ -115,18 +116,18 @@ template <class Parts> struct SourceMemories {
 
 // -- What a lane holds of the sources -------------------------------------------------------------
 
-// `count` elements of a source that lies along the wanted axes; nothing of another.
+// A run of a source that lies along the wanted axes, as its memory gives it; nothing of another.
 template <class S, Along wanted, int count, bool present = S::along == wanted> struct Fetched {
     template <class Memory>
     CUPYGEMM_INLINE void load(const Memory &, u32 /*row*/, u32 /*column*/, i32 /*left*/) {}
 };
 
 template <class S, Along wanted, int count> struct Fetched<S, wanted, count, true> {
-    typename Numeric<typename S::Element>::Bits bits[count];
+    typename SourceMemory<S>::template Run<count> run;
 
     template <class Memory>
     CUPYGEMM_INLINE void load(const Memory &memory, u32 row, u32 column, i32 left) {
-        memory.load(bits, row, column, left);
+        memory.load(run, row, column, left);
     }
 };
 
@@ -170,6 +171,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
     using Element = Out;
     using Bits = typename Numeric<Out>::Bits;
     using Real = typename ComputedIn<Accumulator>::Real;
+    static constexpr bool narrow = Numeric<Out>::bytes <= 2 && sizeof(Real) == 4;
     using One = FetchedParts<Parts, Along::one, 1>;
     using Row = FetchedParts<Parts, Along::row, 1>;
     template <int run> using Columns = FetchedParts<Parts, Along::column, run>;
@@ -187,7 +189,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
         if constexpr (Parts::ScaleOut::along != Along::none) {
             Fetched<typename Parts::ScaleOut, Along::one, 1> fetched;
             fetched.load(memories.scale_out, 0, 0, 1);
-            const Real factor = Numeric<typename Parts::ScaleOut::Element>::value(fetched.bits[0]);
+            const Real factor = Numeric<typename Parts::ScaleOut::Element>::value(fetched.run[0]);
             scale = Parts::scale ? scale * factor : factor;
         }
     }
@@ -215,7 +217,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
             x = fma_of(beta, value<typename Parts::C>(one.c, row.c, columns.c, elements.c, e), x);
         if constexpr (Parts::Bias::along != Along::none)
             x += value<typename Parts::Bias>(one.bias, row.bias, columns.bias, elements.bias, e);
-        x = activated<Parts::activation>(x);
+        x = activated<Parts::activation, narrow>(x);
         if constexpr (Parts::scale || Parts::ScaleOut::along != Along::none)
             x *= scale;
         if constexpr (Parts::clamp)
@@ -228,13 +230,13 @@ private:
     value(const A &one, const R &row, const C &columns, const M &elements, int e) {
         using Type = Numeric<typename S::Element>;
         if constexpr (S::along == Along::one)
-            return static_cast<Real>(Type::value(one.bits[0]));
+            return static_cast<Real>(Type::value(one.run[0]));
         else if constexpr (S::along == Along::row)
-            return static_cast<Real>(Type::value(row.bits[0]));
+            return static_cast<Real>(Type::value(row.run[0]));
         else if constexpr (S::along == Along::column)
-            return static_cast<Real>(Type::value(columns.bits[e]));
+            return static_cast<Real>(Type::value(columns.run[e]));
         else
-            return static_cast<Real>(Type::value(elements.bits[e]));
+            return static_cast<Real>(Type::value(elements.run[e]));
     }
 };
 

@@ -82,15 +82,20 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
         // From lane 0, so that the compiler knows it to be the same in all, and keeps descriptors in
-        // uniform registers. The epilogue, given this one, spills.
+        // uniform registers. What stores needs it only where it shares registers with an epilogue.
         const u32 consumer = __shfl_sync(~0u, warpgroup, 0);
+        const u32 storing = Config::has_epilogue ? consumer : warpgroup;
         Accumulators<Config> acc;
+        using Epilogue = TileStore<Config>::Epilogue;
         TileStore<Config> output;
         for (; scheduler.more(); scheduler.advance(args)) {
             const auto &product = scheduler.product(args);
             const Work work = scheduler.work(product, rank);
-            Mainloop::consume(product, work, consumer, thread, shared, ring, acc);
-            output.store(product, work, warpgroup, thread, staging, acc);
+            Epilogue::prefetch(product, work, storing, thread);
+            Epilogue epilogue =
+                Mainloop::consume(product, work, consumer, thread, shared, ring, acc,
+                                  [&] { return Epilogue(product, work, storing, thread); });
+            output.store(product, work, storing, thread, staging, acc, epilogue);
         }
         output.drain(thread);
     }

@@ -54,26 +54,30 @@ template <class Config> struct WarpSpecializedMainloop {
         }
     }
 
-    // One warpgroup. Sums all steps of a unit of work.
-    template <class Args> CUPYGEMM_INLINE static void consume(const Args &args, const Work &work,
-                                                              u32 consumer, u32 thread,
-                                                              SharedAddress shared, Ring &ring,
-                                                              Accumulators<Config> &acc) {
-        if constexpr (Config::block_scaled)
+    // One warpgroup. Sums all steps of a unit of work, and returns what `meanwhile` does, which is
+    // called while the last group of wgmma runs, or after it where sums go to registers.
+    template <class Args, class Meanwhile>
+    CUPYGEMM_INLINE static auto consume(const Args &args, const Work &work, u32 consumer,
+                                        u32 thread, SharedAddress shared, Ring &ring,
+                                        Accumulators<Config> &acc, const Meanwhile &meanwhile) {
+        if constexpr (Config::block_scaled) {
             sum_scaled(BlockScales<Config>(args, args.scales, work, consumer, thread), work,
                        consumer, thread, shared, ring, acc);
-        else if constexpr (T::a_in_registers)
-            sum_from_registers(work, consumer, thread, shared, ring, acc);
-        else if constexpr (Config::promote)
+            return meanwhile();
+        } else if constexpr (T::a_in_registers) {
+            return sum_from_registers(work, consumer, thread, shared, ring, acc, meanwhile);
+        } else if constexpr (Config::promote) {
             sum_in_registers(work, consumer, thread, shared, ring, acc);
-        else
-            sum_in_tensor_cores(work, consumer, thread, shared, ring, acc);
+            return meanwhile();
+        } else {
+            return sum_in_tensor_cores(work, consumer, thread, shared, ring, acc, meanwhile);
+        }
     }
 
 private:
-    CUPYGEMM_INLINE static void sum_in_tensor_cores(const Work &work, u32 consumer, u32 thread,
-                                                    SharedAddress shared, Ring &ring,
-                                                    Accumulators<Config> &acc) {
+    template <class Meanwhile> CUPYGEMM_INLINE static auto
+    sum_in_tensor_cores(const Work &work, u32 consumer, u32 thread, SharedAddress shared,
+                        Ring &ring, Accumulators<Config> &acc, const Meanwhile &meanwhile) {
         u32 previous = ring.stage;
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
             mbarrier_wait(T::full(shared, ring.stage), ring.parity);
@@ -86,16 +90,18 @@ private:
                 release(T::empty(shared, previous), thread);
             previous = ring.stage;
         }
+        auto result = meanwhile();
         wgmma_wait<0>();
         settle(acc.value);
         release(T::empty(shared, previous), thread);
+        return result;
     }
 
     // A comes from registers, of which a step has one of two sets: it is read while the step before
     // is multiplied.
-    CUPYGEMM_INLINE static void sum_from_registers(const Work &work, u32 consumer, u32 thread,
-                                                   SharedAddress shared, Ring &ring,
-                                                   Accumulators<Config> &acc) {
+    template <class Meanwhile> CUPYGEMM_INLINE static auto
+    sum_from_registers(const Work &work, u32 consumer, u32 thread, SharedAddress shared, Ring &ring,
+                       Accumulators<Config> &acc, const Meanwhile &meanwhile) {
         Fragments<Config> fragments[2];
         u32 previous = ring.stage;
         const auto take = [&](Fragments<Config> &a, u32 step) {
@@ -126,9 +132,11 @@ private:
             take(fragments[0], step);
             take(fragments[1], step + 1);
         }
+        auto result = meanwhile();
         wgmma_wait<0>();
         settle(acc.value);
         release(T::empty(shared, previous), thread);
+        return result;
     }
 
     // The tensor cores sum the steps of a group only. The first block of rows waits for each stage

@@ -1,27 +1,44 @@
 // The operands of an epilogue, read from global memory.
 //
-// A lane of wgmma holds pairs of neighbouring columns; a pair is one load where the source's rows
-// begin at multiples of it, and the pair that straddles column n, like sources that lie otherwise,
-// is read element by element. Nothing outside the matrix is read.
+// A lane of wgmma holds pairs of neighbouring columns; a pair is one load where every row begins at
+// a multiple of it and n is even, so that none straddles column n; other sources are read element
+// by element. Nothing outside the matrix is read. Loads are predicated, not branched around, and
+// what they bring stays as it came until it is used: any number can be in flight.
 #pragma once
 
 #include "common/epilogue.hpp"
+#include "hopper/stage_element.cuh"
 
 namespace cupygemm {
 
-// Where a tile stands in the result.
+// Where the elements stand in the result that are row 0 and column 0 of the loads: those of a tile,
+// or the first of a lane.
 struct TileCorner {
     u32 batch0, batch1, batch2;
     u32 row, column;
 };
 
+// Elements of `bytes` bytes in words, as loads leave them.
+template <class Bits, int count> struct WordRun {
+    static constexpr int bytes = sizeof(Bits);
+    static constexpr int words = ceil_div(count * bytes, 4);
+
+    u32 word[words];
+
+    CUPYGEMM_INLINE Bits operator[](int e) const {
+        return static_cast<Bits>(word[e * bytes / 4] >> e * bytes % 4 * 8);
+    }
+};
+
 template <class S> struct SourceMemory {
     using Element = typename S::Element;
     using Bits = typename Numeric<Element>::Bits;
+    template <int count> using Run = WordRun<Bits, count>;
     static constexpr bool by_row = S::along == Along::row || S::along == Along::matrix;
     static constexpr bool by_column = S::along == Along::column || S::along == Along::matrix;
+    static_assert(sizeof(Bits) <= 4, "an element lies in one word");
 
-    const Bits *first; // of the tile
+    const Bits *first; // of the corner
     i64 pitch;         // elements
 
     CUPYGEMM_INLINE SourceMemory(const SourceArgs &args, const TileCorner &at)
@@ -31,23 +48,22 @@ template <class S> struct SourceMemory {
           pitch(args.pitch) {}
 
     template <int count>
-    CUPYGEMM_INLINE void load(Bits (&bits)[count], u32 row, u32 column, i32 left) const {
+    CUPYGEMM_INLINE void load(Run<count> &run, u32 row, u32 column, i32 left) const {
         const Bits *from = first + (by_row ? row * pitch : 0) + (by_column ? column : 0);
-        if constexpr (count > 1 && S::vectors) {
-            struct alignas(count * sizeof(Bits)) Run {
-                Bits bits[count];
-            };
-            if (left >= count) {
-                const Run run = *reinterpret_cast<const Run *>(from);
+        constexpr int bytes = sizeof(Bits);
+        if constexpr (count == 1 || S::vectors) {
+            load_global_if<count * bytes>(run.word, from, left >= count);
+        } else {
+            u32 element[count];
 #pragma unroll
-                for (int e = 0; e < count; ++e)
-                    bits[e] = run.bits[e];
-                return;
+            for (int e = 0; e < count; ++e)
+                load_global_if<bytes>(&element[e], from + e, e < left);
+#pragma unroll
+            for (int e = 0; e < count; ++e) {
+                u32 &word = run.word[e * bytes / 4];
+                word = e * bytes % 4 ? word | element[e] << e * bytes % 4 * 8 : element[e];
             }
         }
-#pragma unroll
-        for (int e = 0; e < count; ++e)
-            bits[e] = e < left ? from[e] : Bits(0);
     }
 };
 

@@ -1,4 +1,4 @@
-// Moves of single elements: rounding pairs, and stores to and from shared and global memory.
+// Moves of single elements: rounding pairs, and loads and stores of shared and global memory.
 // Source: PTX ISA 9.0, "stmatrix", "cvt".
 #pragma once
 
@@ -46,6 +46,48 @@ template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
 
 CUPYGEMM_INLINE void store_shared_element(SharedAddress address, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
+}
+
+// The `bytes` bytes at an address, a multiple of as many, in words; zeros where the predicate is
+// false. Volatile, since what is read may be written later: a source of the epilogue may be C.
+template <int bytes>
+CUPYGEMM_INLINE void load_global_if(u32 *word, const void *address, bool predicate) {
+    const u32 inside = predicate;
+    word[0] = 0;
+    if constexpr (bytes == 16) {
+        word[1] = word[2] = word[3] = 0;
+        asm volatile("{\n.reg .pred inside;\nsetp.ne.b32 inside, %5, 0;\n"
+                     "@inside ld.global.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+                     : "+r"(word[0]), "+r"(word[1]), "+r"(word[2]), "+r"(word[3])
+                     : "l"(address), "r"(inside));
+    } else if constexpr (bytes == 8) {
+        word[1] = 0;
+        asm volatile("{\n.reg .pred inside;\nsetp.ne.b32 inside, %3, 0;\n"
+                     "@inside ld.global.v2.u32 {%0, %1}, [%2];\n}"
+                     : "+r"(word[0]), "+r"(word[1])
+                     : "l"(address), "r"(inside));
+    } else if constexpr (bytes == 4) {
+        asm volatile("{\n.reg .pred inside;\nsetp.ne.b32 inside, %2, 0;\n"
+                     "@inside ld.global.u32 %0, [%1];\n}"
+                     : "+r"(word[0])
+                     : "l"(address), "r"(inside));
+    } else if constexpr (bytes == 2) {
+        asm volatile("{\n.reg .pred inside;\nsetp.ne.b32 inside, %2, 0;\n"
+                     "@inside ld.global.u16 %0, [%1];\n}"
+                     : "+r"(word[0])
+                     : "l"(address), "r"(inside));
+    } else {
+        static_assert(bytes == 1, "a load takes a power of two of bytes, at most 16");
+        asm volatile("{\n.reg .pred inside;\nsetp.ne.b32 inside, %2, 0;\n"
+                     "@inside ld.global.u8 %0, [%1];\n}"
+                     : "+r"(word[0])
+                     : "l"(address), "r"(inside));
+    }
+}
+
+// Bring the line of an address to L2. A hint: nothing waits for it.
+CUPYGEMM_INLINE void prefetch_to_l2(const void *address) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
 template <class Bits> CUPYGEMM_INLINE void store_global(u64 address, Bits bits) {

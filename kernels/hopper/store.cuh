@@ -3,15 +3,15 @@
 // A warpgroup stages blocks of 64 rows and 128 bytes, in the swizzle of TMA, and goes on while the
 // copy engine stores them; a buffer is written again when the store that last read it has. With
 // enough buffers the stores of one tile overlap the mainloop of the next. Where TMA cannot address
-// C (its pitch or address is no multiple of 16 bytes) each warp stores the rows that it has staged, see
-// store_rows.cuh. Where the kernel computes the transpose of C
-// (`c_turned`), blocks are turned as they are staged: their rows, of C, are the kernel's columns.
+// C (its pitch or address is no multiple of 16 bytes) each warp stores the rows that it has staged,
+// see store_rows.cuh. Where the kernel computes the transpose of C (`c_turned`), blocks are turned
+// as they are staged: their rows, of C, are the kernel's columns.
 #pragma once
 
 #include "hopper/cluster.cuh"
 #include "hopper/mainloop_warp_specialized.cuh"
-#include "hopper/sources.cuh"
 #include "hopper/store_rows.cuh"
+#include "hopper/tile_epilogue.cuh"
 
 namespace cupygemm {
 
@@ -26,6 +26,7 @@ template <class Config> struct TileStore {
     static constexpr u32 staged_rows = Config::c_turned ? columns : block_rows;
 
     static constexpr u32 parts = Config::tile_n / staged_columns * (block_rows / staged_rows);
+    using Epilogue = TileEpilogue<Config, groups>;
 
     static_assert(!Config::c_turned || (T::a_in_registers && out_bytes == 4),
                   "the rows are those of such an A, and a staged row holds 32 of them");
@@ -33,59 +34,9 @@ template <class Config> struct TileStore {
     u32 buffer = 0; // the next to be written
 
     // One warpgroup. `thread` counts within it, `staging` is its own.
-    CUPYGEMM_INLINE void store(const KernelArgs<Config::has_epilogue> &args, const Work &work,
-                               u32 consumer, u32 thread, SharedAddress staging,
-                               Accumulators<Config> &acc) {
-        const BoxIndex batch = batch_box<5>(args, work.batch);
-        const TileCorner corner{static_cast<u32>(batch.batch0), static_cast<u32>(batch.batch1),
-                                static_cast<u32>(batch.batch2), work.row, work.column};
-        store_blocks(args, work, consumer, thread, staging, acc,
-                     MakeEpilogue<Config>::make(args, corner));
-    }
-
-    // Shared memory must outlive the stores that read it.
-    CUPYGEMM_INLINE static void drain(u32 thread) {
-        if constexpr (Config::tma_store) {
-            if (thread == 0)
-                tma_store_wait_read<0>();
-        }
-    }
-
-private:
-    // What a lane's pairs of a staged block take of the epilogue's sources: it has two rows.
-    template <class Epilogue> struct FetchedBlock {
-        typename Epilogue::Row rows[2];
-        typename Epilogue::template Columns<2> columns[groups];
-        typename Epilogue::template Elements<2> elements[groups][2];
-
-        CUPYGEMM_INLINE void load(const Epilogue &epilogue, const HopperArgs &args,
-                                  const Work &work, u32 block_row, u32 block_column, u32 thread) {
-            const i32 rows_left = args.m - static_cast<i32>(work.row);
-            const i32 columns_left = args.n - static_cast<i32>(work.column);
-            const u32 first = block_row + thread / 32 * 16 + thread % 32 / 4;
-#pragma unroll
-            for (u32 half = 0; half < 2; ++half)
-                epilogue.load(rows[half], first + 8 * half, 0,
-                              static_cast<i32>(first + 8 * half) < rows_left ? 1 : 0);
-#pragma unroll
-            for (u32 group = 0; group < groups; ++group) {
-                const u32 column = block_column + group * 8 + thread % 4 * 2;
-                const i32 left = columns_left - static_cast<i32>(column);
-                epilogue.load(columns[group], 0, column, left);
-#pragma unroll
-                for (u32 half = 0; half < 2; ++half) {
-                    const bool inside = static_cast<i32>(first + 8 * half) < rows_left;
-                    epilogue.load(elements[group][half], first + 8 * half, column,
-                                  inside ? left : 0);
-                }
-            }
-        }
-    };
-
-    template <class Epilogue>
-    CUPYGEMM_INLINE void store_blocks(const HopperArgs &args, const Work &work, u32 consumer,
-                                      u32 thread, SharedAddress staging, Accumulators<Config> &acc,
-                                      const Epilogue &epilogue) {
+    CUPYGEMM_INLINE void store(const HopperArgs &args, const Work &work, u32 consumer, u32 thread,
+                               SharedAddress staging, Accumulators<Config> &acc,
+                               Epilogue &epilogue) {
         const u32 barrier = 1 + consumer;
         const BoxIndex batch = c_box(args, work);
 #pragma unroll
@@ -99,23 +50,21 @@ private:
                 const u32 c_row = Config::c_turned ? work.column + column : row;
                 const u32 c_column = Config::c_turned ? row : work.column + column;
                 const SharedAddress staged = staging + buffer * block_bytes;
-                FetchedBlock<Epilogue> fetched; // while the buffer is still being stored
-                if constexpr (Config::has_epilogue)
-                    fetched.load(epilogue, args, work, row - work.row, column, thread);
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
                         tma_store_wait_read<Config::epilogue_buffers - 1>();
                 }
                 staged_sync(barrier); // the buffer may be written
                 if constexpr (Config::has_epilogue)
-                    stage_finished(staged, thread, acc.value[block], column, epilogue, fetched);
+                    stage_finished(staged, thread, acc, block, part, epilogue);
                 else if constexpr (Config::c_turned)
                     stage_turned(staged, thread, acc.value[block], column, strip);
                 else
                     stage(staged, thread, acc.value[block], column);
                 if constexpr (Config::tma_store) {
                     fence_async_shared();
-                    warpgroup_sync(barrier); // it is written, and the copy engine sees it
+                    fetch_next(epilogue, block, part); // after the fence, which would wait for it
+                    warpgroup_sync(barrier);           // it is written, and the copy engine sees it
                     if (thread == 0) {
                         BoxIndex box = batch;
                         box.inner = static_cast<i32>(c_column);
@@ -126,51 +75,73 @@ private:
                 } else {
                     staged_sync(barrier); // it is written
                     store_block_rows(args, work, c_row, c_column, thread, staged);
+                    fetch_next(epilogue, block, part); // there were no registers before
                 }
                 buffer = buffer + 1 == Config::epilogue_buffers ? 0 : buffer + 1;
             }
         }
     }
 
-    // Write what the epilogue makes of `columns` columns of a block's accumulators.
-    template <int count, class Epilogue>
+    // Shared memory must outlive the stores that read it.
+    CUPYGEMM_INLINE static void drain(u32 thread) {
+        if constexpr (Config::tma_store) {
+            if (thread == 0)
+                tma_store_wait_read<0>();
+        }
+    }
+
+private:
+    // Fetch what the epilogue takes for the part that follows this one.
+    CUPYGEMM_INLINE static void fetch_next(Epilogue &epilogue, u32 block, u32 part) {
+        if constexpr (Epilogue::is_ahead) {
+            if (part + 1 < parts)
+                epilogue.fetch(block, (part + 1) * columns);
+            else if (block + 1 < T::consumer_blocks)
+                epilogue.fetch(block + 1, 0);
+        }
+    }
+
+    // Write what the epilogue makes of the accumulators of a part of a block.
     CUPYGEMM_INLINE static void stage_finished(SharedAddress staged, u32 thread,
-                                               const typename Config::Accumulator (&value)[count],
-                                               u32 column, const Epilogue &epilogue,
-                                               const FetchedBlock<Epilogue> &fetched) {
+                                               const Accumulators<Config> &acc, u32 block, u32 part,
+                                               Epilogue &epilogue) {
         static_assert(!Config::c_turned, "the transpose of C is computed without an epilogue");
         static_assert(out_bytes == 2 || out_bytes == 4, "staged rows hold 16 or 32 bits");
         const u32 warp = thread / 32, lane = thread % 32;
         const auto finish = [&](u32 group, u32 half, u32 e) -> u32 {
-            return epilogue.finish(value[(column / 8 + group) * 4 + 2 * half + e],
-                                   static_cast<int>(e), fetched.rows[half], fetched.columns[group],
-                                   fetched.elements[group][half]);
+            const u32 index = (part * groups + group) * 4 + 2 * half + e;
+            return epilogue.finish(acc.value[block][index], group % Epilogue::groups, half, e);
         };
-        if constexpr (out_bytes == 2) {
-            const u32 row = 16 * warp + (lane & 15); // as in `stage`
-            const SharedAddress line = staged + row * slab_bytes;
 #pragma unroll
-            for (u32 group = 0; group < groups; group += 2) {
-                u32 words[4]; // (group, row)
+        for (u32 first = 0; first < groups; first += Epilogue::groups) {
+            if (!Epilogue::is_ahead)
+                epilogue.fetch(block, part * columns + first * 8);
+            if constexpr (out_bytes == 2) {
+                const u32 row = 16 * warp + (lane & 15); // as in `stage`
+                const SharedAddress line = staged + row * slab_bytes;
 #pragma unroll
-                for (u32 i = 0; i < 4; ++i)
-                    words[i] = finish(group + i / 2, i % 2, 0) | finish(group + i / 2, i % 2, 1)
-                                                                     << 16;
-                const u32 chunk = group + (lane >> 4);
-                stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), words[0], words[1], words[2],
-                            words[3]);
-            }
-        } else {
-            const u32 row = 16 * warp + lane / 4;
+                for (u32 group = first; group < first + Epilogue::groups; group += 2) {
+                    u32 words[4]; // (group, row)
 #pragma unroll
-            for (u32 group = 0; group < groups; ++group) {
-                const u32 at = (group * 32 + lane % 4 * 8) ^ ((row & 7) << 4);
-                const SharedAddress pair = staged + row * slab_bytes + at;
+                    for (u32 i = 0; i < 4; ++i)
+                        words[i] = finish(group + i / 2, i % 2, 0) | finish(group + i / 2, i % 2, 1)
+                                                                         << 16;
+                    const u32 chunk = group + (lane >> 4);
+                    stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), words[0], words[1], words[2],
+                                words[3]);
+                }
+            } else {
+                const u32 row = 16 * warp + lane / 4;
 #pragma unroll
-                for (u32 half = 0; half < 2; ++half)
-                    store_shared_pair(pair + 8 * half * slab_bytes,
-                                      static_cast<i32>(finish(group, half, 0)),
-                                      static_cast<i32>(finish(group, half, 1)));
+                for (u32 group = first; group < first + Epilogue::groups; ++group) {
+                    const u32 at = (group * 32 + lane % 4 * 8) ^ ((row & 7) << 4);
+                    const SharedAddress pair = staged + row * slab_bytes + at;
+#pragma unroll
+                    for (u32 half = 0; half < 2; ++half)
+                        store_shared_pair(pair + 8 * half * slab_bytes,
+                                          static_cast<i32>(finish(group, half, 0)),
+                                          static_cast<i32>(finish(group, half, 1)));
+                }
             }
         }
     }

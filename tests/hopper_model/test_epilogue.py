@@ -1,7 +1,7 @@
 """Epilogues in the Hopper kernels, on the modelled GPU: every part, tile, store and tail.
 
 What an epilogue means is tested by ``tests/test_epilogue.py``, which runs here too (`make
-test-modelled`). No GPU has run these kernels yet.
+test-modelled`), and on a GPU as these kernels are (``tests/cuda/test_epilogue.py``).
 """
 
 from __future__ import annotations

@@ -239,18 +239,23 @@ def test_epilogues_do_not_spill(
     compiled(generate(problem, config, tma_store=True), "cupygemm_gemm")
 
 
-def test_the_largest_epilogue_spills_two_registers() -> None:
-    """And no wgmma is serialised. With every part at once, no other configuration spills more.
+@pytest.mark.parametrize("number", range(len(CONFIGS)), ids=lambda number: CONFIGS[number].name)
+def test_no_configuration_spills_with_every_part_at_once(number: int) -> None:
+    """And no wgmma is serialised. What is fetched, how far ahead, and how it is stored, differ."""
+    problem = replace(
+        PROBLEM, b_major="kn"[number % 2], out_dtype=("bf16", "f32")[number // 2 % 2],
+        epilogue=replace(EVERYTHING, activation="gelu"),
+    )  # fmt: skip
+    compiled(generate(problem, CONFIGS[number], tma_store=number % 3 != 0), "cupygemm_gemm")
 
-    It is the scheduler's state, read and written for each unit of work, not within one.
-    """
-    problem = replace(PROBLEM, b_major="k", epilogue=replace(EVERYTHING, activation="gelu"))
-    cubin, log = find_nvrtc().compile(
-        generate(problem, CONFIGS[3], tma_store=False), (*OPTIONS, REPORT)
-    )
-    assert "Performance" not in log
-    _, local, _ = read_cubin(cubin, "cupygemm_gemm")
-    assert local <= 8
+
+@pytest.mark.parametrize("n", [512, 511])
+@pytest.mark.parametrize("c_dtype", ["bf16", "f32"])
+def test_a_matrix_is_fetched_ahead_without_spills(c_dtype: str, n: int) -> None:
+    """Pairs at once, or, where n is odd, element by element."""
+    epilogue = Epilogue(alpha=True, c=Source(c_dtype, "matrix"), bias=Source("bf16", "row"))
+    compiled(generate(replace(PROBLEM, n=n, epilogue=epilogue), CONFIGS[3], tma_store=n == 512),
+             "cupygemm_gemm")  # fmt: skip
 
 
 def test_the_sum_of_parts_has_the_epilogue_of_a_split_product() -> None:

@@ -47,6 +47,9 @@ template <class Value, u32 count> void load_global(Arguments &args) {
         args.set(0, values[i], i);
 }
 
+// A hint, of any address within an allocation.
+void prefetch(Arguments &args) { global(args, 0, 1); }
+
 template <class Value, u32 count> void store_global(Arguments &args) {
     Value values[count];
     for (u32 i = 0; i < count; ++i)
@@ -84,8 +87,14 @@ const Opcode element_opcodes[] = {
     {"st.shared.v2.f32", store_shared<2>},
     {"st.shared.v2.b32", store_shared<2>},
     {"st.shared.f32", store_shared<1>},
+    {"ld.global.u8", load_global<u8, 1>},
+    {"ld.global.u16", load_global<u16, 1>},
+    {"ld.global.u32", load_global<u32, 1>},
+    {"ld.global.v2.u32", load_global<u32, 2>},
+    {"ld.global.v4.u32", load_global<u32, 4>},
     {"ld.global.v4.f32", load_global<u32, 4>},
     {"ld.global.nc.v4.u32", load_global<u32, 4>},
+    {"prefetch.global.L2", prefetch},
     {"st.global.u16", store_global<u16, 1>},
     {"st.global.u32", store_global<u32, 1>},
     {"st.global.v4.u32", store_global<u32, 4>},

@@ -103,9 +103,16 @@ void to_tf32(Arguments &args) { // ties away from zero
 // The float nearest to a number that is off by some units, up or down by a hash of the argument.
 float off(double exact, float argument, double units) {
     const float nearest = static_cast<float>(exact);
+    if (isinf(nearest))
+        return nearest;
     const double unit = static_cast<double>(nextafterf(nearest, INFINITY)) - nearest;
     const bool is_down = to_bits(argument) * 2654435761u >> 31;
     return flushed(static_cast<float>(exact + (is_down ? -units : units) * unit));
+}
+
+void maximum_or_nan(Arguments &args) {
+    const float x = args.real(1), y = args.real(2);
+    args.set_real(0, isnan(x) || isnan(y) ? NAN : x > y || (x == y && !signbit(x)) ? x : y);
 }
 
 void exponential(Arguments &args) {
@@ -124,15 +131,11 @@ Decoder decoder_of(const char *ptx_type) { return format_of(ptx_type).decoder; }
 u32 decoded_bytes(const char *ptx_type) { return format_of(ptx_type).bytes; }
 
 const Opcode conversion_opcodes[] = {
-    {"cvt.rn.bf16.f32", to_brain},
-    {"cvt.rn.f16.f32", to_half},
-    {"cvt.rn.bf16x2.f32", to_brain_pair},
-    {"cvt.rn.f16x2.f32", to_half_pair},
-    {"cvt.f32.f16", from_half},
-    {"cvt.rna.tf32.f32", to_tf32},
-    {"ex2.approx.ftz.f32", exponential},
-    {"rcp.approx.ftz.f32", reciprocal},
-    {nullptr, nullptr},
+    {"cvt.rn.bf16.f32", to_brain},        {"cvt.rn.f16.f32", to_half},
+    {"cvt.rn.bf16x2.f32", to_brain_pair}, {"cvt.rn.f16x2.f32", to_half_pair},
+    {"cvt.f32.f16", from_half},           {"cvt.rna.tf32.f32", to_tf32},
+    {"max.NaN.f32", maximum_or_nan},      {"ex2.approx.ftz.f32", exponential},
+    {"rcp.approx.ftz.f32", reciprocal},   {nullptr, nullptr},
 };
 
 } // namespace hopper_model
