@@ -53,13 +53,13 @@ def test_warm_calls_are_captured(cp, arrays, name):
     np.testing.assert_array_equal(given[:, columns], expected[:, columns].astype(np.float16))
 
 
-def test_one_triangle_is_captured_and_exact(cp):
+def test_one_triangle_is_captured_and_exact(cp, monkeypatch):
     """Large enough that one triangle is computed and mirrored."""
+    monkeypatch.setattr(triangle, "_runners", {})
     values = np.random.default_rng(0).integers(-3, 4, (3072, 2048)).astype(np.float16)
     a, out = cp.asarray(values), cp.zeros((3072, 3072), np.float32)
     with cp.cuda.Stream(non_blocking=True) as stream:
         cupygemm.syrk(1, a, out=out)
-        assert list(triangle._runners.values())[-1] is not None
         stream.begin_capture()
         cupygemm.syrk(1, a, out=out)
         graph = stream.end_capture()
@@ -70,6 +70,10 @@ def test_one_triangle_is_captured_and_exact(cp):
     np.testing.assert_array_equal(cp.asnumpy(out), wide @ wide.T)
     half = cupygemm.syrk(0.25, a)  # the kernel's epilogue, and 16-bit results
     np.testing.assert_array_equal(cp.asnumpy(half), (wide @ wide.T / 4).astype(np.float16))
+    c = np.random.default_rng(1).integers(-3, 4, out.shape).astype(np.float32)
+    added = cupygemm.syrk(2, a, -1, cp.asarray(c), dtype=np.float32)
+    assert None not in triangle._runners.values()
+    np.testing.assert_array_equal(cp.asnumpy(added), 2 * (wide @ wide.T) - c)
 
 
 @pytest.mark.parametrize("columns", [4, 512])
