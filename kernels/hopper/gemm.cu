@@ -19,10 +19,11 @@ using Mainloop = WarpSpecializedMainloop<Config>;
 constexpr bool moves_registers = Config::num_consumers > 1;
 constexpr int producer_registers = Config::num_consumers == 3 ? 32 : 40;
 constexpr int consumer_registers = Config::num_consumers == 3 ? 160 : 232;
-static_assert(!moves_registers || warpgroup_size * (producer_registers +
-                                                    Config::num_consumers * consumer_registers) <=
-                                      65536,
-              "an SM has 64 K registers; a warpgroup that asks for more waits for ever");
+constexpr int launch_registers = 65536 / Shape::num_threads / 8 * 8; // of each thread, at most
+static_assert(!moves_registers ||
+                  producer_registers + Config::num_consumers * consumer_registers <=
+                      static_cast<int>(Shape::num_threads / warpgroup_size) * launch_registers,
+              "registers move within the block: a warpgroup that asks for more waits for ever");
 
 // The producer's thread initialises the barriers. It may use them at once; the consumers wait until
 // it has. In a cluster everyone waits for everyone: blocks use each other's barriers and shared
