@@ -36,7 +36,7 @@ from cupygemm._hopper.stack import Stack
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
-from cupygemm._problem import GemmProblem
+from cupygemm._problem import Epilogue, GemmProblem
 from cupygemm._promotion import HOPPER_PRODUCTS
 from cupygemm._source import device_source
 
@@ -211,6 +211,26 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
     assert (geometry.c.rows, geometry.c.adjacent) == (256, 512)
     assert (geometry.m, geometry.n) == ((512, 256) if turned else (256, 512))
     assert geometry.a.adjacent == (geometry.m if majors[0] == "m" else 320)
+
+
+def test_three_consumers_have_registers_for_sums_only():
+    three = next(config for config in CONFIGS if config.num_consumers == 3)
+    assert check(three, PROBLEM, ARCH) is None
+    fused = replace(PROBLEM, epilogue=Epilogue(activation="relu"))
+    turned = replace(PROBLEM, a_dtype="tf32", b_dtype="tf32", a_major="m", b_major="k")
+    assert "too few for" in check(three, fused, ARCH)
+    assert "too few for" in check(replace(three, tile_k=32), turned, ARCH)
+    assert check(replace(three, split_k=2), fused, ARCH) is None  # the sum of the parts has it
+    assert all(config.num_consumers < 3 for config in configs_for("tf32"))
+
+
+def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile():
+    """2047 x 2049 is 136 tiles of 256 x 128, for 66 clusters, or 121 of 192 x 192, for 132 SMs."""
+    for m, n, k in ((2047, 2049, 2051), (1536, 1536, 1536), (3072, 3072, 3072)):
+        assert select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config.tile_m == 192
+    for extent in (512, 1024, 2048, 4096, 8192):
+        config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
+        assert config.num_consumers < 3
 
 
 def test_steps_that_are_promoted_together_are_256_bytes():

@@ -111,6 +111,11 @@ class HopperConfig:
         return WARPGROUP * (self.num_consumers + 1)
 
     @property
+    def accumulators(self) -> int:
+        """Return the registers of a consumer's thread that hold sums."""
+        return self.tile_m * self.tile_n // (self.num_consumers * WARPGROUP)
+
+    @property
     def name(self) -> str:
         """Return a short name: tile, consumers, stages, cluster, parts of k."""
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_consumers}_s{self.num_stages}"
@@ -208,7 +213,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         or config.tile_n // config.cluster_m % BLOCK_ROWS
     ):
         return f"the blocks of a cluster do not load whole blocks of {BLOCK_ROWS} rows"
-    registers = _check_registers(config)
+    registers = _check_registers(config) or _check_other_registers(config, problem)
     if registers is not None:
         return registers
     shared = config.shared_bytes(itemsize)
@@ -218,13 +223,24 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
 
 
 def _check_registers(config: HopperConfig) -> str | None:
-    accumulators = config.tile_m * config.tile_n // (config.num_consumers * WARPGROUP)
+    accumulators = config.accumulators
     room = 128
     if config.promote:
         accumulators += config.tile_n // 2
         room = 192
     if accumulators > (room if config.num_consumers < 3 else 96):
         return f"{accumulators} accumulators a thread leave no registers"
+    return None
+
+
+def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
+    if config.num_consumers < 3:
+        return None
+    if a_in_registers(problem) or (problem.epilogue is not None and config.split_k == 1):
+        return (
+            "a thread of three consumers has 152 registers, too few for an A of 32 bits or for an "
+            "epilogue"
+        )
     return None
 
 
@@ -237,6 +253,8 @@ _SHAPES = (
     (128, 128, 64, 2, 6, 2, 2, 1),
     (128, 128, 64, 2, 6, 2, 1, 1),
     (64, 256, 64, 1, 5, 2, 1, 1),
+    (192, 192, 64, 3, 4, 1, 1, 1),
+    (192, 128, 64, 3, 4, 2, 2, 1),
     (64, 128, 64, 1, 8, 2, 2, 1),
     (64, 128, 64, 1, 8, 2, 1, 1),
     (128, 64, 128, 2, 4, 1, 1, 1),
@@ -259,7 +277,11 @@ CONFIGS: tuple[HopperConfig, ...] = tuple(
 def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
     """Return the configurations for operands of a type: as many bytes of k in a tile."""
     size = ITEMSIZE[dtype]
-    configs = tuple(replace(c, tile_k=c.tile_k * 2 // size) for c in CONFIGS)
+    configs = tuple(
+        replace(c, tile_k=c.tile_k * 2 // size)
+        for c in CONFIGS
+        if size < 4 or c.num_consumers < 3  # A may have to come from registers
+    )
     if dtype not in PROMOTED:
         return configs
     promoted = (replace(config, promote=True) for config in configs)

@@ -24,7 +24,7 @@ from cupygemm._problem import ITEMSIZE, GemmProblem
 LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
 _STEP = 80  # of barriers, for each step of a consumer that has the SM to itself
 _MMA = 1.16  # tensor cores are busy 90 % of the time, at a clock that power limits
-_NARROW = 1.03  # instructions of fewer than 256 columns read more of A from shared memory
+_NARROW = 1.08  # instructions of fewer than 256 columns read more of A from shared memory
 _ALONE = 1.02  # without multicast, more of the power goes into traffic
 _CLUSTER = 150  # two blocks begin a tile when the slower one does
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once

@@ -17,8 +17,8 @@ using Mainloop = WarpSpecializedMainloop<Config>;
 // A lane of the producer gives registers to those of the consumers. A lone consumer needs none: two
 // warpgroups have 255 each from the start.
 constexpr bool moves_registers = Config::num_consumers > 1;
-constexpr int producer_registers = Config::num_consumers == 3 ? 32 : 40;
-constexpr int consumer_registers = Config::num_consumers == 3 ? 160 : 232;
+constexpr int producer_registers = 40;
+constexpr int consumer_registers = Config::num_consumers == 3 ? 152 : 232;
 constexpr int launch_registers = 65536 / Shape::num_threads / 8 * 8; // of each thread, at most
 static_assert(!moves_registers ||
                   producer_registers + Config::num_consumers * consumer_registers <=

@@ -223,7 +223,8 @@ private:
         const u32 lane = thread % 32, line = thread / 32 * 16;
         const u64 first = args.c_address +
                           (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
-        constexpr u32 ahead = Config::promote ? 2 : 4; // sums that are promoted leave few registers
+        // Promoted sums, and three consumers, leave few registers.
+        constexpr u32 ahead = Config::promote || Config::num_consumers == 3 ? 2 : 4;
         store_rows<typename Numeric<Out>::Bits, ahead>(
             staged, line, lane, first, args.ldc * out_bytes, c_rows - static_cast<i32>(row + line),
             limit);
