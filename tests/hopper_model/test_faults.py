@@ -93,7 +93,7 @@ FAULTS = [
     Fault("stores behind no proxy fence", "fence_async_shared();\n", "",
           "has not executed fence.proxy.async"),
     Fault("a store before all have staged",
-          "warpgroup_sync(barrier); // it is written, and the copy", "// the copy",
+          "warpgroup_sync(barrier);           // it is written, and the copy", "// the copy",
           "race|has not executed fence.proxy.async"),
     Fault("a block read before all have staged",
           "staged_sync(barrier); // it is written\n", "", "wrong", DIRECT),
@@ -104,12 +104,12 @@ FAULTS = [
           "false)\n            warpgroup_sync", "wrong", REGISTERS_DIRECT),
     Fault("shared memory that ends before its stores", "output.drain(thread);", "",
           "may still read shared memory"),
-    Fault("one row's factors for another", "epilogue.load(rows[half], first + 8 * half",
-          "epilogue.load(rows[half], first + 4 * half", "wrong", epilogue=True),
-    Fault("a column that is not there", "columns_left - static_cast<i32>(column);", "2;",
+    Fault("one row's factors for another", "epilogue.load(rows[half], row,",
+          "epilogue.load(rows[half], row - 4 * half,", "wrong", epilogue=True),
+    Fault("a column that is not there", "columns_left - static_cast<i32>(at);", "2;",
           "an access outside every array", DIRECT, epilogue=True),
-    Fault("a pair at an odd element", "count > 1 && S::vectors", "count > 1",
-          "a pointer to what begins at multiples of 8", DIRECT, epilogue=True),
+    Fault("a pair at an odd element", "count == 1 || S::vectors", "true",
+          "global address 0x[0-9a-f]+ is no multiple of 8", DIRECT, epilogue=True),
 ]  # fmt: skip
 
 
