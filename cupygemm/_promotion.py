@@ -45,7 +45,11 @@ KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
 
 Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
 HOPPER_PRODUCTS: Products = MappingProxyType(
-    {**dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), SUMS_OF_HALVES), I8: (I32,)}
+    {
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), SUMS_OF_HALVES),
+        F64: (F32, F64),
+        I8: (I32,),
+    }
 )
 _SUMS_ON_CDNA = (*SUMS_OF_HALVES, *FLOAT8.values())
 CDNA_PRODUCTS: Products = MappingProxyType(
@@ -71,6 +75,7 @@ CDNA_EPILOGUE_PRODUCTS: Products = MappingProxyType(
 HOPPER_EPILOGUE_PRODUCTS: Products = MappingProxyType(
     {
         **dict.fromkeys((BF16, F16, FLOAT8["e4m3fn"], FLOAT8["e5m2"]), SUMS_OF_HALVES),
+        F64: (F32, F64),
         I8: (BF16, F16, F32, I32),
     }
 )

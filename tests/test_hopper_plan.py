@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cupygemm._device import Device
+from cupygemm._epilogue import epilogue_arguments
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import FLOAT8
 from cupygemm._hopper.block_scales import SCALE_ARGS
@@ -32,12 +33,13 @@ from cupygemm._hopper.launch import (
 )
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import select
+from cupygemm._hopper.source import add_source
 from cupygemm._hopper.stack import Stack
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
 from cupygemm._problem import Epilogue, GemmProblem
-from cupygemm._promotion import HOPPER_PRODUCTS
+from cupygemm._promotion import HOPPER_EPILOGUE_PRODUCTS, HOPPER_PRODUCTS
 from cupygemm._source import device_source
 
 ARCH = HopperArch()
@@ -231,6 +233,59 @@ def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile():
     for extent in (512, 1024, 2048, 4096, 8192):
         config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
         assert config.num_consumers < 3
+
+
+def posed_in_fp64(m, n, k, batch=(), **options):
+    a, b = np.empty((*batch, m, k)), np.empty((k, n))
+    operands = [Operand(x.shape, x.strides, x.dtype, x.ctypes.data % 16) for x in (a, b)]
+    return pose(*operands, options=Options(**options), products=HOPPER_PRODUCTS,
+                epilogue_products=HOPPER_EPILOGUE_PRODUCTS, row_bytes=1)  # fmt: skip
+
+
+@pytest.mark.parametrize("config", configs_for("f64"), ids=lambda config: config.name)
+def test_fp64_takes_two_registers_a_sum_and_any_order_of_memory(config):
+    problem = replace(PROBLEM, a_dtype="f64", b_dtype="f64", out_dtype="f64")
+    for majors in (("k", "k"), ("k", "n"), ("m", "k"), ("m", "n")):
+        assert check(config, replace(problem, a_major=majors[0], b_major=majors[1]), ARCH) is None
+    assert "mma.sync m16n8k8" in config.summary
+    wide = replace(config, tile_m=config.num_consumers * 128, tile_n=128)
+    assert "leave no registers" in check(wide, problem, ARCH)
+    assert "wgmma does not multiply f64" in check(replace(config, mma_sync=False), problem, ARCH)
+    assert "mma.sync does not multiply bf16" in check(config, PROBLEM, ARCH)
+
+
+@pytest.mark.parametrize(
+    ("shape", "ours"),
+    [((8192, 8192, 8192), True), ((2048, 2048, 2048), False), ((512, 512, 512), False),
+     ((16, 8192, 8192), False), ((4095, 4097, 4099), True), ((100, 101, 103), False)],
+)  # fmt: skip
+def test_cublas_multiplies_fp64_where_it_is_faster(shape, ours):
+    layout = posed_in_fp64(*shape).layout
+    if ours:
+        choice = choose(layout, ARCH)
+        assert choice.config.mma_sync
+        assert not any("transposed" in note for note in choice.notes)
+    else:
+        with pytest.raises(ValueError, match=r"cuBLAS multiplies fp64 in \d+ cycles"):
+            choose(layout, ARCH)
+
+
+def test_batches_and_epilogues_of_fp64_are_ours():
+    assert choose(posed_in_fp64(512, 512, 512, (64,)).layout, ARCH).config.mma_sync
+    with pytest.raises(ValueError, match="cuBLAS multiplies fp64"):
+        choose(posed_in_fp64(32, 32, 32, (1000,)).layout, ARCH)
+    request = epilogue_arguments(alpha=2.0, activation="gelu").request
+    choice = choose(posed_in_fp64(100, 101, 103, epilogue=request).layout, ARCH)
+    assert choice.problem.epilogue is not None
+    assert choice.problem.out_dtype == "f64"
+
+
+def test_parts_of_fp64_are_summed_in_fp64():
+    layout = posed_in_fp64(256, 250, 4096, (1,)).layout
+    choice = choose(layout, ARCH, replace(configs_for("f64")[0], split_k=3))
+    workspace = choice.geometry().c
+    assert (workspace.dtype, workspace.pitch) == ("f64", 252)
+    assert "double" in add_source(choice.problem, vectors=True)
 
 
 def test_steps_that_are_promoted_together_are_256_bytes():

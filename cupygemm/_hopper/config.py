@@ -23,10 +23,11 @@ OUTPUTS: dict[DType, tuple[DType, ...]] = {
     "e4m3fn": ("bf16", "f16", "f32"),
     "e5m2": ("bf16", "f16", "f32"),
     "i8": ("i32",),
+    "f64": ("f64", "f32"),
 }
 """What operands of each type can give."""
 EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    **{dtype: OUTPUTS[dtype] for dtype in ("bf16", "f16", "e4m3fn", "e5m2")},
+    **{dtype: OUTPUTS[dtype] for dtype in ("bf16", "f16", "e4m3fn", "e5m2", "f64")},
     "i8": ("bf16", "f16", "f32", "i32"),
 }
 """The same after an epilogue."""
@@ -86,6 +87,9 @@ class HopperConfig:
         Parts of k that different blocks sum; a second kernel adds them, in their order.
     promote : bool
         The tensor cores sum 256 bytes of k only; these sums are added in fp32 outside them.
+    mma_sync : bool
+        The operands come to registers and are multiplied by mma.sync, which alone takes fp64: not
+        by wgmma.
     """
 
     tile_m: int
@@ -99,6 +103,7 @@ class HopperConfig:
     group_m: int = 8
     split_k: int = 1
     promote: bool = False
+    mma_sync: bool = False
 
     @property
     def cluster_size(self) -> int:
@@ -113,7 +118,8 @@ class HopperConfig:
     @property
     def accumulators(self) -> int:
         """Return the registers of a consumer's thread that hold sums."""
-        return self.tile_m * self.tile_n // (self.num_consumers * WARPGROUP)
+        sums = self.tile_m * self.tile_n // (self.num_consumers * WARPGROUP)
+        return 2 * sums if self.mma_sync else sums  # of fp64
 
     @property
     def name(self) -> str:
@@ -129,7 +135,8 @@ class HopperConfig:
         text = (
             f"warp_specialized: tile {self.tile_m}x{self.tile_n}x{self.tile_k}, 1 producer and "
             f"{self.num_consumers} consumer warpgroups, {self.num_stages} stages, clusters of "
-            f"{self.cluster_m}x{self.cluster_n}, wgmma m64n{self.tile_n}"
+            f"{self.cluster_m}x{self.cluster_n}, "
+            + ("mma.sync m16n8k8" if self.mma_sync else f"wgmma m64n{self.tile_n}")
         )
         if self.promote:
             text += ", sums promoted to fp32"
@@ -178,6 +185,8 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     a, b = problem.a_dtype, problem.b_dtype
     if (a != b and not {a, b} <= set(FLOAT8)) or a not in OUTPUTS:
         return f"operands of {a} and {b} have no kernel"
+    if config.mma_sync != (a == "f64"):
+        return f"{'mma.sync' if config.mma_sync else 'wgmma'} does not multiply {a} here"
     outputs = OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS
     if problem.out_dtype not in outputs.get(a, ()):
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
@@ -234,7 +243,7 @@ def _check_registers(config: HopperConfig) -> str | None:
 
 
 def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
-    if config.num_consumers < 3:
+    if config.num_consumers < 3 or config.mma_sync:
         return None
     if a_in_registers(problem) or (problem.epilogue is not None and config.split_k == 1):
         return (
@@ -261,21 +270,33 @@ _SHAPES = (
     (64, 64, 128, 1, 6, 1, 1, 1),
 )
 _GROUP_ROWS = 2048  # of C that the raster walks down: about as many columns are then in flight
-CONFIGS: tuple[HopperConfig, ...] = tuple(
-    HopperConfig(
-        *shape[:6],
-        cluster_m=shape[6],
-        cluster_n=shape[7],
-        group_m=_GROUP_ROWS // (shape[0] * shape[6]),
+
+
+_Shape = tuple[int, int, int, int, int, int, int, int]
+
+
+def _configs(shapes: tuple[_Shape, ...]) -> tuple[HopperConfig, ...]:
+    return tuple(
+        HopperConfig(*shape, group_m=_GROUP_ROWS // (shape[0] * shape[6])) for shape in shapes
     )
-    for shape in _SHAPES
-)
+
+
+CONFIGS = _configs(_SHAPES)
 """The configurations that are built, for 16-bit operands; the selector splits k."""
+# Of operands in fp64. A sum takes two registers, so tiles are half as large.
+_F64_SHAPES = (
+    (128, 128, 32, 2, 3, 1, 1, 1),
+    (192, 64, 32, 3, 3, 1, 1, 1),
+    (128, 64, 32, 2, 4, 1, 1, 1),
+    (64, 64, 32, 1, 5, 2, 1, 1),
+)
 
 
 @functools.cache
 def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
     """Return the configurations for operands of a type: as many bytes of k in a tile."""
+    if dtype == "f64":
+        return tuple(replace(config, mma_sync=True) for config in _configs(_F64_SHAPES))
     size = ITEMSIZE[dtype]
     configs = tuple(
         replace(c, tile_k=c.tile_k * 2 // size)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._explain import Explanation
-from cupygemm._hopper import tf32x3
+from cupygemm._hopper import fp64, tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES, HopperArch, HopperConfig, check
 from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy, pad_pair
@@ -32,6 +32,7 @@ from cupygemm._hopper.source import (
     finish_source,
     generate,
     mirror_source,
+    parts_dtype,
 )
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
@@ -151,7 +152,7 @@ class HopperChoice:
             m, n = result.rows, result.adjacent
             pitch = -(-n // 4) * 4
             parts = self.config.split_k * problem.num_batches
-            result = Stack("f32", n, m, pitch, (1, 1, parts), (0, 0, m * pitch))
+            result = Stack(parts_dtype(problem), n, m, pitch, (1, 1, parts), (0, 0, m * pitch))
         return Geometry(
             self.a if self.a_copy is None else self.a_copy.target(self.a),
             self.b if self.b_copy is None else self.b_copy.target(self.b),
@@ -201,7 +202,8 @@ def choose(
     c = _stack(asked, "c", layout.ldc, layout.c_stride)
     given = _transposed(asked) if c_turned else asked
     problem = given
-    if ITEMSIZE[asked.a_dtype] != 2:  # wgmma reads no others along m and n
+    # wgmma reads no others along m and n; mma.sync takes fp64 from registers.
+    if ITEMSIZE[asked.a_dtype] != 2 and asked.a_dtype != "f64":
         problem = replace(problem, b_major="k")
         if asked.a_dtype != "tf32":
             problem = replace(problem, a_major="k")
@@ -211,8 +213,10 @@ def choose(
     selection = _tuned(layout.problem, problem, arch, tuned_on) or select(problem, arch)
     if config is not None:
         selection = HopperSelection(config, "as asked")
-    if asked.a_dtype == "tf32x3" and config is None:
+    if config is None and asked.a_dtype == "tf32x3":
         tf32x3.require(asked, selection, arch)
+    if config is None and asked.a_dtype == "f64":
+        fp64.require(asked, selection, arch)
     return HopperChoice(
         selection,
         asked,
@@ -327,7 +331,7 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
         return gemm
     add: AddLaunch | FinishLaunch | None = None
     if config.split_k > 1:
-        vectors = choice.problem.c_align >= 4 * choice.c.itemsize
+        vectors = choice.problem.c_align >= min(16, 4 * choice.c.itemsize)
         cubin = compile_cubin(add_source(choice.problem, vectors=vectors), ADD_ENTRY)
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
     if choice.finishes:

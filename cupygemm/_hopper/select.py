@@ -18,12 +18,14 @@ from cupygemm._hopper.config import (
     check,
     configs_for,
 )
+from cupygemm._hopper.source import parts_dtype
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 # Cycles, from measurements on an H200 (driver 580, 2026-11-21).
 LAUNCH = 3000  # until the first stage is full, and from the last store to the kernel's end
 _STEP = 80  # of barriers, for each step of a consumer that has the SM to itself
 _MMA = 1.16  # tensor cores are busy 90 % of the time, at a clock that power limits
+_MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
 _NARROW = 1.08  # instructions of fewer than 256 columns read more of A from shared memory
 _ALONE = 1.02  # without multicast, more of the power goes into traffic
 _CLUSTER = 150  # two blocks begin a tile when the slower one does
@@ -109,7 +111,8 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
     cycles, bound = max((compute, tile.bound), (memory, "memory"))
     cycles += OVERLAP * min(compute, memory)
     if config.split_k > 1:
-        parts = problem.m * problem.n * 4 * batches * config.split_k
+        part_size = ITEMSIZE[parts_dtype(problem)]
+        parts = problem.m * problem.n * part_size * batches * config.split_k
         cycles += _ADD_PARTS + parts / _L2_BYTES_PER_CLOCK
     tile_work = config.tile_m * config.tile_n * config.tile_k * steps
     done = rounds * clusters * config.cluster_size * tile_work
@@ -140,19 +143,23 @@ def tile_cost(
 ) -> TileCost:
     """Return what a tile costs; `alone`, if it is the SM's only one."""
     itemsize = ITEMSIZE[problem.a_dtype]
-    mma = _MMA * config.tile_m * config.tile_n * config.tile_k * itemsize / (64 * 2 * 32)
-    if config.tile_n < 256:
-        mma *= _NARROW
+    multiply_adds = config.tile_m * config.tile_n * config.tile_k
+    if config.mma_sync:
+        mma = _MMA_F64[config.num_consumers - 1] * multiply_adds / 128
+    else:
+        mma = _MMA * multiply_adds * itemsize / (64 * 2 * 32)
+        if config.tile_n < 256:
+            mma *= _NARROW
+        if config.cluster_size == 1 and not alone and not a_in_registers(problem):
+            mma *= _ALONE
     if config.num_consumers == 1:
         mma += _STEP
-    if config.cluster_size == 1 and not alone and not a_in_registers(problem):
-        mma *= _ALONE
     rows = config.tile_m / config.cluster_n + config.tile_n / config.cluster_m
     loaded = rows * config.tile_k * itemsize
     l2 = loaded / arch.l2_bytes_per_clock
     if problem.batch:
         l2 *= _BATCH
-    stored_size = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
+    stored_size = ITEMSIZE[parts_dtype(problem) if config.split_k > 1 else problem.out_dtype]
     epilogue = 600 + config.tile_m * config.tile_n * stored_size / 60
     if config.cluster_size > 1:
         epilogue += _CLUSTER

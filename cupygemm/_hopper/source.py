@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from cupygemm._hopper.config import HopperConfig, a_in_registers
-from cupygemm._problem import ITEMSIZE, GemmProblem, Source
+from cupygemm._problem import ITEMSIZE, DType, GemmProblem, Source
 from cupygemm._source import epilogue_lines, flatten
 
 BlockScaling = Literal["blocks", "columns"]
@@ -56,7 +56,7 @@ def generate(
     str
         One translation unit without includes, with the entry ``cupygemm_gemm``.
     """
-    instruction = wgmma_text(config.tile_n, problem)
+    instruction = "" if config.mma_sync else wgmma_text(config.tile_n, problem)
     return flatten(
         "hopper/gemm.cu",
         {
@@ -129,8 +129,9 @@ def add_source(problem: GemmProblem, *, vectors: bool) -> str:
 def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
     """Return ``config.cuh`` of a kernel that finishes sums."""
     fused = problem.epilogue is not None
+    accumulator = "double" if problem.a_dtype == "f64" else "float"
     return _struct(
-        {"ElementC": problem.out_dtype, "Accumulator": "float"} | _parts_type(fused),
+        {"ElementC": problem.out_dtype, "Accumulator": accumulator} | _parts_type(fused),
         {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
         epilogue_lines(problem.epilogue, _takes_runs(problem, 4)),
     )
@@ -153,7 +154,7 @@ def config_text(
     rank = 3 if len(problem.batch) < 2 else 5
     types = {
         "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
-        "ElementC": "f32" if sums_only else problem.out_dtype,
+        "ElementC": parts_dtype(problem) if sums_only else problem.out_dtype,
         "Accumulator": _accumulator(problem),
     }
     constants: dict[str, object] = {
@@ -173,6 +174,7 @@ def config_text(
         "bool tma_store": _bool(tma_store or sums_only),
         "bool split_k": _bool(config.split_k > 1),
         "bool promote": _bool(config.promote),
+        "bool mma_sync": _bool(config.mma_sync),
         "bool has_epilogue": _bool(fused),
         "bool c_turned": _bool(c_turned),
         "u32 group_capacity": group_capacity,
@@ -260,8 +262,13 @@ def _struct(
     return "\n".join(lines)
 
 
+def parts_dtype(problem: GemmProblem) -> DType:
+    """Return the type of the sums of parts of k, as a workspace holds them."""
+    return "f64" if problem.a_dtype == "f64" else "f32"
+
+
 def _accumulator(problem: GemmProblem) -> str:
-    return "i32" if problem.a_dtype == "i8" else "float"
+    return {"i8": "i32", "f64": "double"}.get(problem.a_dtype, "float")
 
 
 def _major(axis: str) -> str:

@@ -40,7 +40,7 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
     moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
     stored = problem
     if triangle.finishes:
-        if problem.a_dtype == "i8":  # whose sums are no fp32
+        if problem.a_dtype in ("i8", "f64"):  # whose sums are no fp32
             return None
         moved += problem.m * problem.n * ITEMSIZE["f32"] // 2
         stored = replace(problem, out_dtype="f32")

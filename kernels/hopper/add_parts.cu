@@ -1,6 +1,6 @@
 // Adds the parts of k that a split product left in its workspace, and rounds the sums once.
 //
-// The workspace is (split, batch, m, pitch) in fp32. Four warps sum the same 128 columns, each
+// The workspace is (split, batch, m, pitch) of fp32, or of fp64 for such operands. Four warps sum the same 128 columns, each
 // every fourth part, in order; then their sums are added, in order: the result is the same bits
 // each time. `config.cuh` defines `Config::ElementC` and whether C takes stores of four elements.
 #include "config.cuh"
@@ -51,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(128)
     const u32 batches = args.batch0 * args.batch1 * args.batch2;
     const u64 matrix = static_cast<u64>(args.m) * args.pitch;
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
-        const float *part = reinterpret_cast<const float *>(args.workspace) + batch * matrix +
-                            static_cast<u64>(row) * args.pitch + column;
+        const PartSum *part = reinterpret_cast<const PartSum *>(args.workspace) + batch * matrix +
+                              static_cast<u64>(row) * args.pitch + column;
         Four sum{};
         if (inside) {
 #pragma unroll 4

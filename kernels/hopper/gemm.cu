@@ -33,7 +33,7 @@ CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, bool
     if (producer && thread == 0) {
         for (u32 stage = 0; stage < Config::num_stages; ++stage) {
             mbarrier_init(Shape::full(shared, stage), 1);
-            mbarrier_init(Shape::empty(shared, stage), Config::num_consumers * Shape::cluster_size);
+            mbarrier_init(Shape::empty(shared, stage), Shape::num_releases);
         }
         fence_mbarrier_init();
         tma_prefetch_map(args.a);

@@ -14,9 +14,11 @@
 // With `block_scaled` it is so step by step, and the sums are scaled as they are added.
 // In a cluster the blocks share a row or a column of tiles; each loads its share of the common
 // operand and multicasts it, so the traffic from L2 falls.
+// wgmma has no fp64: consumers of that are in consumer_mma_sync.cuh.
 #pragma once
 
 #include "hopper/block_scales.cuh"
+#include "hopper/consumer_mma_sync.cuh"
 #include "hopper/fragments.cuh"
 #include "hopper/scheduler.cuh"
 #include "hopper/wgmma_instruction.cuh"
@@ -60,7 +62,10 @@ template <class Config> struct WarpSpecializedMainloop {
     CUPYGEMM_INLINE static auto consume(const Args &args, const Work &work, u32 consumer,
                                         u32 thread, SharedAddress shared, Ring &ring,
                                         Accumulators<Config> &acc, const Meanwhile &meanwhile) {
-        if constexpr (Config::block_scaled) {
+        if constexpr (Config::mma_sync) {
+            MmaSyncConsumer<Config>::sum(work, shared, ring, acc.value);
+            return meanwhile();
+        } else if constexpr (Config::block_scaled) {
             sum_scaled(BlockScales<Config>(args, args.scales, work, consumer, thread), work,
                        consumer, thread, shared, ring, acc);
             return meanwhile();

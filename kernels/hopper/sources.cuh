@@ -18,7 +18,7 @@ struct TileCorner {
     u32 row, column;
 };
 
-// Elements of `bytes` bytes in words, as loads leave them.
+// Elements of `bytes` bytes in words, as loads leave them; one of 8 bytes is two words.
 template <class Bits, int count> struct WordRun {
     static constexpr int bytes = sizeof(Bits);
     static constexpr int words = ceil_div(count * bytes, 4);
@@ -26,7 +26,10 @@ template <class Bits, int count> struct WordRun {
     u32 word[words];
 
     CUPYGEMM_INLINE Bits operator[](int e) const {
-        return static_cast<Bits>(word[e * bytes / 4] >> e * bytes % 4 * 8);
+        if constexpr (bytes == 8)
+            return static_cast<u64>(word[2 * e + 1]) << 32 | word[2 * e];
+        else
+            return static_cast<Bits>(word[e * bytes / 4] >> e * bytes % 4 * 8);
     }
 };
 
@@ -36,8 +39,6 @@ template <class S> struct SourceMemory {
     template <int count> using Run = WordRun<Bits, count>;
     static constexpr bool by_row = S::along == Along::row || S::along == Along::matrix;
     static constexpr bool by_column = S::along == Along::column || S::along == Along::matrix;
-    static_assert(sizeof(Bits) <= 4, "an element lies in one word");
-
     const Bits *first; // of the corner
     i64 pitch;         // elements
 
@@ -53,6 +54,10 @@ template <class S> struct SourceMemory {
         constexpr int bytes = sizeof(Bits);
         if constexpr (count == 1 || S::vectors) {
             load_global_if<count * bytes>(run.word, from, left >= count);
+        } else if constexpr (bytes == 8) {
+#pragma unroll
+            for (int e = 0; e < count; ++e)
+                load_global_if<bytes>(&run.word[2 * e], from + e, e < left);
         } else {
             u32 element[count];
 #pragma unroll

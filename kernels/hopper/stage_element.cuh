@@ -26,12 +26,30 @@ CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) 
 }
 
 // Straight from the accumulators: a copy of one, as other bits, would make wgmma wait.
+template <class Out>
 CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, float x, float y) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
 }
 
-CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, i32 x, i32 y) {
+template <class Out> CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, i32 x, i32 y) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+
+template <class Out>
+CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, double x, double y) {
+    if constexpr (IsSame<Out, f32>::value)
+        store_shared_pair<Out>(address, static_cast<float>(x), static_cast<float>(y));
+    else
+        asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(address), "d"(x), "d"(y) : "memory");
+}
+
+// What an epilogue has made of them.
+CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, u32 x, u32 y) {
+    asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
+}
+
+CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, u64 x, u64 y) {
+    asm volatile("st.shared.v2.b64 [%0], {%1, %2};" ::"r"(address), "l"(x), "l"(y) : "memory");
 }
 
 // The barrier before it orders it: it may move past stores to global memory.
@@ -39,9 +57,17 @@ template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
     Bits bits;
     if constexpr (sizeof(Bits) == 2)
         asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address));
+    else if constexpr (sizeof(Bits) == 8)
+        asm volatile("ld.shared.u64 %0, [%1];" : "=l"(bits) : "r"(address));
     else
         asm volatile("ld.shared.u32 %0, [%1];" : "=r"(bits) : "r"(address));
     return bits;
+}
+
+CUPYGEMM_INLINE double load_shared_f64(SharedAddress address) {
+    double x;
+    asm volatile("ld.shared.f64 %0, [%1];" : "=d"(x) : "r"(address));
+    return x;
 }
 
 CUPYGEMM_INLINE void store_shared_element(SharedAddress address, float x) {
@@ -93,6 +119,8 @@ CUPYGEMM_INLINE void prefetch_to_l2(const void *address) {
 template <class Bits> CUPYGEMM_INLINE void store_global(u64 address, Bits bits) {
     if constexpr (sizeof(Bits) == 2)
         asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(bits) : "memory");
+    else if constexpr (sizeof(Bits) == 8)
+        asm volatile("st.global.u64 [%0], %1;" ::"l"(address), "l"(bits) : "memory");
     else
         asm volatile("st.global.u32 [%0], %1;" ::"l"(address), "r"(bits) : "memory");
 }

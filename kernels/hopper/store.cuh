@@ -106,9 +106,8 @@ private:
                                                const Accumulators<Config> &acc, u32 block, u32 part,
                                                Epilogue &epilogue) {
         static_assert(!Config::c_turned, "the transpose of C is computed without an epilogue");
-        static_assert(out_bytes == 2 || out_bytes == 4, "staged rows hold 16 or 32 bits");
         const u32 warp = thread / 32, lane = thread % 32;
-        const auto finish = [&](u32 group, u32 half, u32 e) -> u32 {
+        const auto finish = [&](u32 group, u32 half, u32 e) {
             const u32 index = (part * groups + group) * 4 + 2 * half + e;
             return epilogue.finish(acc.value[block][index], group % Epilogue::groups, half, e);
         };
@@ -134,13 +133,12 @@ private:
                 const u32 row = 16 * warp + lane / 4;
 #pragma unroll
                 for (u32 group = first; group < first + Epilogue::groups; ++group) {
-                    const u32 at = (group * 32 + lane % 4 * 8) ^ ((row & 7) << 4);
+                    const u32 at = ((group * 8 + lane % 4 * 2) * out_bytes) ^ ((row & 7) << 4);
                     const SharedAddress pair = staged + row * slab_bytes + at;
 #pragma unroll
                     for (u32 half = 0; half < 2; ++half)
-                        store_shared_pair(pair + 8 * half * slab_bytes,
-                                          static_cast<i32>(finish(group, half, 0)),
-                                          static_cast<i32>(finish(group, half, 1)));
+                        store_shared_pair(pair + 8 * half * slab_bytes, finish(group, half, 0),
+                                          finish(group, half, 1));
                 }
             }
         }
@@ -188,10 +186,10 @@ private:
 #pragma unroll
             for (u32 group = 0; group < groups; ++group) {
                 const auto *four = &value[(column / 8 + group) * 4];
-                const u32 at = (group * 32 + lane % 4 * 8) ^ ((row & 7) << 4);
+                const u32 at = ((group * 8 + lane % 4 * 2) * out_bytes) ^ ((row & 7) << 4);
                 const SharedAddress pair = staged + row * slab_bytes + at;
-                store_shared_pair(pair, four[0], four[1]);
-                store_shared_pair(pair + below * slab_bytes, four[2], four[3]);
+                store_shared_pair<Out>(pair, four[0], four[1]);
+                store_shared_pair<Out>(pair + below * slab_bytes, four[2], four[3]);
             }
         }
     }

@@ -1,22 +1,33 @@
-// Four neighbouring sums, in fp32, on their way through an epilogue to C.
+// Four neighbouring sums, in fp32 or fp64, on their way through an epilogue to C.
 //
-// `config.cuh` says whether C takes stores of four elements (`Config::c_vectors`).
+// `config.cuh` says in which (`Config::Accumulator`), and whether C takes stores of four elements,
+// of 16 bytes at most (`Config::c_vectors`).
 #pragma once
 
 #include "hopper/sources.cuh"
 
 namespace cupygemm {
 
+using PartSum = Config::Accumulator;
+
 struct Four {
-    float value[4];
+    PartSum value[4];
 };
 
-CUPYGEMM_INLINE Four load_four(const float *address) {
-    Four four;
+CUPYGEMM_INLINE void load_sums(float (&x)[4], const float *address) {
     asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(four.value[0]), "=f"(four.value[1]), "=f"(four.value[2]),
-                   "=f"(four.value[3])
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
                  : "l"(address));
+}
+
+CUPYGEMM_INLINE void load_sums(double (&x)[4], const double *address) {
+    asm volatile("ld.global.v2.f64 {%0, %1}, [%2];" : "=d"(x[0]), "=d"(x[1]) : "l"(address));
+    asm volatile("ld.global.v2.f64 {%0, %1}, [%2];" : "=d"(x[2]), "=d"(x[3]) : "l"(address + 2));
+}
+
+CUPYGEMM_INLINE Four load_four(const PartSum *address) {
+    Four four;
+    load_sums(four.value, address);
     return four;
 }
 
@@ -30,7 +41,8 @@ template <class Epilogue> CUPYGEMM_INLINE void store_four(typename Epilogue::Bit
     epilogue.load(of_row, row, 0, 1);
     epilogue.load(of_columns, 0, column, static_cast<i32>(count));
     epilogue.load(of_elements, row, column, static_cast<i32>(count));
-    struct alignas(4 * sizeof(typename Epilogue::Bits)) Pack {
+    constexpr u32 bytes = 4 * sizeof(typename Epilogue::Bits);
+    struct alignas(bytes < 16 ? bytes : 16) Pack {
         typename Epilogue::Bits bits[4];
     } pack;
     for (int i = 0; i < 4; ++i)

@@ -16,9 +16,12 @@ template <class Config> struct Tile {
     using Element = typename Config::ElementA;
     static constexpr u32 element_bytes = Numeric<Element>::bytes;
     static constexpr u32 slab_k = slab_bytes / element_bytes;
-    static constexpr u32 mma_k = 32 / element_bytes;
+    static constexpr u32 mma_k = Config::mma_sync ? 8 : 32 / element_bytes;
     static constexpr u32 slabs = Config::tile_k / slab_k;
     static constexpr u32 cluster_size = Config::cluster_m * Config::cluster_n;
+    // Arrivals that end the use of a stage: of warpgroups, of which wgmma waits for all, or of warps.
+    static constexpr u32 num_releases =
+        Config::num_consumers * (Config::mma_sync ? 4 : 1) * cluster_size;
     static constexpr u32 num_threads = (Config::num_consumers + 1) * warpgroup_size;
 
     static constexpr u32 consumer_rows = Config::tile_m / Config::num_consumers;
@@ -47,9 +50,14 @@ template <class Config> struct Tile {
     static constexpr u32 step_group = a_in_registers || sums_pairs ? 2 : 1;
     static_assert(!Config::block_scaled || (Config::promote && slabs == 1),
                   "the sums of a step of 128 bytes are scaled before they are added");
-    static_assert(element_bytes == 2 || ((Config::a_major == Major::k || a_in_registers) &&
-                                         Config::b_major == Major::k),
+    static_assert(Config::mma_sync == IsSame<Element, f64>::value,
+                  "mma.sync multiplies fp64, and wgmma everything else");
+    static_assert(element_bytes == 2 || Config::mma_sync ||
+                      ((Config::a_major == Major::k || a_in_registers) &&
+                       Config::b_major == Major::k),
                   "wgmma reads operands that are not of 16 bits along k only");
+    static_assert(stage_bytes % swizzle_bytes == 0 && a_slab_bytes % swizzle_bytes == 0,
+                  "tiles begin where the swizzle's period does");
     static_assert(Config::tile_k % slab_k == 0, "a stage holds whole slabs of 128 bytes of k");
     static_assert(cluster_size <= 2 && Config::tile_m / Config::cluster_n % block_rows == 0 &&
                       Config::tile_n / Config::cluster_m % block_rows == 0,

@@ -28,12 +28,16 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
 
     // Words that a source takes of a lane for a pair, for a group, and for its two rows. Elements
     // that are loaded one by one have a word each until they meet.
+    template <class S> static constexpr u32 element_words =
+        WordRun<typename Numeric<typename S::Element>::Bits, 1>::words;
     template <class S> static constexpr u32 pair_words =
-        S::vectors ? WordRun<typename Numeric<typename S::Element>::Bits, 2>::words : 2;
+        S::vectors ? WordRun<typename Numeric<typename S::Element>::Bits, 2>::words
+                   : 2 * element_words<S>;
     template <class S> static constexpr u32 words = S::along == Along::column   ? pair_words<S>
                                                     : S::along == Along::matrix ? 2 * pair_words<S>
                                                                                 : 0;
-    template <class S> static constexpr u32 row_words = S::along == Along::row ? 2 : 0;
+    template <class S> static constexpr u32 row_words =
+        S::along == Along::row ? 2 * element_words<S> : 0;
     static constexpr u32 group_words = words<typename Parts::ScaleA> +
                                        words<typename Parts::ScaleB> + words<typename Parts::C> +
                                        words<typename Parts::Bias>;
@@ -91,7 +95,11 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
         }
     }
 
-    CUPYGEMM_INLINE u32 finish(typename Config::Accumulator sum, u32 group, u32 half, u32 e) const {
+    // Of 32 bits at least.
+    using Word = decltype(typename Numeric<typename Config::ElementC>::Bits() + 0u);
+
+    CUPYGEMM_INLINE Word finish(typename Config::Accumulator sum, u32 group, u32 half,
+                                u32 e) const {
         return epilogue.finish(sum, static_cast<int>(e), rows[half], columns[group],
                                elements[group][half]);
     }

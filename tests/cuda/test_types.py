@@ -1,4 +1,4 @@
-"""8-bit floats and float32 in tf32 on a Hopper GPU: exact sums, random ones, odd values."""
+"""8-bit floats, tf32 and float64 on a Hopper GPU: exact sums, random ones, odd values."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper import tf32x3
+from cupygemm._hopper import fp64, tf32x3
 
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 BF16, F16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32)
+F64 = np.dtype(np.float64)
 SHAPES = [((304, 592), (592, 528)), ((129, 77), (77, 131)), ((3, 64, 100), (100, 40)),
           ((64, 5000), (5000, 64)), ((2, 3, 70, 36), (3, 36, 200))]  # fmt: skip
 
@@ -115,6 +116,48 @@ def test_tf32x3_infinities_and_nan(cp):
     infinite = np.isinf(reference)
     np.testing.assert_array_equal(result[infinite], reference[infinite])
     assert np.isfinite(result[np.isfinite(reference)]).all()
+
+
+@pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
+@pytest.mark.parametrize(("first", "second"), SHAPES)
+def test_fp64(cp, monkeypatch, orders, first, second):
+    monkeypatch.setattr(fp64, "require", lambda *_: None)  # cuBLAS is faster here
+    x1, x2 = testing.integer_operands(first, second, F64, seed=6)
+    a, b = (on_device(cp, x, order) for x, order in zip((x1, x2), orders, strict=True))
+    assert_ours(a, b)
+    testing.assert_gemm_exact(cupygemm.matmul(a, b), x1, x2)
+    x1, x2 = testing.random_operands(first, second, F64)
+    a, b = (on_device(cp, x, order) for x, order in zip((x1, x2), orders, strict=True))
+    for out in (F64, F32):
+        result = cupygemm.matmul(a, b, dtype=out)
+        assert result.dtype == out
+        testing.assert_gemm_close(result, x1, x2)
+
+
+def test_fp64_infinities_and_nan(cp, monkeypatch):
+    monkeypatch.setattr(fp64, "require", lambda *_: None)
+    x1, x2 = testing.random_operands((2, 300, 200), (200, 300), F64)
+    x1[0, 17, 5], x1[0, 40, 6], x2[9, 250] = np.nan, -np.inf, np.inf
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    assert_ours(a, b)
+    result = cp.asnumpy(cupygemm.matmul(a, b))
+    reference = np.matmul(x1, x2)
+    np.testing.assert_array_equal(np.isnan(result), np.isnan(reference))
+    infinite = np.isinf(reference)
+    np.testing.assert_array_equal(result[infinite], reference[infinite])
+    assert np.isfinite(result[np.isfinite(reference)]).all()
+
+
+def test_fp64_with_an_epilogue(cp):
+    x1, x2 = testing.random_operands((150, 333), (333, 271), F64)
+    bias, c = np.arange(271) / 7, np.ones((150, 271))
+    options = {"bias": cp.asarray(bias), "c": cp.asarray(c), "beta": 0.5, "activation": "gelu"}
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    explanation = cupygemm.explain(a, b, **options)
+    assert explanation.backend == "cupygemm"
+    assert explanation.epilogue == "beta * c (f64), bias per column (f64), gelu"
+    result = cupygemm.matmul(a, b, **options)
+    testing.assert_gemm_close(result, x1, x2, bias=bias, c=c, beta=0.5, activation="gelu")
 
 
 def test_float32_is_exact_without_being_asked(cp):

@@ -27,7 +27,7 @@ from cupygemm._problem import DType
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
-F32 = np.dtype(np.float32)
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 I8, I32 = np.dtype(np.int8), np.dtype(np.int32)
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 ORDERS = ("CC", "CF", "FC", "FF")
@@ -68,6 +68,8 @@ def variants_of_others() -> Iterator[Variant]:
         ("tf32", F32, F32, "tf32"),
         ("tf32", F32, F32, "tf32"),
         ("tf32x3", F32, F32, "tf32x3"),
+        ("f64", F64, F64, "ieee"),
+        ("f64", F64, F32, "ieee"),
     )
     for turn, (name, dtype, result, precision) in enumerate(kinds):
         for number, config in enumerate(configs_for(name)):

@@ -35,7 +35,8 @@ MAP = np.dtype([
 ])  # fmt: skip
 """The twin of ``Map`` in tma.cpp."""
 _MAGIC = 0x7EA5
-_BYTES = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "INT32": 4, "FLOAT32": 4, "TFLOAT32": 4}
+_BYTES = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "INT32": 4, "FLOAT32": 4, "TFLOAT32": 4,
+          "FLOAT64": 8}  # fmt: skip
 
 
 class ModelError(Exception):

@@ -16,7 +16,7 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._hopper.config import CONFIGS, configs_for
 from tests.cuda.test_epilogue import on_device, options
-from tests.cuda.variants import BF16, F16, F32, I8, I32, Variant, multiply
+from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, Variant, multiply
 from tests.test_epilogue import ULPS
 from tests.test_epilogue import (
     test_activations_by_the_unit_in_the_last_place as by_the_unit_in_the_last_place,
@@ -59,6 +59,21 @@ def test_the_sum_of_parts_is_exact(cp, model, result):
         model.seed = seed
         variant = Variant(config, F16, result, "CC", aligned=True)
         assert_exact(cp, variant, 70, n, 640, options(70, n, F16))
+
+
+@pytest.mark.parametrize(("result", "columns", "split"), [(F64, 72, 1), (F32, 75, 1), (F64, 75, 2)])
+def test_fp64_is_computed_in_fp64(cp, model, result, columns, split):
+    config = replace(configs_for("f64")[3], split_k=split)
+    for seed, c_dtype in enumerate((F64, F32)):
+        model.seed = seed
+        variant = Variant(config, F64, result, "CF", aligned=columns == 72)
+        given = options(70, columns, c_dtype)
+        assert_exact(cp, variant, 70, columns, 100, given)
+    x1, x2 = testing.random_operands((70, 100), (100, columns), F64)
+    a, b, bias = cp.asarray(x1), cp.asarray(x2), np.arange(columns) / 7
+    for activation in ("gelu", "silu"):
+        result = cupygemm.matmul(a, b, bias=cp.asarray(bias), activation=activation)
+        testing.assert_gemm_close(result, x1, x2, bias=bias, activation=activation)
 
 
 @pytest.mark.parametrize("result", [F32, F16, BF16, I32], ids=str)

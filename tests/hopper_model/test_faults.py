@@ -15,7 +15,7 @@ import pytest
 from cupygemm import testing
 from cupygemm._formats import as_stored
 from cupygemm._hopper.config import CONFIGS, configs_for
-from tests.cuda.variants import BF16, E4M3, F16, F32, Variant, multiply
+from tests.cuda.variants import BF16, E4M3, F16, F32, F64, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
 HALVES = Variant(CONFIGS[-1], F16, F16, "CC", aligned=True)
@@ -25,6 +25,7 @@ DIRECT = replace(HALVES, aligned=False)
 PROMOTED = Variant(configs_for("e4m3fn")[5], E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
+FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,17 @@ FAULTS = [
           replace(DIRECT, result=F32)),
     Fault("warps that store what others staged", "T::a_in_registers)\n            warpgroup_sync",
           "false)\n            warpgroup_sync", "wrong", REGISTERS_DIRECT),
+    Fault("no wait for the next stage of fp64", "if (last && leaves && more)", "if (false)",
+          "into which a TMA load has not landed", FP64),
+    Fault("a stage of fp64 that is not released",
+          "release(empty, lane);\n            stage", "stage", "deadlock", FP64),
+    Fault("a stage of fp64 released before it is read",
+          "ring.advance();\n            // Behind", "ring.advance(); release(empty, lane); //",
+          "race|one more arrival|ended unseen|into which", FP64),
+    Fault("fp64 released by warps that do not count", "Config::mma_sync ? 4 : 1", "1",
+          "one more arrival|race|ended unseen", FP64),
+    Fault("the same eight columns of fp64 twice", "load_fragment<Config::b_major>(at, 1, step)",
+          "load_fragment<Config::b_major>(at, 0, step)", "wrong", FP64),
     Fault("shared memory that ends before its stores", "output.drain(thread);", "",
           "may still read shared memory"),
     Fault("one row's factors for another", "epilogue.load(rows[half], row,",
@@ -153,7 +165,9 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
     return ""
 
 
-@pytest.mark.parametrize("variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, PROMOTED, REGISTERS])
+@pytest.mark.parametrize(
+    "variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, PROMOTED, REGISTERS, FP64]
+)
 def test_without_a_fault_nothing_is_found(cp, model, variant):
     for seed in range(3):
         model.seed = seed

@@ -15,14 +15,16 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper.config import CONFIGS
+from cupygemm._hopper.config import CONFIGS, configs_for
 from cupygemm._hopper.copies import OperandCopy
 from cupygemm._hopper.stack import Stack
 from tests.cuda.variants import (
     BF16,
     F16,
     F32,
+    F64,
     Variant,
+    multiply,
     product,
     variants_of_halves,
     variants_of_others,
@@ -39,7 +41,8 @@ def cases() -> Iterator[Variant]:
     )
     others: dict[object, list[Variant]] = {}
     for variant in variants_of_others():
-        others.setdefault((variant.dtype, variant.precision), []).append(variant)
+        if variant.dtype != F64:
+            others.setdefault((variant.dtype, variant.precision), []).append(variant)
     for which, found in enumerate(others.values()):
         yield found[-1 - which % 3]
         if found[0].precision == "tf32":  # A in registers, or B's transpose
@@ -55,6 +58,32 @@ def test_each_configuration_is_exact(cp, model, variant):
         model.seed = seed
         x1, x2, result = product(variant, *extents)
         testing.assert_gemm_exact(result, x1, x2)
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "result", "orders", "aligned"),
+    [(0, {}, F64, "CC", True), (0, {"cluster_m": 2}, F32, "CF", True), (1, {}, F64, "FC", False),
+     (2, {"split_k": 2}, F64, "FF", True), (2, {"cluster_n": 2}, F64, "FF", True),
+     (3, {}, F64, "CF", False)],
+)  # fmt: skip
+def test_fp64_is_exact(cp, model, number, change, result, orders, aligned):
+    config = replace(configs_for("f64")[number], **change)
+    m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
+    variant = Variant(config, F64, result, orders, aligned)
+    for seed, extents in enumerate([(m, n, 3 * config.tile_k + 8), (5, 9, 100), (m, 16, 7)]):
+        model.seed = seed
+        if extents[2] >= config.tile_k * config.split_k:
+            x1, x2, product_ = product(variant, *extents)
+            testing.assert_gemm_exact(product_, x1, x2)
+
+
+def test_batches_of_fp64_in_one_launch(cp, model):
+    x1, x2 = testing.random_operands((2, 1, 3, 9, 50), (4, 1, 50, 13), F64)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    variant = Variant(configs_for("f64")[3], F64, F64, "CC", aligned=True)
+    for seed in range(2):
+        model.seed = seed
+        testing.assert_gemm_close(multiply(variant, a, b), x1, x2)
 
 
 @pytest.mark.parametrize("seed", range(3))

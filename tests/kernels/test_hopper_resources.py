@@ -8,6 +8,7 @@ if setmaxnreg were ignored.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,6 +30,12 @@ from cupygemm._toolchain import CompileError
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+FP64 = replace(PROBLEM, a_dtype="f64", b_dtype="f64", out_dtype="f64")
+FP64_EVERYTHING = Epilogue(
+    alpha=True, scale_a=Source("f64", "row"), scale_b=Source("f64", "column"),
+    c=Source("f64", "matrix"), bias=Source("f64", "column"), activation="silu",
+    scale_out=Source("f64", "one"), clamp=True,
+)  # fmt: skip
 REPORT = "--ptxas-options=-v"
 CLEAN = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
 
@@ -163,10 +170,32 @@ def test_the_end_of_a_triangle(vectors: bool) -> None:
     assert registers <= 64
 
 
-@pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
+@pytest.mark.parametrize("config", configs_for("f64"), ids=lambda config: config.name)
+@pytest.mark.parametrize(
+    ("majors", "change", "tma_store"),
+    [("kn", {}, True), ("mk", {}, False), ("mn", {"batch": (2, 3), "out_dtype": "f32"}, True),
+     ("kk", {"epilogue": "everything"}, False), ("mn", {"epilogue": "everything"}, True)],
+)  # fmt: skip
+def test_fp64_does_not_spill(
+    config: HopperConfig, majors: str, change: dict[str, Any], tma_store: bool
+) -> None:
+    a_major, b_major = majors
+    problem = replace(FP64, a_major=a_major, b_major=b_major)
+    for name, value in change.items():
+        problem = replace(problem, **{name: FP64_EVERYTHING if name == "epilogue" else value})
+    assert check(config, problem, HopperArch()) is None
+    registers, local, _ = compiled(generate(problem, config, tma_store=tma_store), "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32", "f64"])
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
-    text = add_source(replace(PROBLEM, out_dtype=out_dtype), vectors=vectors)
+    operand = "f64" if out_dtype == "f64" else "bf16"
+    text = add_source(
+        replace(PROBLEM, a_dtype=operand, b_dtype=operand, out_dtype=out_dtype), vectors=vectors
+    )
     registers, local, _ = compiled(text, "cupygemm_add_parts")
     assert local == 0
     assert registers <= 64

@@ -34,19 +34,6 @@ void sync(u32 id, u32 count) {
         wait_on(barrier.condition, "barrier %llu of %llu threads", id, count);
 }
 
-// The lanes of a warp wait for each other.
-void meet() {
-    WarpMeeting &warp = running->block->warps[running->index / warp_size];
-    const u32 generation = warp.generation;
-    if (++warp.arrived == warp_size) {
-        warp.arrived = 0;
-        ++warp.generation;
-        wake(warp.condition);
-    }
-    while (warp.generation == generation)
-        wait_on(warp.condition, "the other lanes of its warp");
-}
-
 void bar_sync(Arguments &args) {
     sync(static_cast<u32>(args.value(0)), static_cast<u32>(args.value(1)));
 }
@@ -97,6 +84,18 @@ void take_registers(Arguments &args) {
 }
 
 } // namespace
+
+void meet() {
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 generation = warp.generation;
+    if (++warp.arrived == warp_size) {
+        warp.arrived = 0;
+        ++warp.generation;
+        wake(warp.condition);
+    }
+    while (warp.generation == generation)
+        wait_on(warp.condition, "the other lanes of its warp");
+}
 
 void require_work_before_ended() {
     if (!running->work_before_ended)

@@ -15,27 +15,20 @@ u8 *global(const Arguments &args, u32 argument, u32 bytes) {
     return reinterpret_cast<u8 *>(address);
 }
 
-template <u32 bytes> void load_shared(Arguments &args) {
-    u64 value = 0;
-    load_ordinary(static_cast<u32>(args.value(1)), &value, bytes);
-    running->loaded_since_fence = true;
-    args.set(0, value);
-}
-
-void load_shared_vector(Arguments &args) {
-    u32 values[4];
+template <class Value, u32 count = 1> void load_shared(Arguments &args) {
+    Value values[count];
     load_ordinary(static_cast<u32>(args.value(1)), values, sizeof(values));
     running->loaded_since_fence = true;
-    for (u32 i = 0; i < 4; ++i)
+    for (u32 i = 0; i < count; ++i)
         args.set(0, values[i], i);
 }
 
-template <u32 count> void store_shared(Arguments &args) {
-    u32 values[count];
+template <class Value, u32 count> void store_shared(Arguments &args) {
+    Value values[count];
     for (u32 i = 0; i < count; ++i) {
         if (is_being_multiplied(*running, args.operand(1, i).address))
             fail("an accumulator is read before wgmma.wait_group");
-        values[i] = static_cast<u32>(args.value(1, i));
+        values[i] = static_cast<Value>(args.value(1, i));
     }
     store_ordinary(static_cast<u32>(args.value(0)), values, sizeof(values));
 }
@@ -61,40 +54,40 @@ template <class Value, u32 count> void store_global(Arguments &args) {
 // of row l / 4 of matrix i.
 void store_matrices(Arguments &args) {
     WarpMeeting &warp = running->block->warps[running->index / warp_size];
-    const u32 lane = running->index % warp_size, generation = warp.generation;
-    auto &value = warp.value[generation & 1];
+    const u32 lane = running->index % warp_size;
+    auto &value = warp.value[warp.generation & 1];
     for (u32 i = 0; i < 4; ++i)
-        value[lane][i] = static_cast<u32>(args.value(1, i));
-    if (++warp.arrived == warp_size) {
-        warp.arrived = 0;
-        ++warp.generation;
-        wake(warp.condition);
-    }
-    while (warp.generation == generation)
-        wait_on(warp.condition, "stmatrix of the other lanes of its warp");
+        value[lane][i] = args.value(1, i);
+    meet();
     u32 row[4]; // that the lane names
     for (u32 i = 0; i < 4; ++i)
-        row[i] = value[lane % 8 * 4 + i][lane / 8];
+        row[i] = static_cast<u32>(value[lane % 8 * 4 + i][lane / 8]);
     store_ordinary(static_cast<u32>(args.value(0)), row, sizeof(row));
 }
 
 } // namespace
 
 const Opcode element_opcodes[] = {
-    {"ld.shared.u16", load_shared<2>},
-    {"ld.shared.u32", load_shared<4>},
-    {"ld.shared.v4.u32", load_shared_vector},
-    {"st.shared.v2.f32", store_shared<2>},
-    {"st.shared.v2.b32", store_shared<2>},
-    {"st.shared.f32", store_shared<1>},
+    {"ld.shared.u16", load_shared<u16>},
+    {"ld.shared.u32", load_shared<u32>},
+    {"ld.shared.u64", load_shared<u64>},
+    {"ld.shared.f64", load_shared<u64>},
+    {"ld.shared.v4.u32", load_shared<u32, 4>},
+    {"st.shared.v2.f32", store_shared<u32, 2>},
+    {"st.shared.v2.b32", store_shared<u32, 2>},
+    {"st.shared.v2.b64", store_shared<u64, 2>},
+    {"st.shared.v2.f64", store_shared<u64, 2>},
+    {"st.shared.f32", store_shared<u32, 1>},
     {"ld.global.u8", load_global<u8, 1>},
     {"ld.global.u16", load_global<u16, 1>},
     {"ld.global.u32", load_global<u32, 1>},
     {"ld.global.v2.u32", load_global<u32, 2>},
     {"ld.global.v4.u32", load_global<u32, 4>},
     {"ld.global.v4.f32", load_global<u32, 4>},
+    {"ld.global.v2.f64", load_global<u64, 2>},
     {"ld.global.nc.v4.u32", load_global<u32, 4>},
     {"prefetch.global.L2", prefetch},
+    {"st.global.u64", store_global<u64, 1>},
     {"st.global.u16", store_global<u16, 1>},
     {"st.global.u32", store_global<u32, 1>},
     {"st.global.v4.u32", store_global<u32, 4>},

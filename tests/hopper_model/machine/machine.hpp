@@ -103,10 +103,10 @@ struct NamedBarrier {
     Condition condition;
 };
 
-// The registers of one stmatrix or __syncwarp, as lanes come.
+// The registers of one stmatrix, mma.sync or __syncwarp, as lanes come.
 struct WarpMeeting {
     u32 arrived, generation;
-    u32 value[2][warp_size][4]; // by generation: a lane may have come to the next meeting
+    u64 value[2][warp_size][6]; // by generation: a lane may have come to the next meeting
     Condition condition;
 };
 
@@ -181,6 +181,9 @@ void free_warpgroup(Warpgroup *group);
 bool is_being_multiplied(Thread &thread, const void *address);
 void require_no_multiplications(Thread &thread);
 
+// -- barriers.cpp ---------------------------------------------------------------------------------
+void meet(); // the lanes of a warp wait for each other
+
 // -- ptx.cpp --------------------------------------------------------------------------------------
 struct Arguments; // of one instruction
 using Handler = void (*)(Arguments &);
@@ -189,6 +192,6 @@ struct Opcode {
     Handler handler;
 };
 extern const Opcode mbarrier_opcodes[], barrier_opcodes[], tma_opcodes[], wgmma_opcodes[],
-    element_opcodes[], conversion_opcodes[];
+    mma_sync_opcodes[], element_opcodes[], conversion_opcodes[];
 
 } // namespace hopper_model

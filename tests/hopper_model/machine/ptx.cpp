@@ -40,9 +40,9 @@ bool matches(const char *name, const char *pattern) {
 }
 
 Handler handler_of(const char *name) {
-    const Opcode *const tables[] = {control_opcodes,   mbarrier_opcodes, barrier_opcodes,
-                                    tma_opcodes,       wgmma_opcodes,    element_opcodes,
-                                    conversion_opcodes};
+    const Opcode *const tables[] = {control_opcodes, mbarrier_opcodes,  barrier_opcodes,
+                                    tma_opcodes,     wgmma_opcodes,     mma_sync_opcodes,
+                                    element_opcodes, conversion_opcodes};
     for (const Opcode *table : tables)
         for (const Opcode *entry = table; entry->name; ++entry)
             if (matches(name, entry->name))
@@ -50,12 +50,14 @@ Handler handler_of(const char *name) {
     fail("the model has no instruction %s", name);
 }
 
-const char *const specials[] = {"%cluster_ctarank", "%clusterid.x", "%nclusterid.x"};
+const char *const specials[] = {"%cluster_ctarank", "%clusterid.x", "%nclusterid.x", "%tid.x"};
 
 u64 special(u32 which) {
     const u32 size = running->block->cluster->size;
     if (which == 0)
         return running->block->rank;
+    if (which == 3)
+        return running->place.thread.x;
     return (which == 1 ? running->place.block.x : running->place.grid.x) / size;
 }
 

@@ -1,0 +1,46 @@
+// mma.sync: the lanes of a warp bring fragments, and each leaves with its sums.
+//
+// Synchronous: no lane goes on before all have come. Products are added one after another, each
+// rounded once. Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k8".
+#include "ptx.hpp"
+
+namespace hopper_model {
+
+namespace {
+
+constexpr u32 depth = 8;
+constexpr u32 of_a = depth / 2, of_b = depth / 4; // elements of a lane, in turn in its meeting
+
+double real(u64 bits) { return __builtin_bit_cast(double, bits); }
+
+// Lane 4 g + t has rows g and g + 8 of A in turn, and column g of B, at k = t and t + 4.
+void multiply(Arguments &args) {
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 lane = running->index % warp_size;
+    auto &value = warp.value[warp.generation & 1];
+    for (u32 i = 0; i < of_a; ++i)
+        value[lane][i] = args.value(1, i);
+    for (u32 i = 0; i < of_b; ++i)
+        value[lane][of_a + i] = args.value(2, i);
+    meet();
+    const u32 g = lane / 4, t = lane % 4;
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 below = i / 2, column = 2 * t + i % 2;
+        double sum = real(args.value(3, i));
+        for (u32 k = 0; k < depth; ++k) {
+            const double a = real(value[4 * g + k % 4][k / 4 * 2 + below]);
+            const double b = real(value[4 * column + k % 4][of_a + k / 4]);
+            sum = __builtin_fma(a, b, sum);
+        }
+        args.set(0, __builtin_bit_cast(u64, sum), i);
+    }
+}
+
+} // namespace
+
+const Opcode mma_sync_opcodes[] = {
+    {"mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", multiply},
+    {nullptr, nullptr},
+};
+
+} // namespace hopper_model
