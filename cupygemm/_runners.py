@@ -64,12 +64,37 @@ def _with_epilogue(posed: Posed, launches: Sequence[Callable[..., None]]) -> Run
         for launch, offsets in zip(launches, layout.launches, strict=True)
     ]
 
+    staged = posed.x1_copy or posed.x2_copy or posed.temporary is not None
+    if not staged and not sources.copies and len(packed) == 1:
+        return _directly_with_epilogue(posed, *packed[0])
+
     def launch_all(a: int, b: int, c: int, arguments: EpilogueArguments) -> None:
         arrays = sources.arrays(arguments)
         for launch, packer in packed:
             launch(a, b, c, packer(arguments, arrays))
 
     return around(posed, launch_all)
+
+
+def _directly_with_epilogue(
+    posed: Posed, launch: Callable[..., None], packer: EpiloguePacker
+) -> Runner:
+    """Return the runner of the common case of these: all arrays where they lie, one launch."""
+    from cupy import ndarray
+
+    assert posed.layout is not None
+    shape, dtype, swapped = posed.shape.result, posed.types.container, posed.layout.swapped
+
+    def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
+        if out is None:
+            out = ndarray(shape, dtype)
+        if swapped:
+            x1, x2 = x2, x1
+        epilogue = packer(arguments, arguments.arrays)
+        launch(x1.data.ptr, x2.data.ptr, out.data.ptr, epilogue)
+        return out
+
+    return run
 
 
 def around(posed: Posed, launch_all: Callable[..., None]) -> Runner:

@@ -26,6 +26,7 @@ from cupygemm._promotion import HOPPER_EPILOGUE_PRODUCTS
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))
 M, N = 328, 536
+RESULTS = ((F32, F16, N), (F16, F32, N), (BF16, F16, N), (F32, F32, N - 1), (BF16, F16, N - 3))
 
 
 def options(m, n, c_dtype):
@@ -52,7 +53,7 @@ def on_device(cp, given):
     ],
 )
 def test_each_configuration_is_exact(cp, config, split):
-    for dtype, c_dtype, n in ((F32, F16, N), (F16, F32, N), (F32, F32, N - 1), (BF16, F16, N - 3)):
+    for dtype, c_dtype, n in RESULTS:
         x1, x2 = testing.integer_operands((M, 400), (400, n), F16)
         given = options(M, n, c_dtype)
         arguments = epilogue_arguments(**on_device(cp, given))

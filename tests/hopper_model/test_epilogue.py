@@ -23,7 +23,7 @@ from tests.test_epilogue import (
 )
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
-RESULTS = ((F32, F16), (F16, F32), (BF16, F32))  # with the type of c
+RESULTS = ((F32, F16), (F16, F32), (BF16, F16), (F16, F16), (BF16, F32))  # with the type of c
 
 
 def assert_exact(cp, variant, m, n, k, given):
@@ -42,7 +42,7 @@ def assert_exact(cp, variant, m, n, k, given):
     ids=lambda number: CONFIGS[number].name,
 )
 def test_each_configuration_is_exact(cp, model, number):
-    config, (result, c_dtype) = CONFIGS[number], RESULTS[number % 3]
+    config, (result, c_dtype) = CONFIGS[number], RESULTS[number % 5]
     orders = ("CC", "CF", "FC", "FF")[number % 4]
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
     variant = Variant(config, F16, result, orders, aligned=number % 4 != 1)
