@@ -113,8 +113,10 @@ private:
         };
 #pragma unroll
         for (u32 first = 0; first < groups; first += Epilogue::groups) {
-            if (!Epilogue::is_ahead)
+            if constexpr (!Epilogue::is_ahead) {
+                __syncwarp(); // or the compiler moves all loads of the part here, and spills
                 epilogue.fetch(block, part * columns + first * 8);
+            }
             if constexpr (out_bytes == 2) {
                 const u32 row = 16 * warp + (lane & 15); // as in `stage`
                 const SharedAddress line = staged + row * slab_bytes;

@@ -47,11 +47,11 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
 
     // Beside the accumulators there is room for so many words. Where a block takes more, it is
     // fetched in halves, or two groups at a time, when it is staged.
-    static constexpr u32 room = 32;
+    static constexpr u32 room = Config::num_consumers == 3 ? 16 : 32;
     static constexpr bool is_ahead = block_groups * group_words + all_row_words <= room;
-    static constexpr u32 groups = is_ahead                                     ? block_groups
-                                  : block_groups / 2 * group_words <= room / 2 ? block_groups / 2
-                                                                               : 2;
+    static constexpr u32 groups = is_ahead                                 ? block_groups
+                                  : block_groups / 2 * group_words <= room ? block_groups / 2
+                                                                           : 2;
 
     Epilogue epilogue; // its corner is the lane's first element
     i32 rows_left, columns_left;

@@ -282,13 +282,13 @@ def test_no_configuration_spills_with_every_part_at_once(number: int) -> None:
     compiled(generate(problem, CONFIGS[number], tma_store=number % 3 != 0), "cupygemm_gemm")
 
 
-@pytest.mark.parametrize("n", [512, 511])
+@pytest.mark.parametrize(("number", "n"), [(3, 512), (3, 511), (7, 512)])
 @pytest.mark.parametrize("c_dtype", ["bf16", "f32"])
-def test_a_matrix_is_fetched_ahead_without_spills(c_dtype: str, n: int) -> None:
-    """Pairs at once, or, where n is odd, element by element."""
+def test_a_matrix_is_fetched_ahead_without_spills(c_dtype: str, number: int, n: int) -> None:
+    """Pairs at once, or, where n is odd, element by element; by two consumers, and by three."""
     epilogue = Epilogue(alpha=True, c=Source(c_dtype, "matrix"), bias=Source("bf16", "row"))
-    compiled(generate(replace(PROBLEM, n=n, epilogue=epilogue), CONFIGS[3], tma_store=n == 512),
-             "cupygemm_gemm")  # fmt: skip
+    text = generate(replace(PROBLEM, n=n, epilogue=epilogue), CONFIGS[number], tma_store=n == 512)
+    compiled(text, "cupygemm_gemm")
 
 
 def test_the_sum_of_parts_has_the_epilogue_of_a_split_product() -> None:
