@@ -41,13 +41,14 @@ template <class Config> struct WarpSpecializedMainloop {
         const BoxIndex batch = batch_box<Config::operand_rank>(args, work.batch);
         const BoxIndex a_batch = moved(batch, args.a_moves), b_batch = moved(batch, args.b_moves);
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            const u32 of_k = step_of_k<Config>(args, work, step);
             const SharedAddress full = T::full(shared, ring.stage);
             const SharedAddress a = shared + ring.stage * T::stage_bytes, b = a + T::a_bytes;
             mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
             mbarrier_arrive_expect_tx(full, args.stage_bytes);
 #pragma unroll
             for (u32 slab = 0; slab < T::slabs; ++slab) {
-                const u32 k = step * Config::tile_k + slab * T::slab_k;
+                const u32 k = of_k * Config::tile_k + slab * T::slab_k;
                 load<Config::a_major, Config::tile_m, Config::cluster_n>(
                     a + slab * T::a_slab_bytes, args.a, a_batch, work.row, k, rank, full);
                 load<Config::b_major, Config::tile_n, Config::cluster_m>(

@@ -3,12 +3,12 @@
 // The grid fills the GPU once. A unit of work is one tile of C for each block of the cluster, over
 // one part of k; units are numbered batch by batch, within it split by split, within it in the
 // grouped order of tiles, and cluster i takes units i, i + clusters, ... So the units in flight are
-// neighbours, which share rows of A and columns of B in L2. Producer and consumers walk the same
-// sequence, each on its own.
+// neighbours, which share rows of A and columns of B in L2. Parts take the steps of k in turn, so
+// that those in flight read adjacent memory. Producer and consumers walk the same sequence, each on
+// its own.
 #pragma once
 
 #include "common/raster.hpp"
-#include "common/shares.hpp"
 #include "hopper/arguments.cuh"
 #include "hopper/cluster.cuh"
 #include "hopper/tile.cuh"
@@ -19,7 +19,7 @@ struct Work {
     u32 row, column; // of the block's tile, elements
     u32 batch;
     u32 split;
-    u32 begin, end; // steps of k
+    u32 begin, end; // its steps
 };
 
 template <class Config> struct Scheduler {
@@ -65,15 +65,21 @@ template <class Config> struct Scheduler {
         if constexpr (Config::split_k) {
             work.batch = part / args.num_splits;
             work.split = part - work.batch * args.num_splits;
-            const Share k = share_of(step_groups, args.num_splits, work.split);
-            work.begin = k.begin;
-            work.end = k.end;
+            work.end = ceil_div<u32>(step_groups - work.split, args.num_splits);
         }
         work.begin *= Tile<Config>::step_group;
         work.end *= Tile<Config>::step_group;
         return work;
     }
 };
+
+// Which step of k a step of a unit of work is.
+template <class Config>
+CUPYGEMM_INLINE u32 step_of_k(const HopperArgs &args, const Work &work, u32 step) {
+    constexpr u32 group = Tile<Config>::step_group;
+    return Config::split_k ? (step / group * args.num_splits + work.split) * group + step % group
+                           : step;
+}
 
 // Batch coordinates of a box; an axis along which the operand is broadcast stays at 0.
 template <int rank> CUPYGEMM_INLINE BoxIndex batch_box(const HopperArgs &args, u32 batch) {
