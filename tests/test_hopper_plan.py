@@ -84,9 +84,21 @@ def test_large_products_share_tiles_in_clusters_and_small_ones_split():
     assert "parts of k" in select(deep, ARCH).reason
 
 
+def test_tiles_that_fill_the_gpu_unevenly_are_cut():
+    odd = replace(PROBLEM, m=3000, n=3000, k=3000)
+    selection = select(odd, ARCH)
+    assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
+    assert "dealt evenly" in selection.reason
+    assert launch_grid(selection.config, 1, ARCH.num_sms)[0] == ARCH.num_sms
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        ({"stream_k": 132}, "leaves no registers"),
+        ({"tile_n": 128, "stream_k": 128}, "1024 tiles fill the 128 clusters evenly"),
+        ({"tile_n": 128, "stream_k": 132, "split_k": 2}, "tiles are cut one way"),
+        ({"tile_n": 128, "stream_k": 65537}, "cannot be cut over 65537 clusters"),
         ({"tile_k": 48}, "tile_k = 48"),
         ({"num_consumers": 4}, "4 consumers"),
         ({"tile_m": 192}, "tile_m = 192"),
@@ -226,10 +238,11 @@ def test_three_consumers_have_registers_for_sums_only():
     assert all(config.num_consumers < 3 for config in configs_for("tf32"))
 
 
-def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile():
+def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut():
     """2047 x 2049 is 136 tiles of 256 x 128, for 66 clusters, or 121 of 192 x 192, for 132 SMs."""
     for m, n, k in ((2047, 2049, 2051), (1536, 1536, 1536), (3072, 3072, 3072)):
-        assert select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config.tile_m == 192
+        config = select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config
+        assert 192 in (config.tile_m, config.tile_n) or config.stream_k
     for extent in (512, 1024, 2048, 4096, 8192):
         config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
         assert config.num_consumers < 3

@@ -85,6 +85,9 @@ class HopperConfig:
         Rows of clusters that the grouped raster walks before it moves on by a column.
     split_k : int
         Parts of k that different blocks sum; a second kernel adds them, in their order.
+    stream_k : int
+        Clusters of a persistent grid that cut tiles along k so that all have the same number of
+        steps; 0 leaves tiles whole.
     promote : bool
         The tensor cores sum 256 bytes of k only; these sums are added in fp32 outside them.
     mma_sync : bool
@@ -102,6 +105,7 @@ class HopperConfig:
     cluster_n: int = 1
     group_m: int = 8
     split_k: int = 1
+    stream_k: int = 0
     promote: bool = False
     mma_sync: bool = False
 
@@ -127,6 +131,7 @@ class HopperConfig:
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_consumers}_s{self.num_stages}"
         text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_g{self.group_m}"
         text += "_p" if self.promote else ""
+        text += f"_stream{self.stream_k}" if self.stream_k else ""
         return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
 
     @property
@@ -140,6 +145,8 @@ class HopperConfig:
         )
         if self.promote:
             text += ", sums promoted to fp32"
+        if self.stream_k:
+            text += f", stream-k over {self.stream_k} clusters"
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
 
     def shared_bytes(self, itemsize: int) -> int:
@@ -199,6 +206,21 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     if config.num_units(problem) * config.cluster_size >= 1 << 31:
         return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
     groups = -(-problem.k // (config.tile_k * step_group(config, problem)))
+    if config.stream_k:
+        if config.mma_sync:
+            return "stream_k adds sums of 32 bits, and those of fp64 have 64"
+        busy = config.promote or a_in_registers(problem) or problem.epilogue is not None
+        if config.tile_n == 256 or config.num_consumers == 3 or (config.tile_m == 256 and busy):
+            tile = f"{config.tile_m}x{config.tile_n}"
+            return f"a tile of {tile} leaves no registers to add what others have summed"
+        units = config.num_units(problem)
+        if config.split_k > 1:
+            cuts = f"split_k = {config.split_k} and stream_k = {config.stream_k}"
+            return f"{cuts}: tiles are cut one way"
+        if units % config.stream_k == 0:
+            return f"{units} tiles fill the {config.stream_k} clusters evenly: none are cut"
+        if 2 * config.stream_k * groups >= 1 << 32 or units * groups < config.stream_k:
+            return f"{units} tiles of {groups} steps cannot be cut over {config.stream_k} clusters"
     if config.split_k > groups:
         return f"split_k = {config.split_k} exceeds the {groups} steps of k, or pairs of them"
     return None
@@ -260,13 +282,17 @@ _SHAPES = (
     (256, 128, 64, 2, 4, 2, 1, 1),
     (256, 128, 64, 2, 4, 2, 1, 2),
     (128, 128, 64, 2, 6, 2, 2, 1),
+    (128, 128, 64, 2, 6, 2, 1, 2),
     (128, 128, 64, 2, 6, 2, 1, 1),
+    (128, 192, 64, 2, 4, 2, 1, 1),
+    (192, 128, 64, 3, 4, 2, 1, 1),
     (64, 256, 64, 1, 5, 2, 1, 1),
     (192, 192, 64, 3, 4, 1, 1, 1),
     (192, 128, 64, 3, 4, 2, 2, 1),
     (64, 128, 64, 1, 8, 2, 2, 1),
     (64, 128, 64, 1, 8, 2, 1, 1),
-    (128, 64, 128, 2, 4, 1, 1, 1),
+    (128, 64, 64, 2, 8, 2, 1, 2),
+    (128, 64, 64, 2, 8, 2, 1, 1),
     (64, 64, 128, 1, 6, 1, 1, 1),
 )
 _GROUP_ROWS = 2048  # of C that the raster walks down: about as many columns are then in flight

@@ -9,7 +9,8 @@ rows and for small products. Products with an epilogue are ours always: it costs
 from __future__ import annotations
 
 from cupygemm._hopper.config import TMA_BYTES, HopperArch
-from cupygemm._hopper.select import HopperSelection, memory_cycles
+from cupygemm._hopper.cost import memory_cycles
+from cupygemm._hopper.select import HopperSelection
 from cupygemm._problem import GemmProblem
 
 # Of cuBLAS, from measurements on an H200 (driver 580, 2026-11-21).
@@ -41,7 +42,7 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     for alignment, rows in ((problem.a_align, problem.m), (problem.b_align, problem.n)):
         if alignment < TMA_BYTES:
             ours += 16 * rows * problem.k * problem.num_batches / _COPY_BYTES_PER_CLOCK
-    cublas = _LAUNCH + max(cublas, memory_cycles(problem, arch))
+    cublas = _LAUNCH + max(cublas, memory_cycles(problem))
     if cublas < ours:
         raise ValueError(
             f"cuBLAS multiplies fp64 in {cublas:.0f} cycles, and tiles of "

@@ -18,16 +18,11 @@ import numpy as np
 
 from cupygemm._hopper.compile import Cubin, compile_cubin, load
 from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
 from cupygemm._hopper.plan import GEMM_ENTRY, HopperChoice, choose, make_preparation
-from cupygemm._hopper.select import (
-    LAUNCH,
-    OVERLAP,
-    HopperSelection,
-    memory_cycles,
-    tile_cost,
-)
+from cupygemm._hopper.select import HopperSelection
 from cupygemm._hopper.source import generate
 from cupygemm._layout import Layout
 from cupygemm._problem import GemmProblem
@@ -154,13 +149,12 @@ def _in_launches(
 
 def choose_config(problems: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
     """Return the configuration that computes problems in one launch soonest, and its cycles."""
-    memory = LAUNCH + sum(memory_cycles(problem, arch) for problem in problems)
-    ranked = []
-    for config in configs_for(problems[0].a_dtype):
-        if all(check(config, problem, arch) is None for problem in problems):
-            compute = LAUNCH + _busiest(config, problems, arch)
-            cycles = max(compute, memory) + OVERLAP * min(compute, memory)
-            ranked.append((cycles, config))
+    memory = sum(map(memory_cycles, problems))
+    ranked = [
+        (total(config, _busiest(config, problems, arch), memory), config)
+        for config in configs_for(problems[0].a_dtype)
+        if all(check(config, problem, arch) is None for problem in problems)
+    ]
     cycles, config = min(ranked, key=lambda each: each[0])
     return config, cycles
 
@@ -169,7 +163,7 @@ def _busiest(config: HopperConfig, problems: Sequence[GemmProblem], arch: Hopper
     """Return the cycles of the cluster whose tiles take the longest."""
     units = np.array([config.num_units(problem) for problem in problems])
     clusters = arch.num_sms // config.cluster_size
-    tiles = [tile_cost(config, p, arch, alone=units.sum() <= clusters) for p in problems]
+    tiles = [tile_cost(config, p, arch, int(units.sum())) for p in problems]
     each = np.array(
         [
             -(-problem.k // config.tile_k) * tile.step + tile.epilogue

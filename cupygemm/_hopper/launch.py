@@ -6,6 +6,7 @@ kept by address, and by what an epilogue adds: a repeated call of the same array
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +24,13 @@ HOPPER_ARGS = np.dtype(
     {
         "names": [
             "a", "b", "c", "c_address", "ldc", "c_stride", "extents", "batch", "a_moves",
-            "b_moves", "num_splits", "stage_bytes",
+            "b_moves", "num_splits", "stage_bytes", "workspace", "mark",
         ],
         "formats": [
             _MAP, _MAP, _MAP, np.uint64, np.int64, (np.int64, 3), (np.int32, 3), (np.int32, 3),
-            (np.int32, 3), (np.int32, 3), np.int32, np.uint32,
+            (np.int32, 3), (np.int32, 3), np.int32, np.uint32, np.uint64, np.uint64,
         ],
-        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476],
+        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476, 480, 488],
         "itemsize": 512,
     }
 )  # fmt: skip
@@ -62,6 +63,7 @@ FINISH_ARGS = np.dtype(
 )
 """The struct ``FinishArgs``, without the epilogue's."""
 _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
+_MARK = secrets.randbits(63) | 1  # of sums in a workspace; see fix_up.cuh
 _MAX_GRID_Y = 65535
 _TRIANGLE_EDGE, _TRIANGLE_THREADS = 64, 256
 _ADD_THREADS = 128
@@ -118,27 +120,35 @@ class GemmLaunch:
         self._config = config
         grid, shared = launch_grid(config, units, num_sms), config.shared_bytes(geometry.a.itemsize)
         self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
-        self._packed: dict[tuple[int, int, int, bytes], Pointed] = {}
+        self._packed: dict[tuple[int, int, int, int, bytes], Pointed] = {}
 
-    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the launch; `epilogue` is what the kernel's parameter holds besides, packed."""
-        packed = self._packed.get((a, b, c, epilogue)) or self._pack(a, b, c, epilogue)
+    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"", workspace: int = 0) -> None:
+        """Enqueue the launch.
+
+        `epilogue` is what the kernel's parameter holds besides, packed, and `workspace` the address
+        of `stream_bytes` bytes, if it cuts tiles.
+        """
+        key = (a, b, c, workspace, epilogue)
+        packed = self._packed.get(key) or self._pack(*key)
         self._enqueue(packed[0])
 
-    def _pack(self, a: int, b: int, c: int, epilogue: bytes) -> Pointed:
+    def _pack(self, a: int, b: int, c: int, workspace: int, epilogue: bytes) -> Pointed:
         """Pack a parameter, and keep it."""
+        addresses = a, b, c, workspace
         if epilogue:
-            plain = self._packed.get((a, b, c, b"")) or self._pack(a, b, c, b"")
+            plain = self._packed.get((*addresses, b"")) or self._pack(*addresses, b"")
             packed = pointed(plain[1][1].tobytes() + epilogue + _PADDING)
         else:
-            packed = pointed(pack(self._geometry, self._config, a, b, c))
+            packed = pointed(pack(self._geometry, self._config, *addresses))
         if len(self._packed) >= MAX_PACKED:
             self._packed.clear()
-        self._packed[a, b, c, epilogue] = packed
+        self._packed[*addresses, epilogue] = packed
         return packed
 
 
-def pack(geometry: Geometry, config: HopperConfig, a: int, b: int, c: int) -> Any:
+def pack(
+    geometry: Geometry, config: HopperConfig, a: int, b: int, c: int, workspace: int = 0
+) -> Any:
     """Return the kernel's arguments for operands and a result at three addresses."""
     g = geometry
     arguments = np.zeros(1, HOPPER_ARGS)
@@ -160,7 +170,15 @@ def pack(geometry: Geometry, config: HopperConfig, a: int, b: int, c: int) -> An
     arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
     arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
     arguments["num_splits"] = config.split_k
+    arguments["workspace"], arguments["mark"] = workspace, _MARK
     return arguments
+
+
+def stream_bytes(config: HopperConfig) -> int:
+    """Return the bytes of the workspace of a kernel that cuts tiles: marks and sums, in fp32."""
+    blocks = config.stream_k * config.cluster_size
+    marks = -(-8 * blocks * config.num_consumers // 128) * 128
+    return marks + 4 * blocks * config.tile_m * config.tile_n
 
 
 def _loaded_rows(geometry: Geometry, config: HopperConfig) -> tuple[int, int]:
@@ -181,6 +199,8 @@ def _loaded_rows(geometry: Geometry, config: HopperConfig) -> tuple[int, int]:
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
     """Return the blocks of a launch: clusters that fill the GPU once, or fewer for few units."""
     size = config.cluster_size
+    if config.stream_k:
+        return config.stream_k * size, 1, 1
     return min(units, num_sms // size) * size, 1, 1
 
 

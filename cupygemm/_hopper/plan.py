@@ -24,6 +24,7 @@ from cupygemm._hopper.launch import (
     Geometry,
     MirrorLaunch,
     launch_grid,
+    stream_bytes,
 )
 from cupygemm._hopper.select import HopperSelection, select
 from cupygemm._hopper.source import (
@@ -326,8 +327,9 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     units = config.num_units(choice.problem)
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
     prepare = make_preparation(choice)
+    cut = config.split_k > 1 or config.stream_k > 0
     plain = not choice.lower_triangle and choice.block_scales is None
-    if prepare is None and config.split_k == 1 and plain:
+    if prepare is None and not cut and plain:
         return gemm
     add: AddLaunch | FinishLaunch | None = None
     if config.split_k > 1:
@@ -347,14 +349,17 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     def launch(a: int, b: int, c: int, epilogue: bytes = b"", scales: bytes = b"") -> None:
         if prepare is not None:
             a, b, _kept = prepare(a, b)
-        if add is None:
+        if add is not None:
+            workspace = alloc(add.num_bytes)
+            gemm(a, b, workspace.ptr, scales)
+            add(workspace.ptr, c, epilogue)
+        elif config.stream_k:
+            workspace = alloc(stream_bytes(config))
+            gemm(a, b, c, epilogue + scales, workspace.ptr)
+        else:
             gemm(a, b, c, epilogue + scales)
             if mirror is not None:
                 mirror(c)
-            return
-        workspace = alloc(add.num_bytes)
-        gemm(a, b, workspace.ptr, scales)
-        add(workspace.ptr, c, epilogue)
 
     return launch
 

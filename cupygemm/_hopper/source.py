@@ -173,6 +173,7 @@ def config_text(
         "int result_rank": 3 if sums_only else rank,
         "bool tma_store": _bool(tma_store or sums_only),
         "bool split_k": _bool(config.split_k > 1),
+        "bool stream_k": _bool(config.stream_k > 0),
         "bool promote": _bool(config.promote),
         "bool mma_sync": _bool(config.mma_sync),
         "bool has_epilogue": _bool(fused),

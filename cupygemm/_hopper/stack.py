@@ -53,17 +53,22 @@ class Stack:
 
     def padded(self) -> Stack:
         """Return a stack of the same matrices in memory of its own, which TMA can address."""
-        vector = TMA_BYTES // self.itemsize
-        pitch = -(-self.adjacent // vector) * vector
+        return self._with_pitch(self._whole_units(self.adjacent, self.adjacent))
+
+    def _with_pitch(self, pitch: int) -> Stack:
         matrix = pitch * self.rows
-        return Stack(
-            self.dtype,
-            self.adjacent,
-            self.rows,
-            pitch,
-            self.batch,
-            (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix),
-        )
+        strides = (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix)
+        return Stack(self.dtype, self.adjacent, self.rows, pitch, self.batch, strides)
+
+    def _whole_units(self, elements: int, row: int) -> int:
+        """Return elements rounded up to units of 16 bytes; of 128 in rows of that many or more.
+
+        Long rows begin at lines of the caches: in others, a box of 128 bytes reads two lines where
+        it needs one.
+        """
+        long = row * self.itemsize >= 8 * SLAB_BYTES
+        unit = (SLAB_BYTES if long else TMA_BYTES) // self.itemsize
+        return -(-elements // unit) * unit
 
     def transposed(self) -> Stack:
         """Return the transposed matrices, of which only the extents mean anything."""
@@ -71,10 +76,9 @@ class Stack:
 
     def widened(self, parts: int) -> Stack:
         """Return a padded stack of rows that hold a row `parts` times, each padded."""
-        vector = TMA_BYTES // self.itemsize
-        adjacent = parts * (-(-self.adjacent // vector) * vector)
+        adjacent = parts * self._whole_units(self.adjacent, parts * self.adjacent)
         wide = Stack(self.dtype, adjacent, self.rows, adjacent, self.batch, self.strides)
-        return wide.padded()
+        return wide._with_pitch(adjacent)
 
     @property
     def num_matrices(self) -> int:

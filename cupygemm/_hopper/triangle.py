@@ -10,14 +10,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.plan import HopperChoice, choose
-from cupygemm._hopper.select import (
-    LAUNCH,
-    OVERLAP,
-    HopperSelection,
-    memory_cycles,
-    tile_cost,
-)
+from cupygemm._hopper.select import HopperSelection
 from cupygemm._layout import Layout
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
@@ -67,10 +62,8 @@ def num_units(config: HopperConfig, problem: GemmProblem) -> int:
 
 def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> float:
     """Return the modelled cycles of the lower triangle."""
-    clusters = arch.num_sms // config.cluster_size
-    rounds = -(-num_units(config, problem) // clusters)
-    tile = tile_cost(config, problem, arch, alone=rounds == 1)
+    clusters, units = arch.num_sms // config.cluster_size, num_units(config, problem)
+    tile = tile_cost(config, problem, arch, units)
     steps = -(-problem.k // config.tile_k)
-    compute = LAUNCH + rounds * (steps * tile.step + tile.epilogue)
-    memory = LAUNCH + memory_cycles(problem, arch)
-    return max(compute, memory) + OVERLAP * min(compute, memory)
+    compute = -(-units // clusters) * (steps * tile.step + tile.epilogue)
+    return total(config, compute, memory_cycles(problem))

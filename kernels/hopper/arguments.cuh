@@ -20,6 +20,8 @@ struct HopperArgs {
     i32 b_moves[3];
     i32 num_splits;  // parts of k, each summed to a matrix of its own
     u32 stage_bytes; // that land in a stage: boxes of a matrix lower than the tile are lower
+    u64 workspace;   // of stream-K, and the mark of sums that lie there; see fix_up.cuh
+    u64 mark;
 };
 
 static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");

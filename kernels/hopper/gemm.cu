@@ -6,6 +6,7 @@
 // cupygemm._hopper.source and defines `Config`. Needs sm_90a.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
+#include "hopper/fix_up.cuh"
 #include "hopper/schedulers.cuh"
 #include "hopper/store.cuh"
 
@@ -86,6 +87,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         // uniform registers. What stores needs it only where it shares registers with an epilogue.
         const u32 consumer = __shfl_sync(~0u, warpgroup, 0);
         const u32 storing = Config::has_epilogue ? consumer : warpgroup;
+        FixUp<Config>::leave_first(args, scheduler, rank, consumer, thread, shared, ring);
         Accumulators<Config> acc;
         using Epilogue = TileStore<Config>::Epilogue;
         TileStore<Config> output;
@@ -96,6 +98,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             Epilogue epilogue =
                 Mainloop::consume(product, work, consumer, thread, shared, ring, acc,
                                   [&] { return Epilogue(product, work, storing, thread); });
+            FixUp<Config>::collect(product, work, storing, thread, acc);
             output.store(product, work, storing, thread, staging, acc, epilogue);
         }
         output.drain(thread);

@@ -67,7 +67,7 @@ template <class Config> struct WarpSpecializedMainloop {
             MmaSyncConsumer<Config>::sum(work, shared, ring, acc.value);
             return meanwhile();
         } else if constexpr (Config::block_scaled) {
-            sum_scaled(BlockScales<Config>(args, args.scales, work, consumer, thread), work,
+            sum_scaled(BlockScales<Config>(args, args.scales, work, consumer, thread), args, work,
                        consumer, thread, shared, ring, acc);
             return meanwhile();
         } else if constexpr (T::a_in_registers) {
@@ -189,11 +189,13 @@ private:
     }
 
     // The sums of each step are scaled before they are added.
-    CUPYGEMM_INLINE static void sum_scaled(BlockScales<Config> scales, const Work &work,
-                                           u32 consumer, u32 thread, SharedAddress shared,
-                                           Ring &ring, Accumulators<Config> &acc) {
+    CUPYGEMM_INLINE static void sum_scaled(BlockScales<Config> scales, const HopperArgs &args,
+                                           const Work &work, u32 consumer, u32 thread,
+                                           SharedAddress shared, Ring &ring,
+                                           Accumulators<Config> &acc) {
         acc = {};
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            const u32 of_k = step_of_k<Config>(args, work, step);
             mbarrier_wait(T::full(shared, ring.stage), ring.parity);
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
@@ -203,8 +205,8 @@ private:
                          consumer * T::consumer_blocks + block, false, sums);
                 wgmma_commit();
                 if (block == 0)
-                    scales.load_columns(step);
-                scales.load_rows(step, block);
+                    scales.load_columns(of_k);
+                scales.load_rows(of_k, block);
                 wgmma_wait<0>();
                 settle(sums);
                 if (block + 1 == T::consumer_blocks)

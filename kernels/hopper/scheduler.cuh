@@ -20,6 +20,11 @@ struct Work {
     u32 batch;
     u32 split;
     u32 begin, end; // its steps
+    // Of a piece of a tile that stream-K cuts:
+    u32 rank;             // of the block in its cluster
+    u32 first_group = 0;  // of its steps in k, in groups
+    bool is_left = false; // its sums are left for another cluster
+    u32 others = 0;       // clusters before this one whose sums are to be added
 };
 
 template <class Config> struct Scheduler {
@@ -77,8 +82,9 @@ template <class Config> struct Scheduler {
 template <class Config>
 CUPYGEMM_INLINE u32 step_of_k(const HopperArgs &args, const Work &work, u32 step) {
     constexpr u32 group = Tile<Config>::step_group;
-    return Config::split_k ? (step / group * args.num_splits + work.split) * group + step % group
-                           : step;
+    if constexpr (Config::split_k)
+        return (step / group * args.num_splits + work.split) * group + step % group;
+    return step + work.first_group * group;
 }
 
 // Batch coordinates of a box; an axis along which the operand is broadcast stays at 0.

@@ -31,6 +31,7 @@ F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 I8, I32 = np.dtype(np.int8), np.dtype(np.int32)
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 ORDERS = ("CC", "CF", "FC", "FF")
+STREAM_CLUSTERS = 10  # blocks of a grid that cuts tiles: few, for a product of few tiles
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,27 @@ def variants() -> Iterator[Variant]:
     """Yield the variants of all types."""
     yield from variants_of_halves()
     yield from variants_of_others()
+    yield from variants_that_cut_tiles()
+
+
+def variants_that_cut_tiles() -> Iterator[Variant]:
+    """Yield each configuration with stream-K, types, orders and stores dealt among them."""
+    kinds: tuple[tuple[DType, np.dtype[Any], np.dtype[Any], Precision], ...] = (
+        ("bf16", BF16, BF16, "ieee"),
+        ("f16", F16, F32, "ieee"),
+        ("i8", I8, I32, "ieee"),
+        ("e4m3fn", E4M3, BF16, "ieee"),
+        ("tf32", F32, F32, "tf32"),
+    )
+    for number in range(len(CONFIGS)):
+        name, dtype, result, precision = kinds[number % len(kinds)]
+        configs = configs_for(name)
+        config = configs[number % len(configs)]
+        cut = replace(config, stream_k=STREAM_CLUSTERS // config.cluster_size)
+        orders = ORDERS[number // 2 % 4]
+        variant = Variant(cut, dtype, result, orders, number % 3 != 1, precision)
+        if cut.tile_n < 256 and (cut.tile_m < 256 or name in ("bf16", "f16", "i8")):
+            yield variant
 
 
 def variants_of_others() -> Iterator[Variant]:
@@ -111,6 +133,10 @@ def multiply(variant: Variant, a: Any, b: Any, **options: Any) -> Any:
     assert posed.layout is not None
     assert isinstance(arch, HopperArch)
     choice = choose(posed.layout, arch, variant.config)
+    if variant.config.stream_k:  # over fewer clusters where these would not cut this product
+        fewer = (replace(variant.config, stream_k=n) for n in (variant.config.stream_k, 4, 3, 2, 0))
+        fitting = next(c for c in fewer if check(c, choice.problem, arch) is None)
+        choice = choose(posed.layout, arch, fitting)
     objection = check(choice.config, choice.problem, arch)
     assert objection is None, objection
     run = make_runner(posed, choice)

@@ -19,10 +19,12 @@ from tests.cuda.variants import BF16, E4M3, F16, F32, F64, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
 HALVES = Variant(CONFIGS[-1], F16, F16, "CC", aligned=True)
-CLUSTER = replace(HALVES, config=CONFIGS[-4])
+CLUSTER = replace(HALVES, config=next(c for c in CONFIGS if c.cluster_size > c.num_consumers))
 TWO_CONSUMERS = replace(HALVES, config=CONFIGS[-2])
+STREAM = replace(HALVES, config=replace(CONFIGS[-1], stream_k=4))
 DIRECT = replace(HALVES, aligned=False)
-PROMOTED = Variant(configs_for("e4m3fn")[5], E4M3, F32, "CF", aligned=True)
+LOW = next(c for c in configs_for("e4m3fn") if (c.tile_m, c.tile_n, c.cluster_m) == (64, 128, 1))
+PROMOTED = Variant(LOW, E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
 FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
@@ -78,6 +80,12 @@ FAULTS = [
     Fault("consumers that do not wait for the barriers",
           "block_sync(Shape::num_threads);", "block_arrive(Shape::num_threads);",
           "is not initialised"),
+    Fault("sums that nobody marks", "sizeof(u64), args.mark);", "sizeof(u64), 0);",
+          "waited for", STREAM),
+    Fault("sums of another cluster", "cluster_index() - other,", "cluster_index() - other + 1,",
+          "waited for|wrong", STREAM),
+    Fault("steps of another piece", "work.first_group = from - first;", "work.first_group = 0;",
+          "wrong", STREAM),
     Fault("memory used before the work before has ended",
           "let_next_kernel_start();\n    wait_for_work_before();", "let_next_kernel_start();",
           "has not executed griddepcontrol.wait"),

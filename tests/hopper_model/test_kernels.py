@@ -28,6 +28,7 @@ from tests.cuda.variants import (
     product,
     variants_of_halves,
     variants_of_others,
+    variants_that_cut_tiles,
 )
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -47,6 +48,7 @@ def cases() -> Iterator[Variant]:
         yield found[-1 - which % 3]
         if found[0].precision == "tf32":  # A in registers, or B's transpose
             yield replace(found[-2], orders="FC")
+    yield from variants_that_cut_tiles()
 
 
 @pytest.mark.parametrize("variant", list(cases()), ids=lambda variant: variant.name)
@@ -188,6 +190,18 @@ def test_parts_of_k_are_added_in_their_order(cp, model):
         results.add(cupygemm.matmul(a, b, dtype=F32).tobytes())
     assert len(results) == 1
     testing.assert_gemm_close(cupygemm.matmul(a, b), x1, x2)
+
+
+def test_a_cut_tile_is_the_same_bits_each_time(cp, model):
+    """And each piece is summed once, though clusters that add may come before those that leave."""
+    variant = Variant(replace(CONFIGS[-1], stream_k=4), F16, F32, "CC", aligned=True)
+    x1, x2 = testing.random_operands((150, 700), (700, 130), F16, seed=3)
+    results = []
+    for seed in range(3):
+        model.seed = seed
+        results.append(multiply(variant, cp.asarray(x1), cp.asarray(x2)).get())
+        testing.assert_gemm_close(results[-1], x1, x2)
+    assert all(np.array_equal(results[0], result) for result in results)
 
 
 def test_sums_of_8_bit_floats_and_of_tf32(cp, model):

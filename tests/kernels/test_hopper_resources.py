@@ -138,6 +138,27 @@ def test_groups_and_triangles_do_not_spill(number: int, special: dict[str, int])
     assert registers * config.num_threads <= 65536
 
 
+@pytest.mark.parametrize("number", range(len(CONFIGS)))
+def test_cut_tiles_do_not_spill(number: int) -> None:
+    dtype: DType = ("bf16", "e4m3fn", "f16", "i8")[number % 4]
+    config = configs_for(dtype)[number % len(configs_for(dtype))]
+    config = replace(config, stream_k=132 // config.cluster_size)
+    problem = replace(
+        PROBLEM, m=3000, n=5000, a_dtype=dtype, b_dtype=dtype, b_major="k",
+        out_dtype="i32" if dtype == "i8" else "bf16",
+        epilogue=EVERYTHING if dtype == "f16" else None,
+    )  # fmt: skip
+    objection = check(config, problem, HopperArch())
+    if objection is not None:
+        assert "leaves no registers" in objection
+        return
+    registers, local, _ = compiled(
+        generate(problem, config, tma_store=number % 3 != 1), "cupygemm_gemm"
+    )
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
 @pytest.mark.parametrize("columns", [128, 1])
 @pytest.mark.parametrize("number", range(6))
 def test_scales_along_k_do_not_spill(columns: int, number: int) -> None:

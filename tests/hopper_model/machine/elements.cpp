@@ -50,6 +50,20 @@ template <class Value, u32 count> void store_global(Arguments &args) {
     memcpy(global(args, 0, sizeof(values)), values, sizeof(values));
 }
 
+void store_sums(Arguments &args) {
+    for (u32 i = 0; i < 4; ++i)
+        if (is_being_multiplied(*running, args.operand(1, i).address))
+            fail("an accumulator is read before wgmma.wait_group");
+    store_global<u32, 4>(args);
+}
+
+// Clusters run one after the other, so who waits for a word waits for what came before.
+void load_acquire(Arguments &args) {
+    load_global<u64, 1>(args);
+    if (++running->acquired > 1000)
+        fail("a word that no cluster before this one writes is waited for");
+}
+
 // Lane l names row l % 8 of matrix l / 8; register i of lane l is two elements, from 2 (l % 4) on,
 // of row l / 4 of matrix i.
 void store_matrices(Arguments &args) {
@@ -83,14 +97,19 @@ const Opcode element_opcodes[] = {
     {"ld.global.u32", load_global<u32, 1>},
     {"ld.global.v2.u32", load_global<u32, 2>},
     {"ld.global.v4.u32", load_global<u32, 4>},
+    {"ld.global.v4.b32", load_global<u32, 4>},
     {"ld.global.v4.f32", load_global<u32, 4>},
     {"ld.global.v2.f64", load_global<u64, 2>},
+    {"ld.acquire.gpu.global.u64", load_acquire},
     {"ld.global.nc.v4.u32", load_global<u32, 4>},
     {"prefetch.global.L2", prefetch},
     {"st.global.u64", store_global<u64, 1>},
     {"st.global.u16", store_global<u16, 1>},
     {"st.global.u32", store_global<u32, 1>},
+    {"st.global.v4.b32", store_sums},
+    {"st.global.v4.f32", store_sums},
     {"st.global.v4.u32", store_global<u32, 4>},
+    {"st.release.gpu.global.u64", store_global<u64, 1>},
     {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices},
     {nullptr, nullptr},
 };

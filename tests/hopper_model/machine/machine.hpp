@@ -82,6 +82,7 @@ struct Thread {
     bool loaded_since_fence; // a register, from shared memory, since wgmma.fence
     bool fenced;             // wgmma may touch its accumulators
     bool work_before_ended;  // it waited for that, so it may touch global memory
+    u32 acquired;            // words, by ld.acquire
     u32 multiplications, multiplied; // issued, and complete, of its warpgroup's list
     List<u32> groups;                // of multiplications: how many were issued at each commit
 };

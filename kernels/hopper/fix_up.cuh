@@ -1,0 +1,147 @@
+// What stream-K adds to a cut tile: clusters leave sums in a workspace, the last part's adds them.
+//
+// Each consumer warpgroup is on its own: it leaves its accumulators as its registers lie, 16 bytes
+// of each thread side by side, marks that they are there, and who adds them waits for the mark and
+// takes it away. So marks need not be initialised: memory that by chance holds the mark, 64 random
+// bits, is all that could be mistaken for one. Sums are added in the order of the clusters, from the
+// last back, the same each time.
+//
+//   workspace: marks (cluster, block, consumer) | sums (cluster, block, consumer, vector, thread)
+#pragma once
+
+#include "hopper/cluster.cuh"
+#include "hopper/mainloop_warp_specialized.cuh"
+
+namespace cupygemm {
+
+// What this thread, and those it met at a barrier before, wrote can be seen by who reads the word.
+CUPYGEMM_INLINE void store_release(u64 address, u64 word) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
+}
+CUPYGEMM_INLINE u64 load_acquire(u64 address) {
+    u64 word;
+    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(address) : "memory");
+    return word;
+}
+
+// Four sums of a thread. Only instructions of this form let ptxas take the accumulators for what they
+// are; where the compiler stores them, it serialises the wgmma.
+template <class Sum> struct alignas(16) FourSums {
+    Sum value[4];
+};
+
+CUPYGEMM_INLINE void store_four(FourSums<float> *to, const float (&x)[4]) {
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]),
+                 "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+CUPYGEMM_INLINE void store_four(FourSums<i32> *to, const i32 (&x)[4]) {
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(x[0]), "r"(x[1]),
+                 "r"(x[2]), "r"(x[3])
+                 : "memory");
+}
+CUPYGEMM_INLINE FourSums<float> load_four(const FourSums<float> *from) {
+    FourSums<float> x;
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.value[0]), "=f"(x.value[1]), "=f"(x.value[2]), "=f"(x.value[3])
+                 : "l"(from)
+                 : "memory");
+    return x;
+}
+CUPYGEMM_INLINE FourSums<i32> load_four(const FourSums<i32> *from) {
+    FourSums<i32> x;
+    asm volatile("ld.global.v4.b32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(x.value[0]), "=r"(x.value[1]), "=r"(x.value[2]), "=r"(x.value[3])
+                 : "l"(from)
+                 : "memory");
+    return x;
+}
+
+// Of whole tiles, there is nothing to leave and nothing to add.
+template <class Config, bool cuts_tiles = Config::stream_k> struct FixUp {
+    template <class... Args> CUPYGEMM_INLINE static void leave_first(const Args &...) {}
+    template <class... Args> CUPYGEMM_INLINE static void collect(const Args &...) {}
+};
+
+template <class Config> struct FixUp<Config, true> {
+    using T = Tile<Config>;
+    using Four = FourSums<typename Config::Accumulator>;
+    static_assert(sizeof(Four) == 16, "a thread stores 16 bytes at once");
+    static constexpr u32 vectors = Config::tile_n / 8; // of a thread and a block of 64 rows
+    static constexpr u32 block_vectors = vectors * warpgroup_size;
+
+    // One warpgroup. What a cluster begins with may be a piece of a tile that another stores. Its
+    // sums have a mainloop of their own: ptxas serialises the wgmma of one whose sums go two ways.
+    template <class Args, class Scheduler, class Ring>
+    CUPYGEMM_INLINE static void leave_first(const Args &args, Scheduler &scheduler, u32 rank,
+                                            u32 consumer, u32 thread, SharedAddress shared,
+                                            Ring &ring) {
+        const Work work = scheduler.work(args, rank);
+        if (!work.is_left)
+            return;
+        Accumulators<Config> acc;
+        WarpSpecializedMainloop<Config>::consume(args, work, consumer, thread, shared, ring, acc,
+                                                 [] { return 0; });
+        leave(args, work, consumer, thread, acc);
+        scheduler.advance(args);
+    }
+
+    // One warpgroup. Add what `work.others` clusters before this one have left.
+    CUPYGEMM_INLINE static void collect(const HopperArgs &args, const Work &work, u32 consumer,
+                                        u32 thread, Accumulators<Config> &acc) {
+        for (u32 other = 1; other <= work.others; ++other) {
+            const u32 place = place_of(cluster_index() - other, work.rank, consumer);
+            if (thread == 0) {
+                const u64 mark = args.workspace + place * sizeof(u64);
+                while (load_acquire(mark) != args.mark) {
+                }
+                store_release(mark, 0);
+            }
+            warpgroup_sync(1 + consumer); // the sums are there
+            const Four *const from = sums(args, place, thread);
+#pragma unroll
+            for (u32 block = 0; block < T::consumer_blocks; ++block) {
+#pragma unroll
+                for (u32 i = 0; i < vectors; ++i) {
+                    const Four four = load_four(from + block * block_vectors + i * warpgroup_size);
+#pragma unroll
+                    for (u32 j = 0; j < 4; ++j)
+                        acc.value[block][4 * i + j] += four.value[j];
+                }
+            }
+        }
+    }
+
+private:
+    CUPYGEMM_INLINE static void leave(const HopperArgs &args, const Work &work, u32 consumer,
+                                      u32 thread, const Accumulators<Config> &acc) {
+        const u32 place = place_of(cluster_index(), work.rank, consumer);
+        Four *const to = sums(args, place, thread);
+#pragma unroll
+        for (u32 block = 0; block < T::consumer_blocks; ++block) {
+#pragma unroll
+            for (u32 i = 0; i < vectors; ++i) {
+                const auto *sum = &acc.value[block][4 * i];
+                store_four(to + block * block_vectors + i * warpgroup_size,
+                           {sum[0], sum[1], sum[2], sum[3]});
+            }
+        }
+        warpgroup_sync(1 + consumer); // all have written
+        if (thread == 0)
+            store_release(args.workspace + place * sizeof(u64), args.mark);
+    }
+
+    CUPYGEMM_INLINE static u32 place_of(u32 cluster, u32 rank, u32 consumer) {
+        return (cluster * T::cluster_size + rank) * Config::num_consumers + consumer;
+    }
+
+    // The thread's first vector of those that a warpgroup leaves.
+    CUPYGEMM_INLINE static Four *sums(const HopperArgs &args, u32 place, u32 thread) {
+        const u32 places = cluster_count() * T::cluster_size * Config::num_consumers;
+        const u64 first = args.workspace + ceil_div<u32>(places * sizeof(u64), 128) * 128;
+        return reinterpret_cast<Four *>(first) +
+               static_cast<u64>(place) * T::consumer_blocks * block_vectors + thread;
+    }
+};
+
+} // namespace cupygemm
