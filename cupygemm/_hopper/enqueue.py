@@ -58,9 +58,20 @@ class Enqueue:
             config = self._config(stream)
         (status,) = self._launch(config, self._function, parameters, 0)
         if status:
-            from cupy_backends.cuda.api.driver import check_status
+            self._retry(config, parameters, status)
 
-            check_status(int(status))
+    def _retry(self, config: Any, parameters: int, status: Any) -> None:
+        """Launch again if all that was wrong is that this thread has no context yet.
+
+        The runtime gives a thread one at its first call; the driver does not.
+        """
+        from cupy.cuda import runtime
+        from cupy_backends.cuda.api.driver import check_status
+
+        if status == self._driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+            runtime.memGetInfo()
+            (status,) = self._launch(config, self._function, parameters, 0)
+        check_status(int(status))
 
     def _config(self, stream: int) -> Any:
         """Return what the driver is told of launches in a stream."""

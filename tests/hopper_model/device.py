@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
@@ -158,9 +159,11 @@ def _attribute() -> SimpleNamespace:
     return SimpleNamespace(value=SimpleNamespace())
 
 
-def _driver(kernels: dict[int, HostKernel]) -> ModuleType:
+def _driver(kernels: dict[int, HostKernel], threads: threading.local) -> ModuleType:
 
-    def launch_kernel(config: Any, function: int, parameters: int, extra: int) -> tuple[int]:
+    def launch_kernel(config: Any, function: int, parameters: int, extra: int) -> tuple[Any]:
+        if not getattr(threads, "have_context", False):
+            return ("CUDA_ERROR_INVALID_CONTEXT",)
         struct = ctypes.cast(parameters, ctypes.POINTER(ctypes.c_void_p))[0]
         kernels[function].launch(
             (config.gridDimX, config.gridDimY, config.gridDimZ),
@@ -182,6 +185,11 @@ def _driver(kernels: dict[int, HostKernel]) -> ModuleType:
     module.CUfunction = module.CUstream = int  # type: ignore[attr-defined]
     module.cuLaunchKernelEx = launch_kernel  # type: ignore[attr-defined]
     return module
+
+
+def _check_status(status: int) -> None:
+    """Raise for a status that is none of success."""
+    assert status == 0, f"the driver returns {status}"
 
 
 class _Current:
@@ -209,24 +217,32 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
         "name": b"NVIDIA H200 (modelled)", "major": 9, "minor": 0, "multiProcessorCount": NUM_SMS,
     }  # fmt: skip
     cupy = ArrayModule("cupy")
-    cuda, runtime, bindings = map(ModuleType, ("cupy.cuda", "cupy.cuda.runtime", "cuda.bindings"))
+    cuda, runtime, driver, bindings = (
+        ModuleType(name)
+        for name in (
+            "cupy.cuda", "cupy.cuda.runtime", "cupy_backends.cuda.api.driver", "cuda.bindings"
+        )
+    )  # fmt: skip
+    threads = threading.local()  # of which one that made no call of the runtime has no context
     vars(runtime).update(
         is_hip=False,
         getDeviceProperties=lambda index: properties,
         getDevice=lambda: 0,
         getDeviceCount=lambda: 1,
+        memGetInfo=lambda: setattr(threads, "have_context", True),
     )
     vars(cuda).update(
         runtime=runtime, Device=_Current, Stream=_Current, alloc=Memory, get_current_stream=_Current
     )
-    vars(bindings).update(driver=_driver(kernels))
+    vars(bindings).update(driver=_driver(kernels, threads))
+    vars(driver).update(check_status=_check_status)
     cupy.cuda = cuda  # type: ignore[attr-defined]
     cupyx, special = ModuleType("cupyx"), ModuleType("cupyx.scipy.special")
     vars(cupyx).update(allow_synchronize=lambda allow: contextlib.nullcontext())
     vars(special).update(erfc=scipy.special.erfc)
     empty = ("cupyx.scipy", "cuda", "cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.api",
              "cupy_backends.cuda.libs", "cupy_backends.cuda.libs.cublas")  # fmt: skip
-    made = (cupy, cuda, runtime, bindings, cupyx, special)
+    made = (cupy, cuda, runtime, driver, bindings, cupyx, special)
     return {module.__name__: module for module in (*map(ModuleType, empty), *made)}
 
 

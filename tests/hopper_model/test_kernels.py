@@ -6,6 +6,7 @@ On an H200 they are (tests/cuda), so a failure is the model's, or shows what a G
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 
@@ -190,6 +191,15 @@ def test_parts_of_k_are_added_in_their_order(cp, model):
         results.add(cupygemm.matmul(a, b, dtype=F32).tobytes())
     assert len(results) == 1
     testing.assert_gemm_close(cupygemm.matmul(a, b), x1, x2)
+
+
+def test_a_thread_that_made_no_call_before(cp, model):
+    """It has no context, which the driver does not give it."""
+    x1, x2 = testing.integer_operands((70, 90), (90, 50), F16)
+    a, b = cp.asarray(x1), cp.asarray(x2)
+    with ThreadPoolExecutor(1) as pool:
+        result = pool.submit(cupygemm.matmul, a, b).result()
+    testing.assert_gemm_exact(result, x1, x2)
 
 
 def test_a_cut_tile_is_the_same_bits_each_time(cp, model):
