@@ -15,29 +15,29 @@ from cupygemm._hopper.config import HopperArch, HopperConfig, a_in_registers
 from cupygemm._hopper.source import parts_dtype
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
-_LAUNCH = 1750  # until the first stage is full, and from the last store to the kernel's end
-_CLUSTERS = 2000  # more for a launch of clusters of two
-_MMA = 0.957  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
+_LAUNCH = 1700  # until the first stage is full, and from the last store to the kernel's end
+_CLUSTERS = 1300  # more for a launch of clusters of two
+_MMA = 0.994  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
 _MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
-_BELOW_256 = 0.938  # the same, for instructions of fewer columns than 256
-_BELOW_128 = 1.62  # and than 128: they read more of A from shared memory
-_POWER = 0.147  # by which power limits slow down the clock in long products
+_BELOW_256 = 0.975  # the same, for instructions of fewer columns than 256
+_BELOW_128 = 1.535  # and than 128: they read more of A from shared memory
+_POWER = 0.13  # by which power limits slow down the clock in long products
 _LONG = 6e10  # multiply-adds times bytes of an element: of a long product
 _STEP = 9  # of each step, and more where a consumer has the SM to itself
-_LONE_STEP = 70
-_MULTICAST_STEP = 23  # of a step bound by L2 in a cluster: the two wait for each other
-_ALONE = 1.21  # of a block without multicast that computes several tiles
-_L2_OF_SM, _L2 = 89, 7550  # bytes per clock that an SM takes in, and that L2 gives
-_LINES = 0.53  # more is read in rows that do not begin at multiples of 128 bytes
+_LONE_STEP = 69
+_MULTICAST_STEP = 18  # of a step bound by L2 in a cluster: the two wait for each other
+_ALONE = 1.176  # of a block without multicast that computes several tiles
+_L2_OF_SM, _L2 = 96, 7950  # bytes per clock that an SM takes in, and that L2 gives
+_LINES, _MEMORY_LINES = 0.71, 0.18  # more is read of rows that begin elsewhere than at lines
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
-_EPILOGUE, _EPILOGUE_BYTES = 359, 21.3  # cycles of a tile, and bytes per clock that it stores
+_EPILOGUE, _EPILOGUE_BYTES = 324, 25.1  # cycles of a tile, and bytes per clock that it stores
 _EPILOGUE_BYTES_F64 = 60
-_CLUSTER = 138  # two blocks begin a tile when the slower one does
-_MEMORY = 3755  # bytes per clock
-_STREAM_MEMORY = 0.25  # the same is read more slowly where clusters are at different depths
-_OVERLAP = 0.189  # of what does not bind, which delays what does
-_ADD, _ADD_BYTES = 4600, 1260  # cycles of the kernel that adds parts, and bytes per clock
-_WAIT, _SUM_BYTES = 7200, 47.5  # the same of a cluster that adds what others left
+_CLUSTER = 130  # two blocks begin a tile when the slower one does
+_MEMORY = 3108  # bytes per clock
+_STREAM_MEMORY = 0.26  # the same is read more slowly where clusters are at different depths
+_OVERLAP = 0.171  # of what does not bind, which delays what does
+_ADD, _ADD_BYTES = 4500, 1313  # cycles of the kernel that adds parts, and bytes per clock
+_WAIT, _SUM_BYTES = 7900, 69  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
 _LINE = 128
 
@@ -123,7 +123,7 @@ def kernel_cycles(
 
 def memory_cycles(problem: GemmProblem) -> float:
     """Return how long the memory takes to read the operands and write the result once."""
-    of_a, of_b = (1 + _LINES * crosses for crosses in _cross_lines(problem))
+    of_a, of_b = (1 + _MEMORY_LINES * crosses for crosses in _cross_lines(problem))
     read = (problem.m * of_a + problem.n * of_b) * problem.k * ITEMSIZE[problem.a_dtype]
     written = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
     return (read + written) * problem.num_batches / _MEMORY
