@@ -183,9 +183,9 @@ def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -
     if isinstance(choice, Fallback):
         return choice
     if not isinstance(choice, Choice):
-        from cupygemm._hopper import plan as hopper_plan
+        from cupygemm._hopper import product as hopper_product
 
-        return hopper_plan.make_runner(posed, choice)
+        return hopper_product.make_runner(posed, choice)
     assert posed.layout is not None
     return runner(posed, launches_of(posed.layout, choice))
 

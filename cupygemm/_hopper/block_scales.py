@@ -20,7 +20,8 @@ from cupygemm._hopper.config import (
     HopperConfig,
     configs_for,
 )
-from cupygemm._hopper.plan import HopperChoice, choose, make_product
+from cupygemm._hopper.plan import HopperChoice, choose
+from cupygemm._hopper.product import make_product
 from cupygemm._hopper.select import select
 from cupygemm._hopper.source import BlockScaling
 from cupygemm._layout import Layout

@@ -21,7 +21,8 @@ from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
-from cupygemm._hopper.plan import GEMM_ENTRY, HopperChoice, choose, make_preparation
+from cupygemm._hopper.plan import GEMM_ENTRY, HopperChoice, choose
+from cupygemm._hopper.product import make_preparation
 from cupygemm._hopper.select import HopperSelection
 from cupygemm._hopper.source import generate
 from cupygemm._layout import Layout

@@ -1,4 +1,4 @@
-"""Products on Hopper: which kernels, and the runner that launches them.
+"""Products on Hopper: which kernels compute them.
 
 TMA reads an operand where it lies if its rows begin at multiples of 16 bytes; other operands are
 first copied, by a kernel, to rows that do. A result that TMA cannot write is stored element by
@@ -8,42 +8,30 @@ their order: no sum depends on timing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._explain import Explanation
 from cupygemm._hopper import fp64, tf32x3
-from cupygemm._hopper.compile import Cubin, compile_cubin, load
-from cupygemm._hopper.config import TMA_BYTES, HopperArch, HopperConfig, check
-from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy, pad_pair
+from cupygemm._hopper.compile import Cubin, compile_cubin
+from cupygemm._hopper.config import HopperArch, HopperConfig, check
+from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy
 from cupygemm._hopper.launch import (
-    AddLaunch,
-    FinishLaunch,
-    GemmLaunch,
     Geometry,
-    MirrorLaunch,
     launch_grid,
-    stream_bytes,
 )
 from cupygemm._hopper.select import HopperSelection, select
 from cupygemm._hopper.source import (
     BlockScaling,
-    add_source,
-    finish_source,
     generate,
-    mirror_source,
     parts_dtype,
 )
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
-from cupygemm._pose import Posed
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
-from cupygemm._runners import Runner, runner
 from cupygemm._tuned import winner
 
-GEMM_ENTRY, ADD_ENTRY = "cupygemm_gemm", "cupygemm_add_parts"
-MIRROR_ENTRY, FINISH_ENTRY = "cupygemm_mirror", "cupygemm_finish_triangle"
+GEMM_ENTRY = "cupygemm_gemm"
 _TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
 _SPLIT = "fp32 is split into parts of tf32, of which three products make one of fp32"
 
@@ -288,119 +276,3 @@ def _triple(extents: Any) -> Triple:
     values = tuple(extents)
     first, second, third = (1,) * (3 - len(values)) + values
     return first, second, third
-
-
-# -- Running ---------------------------------------------------------------------------------------
-
-
-def make_runner(posed: Posed, choice: HopperChoice) -> Runner:
-    """Return what computes a posed call, its kernels loaded."""
-    layout = posed.layout
-    assert layout is not None
-    launch = make_product(choice)
-    sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
-    offsets = [
-        tuple(s * o for s, o in zip(sizes, (each.a, each.b, each.c), strict=True))
-        for each in layout.launches
-    ]
-    return runner(posed, [_moved(launch, each) if any(each) else launch for each in offsets])
-
-
-def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..., None]:
-    """Return a launch with the addresses moved on."""
-    of_a, of_b, of_c = offsets
-
-    def moved(a: int, b: int, c: int, *epilogue: bytes) -> None:
-        launch(a + of_a, b + of_b, c + of_c, *epilogue)
-
-    return moved
-
-
-def make_product(choice: HopperChoice) -> Callable[..., None]:
-    """Return what launches the kernels of one product, given the addresses of A, B and C.
-
-    What it is called with besides, packed, are the arguments of the epilogue and of scales along k.
-    """
-    from cupy.cuda import alloc
-
-    geometry, config = choice.geometry(), choice.config
-    units = config.num_units(choice.problem)
-    gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
-    prepare = make_preparation(choice)
-    cut = config.split_k > 1 or config.stream_k > 0
-    plain = not choice.lower_triangle and choice.block_scales is None
-    if prepare is None and not cut and plain:
-        return gemm
-    add: AddLaunch | FinishLaunch | None = None
-    if config.split_k > 1:
-        vectors = choice.problem.c_align >= min(16, 4 * choice.c.itemsize)
-        cubin = compile_cubin(add_source(choice.problem, vectors=vectors), ADD_ENTRY)
-        add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
-    if choice.finishes:
-        vectors = choice.problem.c_align >= 4 * choice.c.itemsize
-        cubin = compile_cubin(finish_source(choice.problem, vectors=vectors), FINISH_ENTRY)
-        add = FinishLaunch(load(cubin), geometry, choice.c)
-    mirror = None
-    if choice.lower_triangle and not choice.finishes:
-        vectors = choice.problem.c_align >= TMA_BYTES
-        cubin = compile_cubin(mirror_source(choice.c.itemsize, vectors=vectors), MIRROR_ENTRY)
-        mirror = MirrorLaunch(load(cubin), choice.c)
-
-    def launch(a: int, b: int, c: int, epilogue: bytes = b"", scales: bytes = b"") -> None:
-        if prepare is not None:
-            a, b, _kept = prepare(a, b)
-        if add is not None:
-            workspace = alloc(add.num_bytes)
-            gemm(a, b, workspace.ptr, scales)
-            add(workspace.ptr, c, epilogue)
-        elif config.stream_k:
-            workspace = alloc(stream_bytes(config))
-            gemm(a, b, c, epilogue + scales, workspace.ptr)
-        else:
-            gemm(a, b, c, epilogue + scales)
-            if mirror is not None:
-                mirror(c)
-
-    return launch
-
-
-def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, int, Any]] | None:
-    """Return what brings the operands into the kernel's order, and copies them where it must.
-
-    Given their addresses, it returns the addresses of what the kernel reads, and the memory of
-    copies, which must live until the kernel is enqueued: the pool hands it to later work of the
-    same stream only. None where the kernel reads the operands as they are.
-    """
-    from cupy.cuda import alloc
-
-    pair = pad_pair(choice.a, choice.a_copy, choice.b, choice.b_copy)
-    if pair is not None:
-
-        def pad(a: int, b: int) -> tuple[int, int, Any]:
-            if choice.c_turned:
-                a, b = b, a
-            kept = alloc(pair.num_bytes)
-            pair(a, b, kept.ptr)
-            return kept.ptr, kept.ptr + pair.second_at, kept
-
-        return pad
-    copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
-    copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
-    if copy_a is None and copy_b is None and not choice.c_turned:
-        return None
-
-    def prepare(a: int, b: int) -> tuple[int, int, Any]:
-        if choice.c_turned:
-            a, b = b, a
-        kept = []
-        if copy_a is not None:
-            kept.append(alloc(copy_a.num_bytes))
-            copy_a(a, kept[-1].ptr)
-            a = kept[-1].ptr
-        if copy_b is not None:
-            kept.append(alloc(copy_b.num_bytes))
-            copy_b(b, kept[-1].ptr)
-            b = kept[-1].ptr
-        return a, b, kept
-
-    return prepare

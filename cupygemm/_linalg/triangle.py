@@ -101,7 +101,7 @@ def _on_hopper(
 
 def _make_runner(call: Call) -> Runner | None:
     """Return what computes a symmetric call by one triangle, or None where that does not pay."""
-    from cupygemm._hopper import plan
+    from cupygemm._hopper import product
     from cupygemm._hopper.triangle import choose_triangle
 
     posed, arch = call.posed, call.device.arch
@@ -109,7 +109,7 @@ def _make_runner(call: Call) -> Runner | None:
     if posed.layout is None:
         return None
     choice = choose_triangle(posed.layout, arch)
-    return None if choice is None else plan.make_runner(posed, choice)
+    return None if choice is None else product.make_runner(posed, choice)
 
 
 def _triangle(

@@ -20,7 +20,7 @@ import pytest
 import scipy.special
 
 from cupygemm import _device, _epilogue, _fallback, _matmul
-from cupygemm._hopper import copies, grouped, plan
+from cupygemm._hopper import copies, grouped, plan, product
 from cupygemm._hopper.compile import CubinResources
 from cupygemm._linalg import block_scaled, triangle
 from cupygemm._linalg.grouped import forget_groups
@@ -269,9 +269,10 @@ def modelled() -> Iterator[tuple[Any, Model]]:
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         for name, module in modules.items():
             patch.setitem(sys.modules, name, module)
-        for user in (plan, copies, grouped):
+        for user in (plan, product, copies, grouped):
             patch.setattr(user, "compile_cubin", compiled)
-            patch.setattr(user, "load", lambda kernel: kernel)
+            if user is not plan:
+                patch.setattr(user, "load", lambda kernel: kernel)
         is_number = _epilogue._is_number  # to which an array of NumPy's without axes is a number
         patch.setattr(
             _epilogue, "_is_number", lambda x: not isinstance(x, HostArray) and is_number(x)

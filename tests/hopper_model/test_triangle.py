@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._hopper import plan, triangle
+from cupygemm._hopper import product, triangle
 from cupygemm._hopper.config import configs_for
 from cupygemm._linalg import triangle as calls
 from cupygemm._problem import GemmProblem
@@ -69,7 +69,7 @@ def test_nothing_above_the_diagonal_is_computed(cp, chosen, monkeypatch, shape):
     config = replace(configs_for("f16")[index], group_m=group_m)
     rows, columns = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
     monkeypatch.setattr(triangle, "configs_for", lambda dtype: (config,))
-    monkeypatch.setattr(plan.MirrorLaunch, "__call__", lambda self, c: None)
+    monkeypatch.setattr(product.MirrorLaunch, "__call__", lambda self, c: None)
     for n in (64, 200, 330):
         a, out = integers(cp, (n, 16), F16), cp.full((n, n), np.nan, F32)
         cupygemm.syrk(1, a, dtype=F32, out=out)
