@@ -98,7 +98,7 @@ def test_the_emulated_device_gives_the_model_and_keeps_nothing(cp, device):
 def test_the_fastest_is_used_from_then_on(cp, measurable, monkeypatch):
     """The clock of this test finds the second candidate fastest."""
     times = iter([2e-6, 1e-6])
-    monkeypatch.setattr(_tune, "measure", lambda run, operands: next(times))
+    monkeypatch.setattr(_tune, "measure", lambda run, operands, hold: next(times))
     a, b = cp.ones((64, 128), np.float32), cp.ones((128, 96), np.float32)
     before = cupygemm.explain(a, b)
     cupygemm.matmul(a, b)
@@ -128,6 +128,16 @@ def test_measuring_takes_the_median_of_batches(cp):
     assert seconds >= 0
     assert len(calls) >= 1 + 3 + _tune.BATCHES
     assert calls[0] == (a, a, None) or calls[0][2] is None
+
+
+def test_the_device_is_held_while_calls_are_enqueued(cp, device):
+    held = []
+    a = cp.ones(3)
+    _tune.measure(lambda *operands: None, [a, a], held.append)
+    assert len(held) == 2 + _tune.BATCHES
+    assert max(held) <= 300
+    _tune._holder()(1)
+    cp.cuda.Device().synchronize()
 
 
 def test_hopper_reads_it_too():
