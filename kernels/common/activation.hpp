@@ -3,9 +3,9 @@
 // Each is built so that nothing cancels and nothing overflows: sigmoid from e^-|x|, and the normal
 // distribution's tail, by which gelu is max(x, 0) - |x| tail(|x|), from e^(-x^2/2) times a function
 // that hardly varies. fp32 takes the hardware's exp2 and reciprocal, good to 1 or 2 units in the
-// last place, fp64 its own. What is then rounded to 16 bits or fewer is computed to 13 bits, 15 where
-// |x| < 6, in about half the instructions. Results that are less than the least normal number become
-// 0; NaN stays NaN.
+// last place, fp64 its own. What is then rounded to 16 bits or fewer is computed to 13 bits, 15
+// where |x| < 6, in about half the instructions. Results that are less than the least normal number
+// become 0; NaN stays NaN.
 #pragma once
 
 #include "common/numeric.hpp"

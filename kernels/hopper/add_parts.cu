@@ -1,8 +1,9 @@
 // Adds the parts of k that a split product left in its workspace, and rounds the sums once.
 //
-// The workspace is (split, batch, m, pitch) of fp32, or of fp64 for such operands. Four warps sum the same 128 columns, each
-// every fourth part, in order; then their sums are added, in order: the result is the same bits
-// each time. `config.cuh` defines `Config::ElementC` and whether C takes stores of four elements.
+// The workspace is (split, batch, m, pitch) of fp32, or of fp64 for such operands. Four warps sum
+// the same 128 columns, each every fourth part, in order; then their sums are added, in order: the
+// result is the same bits each time. `config.cuh` defines `Config::ElementC` and whether C takes
+// stores of four elements.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/store_four.cuh"

@@ -32,9 +32,9 @@ template <> struct KernelArgs<true> : HopperArgs {
     EpilogueArgs epilogue;
 };
 
-// Scales for blocks of k, fp32: where the first of each operand is, the elements from one to the next
-// along the rows of A or the columns of B and along k, and how many rows, columns and steps share
-// one. The twin of cupygemm._hopper.block_scales.SCALE_ARGS.
+// Scales for blocks of k, fp32: where the first of each operand is, the elements from one to the
+// next along the rows of A or the columns of B and along k, and how many rows, columns and steps
+// share one. The twin of cupygemm._hopper.block_scales.SCALE_ARGS.
 struct BlockScaleArgs {
     u64 a, b;
     i64 a_row, a_k, b_column, b_k;

@@ -3,8 +3,8 @@
 // Each consumer warpgroup is on its own: it leaves its accumulators as its registers lie, 16 bytes
 // of each thread side by side, marks that they are there, and who adds them waits for the mark and
 // takes it away. So marks need not be initialised: memory that by chance holds the mark, 64 random
-// bits, is all that could be mistaken for one. Sums are added in the order of the clusters, from the
-// last back, the same each time.
+// bits, is all that could be mistaken for one. Sums are added in the order of the clusters, from
+// the last back, the same each time.
 //
 //   workspace: marks (cluster, block, consumer) | sums (cluster, block, consumer, vector, thread)
 #pragma once
@@ -24,8 +24,8 @@ CUPYGEMM_INLINE u64 load_acquire(u64 address) {
     return word;
 }
 
-// Four sums of a thread. Only instructions of this form let ptxas take the accumulators for what they
-// are; where the compiler stores them, it serialises the wgmma.
+// Four sums of a thread. Only instructions of this form let ptxas take the accumulators for what
+// they are; where the compiler stores them, it serialises the wgmma.
 template <class Sum> struct alignas(16) FourSums {
     Sum value[4];
 };

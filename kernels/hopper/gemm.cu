@@ -83,8 +83,9 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             setmaxnreg_inc<consumer_registers>();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
-        // From lane 0, so that the compiler knows it to be the same in all, and keeps descriptors in
-        // uniform registers. What stores needs it only where it shares registers with an epilogue.
+        // From lane 0, so that the compiler knows it to be the same in all, and keeps descriptors
+        // in uniform registers. What stores needs it only where it shares registers with an
+        // epilogue.
         const u32 consumer = __shfl_sync(~0u, warpgroup, 0);
         const u32 storing = Config::has_epilogue ? consumer : warpgroup;
         FixUp<Config>::leave_first(args, scheduler, rank, consumer, thread, shared, ring);

@@ -1,9 +1,9 @@
-// mma.sync: a warp multiplies fragments in registers; of Hopper's matrix instructions it alone takes
-// fp64.
+// mma.sync: a warp multiplies fragments in registers; of Hopper's matrix instructions it alone
+// takes fp64.
 //
 // Lane 4 g + t holds rows g and g + 8 of A and column g of B, two elements along k of each, and of
-// the sums columns 2 t and 2 t + 1 in rows g and g + 8. Element i is k = 4 i + t to the instruction;
-// which k of the product that is does not matter, as long as A and B agree.
+// the sums columns 2 t and 2 t + 1 in rows g and g + 8. Element i is k = 4 i + t to the
+// instruction; which k of the product that is does not matter, as long as A and B agree.
 // Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k8".
 #pragma once
 

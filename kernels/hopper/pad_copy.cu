@@ -2,8 +2,8 @@
 //
 // A thread writes vectors of 16 bytes. The source bytes of one lie in at most two aligned vectors;
 // both are read, and shifted into place, so every access is 16 bytes wide however the rows are
-// aligned. A vector is read only if it holds a byte of the row. All of a thread's are read before it
-// writes the first, since memory bandwidth takes some 30 KB in flight in each SM. What follows a
+// aligned. A vector is read only if it holds a byte of the row. All of a thread's are read before
+// it writes the first, since memory bandwidth takes some 30 KB in flight in each SM. What follows a
 // row's elements in the destination is not read by anyone.
 #include "hopper/dependent_launch.cuh"
 #include "hopper/vector.cuh"

@@ -3,7 +3,8 @@
 // Eight lanes store a row of 128 bytes, which covers seven or eight vectors of 16 bytes that are
 // aligned where they go. A lane reads the two chunks of the staged row in which its vector lies and
 // shifts them into place. What the vectors leave of a row, at its two ends, is less than 16 bytes
-// in all, and lanes store it as elements. So are all elements of a block that reaches over the edge.
+// in all, and lanes store it as elements. So are all elements of a block that reaches over the
+// edge.
 //
 //   chunks of a row |     0       |     1       |     2       | ... |     7       |
 //   vectors         | head |      1      |      2      | ...   |      7      |tail|

@@ -1,16 +1,16 @@
 // The stream-K schedule: where tiles do not fill the clusters evenly, some are cut along k.
 //
 // Of T tiles and C clusters, as many as give each cluster the same number, at least one, are left
-// for the end, to be computed whole; the steps of the others, fewer than 2 C tiles, are dealt in one
-// row, so that shares differ by a step. A cluster walks its share from the end backwards:
+// for the end, to be computed whole; the steps of the others, fewer than 2 C tiles, are dealt in
+// one row, so that shares differ by a step. A cluster walks its share from the end backwards:
 //
 //   steps     |    tile 0     |    tile 1     |    tile 2     |
 //   clusters  |     0     |     1     |     2     |     3     |
 //   cluster 1             | 2nd| 1st  |        it leaves tile 1's first steps for others to add,
 //                                              then sums tile 0's last, adds cluster 0's and stores
 //
-// So what a cluster adds was left by those before it, with what they began with: blocks start in the
-// order of their numbers, and nobody waits for one that may not have started.
+// So what a cluster adds was left by those before it, with what they began with: blocks start in
+// the order of their numbers, and nobody waits for one that may not have started.
 // Source of the idea: Osama et al., "Stream-K" (PPoPP 2023).
 #pragma once
 

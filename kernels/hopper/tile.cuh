@@ -19,7 +19,8 @@ template <class Config> struct Tile {
     static constexpr u32 mma_k = Config::mma_sync ? 8 : 32 / element_bytes;
     static constexpr u32 slabs = Config::tile_k / slab_k;
     static constexpr u32 cluster_size = Config::cluster_m * Config::cluster_n;
-    // Arrivals that end the use of a stage: of warpgroups, of which wgmma waits for all, or of warps.
+    // Arrivals that end the use of a stage: of warpgroups, of which wgmma waits for all, or of
+    // warps.
     static constexpr u32 num_releases =
         Config::num_consumers * (Config::mma_sync ? 4 : 1) * cluster_size;
     static constexpr u32 num_threads = (Config::num_consumers + 1) * warpgroup_size;

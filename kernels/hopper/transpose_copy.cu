@@ -1,10 +1,10 @@
 // Copies an operand of 8-bit elements so that those along k are adjacent: wgmma reads no others.
 //
-// A block turns a tile of 128 x 128 bytes. A thread reads 16 bytes of each of four rows, turns 4 x 4
-// at a time in registers, and writes words to shared memory; from there eight threads store a line
-// of the tile, 16 bytes each. Rows of the source may begin anywhere: their vectors are shifted into
-// place, as in pad_copy.cu. Rows of the destination begin at multiples of 16 bytes. Bound by memory
-// bandwidth.
+// A block turns a tile of 128 x 128 bytes. A thread reads 16 bytes of each of four rows, turns 4 x
+// 4 at a time in registers, and writes words to shared memory; from there eight threads store a
+// line of the tile, 16 bytes each. Rows of the source may begin anywhere: their vectors are shifted
+// into place, as in pad_copy.cu. Rows of the destination begin at multiples of 16 bytes. Bound by
+// memory bandwidth.
 #include "common/numeric.hpp"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/vector.cuh"
