@@ -17,19 +17,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks.contenders import CASES, Call, Case, contenders
+from cupygemm._tune import holder
 
 ROUNDS = 7
 SECONDS = 0.03  # of work in one measurement
-_SPIN = r"""
-extern "C" __global__ void spin(long long cycles) {
-    const long long start = clock64();
-    while (clock64() - start < cycles) {}
-}
-"""
-_CYCLES_PER_CALL = 30_000  # longer than the host takes to enqueue one
 
 
 class Timer:
@@ -39,12 +31,12 @@ class Timer:
         import cupy as cp
 
         self._cp = cp
-        self._spin = cp.RawKernel(_SPIN, "spin")
+        self._hold = holder()
         self._start, self._end = cp.cuda.Event(), cp.cuda.Event()
 
     def on_device(self, call: Call, count: int) -> float:
         """Return seconds of the device for a call."""
-        self._spin((1,), (1,), (np.int64(count * _CYCLES_PER_CALL),))
+        self._hold(count)
         self._start.record()
         for _ in range(count):
             call()

@@ -134,7 +134,7 @@ def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
         figures = tuple((candidate.config, candidate.cycles) for candidate in ranked[:count])
         return Tuned(str(product), place.name, "modelled", figures)
     operands = [_filled(*described) for described in _described(product)]
-    hold = _holder()
+    hold = holder()
     measured = [
         (candidate.config, measure(_runner(posed, place, candidate.config), operands, hold))
         for candidate in ranked[:count]
@@ -199,7 +199,7 @@ def measure(
     return statistics.median(batch(calls) for _ in range(BATCHES))
 
 
-def _holder() -> Callable[[int], None]:
+def holder() -> Callable[[int], None]:
     """Return what has the device wait for as long as the host takes to enqueue calls."""
     from cupy import RawKernel
 

@@ -136,7 +136,7 @@ def test_the_device_is_held_while_calls_are_enqueued(cp, device):
     _tune.measure(lambda *operands: None, [a, a], held.append)
     assert len(held) == 2 + _tune.BATCHES
     assert max(held) <= 300
-    _tune._holder()(1)
+    _tune.holder()(1)
     cp.cuda.Device().synchronize()
 
 

@@ -53,8 +53,8 @@ class HopperArch:
     num_sms : int
     clock_mhz : int
         Under load.
-    hbm_bytes_per_clock, l2_bytes_per_clock : int
-        Memory bandwidth of the GPU, and L2 bandwidth of an SM.
+    hbm_bytes_per_clock : int
+        Memory bandwidth of the GPU.
     """
 
     name: str = "sm_90a"
@@ -62,7 +62,6 @@ class HopperArch:
     num_sms: int = 132
     clock_mhz: int = 1700
     hbm_bytes_per_clock: int = 2500
-    l2_bytes_per_clock: int = 43
 
 
 @dataclass(frozen=True)
@@ -207,22 +206,29 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
     groups = -(-problem.k // (config.tile_k * step_group(config, problem)))
     if config.stream_k:
-        if config.mma_sync:
-            return "stream_k adds sums of 32 bits, and those of fp64 have 64"
-        busy = config.promote or a_in_registers(problem) or problem.epilogue is not None
-        if config.tile_n == 256 or config.num_consumers == 3 or (config.tile_m == 256 and busy):
-            tile = f"{config.tile_m}x{config.tile_n}"
-            return f"a tile of {tile} leaves no registers to add what others have summed"
-        units = config.num_units(problem)
-        if config.split_k > 1:
-            cuts = f"split_k = {config.split_k} and stream_k = {config.stream_k}"
-            return f"{cuts}: tiles are cut one way"
-        if units % config.stream_k == 0:
-            return f"{units} tiles fill the {config.stream_k} clusters evenly: none are cut"
-        if 2 * config.stream_k * groups >= 1 << 32 or units * groups < config.stream_k:
-            return f"{units} tiles of {groups} steps cannot be cut over {config.stream_k} clusters"
+        objection = _check_cuts(config, problem, groups)
+        if objection is not None:
+            return objection
     if config.split_k > groups:
         return f"split_k = {config.split_k} exceeds the {groups} steps of k, or pairs of them"
+    return None
+
+
+def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str | None:
+    if config.mma_sync:
+        return "stream_k adds sums of 32 bits, and those of fp64 have 64"
+    busy = config.promote or a_in_registers(problem) or problem.epilogue is not None
+    if config.tile_n == 256 or config.num_consumers == 3 or (config.tile_m == 256 and busy):
+        tile = f"{config.tile_m}x{config.tile_n}"
+        return f"a tile of {tile} leaves no registers to add what others have summed"
+    units = config.num_units(problem)
+    if config.split_k > 1:
+        cuts = f"split_k = {config.split_k} and stream_k = {config.stream_k}"
+        return f"{cuts}: tiles are cut one way"
+    if units % config.stream_k == 0:
+        return f"{units} tiles fill the {config.stream_k} clusters evenly: none are cut"
+    if 2 * config.stream_k * groups >= 1 << 32 or units * groups < config.stream_k:
+        return f"{units} tiles of {groups} steps cannot be cut over {config.stream_k} clusters"
     return None
 
 

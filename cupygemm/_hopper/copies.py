@@ -13,7 +13,7 @@ import numpy as np
 
 from cupygemm._hopper.compile import compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES
-from cupygemm._hopper.enqueue import Enqueue, pointed
+from cupygemm._hopper.enqueue import Enqueue
 from cupygemm._hopper.source import pad_source, split_source, transpose_source
 from cupygemm._hopper.stack import Stack
 
@@ -123,8 +123,7 @@ class CopyLaunch:
         """Enqueue the copy, from an address to another."""
         arguments = self._arguments.copy()
         arguments["source"], arguments["destination"] = source, destination
-        parameters, _alive = pointed(arguments)
-        self._enqueue(parameters)
+        self._enqueue.with_struct(arguments)
 
 
 class PadLaunch(CopyLaunch):
@@ -145,8 +144,7 @@ class PadLaunch(CopyLaunch):
         arguments = self._arguments.copy()
         first = arguments["operands"][0]
         first["source"][0], first["destination"][0] = source, destination
-        parameters, _alive = pointed(arguments)
-        self._enqueue(parameters)
+        self._enqueue.with_struct(arguments)
 
 
 class PadPairLaunch:
@@ -179,8 +177,7 @@ class PadPairLaunch:
         operands = arguments["operands"][0]
         operands["source"] = first, second
         operands["destination"] = destination, destination + self.second_at
-        parameters, _alive = pointed(arguments)
-        self._enqueue(parameters)
+        self._enqueue.with_struct(arguments)
 
 
 def pad_pair(

@@ -60,6 +60,11 @@ class Enqueue:
         if status:
             self._retry(config, parameters, status)
 
+    def with_struct(self, arguments: Any) -> None:
+        """Enqueue the launch; the one parameter is a struct, as `pointed` takes it."""
+        parameters, _alive = pointed(arguments)
+        self(parameters)
+
     def _retry(self, config: Any, parameters: int, status: Any) -> None:
         """Launch again if all that was wrong is that this thread has no context yet.
 

@@ -16,15 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._hopper.compile import Cubin, compile_cubin, load
+from cupygemm._hopper.compile import Cubin, load
 from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
-from cupygemm._hopper.plan import GEMM_ENTRY, HopperChoice, choose
+from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.product import make_preparation
 from cupygemm._hopper.select import HopperSelection
-from cupygemm._hopper.source import generate
 from cupygemm._layout import Layout
 from cupygemm._problem import GemmProblem
 
@@ -79,15 +78,7 @@ class Group:
     @property
     def gemm(self) -> Cubin:
         """Return the GEMM kernel, compiled."""
-        first = self.choices[0]
-        text = generate(
-            first.problem,
-            self.config,
-            tma_store=first.c_direct is None,
-            c_turned=first.c_turned,
-            group_capacity=self.capacity,
-        )
-        return compile_cubin(text, GEMM_ENTRY)
+        return self.choices[0].gemm_of(self.capacity)
 
 
 def groups(

@@ -227,8 +227,7 @@ class AddLaunch:
         """Enqueue the sum; `epilogue` is the packed struct of one, if the kernel has one."""
         arguments = self._arguments.copy()
         arguments["workspace"], arguments["c"] = workspace, c
-        parameters, _alive = pointed(arguments.tobytes() + epilogue if epilogue else arguments)
-        self._enqueue(parameters)
+        self._enqueue.with_struct(arguments.tobytes() + epilogue if epilogue else arguments)
 
 
 class MirrorLaunch:
@@ -246,8 +245,7 @@ class MirrorLaunch:
         """Enqueue the copy."""
         arguments = self._arguments.copy()
         arguments["c"] = c
-        parameters, _alive = pointed(arguments)
-        self._enqueue(parameters)
+        self._enqueue.with_struct(arguments)
 
 
 class FinishLaunch:
@@ -267,5 +265,4 @@ class FinishLaunch:
         """Enqueue it; `epilogue` is the packed struct of one."""
         arguments = self._arguments.copy()
         arguments["sums"], arguments["c"] = sums, c
-        parameters, _alive = pointed(arguments.tobytes() + epilogue)
-        self._enqueue(parameters)
+        self._enqueue.with_struct(arguments.tobytes() + epilogue)

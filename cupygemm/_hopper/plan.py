@@ -88,11 +88,16 @@ class HopperChoice:
     @property
     def gemm(self) -> Cubin:
         """Return the GEMM kernel, compiled."""
+        return self.gemm_of(0)
+
+    def gemm_of(self, group_capacity: int) -> Cubin:
+        """Return the GEMM kernel of up to so many products, or of one alone, compiled."""
         text = generate(
             self.problem,
             self.config,
             tma_store=self.c_direct is None,
             c_turned=self.c_turned,
+            group_capacity=group_capacity,
             lower_triangle=self.lower_triangle,
             block_scales=self.block_scales,
             sums_only=self.finishes,

@@ -63,6 +63,7 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     plain = not choice.lower_triangle and choice.block_scales is None
     if prepare is None and not cut and plain:
         return gemm
+    cut_bytes = stream_bytes(config) if config.stream_k else 0
     add: AddLaunch | FinishLaunch | None = None
     if config.split_k > 1:
         vectors = choice.problem.c_align >= min(16, 4 * choice.c.itemsize)
@@ -85,8 +86,8 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
             workspace = alloc(add.num_bytes)
             gemm(a, b, workspace.ptr, scales)
             add(workspace.ptr, c, epilogue)
-        elif config.stream_k:
-            workspace = alloc(stream_bytes(config))
+        elif cut_bytes:
+            workspace = alloc(cut_bytes)
             gemm(a, b, c, epilogue + scales, workspace.ptr)
         else:
             gemm(a, b, c, epilogue + scales)

@@ -27,7 +27,18 @@ struct Work {
     u32 others = 0;       // clusters before this one whose sums are to be added
 };
 
-template <class Config> struct Scheduler {
+// The arguments of the product that a scheduler's unit belongs to, and of the cluster's first,
+// where there is but one product.
+struct OfOneProduct {
+    template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
+        return args;
+    }
+    template <class Args> CUPYGEMM_INLINE static const Args &first_product(const Args &args) {
+        return args;
+    }
+};
+
+template <class Config> struct Scheduler : OfOneProduct {
     u32 tiles_m, tiles_n; // of clusters
     u32 step_groups;
     u32 units;
@@ -46,14 +57,6 @@ template <class Config> struct Scheduler {
 
     CUPYGEMM_INLINE bool more() const { return unit < units; }
     template <class Args> CUPYGEMM_INLINE void advance(const Args &) { unit += stride; }
-
-    // The arguments of the product that the unit belongs to, and the cluster's first.
-    template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
-        return args;
-    }
-    template <class Args> CUPYGEMM_INLINE static const Args &first_product(const Args &args) {
-        return args;
-    }
 
     CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {
         const u32 tiles = tiles_m * tiles_n;

@@ -19,7 +19,7 @@
 
 namespace cupygemm {
 
-template <class Config> struct StreamScheduler {
+template <class Config> struct StreamScheduler : OfOneProduct {
     static_assert(!Config::split_k, "tiles are cut one way");
 
     Scheduler<Config> whole; // the tiles that are computed whole
@@ -43,13 +43,6 @@ template <class Config> struct StreamScheduler {
             end = begin_of_piece();
         else
             whole.unit += whole.stride;
-    }
-
-    template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
-        return args;
-    }
-    template <class Args> CUPYGEMM_INLINE static const Args &first_product(const Args &args) {
-        return args;
     }
 
     CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {

@@ -14,7 +14,7 @@
 
 namespace cupygemm {
 
-template <class Config> struct TriangleScheduler {
+template <class Config> struct TriangleScheduler : OfOneProduct {
     static constexpr u32 rows = Config::tile_m * Config::cluster_m;
     static constexpr u32 columns = Config::tile_n * Config::cluster_n;
     static_assert(!Config::split_k && !Config::c_turned && Config::operand_rank == 3,
@@ -38,13 +38,6 @@ template <class Config> struct TriangleScheduler {
     template <class Args> CUPYGEMM_INLINE void advance(const Args &) {
         unit += stride;
         leave_bands();
-    }
-
-    template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
-        return args;
-    }
-    template <class Args> CUPYGEMM_INLINE static const Args &first_product(const Args &args) {
-        return args;
     }
 
     CUPYGEMM_INLINE Work work(const HopperArgs &, u32 rank) const {
