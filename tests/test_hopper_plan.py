@@ -32,7 +32,7 @@ from cupygemm._hopper.launch import (
     launch_grid,
 )
 from cupygemm._hopper.plan import choose
-from cupygemm._hopper.select import select
+from cupygemm._hopper.select import in_other_orders, select
 from cupygemm._hopper.source import add_source
 from cupygemm._hopper.stack import Stack
 from cupygemm._layout import Operand
@@ -108,10 +108,24 @@ def test_tiles_that_fill_the_gpu_unevenly_are_cut():
         ({"tile_m": 256}, "256 accumulators"),
         ({"num_stages": 6}, "bytes; a block has"),
         ({"split_k": 65}, "exceeds the 64 steps"),
+        ({"raster": "row-major"}, "raster = 'row-major' is none of grouped, hilbert"),
     ],
 )
 def test_check_says_why_not(change, why):
     assert why in check(replace(CONFIGS[0], **change), PROBLEM, ARCH)
+
+
+def test_the_order_of_tiles_is_told_and_is_no_matter_where_all_run_at_once():
+    config = select(PROBLEM, ARCH).config
+    assert all(each.config.raster == "grouped" for each in select(PROBLEM, ARCH).candidates)
+    (other,) = in_other_orders(config, PROBLEM, ARCH)
+    assert other == replace(config, raster="hilbert")
+    assert in_other_orders(other, PROBLEM, ARCH) == (config,)
+    assert other.name == config.name.replace(f"g{config.group_m}", "hilbert") != config.name
+    assert "Hilbert's order" in other.summary
+    assert "Hilbert" not in config.summary
+    few = replace(PROBLEM, m=512, n=512)
+    assert in_other_orders(select(few, ARCH).config, few, ARCH) == ()
 
 
 def test_check_says_which_types_have_no_kernel():

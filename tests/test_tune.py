@@ -159,3 +159,30 @@ def test_hopper_reads_it_too():
     assert "measured on H200" in hopper_plan.choose(layout, arch, tuned_on="H200").selection.reason
     _tuned.record("H200", layout.problem, dataclasses.replace(other, tile_k=7), 1e-6, 4)
     assert hopper_plan.choose(layout, arch, tuned_on="H200").config == model.config
+
+
+def test_hoppers_fastest_is_also_measured_in_hilberts_order(cp, monkeypatch):
+    """The clock of this test finds Hilbert's order faster, but no other than the fastest so."""
+    from cupygemm._ahead import products_of
+    from cupygemm._hopper.config import HopperArch, HopperConfig
+
+    arch = HopperArch()
+    place = dataclasses.replace(
+        device_of(0), arch=arch, is_hip=False, is_emulated=False, name="H200"
+    )
+    seen = []
+
+    def measure(config, operands, hold):
+        seen.append(config)
+        return (1 if config.raster == "hilbert" else 2 + len(seen)) * 1e-6  # the first, of others
+
+    monkeypatch.setattr(_tune, "_runner", lambda posed, place, config: config)
+    monkeypatch.setattr(_tune, "measure", measure)
+    (product,) = products_of("tune", [(4096, 4096, 64)], "bfloat16", None, ["NN"])
+    found = _tune._tune_one(product, place, 3)
+    assert [config.raster for config in seen] == ["grouped"] * 3 + ["hilbert"]
+    assert seen[3] == dataclasses.replace(seen[0], raster="hilbert") == found.figures[0][0]
+    posed = product.posed(place)
+    config, row = _tuned.winner("H200", posed.layout.problem, HopperConfig)
+    assert config == seen[3]
+    assert row.candidates == 4

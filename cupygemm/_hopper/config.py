@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
 
@@ -31,6 +32,9 @@ EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
     "i8": ("bf16", "f16", "f32", "i32"),
 }
 """The same after an epilogue."""
+Raster = Literal["grouped", "hilbert"]
+RASTERS: tuple[Raster, ...] = ("grouped", "hilbert")
+"""Orders in which clusters take tiles."""
 FLOAT8: tuple[DType, ...] = ("e4m3fn", "e5m2")
 """Formats of 8-bit floats; those of the operands may differ."""
 PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
@@ -92,6 +96,8 @@ class HopperConfig:
     mma_sync : bool
         The operands come to registers and are multiplied by mma.sync, which alone takes fp64: not
         by wgmma.
+    raster : {"grouped", "hilbert"}
+        The order in which clusters take tiles; see ``common/raster.hpp``.
     """
 
     tile_m: int
@@ -107,6 +113,7 @@ class HopperConfig:
     stream_k: int = 0
     promote: bool = False
     mma_sync: bool = False
+    raster: Raster = "grouped"
 
     @property
     def cluster_size(self) -> int:
@@ -126,16 +133,17 @@ class HopperConfig:
 
     @property
     def name(self) -> str:
-        """Return a short name: tile, consumers, stages, cluster, parts of k."""
+        """Return a short name: tile, consumers, stages, cluster, raster, parts of k."""
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_consumers}_s{self.num_stages}"
-        text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_g{self.group_m}"
+        text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_"
+        text += f"g{self.group_m}" if self.raster == "grouped" else self.raster
         text += "_p" if self.promote else ""
         text += f"_stream{self.stream_k}" if self.stream_k else ""
         return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
 
     @property
     def summary(self) -> str:
-        """Return tile, warpgroups, ring, cluster and parts of k, for people."""
+        """Return tile, warpgroups, ring, cluster, raster and parts of k, for people."""
         text = (
             f"warp_specialized: tile {self.tile_m}x{self.tile_n}x{self.tile_k}, 1 producer and "
             f"{self.num_consumers} consumer warpgroups, {self.num_stages} stages, clusters of "
@@ -144,6 +152,8 @@ class HopperConfig:
         )
         if self.promote:
             text += ", sums promoted to fp32"
+        if self.raster == "hilbert":
+            text += ", tiles in Hilbert's order"
         if self.stream_k:
             text += f", stream-k over {self.stream_k} clusters"
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
@@ -241,6 +251,8 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"{config.num_consumers} consumers: registers suffice for 1 to 3"
     if config.tile_m % (BLOCK_ROWS * config.num_consumers):
         return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
+    if config.raster not in RASTERS:
+        return f"raster = {config.raster!r} is none of {', '.join(RASTERS)}"
     if config.tile_n % BLOCK_ROWS or config.tile_n > 256:
         return f"tile_n = {config.tile_n} is not a multiple of {BLOCK_ROWS} up to 256"
     if config.cluster_size > 2:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import RASTERS, HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.cost import kernel_cycles
 from cupygemm._problem import GemmProblem
 
@@ -106,6 +106,18 @@ def _with_splits(
     for parts in sorted({min(each, steps // _PART_STEPS) for each in filling}):
         if parts >= 2:
             yield replace(base, split_k=parts)
+
+
+def in_other_orders(
+    config: HopperConfig, problem: GemmProblem, arch: HopperArch
+) -> tuple[HopperConfig, ...]:
+    """Return the configuration with each other order of tiles, none if all tiles run at once.
+
+    The cost model does not know them apart: what they read twice mostly comes from L2.
+    """
+    if config.num_units(problem) <= arch.num_sms // config.cluster_size:
+        return ()
+    return tuple(replace(config, raster=each) for each in RASTERS if each != config.raster)
 
 
 def _reason(best: HopperCandidate, problem: GemmProblem, arch: HopperArch) -> str:

@@ -169,6 +169,7 @@ def config_text(
         "u32 cluster_m": config.cluster_m,
         "u32 cluster_n": config.cluster_n,
         "u32 group_m": config.group_m,
+        "bool hilbert_order": _bool(config.raster == "hilbert"),
         "int operand_rank": rank,
         "int result_rank": 3 if sums_only else rank,
         "bool tma_store": _bool(tma_store or sums_only),

@@ -2,8 +2,8 @@
 //
 // The grid fills the GPU once. A unit of work is one tile of C for each block of the cluster, over
 // one part of k; units are numbered batch by batch, within it split by split, within it in the
-// grouped order of tiles, and cluster i takes units i, i + clusters, ... So the units in flight are
-// neighbours, which share rows of A and columns of B in L2. Parts take the steps of k in turn, so
+// raster's order of tiles, and cluster i takes units i, i + clusters, ... So the units in flight
+// are neighbours, which share rows of A and columns of B in L2. Parts take the steps of k in turn, so
 // that those in flight read adjacent memory. Producer and consumers walk the same sequence, each on
 // its own.
 #pragma once
@@ -61,8 +61,7 @@ template <class Config> struct Scheduler : OfOneProduct {
     CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {
         const u32 tiles = tiles_m * tiles_n;
         const u32 part = unit / tiles;
-        const TileIndex tile =
-            grouped_order<Config::group_m>(unit - part * tiles, tiles_m, tiles_n);
+        const TileIndex tile = place(unit - part * tiles);
         Work work;
         work.row = (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
         work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
@@ -78,6 +77,14 @@ template <class Config> struct Scheduler : OfOneProduct {
         work.begin *= Tile<Config>::step_group;
         work.end *= Tile<Config>::step_group;
         return work;
+    }
+
+private:
+    CUPYGEMM_INLINE TileIndex place(u32 index) const {
+        if constexpr (Config::hilbert_order)
+            return hilbert_order(index, tiles_m, tiles_n);
+        else
+            return grouped_order<Config::group_m>(index, tiles_m, tiles_n);
     }
 };
 

@@ -19,6 +19,7 @@ template <class Config> struct TriangleScheduler : OfOneProduct {
     static constexpr u32 columns = Config::tile_n * Config::cluster_n;
     static_assert(!Config::split_k && !Config::c_turned && Config::operand_rank == 3,
                   "a triangle is of one matrix, summed whole, and stored as it is computed");
+    static_assert(!Config::hilbert_order, "a triangle is walked in bands of group_m rows");
 
     u32 tiles_m, tiles_n; // of clusters
     u32 step_groups;

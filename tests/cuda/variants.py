@@ -60,6 +60,31 @@ def variants() -> Iterator[Variant]:
     yield from variants_of_halves()
     yield from variants_of_others()
     yield from variants_that_cut_tiles()
+    yield from variants_in_hilberts_order()
+
+
+def variants_in_hilberts_order() -> Iterator[Variant]:
+    """Yield configurations of small tiles, of which a product has many, in Hilbert's order.
+
+    With clusters along each axis and none, tiles whole and cut either way, and fp64.
+    """
+    alone, tall, wide = (
+        next(c for c in reversed(CONFIGS) if (c.cluster_m, c.cluster_n) == shape)
+        for shape in ((1, 1), (2, 1), (1, 2))
+    )
+    kinds: tuple[tuple[HopperConfig, dict[str, int], np.dtype[Any]], ...] = (
+        (alone, {}, BF16),
+        (alone, {"split_k": 2}, F16),
+        (alone, {"stream_k": STREAM_CLUSTERS}, BF16),
+        (tall, {}, F16),
+        (tall, {"stream_k": STREAM_CLUSTERS // 2}, F16),
+        (wide, {}, BF16),
+        (wide, {"split_k": 3}, BF16),
+        (configs_for("f64")[-1], {}, F64),
+    )
+    for number, (config, cut, dtype) in enumerate(kinds):
+        chosen = replace(config, raster="hilbert", **cut)
+        yield Variant(chosen, dtype, dtype, ORDERS[number % 4], number % 3 != 1)
 
 
 def variants_that_cut_tiles() -> Iterator[Variant]:

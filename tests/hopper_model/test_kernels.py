@@ -27,6 +27,7 @@ from tests.cuda.variants import (
     Variant,
     multiply,
     product,
+    variants_in_hilberts_order,
     variants_of_halves,
     variants_of_others,
     variants_that_cut_tiles,
@@ -60,6 +61,20 @@ def test_each_configuration_is_exact(cp, model, variant):
     for seed, extents in enumerate([(m, n, 3 * config.tile_k + 8), (5, 9, 400), (m, 64, 1000)]):
         model.seed = seed
         x1, x2, result = product(variant, *extents)
+        testing.assert_gemm_exact(result, x1, x2)
+
+
+@pytest.mark.parametrize(
+    "variant", list(variants_in_hilberts_order()), ids=lambda variant: variant.name
+)
+def test_hilberts_order_is_exact(cp, model, variant):
+    """Producer and consumers walk the same curve, over rectangles that are odd, long and square."""
+    rows = variant.config.tile_m * variant.config.cluster_m
+    columns = variant.config.tile_n * variant.config.cluster_n
+    for seed, (tiles_m, tiles_n) in enumerate([(5, 3), (2, 9), (4, 4)]):
+        model.seed = seed
+        k = 4 * variant.config.tile_k + 8
+        x1, x2, result = product(variant, tiles_m * rows - 9, tiles_n * columns - 24, k)
         testing.assert_gemm_exact(result, x1, x2)
 
 

@@ -159,6 +159,19 @@ def test_cut_tiles_do_not_spill(number: int) -> None:
     assert registers * config.num_threads <= 65536
 
 
+@pytest.mark.parametrize("number", [0, 3, 7, 13])
+@pytest.mark.parametrize("cut", [{}, {"split_k": 2}, {"stream_k": 66}])
+def test_hilberts_order_does_not_spill(number: int, cut: dict[str, int]) -> None:
+    config = replace(CONFIGS[number], raster="hilbert", **cut)
+    problem = replace(PROBLEM, m=3000, n=5000, epilogue=EVERYTHING if number == 3 else None)
+    if check(config, problem, HopperArch()) is not None:
+        assert check(replace(config, raster="grouped"), problem, HopperArch()) is not None
+        return
+    registers, local, _ = compiled(generate(problem, config, tma_store=True), "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
 @pytest.mark.parametrize("columns", [128, 1])
 @pytest.mark.parametrize("number", range(6))
 def test_scales_along_k_do_not_spill(columns: int, number: int) -> None:

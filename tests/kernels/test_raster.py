@@ -21,6 +21,16 @@ extern "C" void order(unsigned index, unsigned tiles_m, unsigned tiles_n, unsign
     const TileIndex tile = grouped_order<8>(index, tiles_m, tiles_n);
     out[0] = tile.m, out[1] = tile.n;
 }
+extern "C" void hilbert_at(unsigned index, unsigned tiles_m, unsigned tiles_n, unsigned *out) {
+    const TileIndex tile = hilbert_order(index, tiles_m, tiles_n);
+    out[0] = tile.m, out[1] = tile.n;
+}
+extern "C" void hilbert(unsigned tiles_m, unsigned tiles_n, unsigned *out) {
+    for (unsigned index = 0; index < tiles_m * tiles_n; ++index) {
+        const TileIndex tile = hilbert_order(index, tiles_m, tiles_n);
+        *out++ = tile.m, *out++ = tile.n;
+    }
+}
 """
 
 
@@ -36,6 +46,12 @@ def tile_order(tiles_m, tiles_n):
         library().order(index, tiles_m, tiles_n, out)
         order.append((out[0], out[1]))
     return order
+
+
+def hilbert_order(tiles_m, tiles_n):
+    tiles = np.empty((tiles_m * tiles_n, 2), np.uint32)
+    library().hilbert(tiles_m, tiles_n, tiles.ctypes.data_as(ctypes.c_void_p))
+    return tiles.astype(int)
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 8, 9, 15, 16, 64, 303, 304, 1000])
@@ -62,6 +78,48 @@ def test_a_stretch_of_the_order_is_compact():
     for first in range(0, len(order), 64):
         block = order[first : first + 64]
         assert len({m for m, _ in block}) == len({n for _, n in block}) == 8
+
+
+@pytest.mark.parametrize("tiles_m", [*range(1, 20), 31, 32, 33, 64, 100, 511])
+def test_hilberts_order_visits_every_tile_once_and_steps_to_adjacent_ones(tiles_m):
+    """Only where the longer side is odd and the other even can no such path end where it should."""
+    for tiles_n in (*range(1, 20), 31, 32, 33, 64, 100, 511):
+        order = hilbert_order(tiles_m, tiles_n)
+        where = order[:, 0] * tiles_n + order[:, 1]
+        np.testing.assert_array_equal(np.sort(where), np.arange(tiles_m * tiles_n))
+        steps = np.abs(np.diff(order, axis=0)).sum(axis=1)
+        long, short = max(tiles_m, tiles_n), min(tiles_m, tiles_n)
+        assert (steps > 1).sum() <= (long % 2 == 1 and short % 2 == 0)
+        assert steps.max(initial=1) <= 3
+
+
+def test_hilberts_order_of_many_tiles():
+    """Of as many as 2^31 - 1 the first ones and the last are where the curve begins and ends."""
+    out = (ctypes.c_uint32 * 2)()
+    for tiles_m, tiles_n in ((1, 2**31 - 1), (2**31 - 1, 1), (46340, 46340), (3, 700_000_001)):
+        tiles = []
+        for index in (0, 1, tiles_m * tiles_n - 2, tiles_m * tiles_n - 1):
+            library().hilbert_at(index, tiles_m, tiles_n, out)
+            tiles.append((out[0], out[1]))
+        end = (0, tiles_n - 1) if tiles_n >= tiles_m else (tiles_m - 1, 0)
+        assert (tiles[0], tiles[3]) == ((0, 0), end)
+        for (m, n), (next_m, next_n) in (tiles[:2], tiles[2:]):
+            assert abs(next_m - m) + abs(next_n - n) == 1
+
+
+@pytest.mark.parametrize(("tiles_m", "tiles_n"), [(32, 32), (64, 64), (37, 50), (16, 61)])
+def test_stretches_of_hilberts_order_of_any_length_are_compact(tiles_m, tiles_n):
+    """They meet rows and columns like a square's: those of the grouped order of one length do."""
+    order = hilbert_order(tiles_m, tiles_n)
+    for length in (16, 66, 132, 264):
+        met = [
+            len(set(stretch[:, 0])) + len(set(stretch[:, 1]))
+            for stretch in (order[at : at + length] for at in range(0, len(order) - length, 7))
+        ]
+        assert np.mean(met) < 1.35 * 2 * length**0.5
+    grouped = np.array(tile_order(tiles_m, tiles_n))
+    met = [sum(len(set(axis)) for axis in grouped[at : at + 264].T) for at in (0, 264)]
+    assert np.mean(met) > 1.15 * 2 * 264**0.5
 
 
 def fetched(tile_m, tile_n, tiles_m, tiles_n, **raster):
