@@ -17,6 +17,7 @@ from cupygemm._hopper.block_scales import SCALE_ARGS
 from cupygemm._hopper.config import (
     CONFIGS,
     SHARED_BYTES,
+    TURNED_CONFIGS,
     HopperArch,
     check,
     configs_for,
@@ -31,6 +32,7 @@ from cupygemm._hopper.launch import (
     MIRROR_ARGS,
     launch_grid,
 )
+from cupygemm._hopper.orientation import transposed
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import in_other_orders, select
 from cupygemm._hopper.source import add_source
@@ -218,7 +220,7 @@ def test_fp32_goes_to_cublas_unless_a_precision_is_asked_for():
         ("CF", "float32", False, ("k", "k"), ""),
         ("FF", "float32", False, ("m", "k"), ""),
         ("FC", "float32", False, ("m", "k"), "B"),
-        ("CC", "float16", False, ("k", "k"), "B"),  # blocks of 16 bits are not turned
+        ("CC", "float16", False, ("k", "k"), "B"),  # blocks of 16 bits are turned from tiles only
     ],
 )
 def test_tf32_operands_are_copied_only_where_both_lie_across_k(
@@ -232,13 +234,52 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
     options = Options(np.dtype(dtype), casting="unsafe", precision="tf32")
     layout = pose(a, b, options=options, products=HOPPER_PRODUCTS).layout
     choice = choose(layout, ARCH)
-    assert choice.c_turned == turned
+    assert choice.config.c_turned == turned
     assert (choice.problem.a_major, choice.problem.b_major) == majors
     assert [note[0] for note in choice.notes] == list(copied)
     geometry = choice.geometry()
     assert (geometry.c.rows, geometry.c.adjacent) == (256, 512)
     assert (geometry.m, geometry.n) == ((512, 256) if turned else (256, 512))
     assert geometry.a.adjacent == (geometry.m if majors[0] == "m" else 320)
+
+
+@pytest.mark.parametrize("config", TURNED_CONFIGS, ids=lambda config: config.name)
+def test_the_configurations_that_turn_fit(config):
+    assert check(config, transposed(PROBLEM), ARCH) is None
+    assert config.shared_bytes(2) <= SHARED_BYTES
+    assert config.tile_n % config.stored_rows == 0
+    assert config.stored_rows <= 64
+
+
+@pytest.mark.parametrize(
+    ("change", "given", "why"),
+    [
+        ({}, {"epilogue": Epilogue(activation="relu")}, "without an epilogue"),
+        ({}, {"out_dtype": "f32"}, "from an A in shared memory, blocks of 32 bits"),
+        ({"split_k": 2}, {}, "from an A in shared memory, blocks of 32 bits"),
+        ({"tile_n": 84}, {}, "tile_n = 84 is not a multiple of 8 up"),
+        ({}, {"a_major": "m"}, "tile_n = 80 is not a multiple of 64 up"),
+        ({"tile_n": 72, "cluster_m": 2}, {}, "do not load whole blocks"),
+    ],
+)
+def test_check_says_what_is_not_turned(change, given, why):
+    config = replace(next(c for c in TURNED_CONFIGS if c.tile_n == 80), **change)
+    assert why in check(config, transposed(replace(PROBLEM, **given)), ARCH)
+
+
+def test_a_turned_kernel_takes_the_second_operand_for_its_first():
+    config = next(c for c in TURNED_CONFIGS if (c.tile_m, c.tile_n) == (128, 80))
+    layout = layout_of((256, 320), (320, 512))
+    choice = choose(layout, ARCH, config)
+    plain = choose(layout, ARCH, CONFIGS[0])
+    assert (choice.problem.m, choice.problem.n) == (512, 256)
+    assert (choice.problem.a_major, choice.problem.b_major) == ("m", "k")
+    geometry = choice.geometry()
+    assert (geometry.a, geometry.b, geometry.c) == (plain.b, plain.a, plain.c)
+    assert "of the transpose of C" in config.summary
+    assert config.name.endswith("_t")
+    copied = choose(layout_of((256, 321), (321, 512)), ARCH, config)
+    assert [note[:11] for note in copied.notes] == ["A is copied"]
 
 
 def test_three_consumers_have_registers_for_sums_only():

@@ -59,7 +59,7 @@ def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoic
         return None
     choice = choose(layout, arch)
     how, configs = scaled_configs(choice.problem, columns)
-    return replace(choice, selection=select(choice.problem, arch, configs), block_scales=how)
+    return replace(choice, selection=select(choice.asked, arch, configs), block_scales=how)
 
 
 def scaled_configs(

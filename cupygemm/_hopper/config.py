@@ -98,6 +98,9 @@ class HopperConfig:
         by wgmma.
     raster : {"grouped", "hilbert"}
         The order in which clusters take tiles; see ``common/raster.hpp``.
+    c_turned : bool
+        The kernel computes the transpose of C, from B and A, and stores C: tile_m counts columns of
+        C, and tile_n rows.
     """
 
     tile_m: int
@@ -114,6 +117,7 @@ class HopperConfig:
     promote: bool = False
     mma_sync: bool = False
     raster: Raster = "grouped"
+    c_turned: bool = False
 
     @property
     def cluster_size(self) -> int:
@@ -138,6 +142,7 @@ class HopperConfig:
         text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_"
         text += f"g{self.group_m}" if self.raster == "grouped" else self.raster
         text += "_p" if self.promote else ""
+        text += "_t" if self.c_turned else ""
         text += f"_stream{self.stream_k}" if self.stream_k else ""
         return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
 
@@ -154,6 +159,8 @@ class HopperConfig:
             text += ", sums promoted to fp32"
         if self.raster == "hilbert":
             text += ", tiles in Hilbert's order"
+        if self.c_turned:
+            text += ", of the transpose of C"
         if self.stream_k:
             text += f", stream-k over {self.stream_k} clusters"
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
@@ -164,8 +171,15 @@ class HopperConfig:
         staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
         return ring + staging + 16 * self.num_stages
 
+    @property
+    def stored_rows(self) -> int:
+        """Return the rows of C that a TMA store takes."""
+        if not self.c_turned:
+            return BLOCK_ROWS
+        return max(rows for rows in range(8, BLOCK_ROWS + 1, 8) if self.tile_n % rows == 0)
+
     def num_tiles(self, problem: GemmProblem) -> tuple[int, int]:
-        """Return the clusters' tiles of one matrix of C along m and along n."""
+        """Return the clusters' tiles of one matrix along the kernel's m and along its n."""
         return (
             -(-problem.m // (self.tile_m * self.cluster_m)),
             -(-problem.n // (self.tile_n * self.cluster_n)),
@@ -206,6 +220,12 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     outputs = OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS
     if problem.out_dtype not in outputs.get(a, ()):
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
+    if config.c_turned and problem.epilogue is not None:
+        return "the transpose of C is computed without an epilogue"
+    stored = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
+    if config.c_turned and stored != (4 if a_in_registers(problem) else 2):
+        where = "registers" if a_in_registers(problem) else "shared memory"
+        return f"from an A in {where}, blocks of {8 * stored} bits are not turned"
     if problem.a_dtype == "i8" and config.split_k > 1:
         return "parts of k are summed in fp32, and the operands are integers"
     for name in ("m", "n", "k"):
@@ -228,7 +248,8 @@ def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str 
     if config.mma_sync:
         return "stream_k adds sums of 32 bits, and those of fp64 have 64"
     busy = config.promote or a_in_registers(problem) or problem.epilogue is not None
-    if config.tile_n == 256 or config.num_consumers == 3 or (config.tile_m == 256 and busy):
+    three = config.num_consumers == 3 and config.accumulators >= 64
+    if config.tile_n == 256 or three or (config.tile_m == 256 and busy):
         tile = f"{config.tile_m}x{config.tile_n}"
         return f"a tile of {tile} leaves no registers to add what others have summed"
     units = config.num_units(problem)
@@ -253,14 +274,13 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
     if config.raster not in RASTERS:
         return f"raster = {config.raster!r} is none of {', '.join(RASTERS)}"
-    if config.tile_n % BLOCK_ROWS or config.tile_n > 256:
-        return f"tile_n = {config.tile_n} is not a multiple of {BLOCK_ROWS} up to 256"
+    # Of a B along k, boxes have any number of rows, and so have those of C where it is turned.
+    unit_n = 8 if config.c_turned and problem.b_major == "k" else BLOCK_ROWS
+    if config.tile_n % unit_n or not 0 < config.tile_n <= 256:
+        return f"tile_n = {config.tile_n} is not a multiple of {unit_n} up to 256"
     if config.cluster_size > 2:
         return f"a cluster of {config.cluster_m} x {config.cluster_n} blocks: at most 2"
-    if (
-        config.tile_m // config.cluster_n % BLOCK_ROWS
-        or config.tile_n // config.cluster_m % BLOCK_ROWS
-    ):
+    if config.tile_m // config.cluster_n % BLOCK_ROWS or config.tile_n // config.cluster_m % unit_n:
         return f"the blocks of a cluster do not load whole blocks of {BLOCK_ROWS} rows"
     registers = _check_registers(config) or _check_other_registers(config, problem)
     if registers is not None:
@@ -327,6 +347,27 @@ def _configs(shapes: tuple[_Shape, ...]) -> tuple[HopperConfig, ...]:
 
 CONFIGS = _configs(_SHAPES)
 """The configurations that are built, for 16-bit operands; the selector splits k."""
+# Of kernels that compute the transpose of C, whose tiles have any multiple of 8 rows of C.
+_TURNED_SHAPES = (
+    (128, 80, 64, 2, 7, 2, 1, 1),
+    (128, 96, 64, 2, 6, 2, 1, 1),
+    (128, 112, 64, 2, 6, 2, 1, 1),
+    (128, 144, 64, 2, 5, 2, 1, 1),
+    (128, 144, 64, 2, 5, 2, 2, 1),
+    (128, 160, 64, 2, 5, 2, 2, 1),
+    (128, 176, 64, 2, 5, 2, 2, 1),
+    (128, 208, 64, 2, 4, 2, 2, 1),
+    (128, 224, 64, 2, 4, 2, 2, 1),
+    (128, 240, 64, 2, 4, 2, 2, 1),
+    (192, 80, 64, 3, 5, 2, 1, 1),
+    (192, 96, 64, 3, 4, 2, 1, 1),
+    (192, 160, 64, 3, 4, 1, 1, 1),
+    (64, 16, 64, 1, 8, 2, 1, 1),
+    (64, 32, 64, 1, 8, 2, 1, 1),
+    (64, 96, 64, 1, 8, 2, 1, 1),
+)
+TURNED_CONFIGS = tuple(replace(config, c_turned=True) for config in _configs(_TURNED_SHAPES))
+"""The same that are turned, for 16-bit operands of which A lies along k, and 16-bit results."""
 # Of operands in fp64. A sum takes two registers, so tiles are half as large.
 _F64_SHAPES = (
     (128, 128, 32, 2, 3, 1, 1, 1),

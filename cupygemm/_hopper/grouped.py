@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cupygemm._hopper.compile import Cubin, load
-from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
+from cupygemm._hopper.orientation import as_computed, configs_of
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.product import make_preparation
-from cupygemm._hopper.select import HopperSelection
 from cupygemm._layout import Layout
 from cupygemm._problem import GemmProblem
 
@@ -96,27 +96,29 @@ def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group
             choice = choose(layout, arch)
         except ValueError:  # no kernel of this library takes it
             continue
-        p = choice.problem
+        p = layout.problem
         types = p.a_dtype, p.b_dtype, p.out_dtype
-        kernel = types, p.a_major, p.b_major, choice.c_direct is None, choice.c_turned
+        kernel = types, p.a_major, p.b_major, choice.c_direct is None
         alike[kernel][number] = choice
-    return [group for choices in alike.values() for group in _partition(choices, arch)]
+    return [group for choices in alike.values() for group in _partition(choices, layouts, arch)]
 
 
-def _partition(choices: Mapping[int, HopperChoice], arch: HopperArch) -> list[Group]:
-    """Return the groups of products that one kernel can take.
+def _partition(
+    choices: Mapping[int, HopperChoice], layouts: Mapping[int, Layout], arch: HopperArch
+) -> list[Group]:
+    """Return the groups of products that one kernel can take; `choices` are of each alone.
 
     The deepest are left out as long as the rest, and those alone, then take less time.
     """
     numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
     alone = {number: choices[number].selection.candidates[0].cycles for number in numbers}
-    best, first = _in_launches(numbers, choices, arch), 0
+    best, first = _in_launches(numbers, layouts, arch), 0
     cycles = sum(group.cycles for group in best)
     while first < len(numbers):
         depth = choices[numbers[first]].problem.k
         while first < len(numbers) and choices[numbers[first]].problem.k == depth:
             first += 1
-        rest = _in_launches(numbers[first:], choices, arch)
+        rest = _in_launches(numbers[first:], layouts, arch)
         total = sum(group.cycles for group in rest) + sum(alone[n] for n in numbers[:first])
         if total >= cycles:
             break
@@ -125,28 +127,28 @@ def _partition(choices: Mapping[int, HopperChoice], arch: HopperArch) -> list[Gr
 
 
 def _in_launches(
-    numbers: Sequence[int], choices: Mapping[int, HopperChoice], arch: HopperArch
+    numbers: Sequence[int], layouts: Mapping[int, Layout], arch: HopperArch
 ) -> list[Group]:
     """Return products as groups of as many as a launch takes, equally large."""
     count = -(-len(numbers) // CAPACITIES[-1])
     found = []
     for part in range(count):
         some = tuple(numbers[len(numbers) * part // count : len(numbers) * (part + 1) // count])
-        config, cycles = choose_config([choices[number].problem for number in some], arch)
-        chosen = HopperSelection(config, "of the group")
-        its = tuple(replace(choices[number], selection=chosen) for number in some)
+        config, cycles = choose_config([layouts[number].problem for number in some], arch)
+        its = tuple(choose(layouts[number], arch, config) for number in some)
         found.append(Group(some, its, cycles))
     return found
 
 
-def choose_config(problems: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
-    """Return the configuration that computes problems in one launch soonest, and its cycles."""
-    memory = sum(map(memory_cycles, problems))
-    ranked = [
-        (total(config, _busiest(config, problems, arch), memory), config)
-        for config in configs_for(problems[0].a_dtype)
-        if all(check(config, problem, arch) is None for problem in problems)
-    ]
+def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
+    """Return the configuration that computes products in one launch soonest, and its cycles."""
+    memory = sum(map(memory_cycles, products))
+    ways = {turned: [as_computed(p, c_turned=turned) for p in products] for turned in (False, True)}
+    ranked = []
+    for config in configs_of(products[0]):
+        problems = ways[config.c_turned]
+        if all(check(config, problem, arch) is None for problem in problems):
+            ranked.append((total(config, _busiest(config, problems, arch), memory), config))
     cycles, config = min(ranked, key=lambda each: each[0])
     return config, cycles
 

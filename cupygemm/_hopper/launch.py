@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._hopper import tensormap
-from cupygemm._hopper.config import BLOCK_ROWS, SLAB_BYTES, HopperConfig
+from cupygemm._hopper.config import SLAB_BYTES, HopperConfig
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.stack import Stack, Triple
 
@@ -161,7 +161,7 @@ def pack(
     arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
     if g.tma_store:
         rank = 3 if config.split_k > 1 else g.rank
-        arguments["c"] = np.void(g.c.encode(c, BLOCK_ROWS, rank))
+        arguments["c"] = np.void(g.c.encode(c, config.stored_rows, rank))
     arguments["c_address"] = c
     arguments["ldc"] = g.c.pitch
     arguments["c_stride"] = g.c.strides

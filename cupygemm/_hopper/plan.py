@@ -8,7 +8,7 @@ their order: no sum depends on timing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._explain import Explanation
@@ -20,6 +20,7 @@ from cupygemm._hopper.launch import (
     Geometry,
     launch_grid,
 )
+from cupygemm._hopper.orientation import as_computed, transposed
 from cupygemm._hopper.select import HopperSelection, select
 from cupygemm._hopper.source import (
     BlockScaling,
@@ -28,7 +29,7 @@ from cupygemm._hopper.source import (
 )
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
-from cupygemm._problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._problem import DType, GemmProblem
 from cupygemm._tuned import winner
 
 GEMM_ENTRY = "cupygemm_gemm"
@@ -52,8 +53,6 @@ class HopperChoice:
     c_direct : str or None
         Why the result is stored without TMA.
     num_sms : int
-    c_turned : bool
-        The kernel computes the transpose of C, from B and A, and stores C.
     lower_triangle : bool
         The kernel computes the lower triangle of C, and a second one mirrors it.
     block_scales : {"blocks", "columns"} or None
@@ -70,7 +69,6 @@ class HopperChoice:
     b_copy: OperandCopy | None
     c_direct: str | None
     num_sms: int
-    c_turned: bool = False
     lower_triangle: bool = False
     block_scales: BlockScaling | None = None
 
@@ -96,7 +94,6 @@ class HopperChoice:
             self.problem,
             self.config,
             tma_store=self.c_direct is None,
-            c_turned=self.c_turned,
             group_capacity=group_capacity,
             lower_triangle=self.lower_triangle,
             block_scales=self.block_scales,
@@ -110,7 +107,7 @@ class HopperChoice:
         notes = [
             f"{name} is copied for TMA: {copy.reason}"
             for name, copy in zip(
-                "BA" if self.c_turned else "AB", (self.a_copy, self.b_copy), strict=True
+                "BA" if self.config.c_turned else "AB", (self.a_copy, self.b_copy), strict=True
             )
             if copy is not None
         ]
@@ -184,29 +181,19 @@ def choose(
             "tensor cores do not multiply float32 exactly; precision='tf32x3' is nearly exact, and "
             "precision='tf32' rounds the operands"
         )
-    # An A of tf32 need not be adjacent along k, and B is the A of the transposed product. Blocks of
-    # 32 bits are turned as they are staged.
-    majors = (asked.a_major, asked.b_major)
-    c_turned = (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32")
+    if config is not None:
+        selection = HopperSelection(config, "as asked")
+    else:
+        selection = _tuned(asked, arch, tuned_on) or select(asked, arch)
+    c_turned = selection.config.c_turned
     stacks = [
         _stack(asked, "a", layout.lda, layout.a_stride),
         _stack(asked, "b", layout.ldb, layout.b_stride),
     ]
     a, b = reversed(stacks) if c_turned else stacks
     c = _stack(asked, "c", layout.ldc, layout.c_stride)
-    given = _transposed(asked) if c_turned else asked
-    problem = given
-    # wgmma reads no others along m and n; mma.sync takes fp64 from registers.
-    if ITEMSIZE[asked.a_dtype] != 2 and asked.a_dtype != "f64":
-        problem = replace(problem, b_major="k")
-        if asked.a_dtype != "tf32":
-            problem = replace(problem, a_major="k")
-    if asked.a_dtype == "tf32x3":
-        depth = OperandCopy(_SPLIT, parts=SPLIT_PARTS).target(_stack(problem, "a", 0, (0, 0, 0)))
-        problem = replace(problem, k=depth.adjacent)
-    selection = _tuned(layout.problem, problem, arch, tuned_on) or select(problem, arch)
-    if config is not None:
-        selection = HopperSelection(config, "as asked")
+    given = transposed(asked) if c_turned else asked
+    problem = as_computed(asked, c_turned=c_turned)
     if config is None and asked.a_dtype == "tf32x3":
         tf32x3.require(asked, selection, arch)
     if config is None and asked.a_dtype == "f64":
@@ -222,21 +209,7 @@ def choose(
         _copy(b, given.b_dtype, given.b_align, turned=given.b_major != problem.b_major, low_part=1),
         c.why_not_tma(problem.c_align),
         arch.num_sms,
-        c_turned,
     )
-
-
-def _transposed(problem: GemmProblem) -> GemmProblem:
-    """Return the product whose result is the transpose, its operands exchanged."""
-    p = problem
-    return replace(
-        p,
-        m=p.n, n=p.m,
-        a_dtype=p.b_dtype, b_dtype=p.a_dtype,
-        a_major="k" if p.b_major == "k" else "m", b_major="k" if p.a_major == "k" else "n",
-        a_align=p.b_align, b_align=p.a_align,
-        a_span=p.b_span, b_span=p.a_span,
-    )  # fmt: skip
 
 
 def _copy(
@@ -251,14 +224,15 @@ def _copy(
     return None if reason is None else OperandCopy(reason)
 
 
-def _tuned(
-    asked: GemmProblem, problem: GemmProblem, arch: HopperArch, device: str | None
-) -> HopperSelection | None:
+def _tuned(asked: GemmProblem, arch: HopperArch, device: str | None) -> HopperSelection | None:
     """Return the configuration that was measured fastest on a device, if one was that can run."""
     found = None if device is None else winner(device, asked, HopperConfig)
-    if found is None or device is None or check(found[0], problem, arch) is not None:
+    if found is None or device is None:
         return None
-    return HopperSelection(found[0], found[1].describe(device))
+    config = found[0]
+    if check(config, as_computed(asked, c_turned=config.c_turned), arch) is not None:
+        return None
+    return HopperSelection(config, found[1].describe(device))
 
 
 def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stack:

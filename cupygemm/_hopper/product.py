@@ -110,7 +110,7 @@ def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, in
     if pair is not None:
 
         def pad(a: int, b: int) -> tuple[int, int, Any]:
-            if choice.c_turned:
+            if choice.config.c_turned:
                 a, b = b, a
             kept = alloc(pair.num_bytes)
             pair(a, b, kept.ptr)
@@ -119,11 +119,11 @@ def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, in
         return pad
     copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
-    if copy_a is None and copy_b is None and not choice.c_turned:
+    if copy_a is None and copy_b is None and not choice.config.c_turned:
         return None
 
     def prepare(a: int, b: int) -> tuple[int, int, Any]:
-        if choice.c_turned:
+        if choice.config.c_turned:
             a, b = b, a
         kept = []
         if copy_a is not None:

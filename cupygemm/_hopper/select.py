@@ -6,8 +6,9 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cupygemm._hopper.config import RASTERS, HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import RASTERS, HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import kernel_cycles
+from cupygemm._hopper.orientation import as_computed, configs_of
 from cupygemm._problem import GemmProblem
 
 _PART_STEPS = 4  # of a part of k, at least
@@ -52,7 +53,7 @@ class HopperSelection:
 
 @functools.lru_cache(maxsize=4096)
 def select(
-    problem: GemmProblem, arch: HopperArch, among: tuple[HopperConfig, ...] | None = None
+    asked: GemmProblem, arch: HopperArch, among: tuple[HopperConfig, ...] | None = None
 ) -> HopperSelection:
     """Return the configuration that the cost model prefers, of all or `among` some.
 
@@ -61,8 +62,10 @@ def select(
     ValueError
         No configuration can run; the message says why not.
     """
+    ways = {turned: as_computed(asked, c_turned=turned) for turned in (False, True)}
     candidates, objections = [], []
-    for base in configs_for(problem.a_dtype) if among is None else among:
+    for base in configs_of(asked) if among is None else among:
+        problem = ways[base.c_turned]
         for config in _with_splits(base, problem, arch):
             objection = check(config, problem, arch)
             if objection is None:
@@ -70,9 +73,10 @@ def select(
             elif objection not in objections:
                 objections.append(objection)
     if not candidates:
-        raise ValueError(f"no kernel for {problem} on {arch.part}: {'; '.join(objections)}")
+        raise ValueError(f"no kernel for {asked} on {arch.part}: {'; '.join(objections)}")
     ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
-    return HopperSelection(ranked[0].config, _reason(ranked[0], problem, arch), ranked)
+    best = ranked[0]
+    return HopperSelection(best.config, _reason(best, ways[best.config.c_turned], arch), ranked)
 
 
 def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> HopperCandidate:

@@ -21,7 +21,6 @@ def generate(
     config: HopperConfig,
     *,
     tma_store: bool,
-    c_turned: bool = False,
     group_capacity: int = 0,
     lower_triangle: bool = False,
     block_scales: BlockScaling | None = None,
@@ -40,8 +39,6 @@ def generate(
         One for which ``check`` has no objection.
     tma_store : bool
         TMA can write C.
-    c_turned : bool
-        The problem is the transposed one; C is to be stored as it lies.
     group_capacity : int
         Products that the parameter has room for, or 0 for a kernel of one.
     lower_triangle : bool
@@ -64,7 +61,6 @@ def generate(
                 problem,
                 config,
                 tma_store=tma_store,
-                c_turned=c_turned,
                 group_capacity=group_capacity,
                 lower_triangle=lower_triangle,
                 block_scales=block_scales,
@@ -142,7 +138,6 @@ def config_text(
     config: HopperConfig,
     *,
     tma_store: bool,
-    c_turned: bool = False,
     group_capacity: int = 0,
     lower_triangle: bool = False,
     block_scales: BlockScaling | None = None,
@@ -178,7 +173,7 @@ def config_text(
         "bool promote": _bool(config.promote),
         "bool mma_sync": _bool(config.mma_sync),
         "bool has_epilogue": _bool(fused),
-        "bool c_turned": _bool(c_turned),
+        "bool c_turned": _bool(config.c_turned),
         "u32 group_capacity": group_capacity,
         "bool lower_triangle": _bool(lower_triangle),
         "bool block_scaled": _bool(block_scales is not None),

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
+from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.select import HopperSelection
 from cupygemm._layout import Layout
@@ -28,13 +29,12 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
         whole = choose(layout, arch)
     except ValueError:  # no kernel of this library takes it
         return None
-    problem = whole.problem
-    if problem.m != problem.n or problem.batch or whole.c_turned:
+    problem = as_computed(layout.problem, c_turned=False)
+    if problem.m != problem.n or problem.batch:
         return None
-    triangle = replace(whole, lower_triangle=True)
     moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
     stored = problem
-    if triangle.finishes:
+    if replace(whole, lower_triangle=True).finishes:
         if problem.a_dtype in ("i8", "f64"):  # whose sums are no fp32
             return None
         moved += problem.m * problem.n * ITEMSIZE["f32"] // 2
@@ -50,7 +50,8 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
         return None
     units = num_units(config, problem)
     reason = f"one triangle: {units} of {config.num_units(problem)} tiles, then mirrored (modelled)"
-    return replace(triangle, selection=HopperSelection(config, reason))
+    chosen = choose(layout, arch, config)  # the whole may be turned
+    return replace(chosen, lower_triangle=True, selection=HopperSelection(config, reason))
 
 
 def num_units(config: HopperConfig, problem: GemmProblem) -> int:

@@ -25,6 +25,20 @@ CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) 
                  : "memory");
 }
 
+// The same, or the first two, transposed: a lane's elements are those of column l / 4 where
+// otherwise they are those of row l / 4.
+CUPYGEMM_INLINE void stmatrix_x4_trans(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile(
+        "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a),
+        "r"(b), "r"(c), "r"(d)
+        : "memory");
+}
+CUPYGEMM_INLINE void stmatrix_x2_trans(SharedAddress row, u32 a, u32 b) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(row),
+                 "r"(a), "r"(b)
+                 : "memory");
+}
+
 // Straight from the accumulators: a copy of one, as other bits, would make wgmma wait.
 template <class Out>
 CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, float x, float y) {

@@ -5,7 +5,8 @@
 // enough buffers the stores of one tile overlap the mainloop of the next. Where TMA cannot address
 // C (its pitch or address is no multiple of 16 bytes) each warp stores the rows that it has staged,
 // see store_rows.cuh. Where the kernel computes the transpose of C (`c_turned`), blocks are turned
-// as they are staged: their rows, of C, are the kernel's columns.
+// as they are staged: their rows, of C, are the kernel's columns, of which there may be any multiple
+// of 8, and up to 64 are staged at once.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -21,15 +22,20 @@ template <class Config> struct TileStore {
     static constexpr u32 out_bytes = Numeric<Out>::bytes;
     static constexpr u32 columns = slab_bytes / out_bytes; // of a staged block
     static constexpr u32 groups = columns / 8;             // of 8 columns: one tile of a wgmma
-    // What a staged block takes of a block of sums: of its columns, and of its rows.
-    static constexpr u32 staged_columns = Config::c_turned ? block_rows : columns;
+    // Rows of C that a TMA store takes, of which a staged block holds as many as it has room for.
+    static constexpr u32 box_rows = Config::c_turned ? T::turned_box_rows() : block_rows;
+    // What a staged block takes of a block of sums: of its columns, and of its rows. Of columns
+    // that are turned, the last of a tile's blocks may take fewer.
+    static constexpr u32 staged_columns =
+        Config::c_turned ? block_rows / box_rows * box_rows : columns;
     static constexpr u32 staged_rows = Config::c_turned ? columns : block_rows;
+    static constexpr u32 strips = block_rows / staged_rows;
 
-    static constexpr u32 parts = Config::tile_n / staged_columns * (block_rows / staged_rows);
+    static constexpr u32 parts = ceil_div(Config::tile_n, staged_columns) * strips;
     using Epilogue = TileEpilogue<Config, groups>;
 
-    static_assert(!Config::c_turned || (T::a_in_registers && out_bytes == 4),
-                  "the rows are those of such an A, and a staged row holds 32 of them");
+    static_assert(!Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
+                  "a staged row holds 32 rows of an A in registers, or 64 of one in shared memory");
 
     u32 buffer = 0; // the next to be written
 
@@ -43,8 +49,11 @@ template <class Config> struct TileStore {
         for (u32 block = 0; block < T::consumer_blocks; ++block) {
 #pragma unroll
             for (u32 part = 0; part < parts; ++part) {
-                const u32 column = part / (block_rows / staged_rows) * staged_columns;
-                const u32 strip = part % (block_rows / staged_rows) * staged_rows;
+                const u32 column = part / strips * staged_columns;
+                const u32 strip = part % strips * staged_rows;
+                const u32 c_rows = Config::c_turned
+                                       ? minimum(staged_columns, Config::tile_n - column)
+                                       : block_rows;
                 const u32 row =
                     work.row + (consumer * T::consumer_blocks + block) * block_rows + strip;
                 const u32 c_row = Config::c_turned ? work.column + column : row;
@@ -58,7 +67,7 @@ template <class Config> struct TileStore {
                 if constexpr (Config::has_epilogue)
                     stage_finished(staged, thread, acc, block, part, epilogue);
                 else if constexpr (Config::c_turned)
-                    stage_turned(staged, thread, acc.value[block], column, strip);
+                    stage_turned(staged, thread, acc.value[block], column, strip, c_rows);
                 else
                     stage(staged, thread, acc.value[block], column);
                 if constexpr (Config::tma_store) {
@@ -68,13 +77,16 @@ template <class Config> struct TileStore {
                     if (thread == 0) {
                         BoxIndex box = batch;
                         box.inner = static_cast<i32>(c_column);
-                        box.outer = static_cast<i32>(c_row);
-                        tma_store<Config::result_rank>(args.c, box, staged);
+#pragma unroll
+                        for (u32 at = 0; at < c_rows; at += box_rows) {
+                            box.outer = static_cast<i32>(c_row + at);
+                            tma_store<Config::result_rank>(args.c, box, staged + at * slab_bytes);
+                        }
                         tma_store_commit();
                     }
                 } else {
                     staged_sync(barrier); // it is written
-                    store_block_rows(args, work, c_row, c_column, thread, staged);
+                    store_block_rows(args, work, c_row, c_column, c_rows, thread, staged);
                     fetch_next(epilogue, block, part); // there were no registers before
                 }
                 buffer = buffer + 1 == Config::epilogue_buffers ? 0 : buffer + 1;
@@ -149,7 +161,7 @@ private:
     // Orders what a warp reads and writes of a staging buffer with what the others do, or only with
     // what its own lanes do, where it stores what it staged itself.
     CUPYGEMM_INLINE static void staged_sync(u32 barrier) {
-        if constexpr (Config::tma_store || T::a_in_registers)
+        if constexpr (Config::tma_store || Config::c_turned || T::a_in_registers)
             warpgroup_sync(barrier);
         else
             __syncwarp();
@@ -196,24 +208,45 @@ private:
         }
     }
 
-    // Write the transpose of 64 columns and of the 32 rows that `strip` begins: the lane's first of
-    // each pair of rows, or its second.
+    // Write the transpose of `rows` columns of a block's accumulators from `column` on: of all its
+    // rows, or, of 32 bits, of the 32 that `strip` begins: the lane's first of each pair, or its
+    // second.
     template <int count>
     CUPYGEMM_INLINE static void stage_turned(SharedAddress staged, u32 thread,
                                              typename Config::Accumulator (&value)[count],
-                                             u32 column, u32 strip) {
-        const u32 at = row_of<Config>(thread / 32, thread % 32 / 4) * out_bytes;
+                                             u32 column, u32 strip, u32 rows) {
+        const u32 warp = thread / 32, lane = thread % 32;
+        if constexpr (out_bytes == 2) {
+            // Matrices go right, 16 columns of C, which are the warp's rows, then down.
+            const u32 line = (lane >> 4) * 8 + (lane & 7), chunk = 2 * warp + (lane >> 3 & 1);
+            const SharedAddress to = staged + line * slab_bytes + ((chunk ^ (line & 7)) << 4);
 #pragma unroll
-        for (u32 i = 0; i < block_rows / 4; ++i) {
-            const u32 line = i / 2 * 8 + thread % 4 * 2 + i % 2;
-            store_shared_element(staged + line * slab_bytes + (at ^ ((line & 7) << 4)),
-                                 value[(column / 8 + i / 2) * 4 + strip / 16 + i % 2]);
+            for (u32 row = 0; row < rows; row += 16) {
+                const auto *four = &value[(column + row) / 2];
+                const SharedAddress at = to + row * slab_bytes;
+                const u32 left = pack<Out>(four[0], four[1]), right = pack<Out>(four[2], four[3]);
+                if (row + 8 < rows)
+                    stmatrix_x4_trans(at, left, right, pack<Out>(four[4], four[5]),
+                                      pack<Out>(four[6], four[7]));
+                else
+                    stmatrix_x2_trans(at, left, right);
+            }
+        } else {
+            const u32 at = row_of<Config>(warp, lane / 4) * out_bytes;
+#pragma unroll
+            for (u32 i = 0; i < rows / 4; ++i) {
+                const u32 line = i / 2 * 8 + lane % 4 * 2 + i % 2;
+                store_shared_element(staged + line * slab_bytes + (at ^ ((line & 7) << 4)),
+                                     value[(column / 8 + i / 2) * 4 + strip / 16 + i % 2]);
+            }
         }
     }
 
-    // Store a staged block without TMA. A warp stores the 16 rows that it staged, if it did.
+    // Store a staged block of `rows` rows without TMA. A warp stores 16, which it has staged itself
+    // where no others had to.
     CUPYGEMM_INLINE static void store_block_rows(const HopperArgs &args, const Work &work, u32 row,
-                                                 u32 column, u32 thread, SharedAddress staged) {
+                                                 u32 column, u32 rows, u32 thread,
+                                                 SharedAddress staged) {
         const BoxIndex batch = batch_box<5>(args, work.batch);
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
@@ -225,9 +258,10 @@ private:
                           (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
         // Promoted sums, and three consumers, leave few registers.
         constexpr u32 ahead = Config::promote || Config::num_consumers == 3 ? 2 : 4;
-        store_rows<typename Numeric<Out>::Bits, ahead>(
-            staged, line, lane, first, args.ldc * out_bytes, c_rows - static_cast<i32>(row + line),
-            limit);
+        const i32 below = c_rows - static_cast<i32>(row + line);
+        const i32 height = Config::c_turned ? minimum(below, static_cast<i32>(rows - line)) : below;
+        store_rows<typename Numeric<Out>::Bits, ahead>(staged, line, lane, first,
+                                                       args.ldc * out_bytes, height, limit);
     }
 };
 

@@ -40,8 +40,10 @@ template <class Config> struct Tile {
 
     static_assert(Config::tile_m % (Config::num_consumers * block_rows) == 0,
                   "each consumer multiplies whole blocks of 64 rows");
-    static_assert(Config::tile_n % block_rows == 0 && Config::tile_n <= 256,
-                  "an instruction is at most 256 columns wide, and B's blocks have 64");
+    // Of a B along k, the rows of boxes are free, and so they are of C where it is turned.
+    static constexpr u32 unit_n = Config::c_turned && Config::b_major == Major::k ? 8 : block_rows;
+    static_assert(Config::tile_n % unit_n == 0 && Config::tile_n <= 256,
+                  "an instruction is 8 to 256 columns wide, and blocks of an N-major B have 64");
     // wgmma reads 32-bit operands in shared memory along k only, but A from registers, too.
     static constexpr bool a_in_registers = element_bytes == 4 && Config::a_major == Major::row;
     // Steps of a unit of work come in groups: for the two sets of such registers, or as many as are
@@ -61,9 +63,17 @@ template <class Config> struct Tile {
                   "tiles begin where the swizzle's period does");
     static_assert(Config::tile_k % slab_k == 0, "a stage holds whole slabs of 128 bytes of k");
     static_assert(cluster_size <= 2 && Config::tile_m / Config::cluster_n % block_rows == 0 &&
-                      Config::tile_n / Config::cluster_m % block_rows == 0,
+                      Config::tile_n / Config::cluster_m % unit_n == 0,
                   "the blocks of a cluster load equal shares, of whole blocks of 64 rows");
     static_assert(shared_bytes <= 227 * 1024, "a block has 227 KiB of shared memory");
+
+    // Rows of a TMA store of a tile that is turned: as many as divide it, at most those of a block.
+    CUPYGEMM_INLINE static constexpr u32 turned_box_rows() {
+        u32 rows = block_rows;
+        while (Config::tile_n % rows)
+            rows -= 8;
+        return rows;
+    }
 
     // A stage is full when its bytes have landed, and empty when every consumer of every block of
     // the cluster is done with it: a multicast writes to all of them.

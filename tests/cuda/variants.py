@@ -18,7 +18,14 @@ from cupygemm import testing
 from cupygemm._device import device
 from cupygemm._epilogue import epilogue_arguments
 from cupygemm._formats import Precision, as_stored
-from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import (
+    CONFIGS,
+    TURNED_CONFIGS,
+    HopperArch,
+    HopperConfig,
+    check,
+    configs_for,
+)
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.product import make_runner
 from cupygemm._layout import Operand
@@ -61,6 +68,7 @@ def variants() -> Iterator[Variant]:
     yield from variants_of_others()
     yield from variants_that_cut_tiles()
     yield from variants_in_hilberts_order()
+    yield from variants_that_turn()
 
 
 def variants_in_hilberts_order() -> Iterator[Variant]:
@@ -87,6 +95,22 @@ def variants_in_hilberts_order() -> Iterator[Variant]:
         yield Variant(chosen, dtype, dtype, ORDERS[number % 4], number % 3 != 1)
 
 
+def variants_that_turn() -> Iterator[Variant]:
+    """Yield each configuration that computes C's transpose, types, orders and cuts dealt."""
+    for number, config in enumerate(TURNED_CONFIGS):
+        dtype, result = (BF16, F16)[number % 2], (BF16, F16)[number // 2 % 2]
+        cut = STREAM_CLUSTERS // config.cluster_size if number % 3 == 1 else 0
+        orders = ORDERS[number // 3 % 2]  # its rows lie along k
+        yield Variant(replace(config, stream_k=cut), dtype, result, orders, number % 4 != 1)
+    for orders in ("FC", "FF"):
+        yield Variant(replace(CONFIGS[1], c_turned=True), F16, F16, orders, aligned=True)
+
+
+def turned(config: HopperConfig, orders: str, result: np.dtype[Any]) -> HopperConfig:
+    """Return a configuration of tf32, turned where the second operand would have to be copied."""
+    return replace(config, c_turned=(orders, result) == ("CC", F32))
+
+
 def variants_that_cut_tiles() -> Iterator[Variant]:
     """Yield each configuration with stream-K, types, orders and stores dealt among them."""
     kinds: tuple[tuple[DType, np.dtype[Any], np.dtype[Any], Precision], ...] = (
@@ -102,6 +126,8 @@ def variants_that_cut_tiles() -> Iterator[Variant]:
         config = configs[number % len(configs)]
         cut = replace(config, stream_k=STREAM_CLUSTERS // config.cluster_size)
         orders = ORDERS[number // 2 % 4]
+        if name == "tf32":
+            cut = turned(cut, orders, result)
         variant = Variant(cut, dtype, result, orders, number % 3 != 1, precision)
         if cut.tile_n < 256 and (cut.tile_m < 256 or name in ("bf16", "f16", "i8")):
             yield variant
@@ -124,7 +150,10 @@ def variants_of_others() -> Iterator[Variant]:
             split = 2 if dtype != I8 and (number + turn) % 3 == 0 else 1
             orders = ORDERS[(number + 2 * turn) % 4]
             aligned = (number + turn) % 5 != 1
-            yield Variant(replace(config, split_k=split), dtype, result, orders, aligned, precision)
+            chosen = replace(config, split_k=split)
+            if name == "tf32":
+                chosen = turned(chosen, orders, result)
+            yield Variant(chosen, dtype, result, orders, aligned, precision)
 
 
 def variants_of_halves() -> Iterator[Variant]:

@@ -14,7 +14,7 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._formats import as_stored
-from cupygemm._hopper.config import CONFIGS, configs_for
+from cupygemm._hopper.config import CONFIGS, TURNED_CONFIGS, configs_for
 from tests.cuda.variants import BF16, E4M3, F16, F32, F64, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
@@ -27,6 +27,8 @@ LOW = next(c for c in configs_for("e4m3fn") if (c.tile_m, c.tile_n, c.cluster_m)
 PROMOTED = Variant(LOW, E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
+TURNED = replace(HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n == 80))
+TURNED_DIRECT = replace(TURNED, aligned=False)
 FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
 
 
@@ -109,8 +111,16 @@ FAULTS = [
     Fault("a block overwritten before it is stored",
           "staged_sync(barrier); // the buffer may be written\n", "", "wrong",
           replace(DIRECT, result=F32)),
-    Fault("warps that store what others staged", "T::a_in_registers)\n            warpgroup_sync",
-          "false)\n            warpgroup_sync", "wrong", REGISTERS_DIRECT),
+    Fault("warps that store what others staged",
+          "Config::tma_store || Config::c_turned || T::a_in_registers", "Config::tma_store",
+          "wrong", REGISTERS_DIRECT),
+    Fault("warps that store what others turned",
+          "Config::tma_store || Config::c_turned || T::a_in_registers", "Config::tma_store",
+          "wrong", TURNED_DIRECT),
+    Fault("the last eight columns not turned", "stmatrix_x2_trans(at, left, right)", "(void)0",
+          "wrong", TURNED),
+    Fault("the first rows of a turned block stored twice", "c_row + at)", "c_row)", "wrong",
+          replace(TURNED, config=next(c for c in TURNED_CONFIGS if c.tile_n == 176))),
     Fault("no wait for the next stage of fp64", "if (last && leaves && more)", "if (false)",
           "into which a TMA load has not landed", FP64),
     Fault("a stage of fp64 that is not released",
@@ -174,9 +184,10 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, PROMOTED, REGISTERS, FP64]
+    "variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, PROMOTED, REGISTERS, TURNED, FP64]
 )
 def test_without_a_fault_nothing_is_found(cp, model, variant):
     for seed in range(3):
         model.seed = seed
-        run(cp, Fault("none", "", "", "", variant, epilogue=variant.dtype == F16))
+        fused = variant.dtype == F16 and not variant.config.c_turned
+        run(cp, Fault("none", "", "", "", variant, epilogue=fused))

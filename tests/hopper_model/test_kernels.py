@@ -31,6 +31,7 @@ from tests.cuda.variants import (
     variants_of_halves,
     variants_of_others,
     variants_that_cut_tiles,
+    variants_that_turn,
 )
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -49,8 +50,11 @@ def cases() -> Iterator[Variant]:
     for which, found in enumerate(others.values()):
         yield found[-1 - which % 3]
         if found[0].precision == "tf32":  # A in registers, or B's transpose
-            yield replace(found[-2], orders="FC")
+            config = replace(found[-2].config, c_turned=False)
+            yield replace(found[-2], orders="FC", config=config)
+            yield next(variant for variant in found if variant.config.c_turned)
     yield from variants_that_cut_tiles()
+    yield from variants_that_turn()
 
 
 @pytest.mark.parametrize("variant", list(cases()), ids=lambda variant: variant.name)
@@ -58,6 +62,8 @@ def test_each_configuration_is_exact(cp, model, variant):
     config = variant.config
     m = config.tile_m * config.cluster_m + 21
     n = config.tile_n * config.cluster_n + 40
+    if config.c_turned:
+        m, n = n, m + 3
     for seed, extents in enumerate([(m, n, 3 * config.tile_k + 8), (5, 9, 400), (m, 64, 1000)]):
         model.seed = seed
         x1, x2, result = product(variant, *extents)

@@ -14,7 +14,14 @@ import pytest
 
 from cupygemm._hopper.block_scales import scaled_configs
 from cupygemm._hopper.compile import OPTIONS, read_cubin
-from cupygemm._hopper.config import CONFIGS, HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import (
+    CONFIGS,
+    TURNED_CONFIGS,
+    HopperArch,
+    HopperConfig,
+    check,
+    configs_for,
+)
 from cupygemm._hopper.nvrtc import find_nvrtc
 from cupygemm._hopper.source import (
     add_source,
@@ -116,13 +123,31 @@ def test_other_floats_do_not_spill(types: tuple[DType, DType], number: int) -> N
     [*((number, True) for number in range(len(configs_for("tf32")))), (1, False), (5, False)],
 )
 def test_an_a_in_registers_does_not_spill(number: int, c_turned: bool) -> None:
-    config = configs_for("tf32")[number]
+    config = replace(configs_for("tf32")[number], c_turned=c_turned)
     problem = replace(
         PROBLEM, a_dtype="tf32", b_dtype="tf32", a_major="m", b_major="k",
         out_dtype="f32" if c_turned else "bf16",
     )  # fmt: skip
     assert check(config, problem, HopperArch()) is None
-    text = generate(problem, config, tma_store=number % 3 != 1, c_turned=c_turned)
+    text = generate(problem, config, tma_store=number % 3 != 1)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("number", range(len(TURNED_CONFIGS)))
+def test_turned_results_do_not_spill(number: int) -> None:
+    """Nor where tiles are cut, of three consumers' and of the widest ones."""
+    config = TURNED_CONFIGS[number]
+    cut = replace(config, stream_k=132 // config.cluster_size)
+    problem = replace(
+        PROBLEM, m=3000, n=5000, a_major="mk"[number % 2], b_major="k",
+        out_dtype=("bf16", "f16")[number // 2 % 2], batch=((), (2, 3))[number % 2],
+    )  # fmt: skip
+    assert check(config, problem, HopperArch()) is None
+    if check(cut, problem, HopperArch()) is None and (number % 3 == 0 or config.accumulators > 104):
+        config = cut
+    text = generate(problem, config, tma_store=number % 4 != 3)
     registers, local, _ = compiled(text, "cupygemm_gemm")
     assert local == 0
     assert registers * config.num_threads <= 65536

@@ -65,17 +65,24 @@ void load_acquire(Arguments &args) {
 }
 
 // Lane l names row l % 8 of matrix l / 8; register i of lane l is two elements, from 2 (l % 4) on,
-// of row l / 4 of matrix i.
-void store_matrices(Arguments &args) {
+// of row l / 4 of matrix i. Transposed, a row that is named is a column of these. Lanes beyond the
+// matrices name nothing.
+template <u32 count, bool transposed> void store_matrices(Arguments &args) {
     WarpMeeting &warp = running->block->warps[running->index / warp_size];
     const u32 lane = running->index % warp_size;
     auto &value = warp.value[warp.generation & 1];
-    for (u32 i = 0; i < 4; ++i)
+    for (u32 i = 0; i < count; ++i)
         value[lane][i] = args.value(1, i);
     meet();
-    u32 row[4]; // that the lane names
-    for (u32 i = 0; i < 4; ++i)
-        row[i] = static_cast<u32>(value[lane % 8 * 4 + i][lane / 8]);
+    const u32 matrix = lane / 8, line = lane % 8;
+    if (matrix >= count)
+        return;
+    u16 row[8]; // that the lane names
+    for (u32 i = 0; i < 8; ++i) {
+        const u32 of_row = transposed ? i : line, of_column = transposed ? line : i;
+        row[i] =
+            static_cast<u16>(value[of_row * 4 + of_column / 2][matrix] >> (of_column % 2 * 16));
+    }
     store_ordinary(static_cast<u32>(args.value(0)), row, sizeof(row));
 }
 
@@ -110,7 +117,9 @@ const Opcode element_opcodes[] = {
     {"st.global.v4.f32", store_sums},
     {"st.global.v4.u32", store_global<u32, 4>},
     {"st.release.gpu.global.u64", store_global<u64, 1>},
-    {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices},
+    {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices<4, false>},
+    {"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16", store_matrices<4, true>},
+    {"stmatrix.sync.aligned.m8n8.x2.trans.shared.b16", store_matrices<2, true>},
     {nullptr, nullptr},
 };
 

@@ -1,0 +1,54 @@
+"""A product as a Hopper kernel computes it: its operands in the orders that wgmma reads.
+
+A kernel that is turned computes the transpose of C, from B and A. wgmma reads 16-bit operands in
+any memory order, and others along k only; an A of 32 bits may come from registers, whose rows may
+be k. So a product of tf32 of which B alone lies across k is computed as its transpose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cupygemm._hopper.config import HopperConfig, configs_for
+from cupygemm._hopper.copies import SPLIT_PARTS
+from cupygemm._hopper.stack import Stack
+from cupygemm._problem import ITEMSIZE, GemmProblem
+
+
+def as_computed(asked: GemmProblem, *, c_turned: bool) -> GemmProblem:
+    """Return the product that a kernel computes, from copies of operands where it needs them."""
+    problem = transposed(asked) if c_turned else asked
+    # mma.sync takes fp64 from registers.
+    if ITEMSIZE[asked.a_dtype] != 2 and asked.a_dtype != "f64":
+        problem = replace(problem, b_major="k")
+        if asked.a_dtype != "tf32":
+            problem = replace(problem, a_major="k")
+    if asked.a_dtype == "tf32x3":
+        row = Stack("tf32x3", asked.k, 1, asked.k, (1, 1, 1), (0, 0, 0))
+        problem = replace(problem, k=row.widened(SPLIT_PARTS).adjacent)
+    return problem
+
+
+def transposed(problem: GemmProblem) -> GemmProblem:
+    """Return the product whose result is the transpose, its operands exchanged."""
+    p = problem
+    return replace(
+        p,
+        m=p.n, n=p.m,
+        a_dtype=p.b_dtype, b_dtype=p.a_dtype,
+        a_major="k" if p.b_major == "k" else "m", b_major="k" if p.a_major == "k" else "n",
+        a_align=p.b_align, b_align=p.a_align,
+        a_span=p.b_span, b_span=p.a_span,
+    )  # fmt: skip
+
+
+def configs_of(asked: GemmProblem) -> tuple[HopperConfig, ...]:
+    """Return the configurations that come into question for a product.
+
+    Where B alone lies across k, those of tf32 are turned, lest it be copied.
+    """
+    configs = configs_for(asked.a_dtype)
+    majors = (asked.a_major, asked.b_major)
+    if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
+        return tuple(replace(config, c_turned=True) for config in configs)
+    return configs
