@@ -87,7 +87,7 @@ def test_large_products_share_tiles_in_clusters_and_small_ones_split():
 
 
 def test_tiles_that_fill_the_gpu_unevenly_are_cut():
-    odd = replace(PROBLEM, m=3000, n=3000, k=3000)
+    odd = replace(PROBLEM, m=2560, n=2560, k=2560)
     selection = select(odd, ARCH)
     assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
     assert "dealt evenly" in selection.reason
@@ -105,8 +105,9 @@ def test_tiles_that_fill_the_gpu_unevenly_are_cut():
         ({"num_consumers": 4}, "4 consumers"),
         ({"tile_m": 192}, "tile_m = 192"),
         ({"tile_n": 96}, "tile_n = 96"),
-        ({"cluster_m": 4}, "4 x 1 blocks"),
-        ({"tile_n": 64, "cluster_m": 2}, "do not load whole blocks"),
+        ({"cluster_m": 4, "cluster_n": 4}, "4 x 4 blocks: at most 8"),
+        ({"tile_n": 64, "num_stages": 5, "cluster_m": 16}, "16 x 1 blocks: at most 8"),
+        ({"tile_n": 64, "num_stages": 5, "cluster_n": 3}, "3 blocks do not load 128 rows"),
         ({"tile_m": 256}, "256 accumulators"),
         ({"num_stages": 6}, "bytes; a block has"),
         ({"split_k": 65}, "exceeds the 64 steps"),
@@ -259,7 +260,7 @@ def test_the_configurations_that_turn_fit(config):
         ({"split_k": 2}, {}, "from an A in shared memory, blocks of 32 bits"),
         ({"tile_n": 84}, {}, "tile_n = 84 is not a multiple of 8 up"),
         ({}, {"a_major": "m"}, "tile_n = 80 is not a multiple of 64 up"),
-        ({"tile_n": 72, "cluster_m": 2}, {}, "do not load whole blocks"),
+        ({"tile_n": 72, "cluster_m": 2}, {}, "2 blocks do not load 72 rows"),
     ],
 )
 def test_check_says_what_is_not_turned(change, given, why):

@@ -12,6 +12,8 @@ WARPGROUP = 128
 """Threads of a warpgroup."""
 SLAB_BYTES = 128
 """Bytes of a row of a shared tile: the swizzle's width."""
+SWIZZLE_LINES = 8
+"""Rows of shared memory after which the swizzle repeats."""
 BLOCK_ROWS = 64
 """Rows of a wgmma's A, and of a block of a shared tile."""
 SHARED_BYTES = 227 << 10
@@ -42,6 +44,9 @@ PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
 where fp32 is asked for, without rounding."""
 TMA_BYTES = 16
 """TMA takes addresses and pitches that are multiples of it."""
+MAX_CLUSTER = 8
+"""Blocks of a cluster, at most."""
+_LEFT_OVER = 12  # SMs that large clusters cannot use
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,20 @@ class HopperArch:
     clock_mhz: int = 1700
     hbm_bytes_per_clock: int = 2500
 
+    def num_clusters(self, size: int) -> int:
+        """Return how many clusters of so many blocks fit the GPU at once."""
+        return num_clusters(self.num_sms, size)
+
+
+def num_clusters(num_sms: int, size: int) -> int:
+    """Return how many clusters of so many blocks, each of an SM, fit a GPU at once.
+
+    A cluster lies within one of the groups (GPCs) of SMs, whose sizes differ, so larger ones leave
+    some over: 12 of the 132 of an H200 (by the driver's occupancy of clusters of 4 and of 8).
+    """
+    left_over = 0 if size <= 2 else _LEFT_OVER
+    return max(1, (num_sms - left_over) // size)
+
 
 @dataclass(frozen=True)
 class HopperConfig:
@@ -83,7 +102,7 @@ class HopperConfig:
     epilogue_buffers : int
         Blocks of 8 KiB in which each consumer stages its results.
     cluster_m, cluster_n : int
-        Blocks of a cluster along each axis; their product is 1 or 2.
+        Blocks of a cluster along each axis; their product is at most 8.
     group_m : int
         Rows of clusters that the grouped raster walks before it moves on by a column.
     split_k : int
@@ -191,6 +210,32 @@ class HopperConfig:
         return tiles_m * tiles_n * problem.num_batches * self.split_k
 
 
+def share_of_tile(tile: int, major: str, shares: int, depth: int) -> tuple[bool, float]:
+    """Return how the blocks of a cluster share a slab of a tile that they all want.
+
+    Parameters
+    ----------
+    tile : int
+        Its indices of m or of n.
+    major : str
+        ``"k"`` where they are the rows in shared memory.
+    shares : int
+    depth : int
+        Elements of a row of shared memory, and k of a slab.
+
+    Returns
+    -------
+    by_k : bool
+        Each loads part of k, not of the indices.
+    lines : float
+        Rows of shared memory of each box that is loaded; see ``load`` of the mainloop.
+    """
+    if major == "k":
+        return False, tile / shares
+    by_k = bool(tile / shares % depth)
+    return by_k, depth / (shares if by_k else 1)
+
+
 def a_in_registers(problem: GemmProblem) -> bool:
     """Whether the kernel brings A to registers, since wgmma could not read it in shared memory."""
     return ITEMSIZE[problem.a_dtype] == 4 and problem.a_major != "k"
@@ -278,10 +323,15 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
     unit_n = 8 if config.c_turned and problem.b_major == "k" else BLOCK_ROWS
     if config.tile_n % unit_n or not 0 < config.tile_n <= 256:
         return f"tile_n = {config.tile_n} is not a multiple of {unit_n} up to 256"
-    if config.cluster_size > 2:
-        return f"a cluster of {config.cluster_m} x {config.cluster_n} blocks: at most 2"
-    if config.tile_m // config.cluster_n % BLOCK_ROWS or config.tile_n // config.cluster_m % unit_n:
-        return f"the blocks of a cluster do not load whole blocks of {BLOCK_ROWS} rows"
+    if config.cluster_size > MAX_CLUSTER:
+        return f"a cluster of {config.cluster_m} x {config.cluster_n} blocks: at most {MAX_CLUSTER}"
+    for tile, major, shares in (
+        (config.tile_m, problem.a_major, config.cluster_n),
+        (config.tile_n, problem.b_major, config.cluster_m),
+    ):
+        _, lines = share_of_tile(tile, major, shares, slab_k)
+        if lines % SWIZZLE_LINES:
+            return f"a cluster's {shares} blocks do not load {tile} rows in equal shares"
     registers = _check_registers(config) or _check_other_registers(config, problem)
     if registers is not None:
         return registers
@@ -322,16 +372,33 @@ _SHAPES = (
     (128, 128, 64, 2, 6, 2, 2, 1),
     (128, 128, 64, 2, 6, 2, 1, 2),
     (128, 128, 64, 2, 6, 2, 1, 1),
+    (128, 128, 64, 2, 6, 2, 1, 4),
+    (128, 128, 64, 2, 6, 2, 4, 1),
     (128, 192, 64, 2, 4, 2, 1, 1),
+    (128, 192, 64, 2, 4, 2, 2, 1),
     (192, 128, 64, 3, 4, 2, 1, 1),
-    (64, 256, 64, 1, 5, 2, 1, 1),
-    (192, 192, 64, 3, 4, 1, 1, 1),
     (192, 128, 64, 3, 4, 2, 2, 1),
+    (192, 128, 64, 3, 4, 2, 1, 2),
+    (192, 192, 64, 3, 4, 1, 1, 1),
+    (192, 192, 64, 3, 4, 1, 2, 1),
+    (192, 192, 64, 3, 4, 1, 1, 2),
+    (64, 256, 64, 1, 5, 2, 1, 1),
     (64, 128, 64, 1, 8, 2, 2, 1),
     (64, 128, 64, 1, 8, 2, 1, 1),
-    (128, 64, 64, 2, 8, 2, 1, 2),
+    (64, 128, 64, 1, 8, 2, 4, 1),
+    (64, 128, 64, 1, 8, 2, 2, 4),
+    (64, 128, 64, 1, 8, 2, 4, 2),
     (128, 64, 64, 2, 8, 2, 1, 1),
+    (128, 64, 64, 2, 8, 2, 1, 2),
+    (128, 64, 64, 2, 8, 2, 2, 1),
+    (128, 64, 64, 2, 8, 2, 1, 4),
+    (64, 64, 64, 1, 13, 1, 1, 1),
+    (64, 64, 64, 1, 13, 1, 1, 4),
+    (64, 64, 64, 1, 13, 1, 2, 2),
+    (64, 64, 64, 1, 13, 1, 2, 4),
     (64, 64, 128, 1, 6, 1, 1, 1),
+    (64, 64, 128, 1, 6, 1, 1, 2),
+    (64, 64, 128, 1, 6, 1, 4, 1),
 )
 _GROUP_ROWS = 2048  # of C that the raster walks down: about as many columns are then in flight
 

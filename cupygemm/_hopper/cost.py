@@ -11,35 +11,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupygemm._hopper.config import HopperArch, HopperConfig, a_in_registers
+from cupygemm._hopper.config import BLOCK_ROWS, HopperArch, HopperConfig, a_in_registers
 from cupygemm._hopper.source import parts_dtype
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
-_LAUNCH = 1700  # until the first stage is full, and from the last store to the kernel's end
-_CLUSTERS = 1300  # more for a launch of clusters of two
-_MMA = 0.994  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
+_LAUNCH = 1515  # until the first stage is full, and from the last store to the kernel's end
+_CLUSTERS = {1: 0, 2: 1540, 4: 1440, 8: 1440}  # more for a launch of clusters of so many
+_MMA = 0.961  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
 _MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
-_BELOW_256 = 0.975  # the same, for instructions of fewer columns than 256
-_BELOW_128 = 1.535  # and than 128: they read more of A from shared memory
-_POWER = 0.13  # by which power limits slow down the clock in long products
+_BELOW_256 = 1.01  # the same, for instructions of fewer columns than 256
+_BELOW_128 = 0.58  # and for each 64 fewer than 128: they read more of A from shared memory
+_POWER = 0.125  # by which power limits slow down the clock in long products
 _LONG = 6e10  # multiply-adds times bytes of an element: of a long product
 _STEP = 9  # of each step, and more where a consumer has the SM to itself
-_LONE_STEP = 69
-_MULTICAST_STEP = 18  # of a step bound by L2 in a cluster: the two wait for each other
-_ALONE = 1.176  # of a block without multicast that computes several tiles
-_L2_OF_SM, _L2 = 96, 7950  # bytes per clock that an SM takes in, and that L2 gives
-_LINES, _MEMORY_LINES = 0.71, 0.18  # more is read of rows that begin elsewhere than at lines
+_LONE_STEP = 56
+_MULTICAST_STEP = {1: 0, 2: 19, 4: 26, 8: 26}  # of a step bound by L2: a cluster's blocks wait
+_ALONE = 1.2  # of a block without multicast that computes several tiles
+_L2_OF_SM, _L2 = 157, 7970  # bytes per clock that an SM takes in, and that L2 gives
+# More is read of rows that begin elsewhere than at lines: by the SM that asks for them, by one that
+# they are multicast to, by L2, and by the memory.
+_LINES, _LINES_SENT, _LINES_L2, _LINES_MEMORY = 2.75, 0.24, 0.585, 0.153
+_CAMPING = 0.225  # and of rows at multiples of 4 KiB, which few slices of L2 hold
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
-_EPILOGUE, _EPILOGUE_BYTES = 324, 25.1  # cycles of a tile, and bytes per clock that it stores
+_EPILOGUE, _EPILOGUE_BYTES = 295, 28  # cycles of a tile, and bytes per clock that it stores
 _EPILOGUE_BYTES_F64 = 60
-_CLUSTER = 130  # two blocks begin a tile when the slower one does
-_MEMORY = 3108  # bytes per clock
-_STREAM_MEMORY = 0.26  # the same is read more slowly where clusters are at different depths
-_OVERLAP = 0.171  # of what does not bind, which delays what does
-_ADD, _ADD_BYTES = 4500, 1313  # cycles of the kernel that adds parts, and bytes per clock
-_WAIT, _SUM_BYTES = 7900, 69  # the same of a cluster that adds what others left
+_CLUSTER = 124  # blocks of a cluster begin a tile when the slowest does
+_MEMORY = 3100  # bytes per clock
+_STREAM_MEMORY = 0.29  # the same is read more slowly where clusters are at different depths
+_OVERLAP = 0.158  # of what does not bind, which delays what does
+_ADD, _ADD_BYTES = 5110, 1300  # cycles of the kernel that adds parts, and bytes per clock
+_WAIT, _SUM_BYTES = 8700, 73  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
-_LINE = 128
+_LONE_BLOCK = 1.08  # of promoted sums of one block of rows: nothing is multiplied while it is added
+_LINE, _CAMP = 128, 4096
 
 
 @dataclass(frozen=True)
@@ -62,29 +66,36 @@ class TileCost:
 def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, units: int) -> TileCost:
     """Return what a tile costs where there are `units` tiles of clusters in all."""
     itemsize, size = ITEMSIZE[problem.a_dtype], config.cluster_size
-    clusters = arch.num_sms // size
+    clusters = arch.num_clusters(size)
     multiply_adds = config.tile_m * config.tile_n * config.tile_k
     if config.mma_sync:
         mma = _MMA_F64[config.num_consumers - 1] * multiply_adds / 128
     else:
         mma = _MMA * multiply_adds * itemsize / (64 * 2 * 32)
         if config.tile_n < 256:
-            mma *= _BELOW_256 if config.tile_n >= 128 else _BELOW_128
+            mma *= _BELOW_256 if config.tile_n >= 128 else 1 + _BELOW_128 * (2 - config.tile_n / 64)
+        if config.promote and config.tile_m == BLOCK_ROWS * config.num_consumers:
+            mma *= _LONE_BLOCK
         if size == 1 and units > clusters and not a_in_registers(problem):
             mma *= _ALONE
     if config.num_consumers == 1:
         mma += _LONE_STEP
-    of_a, of_b = (1 + _LINES * crosses for crosses in _cross_lines(problem))
+    step_bytes = config.tile_k * itemsize
     rows = float(config.tile_m)  # of A that come to the SM
     if size == 1 and problem.a_major == "k":
         rows = min(rows, -(-problem.m // 8) * 8)
-    taken = rows * of_a + config.tile_n * of_b
-    asked = rows / config.cluster_n * of_a + config.tile_n / config.cluster_m * of_b
-    active = arch.num_sms if config.stream_k else min(units, clusters) * size
-    row_bytes = config.tile_k * itemsize
-    l2 = row_bytes * max(taken / _L2_OF_SM, asked * active / _L2)
-    if size > 1:
-        l2 += _MULTICAST_STEP
+    taken = asked = of_l2 = 0.0
+    for loaded, pitch, shares in (
+        (rows, _row_bytes(problem, "a"), config.cluster_n),
+        (config.tile_n, _row_bytes(problem, "b"), config.cluster_m),
+    ):
+        crosses, camps = pitch % _LINE != 0, _CAMPING * (pitch % _CAMP == 0)
+        taken += loaded * (1 + crosses * (_LINES if shares == 1 else _LINES_SENT))
+        asked += loaded / shares * (1 + crosses * _LINES + camps)
+        of_l2 += loaded / shares * (1 + crosses * _LINES_L2 + camps)
+    active = (clusters if config.stream_k else min(units, clusters)) * size
+    l2 = step_bytes * max(max(taken, asked) / _L2_OF_SM, of_l2 * active / _L2)
+    l2 += _MULTICAST_STEP[size]
     if problem.batch:
         l2 *= _BATCH
     work = problem.m * problem.n * problem.k * problem.num_batches * itemsize
@@ -102,7 +113,7 @@ def kernel_cycles(
     config: HopperConfig, problem: GemmProblem, arch: HopperArch
 ) -> tuple[float, str, float]:
     """Return a product's cycles, what binds, and how many rounds of tiles an SM computes."""
-    clusters = arch.num_sms // config.cluster_size
+    clusters = arch.num_clusters(config.cluster_size)
     units = config.num_units(problem)
     whole = -(-units // clusters)
     rounds = units / clusters if config.stream_k else float(whole)
@@ -123,7 +134,9 @@ def kernel_cycles(
 
 def memory_cycles(problem: GemmProblem) -> float:
     """Return how long the memory takes to read the operands and write the result once."""
-    of_a, of_b = (1 + _MEMORY_LINES * crosses for crosses in _cross_lines(problem))
+    of_a, of_b = (
+        1 + _LINES_MEMORY * (_row_bytes(problem, name) % _LINE != 0) for name in ("a", "b")
+    )
     read = (problem.m * of_a + problem.n * of_b) * problem.k * ITEMSIZE[problem.a_dtype]
     written = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
     return (read + written) * problem.num_batches / _MEMORY
@@ -131,14 +144,13 @@ def memory_cycles(problem: GemmProblem) -> float:
 
 def total(config: HopperConfig, compute: float, memory: float) -> float:
     """Return the cycles of a launch whose SMs and whose memory are busy for so many."""
-    launch = _LAUNCH + (_CLUSTERS if config.cluster_size > 1 else 0)
+    launch = _LAUNCH + _CLUSTERS[config.cluster_size]
     compute, memory = launch + compute, launch + memory
     return max(compute, memory) + _OVERLAP * min(compute, memory)
 
 
-def _cross_lines(problem: GemmProblem) -> tuple[bool, bool]:
-    """Whether rows of A and of B, packed, begin elsewhere than at lines of the caches."""
-    itemsize = ITEMSIZE[problem.a_dtype]
-    of_a = problem.k if problem.a_major == "k" else problem.m
-    of_b = problem.k if problem.b_major == "k" else problem.n
-    return of_a * itemsize % _LINE != 0, of_b * itemsize % _LINE != 0
+def _row_bytes(problem: GemmProblem, name: str) -> int:
+    """Return the bytes from a row of an operand to the next where it is packed."""
+    major = problem.a_major if name == "a" else problem.b_major
+    adjacent = problem.k if major == "k" else problem.m if name == "a" else problem.n
+    return adjacent * ITEMSIZE[problem.a_dtype]

@@ -156,7 +156,7 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
 def _busiest(config: HopperConfig, problems: Sequence[GemmProblem], arch: HopperArch) -> float:
     """Return the cycles of the cluster whose tiles take the longest."""
     units = np.array([config.num_units(problem) for problem in problems])
-    clusters = arch.num_sms // config.cluster_size
+    clusters = arch.num_clusters(config.cluster_size)
     tiles = [tile_cost(config, p, arch, int(units.sum())) for p in problems]
     each = np.array(
         [

@@ -13,7 +13,12 @@ from typing import Any
 import numpy as np
 
 from cupygemm._hopper import tensormap
-from cupygemm._hopper.config import SLAB_BYTES, HopperConfig
+from cupygemm._hopper.config import (
+    SLAB_BYTES,
+    HopperConfig,
+    num_clusters,
+    share_of_tile,
+)
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.stack import Stack, Triple
 
@@ -154,10 +159,10 @@ def pack(
     arguments = np.zeros(1, HOPPER_ARGS)
     rows_a, rows_b = _loaded_rows(g, config)
     depth = SLAB_BYTES // g.a.itemsize
-    box_a = rows_a // config.cluster_n if g.a_major == "k" else depth
-    box_b = rows_b // config.cluster_m if g.b_major == "k" else depth
-    arguments["a"] = np.void(g.a.encode(a, box_a, g.rank))
-    arguments["b"] = np.void(g.b.encode(b, box_b, g.rank))
+    _, lines_a = share_of_tile(rows_a, g.a_major, config.cluster_n, depth)
+    _, lines_b = share_of_tile(rows_b, g.b_major, config.cluster_m, depth)
+    arguments["a"] = np.void(g.a.encode(a, int(lines_a), g.rank))
+    arguments["b"] = np.void(g.b.encode(b, int(lines_b), g.rank))
     arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
     if g.tma_store:
         rank = 3 if config.split_k > 1 else g.rank
@@ -201,7 +206,7 @@ def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
     size = config.cluster_size
     if config.stream_k:
         return config.stream_k * size, 1, 1
-    return min(units, num_sms // size) * size, 1, 1
+    return min(units, num_clusters(num_sms, size)) * size, 1, 1
 
 
 class AddLaunch:

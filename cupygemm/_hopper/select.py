@@ -84,7 +84,7 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
     cycles, bound, rounds = kernel_cycles(config, problem, arch)
     steps = -(-problem.k // config.tile_k) / config.split_k
     tile_work = config.tile_m * config.tile_n * config.tile_k * steps
-    done = rounds * (arch.num_sms // config.cluster_size * config.cluster_size) * tile_work
+    done = rounds * arch.num_clusters(config.cluster_size) * config.cluster_size * tile_work
     useful = problem.m * problem.n * problem.k * problem.num_batches
     return HopperCandidate(config, cycles, bound, useful / done)
 
@@ -95,14 +95,16 @@ def _with_splits(
     """Yield the configuration whole, cut by stream-K, and with k in parts that fill the SMs.
 
     Parts fill them once or twice, and are fewer where they would be shorter than four steps. None
-    where the second block of each cluster would have nothing to do.
+    where half of the blocks of each cluster would have nothing to do.
     """
-    if (base.cluster_m > 1 and problem.m <= base.tile_m) or (
-        base.cluster_n > 1 and problem.n <= base.tile_n
+    for extent, tile, blocks in (
+        (problem.m, base.tile_m, base.cluster_m),
+        (problem.n, base.tile_n, base.cluster_n),
     ):
-        return
+        if blocks > 1 and -(-extent // tile) <= blocks // 2:
+            return
     yield base
-    units, clusters = base.num_units(problem), arch.num_sms // base.cluster_size
+    units, clusters = base.num_units(problem), arch.num_clusters(base.cluster_size)
     steps = -(-problem.k // base.tile_k)
     filling = (clusters // units, 2 * clusters // units)
     if units % clusters:

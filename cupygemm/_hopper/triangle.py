@@ -63,7 +63,7 @@ def num_units(config: HopperConfig, problem: GemmProblem) -> int:
 
 def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> float:
     """Return the modelled cycles of the lower triangle."""
-    clusters, units = arch.num_sms // config.cluster_size, num_units(config, problem)
+    clusters, units = arch.num_clusters(config.cluster_size), num_units(config, problem)
     tile = tile_cost(config, problem, arch, units)
     steps = -(-problem.k // config.tile_k)
     compute = -(-units // clusters) * (steps * tile.step + tile.epilogue)

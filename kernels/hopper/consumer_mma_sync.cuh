@@ -115,15 +115,15 @@ private:
             mma_m16n8k8(&value[block][group * 4], a.row[block], a.below[block], b[group % 4]);
     }
 
-    // A lane for each block of the cluster tells it that this warp is done with a stage.
+    // A lane for each block that wrote to a stage tells it that this warp is done with it.
     CUPYGEMM_INLINE static void release(SharedAddress empty, u32 lane) {
         __syncwarp(); // every lane has what it read
         if constexpr (T::cluster_size == 1) {
             if (lane == 0)
                 mbarrier_arrive(empty);
         } else {
-            if (lane < T::cluster_size)
-                mbarrier_arrive_cluster(empty, lane);
+            if (lane < Multicast<Config>::num_peers)
+                mbarrier_arrive_cluster(empty, Multicast<Config>::peer(lane));
         }
     }
 };

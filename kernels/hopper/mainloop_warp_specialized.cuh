@@ -5,15 +5,15 @@
 //   consumer 1  the same, on its rows of the tile: while one waits, the other multiplies
 //
 // Each consumer has one group of wgmma in flight while it issues the next. A stage has two
-// barriers: `full` counts bytes, `empty` one arrival of each consumer of each block of the cluster.
+// barriers: `full` counts bytes, `empty` an arrival of each consumer of each block it is loaded for.
 // With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time,
 // and are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits
 // for its group before it adds, while the other's keeps the tensor cores busy:
 //   block 0  wait full 0 | wgmma 0 | wait full 1 | wgmma 1 | 0, 1 done | add
 //   block 1  wgmma 0 | wgmma 1 | 0 done: release 0 | 1 done: release 1 | add
 // With `block_scaled` it is so step by step, and the sums are scaled as they are added.
-// In a cluster the blocks share a row or a column of tiles; each loads its share of the common
-// operand and multicasts it, so the traffic from L2 falls.
+// In a cluster the blocks share rows and columns of tiles; each loads its share of a common operand
+// and multicasts it, so the traffic from L2 falls (multicast.cuh).
 // wgmma has no fp64: consumers of that are in consumer_mma_sync.cuh.
 #pragma once
 
@@ -50,9 +50,11 @@ template <class Config> struct WarpSpecializedMainloop {
             for (u32 slab = 0; slab < T::slabs; ++slab) {
                 const u32 k = of_k * Config::tile_k + slab * T::slab_k;
                 load<Config::a_major, Config::tile_m, Config::cluster_n>(
-                    a + slab * T::a_slab_bytes, args.a, a_batch, work.row, k, rank, full);
+                    a + slab * T::a_slab_bytes, args.a, a_batch, work.row, k,
+                    Multicast<Config>::column(rank), full, Multicast<Config>::wants_a(rank));
                 load<Config::b_major, Config::tile_n, Config::cluster_m>(
-                    b + slab * T::b_slab_bytes, args.b, b_batch, work.column, k, rank, full);
+                    b + slab * T::b_slab_bytes, args.b, b_batch, work.column, k,
+                    Multicast<Config>::row(rank), full, Multicast<Config>::wants_b(rank));
             }
         }
     }
@@ -216,22 +218,30 @@ private:
         }
     }
 
-    // Load the block's share of `rows` indices of m or n, for all blocks that want them.
+    // Load a share of `rows` indices of m or n, for all blocks that want them. A slab whose rows
+    // are indices is one box of them; one whose rows are k has a box for as many indices as fill a
+    // row, and is shared by boxes, or, where these are too few, by their k.
     template <Major major, u32 rows, u32 shares>
     CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map, BoxIndex box,
-                                     u32 row, u32 k, u32 rank, SharedAddress full) {
+                                     u32 row, u32 k, u32 share, SharedAddress full, u16 wanted) {
         constexpr bool multicast = shares > 1;
-        constexpr u16 everyone = (1u << T::cluster_size) - 1;
-        constexpr u32 share = rows / shares;
-        constexpr u32 box_rows = major == Major::k ? share : T::slab_k; // as many as fill a row
-        const u32 first = multicast ? rank * share : 0;
+        constexpr bool by_k = major == Major::row && rows / shares % T::slab_k != 0;
+        constexpr u32 count = by_k ? rows : rows / shares;
+        constexpr u32 box_rows = major == Major::k ? count : T::slab_k;
+        constexpr u32 box_k = T::slab_k / (by_k ? shares : 1);
+        constexpr u32 lines = major == Major::k ? count : box_k; // of a box
+        static_assert(rows % shares == 0 && lines % (swizzle_bytes / slab_bytes) == 0,
+                      "shares are equal, and begin where the swizzle's period does");
+        const u32 first = multicast && !by_k ? share * count : 0;
+        const u32 first_k = by_k ? share * box_k : 0;
 #pragma unroll
-        for (u32 at = 0; at < share; at += box_rows) {
+        for (u32 at = 0; at < count; at += box_rows) {
             const i32 index = static_cast<i32>(row + first + at);
-            box.inner = major == Major::k ? static_cast<i32>(k) : index;
-            box.outer = major == Major::k ? index : static_cast<i32>(k);
-            tma_load<Config::operand_rank, multicast>(slab + (first + at) * slab_bytes, map, box,
-                                                      full, everyone);
+            const i32 of_k = static_cast<i32>(k + first_k);
+            box.inner = major == Major::k ? of_k : index;
+            box.outer = major == Major::k ? index : of_k;
+            tma_load<Config::operand_rank, multicast>(slab + (first + at + first_k) * slab_bytes,
+                                                      map, box, full, wanted);
         }
     }
 
@@ -272,14 +282,14 @@ private:
         }
     }
 
-    // One thread for each block of the cluster tells it that this warpgroup is done with a stage.
+    // One thread for each block that wrote to a stage tells it that this warpgroup is done with it.
     CUPYGEMM_INLINE static void release(SharedAddress empty, u32 thread) {
         if constexpr (T::cluster_size == 1) {
             if (thread == 0)
                 mbarrier_arrive(empty);
         } else {
-            if (thread < T::cluster_size)
-                mbarrier_arrive_cluster(empty, thread);
+            if (thread < Multicast<Config>::num_peers)
+                mbarrier_arrive_cluster(empty, Multicast<Config>::peer(thread));
         }
     }
 };

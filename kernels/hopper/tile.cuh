@@ -6,6 +6,7 @@
 #pragma once
 
 #include "common/layout.hpp"
+#include "hopper/multicast.cuh"
 #include "hopper/wgmma.cuh"
 
 namespace cupygemm {
@@ -22,7 +23,7 @@ template <class Config> struct Tile {
     // Arrivals that end the use of a stage: of warpgroups, of which wgmma waits for all, or of
     // warps.
     static constexpr u32 num_releases =
-        Config::num_consumers * (Config::mma_sync ? 4 : 1) * cluster_size;
+        Config::num_consumers * (Config::mma_sync ? 4 : 1) * Multicast<Config>::num_peers;
     static constexpr u32 num_threads = (Config::num_consumers + 1) * warpgroup_size;
 
     static constexpr u32 consumer_rows = Config::tile_m / Config::num_consumers;
@@ -62,9 +63,7 @@ template <class Config> struct Tile {
     static_assert(stage_bytes % swizzle_bytes == 0 && a_slab_bytes % swizzle_bytes == 0,
                   "tiles begin where the swizzle's period does");
     static_assert(Config::tile_k % slab_k == 0, "a stage holds whole slabs of 128 bytes of k");
-    static_assert(cluster_size <= 2 && Config::tile_m / Config::cluster_n % block_rows == 0 &&
-                      Config::tile_n / Config::cluster_m % unit_n == 0,
-                  "the blocks of a cluster load equal shares, of whole blocks of 64 rows");
+    static_assert(cluster_size <= 8, "a cluster has at most 8 blocks on every GPU");
     static_assert(shared_bytes <= 227 * 1024, "a block has 227 KiB of shared memory");
 
     // Rows of a TMA store of a tile that is turned: as many as divide it, at most those of a block.
@@ -75,8 +74,8 @@ template <class Config> struct Tile {
         return rows;
     }
 
-    // A stage is full when its bytes have landed, and empty when every consumer of every block of
-    // the cluster is done with it: a multicast writes to all of them.
+    // A stage is full when its bytes have landed, and empty when every consumer of all to whom this
+    // block multicasts is done with it.
     CUPYGEMM_INLINE static SharedAddress full(SharedAddress shared, u32 stage) {
         return shared + barriers_at + stage * sizeof(u64);
     }

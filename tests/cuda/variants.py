@@ -146,7 +146,8 @@ def variants_of_others() -> Iterator[Variant]:
         ("f64", F64, F32, "ieee"),
     )
     for turn, (name, dtype, result, precision) in enumerate(kinds):
-        for number, config in enumerate(configs_for(name)):
+        every = 3 if name in ("e5m2", "tf32x3") else 1  # their code is another type's
+        for number, config in list(enumerate(configs_for(name)))[turn % every :: every]:
             split = 2 if dtype != I8 and (number + turn) % 3 == 0 else 1
             orders = ORDERS[(number + 2 * turn) % 4]
             aligned = (number + turn) % 5 != 1

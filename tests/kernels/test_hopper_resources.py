@@ -167,9 +167,9 @@ def test_groups_and_triangles_do_not_spill(number: int, special: dict[str, int])
 def test_cut_tiles_do_not_spill(number: int) -> None:
     dtype: DType = ("bf16", "e4m3fn", "f16", "i8")[number % 4]
     config = configs_for(dtype)[number % len(configs_for(dtype))]
-    config = replace(config, stream_k=132 // config.cluster_size)
+    config = replace(config, stream_k=HopperArch().num_clusters(config.cluster_size))
     problem = replace(
-        PROBLEM, m=3000, n=5000, a_dtype=dtype, b_dtype=dtype, b_major="k",
+        PROBLEM, m=3300, n=5100, a_dtype=dtype, b_dtype=dtype, b_major="k",
         out_dtype="i32" if dtype == "i8" else "bf16",
         epilogue=EVERYTHING if dtype == "f16" else None,
     )  # fmt: skip
