@@ -2,8 +2,9 @@
 
 `cupy.matmul` rounds the product of 16-bit operands to 16 bits whatever the output, cannot multiply
 stacks of bfloat16, and under HIP aborts the process on bfloat16 matrices. Those operands are
-converted to float32, which holds them exactly, and the product is rounded once. cuBLAS by default
-adds parts of a long sum of 16-bit products in 16 bits; here it is told not to.
+converted to float32, which holds them exactly, and the product is rounded once: also that of
+float32 to an 8-bit float, where the device multiplies those. cuBLAS by default adds parts of a long
+sum of 16-bit products in 16 bits; here it is told not to.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy as np
 
 from cupygemm import emulator
 from cupygemm._device import Device
-from cupygemm._formats import FLOAT8_DTYPES
+from cupygemm._float8 import rounded_to_float8
+from cupygemm._formats import FLOAT8, FLOAT8_DTYPES, as_stored
 from cupygemm._pose import Posed
 from cupygemm._promotion import BF16, F32, HALVES, I8
 
@@ -68,7 +70,8 @@ class Fallback:
     def require(self) -> None:
         """Raise TypeError where CuPy cannot multiply: it lacks the type, or its BLAS library."""
         types = self.posed.types
-        if FLOAT8_DTYPES & {types.x1, types.x2, types.stored}:
+        formats = {FLOAT8[name] for name in self.device.formats}
+        if FLOAT8_DTYPES & {types.x1, types.x2, *({types.stored} - formats)}:
             raise TypeError(f"matmul: {self.why}; {_formats_of(self.device)}")
         if emulator.is_enabled() and self.dtype.kind not in "biu":  # CuPy has a kernel for those
             raise TypeError(self._refusal("the emulated device has no BLAS library"))
@@ -94,10 +97,13 @@ class Fallback:
                 product = cupy.matmul(x1, x2)
         except (ImportError, NotImplementedError, TypeError) as err:
             raise TypeError(self._refusal(str(err))) from err
-        product = product.astype(types.stored, copy=False)
+        if types.stored in FLOAT8_DTYPES:
+            product = rounded_to_float8(product, types.stored)
+        else:
+            product = product.astype(types.stored, copy=False)
         if out is None:
             return product
-        out[...] = product
+        as_stored(out)[...] = product
         return out
 
     def _refusal(self, detail: str) -> str:

@@ -126,8 +126,8 @@ def matmul(  # numpydoc ignore=PR02
     Notes
     -----
     Kernels of this library multiply bfloat16 and float16; on AMD GPUs float32, float64, complex64,
-    complex128, int8, uint8 and 8-bit floats too; on Hopper int8 to int32, 8-bit floats, float32 in
-    a lower precision, and float64 where that is faster. `cupy.matmul` multiplies everything else.
+    complex128, int8, uint8 and 8-bit floats too; on Hopper int8, uint8, 8-bit floats, float32 in a
+    lower precision, and float64 where that is faster. `cupy.matmul` multiplies everything else.
     Products of integers wrap as NumPy's do. The result is the same bits each time, unless
     `reproducible` is False.
     Nothing is written to ``out`` when an exception is raised.

@@ -44,40 +44,28 @@ KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
 }
 
 Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
+_SUMS_IN_F32 = (*SUMS_OF_HALVES, *FLOAT8.values())  # what they are rounded to
 HOPPER_PRODUCTS: Products = MappingProxyType(
     {
-        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), SUMS_OF_HALVES),
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), _SUMS_IN_F32),
         F64: (F32, F64),
-        I8: (I32,),
-    }
-)
-_SUMS_ON_CDNA = (*SUMS_OF_HALVES, *FLOAT8.values())
-CDNA_PRODUCTS: Products = MappingProxyType(
-    {
-        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), _SUMS_ON_CDNA),
-        F64: (F32, F64),
-        C64: (C64,),
-        C128: (C64, C128),
         I8: (I8, I32),
         U8: (U8,),
     }
 )
+CDNA_PRODUCTS: Products = MappingProxyType({**HOPPER_PRODUCTS, C64: (C64,), C128: (C64, C128)})
 """By the type of the operands, what kernels can round the product to. Each GPU has two of the
 formats of 8-bit floats, or none: see `cupygemm._device.Device.products`."""
 CDNA_EPILOGUE_PRODUCTS: Products = MappingProxyType(
     {
-        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), (*_SUMS_ON_CDNA, I8, U8, I32)),
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), (*_SUMS_IN_F32, I8, U8, I32)),
         F64: (F32, F64),
         I8: (BF16, F16, F32, I8, U8, I32),
     }
 )
 """The same with an epilogue, which saturates: there unsigned bytes are a type of their own."""
 HOPPER_EPILOGUE_PRODUCTS: Products = MappingProxyType(
-    {
-        **dict.fromkeys((BF16, F16, FLOAT8["e4m3fn"], FLOAT8["e5m2"]), SUMS_OF_HALVES),
-        F64: (F32, F64),
-        I8: (BF16, F16, F32, I32),
-    }
+    {operand: stored for operand, stored in CDNA_EPILOGUE_PRODUCTS.items() if operand != F32}
 )
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 assert set(NUMPY_DTYPES) | {"tf32", "tf32x3", "e2m1x2"} == set(get_args(DType))
@@ -195,12 +183,12 @@ def _types_of_float8(
     operands = (x1, x2) if x1 in FLOAT8_DTYPES else (_common_type(x1, x2),) * 2
     stored = dtype if dtype is not None else out if out is not None else F32
     for given in (out, dtype):
-        if given is not None and given not in _SUMS_ON_CDNA:
+        if given is not None and given not in _SUMS_IN_F32:
             raise TypeError(
                 f"matmul: a product of {operands[0]} cannot be rounded to {given}; it can to "
                 "float32, float16, bfloat16 or an 8-bit float"
             )
-    if operands[0] not in _SUMS_ON_CDNA:
+    if operands[0] not in _SUMS_IN_F32:
         raise TypeError(
             f"matmul: a product of {operands[0]} cannot be rounded to {stored}; convert the "
             "operands to float32 or fewer bits"

@@ -182,7 +182,6 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     assert (posed.work, posed.x1_copy, posed.x2_copy) == ("kernel", None, None)
     assert (posed.layout.problem.a_dtype, posed.layout.problem.out_dtype) == ("i8", "i32")
     assert pose(a, b, options=Options(np.dtype(np.int32)), products={}).work == "fallback"
-    assert pose(a, b, products=HOPPER_PRODUCTS).work == "fallback"  # the sums would wrap
     assert (
         pose(a, b, options=Options(np.dtype(np.int64)), products=HOPPER_PRODUCTS).work == "fallback"
     )
@@ -194,10 +193,28 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     assert choice.geometry().b.adjacent == choice.problem.k
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_bytes_are_multiplied_to_bytes(dtype):
+    """Which wrap, so that unsigned ones are multiplied as signed ones."""
+    a, b = (Operand((64, 64), (64, 1), np.dtype(dtype)) for _ in range(2))
+    posed = pose(a, b, products=HOPPER_PRODUCTS, row_bytes=1)
+    problem = posed.layout.problem
+    assert (posed.work, problem.a_dtype, problem.out_dtype) == ("kernel", "i8", "i8")
+    request = epilogue_arguments(alpha=0.5).request
+    options = Options(np.dtype(dtype), epilogue=request)
+    products = {"products": HOPPER_PRODUCTS, "epilogue_products": HOPPER_EPILOGUE_PRODUCTS}
+    posed = pose(a, b, options=options, row_bytes=1, **products)
+    if dtype == np.uint8:  # which an epilogue tells from signed ones
+        assert posed.work == "sums"
+    else:
+        assert (posed.work, posed.layout.problem.out_dtype) == ("kernel", "i8")
+
+
 def test_check_says_that_integers_are_not_split():
     problem = replace(PROBLEM, a_dtype="i8", b_dtype="i8", out_dtype="i32", b_major="k")
     assert "integers" in check(replace(configs_for("i8")[0], split_k=2), problem, ARCH)
     assert "output of f32" in check(CONFIGS[0], replace(problem, out_dtype="f32"), ARCH)
+    assert "output of i8" in check(CONFIGS[0], replace(PROBLEM, out_dtype="i8"), ARCH)
 
 
 def posed_in(precision, m, n, k):

@@ -18,27 +18,24 @@ BLOCK_ROWS = 64
 """Rows of a wgmma's A, and of a block of a shared tile."""
 SHARED_BYTES = 227 << 10
 """Shared memory of a block, at most."""
+FLOAT8: tuple[DType, ...] = ("e4m3fn", "e5m2")
+"""Formats of 8-bit floats; those of the operands may differ."""
+_SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "tf32", "tf32x3", *FLOAT8)
 OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    "bf16": ("bf16", "f16", "f32"),
-    "f16": ("bf16", "f16", "f32"),
-    "tf32": ("bf16", "f16", "f32"),
-    "tf32x3": ("bf16", "f16", "f32"),
-    "e4m3fn": ("bf16", "f16", "f32"),
-    "e5m2": ("bf16", "f16", "f32"),
-    "i8": ("i32",),
+    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8)),
+    "i8": ("i8", "i32"),
     "f64": ("f64", "f32"),
 }
 """What operands of each type can give."""
 EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    **{dtype: OUTPUTS[dtype] for dtype in ("bf16", "f16", "e4m3fn", "e5m2", "f64")},
-    "i8": ("bf16", "f16", "f32", "i32"),
+    **dict.fromkeys(("bf16", "f16", *FLOAT8), ("bf16", "f16", "f32", *FLOAT8, "i8", "u8", "i32")),
+    "i8": ("bf16", "f16", "f32", "i8", "u8", "i32"),
+    "f64": OUTPUTS["f64"],
 }
 """The same after an epilogue."""
 Raster = Literal["grouped", "hilbert"]
 RASTERS: tuple[Raster, ...] = ("grouped", "hilbert")
 """Orders in which clusters take tiles."""
-FLOAT8: tuple[DType, ...] = ("e4m3fn", "e5m2")
-"""Formats of 8-bit floats; those of the operands may differ."""
 PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
 """Operands whose sums the tensor cores would keep less exactly than is asked for: in 14 bits, or,
 where fp32 is asked for, without rounding."""
@@ -47,6 +44,14 @@ TMA_BYTES = 16
 MAX_CLUSTER = 8
 """Blocks of a cluster, at most."""
 _LEFT_OVER = 12  # SMs that large clusters cannot use
+
+
+def staged_row_bytes(dtype: DType) -> int:
+    """Return the bytes of a row in which results are staged: 64 single ones, or a swizzle's width.
+
+    Tiles are multiples of 64 columns wide.
+    """
+    return BLOCK_ROWS if ITEMSIZE[dtype] == 1 else SLAB_BYTES
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from cupygemm._hopper.config import (
     HopperConfig,
     num_clusters,
     share_of_tile,
+    staged_row_bytes,
 )
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.stack import Stack, Triple
@@ -166,7 +167,9 @@ def pack(
     arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
     if g.tma_store:
         rank = 3 if config.split_k > 1 else g.rank
-        arguments["c"] = np.void(g.c.encode(c, config.stored_rows, rank))
+        arguments["c"] = np.void(
+            g.c.encode(c, config.stored_rows, rank, staged_row_bytes(g.c.dtype))
+        )
     arguments["c_address"] = c
     arguments["ldc"] = g.c.pitch
     arguments["c_stride"] = g.c.strides

@@ -90,8 +90,11 @@ class Stack:
         """Return the bytes of a `padded` stack."""
         return self.num_matrices * self.rows * self.pitch * self.itemsize
 
-    def encode(self, address: int, box_rows: int, rank: int) -> bytes:
-        """Return the tensor map of the stack at an address, with boxes of `box_rows` rows."""
+    def encode(self, address: int, box_rows: int, rank: int, row_bytes: int = SLAB_BYTES) -> bytes:
+        """Return the tensor map of the stack at an address.
+
+        Its boxes have `box_rows` rows of `row_bytes` bytes, by which they are swizzled.
+        """
         size = self.itemsize
         axes = [
             (n, s * size if n > 1 else TMA_BYTES)
@@ -103,5 +106,6 @@ class Stack:
             address,
             (self.adjacent, self.rows, *(n for n, _ in axes)),
             (pitch, *(s for _, s in axes)),
-            (SLAB_BYTES // size, box_rows, *(1 for _ in axes)),
+            (row_bytes // size, box_rows, *(1 for _ in axes)),
+            row_bytes,
         )

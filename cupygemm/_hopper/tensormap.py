@@ -13,7 +13,7 @@ MAP_BYTES = 128
 # CUtensorMapDataType, without its common prefix
 DATA_TYPES = {
     "i8": "UINT8", "i32": "INT32", "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64",
-    "bf16": "BFLOAT16", "e4m3fn": "UINT8", "e5m2": "UINT8",
+    "bf16": "BFLOAT16", "e4m3fn": "UINT8", "e5m2": "UINT8", "u8": "UINT8",
     "tf32": "TFLOAT32",  # fp32 in memory, rounded on its way
     "tf32x3": "FLOAT32",  # parts that are rounded
 }  # fmt: skip
@@ -25,8 +25,9 @@ def encode(
     extents: Sequence[int],
     pitches: Sequence[int],
     box: Sequence[int],
+    swizzle: int = 128,
 ) -> bytes:
-    """Return the map of a tensor whose boxes are swizzled by 128 bytes in shared memory.
+    """Return the map of a tensor whose boxes are swizzled in shared memory.
 
     Parameters
     ----------
@@ -39,7 +40,9 @@ def encode(
     pitches : sequence of int
         Bytes between neighbours along each axis but the innermost; multiples of 16 below 2**40.
     box : sequence of int
-        Extents of a box, each at most 256; the innermost at most 128 bytes.
+        Extents of a box, each at most 256; the innermost at most `swizzle` bytes.
+    swizzle : int
+        Bytes within which chunks of 16 change places: 128, 64 or 32.
 
     Returns
     -------
@@ -64,7 +67,7 @@ def encode(
         [number(extent) for extent in box],
         [number(1)] * rank,
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}B"),
         # Fetching pairs of lines cost a skinny product 6 % (16 x 8192 x 8192, H200, 2026-11-21).
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,

@@ -17,6 +17,23 @@ template <class Out> CUPYGEMM_INLINE u32 pack(float low, float high) {
     return bits;
 }
 
+// The same in a byte each. Floats saturate, as Numeric::round says; integers wrap.
+template <class Out> CUPYGEMM_INLINE u16 pack_bytes(float low, float high) {
+    u16 bits;
+    if constexpr (IsSame<Out, e4m3fn>::value)
+        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+    else
+        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+template <class Out> CUPYGEMM_INLINE u16 pack_bytes(i32 low, i32 high) {
+    static_assert(IsSame<Out, i8>::value, "bytes of integers are not rounded");
+    u32 bits;
+    asm("prmt.b32 %0, %1, %2, 0x40;" : "=r"(bits) : "r"(low), "r"(high));
+    return static_cast<u16>(bits);
+}
+
 // Store four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l /
 // 8.
 CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
@@ -66,10 +83,18 @@ CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, u64 x, u64 y) {
     asm volatile("st.shared.v2.b64 [%0], {%1, %2};" ::"r"(address), "l"(x), "l"(y) : "memory");
 }
 
+CUPYGEMM_INLINE void store_shared_bytes(SharedAddress address, u16 two) {
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(two) : "memory");
+}
+
 // The barrier before it orders it: it may move past stores to global memory.
 template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
     Bits bits;
-    if constexpr (sizeof(Bits) == 2)
+    if constexpr (sizeof(Bits) == 1) {
+        u16 wide; // no constraint stands for a byte
+        asm volatile("ld.shared.u8 %0, [%1];" : "=h"(wide) : "r"(address));
+        bits = static_cast<Bits>(wide);
+    } else if constexpr (sizeof(Bits) == 2)
         asm volatile("ld.shared.u16 %0, [%1];" : "=h"(bits) : "r"(address));
     else if constexpr (sizeof(Bits) == 8)
         asm volatile("ld.shared.u64 %0, [%1];" : "=l"(bits) : "r"(address));
@@ -131,7 +156,10 @@ CUPYGEMM_INLINE void prefetch_to_l2(const void *address) {
 }
 
 template <class Bits> CUPYGEMM_INLINE void store_global(u64 address, Bits bits) {
-    if constexpr (sizeof(Bits) == 2)
+    if constexpr (sizeof(Bits) == 1)
+        asm volatile("st.global.u8 [%0], %1;" ::"l"(address), "h"(static_cast<u16>(bits))
+                     : "memory");
+    else if constexpr (sizeof(Bits) == 2)
         asm volatile("st.global.u16 [%0], %1;" ::"l"(address), "h"(bits) : "memory");
     else if constexpr (sizeof(Bits) == 8)
         asm volatile("st.global.u64 [%0], %1;" ::"l"(address), "l"(bits) : "memory");

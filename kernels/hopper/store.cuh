@@ -1,7 +1,7 @@
 // The epilogue: accumulators are rounded, staged in shared memory, and stored from there.
 //
-// A warpgroup stages blocks of 64 rows and 128 bytes, in the swizzle of TMA, and goes on while the
-// copy engine stores them; a buffer is written again when the store that last read it has. With
+// A warpgroup stages blocks of 64 rows and 128 bytes, or 64 single ones, in the swizzle of TMA, and
+// goes on while the copy engine stores them; a buffer is written again when the store that last read it has. With
 // enough buffers the stores of one tile overlap the mainloop of the next. Where TMA cannot address
 // C (its pitch or address is no multiple of 16 bytes) each warp stores the rows that it has staged,
 // see store_rows.cuh. Where the kernel computes the transpose of C (`c_turned`), blocks are turned
@@ -20,8 +20,11 @@ template <class Config> struct TileStore {
     using T = Tile<Config>;
     using Out = typename Config::ElementC;
     static constexpr u32 out_bytes = Numeric<Out>::bytes;
-    static constexpr u32 columns = slab_bytes / out_bytes; // of a staged block
-    static constexpr u32 groups = columns / 8;             // of 8 columns: one tile of a wgmma
+    static constexpr u32 row_bytes = staged_row_bytes<typename Numeric<Out>::Bits>;
+    static constexpr u32 columns = row_bytes / out_bytes; // of a staged block
+    static constexpr u32 groups = columns / 8;            // of 8 columns: one tile of a wgmma
+    static constexpr u32 staged_bytes = block_rows * row_bytes;
+    static constexpr u32 num_buffers = Config::epilogue_buffers * (block_bytes / staged_bytes);
     // Rows of C that a TMA store takes, of which a staged block holds as many as it has room for.
     static constexpr u32 box_rows = Config::c_turned ? T::turned_box_rows() : block_rows;
     // What a staged block takes of a block of sums: of its columns, and of its rows. Of columns
@@ -58,10 +61,10 @@ template <class Config> struct TileStore {
                     work.row + (consumer * T::consumer_blocks + block) * block_rows + strip;
                 const u32 c_row = Config::c_turned ? work.column + column : row;
                 const u32 c_column = Config::c_turned ? row : work.column + column;
-                const SharedAddress staged = staging + buffer * block_bytes;
+                const SharedAddress staged = staging + buffer * staged_bytes;
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
-                        tma_store_wait_read<Config::epilogue_buffers - 1>();
+                        tma_store_wait_read<num_buffers - 1>();
                 }
                 staged_sync(barrier); // the buffer may be written
                 if constexpr (Config::has_epilogue)
@@ -89,7 +92,7 @@ template <class Config> struct TileStore {
                     store_block_rows(args, work, c_row, c_column, c_rows, thread, staged);
                     fetch_next(epilogue, block, part); // there were no registers before
                 }
-                buffer = buffer + 1 == Config::epilogue_buffers ? 0 : buffer + 1;
+                buffer = buffer + 1 == num_buffers ? 0 : buffer + 1;
             }
         }
     }
@@ -143,6 +146,18 @@ private:
                     stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), words[0], words[1], words[2],
                                 words[3]);
                 }
+            } else if constexpr (out_bytes == 1) {
+                const u32 row = 16 * warp + lane / 4;
+#pragma unroll
+                for (u32 group = first; group < first + Epilogue::groups; ++group) {
+                    const SharedAddress pair =
+                        staged_byte<row_bytes>(staged, row, group * 8 + lane % 4 * 2);
+#pragma unroll
+                    for (u32 half = 0; half < 2; ++half)
+                        store_shared_bytes(
+                            pair + 8 * half * row_bytes,
+                            static_cast<u16>(finish(group, half, 0) | finish(group, half, 1) << 8));
+                }
             } else {
                 const u32 row = 16 * warp + lane / 4;
 #pragma unroll
@@ -193,6 +208,20 @@ private:
                 stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), pack<Out>(four[0], four[1]),
                             pack<Out>(four[2], four[3]), pack<Out>(four[4], four[5]),
                             pack<Out>(four[6], four[7]));
+            }
+        } else if constexpr (out_bytes == 1) {
+            // stmatrix would take four neighbouring columns of a lane, which has two. No two of a
+            // warp's pairs are in different words of one bank: its rows have chunks of their own.
+            const u32 row = row_of<Config>(warp, lane / 4);
+            constexpr u32 below = row_of<Config>(0, 8);
+            static_assert(below % 8 == 0, "the swizzle of both rows is the same");
+#pragma unroll
+            for (u32 group = 0; group < groups; ++group) {
+                const auto *four = &value[(column / 8 + group) * 4];
+                const SharedAddress pair =
+                    staged_byte<row_bytes>(staged, row, group * 8 + lane % 4 * 2);
+                store_shared_bytes(pair, pack_bytes<Out>(four[0], four[1]));
+                store_shared_bytes(pair + below * row_bytes, pack_bytes<Out>(four[2], four[3]));
             }
         } else {
             const u32 row = row_of<Config>(warp, lane / 4);

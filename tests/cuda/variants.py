@@ -69,6 +69,7 @@ def variants() -> Iterator[Variant]:
     yield from variants_that_cut_tiles()
     yield from variants_in_hilberts_order()
     yield from variants_that_turn()
+    yield from variants_of_bytes()
 
 
 def variants_in_hilberts_order() -> Iterator[Variant]:
@@ -131,6 +132,27 @@ def variants_that_cut_tiles() -> Iterator[Variant]:
         variant = Variant(cut, dtype, result, orders, number % 3 != 1, precision)
         if cut.tile_n < 256 and (cut.tile_m < 256 or name in ("bf16", "f16", "i8")):
             yield variant
+
+
+def variants_of_bytes() -> Iterator[Variant]:
+    """Yield results of single bytes: each width of tile, by each way to store, whole and cut."""
+    kinds: tuple[tuple[DType, np.dtype[Any], np.dtype[Any], Precision], ...] = (
+        ("i8", I8, I8, "ieee"),
+        ("e4m3fn", E4M3, E4M3, "ieee"),
+        ("bf16", BF16, E5M2, "ieee"),
+        ("e5m2", E5M2, E4M3, "ieee"),
+        ("tf32", F32, E5M2, "tf32"),
+    )
+    for turn, (name, dtype, result, precision) in enumerate(kinds):
+        configs = configs_for(name)
+        for number in range(turn % 2, len(configs), 2):
+            config = configs[-1 - number]
+            if number % 4 == 3 and dtype != I8:
+                config = replace(config, split_k=2)
+            elif number % 4 == 1 and config.tile_n < 256 and config.tile_m < 256:
+                config = replace(config, stream_k=STREAM_CLUSTERS // config.cluster_size)
+            orders = ORDERS[(number // 2 + turn) % 4]
+            yield Variant(config, dtype, result, orders, number % 3 != 1, precision)
 
 
 def variants_of_others() -> Iterator[Variant]:
@@ -196,7 +218,8 @@ def multiply(variant: Variant, a: Any, b: Any, **options: Any) -> Any:
     objection = check(choice.config, choice.problem, arch)
     assert objection is None, objection
     run = make_runner(posed, choice)
-    return run(a, b, None) if epilogue is None else run(a, b, None, epilogue)
+    result = run(a, b, None) if epilogue is None else run(a, b, None, epilogue)
+    return result.get().view(variant.result) if variant.result in (E4M3, E5M2) else result
 
 
 def product(variant: Variant, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
@@ -216,7 +239,7 @@ def product(variant: Variant, m: int, n: int, k: int) -> tuple[Any, Any, Any]:
 def main() -> None:
     """Run one product of several tiles by each variant."""
     for variant in variants():
-        x1, x2, result = product(variant, 304, 520, 584)
+        x1, x2, result = product(variant, 304, 528, 592)
         testing.assert_gemm_exact(result, x1, x2)
         sys.stdout.write(f"{variant.name}: exact\n")
 

@@ -32,7 +32,8 @@ NUM_SMS = 4
 MAP = np.dtype([
     ("magic", np.uint32), ("rank", np.uint32), ("element_bytes", np.uint32),
     ("rounds_to_tf32", np.uint32), ("address", np.uint64), ("extents", np.uint64, 5),
-    ("pitches", np.uint64, 4), ("box", np.uint32, 5), ("unused", np.uint32, 3),
+    ("pitches", np.uint64, 4), ("box", np.uint32, 5), ("swizzle", np.uint32),
+    ("unused", np.uint32, 2),
 ])  # fmt: skip
 """The twin of ``Map`` in tma.cpp."""
 _MAGIC = 0x7EA5
@@ -118,6 +119,7 @@ def encode_tiled(
 ) -> tuple[Any, Any]:  # fmt: skip
     """Return a tensor map, under the conditions of ``cuTensorMapEncodeTiled``."""
     size = _BYTES[dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
+    width = {f"CU_TENSOR_MAP_SWIZZLE_{width}B": width for width in (64, 128)}.get(swizzle, 0)
     valid = (
         1 <= rank <= 5
         and address % 16 == 0
@@ -129,8 +131,7 @@ def encode_tiled(
         and all(step == 1 for step in steps)
         and box[0] * size % 16 == 0
         and interleave == "CU_TENSOR_MAP_INTERLEAVE_NONE"
-        and swizzle == "CU_TENSOR_MAP_SWIZZLE_128B"
-        and box[0] * size <= 128
+        and box[0] * size <= width
         and fill == "CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE"
     )
     if not valid:
@@ -138,6 +139,7 @@ def encode_tiled(
     record = np.zeros(1, MAP)
     record["magic"], record["rank"], record["element_bytes"] = _MAGIC, rank, size
     record["rounds_to_tf32"] = dtype.endswith("TFLOAT32")
+    record["swizzle"] = width
     record["address"] = address
     for name, values in (("extents", extents), ("pitches", pitches), ("box", box)):
         record[name][0, : len(values)] = values

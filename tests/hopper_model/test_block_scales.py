@@ -68,6 +68,17 @@ def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
     np.testing.assert_array_equal(result, expected)
 
 
+@pytest.mark.parametrize("dtype", [E4M3, E5M2])
+def test_results_are_8_bit_floats(cp, dtype):
+    result, expected = check_product(cp, 70, 200, 300, (70, 3), (3, 2), dtype=dtype.name)
+    assert result.dtype == np.uint8
+    largest = float(ml_dtypes.finfo(dtype).max)
+    np.testing.assert_array_equal(
+        result.view(dtype).astype(F32),
+        np.clip(expected, -largest, largest).astype(dtype).astype(F32),
+    )
+
+
 @pytest.mark.parametrize(
     ("shape_a", "shape_b", "block"),
     [((70, 5), (5, 2), 128), ((1, 5), (5, 200), 128), ((), (5, 2), 128), ((70, 5), (200,), 128),

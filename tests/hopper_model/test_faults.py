@@ -15,7 +15,7 @@ import pytest
 from cupygemm import testing
 from cupygemm._formats import as_stored
 from cupygemm._hopper.config import CONFIGS, TURNED_CONFIGS, configs_for
-from tests.cuda.variants import BF16, E4M3, F16, F32, F64, Variant, multiply
+from tests.cuda.variants import BF16, E4M3, F16, F32, F64, I8, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
 HALVES = Variant(CONFIGS[-1], F16, F16, "CC", aligned=True)
@@ -29,6 +29,8 @@ REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, preci
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
 TURNED = replace(HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n == 80))
 TURNED_DIRECT = replace(TURNED, aligned=False)
+BYTES = Variant(configs_for("i8")[-1], I8, I8, "CF", aligned=True)
+BYTES_DIRECT = replace(BYTES, aligned=False)
 FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
 
 
@@ -99,8 +101,8 @@ FAULTS = [
           "has ended", CLUSTER),
     Fault("a block that loads all that it shares", "multicast ? rank * share : 0", "0",
           "race", CLUSTER),
-    Fault("a staging buffer overwritten", "tma_store_wait_read<Config::epilogue_buffers - 1>();",
-          "tma_store_wait_read<Config::epilogue_buffers>();", "which wgmma or a TMA store"),
+    Fault("a staging buffer overwritten", "tma_store_wait_read<num_buffers - 1>();",
+          "tma_store_wait_read<num_buffers>();", "which wgmma or a TMA store"),
     Fault("stores behind no proxy fence", "fence_async_shared();\n", "",
           "has not executed fence.proxy.async"),
     Fault("a store before all have staged",
@@ -121,6 +123,12 @@ FAULTS = [
           "wrong", TURNED),
     Fault("the first rows of a turned block stored twice", "c_row + at)", "c_row)", "wrong",
           replace(TURNED, config=next(c for c in TURNED_CONFIGS if c.tile_n == 176))),
+    Fault("bytes swizzled as wider rows are", "line / (128 / row_bytes)", "line", "wrong", BYTES),
+    Fault("bytes of other sums", "%2, 0x40;", "%2, 0x04;", "wrong", BYTES),
+    Fault("a staging buffer of bytes overwritten", "tma_store_wait_read<num_buffers - 1>();",
+          "tma_store_wait_read<num_buffers>();", "which wgmma or a TMA store", BYTES),
+    Fault("fewer elements beside the vectors", "i < share; ++i)\n                store_global",
+          "i < share - 1; ++i)\n                store_global", "wrong", BYTES_DIRECT),
     Fault("no wait for the next stage of fp64", "if (last && leaves && more)", "if (false)",
           "into which a TMA load has not landed", FP64),
     Fault("a stage of fp64 that is not released",
@@ -146,7 +154,7 @@ FAULTS = [
 def run(cp: object, fault: Fault) -> None:
     """Multiply by the kernel of a fault, several tiles of several rounds of stages."""
     variant, odd = fault.variant, int(not fault.variant.aligned)
-    m, n, k = 136, 136 + odd, 4 * variant.config.tile_k + 8
+    m, n, k = 136, 144 + odd, 4 * variant.config.tile_k + 8
     x1, x2 = testing.integer_operands((m, k), (k, n), variant.dtype)
     a, b = (
         cp.asarray(np.array(as_stored(x), order=order))
@@ -184,7 +192,19 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "variant", [HALVES, CLUSTER, TWO_CONSUMERS, DIRECT, PROMOTED, REGISTERS, TURNED, FP64]
+    "variant",
+    [
+        HALVES,
+        CLUSTER,
+        TWO_CONSUMERS,
+        DIRECT,
+        PROMOTED,
+        REGISTERS,
+        TURNED,
+        FP64,
+        BYTES,
+        BYTES_DIRECT,
+    ],
 )
 def test_without_a_fault_nothing_is_found(cp, model, variant):
     for seed in range(3):

@@ -86,6 +86,7 @@ def test_nothing_above_the_diagonal_is_computed(cp, chosen, monkeypatch, shape):
 def test_results_that_tma_cannot_write_and_bytes(cp, chosen, n):
     check_product(cp, n, 33, F16)
     check_product(cp, n, 48, I8, I32)
+    check_product(cp, n, 48, I8)
     out = cp.zeros((n, n), F16).T
     check_product(cp, n, 16, F16, out=out)
     wide = cp.full((n, n + 5), 7, F32)

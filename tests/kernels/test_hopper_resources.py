@@ -96,6 +96,26 @@ def test_int8_does_not_spill(config: HopperConfig, tma_store: bool) -> None:
     assert registers * config.num_threads <= 65536
 
 
+@pytest.mark.parametrize("number", range(0, len(CONFIGS), 2))
+@pytest.mark.parametrize("dtype", ["i8", "e4m3fn"])
+def test_results_of_bytes_do_not_spill(dtype: DType, number: int) -> None:
+    """Whole, with an epilogue, and stored with or without TMA."""
+    configs = configs_for(dtype)
+    config = configs[number % len(configs)]
+    problem = replace(
+        PROBLEM, a_dtype=dtype, b_dtype=dtype, b_major="k",
+        out_dtype="u8" if dtype == "i8" and number % 4 else dtype,
+        epilogue=EVERYTHING if number % 4 and config.num_consumers < 3 else None,
+    )  # fmt: skip
+    if problem.epilogue is None:
+        problem = replace(problem, out_dtype=dtype)
+    assert check(config, problem, HopperArch()) is None
+    text = generate(problem, config, tma_store=number % 3 != 1)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
 @pytest.mark.parametrize(
     ("types", "number"),
     [
@@ -248,7 +268,7 @@ def test_fp64_does_not_spill(
     assert registers * config.num_threads <= 65536
 
 
-@pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32", "f64"])
+@pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32", "f64", "e4m3fn"])
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
     operand = "f64" if out_dtype == "f64" else "bf16"

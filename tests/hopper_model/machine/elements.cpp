@@ -89,11 +89,13 @@ template <u32 count, bool transposed> void store_matrices(Arguments &args) {
 } // namespace
 
 const Opcode element_opcodes[] = {
+    {"ld.shared.u8", load_shared<u8>},
     {"ld.shared.u16", load_shared<u16>},
     {"ld.shared.u32", load_shared<u32>},
     {"ld.shared.u64", load_shared<u64>},
     {"ld.shared.f64", load_shared<u64>},
     {"ld.shared.v4.u32", load_shared<u32, 4>},
+    {"st.shared.u16", store_shared<u16, 1>},
     {"st.shared.v2.f32", store_shared<u32, 2>},
     {"st.shared.v2.b32", store_shared<u32, 2>},
     {"st.shared.v2.b64", store_shared<u64, 2>},
@@ -111,6 +113,7 @@ const Opcode element_opcodes[] = {
     {"ld.global.nc.v4.u32", load_global<u32, 4>},
     {"prefetch.global.L2", prefetch},
     {"st.global.u64", store_global<u64, 1>},
+    {"st.global.u8", store_global<u8, 1>},
     {"st.global.u16", store_global<u16, 1>},
     {"st.global.u32", store_global<u32, 1>},
     {"st.global.v4.b32", store_sums},

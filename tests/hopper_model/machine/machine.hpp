@@ -154,7 +154,7 @@ struct SharedPlace {
 };
 SharedPlace place_of(u32 address, u32 bytes);
 u32 mapped_address(u32 address, u32 rank);
-u32 swizzled(u32 offset);
+u32 swizzled(u32 offset, u32 width = 128);
 void load_ordinary(u32 address, void *to, u32 bytes);
 void store_ordinary(u32 address, const void *from, u32 bytes);
 void lock_for_landing(Block &block, u32 offset, u32 bytes);

@@ -85,6 +85,23 @@ u32 brain_bits(float x) {
 u32 half_bits(float x) {
     return x != x ? 0x7fff : __builtin_bit_cast(u16, static_cast<_Float16>(x));
 }
+// The code of an 8-bit float: to nearest, ties to even, saturated. Codes of numbers that are not
+// negative are in their order.
+u32 byte_bits(float x, Decoder decoder, u32 largest) {
+    if (x != x)
+        return 0x7f;
+    const float size = fabsf(x);
+    u32 code = largest;
+    while (decoder(code) > size)
+        --code;
+    if (code < largest) {
+        const float middle = (decoder(code) + decoder(code + 1)) / 2;
+        code += size > middle || (size == middle && code % 2);
+    }
+    return code | (signbit(x) ? 0x80 : 0);
+}
+u32 e4m3_bits(float x) { return byte_bits(x, e4m3, 0x7e); }
+u32 e5m2_bits(float x) { return byte_bits(x, e5m2, 0x7b); }
 float flushed(float x) { return fabsf(x) < 1.17549435e-38f ? copysignf(0, x) : x; }
 
 void to_brain(Arguments &args) { args.set(0, brain_bits(args.real(1))); }
@@ -94,6 +111,20 @@ void to_brain_pair(Arguments &args) { // the first source goes to the upper half
 }
 void to_half_pair(Arguments &args) {
     args.set(0, half_bits(args.real(1)) << 16 | half_bits(args.real(2)));
+}
+void to_e4m3_pair(Arguments &args) {
+    args.set(0, e4m3_bits(args.real(1)) << 8 | e4m3_bits(args.real(2)));
+}
+void to_e5m2_pair(Arguments &args) {
+    args.set(0, e5m2_bits(args.real(1)) << 8 | e5m2_bits(args.real(2)));
+}
+// Each hexadecimal digit of the last operand names a byte of the first two for one of the result.
+void permute(Arguments &args) {
+    const u64 bytes = args.value(2) << 32 | static_cast<u32>(args.value(1));
+    u32 bits = 0;
+    for (u32 i = 0; i < 4; ++i)
+        bits |= static_cast<u32>(bytes >> (args.value(3) >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    args.set(0, bits);
 }
 void from_half(Arguments &args) { args.set_real(0, half(static_cast<u32>(args.value(1)))); }
 void to_tf32(Arguments &args) { // ties away from zero
@@ -131,11 +162,19 @@ Decoder decoder_of(const char *ptx_type) { return format_of(ptx_type).decoder; }
 u32 decoded_bytes(const char *ptx_type) { return format_of(ptx_type).bytes; }
 
 const Opcode conversion_opcodes[] = {
-    {"cvt.rn.bf16.f32", to_brain},        {"cvt.rn.f16.f32", to_half},
-    {"cvt.rn.bf16x2.f32", to_brain_pair}, {"cvt.rn.f16x2.f32", to_half_pair},
-    {"cvt.f32.f16", from_half},           {"cvt.rna.tf32.f32", to_tf32},
-    {"max.NaN.f32", maximum_or_nan},      {"ex2.approx.ftz.f32", exponential},
-    {"rcp.approx.ftz.f32", reciprocal},   {nullptr, nullptr},
+    {"cvt.rn.bf16.f32", to_brain},
+    {"cvt.rn.f16.f32", to_half},
+    {"cvt.rn.bf16x2.f32", to_brain_pair},
+    {"cvt.rn.f16x2.f32", to_half_pair},
+    {"cvt.rn.satfinite.e4m3x2.f32", to_e4m3_pair},
+    {"cvt.rn.satfinite.e5m2x2.f32", to_e5m2_pair},
+    {"cvt.f32.f16", from_half},
+    {"cvt.rna.tf32.f32", to_tf32},
+    {"prmt.b32", permute},
+    {"max.NaN.f32", maximum_or_nan},
+    {"ex2.approx.ftz.f32", exponential},
+    {"rcp.approx.ftz.f32", reciprocal},
+    {nullptr, nullptr},
 };
 
 } // namespace hopper_model

@@ -53,9 +53,9 @@ u32 mapped_address(u32 address, u32 rank) {
     return (address & 0xffffff) | (rank + 1) << 24;
 }
 
-// The 128-byte swizzle: bits 4 to 6 of an address change with bits 7 to 9. Offsets do as well,
-// since the window begins at a multiple of 1024.
-u32 swizzled(u32 offset) { return offset ^ (offset >> 7 & 7) << 4; }
+// The 128-byte swizzle: bits 4 to 6 of an address change with bits 7 to 9; that of 64 bytes: bits 4
+// and 5 with bits 7 and 8. Offsets do as well, since the window begins at a multiple of 1024.
+u32 swizzled(u32 offset, u32 width) { return offset ^ (offset >> 7 & (width / 16 - 1)) << 4; }
 
 void load_ordinary(u32 address, void *to, u32 bytes) {
     if (address % bytes)
@@ -72,7 +72,7 @@ void store_ordinary(u32 address, const void *from, u32 bytes) {
     require(to.block->landing, to.offset, bytes, "writes", landing);
     require(to.block->read, to.offset, bytes, "writes", reading);
     memcpy(to.block->shared + to.offset, from, bytes);
-    for (u32 i = to.offset / word; i < (to.offset + bytes) / word; ++i) {
+    for (u32 i = to.offset / word; i <= (to.offset + bytes - 1) / word; ++i) {
         to.block->written[i] = static_cast<u16>(running->index + 1);
         running->unfenced.push(i);
     }

@@ -2,7 +2,7 @@
 //
 // A load locks its bytes when it is issued and lands when the scheduler says so, as a whole; what
 // lies outside the tensor is zeros. A store reads shared memory when its thread waits for its
-// group, not earlier. Boxes are rows of 128 bytes, swizzled. The record of a tensor map is made by
+// group, not earlier. Boxes are rows of 128 bytes or 64, swizzled by as many. The record of a tensor map is made by
 // device.py, from what the driver is asked to encode.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "Tensor".
 #include "ptx.hpp"
@@ -11,8 +11,6 @@ namespace hopper_model {
 
 namespace {
 
-constexpr u32 row_bytes = 128;
-
 // The twin of device.py's MAP.
 struct Map {
     u32 magic, rank, element_bytes, rounds_to_tf32;
@@ -20,7 +18,8 @@ struct Map {
     u64 extents[5];
     u64 pitches[4]; // bytes
     u32 box[5];
-    u32 unused[3];
+    u32 swizzle; // bytes: those of a row
+    u32 unused[2];
 };
 static_assert(sizeof(Map) == 128, "a tensor map has 128 bytes");
 
@@ -39,6 +38,7 @@ u32 box_rows(const Map &map) {
         rows *= map.box[axis];
     return rows;
 }
+u32 box_bytes(const Map &map) { return box_rows(map) * map.swizzle; }
 
 // Call `move(global, offset, bytes)` for each element of a box; `global` is null outside.
 template <class Move> void for_elements(const Map &map, const i32 (&corner)[5], Move &&move) {
@@ -57,7 +57,7 @@ template <class Move> void for_elements(const Map &map, const i32 (&corner)[5], 
             const i64 index = static_cast<i64>(corner[0]) + at;
             const bool here = inside && index >= 0 && static_cast<u64>(index) < map.extents[0];
             auto *global = reinterpret_cast<u8 *>(address + static_cast<u64>(index) * size);
-            move(here ? global : nullptr, row * row_bytes + at * size, size);
+            move(here ? global : nullptr, row * map.swizzle + at * size, size);
         }
     }
 }
@@ -77,11 +77,12 @@ TmaCopy parsed(const Arguments &args, u32 map_argument, u32 shared_argument) {
         fail("a map of %u axes, and %u coordinates", map.rank, coordinates);
     for (u32 axis = 0; axis < coordinates; ++axis)
         copy.box[axis] = static_cast<i32>(args.value(map_argument, axis + 1));
-    if (map.box[0] * map.element_bytes != row_bytes)
-        fail("rows of a box are %u bytes, and the model takes 128", map.box[0] * map.element_bytes);
+    if (map.box[0] * map.element_bytes != map.swizzle)
+        fail("rows of a box are %u bytes, and the model takes as many as swizzled, %u",
+             map.box[0] * map.element_bytes, map.swizzle);
     const SharedPlace place =
-        place_of(static_cast<u32>(args.value(shared_argument)), box_rows(map) * row_bytes);
-    if (place.offset % row_bytes)
+        place_of(static_cast<u32>(args.value(shared_argument)), box_bytes(map));
+    if (place.offset % 128)
         fail("a box at byte %u of shared memory: not a multiple of 128", place.offset);
     copy.block = place.block;
     copy.offset = place.offset;
@@ -99,7 +100,7 @@ void load(Arguments &args) {
         if (copy.blocks >> rank & 1) {
             Block &block = cluster.blocks[rank];
             mbarrier_require_fenced(block, copy.barrier);
-            lock_for_landing(block, copy.offset, box_rows(map_at(copy.map)) * row_bytes);
+            lock_for_landing(block, copy.offset, box_bytes(map_at(copy.map)));
         }
     // The parameter of the kernel, and the map in it, is a copy of the thread's own here.
     auto *map = static_cast<Map *>(malloc(sizeof(Map)));
@@ -110,7 +111,7 @@ void load(Arguments &args) {
 
 void store(Arguments &args) {
     TmaCopy copy = parsed(args, 0, 1);
-    lock_for_reading(*copy.block, copy.offset, box_rows(map_at(copy.map)) * row_bytes);
+    lock_for_reading(*copy.block, copy.offset, box_bytes(map_at(copy.map)));
     running->stores.push(copy);
 }
 
@@ -136,7 +137,7 @@ bool land_a_load() {
     const TmaCopy copy = loads[which];
     loads.remove(which);
     auto *map = static_cast<Map *>(const_cast<void *>(copy.map));
-    const u32 bytes = box_rows(*map) * row_bytes;
+    const u32 bytes = box_bytes(*map);
     for (u32 rank = 0; rank < cluster.size; ++rank) {
         if (!(copy.blocks >> rank & 1))
             continue;
@@ -144,7 +145,7 @@ bool land_a_load() {
         if (!block.running)
             fail("a TMA load lands in block %u of the cluster, which has ended", rank);
         for_elements(*map, copy.box, [&](const u8 *global, u32 at, u32 size) {
-            u8 *to = block.shared + swizzled(copy.offset + at);
+            u8 *to = block.shared + swizzled(copy.offset + at, map->swizzle);
             memset(to, 0, size);
             if (global)
                 memcpy(to, global, size);
@@ -172,9 +173,9 @@ void finish_stores(Thread &thread, u32 younger) {
         const Map &map = map_at(copy.map);
         for_elements(map, copy.box, [&](u8 *global, u32 at, u32 size) {
             if (global)
-                memcpy(global, copy.block->shared + swizzled(copy.offset + at), size);
+                memcpy(global, copy.block->shared + swizzled(copy.offset + at, map.swizzle), size);
         });
-        unlock_read(*copy.block, copy.offset, box_rows(map) * row_bytes);
+        unlock_read(*copy.block, copy.offset, box_bytes(map));
         thread.stores.remove(i);
     }
 }
