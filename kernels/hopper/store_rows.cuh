@@ -73,15 +73,16 @@ template <class Bits> struct RowPart {
 };
 
 // One warp. Store the 16 rows of a staged block from `line` on, the first of them to `to`: `count`
-// elements of each of the first `rows`. A lane reads its parts of up to `most_ahead` rows before it stores the
-// first, so that their latencies overlap.
+// elements of each of the first `rows`. A lane reads its parts of up to `most_ahead` rows before it
+// stores the first, so that their latencies overlap.
 template <class Bits, u32 most_ahead> CUPYGEMM_INLINE void
 store_rows(SharedAddress staged, u32 line, u32 lane, u64 to, i64 pitch, i32 rows, i32 count) {
     constexpr u32 row_bytes = staged_row_bytes<Bits>;
     constexpr i32 columns = row_bytes / sizeof(Bits), all = 16;
     if (rows >= all && count == columns) {
         constexpr u32 lanes = RowPart<Bits>::lanes, at_once = 32 / lanes;
-        constexpr u32 ahead = minimum<u32>(most_ahead, all / at_once);
+        // A part with a share of several elements takes the registers of several parts.
+        constexpr u32 ahead = RowPart<Bits>::share > 1 ? 1 : most_ahead;
         static_assert(all % (ahead * at_once) == 0, "lanes have as many rows each time");
 #pragma unroll 1 // unrolled, it takes registers that promoted sums do not leave
         for (u32 first = 0; first < all; first += ahead * at_once) {
