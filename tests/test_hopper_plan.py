@@ -17,7 +17,6 @@ from cupygemm._hopper.block_scales import SCALE_ARGS
 from cupygemm._hopper.config import (
     CONFIGS,
     SHARED_BYTES,
-    TURNED_CONFIGS,
     HopperArch,
     check,
     configs_for,
@@ -32,11 +31,12 @@ from cupygemm._hopper.launch import (
     MIRROR_ARGS,
     launch_grid,
 )
-from cupygemm._hopper.orientation import transposed
+from cupygemm._hopper.orientation import TURNED_CONFIGS, as_computed, transposed
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import in_other_orders, select
 from cupygemm._hopper.source import add_source
 from cupygemm._hopper.stack import Stack
+from cupygemm._hopper.triangle import choose_triangle
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
@@ -65,6 +65,7 @@ def test_some_configuration_runs_every_problem(m, n, k, count):
     problem = replace(PROBLEM, m=m, n=n, k=k, batch=(count,) if count > 1 else ())
     selection = select(problem, ARCH)
     config = selection.config
+    problem = as_computed(problem, c_turned=config.c_turned)
     assert check(config, problem, ARCH) is None
     assert selection.candidates[0].config == config
     assert config.split_k <= -(-k // config.tile_k)
@@ -88,7 +89,7 @@ def test_large_products_share_tiles_in_clusters_and_small_ones_split():
 
 def test_tiles_that_fill_the_gpu_unevenly_are_cut():
     odd = replace(PROBLEM, m=2560, n=2560, k=2560)
-    selection = select(odd, ARCH)
+    selection = select(odd, ARCH, CONFIGS)
     assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
     assert "dealt evenly" in selection.reason
     assert launch_grid(selection.config, 1, ARCH.num_sms)[0] == ARCH.num_sms
@@ -163,15 +164,15 @@ def test_the_records_match_the_device_structs():
 
 
 def test_operands_that_tma_cannot_read_are_copied():
-    choice = choose(layout_of((100, 64), (64, 104)), ARCH)
+    choice = choose(layout_of((100, 64), (64, 104)), ARCH, CONFIGS[0])
     assert choice.notes == ()
-    choice = choose(layout_of((100, 65), (65, 104)), ARCH)
+    choice = choose(layout_of((100, 65), (65, 104)), ARCH, CONFIGS[0])
     assert [note[:11] for note in choice.notes] == ["A is copied"]
     assert "multiples of 2 bytes" in choice.a_copy.reason
-    choice = choose(layout_of((4, 64, 64), (4, 64, 64), x1=np.s_[::-1]), ARCH)
+    choice = choose(layout_of((4, 64, 64), (4, 64, 64), x1=np.s_[::-1]), ARCH, CONFIGS[0])
     assert "backwards" in choice.a_copy.reason
     assert choice.b_copy is None
-    choice = choose(layout_of((64, 64), (64, 63)), ARCH)
+    choice = choose(layout_of((64, 64), (64, 63)), ARCH, CONFIGS[0])
     assert choice.b_copy is not None
     assert "C is stored without TMA" in choice.notes[-1]
 
@@ -286,7 +287,7 @@ def test_check_says_what_is_not_turned(change, given, why):
 
 
 def test_a_turned_kernel_takes_the_second_operand_for_its_first():
-    config = next(c for c in TURNED_CONFIGS if (c.tile_m, c.tile_n) == (128, 80))
+    config = next(c for c in TURNED_CONFIGS if (c.tile_m, c.tile_n) == (128, 96))
     layout = layout_of((256, 320), (320, 512))
     choice = choose(layout, ARCH, config)
     plain = choose(layout, ARCH, CONFIGS[0])
@@ -298,6 +299,38 @@ def test_a_turned_kernel_takes_the_second_operand_for_its_first():
     assert config.name.endswith("_t")
     copied = choose(layout_of((256, 321), (321, 512)), ARCH, config)
     assert [note[:11] for note in copied.notes] == ["A is copied"]
+
+
+@pytest.mark.parametrize("extent", [1536, 2304])
+def test_results_between_the_tiles_are_turned(extent):
+    """1536 x 1536 is 132 tiles of 144 x 128, one for each SM, and 144 of 128 x 128."""
+    problem = replace(PROBLEM, m=extent, n=extent, k=extent)
+    selection = select(problem, ARCH)
+    assert selection.config.c_turned
+    assert "of the transpose" in selection.reason
+    assert {candidate.config.c_turned for candidate in selection.candidates} == {False, True}
+    for change in (
+        {"epilogue": Epilogue(activation="relu")},
+        {"out_dtype": "f32"},
+        {"a_major": "m"},
+    ):
+        ranked = select(replace(problem, **change), ARCH).candidates
+        assert not any(candidate.config.c_turned for candidate in ranked)
+
+
+def test_a_group_may_be_turned_and_a_triangle_is_not():
+    layouts = {i: layout_of((1536, 1536), (1536, 512)) for i in range(3)}
+    (group,) = choose_groups(layouts, ARCH)
+    assert group.config.c_turned
+    assert all(choice.problem.m == 512 for choice in group.choices)
+    operands = (
+        Operand((2304, 2304), steps, np.dtype(np.float16)) for steps in ((4608, 2), (2, 4608))
+    )
+    layout = pose(*operands).layout
+    assert choose(layout, ARCH).config.c_turned
+    triangle = choose_triangle(layout, ARCH)
+    assert not triangle.config.c_turned
+    assert (triangle.problem.a_major, triangle.problem.b_major) == ("k", "k")
 
 
 def test_three_consumers_have_registers_for_sums_only():
@@ -315,7 +348,7 @@ def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut
     """2047 x 2049 is 136 tiles of 256 x 128, for 66 clusters, or 121 of 192 x 192, for 132 SMs."""
     for m, n, k in ((2047, 2049, 2051), (1536, 1536, 1536), (3072, 3072, 3072)):
         config = select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config
-        assert 192 in (config.tile_m, config.tile_n) or config.stream_k
+        assert 192 in (config.tile_m, config.tile_n) or config.stream_k or config.c_turned
     for extent in (512, 1024, 2048, 4096, 8192):
         config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
         assert config.num_consumers < 3
@@ -437,7 +470,7 @@ def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
 
 
 def test_a_broadcast_operand_has_one_matrix():
-    choice = choose(layout_of((5, 64, 32), (32, 64)), ARCH)
+    choice = choose(layout_of((5, 64, 32), (32, 64)), ARCH, CONFIGS[0])
     geometry = choice.geometry()
     assert geometry.a.batch == (1, 1, 5) or geometry.m == 5 * 64
     assert geometry.b.batch == (1, 1, 1)

@@ -406,40 +406,18 @@ _SHAPES = (
     (64, 64, 128, 1, 6, 1, 4, 1),
 )
 _GROUP_ROWS = 2048  # of C that the raster walks down: about as many columns are then in flight
+Shape = tuple[int, int, int, int, int, int, int, int]
 
 
-_Shape = tuple[int, int, int, int, int, int, int, int]
-
-
-def _configs(shapes: tuple[_Shape, ...]) -> tuple[HopperConfig, ...]:
+def of_shapes(shapes: tuple[Shape, ...]) -> tuple[HopperConfig, ...]:
+    """Return the configurations of shapes; the raster follows from them."""
     return tuple(
         HopperConfig(*shape, group_m=_GROUP_ROWS // (shape[0] * shape[6])) for shape in shapes
     )
 
 
-CONFIGS = _configs(_SHAPES)
+CONFIGS = of_shapes(_SHAPES)
 """The configurations that are built, for 16-bit operands; the selector splits k."""
-# Of kernels that compute the transpose of C, whose tiles have any multiple of 8 rows of C.
-_TURNED_SHAPES = (
-    (128, 80, 64, 2, 7, 2, 1, 1),
-    (128, 96, 64, 2, 6, 2, 1, 1),
-    (128, 112, 64, 2, 6, 2, 1, 1),
-    (128, 144, 64, 2, 5, 2, 1, 1),
-    (128, 144, 64, 2, 5, 2, 2, 1),
-    (128, 160, 64, 2, 5, 2, 2, 1),
-    (128, 176, 64, 2, 5, 2, 2, 1),
-    (128, 208, 64, 2, 4, 2, 2, 1),
-    (128, 224, 64, 2, 4, 2, 2, 1),
-    (128, 240, 64, 2, 4, 2, 2, 1),
-    (192, 80, 64, 3, 5, 2, 1, 1),
-    (192, 96, 64, 3, 4, 2, 1, 1),
-    (192, 160, 64, 3, 4, 1, 1, 1),
-    (64, 16, 64, 1, 8, 2, 1, 1),
-    (64, 32, 64, 1, 8, 2, 1, 1),
-    (64, 96, 64, 1, 8, 2, 1, 1),
-)
-TURNED_CONFIGS = tuple(replace(config, c_turned=True) for config in _configs(_TURNED_SHAPES))
-"""The same that are turned, for 16-bit operands of which A lies along k, and 16-bit results."""
 # Of operands in fp64. A sum takes two registers, so tiles are half as large.
 _F64_SHAPES = (
     (128, 128, 32, 2, 3, 1, 1, 1),
@@ -453,7 +431,7 @@ _F64_SHAPES = (
 def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
     """Return the configurations for operands of a type: as many bytes of k in a tile."""
     if dtype == "f64":
-        return tuple(replace(config, mma_sync=True) for config in _configs(_F64_SHAPES))
+        return tuple(replace(config, mma_sync=True) for config in of_shapes(_F64_SHAPES))
     size = ITEMSIZE[dtype]
     configs = tuple(
         replace(c, tile_k=c.tile_k * 2 // size)

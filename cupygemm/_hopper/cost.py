@@ -20,7 +20,7 @@ _CLUSTERS = {1: 0, 2: 1540, 4: 1440, 8: 1440}  # more for a launch of clusters o
 _MMA = 0.961  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
 _MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
 _BELOW_256 = 1.01  # the same, for instructions of fewer columns than 256
-_BELOW_128 = 0.58  # and for each 64 fewer than 128: they read more of A from shared memory
+_BELOW_128 = 0.58  # and for half as many as 128: they read A from shared memory once, too
 _POWER = 0.125  # by which power limits slow down the clock in long products
 _LONG = 6e10  # multiply-adds times bytes of an element: of a long product
 _STEP = 9  # of each step, and more where a consumer has the SM to itself
@@ -42,6 +42,7 @@ _OVERLAP = 0.158  # of what does not bind, which delays what does
 _ADD, _ADD_BYTES = 5110, 1300  # cycles of the kernel that adds parts, and bytes per clock
 _WAIT, _SUM_BYTES = 8700, 73  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
+_OTHER_WIDTHS = 1.03  # the same of widths that were not among the measured ones, multiples of 64
 _LONE_BLOCK = 1.08  # of promoted sums of one block of rows: nothing is multiplied while it is added
 _LINE, _CAMP = 128, 4096
 
@@ -73,7 +74,8 @@ def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, unit
     else:
         mma = _MMA * multiply_adds * itemsize / (64 * 2 * 32)
         if config.tile_n < 256:
-            mma *= _BELOW_256 if config.tile_n >= 128 else 1 + _BELOW_128 * (2 - config.tile_n / 64)
+            below_128 = 1 + _BELOW_128 * (128 / config.tile_n - 1)
+            mma *= _BELOW_256 if config.tile_n >= 128 else below_128
         if config.promote and config.tile_m == BLOCK_ROWS * config.num_consumers:
             mma *= _LONE_BLOCK
         if size == 1 and units > clusters and not a_in_registers(problem):
@@ -81,13 +83,15 @@ def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, unit
     if config.num_consumers == 1:
         mma += _LONE_STEP
     step_bytes = config.tile_k * itemsize
-    rows = float(config.tile_m)  # of A that come to the SM
+    rows, columns = float(config.tile_m), float(config.tile_n)  # that come to the SM
     if size == 1 and problem.a_major == "k":
         rows = min(rows, -(-problem.m // 8) * 8)
+    if size == 1 and problem.b_major == "k":
+        columns = min(columns, -(-problem.n // 8) * 8)
     taken = asked = of_l2 = 0.0
     for loaded, pitch, shares in (
         (rows, _row_bytes(problem, "a"), config.cluster_n),
-        (config.tile_n, _row_bytes(problem, "b"), config.cluster_m),
+        (columns, _row_bytes(problem, "b"), config.cluster_m),
     ):
         crosses, camps = pitch % _LINE != 0, _CAMPING * (pitch % _CAMP == 0)
         taken += loaded * (1 + crosses * (_LINES if shares == 1 else _LINES_SENT))
@@ -146,7 +150,8 @@ def total(config: HopperConfig, compute: float, memory: float) -> float:
     """Return the cycles of a launch whose SMs and whose memory are busy for so many."""
     launch = _LAUNCH + _CLUSTERS[config.cluster_size]
     compute, memory = launch + compute, launch + memory
-    return max(compute, memory) + _OVERLAP * min(compute, memory)
+    cycles = max(compute, memory) + _OVERLAP * min(compute, memory)
+    return cycles * (_OTHER_WIDTHS if config.tile_n % 64 else 1.0)
 
 
 def _row_bytes(problem: GemmProblem, name: str) -> int:

@@ -9,10 +9,31 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cupygemm._hopper.config import HopperConfig, configs_for
+from cupygemm._hopper.config import HopperConfig, configs_for, of_shapes
 from cupygemm._hopper.copies import SPLIT_PARTS
 from cupygemm._hopper.stack import Stack
 from cupygemm._problem import ITEMSIZE, GemmProblem
+
+# tile_m, tile_n, tile_k, consumers, stages, epilogue buffers, cluster_m, cluster_n
+_SHAPES = (
+    (128, 96, 64, 2, 6, 2, 1, 1),
+    (128, 112, 64, 2, 6, 2, 1, 1),
+    (128, 112, 64, 2, 6, 2, 2, 2),
+    (128, 144, 64, 2, 5, 2, 1, 1),
+    (128, 144, 64, 2, 5, 2, 2, 1),
+    (128, 144, 64, 2, 5, 2, 2, 2),
+    (128, 160, 64, 2, 5, 2, 2, 1),
+    (128, 176, 64, 2, 5, 2, 2, 1),
+    (128, 208, 64, 2, 4, 2, 2, 1),
+    (128, 224, 64, 2, 4, 2, 2, 1),
+    (128, 240, 64, 2, 4, 2, 2, 1),
+    (192, 80, 64, 3, 5, 2, 1, 2),
+    (192, 160, 64, 3, 4, 1, 2, 1),
+    (64, 32, 64, 1, 8, 2, 1, 1),
+    (64, 96, 64, 1, 8, 2, 1, 1),
+)
+TURNED_CONFIGS = tuple(replace(config, c_turned=True) for config in of_shapes(_SHAPES))
+"""The configurations of 16-bit operands that are turned, for widths between those of `CONFIGS`."""
 
 
 def as_computed(asked: GemmProblem, *, c_turned: bool) -> GemmProblem:
@@ -45,10 +66,14 @@ def transposed(problem: GemmProblem) -> GemmProblem:
 def configs_of(asked: GemmProblem) -> tuple[HopperConfig, ...]:
     """Return the configurations that come into question for a product.
 
-    Where B alone lies across k, those of tf32 are turned, lest it be copied.
+    Where B alone lies across k, those of tf32 are turned, lest it be copied. Those of 16 bits may
+    be, if both the result has as many and A lies along k.
     """
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)
     if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
         return tuple(replace(config, c_turned=True) for config in configs)
+    halves = ITEMSIZE[asked.a_dtype] == 2 and ITEMSIZE[asked.out_dtype] == 2
+    if halves and asked.a_major == "k" and asked.epilogue is None:
+        return configs + TURNED_CONFIGS
     return configs

@@ -129,6 +129,8 @@ def in_other_orders(
 def _reason(best: HopperCandidate, problem: GemmProblem, arch: HopperArch) -> str:
     config = best.config
     text = f"tile {config.tile_m}x{config.tile_n}x{config.tile_k}"
+    if config.c_turned:
+        text += " of the transpose"
     if config.cluster_size > 1:
         text += f" in clusters of {config.cluster_m}x{config.cluster_n}"
     text += f": {config.num_units(problem) * config.cluster_size} units of work"

@@ -20,12 +20,12 @@ from cupygemm._epilogue import epilogue_arguments
 from cupygemm._formats import Precision, as_stored
 from cupygemm._hopper.config import (
     CONFIGS,
-    TURNED_CONFIGS,
     HopperArch,
     HopperConfig,
     check,
     configs_for,
 )
+from cupygemm._hopper.orientation import TURNED_CONFIGS
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.product import make_runner
 from cupygemm._layout import Operand

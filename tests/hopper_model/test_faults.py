@@ -14,7 +14,8 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._formats import as_stored
-from cupygemm._hopper.config import CONFIGS, TURNED_CONFIGS, configs_for
+from cupygemm._hopper.config import CONFIGS, configs_for
+from cupygemm._hopper.orientation import TURNED_CONFIGS
 from tests.cuda.variants import BF16, E4M3, F16, F32, F64, I8, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
@@ -27,7 +28,7 @@ LOW = next(c for c in configs_for("e4m3fn") if (c.tile_m, c.tile_n, c.cluster_m)
 PROMOTED = Variant(LOW, E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
-TURNED = replace(HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n == 80))
+TURNED = replace(HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n == 112))
 TURNED_DIRECT = replace(TURNED, aligned=False)
 BYTES = Variant(configs_for("i8")[-1], I8, I8, "CF", aligned=True)
 BYTES_DIRECT = replace(BYTES, aligned=False)

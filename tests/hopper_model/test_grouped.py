@@ -10,6 +10,7 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._hopper import grouped
 from cupygemm._hopper.config import configs_for
+from cupygemm._hopper.orientation import TURNED_CONFIGS
 from cupygemm._linalg.grouped import Launch, forget_groups
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -56,6 +57,18 @@ def test_each_configuration_is_exact(cp, model, launches, monkeypatch, config):
     forget_groups()
     check_products(cp, SHAPES, (F16, BF16)[number % 2], orders=("CC", "CF", "FC", "FF")[number % 4])
     assert launches == [len(SHAPES)]
+    forget_groups()
+
+
+@pytest.mark.parametrize("config", TURNED_CONFIGS[::4], ids=lambda config: config.name)
+def test_turned_configurations_are_exact(cp, model, launches, monkeypatch, config):
+    choose = grouped.choose_config
+    monkeypatch.setattr(grouped, "choose_config", lambda *args: (config, choose(*args)[1]))
+    for seed, orders in enumerate(("CC", "CF")):
+        model.seed = seed
+        forget_groups()
+        check_products(cp, SHAPES, (F16, BF16)[seed], orders=orders)
+    assert launches == [len(SHAPES)] * 2
     forget_groups()
 
 

@@ -16,13 +16,13 @@ from cupygemm._hopper.block_scales import scaled_configs
 from cupygemm._hopper.compile import OPTIONS, read_cubin
 from cupygemm._hopper.config import (
     CONFIGS,
-    TURNED_CONFIGS,
     HopperArch,
     HopperConfig,
     check,
     configs_for,
 )
 from cupygemm._hopper.nvrtc import find_nvrtc
+from cupygemm._hopper.orientation import TURNED_CONFIGS
 from cupygemm._hopper.source import (
     add_source,
     finish_source,
@@ -178,6 +178,15 @@ def test_turned_results_do_not_spill(number: int) -> None:
 def test_groups_and_triangles_do_not_spill(number: int, special: dict[str, int]) -> None:
     config = CONFIGS[number]
     text = generate(PROBLEM, config, tma_store=number % 3 != 1, **special)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("config", TURNED_CONFIGS[1::5], ids=lambda config: config.name)
+def test_turned_groups_do_not_spill(config: HopperConfig) -> None:
+    problem = replace(PROBLEM, a_major="m", b_major="k")
+    text = generate(problem, config, tma_store=config.num_consumers < 3, group_capacity=63)
     registers, local, _ = compiled(text, "cupygemm_gemm")
     assert local == 0
     assert registers * config.num_threads <= 65536
