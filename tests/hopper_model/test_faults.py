@@ -19,10 +19,11 @@ from cupygemm._hopper.orientation import TURNED_CONFIGS
 from tests.cuda.variants import BF16, E4M3, F16, F32, F64, I8, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
-HALVES = Variant(CONFIGS[-1], F16, F16, "CC", aligned=True)
+ALONE = [c for c in CONFIGS if c.cluster_size == 1]
+HALVES = Variant(ALONE[-1], F16, F16, "CC", aligned=True)
 CLUSTER = replace(HALVES, config=next(c for c in CONFIGS if c.cluster_size > c.num_consumers))
-TWO_CONSUMERS = replace(HALVES, config=CONFIGS[-2])
-STREAM = replace(HALVES, config=replace(CONFIGS[-1], stream_k=4))
+TWO_CONSUMERS = replace(HALVES, config=next(c for c in ALONE[::-1] if c.num_consumers == 2))
+STREAM = replace(HALVES, config=replace(HALVES.config, stream_k=4))
 DIRECT = replace(HALVES, aligned=False)
 LOW = next(c for c in configs_for("e4m3fn") if (c.tile_m, c.tile_n, c.cluster_m) == (64, 128, 1))
 PROMOTED = Variant(LOW, E4M3, F32, "CF", aligned=True)
@@ -96,8 +97,8 @@ FAULTS = [
           "has not executed griddepcontrol.wait"),
     Fault("registers that nobody gives", "setmaxnreg_dec<producer_registers>();", "", "deadlock",
           TWO_CONSUMERS),
-    Fault("only the own block is told", "if (thread < T::cluster_size)", "if (thread < 1)",
-          "deadlock|one more arrival", CLUSTER),
+    Fault("only the own block is told", "if (thread < Multicast<Config>::num_peers)",
+          "if (thread < 1)", "deadlock|one more arrival", CLUSTER),
     Fault("a block that ends before the other", "cluster_sync(); // no block ends", "// no block",
           "has ended", CLUSTER),
     Fault("a block that loads all that it shares", "multicast ? rank * share : 0", "0",
