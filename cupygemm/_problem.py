@@ -121,7 +121,8 @@ class GemmProblem:
     b_major : {"k", "n"}
         The same for B.
     a_align, b_align, c_align : int
-        Largest power of two, up to 16, that divides base address and every pitch, in bytes.
+        Largest power of two, up to 16, that divides base address and every pitch, in bytes. Where
+        a kernel reads copies, up to 128.
     a_span, b_span, c_span : int
         Bytes from the first to the last element of one matrix of the batch, end included; buffer
         loads address at most 2 GiB of it.

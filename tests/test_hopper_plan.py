@@ -23,6 +23,7 @@ from cupygemm._hopper.config import (
     step_group,
 )
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
+from cupygemm._hopper.cost import kernel_cycles, memory_cycles
 from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
 from cupygemm._hopper.launch import (
     ADD_ARGS,
@@ -521,3 +522,24 @@ def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
     assert all(choice.config == mixed.config for choice in mixed.choices)
     assert mixed.config.split_k == 1
     assert groups((64, 64, 512)) == []  # a launch of its own, as for any product
+
+
+def test_rows_of_padded_copies_begin_at_lines():
+    """In the model, which charges rows that cross lines, as the copies do."""
+    odd = replace(PROBLEM, m=1023, n=1025, k=1027, a_align=2, b_align=2)
+    computed = as_computed(odd, c_turned=False)
+    assert (computed.a_align, computed.b_align) == (128, 128)
+    assert as_computed(odd, c_turned=True).b_align == 128
+    short = replace(odd, k=100, n=96)  # whose copies are padded to 16 bytes
+    assert as_computed(short, c_turned=False).a_align == 16
+    assert as_computed(replace(odd, a_align=16), c_turned=False).a_align == 16
+    unaware = replace(computed, a_align=16, b_align=16)
+    assert memory_cycles(computed) < memory_cycles(unaware)
+    config = CONFIGS[4]
+    assert kernel_cycles(config, computed, ARCH)[0] < kernel_cycles(config, unaware, ARCH)[0]
+    layout = layout_of((1023, 1027), (1027, 1025))
+    for name, copied in (("a", 2), ("b", 2)):
+        assert getattr(layout.problem, f"{name}_align") == copied
+    choice = choose(layout, ARCH)
+    assert choice.a_copy.target(choice.a).pitch * 2 % 128 == 0
+    assert choice.problem.a_align == 128

@@ -155,7 +155,10 @@ def total(config: HopperConfig, compute: float, memory: float) -> float:
 
 
 def _row_bytes(problem: GemmProblem, name: str) -> int:
-    """Return the bytes from a row of an operand to the next where it is packed."""
-    major = problem.a_major if name == "a" else problem.b_major
-    adjacent = problem.k if major == "k" else problem.m if name == "a" else problem.n
-    return adjacent * ITEMSIZE[problem.a_dtype]
+    """Return the bytes from a row of an operand to the next where it is packed, or copied."""
+    is_a = name == "a"
+    major, align = (
+        (problem.a_major, problem.a_align) if is_a else (problem.b_major, problem.b_align)
+    )
+    adjacent = problem.k if major == "k" else problem.m if is_a else problem.n
+    return -(-adjacent * ITEMSIZE[problem.a_dtype] // align) * align

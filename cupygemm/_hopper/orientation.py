@@ -9,7 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cupygemm._hopper.config import HopperConfig, configs_for, of_shapes
+from cupygemm._hopper.config import (
+    SLAB_BYTES,
+    TMA_BYTES,
+    HopperConfig,
+    configs_for,
+    of_shapes,
+)
 from cupygemm._hopper.copies import SPLIT_PARTS
 from cupygemm._hopper.stack import Stack
 from cupygemm._problem import ITEMSIZE, GemmProblem
@@ -38,7 +44,7 @@ TURNED_CONFIGS = tuple(replace(config, c_turned=True) for config in of_shapes(_S
 
 def as_computed(asked: GemmProblem, *, c_turned: bool) -> GemmProblem:
     """Return the product that a kernel computes, from copies of operands where it needs them."""
-    problem = transposed(asked) if c_turned else asked
+    given = problem = transposed(asked) if c_turned else asked
     # mma.sync takes fp64 from registers.
     if ITEMSIZE[asked.a_dtype] != 2 and asked.a_dtype != "f64":
         problem = replace(problem, b_major="k")
@@ -47,7 +53,18 @@ def as_computed(asked: GemmProblem, *, c_turned: bool) -> GemmProblem:
     if asked.a_dtype == "tf32x3":
         row = Stack("tf32x3", asked.k, 1, asked.k, (1, 1, 1), (0, 0, 0))
         problem = replace(problem, k=row.widened(SPLIT_PARTS).adjacent)
+    if given.a_align < TMA_BYTES or problem.a_major != given.a_major:
+        problem = replace(problem, a_align=_copy_align(problem, problem.a_major, problem.m))
+    if given.b_align < TMA_BYTES or problem.b_major != given.b_major:
+        problem = replace(problem, b_align=_copy_align(problem, problem.b_major, problem.n))
     return problem
+
+
+def _copy_align(problem: GemmProblem, major: str, rows: int) -> int:
+    """Return what divides the pitch of a copy, in bytes, up to a line of the caches."""
+    adjacent = problem.k if major == "k" else rows
+    row = Stack(problem.a_dtype, adjacent, 1, adjacent, (1, 1, 1), (0, 0, 0)).padded()
+    return SLAB_BYTES if row.pitch * row.itemsize % SLAB_BYTES == 0 else TMA_BYTES
 
 
 def transposed(problem: GemmProblem) -> GemmProblem:
