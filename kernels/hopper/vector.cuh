@@ -29,9 +29,10 @@ CUPYGEMM_INLINE Vector shifted(Vector x, Vector y, u32 shift) {
     return v;
 }
 
+// Not ld.global.nc, which the compiler may move before the wait for the kernel that writes there.
 CUPYGEMM_INLINE Vector load_global_vector(u64 address) {
     Vector v;
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.words[0]), "=r"(v.words[1]), "=r"(v.words[2]), "=r"(v.words[3])
                  : "l"(address));
     return v;

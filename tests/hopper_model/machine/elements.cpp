@@ -110,7 +110,6 @@ const Opcode element_opcodes[] = {
     {"ld.global.v4.f32", load_global<u32, 4>},
     {"ld.global.v2.f64", load_global<u64, 2>},
     {"ld.acquire.gpu.global.u64", load_acquire},
-    {"ld.global.nc.v4.u32", load_global<u32, 4>},
     {"prefetch.global.L2", prefetch},
     {"st.global.u64", store_global<u64, 1>},
     {"st.global.u8", store_global<u8, 1>},
