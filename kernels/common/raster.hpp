@@ -3,9 +3,9 @@
 // Two maps are composed. The XCD remap undoes the hardware's dealing (workgroup w runs on XCD w %
 // 8), so that workgroups with neighbouring indices share an XCD and its L2. The grouped order then
 // walks `group_m` tiles down a column before it moves one column on: workgroups that run together
-// touch a block of few rows of A and few columns of B instead of one long row. Hilbert's order takes
-// its place where it is asked for: its stretches of any length are blocks, not those of some lengths
-// only. What each map gives: docs/explanation/raster.rst.
+// touch a block of few rows of A and few columns of B instead of one long row. Hilbert's order
+// takes its place where it is asked for: its stretches of any length are blocks, not those of some
+// lengths only. What each map gives: docs/explanation/raster.rst.
 #pragma once
 
 #include "common/numeric.hpp"

@@ -42,7 +42,6 @@ extern "C" __global__ void __launch_bounds__(128)
     constexpr u32 warps = 4;
     __shared__ Four sums[warps][32];
     let_next_kernel_start();
-    wait_for_work_before();
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row_vectors = args.pitch / 4;
     const u32 index = blockIdx.x * 32 + lane;
@@ -54,6 +53,7 @@ extern "C" __global__ void __launch_bounds__(128)
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
         const PartSum *part = reinterpret_cast<const PartSum *>(args.workspace) + batch * matrix +
                               static_cast<u64>(row) * args.pitch + column;
+        wait_for_work_before(static_cast<u32>(reinterpret_cast<u64>(part)));
         Four sum{};
         if (inside) {
 #pragma unroll 4

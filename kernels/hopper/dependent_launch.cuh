@@ -17,6 +17,17 @@ namespace cupygemm {
 // overwrite may still be read, too.
 CUPYGEMM_INLINE void wait_for_work_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
+// The same once `known` has been computed. Else the compiler would leave for after the wait what
+// can be done before it. To it, the wait is not for -1, which is odd; it does not see that none is.
+CUPYGEMM_INLINE void wait_for_work_before(u32 known) {
+    asm volatile("{\n"
+                 ".reg .pred is_known;\n"
+                 "setp.ne.b32 is_known, %0, -1;\n"
+                 "@is_known griddepcontrol.wait;\n"
+                 "}" ::"r"(known << 1)
+                 : "memory");
+}
+
 // Once all blocks came here or ended, the next kernel of the stream may take the room that blocks
 // of this one leave. It waits for the end of this kernel itself, so no time is too early.
 CUPYGEMM_INLINE void let_next_kernel_start() {

@@ -65,7 +65,6 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     const bool producer = warpgroup == Config::num_consumers;
     prologue(SchedulerOf<Config>::first_product(args), shared, producer, thread);
     let_next_kernel_start();
-    wait_for_work_before();
 
     SchedulerOf<Config> scheduler(args);
     Mainloop::Ring ring;
@@ -75,12 +74,15 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         if (thread == 0) {
             for (; scheduler.more(); scheduler.advance(args)) {
                 const auto &product = scheduler.product(args);
-                Mainloop::produce(product, scheduler.work(product, rank), rank, shared, ring);
+                const Work work = scheduler.work(product, rank);
+                wait_for_work_before(work.row | work.column); // at once, but for the first
+                Mainloop::produce(product, work, rank, shared, ring);
             }
         }
     } else {
         if constexpr (moves_registers)
             setmaxnreg_inc<consumer_registers>();
+        wait_for_work_before();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
         // From lane 0, so that the compiler knows it to be the same in all, and keeps descriptors

@@ -3,9 +3,9 @@
 // The grid fills the GPU once. A unit of work is one tile of C for each block of the cluster, over
 // one part of k; units are numbered batch by batch, within it split by split, within it in the
 // raster's order of tiles, and cluster i takes units i, i + clusters, ... So the units in flight
-// are neighbours, which share rows of A and columns of B in L2. Parts take the steps of k in turn, so
-// that those in flight read adjacent memory. Producer and consumers walk the same sequence, each on
-// its own.
+// are neighbours, which share rows of A and columns of B in L2. Parts take the steps of k in turn,
+// so that those in flight read adjacent memory. Producer and consumers walk the same sequence, each
+// on its own.
 #pragma once
 
 #include "common/raster.hpp"
