@@ -63,19 +63,20 @@ CASES: dict[str, tuple[Case, ...]] = {
     "bf16": _HALVES,
     "fp16": _HALVES,
     "int8": _SQUARES[3:5],
+    "int8-int8": _SQUARES[3:5],
     "fp8": (*_LARGE, Case(4096, 14336, 4096)),
+    "fp8-fp8": (*_LARGE, Case(4096, 14336, 4096)),
     "tf32": _LARGE,
     "tf32x3": _LARGE,
     "fp64": _LARGE,
 }
-"""By type; tf32 and tf32x3 are precisions of fp32."""
+"""By type; tf32 and tf32x3 are precisions of fp32. The results of bytes are wider unless named."""
 
 
 def contenders(case: Case, dtype: str) -> dict[str, Call]:
     """Return what multiplies, by name; who cannot is left out."""
-    return {"bf16": _halves, "fp16": _halves, "int8": _int8, "fp8": _fp8}.get(dtype, _floats)(
-        case, dtype
-    )
+    kinds = {"bf16": _halves, "fp16": _halves, "int8": _int8, "fp8": _fp8}
+    return kinds.get(dtype.partition("-")[0], _floats)(case, dtype)
 
 
 def _halves(case: Case, dtype: str) -> dict[str, Call]:
@@ -120,8 +121,8 @@ def _floats(case: Case, dtype: str) -> dict[str, Call]:
     return calls
 
 
-def _int8(case: Case, _: str) -> dict[str, Call]:
-    """Return what multiplies int8 to int32; `cupy.matmul` sums int8 in int8."""
+def _int8(case: Case, dtype: str) -> dict[str, Call]:
+    """Return what multiplies int8 to int32 or int8; CuPy gives int8 only, and torch int32."""
     import cupy as cp
 
     import cupygemm
@@ -129,9 +130,10 @@ def _int8(case: Case, _: str) -> dict[str, Call]:
     a = cp.random.randint(-128, 128, (case.m, case.k)).astype(np.int8)
     b = cp.random.randint(-128, 128, (case.n, case.k)).astype(np.int8).T
     c = cp.ascontiguousarray(b)
+    result = np.int8 if dtype == "int8-int8" else np.int32
     calls: dict[str, Call] = {
-        "cupygemm": lambda: cupygemm.matmul(a, b, dtype=np.int32),
-        "cupygemm" + ROW_MAJOR: lambda: cupygemm.matmul(a, c, dtype=np.int32),
+        "cupygemm": lambda: cupygemm.matmul(a, b, dtype=result),
+        "cupygemm" + ROW_MAJOR: lambda: cupygemm.matmul(a, c, dtype=result),
         "cupy": lambda: cp.matmul(a, b),
     }
     torch = _torch()
@@ -144,8 +146,8 @@ def _int8(case: Case, _: str) -> dict[str, Call]:
     return calls
 
 
-def _fp8(case: Case, _: str) -> dict[str, Call]:
-    """Return what multiplies e4m3fn to bf16; torch with its default, sums that are promoted."""
+def _fp8(case: Case, dtype: str) -> dict[str, Call]:
+    """Return what multiplies e4m3fn to bf16 or itself; torch by its default, promoted sums."""
     import cupy as cp
 
     import cupygemm
@@ -156,7 +158,8 @@ def _fp8(case: Case, _: str) -> dict[str, Call]:
         for x in _uniform(shapes, np.dtype(np.float32))
     )
     b, c = b.T, cp.ascontiguousarray(b.T)
-    options = {"dtype": BF16, "format_a": "e4m3fn", "format_b": "e4m3fn"}
+    result = "float8_e4m3fn" if dtype == "fp8-fp8" else BF16
+    options = {"dtype": result, "format_a": "e4m3fn", "format_b": "e4m3fn"}
     calls: dict[str, Call] = {
         "cupygemm": lambda: cupygemm.matmul(a, b, **options),
         "cupygemm" + ROW_MAJOR: lambda: cupygemm.matmul(a, c, **options),
@@ -165,7 +168,8 @@ def _fp8(case: Case, _: str) -> dict[str, Call]:
     if torch is not None:
         x, y = _torch_uniform(shapes, torch.float8_e4m3fn)
         one = torch.ones((), device="cuda")
-        calls["torch"] = lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=torch.bfloat16)
+        out = torch.float8_e4m3fn if dtype == "fp8-fp8" else torch.bfloat16
+        calls["torch"] = lambda: torch._scaled_mm(x, y.t(), one, one, out_dtype=out)
     return calls
 
 

@@ -204,6 +204,13 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
     template <class Columns, class Elements>
     CUPYGEMM_INLINE Bits finish(Accumulator acc, int e, const Row &row, const Columns &columns,
                                 const Elements &elements) const {
+        return RoundedResult<Out>::of(computed(acc, e, row, columns, elements));
+    }
+
+    // The same before it is rounded.
+    template <class Columns, class Elements>
+    CUPYGEMM_INLINE Real computed(Accumulator acc, int e, const Row &row, const Columns &columns,
+                                  const Elements &elements) const {
         Real x = static_cast<Real>(acc);
         if constexpr (Parts::alpha)
             x *= alpha;
@@ -222,7 +229,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
             x *= scale;
         if constexpr (Parts::clamp)
             x = x < low ? low : x > high ? high : x; // NaN: x
-        return RoundedResult<Out>::of(x);
+        return x;
     }
 
 private:

@@ -17,16 +17,38 @@ template <class Out> CUPYGEMM_INLINE u32 pack(float low, float high) {
     return bits;
 }
 
-// The same in a byte each. Floats saturate, as Numeric::round says; integers wrap.
-template <class Out> CUPYGEMM_INLINE u16 pack_bytes(float low, float high) {
-    u16 bits;
-    if constexpr (IsSame<Out, e4m3fn>::value)
-        asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
-    else
-        asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
-    return bits;
+// To the nearest integer, ties to even, saturated; NaN to 0.
+CUPYGEMM_INLINE i32 nearest_i32(float x) {
+    i32 n;
+    asm("cvt.rni.s32.f32 %0, %1;" : "=r"(n) : "f"(x));
+    return n;
 }
 
+// Two integers in a byte each, saturated.
+template <class Out> CUPYGEMM_INLINE u16 pack_saturated(i32 low, i32 high) {
+    u32 bits;
+    if constexpr (IsSame<Out, i8>::value)
+        asm("cvt.pack.sat.s8.s32.b32 %0, %1, %2, 0;" : "=r"(bits) : "r"(high), "r"(low));
+    else
+        asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, 0;" : "=r"(bits) : "r"(high), "r"(low));
+    return static_cast<u16>(bits);
+}
+
+// Two floats in a byte each, saturated, as RoundedResult says.
+template <class Out> CUPYGEMM_INLINE u16 pack_bytes(float low, float high) {
+    if constexpr (IsSame<Out, i8>::value || IsSame<Out, u8>::value) {
+        return pack_saturated<Out>(nearest_i32(low), nearest_i32(high)); // ptxas makes it one F2IP
+    } else {
+        u16 bits;
+        if constexpr (IsSame<Out, e4m3fn>::value)
+            asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+        else
+            asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(bits) : "f"(high), "f"(low));
+        return bits;
+    }
+}
+
+// Integers wrap without an epilogue.
 template <class Out> CUPYGEMM_INLINE u16 pack_bytes(i32 low, i32 high) {
     static_assert(IsSame<Out, i8>::value, "bytes of integers are not rounded");
     u32 bits;

@@ -153,10 +153,12 @@ private:
                     const SharedAddress pair =
                         staged_byte<row_bytes>(staged, row, group * 8 + lane % 4 * 2);
 #pragma unroll
-                    for (u32 half = 0; half < 2; ++half)
+                    for (u32 half = 0; half < 2; ++half) {
+                        const auto *two = &acc.value[block][(part * groups + group) * 4 + 2 * half];
                         store_shared_bytes(
                             pair + 8 * half * row_bytes,
-                            static_cast<u16>(finish(group, half, 0) | finish(group, half, 1) << 8));
+                            epilogue.finish_bytes(two[0], two[1], group % Epilogue::groups, half));
+                    }
                 }
             } else {
                 const u32 row = 16 * warp + lane / 4;

@@ -104,6 +104,14 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
                                elements[group][half]);
     }
 
+    // The lane's two single bytes of a row of a group, rounded by one instruction.
+    CUPYGEMM_INLINE u16 finish_bytes(typename Config::Accumulator low,
+                                     typename Config::Accumulator high, u32 group, u32 half) const {
+        return pack_bytes<typename Config::ElementC>(
+            epilogue.computed(low, 0, rows[half], columns[group], elements[group][half]),
+            epilogue.computed(high, 1, rows[half], columns[group], elements[group][half]));
+    }
+
 private:
     CUPYGEMM_INLINE TileEpilogue(const KernelArgs<true> &args, const TileCorner &at)
         : epilogue(args.epilogue, Memories(args.epilogue, at)),

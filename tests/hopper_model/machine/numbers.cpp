@@ -118,6 +118,24 @@ void to_e4m3_pair(Arguments &args) {
 void to_e5m2_pair(Arguments &args) {
     args.set(0, e5m2_bits(args.real(1)) << 8 | e5m2_bits(args.real(2)));
 }
+void to_nearest_integer(Arguments &args) {
+    const float x = args.real(1), nearest = rintf(x);
+    const i32 n = nearest >= 2147483648.0f   ? 2147483647
+                  : nearest < -2147483648.0f ? -2147483647 - 1
+                  : x != x                   ? 0
+                                             : static_cast<i32>(nearest);
+    args.set(0, static_cast<u32>(n));
+}
+// The second source goes to the lowest byte, the third one's lower half above both.
+void pack_saturated(Arguments &args) {
+    const i32 low = args.has(".u8") ? 0 : -128, high = args.has(".u8") ? 255 : 127;
+    u32 bits = static_cast<u32>(args.value(3)) << 16;
+    for (u32 i = 0; i < 2; ++i) {
+        const i32 n = static_cast<i32>(args.value(2 - i));
+        bits |= (static_cast<u32>(n < low ? low : n > high ? high : n) & 0xff) << 8 * i;
+    }
+    args.set(0, bits);
+}
 // Each hexadecimal digit of the last operand names a byte of the first two for one of the result.
 void permute(Arguments &args) {
     const u64 bytes = args.value(2) << 32 | static_cast<u32>(args.value(1));
@@ -170,6 +188,9 @@ const Opcode conversion_opcodes[] = {
     {"cvt.rn.satfinite.e5m2x2.f32", to_e5m2_pair},
     {"cvt.f32.f16", from_half},
     {"cvt.rna.tf32.f32", to_tf32},
+    {"cvt.rni.s32.f32", to_nearest_integer},
+    {"cvt.pack.sat.s8.s32.b32", pack_saturated},
+    {"cvt.pack.sat.u8.s32.b32", pack_saturated},
     {"prmt.b32", permute},
     {"max.NaN.f32", maximum_or_nan},
     {"ex2.approx.ftz.f32", exponential},
