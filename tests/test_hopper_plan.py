@@ -23,7 +23,7 @@ from cupygemm._hopper.config import (
     step_group,
 )
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
-from cupygemm._hopper.cost import kernel_cycles, memory_cycles
+from cupygemm._hopper.cost import _row_bytes, kernel_cycles, memory_cycles
 from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
 from cupygemm._hopper.launch import (
     ADD_ARGS,
@@ -468,6 +468,19 @@ def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
     assert padded.strides == (16 * 7 * 6, 16 * 7 * 2, 16 * 7)
     assert padded.num_bytes == 16 * 7 * 6 * 2
     assert padded.why_not_tma(16) is None
+
+
+@pytest.mark.parametrize(
+    ("adjacent", "pitch"),
+    [(500, 504), (513, 576), (2047, 2112), (2048, 2112), (2049, 2112), (6100, 6208), (4090, 4160)],
+)
+def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
+    """They begin at multiples of 16 bytes, long ones at those of 128 that are none of 4096."""
+    stack = Stack("f16", adjacent, 7, adjacent, (1, 1, 1), (0, 0, 0))
+    assert stack.padded().pitch == pitch
+    problem = replace(PROBLEM, k=adjacent, a_align=2)
+    computed = as_computed(problem, c_turned=False)
+    assert _row_bytes(computed, "a") == 2 * pitch
 
 
 def test_a_broadcast_operand_has_one_matrix():

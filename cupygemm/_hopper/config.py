@@ -54,6 +54,10 @@ def staged_row_bytes(dtype: DType) -> int:
     return BLOCK_ROWS if ITEMSIZE[dtype] == 1 else SLAB_BYTES
 
 
+CAMP_BYTES = 4096
+"""Rows that begin at multiples of it lie in few slices of L2."""
+
+
 @dataclass(frozen=True)
 class HopperArch:
     """One Hopper part.

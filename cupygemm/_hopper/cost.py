@@ -11,8 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cupygemm._hopper.config import BLOCK_ROWS, HopperArch, HopperConfig, a_in_registers
+from cupygemm._hopper.config import (
+    BLOCK_ROWS,
+    CAMP_BYTES,
+    SLAB_BYTES,
+    HopperArch,
+    HopperConfig,
+    a_in_registers,
+)
 from cupygemm._hopper.source import parts_dtype
+from cupygemm._hopper.stack import copied_pitch
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 _LAUNCH = 1515  # until the first stage is full, and from the last store to the kernel's end
@@ -44,7 +52,7 @@ _WAIT, _SUM_BYTES = 8700, 73  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
 _OTHER_WIDTHS = 1.03  # the same of widths that were not among the measured ones, multiples of 64
 _LONE_BLOCK = 1.08  # of promoted sums of one block of rows: nothing is multiplied while it is added
-_LINE, _CAMP = 128, 4096
+_LINE = 128
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,7 @@ def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, unit
         (rows, _row_bytes(problem, "a"), config.cluster_n),
         (columns, _row_bytes(problem, "b"), config.cluster_m),
     ):
-        crosses, camps = pitch % _LINE != 0, _CAMPING * (pitch % _CAMP == 0)
+        crosses, camps = pitch % _LINE != 0, _CAMPING * (pitch % CAMP_BYTES == 0)
         taken += loaded * (1 + crosses * (_LINES if shares == 1 else _LINES_SENT))
         asked += loaded / shares * (1 + crosses * _LINES + camps)
         of_l2 += loaded / shares * (1 + crosses * _LINES_L2 + camps)
@@ -161,4 +169,5 @@ def _row_bytes(problem: GemmProblem, name: str) -> int:
         (problem.a_major, problem.a_align) if is_a else (problem.b_major, problem.b_align)
     )
     adjacent = problem.k if major == "k" else problem.m if is_a else problem.n
-    return -(-adjacent * ITEMSIZE[problem.a_dtype] // align) * align
+    row = adjacent * ITEMSIZE[problem.a_dtype]
+    return copied_pitch(row) if align == SLAB_BYTES else -(-row // align) * align

@@ -17,7 +17,7 @@ from cupygemm._hopper.config import (
     of_shapes,
 )
 from cupygemm._hopper.copies import SPLIT_PARTS
-from cupygemm._hopper.stack import Stack
+from cupygemm._hopper.stack import Stack, copied_pitch
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 # tile_m, tile_n, tile_k, consumers, stages, epilogue buffers, cluster_m, cluster_n
@@ -63,8 +63,8 @@ def as_computed(asked: GemmProblem, *, c_turned: bool) -> GemmProblem:
 def _copy_align(problem: GemmProblem, major: str, rows: int) -> int:
     """Return what divides the pitch of a copy, in bytes, up to a line of the caches."""
     adjacent = problem.k if major == "k" else rows
-    row = Stack(problem.a_dtype, adjacent, 1, adjacent, (1, 1, 1), (0, 0, 0)).padded()
-    return SLAB_BYTES if row.pitch * row.itemsize % SLAB_BYTES == 0 else TMA_BYTES
+    pitch = copied_pitch(adjacent * ITEMSIZE[problem.a_dtype])
+    return SLAB_BYTES if pitch % SLAB_BYTES == 0 else TMA_BYTES
 
 
 def transposed(problem: GemmProblem) -> GemmProblem:

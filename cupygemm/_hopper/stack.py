@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupygemm._hopper import tensormap
-from cupygemm._hopper.config import SLAB_BYTES, TMA_BYTES
+from cupygemm._hopper.config import CAMP_BYTES, SLAB_BYTES, TMA_BYTES
 from cupygemm._problem import ITEMSIZE, DType
 
 Triple = tuple[int, int, int]
@@ -53,22 +53,12 @@ class Stack:
 
     def padded(self) -> Stack:
         """Return a stack of the same matrices in memory of its own, which TMA can address."""
-        return self._with_pitch(self._whole_units(self.adjacent, self.adjacent))
+        return self._with_pitch(copied_pitch(self.adjacent * self.itemsize) // self.itemsize)
 
     def _with_pitch(self, pitch: int) -> Stack:
         matrix = pitch * self.rows
         strides = (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix)
         return Stack(self.dtype, self.adjacent, self.rows, pitch, self.batch, strides)
-
-    def _whole_units(self, elements: int, row: int) -> int:
-        """Return elements rounded up to units of 16 bytes; of 128 in rows of that many or more.
-
-        Long rows begin at lines of the caches: in others, a box of 128 bytes reads two lines where
-        it needs one.
-        """
-        long = row * self.itemsize >= 8 * SLAB_BYTES
-        unit = (SLAB_BYTES if long else TMA_BYTES) // self.itemsize
-        return -(-elements // unit) * unit
 
     def transposed(self) -> Stack:
         """Return the transposed matrices, of which only the extents mean anything."""
@@ -76,7 +66,8 @@ class Stack:
 
     def widened(self, parts: int) -> Stack:
         """Return a padded stack of rows that hold a row `parts` times, each padded."""
-        adjacent = parts * self._whole_units(self.adjacent, parts * self.adjacent)
+        unit = _unit(parts * self.adjacent * self.itemsize) // self.itemsize
+        adjacent = parts * (-(-self.adjacent // unit) * unit)
         wide = Stack(self.dtype, adjacent, self.rows, adjacent, self.batch, self.strides)
         return wide._with_pitch(adjacent)
 
@@ -109,3 +100,21 @@ class Stack:
             (row_bytes // size, box_rows, *(1 for _ in axes)),
             row_bytes,
         )
+
+
+def copied_pitch(row: int) -> int:
+    """Return the bytes from a row of a copy to the next, given those of a row.
+
+    Long rows do not begin at multiples of 4 KiB, which few slices of L2 hold.
+    """
+    pitch = -(-row // _unit(row)) * _unit(row)
+    return pitch + SLAB_BYTES if pitch % CAMP_BYTES == 0 else pitch
+
+
+def _unit(row: int) -> int:
+    """Return 16, or 128 for rows of many bytes.
+
+    These begin at lines of the caches: in others, a box of 128 bytes reads two lines where it needs
+    one.
+    """
+    return SLAB_BYTES if row >= 8 * SLAB_BYTES else TMA_BYTES
