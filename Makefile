@@ -17,6 +17,7 @@ SETUP = command -v $(PYTHON) >/dev/null || { \
 CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py \
 	tests/test_epilogue.py tests/test_epilogue_calls.py
 MODELLED_TESTS = tests/test_matmul.py tests/test_epilogue.py tests/test_epilogue_calls.py \
+	tests/test_float8.py tests/test_integer_products.py tests/cuda/test_bytes.py \
 	tests/cuda/test_epilogue.py tests/cuda/test_types.py tests/cuda/test_hopper.py \
 	--deselect tests/cuda/test_hopper.py::test_a_stream_and_a_graph \
 	--deselect tests/cuda/test_hopper.py::test_a_split_product_is_the_same_bits_each_time

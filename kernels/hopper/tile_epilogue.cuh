@@ -100,8 +100,12 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
 
     CUPYGEMM_INLINE Word finish(typename Config::Accumulator sum, u32 group, u32 half,
                                 u32 e) const {
-        return epilogue.finish(sum, static_cast<int>(e), rows[half], columns[group],
-                               elements[group][half]);
+        const int index = static_cast<int>(e);
+        if constexpr (IsSame<typename Config::ElementC, i32>::value) // by one instruction
+            return static_cast<Word>(nearest_i32(
+                epilogue.computed(sum, index, rows[half], columns[group], elements[group][half])));
+        else
+            return epilogue.finish(sum, index, rows[half], columns[group], elements[group][half]);
     }
 
     // The lane's two single bytes of a row of a group, rounded by one instruction.

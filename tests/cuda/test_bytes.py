@@ -12,7 +12,7 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._hopper.config import configs_for
 from tests.cuda.test_epilogue import on_device, options
-from tests.cuda.variants import BF16, E4M3, E5M2, F16, F32, I8, Variant, multiply
+from tests.cuda.variants import BF16, E4M3, E5M2, F16, F32, I8, I32, Variant, multiply
 
 U8 = np.dtype(np.uint8)
 
@@ -79,7 +79,7 @@ def test_rounding_is_to_nearest_even_and_saturates(cp, dtype, fused):
 
 
 @pytest.mark.parametrize("kind", ["", "columns", "rows"])
-@pytest.mark.parametrize("dtype", [I8, U8], ids=str)
+@pytest.mark.parametrize("dtype", [I8, U8, I32], ids=str)
 def test_integers_after_an_epilogue_saturate(cp, dtype, kind):
     """Ties go to even, and NaN becomes 0."""
     numbers = [0.5, 1.5, -2.5, 126.5, 127.5, 255.5, 300, -300, -128.5, np.inf, -np.inf, np.nan]
