@@ -213,7 +213,8 @@ private:
             }
         } else if constexpr (out_bytes == 1) {
             // stmatrix would take four neighbouring columns of a lane, which has two. No two of a
-            // warp's pairs are in different words of one bank: its rows have chunks of their own.
+            // warp's pairs are in different words of one bank: eight rows have chunks of their own
+            // (of rows from an A in registers, two share one).
             const u32 row = row_of<Config>(warp, lane / 4);
             constexpr u32 below = row_of<Config>(0, 8);
             static_assert(below % 8 == 0, "the swizzle of both rows is the same");
