@@ -15,6 +15,7 @@ import numpy as np
 from cupygemm._hopper import tensormap
 from cupygemm._hopper.config import (
     SLAB_BYTES,
+    SWIZZLE_LINES,
     HopperConfig,
     num_clusters,
     share_of_tile,
@@ -30,13 +31,13 @@ HOPPER_ARGS = np.dtype(
     {
         "names": [
             "a", "b", "c", "c_address", "ldc", "c_stride", "extents", "batch", "a_moves",
-            "b_moves", "num_splits", "stage_bytes", "workspace", "mark",
+            "b_moves", "num_splits", "stage_bytes", "workspace", "mark", "shares",
         ],
         "formats": [
             _MAP, _MAP, _MAP, np.uint64, np.int64, (np.int64, 3), (np.int32, 3), (np.int32, 3),
-            (np.int32, 3), (np.int32, 3), np.int32, np.uint32, np.uint64, np.uint64,
+            (np.int32, 3), (np.int32, 3), np.int32, np.uint32, np.uint64, np.uint64, (np.uint32, 2),
         ],
-        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476, 480, 488],
+        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476, 480, 488, 496],
         "itemsize": 512,
     }
 )  # fmt: skip
@@ -158,13 +159,12 @@ def pack(
     """Return the kernel's arguments for operands and a result at three addresses."""
     g = geometry
     arguments = np.zeros(1, HOPPER_ARGS)
-    rows_a, rows_b = _loaded_rows(g, config)
-    depth = SLAB_BYTES // g.a.itemsize
-    _, lines_a = share_of_tile(rows_a, g.a_major, config.cluster_n, depth)
-    _, lines_b = share_of_tile(rows_b, g.b_major, config.cluster_m, depth)
-    arguments["a"] = np.void(g.a.encode(a, int(lines_a), g.rank))
-    arguments["b"] = np.void(g.b.encode(b, int(lines_b), g.rank))
+    rows_a, lines_a = _loaded(g.m, config.tile_m, g.a_major, config.cluster_n, g.a.itemsize)
+    rows_b, lines_b = _loaded(g.n, config.tile_n, g.b_major, config.cluster_m, g.b.itemsize)
+    arguments["a"] = np.void(g.a.encode(a, lines_a, g.rank))
+    arguments["b"] = np.void(g.b.encode(b, lines_b, g.rank))
     arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
+    arguments["shares"] = lines_a, lines_b
     if g.tma_store:
         rank = 3 if config.split_k > 1 else g.rank
         arguments["c"] = np.void(
@@ -189,19 +189,18 @@ def stream_bytes(config: HopperConfig) -> int:
     return marks + 4 * blocks * config.tile_m * config.tile_n
 
 
-def _loaded_rows(geometry: Geometry, config: HopperConfig) -> tuple[int, int]:
-    """Return the rows of A and B that a stage loads: those of the tile, or fewer.
+def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> tuple[int, int]:
+    """Return the indices of m or n that a stage loads, and the rows of each box of them.
 
-    A k-major matrix lower than the tile is loaded as one lower box. The rest of the tile keeps
-    what was there; it reaches only rows of C that do not exist.
+    A k-major matrix lower than the tile is loaded by lower boxes: TMA takes its time for rows that
+    do not exist, too, the more so where it multicasts them. The rest of the tile keeps what was
+    there; it reaches only rows of C that do not exist.
     """
-    g = geometry
-    rows = [config.tile_m, config.tile_n]
-    if config.cluster_size == 1:
-        for axis, (extent, major) in enumerate(((g.m, g.a_major), (g.n, g.b_major))):
-            if major == "k":
-                rows[axis] = min(rows[axis], -(-extent // 8) * 8)
-    return rows[0], rows[1]
+    _, lines = share_of_tile(tile, major, shares, SLAB_BYTES // itemsize)
+    if major != "k":
+        return tile, int(lines)
+    box = min(int(lines), -(-extent // (SWIZZLE_LINES * shares)) * SWIZZLE_LINES)
+    return box * shares, box
 
 
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:

@@ -22,6 +22,7 @@ struct HopperArgs {
     u32 stage_bytes; // that land in a stage: boxes of a matrix lower than the tile are lower
     u64 workspace;   // of stream-K, and the mark of sums that lie there; see fix_up.cuh
     u64 mark;
+    u32 a_share, b_share; // rows of a box of a k-major operand
 };
 
 static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");

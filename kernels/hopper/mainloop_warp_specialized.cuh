@@ -51,10 +51,12 @@ template <class Config> struct WarpSpecializedMainloop {
                 const u32 k = of_k * Config::tile_k + slab * T::slab_k;
                 load<Config::a_major, Config::tile_m, Config::cluster_n>(
                     a + slab * T::a_slab_bytes, args.a, a_batch, work.row, k,
-                    Multicast<Config>::column(rank), full, Multicast<Config>::wants_a(rank));
+                    Multicast<Config>::column(rank), args.a_share, full,
+                    Multicast<Config>::wants_a(rank));
                 load<Config::b_major, Config::tile_n, Config::cluster_m>(
                     b + slab * T::b_slab_bytes, args.b, b_batch, work.column, k,
-                    Multicast<Config>::row(rank), full, Multicast<Config>::wants_b(rank));
+                    Multicast<Config>::row(rank), args.b_share, full,
+                    Multicast<Config>::wants_b(rank));
             }
         }
     }
@@ -219,11 +221,13 @@ private:
     }
 
     // Load a share of `rows` indices of m or n, for all blocks that want them. A slab whose rows
-    // are indices is one box of them; one whose rows are k has a box for as many indices as fill a
-    // row, and is shared by boxes, or, where these are too few, by their k.
+    // are indices is one box of `rows_of_box`, which may be fewer; one whose rows are k has a box for
+    // as many indices as fill a row, and is shared by boxes, or, where these are too few, by their
+    // k.
     template <Major major, u32 rows, u32 shares>
     CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map, BoxIndex box,
-                                     u32 row, u32 k, u32 share, SharedAddress full, u16 wanted) {
+                                     u32 row, u32 k, u32 share, u32 rows_of_box, SharedAddress full,
+                                     u16 wanted) {
         constexpr bool multicast = shares > 1;
         constexpr bool by_k = major == Major::row && rows / shares % T::slab_k != 0;
         constexpr u32 count = by_k ? rows : rows / shares;
@@ -232,7 +236,8 @@ private:
         constexpr u32 lines = major == Major::k ? count : box_k; // of a box
         static_assert(rows % shares == 0 && lines % (swizzle_bytes / slab_bytes) == 0,
                       "shares are equal, and begin where the swizzle's period does");
-        const u32 first = multicast && !by_k ? share * count : 0;
+        const u32 step = major == Major::k ? rows_of_box : count; // from a share to the next
+        const u32 first = multicast && !by_k ? share * step : 0;
         const u32 first_k = by_k ? share * box_k : 0;
 #pragma unroll
         for (u32 at = 0; at < count; at += box_rows) {

@@ -73,13 +73,14 @@ template <class Bits> struct RowPart {
 };
 
 // One warp. Store the 16 rows of a staged block from `line` on, the first of them to `to`: `count`
-// elements of each of the first `rows`. A lane reads its parts of up to `most_ahead` rows before it
-// stores the first, so that their latencies overlap.
+// elements of each of the first `rows`. A lane reads what it has of up to `most_ahead` rows before it
+// stores the first, so that their latencies overlap: a tile at the edge may be what a product waits
+// for.
 template <class Bits, u32 most_ahead> CUPYGEMM_INLINE void
 store_rows(SharedAddress staged, u32 line, u32 lane, u64 to, i64 pitch, i32 rows, i32 count) {
     constexpr u32 row_bytes = staged_row_bytes<Bits>;
     constexpr i32 columns = row_bytes / sizeof(Bits), all = 16;
-    if (rows >= all && count == columns) {
+    if (count == columns) {
         constexpr u32 lanes = RowPart<Bits>::lanes, at_once = 32 / lanes;
         // A part with a share of several elements takes the registers of several parts.
         constexpr u32 ahead = RowPart<Bits>::share > 1 ? 1 : most_ahead;
@@ -93,18 +94,28 @@ store_rows(SharedAddress staged, u32 line, u32 lane, u64 to, i64 pitch, i32 rows
                 parts[i].load(staged, line + row, lane % lanes, to + row * pitch);
             }
 #pragma unroll
-            for (const auto &part : parts)
-                part.store();
+            for (u32 i = 0; i < ahead; ++i)
+                if (static_cast<i32>(first + i * at_once + lane / lanes) < rows)
+                    parts[i].store();
         }
     } else {
+        constexpr u32 share = ceil_div<u32>(columns, 32), ahead = most_ahead;
+        static_assert(all % ahead == 0, "as many rows each time");
 #pragma unroll 1
-        for (i32 row = 0; row < minimum(rows, all); ++row) {
+        for (i32 first = 0; first < minimum(rows, all); first += ahead) {
+            Bits elements[ahead][share];
 #pragma unroll
-            for (u32 at = lane; at < columns; at += 32)
-                if (static_cast<i32>(at) < count)
+            for (u32 i = 0; i < ahead * share; ++i)
+                elements[i / share][i % share] = load_shared<Bits>(staged_byte<row_bytes>(
+                    staged, line + first + i / share, (lane + i % share * 32) * sizeof(Bits)));
+#pragma unroll
+            for (u32 i = 0; i < ahead * share; ++i) {
+                const i32 row = first + static_cast<i32>(i / share);
+                const u32 at = lane + i % share * 32;
+                if (row < rows && static_cast<i32>(at) < count)
                     store_global<Bits>(to + row * pitch + at * sizeof(Bits),
-                                       load_shared<Bits>(staged_byte<row_bytes>(
-                                           staged, line + row, at * sizeof(Bits))));
+                                       elements[i / share][i % share]);
+            }
         }
     }
 }
