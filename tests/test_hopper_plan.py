@@ -89,7 +89,7 @@ def test_large_products_share_tiles_in_clusters_and_small_ones_split():
 
 
 def test_tiles_that_fill_the_gpu_unevenly_are_cut():
-    odd = replace(PROBLEM, m=2560, n=2560, k=2560)
+    odd = replace(PROBLEM, m=5120, n=5120, k=5120, out_dtype="f32")
     selection = select(odd, ARCH, CONFIGS)
     assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
     assert "dealt evenly" in selection.reason

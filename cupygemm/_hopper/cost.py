@@ -25,36 +25,37 @@ from cupygemm._hopper.source import parts_dtype
 from cupygemm._hopper.stack import copied_pitch
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
-_LAUNCH = 1626  # until the first stage is full, and from the last store to the kernel's end
-_CLUSTERS = {1: 0, 2: 1910, 4: 1140, 8: 1140}  # more for a launch of clusters of so many
-_MMA = 0.977  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
+_LAUNCH = 1407  # until the first stage is full, and from the last store to the kernel's end
+_CLUSTERS = {1: 0, 2: 1940, 4: 730, 8: 730}  # more for a launch of clusters of so many
+_MMA = 0.912  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
 _MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
 _BELOW_256 = 1.06  # the same, for instructions of fewer columns than 256
-_BELOW_128 = 0.5  # and for each 64 fewer than 128: they read more of A from shared memory
-_THREE_CONSUMERS = 0.944  # while one waits, two multiply
-_ALONE = 1.17  # of a block without multicast that computes several tiles
-_POWER, _POWER_ALONE = 0.1, 1.3  # by which power limits slow long products, and those blocks more
+_BELOW_128 = 0.335  # and for each 64 fewer than 128: they read more of A from shared memory
+_THREE_CONSUMERS = 0.977  # while one waits, two multiply
+_ALONE = 1.06  # of a block without multicast that computes several tiles
+_POWER, _POWER_ALONE = 0.107, 1.3  # by which power limits slow long products, and those blocks more
 _LONG = 6e10  # multiply-adds times bytes of an element: of a long product
-_STEP = 9.9  # of each step, and more where a consumer has the SM to itself
-_LONE_STEP = 38
-_MULTICAST_STEP = {1: 0, 2: 16, 4: 26, 8: 26}  # of a step bound by L2: a cluster's blocks wait
-_L2_OF_SM = 160  # bytes per clock that an SM takes in
-_SLICES, _SLICE, _UNEVEN = 96, 1.38, 0.55  # of L2; clocks of a line; see _load_cycles
+_STEP = 9.4  # of each step, and more where a consumer has the SM to itself
+_LONE_STEP = 103
+_MULTICAST_STEP = {1: 0, 2: 19, 4: 19, 8: 19}  # of a step bound by L2: a cluster's blocks wait
+_L2_OF_SM = 172  # bytes per clock that an SM takes in
+_SLICES, _SLICE = 96, 2.09  # of L2, and clocks in which one gives a line
+_UNEVEN, _MERGED = 0.69, 0.787  # how lines lie on slices, and requests meet; see _load_cycles
 # More is read of rows that lie in one line more than they fill: by the SM that asks for them, by
 # one that they are multicast to, by L2, and by the memory.
-_LINES, _LINES_SENT, _LINES_L2, _LINES_MEMORY = 3.7, 0.21, 0.78, 0.15
-_CAMPING = {True: 0.18, False: 0.105}  # and of rows at multiples of 4 KiB, along k or across
+_LINES, _LINES_SENT, _LINES_L2, _LINES_MEMORY = 4.0, 0.22, 0.65, 0.17
+_CAMPING = {True: 0.21, False: 0.12}  # and of rows at multiples of 4 KiB, along k or across
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
-_EPILOGUE, _EPILOGUE_BYTES = 267, 29.8  # cycles of a tile, and bytes per clock that it stores
-_TURNING = 1.07  # of the stores of a transpose
+_EPILOGUE, _EPILOGUE_BYTES = 303, 25.4  # cycles of a tile, and bytes per clock that it stores
+_TURNING = 1.04  # of the stores of a transpose
 _EPILOGUE_BYTES_F64 = 60
-_CLUSTER = 114  # blocks of a cluster begin a tile when the slowest does
-_MEMORY = 2990  # bytes per clock
-_STREAM_MEMORY = 0.31  # the same is read more slowly where clusters are at different depths
-_IDLE = {True: 0.46, False: 0.36}  # and where SMs are idle: without clusters, and with them
-_OVERLAP = 0.121  # of what does not bind, which delays what does
-_ADD, _ADD_BYTES = 3660, 1030  # cycles of the kernel that adds parts, and bytes per clock
-_WAIT, _SUM_BYTES = 7640, 77  # the same of a cluster that adds what others left
+_CLUSTER = 118  # blocks of a cluster begin a tile when the slowest does
+_MEMORY = 3300  # bytes per clock
+_STREAM_MEMORY = 0.34  # the same is read more slowly where clusters are at different depths
+_IDLE = {True: 0.745, False: 0.286}  # and where SMs are idle: without clusters, and with them
+_OVERLAP = 0.14  # of what does not bind, which delays what does
+_ADD, _ADD_BYTES = 2190, 894  # cycles of the kernel that adds parts, and bytes per clock
+_WAIT, _SUM_BYTES = 10900, 59  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
 _LONE_BLOCK = 1.08  # of promoted sums of one block of rows: nothing is multiplied while it is added
 _LINE = 128
@@ -120,8 +121,8 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
     """Return the cycles that the path from L2 takes for a step, of so many clusters at work.
 
     An SM takes in what it asks for and what is multicast to it. Each line comes out of one slice
-    of L2, as often as it is asked for: the fewer different lines are wanted at a time, the more
-    unevenly they lie on the slices.
+    of L2, nearly as often as it is asked for, since few requests meet on their way; and the fewer
+    different lines are wanted at a time, the more unevenly they lie on the slices.
     """
     size = config.cluster_size
     active, step_bytes = clusters * size, config.tile_k * ITEMSIZE[problem.a_dtype]
@@ -136,7 +137,8 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
         asked += indices / shares * (1 + crosses * _LINES)
         lines = indices * step_bytes / _LINE * (1 + crosses * _LINES_L2 + camps)
         of_slice = in_flight * lines / _SLICES
-        of_slices += active / in_flight / shares * (of_slice + _UNEVEN * math.sqrt(of_slice))
+        requests = max(1.0, active / in_flight / shares) ** _MERGED  # for each line
+        of_slices += requests * (of_slice + _UNEVEN * math.sqrt(of_slice))
     cycles = max(step_bytes * max(taken, asked) / _L2_OF_SM, _SLICE * of_slices)
     return (cycles + _MULTICAST_STEP[size]) * (_BATCH if problem.batch else 1.0)
 
