@@ -483,6 +483,17 @@ def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
     assert _row_bytes(computed, "a") == 2 * pitch
 
 
+def test_tma_writes_no_part_of_16_single_bytes():
+    """It wrote beside such rows on an H200; it reads them."""
+    whole, bytes_, halves = (
+        Stack(dtype, extent, 7, 208, (1, 1, 1), (0, 0, 0))
+        for dtype, extent in (("i8", 160), ("i8", 161), ("bf16", 161))
+    )
+    assert whole.why_not_stored(16) is halves.why_not_stored(16) is None
+    assert "whole 16 bytes" in bytes_.why_not_stored(16)
+    assert bytes_.why_not_tma(16) is None
+
+
 def test_a_broadcast_operand_has_one_matrix():
     choice = choose(layout_of((5, 64, 32), (32, 64)), ARCH, CONFIGS[0])
     geometry = choice.geometry()

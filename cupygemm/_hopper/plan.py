@@ -207,7 +207,7 @@ def choose(
         c,
         _copy(a, given.a_dtype, given.a_align, turned=given.a_major != problem.a_major, low_part=0),
         _copy(b, given.b_dtype, given.b_align, turned=given.b_major != problem.b_major, low_part=1),
-        c.why_not_tma(problem.c_align),
+        c.why_not_stored(problem.c_align),
         arch.num_sms,
     )
 

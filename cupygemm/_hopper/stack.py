@@ -51,6 +51,15 @@ class Stack:
             return "TMA cannot step over a TiB"
         return None
 
+    def why_not_stored(self, alignment: int) -> str | None:
+        """Return why TMA cannot write the stack.
+
+        It wrote beside rows of 161 single bytes (H200, driver 580), of which there are no whole 16.
+        """
+        if self.itemsize == 1 and self.adjacent % TMA_BYTES:
+            return f"TMA writes whole {TMA_BYTES} bytes, and its rows have {self.adjacent}"
+        return self.why_not_tma(alignment)
+
     def padded(self) -> Stack:
         """Return a stack of the same matrices in memory of its own, which TMA can address."""
         return self._with_pitch(copied_pitch(self.adjacent * self.itemsize) // self.itemsize)
