@@ -483,15 +483,18 @@ def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
     assert _row_bytes(computed, "a") == 2 * pitch
 
 
-def test_tma_writes_no_part_of_16_single_bytes():
-    """It wrote beside such rows on an H200; it reads them."""
-    whole, bytes_, halves = (
-        Stack(dtype, extent, 7, 208, (1, 1, 1), (0, 0, 0))
-        for dtype, extent in (("i8", 160), ("i8", 161), ("bf16", 161))
-    )
-    assert whole.why_not_stored(16) is halves.why_not_stored(16) is None
-    assert "whole 16 bytes" in bytes_.why_not_stored(16)
-    assert bytes_.why_not_tma(16) is None
+@pytest.mark.parametrize(
+    ("dtype", "adjacent", "stored"),
+    [("i8", 160, True), ("i8", 161, False), ("bf16", 160, True), ("bf16", 164, False),
+     ("f32", 164, True), ("f32", 162, False), ("f64", 161, False)],
+)  # fmt: skip
+def test_tma_writes_whole_16_bytes_of_rows(dtype, adjacent, stored):
+    """So what lies behind a row in a wider matrix would be lost; it reads elements."""
+    stack = Stack(dtype, adjacent, 7, 208, (1, 1, 1), (0, 0, 0))
+    assert stack.why_not_tma(16) is None
+    assert (stack.why_not_stored(16) is None) == stored
+    if not stored:
+        assert "TMA writes whole 16" in stack.why_not_stored(16)
 
 
 def test_a_broadcast_operand_has_one_matrix():

@@ -54,11 +54,14 @@ class Stack:
     def why_not_stored(self, alignment: int) -> str | None:
         """Return why TMA cannot write the stack.
 
-        It wrote beside rows of 161 single bytes (H200, driver 580), of which there are no whole 16.
+        It writes whole 16 bytes: of those in which a row ends in a wider matrix, also what lies
+        behind the row (H200, driver 580; of bytes and of 16 bits). It reads elements.
         """
-        if self.itemsize == 1 and self.adjacent % TMA_BYTES:
-            return f"TMA writes whole {TMA_BYTES} bytes, and its rows have {self.adjacent}"
-        return self.why_not_tma(alignment)
+        reason = self.why_not_tma(alignment)
+        row = self.adjacent * self.itemsize
+        if reason is None and row % TMA_BYTES:
+            return f"its rows have {row} bytes, and TMA writes whole {TMA_BYTES}"
+        return reason
 
     def padded(self) -> Stack:
         """Return a stack of the same matrices in memory of its own, which TMA can address."""

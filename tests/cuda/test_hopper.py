@@ -54,16 +54,30 @@ def test_random_problems(cp, m, n, k, batch, dtype, wide, shift, order, seed):
     testing.assert_gemm_close(result, x1, x2)
 
 
-@pytest.mark.parametrize("columns", [96, 97, 128])
+@pytest.mark.parametrize(
+    ("columns", "pitch"),
+    [(96, 120), (97, 121), (128, 152), (97, 120), (98, 128), (101, 136), (124, 160)],
+)
 @pytest.mark.parametrize("dtype", [F16, F32])
-def test_nothing_is_written_beside_the_result(cp, columns, dtype):
+def test_nothing_is_written_beside_the_result(cp, columns, pitch, dtype):
+    """TMA would write whole 16 bytes of a row, also where the row ends within them."""
     x1, x2 = testing.integer_operands((70, 90), (90, columns), F16)
-    memory = cp.full((80, columns + 24), 7, dtype)
+    memory = cp.full((80, pitch), 7, dtype)
     out = memory[5:75, 8 : 8 + columns]
     cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out)
     testing.assert_gemm_exact(out, x1, x2)
     out[...] = 7
     assert (memory == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [BF16, F16])
+def test_what_lies_beside_the_operands_is_not_read(cp, dtype):
+    """Not even the rest of 16 bytes in which their rows end."""
+    x1, x2 = testing.integer_operands((70, 161), (161, 91), dtype)
+    a, b, c = (cp.full(shape, np.nan, dtype) for shape in ((72, 168), (168, 96), (96, 168)))
+    a[1:71, :161], b[:161, :91], c[:91, :161] = (cp.asarray(x) for x in (x1, x2, x2.T))
+    testing.assert_gemm_exact(cupygemm.matmul(a[1:71, :161], b[:161, :91], dtype=F32), x1, x2)
+    testing.assert_gemm_exact(cupygemm.matmul(a[1:71, :161], c[:91, :161].T, dtype=F32), x1, x2)
 
 
 @pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])

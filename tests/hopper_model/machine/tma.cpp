@@ -2,7 +2,7 @@
 //
 // A load locks its bytes when it is issued and lands when the scheduler says so, as a whole; what
 // lies outside the tensor is zeros. A store reads shared memory when its thread waits for its
-// group, not earlier. Boxes are rows of 128 bytes or 64, swizzled by as many. The record of a
+// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of 128 bytes or 64, swizzled by as many. The record of a
 // tensor map is made by device.py, from what the driver is asked to encode.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "Tensor".
 #include "ptx.hpp"
@@ -40,9 +40,12 @@ u32 box_rows(const Map &map) {
 }
 u32 box_bytes(const Map &map) { return box_rows(map) * map.swizzle; }
 
-// Call `move(global, offset, bytes)` for each element of a box; `global` is null outside.
-template <class Move> void for_elements(const Map &map, const i32 (&corner)[5], Move &&move) {
+// Call `move(global, offset, bytes)` for each element of a box; `global` is null outside. A row ends
+// at a multiple of `unit` bytes.
+template <class Move>
+void for_elements(const Map &map, const i32 (&corner)[5], u32 unit, Move &&move) {
     const u32 size = map.element_bytes, rows = box_rows(map);
+    const u64 row_end = (map.extents[0] * size + unit - 1) / unit * unit;
     for (u32 row = 0; row < rows; ++row) {
         u64 address = map.address;
         bool inside = true;
@@ -55,7 +58,7 @@ template <class Move> void for_elements(const Map &map, const i32 (&corner)[5], 
         }
         for (u32 at = 0; at < map.box[0]; ++at) {
             const i64 index = static_cast<i64>(corner[0]) + at;
-            const bool here = inside && index >= 0 && static_cast<u64>(index) < map.extents[0];
+            const bool here = inside && index >= 0 && static_cast<u64>(index) * size < row_end;
             auto *global = reinterpret_cast<u8 *>(address + static_cast<u64>(index) * size);
             move(here ? global : nullptr, row * map.swizzle + at * size, size);
         }
@@ -111,10 +114,7 @@ void load(Arguments &args) {
 
 void store(Arguments &args) {
     TmaCopy copy = parsed(args, 0, 1);
-    const Map &map = map_at(copy.map);
-    if (map.element_bytes == 1 && map.extents[0] % 16) // seen on an H200
-        fail("TMA writes beside rows of %llu single bytes", map.extents[0]);
-    lock_for_reading(*copy.block, copy.offset, box_bytes(map));
+    lock_for_reading(*copy.block, copy.offset, box_bytes(map_at(copy.map)));
     running->stores.push(copy);
 }
 
@@ -147,7 +147,7 @@ bool land_a_load() {
         Block &block = cluster.blocks[rank];
         if (!block.running)
             fail("a TMA load lands in block %u of the cluster, which has ended", rank);
-        for_elements(*map, copy.box, [&](const u8 *global, u32 at, u32 size) {
+        for_elements(*map, copy.box, map->element_bytes, [&](const u8 *global, u32 at, u32 size) {
             u8 *to = block.shared + swizzled(copy.offset + at, map->swizzle);
             memset(to, 0, size);
             if (global)
@@ -174,7 +174,7 @@ void finish_stores(Thread &thread, u32 younger) {
             continue;
         }
         const Map &map = map_at(copy.map);
-        for_elements(map, copy.box, [&](u8 *global, u32 at, u32 size) {
+        for_elements(map, copy.box, 16, [&](u8 *global, u32 at, u32 size) {
             if (global)
                 memcpy(global, copy.block->shared + swizzled(copy.offset + at, map.swizzle), size);
         });
