@@ -119,8 +119,8 @@ def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, in
         return pad
     copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
-    if copy_a is None and copy_b is None and not choice.config.c_turned:
-        return None
+    if copy_a is None and copy_b is None:
+        return (lambda a, b: (b, a, None)) if choice.config.c_turned else None
 
     def prepare(a: int, b: int) -> tuple[int, int, Any]:
         if choice.config.c_turned:
