@@ -166,7 +166,7 @@ def test_rounding_by_cupy(cp, name):
 
 def test_scales_bias_and_activation_with_an_8_bit_result(cp, formats):
     name, _ = formats
-    x1, x2 = testing.random_operands((40, 64), (64, 36), FLOAT8[name])
+    x1, x2 = testing.integer_operands((40, 64), (64, 36), FLOAT8[name])  # summed exactly
     options = {
         "scale_a": 0.5,
         "scale_b": np.linspace(1, 2, 36, dtype=np.float32),
