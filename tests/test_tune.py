@@ -12,6 +12,7 @@ from cupygemm._arch import ARCHS
 from cupygemm._cache import CacheError
 from cupygemm._config import GemmConfig
 from cupygemm._device import device as device_of
+from cupygemm._layout import contiguous
 from cupygemm._problem import GemmProblem
 from cupygemm._select import select
 
@@ -159,6 +160,31 @@ def test_hopper_reads_it_too():
     assert "measured on H200" in hopper_plan.choose(layout, arch, tuned_on="H200").selection.reason
     _tuned.record("H200", layout.problem, dataclasses.replace(other, tile_k=7), 1e-6, 4)
     assert hopper_plan.choose(layout, arch, tuned_on="H200").config == model.config
+
+
+@pytest.mark.parametrize("dtype", ["f64", "tf32x3"])
+def test_a_winner_is_not_compared_with_cublas_on_hopper(dtype):
+    """The model has cuBLAS multiply these sooner, but what was measured counts."""
+    from cupygemm._hopper import plan as hopper_plan
+    from cupygemm._hopper.config import HopperArch, configs_for
+    from cupygemm._options import Options
+    from cupygemm._pose import pose
+    from cupygemm._promotion import HOPPER_PRODUCTS
+
+    def layout_of(k):
+        a, b = (contiguous(shape, np.dtype(numpy_dtype)) for shape in ((256, k), (k, 256)))
+        return pose(a, b, options=Options(precision=precision), products=HOPPER_PRODUCTS).layout
+
+    numpy_dtype, precision = ("f8", "ieee") if dtype == "f64" else ("f4", dtype)
+    layout, config = layout_of(256), configs_for(dtype)[-1]
+    with pytest.raises(ValueError, match="cuBLAS multiplies"):
+        hopper_plan.choose(layout, HopperArch(), tuned_on="H200")
+    _tuned.record("H200", layout.problem, config, 1e-6, 4)
+    assert hopper_plan.choose(layout, HopperArch(), tuned_on="H200").config == config
+    if dtype == "tf32x3":  # what is less exact than asked for is no question of time
+        _tuned.record("H200", layout_of(8).problem, config, 1e-6, 4)
+        with pytest.raises(ValueError, match="less exact"):
+            hopper_plan.choose(layout_of(8), HopperArch(), tuned_on="H200")
 
 
 def test_hoppers_fastest_is_also_measured_in_hilberts_order(cp, monkeypatch):

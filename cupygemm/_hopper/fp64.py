@@ -29,10 +29,10 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     problem : GemmProblem
         Of fp64.
     selection : HopperSelection
-        Of its kernel.
+        Of its kernel; without candidates where that was measured.
     arch : HopperArch
     """
-    if problem.epilogue is not None or not selection.candidates:  # or its tile was measured
+    if problem.epilogue is not None or not selection.candidates:
         return
     ours = selection.candidates[0].cycles
     rate = _FMA_PER_CLOCK_OF_BATCHES if problem.batch else _FMA_PER_CLOCK

@@ -33,7 +33,7 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     problem : GemmProblem
         Of fp32.
     selection : HopperSelection
-        Of the product of parts.
+        Of the product of parts; without candidates where its kernel was measured.
     arch : HopperArch
     """
     if problem.k < MIN_K:
@@ -44,6 +44,8 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     elements = (problem.m + problem.n) * problem.k * problem.num_batches
     if 12 * elements > MAX_COPY_BYTES:
         raise ValueError(f"the tf32 parts of the operands would take {12 * elements >> 30} GiB")
+    if not selection.candidates:
+        return
     parts = selection.candidates[0].cycles + 2 * _COPY + 16 * elements / _COPY_BYTES_PER_CLOCK
     once = 4 * (elements + problem.m * problem.n * problem.num_batches)
     multiply_adds = problem.flops / 2 / (_FMA_PER_CLOCK * arch.num_sms)
