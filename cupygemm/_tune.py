@@ -166,11 +166,11 @@ def _in_other_orders(config: Any, posed: Posed, place: Device) -> tuple[Any, ...
     """Return a configuration with the other orders of tiles, which the selector's model ignores."""
     if not isinstance(place.arch, HopperArch):
         return ()
-    from cupygemm._hopper import plan as hopper_plan
+    from cupygemm._hopper.orientation import as_computed
     from cupygemm._hopper.select import in_other_orders
 
     assert posed.layout is not None
-    problem = hopper_plan.choose(posed.layout, place.arch, config).problem
+    problem = as_computed(posed.layout.problem, c_turned=config.c_turned)
     return in_other_orders(config, problem, place.arch)
 
 

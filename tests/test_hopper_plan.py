@@ -131,6 +131,10 @@ def test_the_order_of_tiles_is_told_and_is_no_matter_where_all_run_at_once():
     assert "Hilbert" not in config.summary
     few = replace(PROBLEM, m=512, n=512)
     assert in_other_orders(select(few, ARCH).config, few, ARCH) == ()
+    fours = next(c for c in CONFIGS if (c.tile_m, c.cluster_m, c.cluster_n) == (128, 4, 1))
+    once = replace(PROBLEM, m=512 * 30, n=fours.tile_n)  # of such clusters, 30 run at a time
+    assert in_other_orders(fours, once, ARCH) == ()
+    assert in_other_orders(fours, replace(once, m=512 * 31), ARCH) != ()
 
 
 def test_check_says_which_types_have_no_kernel():

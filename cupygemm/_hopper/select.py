@@ -43,7 +43,7 @@ class HopperSelection:
     config : HopperConfig
     reason : str
     candidates : tuple of HopperCandidate
-        All that can run, the cheapest first.
+        All that can run, the cheapest first; none where a configuration was asked for or measured.
     """
 
     config: HopperConfig
@@ -121,7 +121,7 @@ def in_other_orders(
 
     The cost model does not know them apart: what they read twice mostly comes from L2.
     """
-    if config.num_units(problem) <= arch.num_sms // config.cluster_size:
+    if config.num_units(problem) <= arch.num_clusters(config.cluster_size):
         return ()
     return tuple(replace(config, raster=each) for each in RASTERS if each != config.raster)
 
