@@ -14,14 +14,7 @@ from cupygemm._epilogue import epilogue_arguments
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import FLOAT8
 from cupygemm._hopper.block_scales import SCALE_ARGS
-from cupygemm._hopper.config import (
-    CONFIGS,
-    SHARED_BYTES,
-    HopperArch,
-    check,
-    configs_for,
-    step_group,
-)
+from cupygemm._hopper.config import SHARED_BYTES, HopperArch, check, step_group
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
 from cupygemm._hopper.cost import _row_bytes, kernel_cycles, memory_cycles
 from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
@@ -32,11 +25,12 @@ from cupygemm._hopper.launch import (
     MIRROR_ARGS,
     launch_grid,
 )
-from cupygemm._hopper.orientation import TURNED_CONFIGS, as_computed, transposed
+from cupygemm._hopper.orientation import as_computed, transposed
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.select import in_other_orders, select
 from cupygemm._hopper.source import add_source
 from cupygemm._hopper.stack import Stack
+from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._hopper.triangle import choose_triangle
 from cupygemm._layout import Operand
 from cupygemm._options import Options

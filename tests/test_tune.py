@@ -166,7 +166,8 @@ def test_hopper_reads_it_too():
 def test_a_winner_is_not_compared_with_cublas_on_hopper(dtype):
     """The model has cuBLAS multiply these sooner, but what was measured counts."""
     from cupygemm._hopper import plan as hopper_plan
-    from cupygemm._hopper.config import HopperArch, configs_for
+    from cupygemm._hopper.config import HopperArch
+    from cupygemm._hopper.tile_shapes import configs_for
     from cupygemm._options import Options
     from cupygemm._pose import pose
     from cupygemm._promotion import HOPPER_PRODUCTS

@@ -12,18 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._hopper.config import (
-    BLOCK_ROWS,
-    FLOAT8,
-    SLAB_BYTES,
-    HopperArch,
-    HopperConfig,
-    configs_for,
-)
+from cupygemm._hopper.config import BLOCK_ROWS, FLOAT8, SLAB_BYTES, HopperArch, HopperConfig
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.product import make_product
 from cupygemm._hopper.select import select
 from cupygemm._hopper.source import BlockScaling
+from cupygemm._hopper.tile_shapes import configs_for
 from cupygemm._layout import Layout
 from cupygemm._problem import GemmProblem
 

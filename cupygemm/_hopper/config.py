@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from cupygemm._problem import ITEMSIZE, DType, GemmProblem
@@ -41,6 +40,10 @@ PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
 where fp32 is asked for, without rounding."""
 TMA_BYTES = 16
 """TMA takes addresses and pitches that are multiples of it."""
+LINE_BYTES = 128
+"""A line of the caches."""
+CAMP_BYTES = 4096
+"""Rows that begin at multiples of it lie in few slices of L2."""
 MAX_CLUSTER = 8
 """Blocks of a cluster, at most."""
 _LEFT_OVER = 12  # SMs that large clusters cannot use
@@ -52,10 +55,6 @@ def staged_row_bytes(dtype: DType) -> int:
     Tiles are multiples of 64 columns wide.
     """
     return BLOCK_ROWS if ITEMSIZE[dtype] == 1 else SLAB_BYTES
-
-
-CAMP_BYTES = 4096
-"""Rows that begin at multiples of it lie in few slices of L2."""
 
 
 @dataclass(frozen=True)
@@ -274,12 +273,10 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     outputs = OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS
     if problem.out_dtype not in outputs.get(a, ()):
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
-    if config.c_turned and problem.epilogue is not None:
-        return "the transpose of C is computed without an epilogue"
-    stored = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
-    if config.c_turned and stored != (4 if a_in_registers(problem) else 2):
-        where = "registers" if a_in_registers(problem) else "shared memory"
-        return f"from an A in {where}, blocks of {8 * stored} bits are not turned"
+    if config.c_turned:
+        objection = _check_turned(config, problem)
+        if objection is not None:
+            return objection
     if problem.a_dtype == "i8" and config.split_k > 1:
         return "parts of k are summed in fp32, and the operands are integers"
     for name in ("m", "n", "k"):
@@ -295,6 +292,16 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
             return objection
     if config.split_k > groups:
         return f"split_k = {config.split_k} exceeds the {groups} steps of k, or pairs of them"
+    return None
+
+
+def _check_turned(config: HopperConfig, problem: GemmProblem) -> str | None:
+    if problem.epilogue is not None:
+        return "the transpose of C is computed without an epilogue"
+    stored = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
+    if stored != (4 if a_in_registers(problem) else 2):
+        where = "registers" if a_in_registers(problem) else "shared memory"
+        return f"from an A in {where}, blocks of {8 * stored} bits are not turned"
     return None
 
 
@@ -341,7 +348,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         _, lines = share_of_tile(tile, major, shares, slab_k)
         if lines % SWIZZLE_LINES:
             return f"a cluster's {shares} blocks do not load {tile} rows in equal shares"
-    registers = _check_registers(config) or _check_other_registers(config, problem)
+    registers = check_registers(config) or _check_other_registers(config, problem)
     if registers is not None:
         return registers
     shared = config.shared_bytes(itemsize)
@@ -350,7 +357,8 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
     return None
 
 
-def _check_registers(config: HopperConfig) -> str | None:
+def check_registers(config: HopperConfig) -> str | None:
+    """Return why the sums of a tile do not fit the registers, or None if they do."""
     accumulators = config.accumulators
     room = 128
     if config.promote:
@@ -370,76 +378,3 @@ def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | 
             "epilogue"
         )
     return None
-
-
-# tile_m, tile_n, tile_k, consumers, stages, epilogue buffers, cluster_m, cluster_n
-_SHAPES = (
-    (128, 256, 64, 2, 4, 2, 1, 1),
-    (128, 256, 64, 2, 4, 2, 2, 1),
-    (256, 128, 64, 2, 4, 2, 1, 1),
-    (256, 128, 64, 2, 4, 2, 1, 2),
-    (128, 128, 64, 2, 6, 2, 2, 1),
-    (128, 128, 64, 2, 6, 2, 1, 2),
-    (128, 128, 64, 2, 6, 2, 1, 1),
-    (128, 128, 64, 2, 6, 2, 1, 4),
-    (128, 128, 64, 2, 6, 2, 4, 1),
-    (128, 192, 64, 2, 4, 2, 1, 1),
-    (128, 192, 64, 2, 4, 2, 2, 1),
-    (128, 192, 64, 2, 4, 2, 1, 2),
-    (192, 128, 64, 3, 4, 2, 1, 1),
-    (192, 128, 64, 3, 4, 2, 2, 1),
-    (192, 192, 64, 3, 4, 1, 2, 1),
-    (64, 128, 64, 1, 8, 2, 2, 1),
-    (64, 128, 64, 1, 8, 2, 1, 1),
-    (64, 128, 64, 1, 8, 2, 4, 1),
-    (64, 128, 64, 1, 8, 2, 2, 4),
-    (64, 128, 64, 1, 8, 2, 4, 2),
-    (128, 64, 64, 2, 8, 2, 1, 1),
-    (128, 64, 64, 2, 8, 2, 1, 2),
-    (128, 64, 64, 2, 8, 2, 2, 1),
-    (128, 64, 64, 2, 8, 2, 1, 4),
-    (64, 64, 64, 1, 13, 1, 1, 1),
-    (64, 64, 64, 1, 13, 1, 2, 2),
-    (64, 64, 64, 1, 13, 1, 2, 4),
-    (64, 64, 128, 1, 6, 1, 1, 1),
-    (64, 64, 128, 1, 6, 1, 1, 2),
-    (64, 64, 128, 1, 6, 1, 1, 4),
-    (64, 64, 128, 1, 6, 1, 4, 1),
-)
-_GROUP_ROWS = 2048  # of C that the raster walks down: about as many columns are then in flight
-Shape = tuple[int, int, int, int, int, int, int, int]
-
-
-def of_shapes(shapes: tuple[Shape, ...]) -> tuple[HopperConfig, ...]:
-    """Return the configurations of shapes; the raster follows from them."""
-    return tuple(
-        HopperConfig(*shape, group_m=_GROUP_ROWS // (shape[0] * shape[6])) for shape in shapes
-    )
-
-
-CONFIGS = of_shapes(_SHAPES)
-"""The configurations that are built, for 16-bit operands; the selector splits k."""
-# Of operands in fp64. A sum takes two registers, so tiles are half as large.
-_F64_SHAPES = (
-    (128, 128, 32, 2, 3, 1, 1, 1),
-    (192, 64, 32, 3, 3, 1, 1, 1),
-    (128, 64, 32, 2, 4, 1, 1, 1),
-    (64, 64, 32, 1, 5, 2, 1, 1),
-)
-
-
-@functools.cache
-def configs_for(dtype: DType) -> tuple[HopperConfig, ...]:
-    """Return the configurations for operands of a type: as many bytes of k in a tile."""
-    if dtype == "f64":
-        return tuple(replace(config, mma_sync=True) for config in of_shapes(_F64_SHAPES))
-    size = ITEMSIZE[dtype]
-    configs = tuple(
-        replace(c, tile_k=c.tile_k * 2 // size)
-        for c in CONFIGS
-        if size < 4 or c.num_consumers < 3  # A may have to come from registers
-    )
-    if dtype not in PROMOTED:
-        return configs
-    promoted = (replace(config, promote=True) for config in configs)
-    return tuple(config for config in promoted if _check_registers(config) is None)

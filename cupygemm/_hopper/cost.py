@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from cupygemm._hopper.config import (
     BLOCK_ROWS,
     CAMP_BYTES,
-    SLAB_BYTES,
+    LINE_BYTES,
     HopperArch,
     HopperConfig,
     a_in_registers,
@@ -58,7 +58,6 @@ _ADD, _ADD_BYTES = 2190, 894  # cycles of the kernel that adds parts, and bytes 
 _WAIT, _SUM_BYTES = 10900, 59  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
 _LONE_BLOCK = 1.08  # of promoted sums of one block of rows: nothing is multiplied while it is added
-_LINE = 128
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
         camps = _CAMPING[adjacent_k] if pitch % CAMP_BYTES == 0 else 0.0
         taken += indices * (1 + crosses * (_LINES if shares == 1 else _LINES_SENT))
         asked += indices / shares * (1 + crosses * _LINES)
-        lines = indices * step_bytes / _LINE * (1 + crosses * _LINES_L2 + camps)
+        lines = indices * step_bytes / LINE_BYTES * (1 + crosses * _LINES_L2 + camps)
         of_slice = in_flight * lines / _SLICES
         requests = max(1.0, active / in_flight / shares) ** _MERGED  # for each line
         of_slices += requests * (of_slice + _UNEVEN * math.sqrt(of_slice))
@@ -215,9 +214,9 @@ def _row_bytes(problem: GemmProblem, name: str) -> int:
     )
     adjacent = problem.k if major == "k" else problem.m if is_a else problem.n
     row = adjacent * ITEMSIZE[problem.a_dtype]
-    return copied_pitch(row) if align == SLAB_BYTES else -(-row // align) * align
+    return copied_pitch(row) if align == LINE_BYTES else -(-row // align) * align
 
 
 def _crossing(pitch: int) -> float:
     """Return the share of rows, of so many bytes each, that begin elsewhere than at lines."""
-    return 1 - math.gcd(pitch, _LINE) / _LINE
+    return 1 - math.gcd(pitch, LINE_BYTES) / LINE_BYTES

@@ -21,9 +21,10 @@ from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
-from cupygemm._hopper.orientation import as_computed, configs_of
+from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.product import make_preparation
+from cupygemm._hopper.tile_shapes import configs_for_product
 from cupygemm._layout import Layout
 from cupygemm._problem import GemmProblem
 
@@ -145,7 +146,7 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
     memory = sum(map(memory_cycles, products))
     ways = {turned: [as_computed(p, c_turned=turned) for p in products] for turned in (False, True)}
     ranked = []
-    for config in configs_of(products[0]):
+    for config in configs_for_product(products[0]):
         problems = ways[config.c_turned]
         if all(check(config, problem, arch) is None for problem in problems):
             ranked.append((total(config, _busiest(config, problems, arch), memory), config))

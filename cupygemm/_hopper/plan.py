@@ -1,9 +1,10 @@
 """Products on Hopper: which kernels compute them.
 
 TMA reads an operand where it lies if its rows begin at multiples of 16 bytes; other operands are
-first copied, by a kernel, to rows that do. A result that TMA cannot write is stored element by
-element. Where few tiles would leave SMs idle, k is split, and a second kernel adds the parts in
-their order: no sum depends on timing.
+first copied, by a kernel, to rows that do. A result that TMA cannot write is stored without it.
+Where few tiles would leave SMs idle, k is split, and a second kernel adds the parts in their order;
+where they fill SMs unevenly, some are cut along k. A kernel may compute the transpose of the
+result, from the operands exchanged. No sum depends on timing.
 """
 
 from __future__ import annotations
@@ -16,17 +17,10 @@ from cupygemm._hopper import fp64, tf32x3
 from cupygemm._hopper.compile import Cubin, compile_cubin
 from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.copies import SPLIT_PARTS, OperandCopy
-from cupygemm._hopper.launch import (
-    Geometry,
-    launch_grid,
-)
+from cupygemm._hopper.launch import Geometry, launch_grid
 from cupygemm._hopper.orientation import as_computed, transposed
 from cupygemm._hopper.select import HopperSelection, select
-from cupygemm._hopper.source import (
-    BlockScaling,
-    generate,
-    parts_dtype,
-)
+from cupygemm._hopper.source import BlockScaling, generate, parts_dtype
 from cupygemm._hopper.stack import Stack, Triple
 from cupygemm._layout import Layout
 from cupygemm._problem import DType, GemmProblem
@@ -198,6 +192,7 @@ def choose(
         tf32x3.require(asked, selection, arch)
     if config is None and asked.a_dtype == "f64":
         fp64.require(asked, selection, arch)
+    a_turned, b_turned = given.a_major != problem.a_major, given.b_major != problem.b_major
     return HopperChoice(
         selection,
         asked,
@@ -205,10 +200,10 @@ def choose(
         a,
         b,
         c,
-        _copy(a, given.a_dtype, given.a_align, turned=given.a_major != problem.a_major, low_part=0),
-        _copy(b, given.b_dtype, given.b_align, turned=given.b_major != problem.b_major, low_part=1),
-        c.why_not_stored(problem.c_align),
-        arch.num_sms,
+        a_copy=_copy(a, given.a_dtype, given.a_align, turned=a_turned, low_part=0),
+        b_copy=_copy(b, given.b_dtype, given.b_align, turned=b_turned, low_part=1),
+        c_direct=c.why_not_stored(problem.c_align),
+        num_sms=arch.num_sms,
     )
 
 

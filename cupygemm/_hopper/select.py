@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 from cupygemm._hopper.config import RASTERS, HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import kernel_cycles
-from cupygemm._hopper.orientation import as_computed, configs_of
+from cupygemm._hopper.orientation import as_computed
+from cupygemm._hopper.tile_shapes import configs_for_product
 from cupygemm._problem import GemmProblem
 
 _PART_STEPS = 4  # of a part of k, at least
@@ -64,7 +65,7 @@ def select(
     """
     ways = {turned: as_computed(asked, c_turned=turned) for turned in (False, True)}
     candidates, objections = [], []
-    for base in configs_of(asked) if among is None else among:
+    for base in configs_for_product(asked) if among is None else among:
         problem = ways[base.c_turned]
         for config in _with_splits(base, problem, arch):
             objection = check(config, problem, arch)

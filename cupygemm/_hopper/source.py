@@ -53,20 +53,34 @@ def generate(
     str
         One translation unit without includes, with the entry ``cupygemm_gemm``.
     """
-    instruction = "" if config.mma_sync else wgmma_text(config.tile_n, problem)
+    sums_only = sums_only or config.split_k > 1  # whose sum has the epilogue
+    fused = problem.epilogue is not None and not sums_only
+    rank = 3 if len(problem.batch) < 2 else 5
+    types = {
+        "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
+        "ElementC": parts_dtype(problem) if sums_only else problem.out_dtype,
+        "Accumulator": _accumulator(problem),
+    }
+    constants = _constants(config) | {
+        "Major a_major": _major(problem.a_major),
+        "Major b_major": _major(problem.b_major),
+        "int operand_rank": rank,
+        "int result_rank": 3 if sums_only else rank,
+        "bool tma_store": _bool(tma_store or sums_only),
+        "bool has_epilogue": _bool(fused),
+        "u32 group_capacity": group_capacity,
+        "bool lower_triangle": _bool(lower_triangle),
+        "bool block_scaled": _bool(block_scales is not None),
+        "bool scale_per_column": _bool(block_scales == "columns"),
+    }
+    lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
     return flatten(
         "hopper/gemm.cu",
         {
-            "config.cuh": config_text(
-                problem,
-                config,
-                tma_store=tma_store,
-                group_capacity=group_capacity,
-                lower_triangle=lower_triangle,
-                block_scales=block_scales,
-                sums_only=sums_only,
+            "config.cuh": _struct(types | _parts_type(fused), constants, lines),
+            "hopper/wgmma_instruction.cuh": (
+                "" if config.mma_sync else wgmma_text(config.tile_n, problem)
             ),
-            "hopper/wgmma_instruction.cuh": instruction,
         },
     )
 
@@ -133,28 +147,9 @@ def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
     )
 
 
-def config_text(
-    problem: GemmProblem,
-    config: HopperConfig,
-    *,
-    tma_store: bool,
-    group_capacity: int = 0,
-    lower_triangle: bool = False,
-    block_scales: BlockScaling | None = None,
-    sums_only: bool = False,
-) -> str:
-    """Return ``config.cuh``."""
-    sums_only = sums_only or config.split_k > 1  # whose sum has the epilogue
-    fused = problem.epilogue is not None and not sums_only
-    rank = 3 if len(problem.batch) < 2 else 5
-    types = {
-        "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
-        "ElementC": parts_dtype(problem) if sums_only else problem.out_dtype,
-        "Accumulator": _accumulator(problem),
-    }
-    constants: dict[str, object] = {
-        "Major a_major": _major(problem.a_major),
-        "Major b_major": _major(problem.b_major),
+def _constants(config: HopperConfig) -> dict[str, object]:
+    """Return what a configuration says to the kernel."""
+    return {
         "u32 tile_m": config.tile_m,
         "u32 tile_n": config.tile_n,
         "u32 tile_k": config.tile_k,
@@ -165,22 +160,12 @@ def config_text(
         "u32 cluster_n": config.cluster_n,
         "u32 group_m": config.group_m,
         "bool hilbert_order": _bool(config.raster == "hilbert"),
-        "int operand_rank": rank,
-        "int result_rank": 3 if sums_only else rank,
-        "bool tma_store": _bool(tma_store or sums_only),
         "bool split_k": _bool(config.split_k > 1),
         "bool stream_k": _bool(config.stream_k > 0),
         "bool promote": _bool(config.promote),
         "bool mma_sync": _bool(config.mma_sync),
-        "bool has_epilogue": _bool(fused),
         "bool c_turned": _bool(config.c_turned),
-        "u32 group_capacity": group_capacity,
-        "bool lower_triangle": _bool(lower_triangle),
-        "bool block_scaled": _bool(block_scales is not None),
-        "bool scale_per_column": _bool(block_scales == "columns"),
     }
-    lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
-    return _struct(types | _parts_type(fused), constants, lines)
 
 
 def wgmma_text(tile_n: int, problem: GemmProblem) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupygemm._hopper import tensormap
-from cupygemm._hopper.config import CAMP_BYTES, SLAB_BYTES, TMA_BYTES
+from cupygemm._hopper.config import CAMP_BYTES, LINE_BYTES, SLAB_BYTES, TMA_BYTES
 from cupygemm._problem import ITEMSIZE, DType
 
 Triple = tuple[int, int, int]
@@ -120,7 +120,7 @@ def copied_pitch(row: int) -> int:
     Long rows do not begin at multiples of 4 KiB, which few slices of L2 hold.
     """
     pitch = -(-row // _unit(row)) * _unit(row)
-    return pitch + SLAB_BYTES if pitch % CAMP_BYTES == 0 else pitch
+    return pitch + LINE_BYTES if pitch % CAMP_BYTES == 0 else pitch
 
 
 def _unit(row: int) -> int:
@@ -129,4 +129,4 @@ def _unit(row: int) -> int:
     These begin at lines of the caches: in others, a box of 128 bytes reads two lines where it needs
     one.
     """
-    return SLAB_BYTES if row >= 8 * SLAB_BYTES else TMA_BYTES
+    return LINE_BYTES if row >= 8 * LINE_BYTES else TMA_BYTES

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cupygemm._hopper.config import HopperArch, HopperConfig, check, configs_for
+from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.select import HopperSelection
+from cupygemm._hopper.tile_shapes import configs_for
 from cupygemm._layout import Layout
 from cupygemm._problem import ITEMSIZE, GemmProblem
 

@@ -16,9 +16,10 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._device import device
 from cupygemm._epilogue import epilogue_arguments
-from cupygemm._hopper.config import CONFIGS, check
+from cupygemm._hopper.config import check
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.product import make_runner
+from cupygemm._hopper.tile_shapes import CONFIGS
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose

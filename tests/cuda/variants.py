@@ -18,16 +18,10 @@ from cupygemm import testing
 from cupygemm._device import device
 from cupygemm._epilogue import epilogue_arguments
 from cupygemm._formats import Precision, as_stored
-from cupygemm._hopper.config import (
-    CONFIGS,
-    HopperArch,
-    HopperConfig,
-    check,
-    configs_for,
-)
-from cupygemm._hopper.orientation import TURNED_CONFIGS
+from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.product import make_runner
+from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose

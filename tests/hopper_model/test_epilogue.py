@@ -14,7 +14,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper.config import CONFIGS, configs_for
+from cupygemm._hopper.tile_shapes import CONFIGS, configs_for
 from tests.cuda.test_epilogue import on_device, options
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, Variant, multiply
 from tests.test_epilogue import ULPS

@@ -14,8 +14,7 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._formats import as_stored
-from cupygemm._hopper.config import CONFIGS, configs_for
-from cupygemm._hopper.orientation import TURNED_CONFIGS
+from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
 from tests.cuda.variants import BF16, E4M3, F16, F32, F64, I8, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 

@@ -9,8 +9,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._hopper import grouped
-from cupygemm._hopper.config import configs_for
-from cupygemm._hopper.orientation import TURNED_CONFIGS
+from cupygemm._hopper.tile_shapes import TURNED_CONFIGS, configs_for
 from cupygemm._linalg.grouped import Launch, forget_groups
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

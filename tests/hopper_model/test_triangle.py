@@ -10,7 +10,7 @@ import pytest
 
 import cupygemm
 from cupygemm._hopper import product, triangle
-from cupygemm._hopper.config import configs_for
+from cupygemm._hopper.tile_shapes import configs_for
 from cupygemm._linalg import triangle as calls
 from cupygemm._problem import GemmProblem
 from tests.hopper_model.device import NUM_SMS

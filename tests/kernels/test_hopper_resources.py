@@ -14,15 +14,8 @@ import pytest
 
 from cupygemm._hopper.block_scales import scaled_configs
 from cupygemm._hopper.compile import OPTIONS, read_cubin
-from cupygemm._hopper.config import (
-    CONFIGS,
-    HopperArch,
-    HopperConfig,
-    check,
-    configs_for,
-)
+from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.nvrtc import find_nvrtc
-from cupygemm._hopper.orientation import TURNED_CONFIGS
 from cupygemm._hopper.source import (
     add_source,
     finish_source,
@@ -32,6 +25,7 @@ from cupygemm._hopper.source import (
     split_source,
     transpose_source,
 )
+from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._problem import DType, Epilogue, GemmProblem, Source
 from cupygemm._toolchain import CompileError
 
