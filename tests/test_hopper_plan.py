@@ -69,6 +69,15 @@ def test_some_configuration_runs_every_problem(m, n, k, count):
     assert 1 <= grid[0] <= ARCH.num_sms
 
 
+@pytest.mark.parametrize(("cluster_m", "cluster_n"), [(3, 1), (1, 6), (2, 3), (2, 4)])
+def test_clusters_of_any_size_have_a_cost(cluster_m, cluster_n):
+    """`check` lets them through wherever the shares of tiles are whole: 3 of 192 rows are."""
+    square = next(config for config in CONFIGS if (config.tile_m, config.tile_n) == (192, 192))
+    config = replace(square, cluster_m=cluster_m, cluster_n=cluster_n)
+    assert check(config, PROBLEM, ARCH) is None
+    assert select(PROBLEM, ARCH, (config,)).candidates[0].cycles > 0
+
+
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
 def test_the_configurations_fit(config):
     assert check(config, PROBLEM, ARCH) is None

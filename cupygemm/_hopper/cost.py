@@ -26,7 +26,7 @@ from cupygemm._hopper.stack import copied_pitch
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
 _LAUNCH = 1407  # until the first stage is full, and from the last store to the kernel's end
-_CLUSTERS = {1: 0, 2: 1940, 4: 730, 8: 730}  # more for a launch of clusters of so many
+_CLUSTERS = {1: 0, 2: 1940, 4: 730}  # more for a launch of clusters of so many, or more
 _MMA = 0.912  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
 _MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
 _BELOW_256 = 1.06  # the same, for instructions of fewer columns than 256
@@ -37,7 +37,7 @@ _POWER, _POWER_ALONE = 0.107, 1.3  # by which power limits slow long products, a
 _LONG = 6e10  # multiply-adds times bytes of an element: of a long product
 _STEP = 9.4  # of each step, and more where a consumer has the SM to itself
 _LONE_STEP = 103
-_MULTICAST_STEP = {1: 0, 2: 19, 4: 19, 8: 19}  # of a step bound by L2: a cluster's blocks wait
+_MULTICAST_STEP = 19  # of a step bound by L2: a cluster's blocks wait
 _L2_OF_SM = 172  # bytes per clock that an SM takes in
 _SLICES, _SLICE = 96, 2.09  # of L2, and clocks in which one gives a line
 _UNEVEN, _MERGED = 0.69, 0.787  # how lines lie on slices, and requests meet; see _load_cycles
@@ -139,7 +139,9 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
         requests = max(1.0, active / in_flight / shares) ** _MERGED  # for each line
         of_slices += requests * (of_slice + _UNEVEN * math.sqrt(of_slice))
     cycles = max(step_bytes * max(taken, asked) / _L2_OF_SM, _SLICE * of_slices)
-    return (cycles + _MULTICAST_STEP[size]) * (_BATCH if problem.batch else 1.0)
+    if size > 1:
+        cycles += _MULTICAST_STEP
+    return cycles * (_BATCH if problem.batch else 1.0)
 
 
 def _loads(config: HopperConfig, problem: GemmProblem) -> Iterator[tuple[int, int, bool, int]]:
@@ -201,7 +203,8 @@ def memory_cycles(problem: GemmProblem) -> float:
 
 def total(config: HopperConfig, compute: float, memory: float) -> float:
     """Return the cycles of a launch whose SMs and whose memory are busy for so many."""
-    launch = _LAUNCH + _CLUSTERS[config.cluster_size]
+    size = max(size for size in _CLUSTERS if size <= config.cluster_size)
+    launch = _LAUNCH + _CLUSTERS[size]
     compute, memory = launch + compute, launch + memory
     return max(compute, memory) + _OVERLAP * min(compute, memory)
 
