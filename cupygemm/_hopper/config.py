@@ -71,7 +71,7 @@ class HopperArch:
     clock_mhz : int
         Under load.
     hbm_bytes_per_clock : int
-        Memory bandwidth of the GPU.
+        Memory bandwidth of the GPU, for what L2 does not hold.
     """
 
     name: str = "sm_90a"

@@ -5,7 +5,8 @@
 //   consumer 1  the same, on its rows of the tile: while one waits, the other multiplies
 //
 // Each consumer has one group of wgmma in flight while it issues the next. A stage has two
-// barriers: `full` counts bytes, `empty` an arrival of each consumer of each block it is loaded for.
+// barriers: `full` counts bytes, `empty` an arrival of each consumer of each block that it is
+// loaded for.
 // With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time,
 // and are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits
 // for its group before it adds, while the other's keeps the tensor cores busy:
@@ -220,10 +221,10 @@ private:
         }
     }
 
-    // Load a share of `rows` indices of m or n, for all blocks that want them. A slab whose rows
-    // are indices is one box of `rows_of_box`, which may be fewer; one whose rows are k has a box for
-    // as many indices as fill a row, and is shared by boxes, or, where these are too few, by their
-    // k.
+    // Load a share of `rows` indices of m or n, for all blocks that want them. Of a slab whose rows
+    // are indices, a share is one box of `rows_of_box`, fewer where the matrix has fewer; one whose
+    // rows are k has a box for as many indices as fill a row, and is shared by boxes, or, where
+    // these are too few, by their k.
     template <Major major, u32 rows, u32 shares>
     CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map, BoxIndex box,
                                      u32 row, u32 k, u32 share, u32 rows_of_box, SharedAddress full,

@@ -3,7 +3,7 @@
 // A warpgroup stages blocks of 64 rows and 128 bytes, or 64 single ones, in the swizzle of TMA, and
 // goes on while the copy engine stores them; a buffer is written again when the store that last
 // read it has. With enough buffers the stores of one tile overlap the mainloop of the next. Where
-// TMA cannot address C (its pitch or address is no multiple of 16 bytes) each warp stores the rows
+// TMA cannot write C (its rows begin or end at no multiples of 16 bytes) each warp stores the rows
 // that it has staged, see store_rows.cuh. Where the kernel computes the transpose of C
 // (`c_turned`), blocks are turned as they are staged: their rows, of C, are the kernel's columns,
 // of which there may be any multiple of 8, and up to 64 are staged at once.

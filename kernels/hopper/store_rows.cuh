@@ -73,9 +73,9 @@ template <class Bits> struct RowPart {
 };
 
 // One warp. Store the 16 rows of a staged block from `line` on, the first of them to `to`: `count`
-// elements of each of the first `rows`. A lane reads what it has of up to `most_ahead` rows before it
-// stores the first, so that their latencies overlap: a tile at the edge may be what a product waits
-// for.
+// elements of each of the first `rows`. A lane reads what it has of up to `most_ahead` rows before
+// it stores the first, so that their latencies overlap: a tile at the edge may be what a product
+// waits for.
 template <class Bits, u32 most_ahead> CUPYGEMM_INLINE void
 store_rows(SharedAddress staged, u32 line, u32 lane, u64 to, i64 pitch, i32 rows, i32 count) {
     constexpr u32 row_bytes = staged_row_bytes<Bits>;
