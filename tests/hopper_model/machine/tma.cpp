@@ -2,8 +2,9 @@
 //
 // A load locks its bytes when it is issued and lands when the scheduler says so, as a whole; what
 // lies outside the tensor is zeros. A store reads shared memory when its thread waits for its
-// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of 128 bytes or 64, swizzled by as many. The record of a
-// tensor map is made by device.py, from what the driver is asked to encode.
+// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of 128
+// bytes or 64, swizzled by as many. The record of a tensor map is made by device.py, from what the
+// driver is asked to encode.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "Tensor".
 #include "ptx.hpp"
 
@@ -40,8 +41,8 @@ u32 box_rows(const Map &map) {
 }
 u32 box_bytes(const Map &map) { return box_rows(map) * map.swizzle; }
 
-// Call `move(global, offset, bytes)` for each element of a box; `global` is null outside. A row ends
-// at a multiple of `unit` bytes.
+// Call `move(global, offset, bytes)` for each element of a box; `global` is null outside. A row
+// ends at a multiple of `unit` bytes.
 template <class Move>
 void for_elements(const Map &map, const i32 (&corner)[5], u32 unit, Move &&move) {
     const u32 size = map.element_bytes, rows = box_rows(map);
