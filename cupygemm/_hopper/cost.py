@@ -9,14 +9,16 @@ choose takes 2.6 % longer than the fastest of them on average.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cupygemm._hopper.config import (
     BLOCK_ROWS,
     CAMP_BYTES,
     LINE_BYTES,
+    SWIZZLE_LINES,
     HopperArch,
     HopperConfig,
     a_in_registers,
@@ -126,12 +128,14 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
     size = config.cluster_size
     active, step_bytes = clusters * size, config.tile_k * ITEMSIZE[problem.a_dtype]
     taken = asked = of_slices = 0.0
-    for operand, in_flight in zip(
-        _loads(config, problem), _tiles_in_flight(config, problem, active), strict=True
+    a_in_flight, b_in_flight = _tiles_in_flight(config, problem, active)
+    a_rows, b_rows = _rows(problem)
+    for rows, tile, shares, in_flight in (
+        (a_rows, config.tile_m, config.cluster_n, a_in_flight),
+        (b_rows, config.tile_n, config.cluster_m, b_in_flight),
     ):
-        indices, pitch, adjacent_k, shares = operand
-        crosses = _crossing(pitch)
-        camps = _CAMPING[adjacent_k] if pitch % CAMP_BYTES == 0 else 0.0
+        indices = tile if rows.indices is None else min(tile, rows.indices)
+        crosses, camps = rows.crosses, rows.camps
         taken += indices * (1 + crosses * (_LINES if shares == 1 else _LINES_SENT))
         asked += indices / shares * (1 + crosses * _LINES)
         lines = indices * step_bytes / LINE_BYTES * (1 + crosses * _LINES_L2 + camps)
@@ -142,17 +146,6 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
     if size > 1:
         cycles += _MULTICAST_STEP
     return cycles * (_BATCH if problem.batch else 1.0)
-
-
-def _loads(config: HopperConfig, problem: GemmProblem) -> Iterator[tuple[int, int, bool, int]]:
-    """Yield of A and B the indices that a step loads, bytes of a row, order, and sharing blocks."""
-    for name, extent, tile, major, shares in (
-        ("a", problem.m, config.tile_m, problem.a_major, config.cluster_n),
-        ("b", problem.n, config.tile_n, problem.b_major, config.cluster_m),
-    ):
-        adjacent_k = major == "k"
-        indices = min(tile, -(-extent // 8) * 8) if adjacent_k else tile
-        yield indices, _row_bytes(problem, name), adjacent_k, shares
 
 
 def _tiles_in_flight(
@@ -193,9 +186,10 @@ def kernel_cycles(
     return cycles, "memory" if memory > compute else tile.bound, rounds
 
 
+@functools.lru_cache(maxsize=1024)
 def memory_cycles(problem: GemmProblem) -> float:
     """Return how long the memory takes to read the operands and write the result once."""
-    of_a, of_b = (1 + _LINES_MEMORY * _crossing(_row_bytes(problem, name)) for name in ("a", "b"))
+    of_a, of_b = (1 + _LINES_MEMORY * rows.crosses for rows in _rows(problem))
     read = (problem.m * of_a + problem.n * of_b) * problem.k * ITEMSIZE[problem.a_dtype]
     written = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
     return (read + written) * problem.num_batches / _MEMORY
@@ -209,6 +203,30 @@ def total(config: HopperConfig, compute: float, memory: float) -> float:
     return max(compute, memory) + _OVERLAP * min(compute, memory)
 
 
+class _Rows(NamedTuple):
+    """The rows of an operand in memory."""
+
+    indices: int | None  # of m or n that are loaded at most; None where they lie along the rows
+    crosses: float  # the share of rows that begin elsewhere than at lines
+    camps: float  # how much more is read since they begin at multiples of 4 KiB
+
+
+@functools.lru_cache(maxsize=1024)
+def _rows(problem: GemmProblem) -> tuple[_Rows, _Rows]:
+    """Return how A and B lie, the same for all configurations."""
+    found = []
+    for name, extent, major in (
+        ("a", problem.m, problem.a_major),
+        ("b", problem.n, problem.b_major),
+    ):
+        pitch, adjacent_k = _row_bytes(problem, name), major == "k"
+        indices = -(-extent // SWIZZLE_LINES) * SWIZZLE_LINES if adjacent_k else None
+        crosses = 1 - math.gcd(pitch, LINE_BYTES) / LINE_BYTES
+        camps = _CAMPING[adjacent_k] if pitch % CAMP_BYTES == 0 else 0.0
+        found.append(_Rows(indices, crosses, camps))
+    return found[0], found[1]
+
+
 def _row_bytes(problem: GemmProblem, name: str) -> int:
     """Return the bytes from a row of an operand to the next where it is packed, or copied."""
     is_a = name == "a"
@@ -218,8 +236,3 @@ def _row_bytes(problem: GemmProblem, name: str) -> int:
     adjacent = problem.k if major == "k" else problem.m if is_a else problem.n
     row = adjacent * ITEMSIZE[problem.a_dtype]
     return copied_pitch(row) if align == LINE_BYTES else -(-row // align) * align
-
-
-def _crossing(pitch: int) -> float:
-    """Return the share of rows, of so many bytes each, that begin elsewhere than at lines."""
-    return 1 - math.gcd(pitch, LINE_BYTES) / LINE_BYTES

@@ -109,10 +109,16 @@ def _with_splits(
     steps = -(-problem.k // base.tile_k)
     filling = (clusters // units, 2 * clusters // units)
     if units % clusters:
-        yield replace(base, stream_k=clusters)
+        yield _cut(base, stream_k=clusters)
     for parts in sorted({min(each, steps // _PART_STEPS) for each in filling}):
         if parts >= 2:
-            yield replace(base, split_k=parts)
+            yield _cut(base, split_k=parts)
+
+
+@functools.lru_cache(maxsize=4096)
+def _cut(base: HopperConfig, *, split_k: int = 1, stream_k: int = 0) -> HopperConfig:
+    """Return a configuration that cuts k; few are, for many problems."""
+    return replace(base, split_k=split_k, stream_k=stream_k)
 
 
 def in_other_orders(
