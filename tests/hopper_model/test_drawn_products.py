@@ -15,9 +15,10 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._hopper import plan
-from cupygemm._hopper.config import check, configs_for
-from cupygemm._hopper.orientation import TURNED_CONFIGS, as_computed
+from cupygemm._hopper.config import check
+from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.select import HopperSelection
+from cupygemm._hopper.tile_shapes import TURNED_CONFIGS, configs_for
 from cupygemm._matmul import forget_plans
 from tests.cuda.variants import BF16, F16, I8
 
