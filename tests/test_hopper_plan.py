@@ -1,4 +1,4 @@
-"""Hopper's configurations, their choice, and the records of their launches: no GPU is needed."""
+"""Products on Hopper: copies, the kernels that are chosen, records of launches. Needs no GPU."""
 
 from __future__ import annotations
 
@@ -6,28 +6,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from cupygemm._device import Device
 from cupygemm._epilogue import epilogue_arguments
 from cupygemm._fallback import Fallback, why_no_kernel
 from cupygemm._formats import FLOAT8
 from cupygemm._hopper.block_scales import SCALE_ARGS
-from cupygemm._hopper.config import SHARED_BYTES, HopperArch, check, step_group
 from cupygemm._hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
 from cupygemm._hopper.cost import _row_bytes, kernel_cycles, memory_cycles
 from cupygemm._hopper.grouped import CAPACITIES, choose_groups, grouped_args
-from cupygemm._hopper.launch import (
-    ADD_ARGS,
-    FINISH_ARGS,
-    HOPPER_ARGS,
-    MIRROR_ARGS,
-    launch_grid,
-)
-from cupygemm._hopper.orientation import as_computed, transposed
+from cupygemm._hopper.launch import ADD_ARGS, FINISH_ARGS, HOPPER_ARGS, MIRROR_ARGS
+from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import choose
-from cupygemm._hopper.select import in_other_orders, select
 from cupygemm._hopper.source import add_source
 from cupygemm._hopper.stack import Stack
 from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
@@ -35,14 +25,9 @@ from cupygemm._hopper.triangle import choose_triangle
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
-from cupygemm._problem import Epilogue, GemmProblem
 from cupygemm._promotion import HOPPER_EPILOGUE_PRODUCTS, HOPPER_PRODUCTS
 from cupygemm._source import device_source
-
-ARCH = HopperArch()
-PROBLEM = GemmProblem(m=4096, n=4096, k=4096, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
-EXTENT = st.integers(0, 14).map(lambda bits: 2**bits) | st.integers(1, 20000)
+from tests.test_hopper_config import ARCH, PROBLEM
 
 
 def layout_of(shape1, shape2, dtype=np.float16, **strided):
@@ -53,96 +38,6 @@ def layout_of(shape1, shape2, dtype=np.float16, **strided):
         for array, view in ((a, a[v]) for a, v in zip(arrays, views, strict=True))
     ]
     return pose(*operands).layout
-
-
-@given(m=EXTENT, n=EXTENT, k=EXTENT, count=st.integers(1, 40))
-def test_some_configuration_runs_every_problem(m, n, k, count):
-    problem = replace(PROBLEM, m=m, n=n, k=k, batch=(count,) if count > 1 else ())
-    selection = select(problem, ARCH)
-    config = selection.config
-    problem = as_computed(problem, c_turned=config.c_turned)
-    assert check(config, problem, ARCH) is None
-    assert selection.candidates[0].config == config
-    assert config.split_k <= -(-k // config.tile_k)
-    grid = launch_grid(config, config.num_units(problem), ARCH.num_sms)
-    assert grid[0] % config.cluster_size == 0
-    assert 1 <= grid[0] <= ARCH.num_sms
-
-
-@pytest.mark.parametrize(("cluster_m", "cluster_n"), [(3, 1), (1, 6), (2, 3), (2, 4)])
-def test_clusters_of_any_size_have_a_cost(cluster_m, cluster_n):
-    """`check` lets them through wherever the shares of tiles are whole: 3 of 192 rows are."""
-    square = next(config for config in CONFIGS if (config.tile_m, config.tile_n) == (192, 192))
-    config = replace(square, cluster_m=cluster_m, cluster_n=cluster_n)
-    assert check(config, PROBLEM, ARCH) is None
-    assert select(PROBLEM, ARCH, (config,)).candidates[0].cycles > 0
-
-
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
-def test_the_configurations_fit(config):
-    assert check(config, PROBLEM, ARCH) is None
-    assert config.shared_bytes(2) <= SHARED_BYTES
-
-
-def test_large_products_share_tiles_in_clusters_and_small_ones_split():
-    assert select(PROBLEM, ARCH).config.tile_m * select(PROBLEM, ARCH).config.tile_n == 128 * 256
-    deep = replace(PROBLEM, m=256, n=256, k=65536)
-    assert select(deep, ARCH).config.split_k > 8
-    assert "parts of k" in select(deep, ARCH).reason
-
-
-def test_tiles_that_fill_the_gpu_unevenly_are_cut():
-    odd = replace(PROBLEM, m=5120, n=5120, k=5120, out_dtype="f32")
-    selection = select(odd, ARCH, CONFIGS)
-    assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
-    assert "dealt evenly" in selection.reason
-    assert launch_grid(selection.config, 1, ARCH.num_sms)[0] == ARCH.num_sms
-
-
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"stream_k": 132}, "leaves no registers"),
-        ({"tile_n": 128, "stream_k": 128}, "1024 tiles fill the 128 clusters evenly"),
-        ({"tile_n": 128, "stream_k": 132, "split_k": 2}, "tiles are cut one way"),
-        ({"tile_n": 128, "stream_k": 65537}, "cannot be cut over 65537 clusters"),
-        ({"tile_k": 48}, "tile_k = 48"),
-        ({"num_consumers": 4}, "4 consumers"),
-        ({"tile_m": 192}, "tile_m = 192"),
-        ({"tile_n": 96}, "tile_n = 96"),
-        ({"cluster_m": 4, "cluster_n": 4}, "4 x 4 blocks: at most 8"),
-        ({"tile_n": 64, "num_stages": 5, "cluster_m": 16}, "16 x 1 blocks: at most 8"),
-        ({"tile_n": 64, "num_stages": 5, "cluster_n": 3}, "3 blocks do not load 128 rows"),
-        ({"tile_m": 256}, "256 accumulators"),
-        ({"num_stages": 6}, "bytes; a block has"),
-        ({"split_k": 65}, "exceeds the 64 steps"),
-        ({"raster": "row-major"}, "raster = 'row-major' is none of grouped, hilbert"),
-    ],
-)
-def test_check_says_why_not(change, why):
-    assert why in check(replace(CONFIGS[0], **change), PROBLEM, ARCH)
-
-
-def test_the_order_of_tiles_is_told_and_is_no_matter_where_all_run_at_once():
-    config = select(PROBLEM, ARCH).config
-    assert all(each.config.raster == "grouped" for each in select(PROBLEM, ARCH).candidates)
-    (other,) = in_other_orders(config, PROBLEM, ARCH)
-    assert other == replace(config, raster="hilbert")
-    assert in_other_orders(other, PROBLEM, ARCH) == (config,)
-    assert other.name == config.name.replace(f"g{config.group_m}", "hilbert") != config.name
-    assert "Hilbert's order" in other.summary
-    assert "Hilbert" not in config.summary
-    few = replace(PROBLEM, m=512, n=512)
-    assert in_other_orders(select(few, ARCH).config, few, ARCH) == ()
-    fours = next(c for c in CONFIGS if (c.tile_m, c.cluster_m, c.cluster_n) == (128, 4, 1))
-    once = replace(PROBLEM, m=512 * 30, n=fours.tile_n)  # of such clusters, 30 run at a time
-    assert in_other_orders(fours, once, ARCH) == ()
-    assert in_other_orders(fours, replace(once, m=512 * 31), ARCH) != ()
-
-
-def test_check_says_which_types_have_no_kernel():
-    assert "f32 and f32" in check(CONFIGS[0], replace(PROBLEM, a_dtype="f32", b_dtype="f32"), ARCH)
-    assert "bf16 and f16" in check(CONFIGS[0], replace(PROBLEM, b_dtype="f16"), ARCH)
 
 
 def test_the_records_match_the_device_structs():
@@ -219,13 +114,6 @@ def test_bytes_are_multiplied_to_bytes(dtype):
         assert (posed.work, posed.layout.problem.out_dtype) == ("kernel", "i8")
 
 
-def test_check_says_that_integers_are_not_split():
-    problem = replace(PROBLEM, a_dtype="i8", b_dtype="i8", out_dtype="i32", b_major="k")
-    assert "integers" in check(replace(configs_for("i8")[0], split_k=2), problem, ARCH)
-    assert "output of f32" in check(CONFIGS[0], replace(problem, out_dtype="f32"), ARCH)
-    assert "output of i8" in check(CONFIGS[0], replace(PROBLEM, out_dtype="i8"), ARCH)
-
-
 def posed_in(precision, m, n, k):
     a, b = (Operand(s, (4 * s[1], 4), np.dtype(np.float32)) for s in ((m, k), (k, n)))
     options = Options(precision=precision)
@@ -270,30 +158,6 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
     assert geometry.a.adjacent == (geometry.m if majors[0] == "m" else 320)
 
 
-@pytest.mark.parametrize("config", TURNED_CONFIGS, ids=lambda config: config.name)
-def test_the_configurations_that_turn_fit(config):
-    assert check(config, transposed(PROBLEM), ARCH) is None
-    assert config.shared_bytes(2) <= SHARED_BYTES
-    assert config.tile_n % config.stored_rows == 0
-    assert config.stored_rows <= 64
-
-
-@pytest.mark.parametrize(
-    ("change", "given", "why"),
-    [
-        ({}, {"epilogue": Epilogue(activation="relu")}, "without an epilogue"),
-        ({}, {"out_dtype": "f32"}, "from an A in shared memory, blocks of 32 bits"),
-        ({"split_k": 2}, {}, "from an A in shared memory, blocks of 32 bits"),
-        ({"tile_n": 84}, {}, "tile_n = 84 is not a multiple of 8 up"),
-        ({}, {"a_major": "m"}, "tile_n = 80 is not a multiple of 64 up"),
-        ({"tile_n": 72, "cluster_m": 2}, {}, "2 blocks do not load 72 rows"),
-    ],
-)
-def test_check_says_what_is_not_turned(change, given, why):
-    config = replace(next(c for c in TURNED_CONFIGS if c.tile_n == 80), **change)
-    assert why in check(config, transposed(replace(PROBLEM, **given)), ARCH)
-
-
 def test_a_turned_kernel_takes_the_second_operand_for_its_first():
     config = next(c for c in TURNED_CONFIGS if (c.tile_m, c.tile_n) == (128, 96))
     layout = layout_of((256, 320), (320, 512))
@@ -307,23 +171,6 @@ def test_a_turned_kernel_takes_the_second_operand_for_its_first():
     assert config.name.endswith("_t")
     copied = choose(layout_of((256, 321), (321, 512)), ARCH, config)
     assert [note[:11] for note in copied.notes] == ["A is copied"]
-
-
-@pytest.mark.parametrize("extent", [1536, 2304])
-def test_results_between_the_tiles_are_turned(extent):
-    """1536 x 1536 is 132 tiles of 144 x 128, one for each SM, and 144 of 128 x 128."""
-    problem = replace(PROBLEM, m=extent, n=extent, k=extent)
-    selection = select(problem, ARCH)
-    assert selection.config.c_turned
-    assert "of the transpose" in selection.reason
-    assert {candidate.config.c_turned for candidate in selection.candidates} == {False, True}
-    for change in (
-        {"epilogue": Epilogue(activation="relu")},
-        {"out_dtype": "f32"},
-        {"a_major": "m"},
-    ):
-        ranked = select(replace(problem, **change), ARCH).candidates
-        assert not any(candidate.config.c_turned for candidate in ranked)
 
 
 def test_a_group_may_be_turned_and_a_triangle_is_not():
@@ -341,44 +188,11 @@ def test_a_group_may_be_turned_and_a_triangle_is_not():
     assert (triangle.problem.a_major, triangle.problem.b_major) == ("k", "k")
 
 
-def test_three_consumers_have_registers_for_sums_only():
-    three = next(config for config in CONFIGS if config.num_consumers == 3)
-    assert check(three, PROBLEM, ARCH) is None
-    fused = replace(PROBLEM, epilogue=Epilogue(activation="relu"))
-    turned = replace(PROBLEM, a_dtype="tf32", b_dtype="tf32", a_major="m", b_major="k")
-    assert "too few for" in check(three, fused, ARCH)
-    assert "too few for" in check(replace(three, tile_k=32), turned, ARCH)
-    assert check(replace(three, split_k=2), fused, ARCH) is None  # the sum of the parts has it
-    assert all(config.num_consumers < 3 for config in configs_for("tf32"))
-
-
-def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut():
-    """2047 x 2049 is 136 tiles of 256 x 128, for 66 clusters, or 121 of 192 x 192, for 132 SMs."""
-    for m, n, k in ((2047, 2049, 2051), (1536, 1536, 1536), (3072, 3072, 3072)):
-        config = select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config
-        assert 192 in (config.tile_m, config.tile_n) or config.stream_k or config.c_turned
-    for extent in (512, 1024, 2048, 4096):
-        config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
-        assert config.num_consumers < 3
-
-
 def posed_in_fp64(m, n, k, batch=(), **options):
     a, b = np.empty((*batch, m, k)), np.empty((k, n))
     operands = [Operand(x.shape, x.strides, x.dtype, x.ctypes.data % 16) for x in (a, b)]
     return pose(*operands, options=Options(**options), products=HOPPER_PRODUCTS,
                 epilogue_products=HOPPER_EPILOGUE_PRODUCTS, row_bytes=1)  # fmt: skip
-
-
-@pytest.mark.parametrize("config", configs_for("f64"), ids=lambda config: config.name)
-def test_fp64_takes_two_registers_a_sum_and_any_order_of_memory(config):
-    problem = replace(PROBLEM, a_dtype="f64", b_dtype="f64", out_dtype="f64")
-    for majors in (("k", "k"), ("k", "n"), ("m", "k"), ("m", "n")):
-        assert check(config, replace(problem, a_major=majors[0], b_major=majors[1]), ARCH) is None
-    assert "mma.sync m16n8k8" in config.summary
-    wide = replace(config, tile_m=config.num_consumers * 128, tile_n=128)
-    assert "leave no registers" in check(wide, problem, ARCH)
-    assert "wgmma does not multiply f64" in check(replace(config, mma_sync=False), problem, ARCH)
-    assert "mma.sync does not multiply bf16" in check(config, PROBLEM, ARCH)
 
 
 @pytest.mark.parametrize(
@@ -415,21 +229,6 @@ def test_parts_of_fp64_are_summed_in_fp64():
     assert "double" in add_source(choice.problem, vectors=True)
 
 
-def test_steps_that_are_promoted_together_are_256_bytes():
-    for config in configs_for("e4m3fn"):
-        problem = replace(PROBLEM, k=600, a_dtype="e4m3fn", b_dtype="e5m2", b_major="k")
-        assert config.tile_k * step_group(config, problem) == 256
-        assert check(replace(config, split_k=3), problem, ARCH) is None
-        assert "exceeds the 3 steps" in check(replace(config, split_k=4), problem, ARCH)
-
-
-def test_steps_of_an_a_in_registers_come_in_pairs():
-    problem = replace(PROBLEM, k=96, a_dtype="tf32", b_dtype="tf32", a_major="m", b_major="k")
-    config = replace(configs_for("tf32")[0], split_k=3)
-    assert "exceeds the 2 steps" in check(config, problem, ARCH)
-    assert check(config, replace(problem, a_major="k"), ARCH) is None
-
-
 def test_fp32_is_split_in_parts_of_which_three_products_are_one():
     choice = choose(posed_in("tf32x3", 4096, 4096, 4095), ARCH)
     geometry = choice.geometry()
@@ -449,23 +248,6 @@ def test_the_parts_of_a_batch_lie_behind_each_other():
     target = copy.target(Stack("tf32x3", 13, 7, 40, (1, 3, 2), (0, 999, 5)))
     assert (target.adjacent, target.rows, target.pitch) == (24, 13, 24)
     assert target.strides == (24 * 13 * 6, 24 * 13 * 2, 24 * 13)
-
-
-@pytest.mark.parametrize("dtype", ["e4m3fn", "tf32x3"])
-def test_sums_that_are_promoted_have_registers(dtype):
-    assert configs_for(dtype)
-    for config in configs_for(dtype):
-        assert config.promote
-        problem = replace(PROBLEM, a_dtype=dtype, b_dtype=dtype, b_major="k")
-        assert check(config, problem, ARCH) is None
-    wide = replace(CONFIGS[0], tile_k=configs_for(dtype)[0].tile_k, promote=True)
-    assert "leave no registers" in check(wide, problem, ARCH)
-
-
-def test_8_bit_floats_may_differ_and_others_may_not():
-    problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e5m2", b_major="k")
-    assert check(configs_for("e4m3fn")[0], problem, ARCH) is None
-    assert "e4m3fn and i8" in check(CONFIGS[0], replace(problem, b_dtype="i8"), ARCH)
 
 
 def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
