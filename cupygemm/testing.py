@@ -14,11 +14,19 @@ import math
 import sys
 from typing import Any, Unpack, cast
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from cupygemm import _complex_reference as complex_reference
+from cupygemm._bounds import (
+    ACCUMULATOR_BITS,
+    finfo,
+    gamma,
+    gamma_bound,
+    half_ulp,
+    of_rounding,
+    overflows,
+)
 from cupygemm._epilogue import EpilogueOptions
 from cupygemm._formats import FLOAT8_DTYPES, parse_precision
 from cupygemm._reference import reference_epilogue
@@ -37,7 +45,6 @@ __all__ = [
     "reference_matmul",
 ]
 
-ACCUMULATOR_BITS = 24  # significand of float32
 TF32_CUT = 2.0**-10  # relative, of a float32 whose fraction is cut to 10 bits
 Shape = tuple[int, ...]
 Array = NDArray[Any]
@@ -98,7 +105,7 @@ def integer_operands(
     dtype = np.dtype(dtype)
     room = 2**ACCUMULATOR_BITS // (2 if dtype.kind == "c" else 1)
     if dtype.kind not in "iuc":
-        room = min(room, int(float(_finfo(dtype).max)))
+        room = min(room, int(float(finfo(dtype).max)))
     largest = max(1, min(8, math.isqrt(room // max(k, 1))))
     generator = np.random.default_rng(seed)
     smallest = 0 if dtype.kind == "u" else -largest
@@ -135,83 +142,6 @@ def reference_matmul(x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> A
         if not epilogue:
             return sums
         return _with_epilogue(sums, np.zeros_like(sums), x1, x2, epilogue)[0]
-
-
-def gamma(k: int, bits: int = ACCUMULATOR_BITS) -> float:
-    """Return the relative error bound of a sum of k products, k u / (1 - k u).
-
-    Parameters
-    ----------
-    k : int
-    bits : int
-        Significand of the accumulator; its unit roundoff u is ``2**-bits``.
-
-    Returns
-    -------
-    float
-
-    References
-    ----------
-    N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1.
-    """
-    ku = k * 2.0**-bits
-    return ku / (1 - ku) if ku < 1 else math.inf
-
-
-def gamma_bound(
-    k: int, magnitude: Array, reference: Array, dtype: DTypeLike, *, bits: int = ACCUMULATOR_BITS
-) -> Array:
-    """Return how far each element of a product may lie from its reference.
-
-    It is ``gamma(k) * magnitude`` for the sums, and half a unit in the last place for the rounding
-    of the result.
-
-    Parameters
-    ----------
-    k : int
-        Terms of each sum.
-    magnitude : numpy.ndarray
-        ``abs(x1) @ abs(x2)``.
-    reference : numpy.ndarray
-        The product itself, see `reference_matmul`.
-    dtype : dtype
-        Of the result.
-    bits : int
-        Significand of the accumulator.
-
-    Returns
-    -------
-    numpy.ndarray
-        Absolute errors.
-    """
-    of_sums = gamma(k, bits) * np.abs(magnitude)
-    return np.asarray(of_sums + half_ulp(np.abs(reference) + of_sums, dtype))
-
-
-def half_ulp(values: Any, dtype: DTypeLike) -> Array:
-    """Return half the distance between neighbouring numbers of `dtype` around `values`.
-
-    Parameters
-    ----------
-    values : array_like
-        Real numbers.
-    dtype : dtype
-        A floating-point type, those of ml_dtypes included.
-
-    Returns
-    -------
-    numpy.ndarray
-        0 where the value is not finite.
-    """
-    info = _finfo(dtype)
-    values = np.asarray(values)
-    finite = np.isfinite(values)
-    exponent = np.frexp(np.where(finite, values, 0))[1] - 1
-    exponent = np.where(values == 0, info.minexp, np.maximum(exponent, info.minexp))
-    one = (
-        np.longdouble(1) if info.bits == 64 else np.float64(1)
-    )  # half of the least float64 is less
-    return np.where(finite, np.ldexp(one, exponent - info.nmant - 1), 0)
 
 
 def errors_and_bounds(
@@ -263,7 +193,7 @@ def errors_and_bounds(
             narrow = actual.dtype.itemsize <= 2
             reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue, narrow=narrow)
         reference = _saturated(reference, actual.dtype)
-        bound = of_sums + _of_rounding(np.abs(reference) + of_sums, actual.dtype)
+        bound = of_sums + of_rounding(np.abs(reference) + of_sums, actual.dtype)
         bound *= math.sqrt(2) if reference.dtype.kind == "c" else 1  # both parts may be off
         return np.abs(actual.astype(reference.dtype) - reference), bound
 
@@ -309,7 +239,7 @@ def assert_gemm_close(
         )
     elif actual.dtype.kind not in "iu":
         close |= np.isinf(actual) & (
-            _overflows(np.abs(reference) + np.where(np.isnan(bound), 0, bound), actual.dtype)
+            overflows(np.abs(reference) + np.where(np.isnan(bound), 0, bound), actual.dtype)
             & (np.signbit(actual) == np.signbit(reference))
         )
     if not close.all():
@@ -371,17 +301,6 @@ def _with_epilogue(
     return reference_epilogue(sums, errors, shape, options, bits=bits, narrow=narrow)
 
 
-def _of_rounding(magnitude: Array, dtype: np.dtype[Any]) -> Array:
-    """Return by how much rounding to a type moves numbers of some magnitude."""
-    if dtype.kind == "c":
-        return half_ulp(magnitude, np.empty(0, dtype).real.dtype)
-    return np.full_like(magnitude, 0.5) if dtype.kind in "iu" else half_ulp(magnitude, dtype)
-
-
-def _finfo(dtype: DTypeLike) -> Any:
-    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-
-
 def _on_host(array: Any) -> Array:
     cupy = sys.modules.get("cupy")
     if cupy is not None and isinstance(array, cupy.ndarray):
@@ -397,14 +316,8 @@ def _saturated(reference: Array, dtype: np.dtype[Any]) -> Array:
         return np.asarray(np.clip(numbers, int(limits.min), int(limits.max)))
     if dtype not in FLOAT8_DTYPES:
         return reference
-    largest = float(_finfo(dtype).max)
+    largest = float(finfo(dtype).max)
     return np.clip(reference, -largest, largest)
-
-
-def _overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
-    """Whether rounding to `dtype` gives infinity: from half a unit past the largest number on."""
-    largest = float(_finfo(dtype).max)
-    return np.asarray(magnitude >= largest + float(half_ulp(largest, dtype)))
 
 
 def _assert_shape(actual: Array, reference: Array) -> None:

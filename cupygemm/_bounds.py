@@ -1,0 +1,110 @@
+"""How far sums of products, and roundings to a type, may lie from what is exact.
+
+The bounds of `cupygemm.testing`, which gives the public ones their names.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+ACCUMULATOR_BITS = 24  # significand of float32
+Array = NDArray[Any]
+
+
+def gamma(k: int, bits: int = ACCUMULATOR_BITS) -> float:
+    """Return the relative error bound of a sum of k products, k u / (1 - k u).
+
+    Parameters
+    ----------
+    k : int
+    bits : int
+        Significand of the accumulator; its unit roundoff u is ``2**-bits``.
+
+    Returns
+    -------
+    float
+
+    References
+    ----------
+    N. J. Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, section 3.1.
+    """
+    ku = k * 2.0**-bits
+    return ku / (1 - ku) if ku < 1 else math.inf
+
+
+def gamma_bound(
+    k: int, magnitude: Array, reference: Array, dtype: DTypeLike, *, bits: int = ACCUMULATOR_BITS
+) -> Array:
+    """Return how far each element of a product may lie from its reference.
+
+    It is ``gamma(k) * magnitude`` for the sums, and half a unit in the last place for the rounding
+    of the result.
+
+    Parameters
+    ----------
+    k : int
+        Terms of each sum.
+    magnitude : numpy.ndarray
+        ``abs(x1) @ abs(x2)``.
+    reference : numpy.ndarray
+        The product itself, see `reference_matmul`.
+    dtype : dtype
+        Of the result.
+    bits : int
+        Significand of the accumulator.
+
+    Returns
+    -------
+    numpy.ndarray
+        Absolute errors.
+    """
+    of_sums = gamma(k, bits) * np.abs(magnitude)
+    return np.asarray(of_sums + half_ulp(np.abs(reference) + of_sums, dtype))
+
+
+def half_ulp(values: Any, dtype: DTypeLike) -> Array:
+    """Return half the distance between neighbouring numbers of `dtype` around `values`.
+
+    Parameters
+    ----------
+    values : array_like
+        Real numbers.
+    dtype : dtype
+        A floating-point type, those of ml_dtypes included.
+
+    Returns
+    -------
+    numpy.ndarray
+        0 where the value is not finite.
+    """
+    info = finfo(dtype)
+    values = np.asarray(values)
+    finite = np.isfinite(values)
+    exponent = np.frexp(np.where(finite, values, 0))[1] - 1
+    exponent = np.where(values == 0, info.minexp, np.maximum(exponent, info.minexp))
+    # Half of the least float64 is no float64.
+    one = np.longdouble(1) if info.bits == 64 else np.float64(1)
+    return np.where(finite, np.ldexp(one, exponent - info.nmant - 1), 0)
+
+
+def of_rounding(magnitude: Array, dtype: np.dtype[Any]) -> Array:
+    """Return by how much rounding to a type moves numbers of some magnitude."""
+    if dtype.kind == "c":
+        return half_ulp(magnitude, np.empty(0, dtype).real.dtype)
+    return np.full_like(magnitude, 0.5) if dtype.kind in "iu" else half_ulp(magnitude, dtype)
+
+
+def overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
+    """Whether rounding to `dtype` gives infinity: from half a unit past the largest number on."""
+    largest = float(finfo(dtype).max)
+    return np.asarray(magnitude >= largest + float(half_ulp(largest, dtype)))
+
+
+def finfo(dtype: DTypeLike) -> Any:
+    """Return what a floating-point type can hold, those of ml_dtypes included."""
+    return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
