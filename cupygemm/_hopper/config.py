@@ -308,7 +308,12 @@ def _check_turned(config: HopperConfig, problem: GemmProblem) -> str | None:
 def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str | None:
     if config.mma_sync:
         return "stream_k adds sums of 32 bits, and those of fp64 have 64"
-    busy = config.promote or a_in_registers(problem) or problem.epilogue is not None
+    busy = (
+        config.promote
+        or config.cluster_size > 1
+        or a_in_registers(problem)
+        or problem.epilogue is not None
+    )
     three = config.num_consumers == 3 and config.accumulators >= 64
     if config.tile_n == 256 or three or (config.tile_m == 256 and busy):
         tile = f"{config.tile_m}x{config.tile_n}"
