@@ -7,6 +7,7 @@ blocks of 8-bit floats, which `scaled_matmul` applies block by block along k.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -352,12 +353,14 @@ def _rows(x: Array) -> Array | None:
     """Return an array's leading axes as one, if that is a view."""
     if x.ndim <= 2:
         return x
+    if not x.size:
+        return None
     shape, strides = x.shape, x.strides
-    for axis in range(x.ndim - 2):
-        if shape[axis] > 1 and strides[axis] != strides[axis + 1] * shape[axis + 1]:
+    axes = [axis for axis in range(x.ndim - 1) if shape[axis] > 1] or [x.ndim - 2]
+    for outer, inner in pairwise(axes):  # of an axis of one element, the stride means nothing
+        if strides[outer] != strides[inner] * shape[inner]:
             return None
-    rows = x.size // shape[-1] if shape[-1] else 0
-    return viewed(x, View((rows, shape[-1]), strides[-2:])) if x.size else None
+    return viewed(x, View((x.size // shape[-1], shape[-1]), (strides[axes[-1]], strides[-1])))
 
 
 def _blocks(
