@@ -218,8 +218,11 @@ class HopperConfig:
         return tiles_m * tiles_n * problem.num_batches * self.split_k
 
 
-def share_of_tile(tile: int, major: str, shares: int, depth: int) -> tuple[bool, float]:
-    """Return how the blocks of a cluster share a slab of a tile that they all want.
+def lines_of_share(tile: int, major: str, shares: int, depth: int) -> float:
+    """Return the rows of shared memory of each box of a slab that blocks of a cluster share.
+
+    They share its indices, or, of one whose rows are k and has too few boxes, each box's k; see
+    ``load`` of the mainloop. No whole number is returned where equal shares are none.
 
     Parameters
     ----------
@@ -233,15 +236,12 @@ def share_of_tile(tile: int, major: str, shares: int, depth: int) -> tuple[bool,
 
     Returns
     -------
-    by_k : bool
-        Each loads part of k, not of the indices.
-    lines : float
-        Rows of shared memory of each box that is loaded; see ``load`` of the mainloop.
+    float
     """
     if major == "k":
-        return False, tile / shares
-    by_k = bool(tile / shares % depth)
-    return by_k, depth / (shares if by_k else 1)
+        return tile / shares
+    by_k = tile / shares % depth != 0
+    return depth / (shares if by_k else 1)
 
 
 def a_in_registers(problem: GemmProblem) -> bool:
@@ -350,8 +350,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         (config.tile_m, problem.a_major, config.cluster_n),
         (config.tile_n, problem.b_major, config.cluster_m),
     ):
-        _, lines = share_of_tile(tile, major, shares, slab_k)
-        if lines % SWIZZLE_LINES:
+        if lines_of_share(tile, major, shares, slab_k) % SWIZZLE_LINES:
             return f"a cluster's {shares} blocks do not load {tile} rows in equal shares"
     registers = check_registers(config) or _check_other_registers(config, problem)
     if registers is not None:

@@ -81,10 +81,10 @@ class TileCost:
 
 def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, units: int) -> TileCost:
     """Return what a tile costs where there are `units` tiles of clusters in all."""
-    size, clusters = config.cluster_size, arch.num_clusters(config.cluster_size)
-    alone = size == 1 and units > clusters
+    size = config.cluster_size
+    alone = size == 1 and units > arch.num_clusters(size)
     mma = _multiply_cycles(config, problem, alone=alone)
-    l2 = _load_cycles(config, problem, (clusters if config.stream_k else min(units, clusters)))
+    l2 = _load_cycles(config, problem, _blocks_at_work(config, arch, units))
     work = problem.m * problem.n * problem.k * problem.num_batches * ITEMSIZE[problem.a_dtype]
     power = _POWER * min(1.0, work / _LONG) * (_POWER_ALONE if alone else 1.0)
     slower = 1 if config.mma_sync else 1 + power
@@ -96,6 +96,12 @@ def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, unit
         epilogue += _CLUSTER
     bound = "tensor cores" if mma >= l2 else "L2"
     return TileCost((max(mma, l2) + _STEP) * slower, epilogue, bound)
+
+
+def _blocks_at_work(config: HopperConfig, arch: HopperArch, units: int) -> int:
+    """Return how many blocks compute at a time."""
+    clusters = arch.num_clusters(config.cluster_size)
+    return (clusters if config.stream_k else min(units, clusters)) * config.cluster_size
 
 
 def _multiply_cycles(config: HopperConfig, problem: GemmProblem, *, alone: bool) -> float:
@@ -118,15 +124,14 @@ def _multiply_cycles(config: HopperConfig, problem: GemmProblem, *, alone: bool)
     return cycles + (_LONE_STEP if config.num_consumers == 1 else 0)
 
 
-def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> float:
-    """Return the cycles that the path from L2 takes for a step, of so many clusters at work.
+def _load_cycles(config: HopperConfig, problem: GemmProblem, active: int) -> float:
+    """Return the cycles that the path from L2 takes for a step, of so many blocks at work.
 
     An SM takes in what it asks for and what is multicast to it. Each line comes out of one slice
     of L2, nearly as often as it is asked for, since few requests meet on their way; and the fewer
     different lines are wanted at a time, the more unevenly they lie on the slices.
     """
-    size = config.cluster_size
-    active, step_bytes = clusters * size, config.tile_k * ITEMSIZE[problem.a_dtype]
+    step_bytes = config.tile_k * ITEMSIZE[problem.a_dtype]
     taken = asked = of_slices = 0.0
     a_in_flight, b_in_flight = _tiles_in_flight(config, problem, active)
     a_rows, b_rows = _rows(problem)
@@ -143,7 +148,7 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, clusters: int) -> f
         requests = max(1.0, active / in_flight / shares) ** _MERGED  # for each line
         of_slices += requests * (of_slice + _UNEVEN * math.sqrt(of_slice))
     cycles = max(step_bytes * max(taken, asked) / _L2_OF_SM, _SLICE * of_slices)
-    if size > 1:
+    if config.cluster_size > 1:
         cycles += _MULTICAST_STEP
     return cycles * (_BATCH if problem.batch else 1.0)
 
@@ -172,8 +177,7 @@ def kernel_cycles(
     steps = -(-problem.k // config.tile_k) / config.split_k
     tile = tile_cost(config, problem, arch, units)
     compute = rounds * steps * tile.step + whole * tile.epilogue
-    at_work = (clusters if config.stream_k else min(units, clusters)) * config.cluster_size
-    idle = max(0.0, 1 - at_work / arch.num_sms)
+    idle = max(0.0, 1 - _blocks_at_work(config, arch, units) / arch.num_sms)
     memory = memory_cycles(problem) * (1 + _IDLE[config.cluster_size == 1] * idle)
     if config.stream_k:
         memory *= 1 + _STREAM_MEMORY

@@ -17,8 +17,8 @@ from cupygemm._hopper.config import (
     SLAB_BYTES,
     SWIZZLE_LINES,
     HopperConfig,
+    lines_of_share,
     num_clusters,
-    share_of_tile,
     staged_row_bytes,
 )
 from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
@@ -196,10 +196,10 @@ def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> t
     do not exist, too, the more so where it multicasts them. The rest of the tile keeps what was
     there; it reaches only rows of C that do not exist.
     """
-    _, lines = share_of_tile(tile, major, shares, SLAB_BYTES // itemsize)
+    box = int(lines_of_share(tile, major, shares, SLAB_BYTES // itemsize))
     if major != "k":
-        return tile, int(lines)
-    box = min(int(lines), -(-extent // (SWIZZLE_LINES * shares)) * SWIZZLE_LINES)
+        return tile, box
+    box = min(box, -(-extent // (SWIZZLE_LINES * shares)) * SWIZZLE_LINES)
     return box * shares, box
 
 
