@@ -97,21 +97,32 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     return launch
 
 
-def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, int, Any]] | None:
+Preparation = Callable[[int, int], tuple[int, int, Any]]
+
+
+def make_preparation(choice: HopperChoice) -> Preparation | None:
     """Return what brings the operands into the kernel's order, and copies them where it must.
 
     Given their addresses, it returns the addresses of what the kernel reads, and the memory of
     copies, which must live until the kernel is enqueued: the pool hands it to later work of the
     same stream only. None where the kernel reads the operands as they are.
     """
+    copies = _make_copies(choice)
+    if not choice.config.c_turned:
+        return copies
+    if copies is None:
+        return lambda a, b: (b, a, None)
+    return lambda a, b: copies(b, a)
+
+
+def _make_copies(choice: HopperChoice) -> Preparation | None:
+    """Return what copies the operands, in the kernel's order, or None where it reads both."""
     from cupy.cuda import alloc
 
     pair = pad_pair(choice.a, choice.a_copy, choice.b, choice.b_copy)
     if pair is not None:
 
         def pad(a: int, b: int) -> tuple[int, int, Any]:
-            if choice.config.c_turned:
-                a, b = b, a
             kept = alloc(pair.num_bytes)
             pair(a, b, kept.ptr)
             return kept.ptr, kept.ptr + pair.second_at, kept
@@ -120,11 +131,9 @@ def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, in
     copy_a = None if choice.a_copy is None else choice.a_copy.launch(choice.a)
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
     if copy_a is None and copy_b is None:
-        return (lambda a, b: (b, a, None)) if choice.config.c_turned else None
+        return None
 
-    def prepare(a: int, b: int) -> tuple[int, int, Any]:
-        if choice.config.c_turned:
-            a, b = b, a
+    def copy(a: int, b: int) -> tuple[int, int, Any]:
         kept = []
         if copy_a is not None:
             kept.append(alloc(copy_a.num_bytes))
@@ -136,4 +145,4 @@ def make_preparation(choice: HopperChoice) -> Callable[[int, int], tuple[int, in
             b = kept[-1].ptr
         return a, b, kept
 
-    return prepare
+    return copy
