@@ -12,7 +12,7 @@ from __future__ import annotations
 import collections
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,13 +58,10 @@ class Group:
         Of the products, in the order of the launch.
     choices : tuple of HopperChoice
         How each is computed, by the group's configuration.
-    cycles : float
-        Modelled.
     """
 
     numbers: tuple[int, ...]
     choices: tuple[HopperChoice, ...]
-    cycles: float
 
     @property
     def config(self) -> HopperConfig:
@@ -104,6 +101,14 @@ def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group
     return [group for choices in alike.values() for group in _partition(choices, layouts, arch)]
 
 
+class _Part(NamedTuple):
+    """Products that one launch may compute, by their numbers, how, and in which modelled time."""
+
+    numbers: tuple[int, ...]
+    config: HopperConfig
+    cycles: float
+
+
 def _partition(
     choices: Mapping[int, HopperChoice], layouts: Mapping[int, Layout], arch: HopperArch
 ) -> list[Group]:
@@ -114,30 +119,32 @@ def _partition(
     numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
     alone = {number: choices[number].selection.candidates[0].cycles for number in numbers}
     best, first = _in_launches(numbers, layouts, arch), 0
-    cycles = sum(group.cycles for group in best)
+    cycles = sum(part.cycles for part in best)
     while first < len(numbers):
         depth = choices[numbers[first]].problem.k
         while first < len(numbers) and choices[numbers[first]].problem.k == depth:
             first += 1
         rest = _in_launches(numbers[first:], layouts, arch)
-        total = sum(group.cycles for group in rest) + sum(alone[n] for n in numbers[:first])
+        total = sum(part.cycles for part in rest) + sum(alone[n] for n in numbers[:first])
         if total >= cycles:
             break
         best, cycles = rest, total
-    return [group for group in best if len(group.numbers) > 1]
+    return [
+        Group(part.numbers, tuple(choose(layouts[n], arch, part.config) for n in part.numbers))
+        for part in best
+        if len(part.numbers) > 1
+    ]
 
 
 def _in_launches(
     numbers: Sequence[int], layouts: Mapping[int, Layout], arch: HopperArch
-) -> list[Group]:
-    """Return products as groups of as many as a launch takes, equally large."""
+) -> list[_Part]:
+    """Return products in parts of as many as a launch takes, equally large."""
     count = -(-len(numbers) // CAPACITIES[-1])
     found = []
     for part in range(count):
         some = tuple(numbers[len(numbers) * part // count : len(numbers) * (part + 1) // count])
-        config, cycles = choose_config([layouts[number].problem for number in some], arch)
-        its = tuple(choose(layouts[number], arch, config) for number in some)
-        found.append(Group(some, its, cycles))
+        found.append(_Part(some, *choose_config([layouts[n].problem for n in some], arch)))
     return found
 
 
