@@ -51,7 +51,7 @@ def test_the_records_match_the_device_structs():
     assert "sizeof(SplitArgs) == 72" in device_source("hopper/split_copy.cu")
     assert ADD_ARGS.itemsize == 80
     assert "sizeof(AddArgs) == 80" in device_source("hopper/add_parts.cu")
-    assert SCALE_ARGS.itemsize == 64
+    assert SCALE_ARGS.size == 64
     assert "sizeof(BlockScaleArgs) == 64" in device_source("hopper/arguments.cuh")
     assert FINISH_ARGS.itemsize == 32
     assert "sizeof(FinishArgs) == 32" in device_source("hopper/finish_triangle.cu")

@@ -6,11 +6,10 @@ scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from cupygemm._hopper.config import BLOCK_ROWS, FLOAT8, SLAB_BYTES, HopperArch, HopperConfig
 from cupygemm._hopper.plan import HopperChoice, choose
@@ -23,22 +22,11 @@ from cupygemm._problem import GemmProblem
 
 BLOCK = SLAB_BYTES
 """Elements along k that have one scale, or a multiple of it."""
-SCALE_ARGS = np.dtype(
-    [
-        ("a", np.uint64),
-        ("b", np.uint64),
-        ("a_row", np.int64),
-        ("a_k", np.int64),
-        ("b_column", np.int64),
-        ("b_k", np.int64),
-        ("a_rows", np.uint32),
-        ("b_columns", np.uint32),
-        ("steps", np.uint32),
-        ("padding", np.uint32),
-    ],
-    align=True,
-)
-"""The struct ``BlockScaleArgs``."""
+SCALE_ARGS = struct.Struct("=QQqqqqIIII")
+"""The struct ``BlockScaleArgs``.
+
+In order: a, b, a_row, a_k, b_column, b_k, a_rows, b_columns, steps, padding.
+"""
 
 
 def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoice | None:
@@ -80,19 +68,22 @@ def make_scaled_product(choice: HopperChoice, block: int) -> Callable[..., None]
     share a row of it.
     """
     product = make_product(choice)
-    arguments = np.zeros(1, SCALE_ARGS)
-    arguments["steps"] = block // BLOCK
+    steps = block // BLOCK
 
     def launch(
         a: int, b: int, c: int, epilogue: bytes, scale_a: tuple[Any, int], scale_b: tuple[Any, int]
     ) -> None:
-        packed = arguments.copy()
-        for name, across, (scale, shared) in (("a", "row", scale_a), ("b", "column", scale_b)):
-            rows, blocks = scale.shape
-            pitch, step = scale.strides
-            packed[name], packed[f"{name}_{across}s"] = scale.data.ptr, shared
-            packed[f"{name}_{across}"] = pitch // 4 if rows > 1 else 0
-            packed[f"{name}_k"] = step // 4 if blocks > 1 else 0
-        product(a, b, c, epilogue, packed.tobytes())
+        (of_a, rows), (of_b, columns) = scale_a, scale_b
+        places = of_a.data.ptr, of_b.data.ptr, *_pitches(of_a), *_pitches(of_b)
+        product(a, b, c, epilogue, SCALE_ARGS.pack(*places, rows, columns, steps, 0))
 
     return launch
+
+
+def _pitches(scale: Any) -> tuple[int, int]:
+    """Return the elements from a row of scales to the next, and from a block, 0 where one is all.
+
+    The other extents are those of the operand.
+    """
+    (rows, blocks), (pitch, step) = scale.shape, scale.strides
+    return pitch // 4 if rows > 1 else 0, step // 4 if blocks > 1 else 0

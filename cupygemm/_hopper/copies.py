@@ -13,7 +13,7 @@ import numpy as np
 
 from cupygemm._hopper.compile import compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES
-from cupygemm._hopper.enqueue import Enqueue
+from cupygemm._hopper.enqueue import Enqueue, Parameters, offsets
 from cupygemm._hopper.source import pad_source, split_source, transpose_source
 from cupygemm._hopper.stack import Stack
 
@@ -113,17 +113,15 @@ class OperandCopy:
 class CopyLaunch:
     """The launch of a copy to `num_bytes` bytes."""
 
-    __slots__ = ("_arguments", "_enqueue", "num_bytes")
+    __slots__ = ("_enqueue", "_parameters", "num_bytes")
 
-    _arguments: Any
     _enqueue: Enqueue
+    _parameters: Parameters
     num_bytes: int
 
     def __call__(self, source: int, destination: int) -> None:
         """Enqueue the copy, from an address to another."""
-        arguments = self._arguments.copy()
-        arguments["source"], arguments["destination"] = source, destination
-        self._enqueue.with_struct(arguments)
+        self._enqueue(self._parameters[source, destination])
 
 
 class PadLaunch(CopyLaunch):
@@ -133,18 +131,12 @@ class PadLaunch(CopyLaunch):
 
     def __init__(self, kernel: Any, source: Stack) -> None:
         self.num_bytes = source.padded().num_bytes
-        self._arguments = arguments = np.zeros(1, PAD_ARGS)
+        arguments = np.zeros(1, PAD_ARGS)
         arguments["operands"][0, 0] = _pad_operand(source)
         arguments["first_blocks"] = blocks = _pad_blocks(source)
+        self._parameters = Parameters(arguments, *offsets(_PAD_OPERAND, "source", "destination"))
         grid = (blocks, min(source.num_matrices, _MAX_GRID_Y), 1)
         self._enqueue = Enqueue(kernel, grid, _PAD_THREADS)
-
-    def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy, from an address to another."""
-        arguments = self._arguments.copy()
-        first = arguments["operands"][0]
-        first["source"][0], first["destination"][0] = source, destination
-        self._enqueue.with_struct(arguments)
 
 
 class PadPairLaunch:
@@ -158,26 +150,26 @@ class PadPairLaunch:
         Of both.
     """
 
-    __slots__ = ("_arguments", "_enqueue", "num_bytes", "second_at")
+    __slots__ = ("_enqueue", "_parameters", "num_bytes", "second_at")
 
     def __init__(self, kernel: Any, first: Stack, second: Stack) -> None:
-        self.second_at = -(-first.padded().num_bytes // _PAIR_ALIGN) * _PAIR_ALIGN
+        self.second_at = behind(first.padded().num_bytes)
         self.num_bytes = self.second_at + second.padded().num_bytes
-        self._arguments = arguments = np.zeros(1, PAD_ARGS)
+        arguments = np.zeros(1, PAD_ARGS)
         for place, source in enumerate((first, second)):
             arguments["operands"][0, place] = _pad_operand(source)
         arguments["first_blocks"] = blocks = _pad_blocks(first)
+        addresses = offsets(_PAD_OPERAND, "source", "destination")
+        behind_first = (_PAD_OPERAND.itemsize + offset for offset in addresses)
+        self._parameters = Parameters(arguments, *addresses, *behind_first)
         matrices = max(first.num_matrices, second.num_matrices)
         grid = (blocks + _pad_blocks(second), min(matrices, _MAX_GRID_Y), 1)
         self._enqueue = Enqueue(kernel, grid, _PAD_THREADS)
 
     def __call__(self, first: int, second: int, destination: int) -> None:
         """Enqueue the copies, from two addresses to one."""
-        arguments = self._arguments.copy()
-        operands = arguments["operands"][0]
-        operands["source"] = first, second
-        operands["destination"] = destination, destination + self.second_at
-        self._enqueue.with_struct(arguments)
+        key = first, destination, second, destination + self.second_at
+        self._enqueue(self._parameters[key])
 
 
 def pad_pair(
@@ -187,6 +179,11 @@ def pad_pair(
     if not all(copy is not None and copy.pads for copy in (first_copy, second_copy)):
         return None
     return PadPairLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), first, second)
+
+
+def behind(num_bytes: int) -> int:
+    """Return where a copy begins behind another of so many bytes, in the same memory."""
+    return -(-num_bytes // _PAIR_ALIGN) * _PAIR_ALIGN
 
 
 def _pad_operand(source: Stack) -> Any:
@@ -216,13 +213,14 @@ class TransposeLaunch(CopyLaunch):
     def __init__(self, kernel: Any, source: Stack) -> None:
         turned = source.transposed().padded()
         self.num_bytes = turned.num_bytes
-        self._arguments = arguments = np.zeros(1, TRANSPOSE_ARGS)
+        arguments = np.zeros(1, TRANSPOSE_ARGS)
         arguments["pitch"] = source.pitch
         arguments["stride"] = source.strides
         arguments["batch"] = source.batch
         arguments["rows"] = source.rows
         arguments["columns"] = source.adjacent
         arguments["out_pitch"] = turned.pitch
+        self._parameters = Parameters(arguments, *offsets(TRANSPOSE_ARGS, "source", "destination"))
         batches = source.batch[0] * source.batch[1] * source.batch[2]
         rows, columns = _TRANSPOSE_TILE
         tiles = -(-source.rows // rows) * -(-source.adjacent // columns)
@@ -238,7 +236,7 @@ class SplitLaunch(CopyLaunch):
     def __init__(self, kernel: Any, source: Stack, copy: OperandCopy) -> None:
         target = copy.target(source)
         self.num_bytes = target.num_bytes
-        self._arguments = arguments = np.zeros(1, SPLIT_ARGS)
+        arguments = np.zeros(1, SPLIT_ARGS)
         part = target.pitch // copy.parts
         arguments["pitch"] = source.pitch
         arguments["stride"] = source.strides
@@ -246,6 +244,7 @@ class SplitLaunch(CopyLaunch):
         arguments["rows"] = source.rows
         arguments["columns"] = source.adjacent
         arguments["part"] = part
+        self._parameters = Parameters(arguments, *offsets(SPLIT_ARGS, "source", "destination"))
         batches = source.batch[0] * source.batch[1] * source.batch[2]
         if copy.turned:
             rows, columns = _SPLIT_TILE

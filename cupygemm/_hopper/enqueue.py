@@ -5,21 +5,26 @@ the last block of the first has ended and its writes have reached memory. With p
 dependent launch (CUDA C++ Programming Guide) blocks of the second take the places that ended blocks
 leave, and do there what needs no memory; `dependent_launch.cuh` is the kernels' side of it. CuPy's
 launch has no attributes, the driver's ``cuLaunchKernelEx`` has.
+
+All that a kernel is told is one struct, passed by value. To pack one takes longer than to launch,
+so those of earlier launches are kept, by what differs between them (`Parameters`).
 """
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from typing import Any
 
-import numpy as np
-
-Pointed = tuple[int, Any]
-"""The address of a kernel's list of parameters, and what must outlive it."""
+MAX_PACKED = 256  # lists of parameters that a launch keeps
+Pointed = tuple[int, bytes, Any]
+"""The address of a kernel's list of parameters, the only one, and what must outlive the address."""
+_ADDRESS = struct.Struct("=Q")
 _MAX_STREAMS = 64  # whose launches are kept
 
 
 class Enqueue:
-    """Launches a kernel, given the address of its list of parameters.
+    """Launches a kernel, given its list of parameters.
 
     Parameters
     ----------
@@ -50,22 +55,17 @@ class Enqueue:
         self._stream = get_current_stream
         self._configs: dict[int, Any] = {}  # by stream
 
-    def __call__(self, parameters: int) -> None:
-        """Enqueue the launch in the current stream."""
+    def __call__(self, parameters: Pointed) -> None:
+        """Enqueue the launch in the current stream; the driver copies the parameters."""
         stream = self._stream().ptr
         config = self._configs.get(stream)
         if config is None:
             config = self._config(stream)
-        (status,) = self._launch(config, self._function, parameters, 0)
+        (status,) = self._launch(config, self._function, parameters[0], 0)
         if status:
             self._retry(config, parameters, status)
 
-    def with_struct(self, arguments: Any) -> None:
-        """Enqueue the launch; the one parameter is a struct, as `pointed` takes it."""
-        parameters, _alive = pointed(arguments)
-        self(parameters)
-
-    def _retry(self, config: Any, parameters: int, status: Any) -> None:
+    def _retry(self, config: Any, parameters: Pointed, status: Any) -> None:
         """Launch again if all that was wrong is that this thread has no context yet.
 
         The runtime gives a thread one at its first call; the driver does not.
@@ -75,7 +75,7 @@ class Enqueue:
 
         if status == self._driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
             runtime.memGetInfo()
-            (status,) = self._launch(config, self._function, parameters, 0)
+            (status,) = self._launch(config, self._function, parameters[0], 0)
         check_status(int(status))
 
     def _config(self, stream: int) -> Any:
@@ -98,8 +98,43 @@ class Enqueue:
         return config
 
 
-def pointed(arguments: Any) -> Pointed:
-    """Return a list of parameters: of one, a struct, given as an array of one or as bytes."""
-    struct = np.frombuffer(arguments, np.uint8) if isinstance(arguments, bytes) else arguments
-    pointers = np.array([struct.ctypes.data], np.uint64)
-    return pointers.ctypes.data, (pointers, struct)
+class Parameters(dict[tuple[Any, ...], Pointed]):
+    """The lists of parameters of a kernel, each packed when it is first asked for.
+
+    A key holds the addresses of one launch, and may end with bytes that follow the struct. Two
+    threads may pack the same one; what a launch holds outlives its place here.
+
+    Parameters
+    ----------
+    arguments : numpy.ndarray
+        The struct, an array of one; its addresses do not matter.
+    *offsets : int
+        Where each address is in the struct, bytes.
+    """
+
+    __slots__ = ("_arguments", "_offsets")
+
+    def __init__(self, arguments: Any, *offsets: int) -> None:
+        super().__init__()
+        self._arguments: bytes = arguments.tobytes()
+        self._offsets = offsets
+
+    def __missing__(self, key: tuple[Any, ...]) -> Pointed:
+        packed, count = bytearray(self._arguments), len(self._offsets)
+        for offset, address in zip(self._offsets, key, strict=False):
+            _ADDRESS.pack_into(packed, offset, address)
+        if len(self) >= MAX_PACKED:
+            self.clear()
+        self[key] = made = pointed(b"".join((packed, *key[count:])))
+        return made
+
+
+def pointed(arguments: bytes) -> Pointed:
+    """Return a list of parameters: of one, a struct."""
+    pointer = ctypes.c_char_p(arguments)
+    return ctypes.addressof(pointer), arguments, pointer
+
+
+def offsets(dtype: Any, *names: str) -> tuple[int, ...]:
+    """Return where fields of a struct are, bytes."""
+    return tuple(dtype.fields[name][1] for name in names)

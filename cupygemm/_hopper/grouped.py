@@ -19,8 +19,8 @@ import numpy as np
 from cupygemm._hopper.compile import Cubin, load
 from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
-from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
-from cupygemm._hopper.launch import HOPPER_ARGS, MAX_PACKED, launch_grid, pack
+from cupygemm._hopper.enqueue import MAX_PACKED, Enqueue, Pointed, pointed
+from cupygemm._hopper.launch import HOPPER_ARGS, launch_grid, pack
 from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.product import make_preparation
@@ -215,7 +215,7 @@ class GroupLaunch:
             if len(self._packed) >= MAX_PACKED:
                 self._packed.clear()
             packed = self._packed[key] = self._pack(key)
-        self._enqueue(packed[0])
+        self._enqueue(packed)
 
     def _pack(self, addresses: Addresses) -> Pointed:
         """Return the list of parameters."""
@@ -223,4 +223,4 @@ class GroupLaunch:
         products = arguments["products"][0]
         for index, (place, geometry) in enumerate(zip(addresses, self._geometries, strict=True)):
             products[index] = pack(geometry, self._config, *place)[0]
-        return pointed(arguments)
+        return pointed(arguments.tobytes())

@@ -21,10 +21,8 @@ from cupygemm._hopper.config import (
     num_clusters,
     staged_row_bytes,
 )
-from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
+from cupygemm._hopper.enqueue import MAX_PACKED, Enqueue, Parameters, Pointed, offsets, pointed
 from cupygemm._hopper.stack import Stack, Triple
-
-MAX_PACKED = 256  # parameters that a launch keeps
 
 _MAP = (np.void, tensormap.MAP_BYTES)
 HOPPER_ARGS = np.dtype(
@@ -137,16 +135,16 @@ class GemmLaunch:
         """
         key = (a, b, c, workspace, epilogue)
         packed = self._packed.get(key) or self._pack(*key)
-        self._enqueue(packed[0])
+        self._enqueue(packed)
 
     def _pack(self, a: int, b: int, c: int, workspace: int, epilogue: bytes) -> Pointed:
         """Pack a parameter, and keep it."""
         addresses = a, b, c, workspace
         if epilogue:
             plain = self._packed.get((*addresses, b"")) or self._pack(*addresses, b"")
-            packed = pointed(plain[1][1].tobytes() + epilogue + _PADDING)
+            packed = pointed(plain[1] + epilogue + _PADDING)
         else:
-            packed = pointed(pack(self._geometry, self._config, *addresses))
+            packed = pointed(pack(self._geometry, self._config, *addresses).tobytes())
         if len(self._packed) >= MAX_PACKED:
             self._packed.clear()
         self._packed[*addresses, epilogue] = packed
@@ -214,62 +212,59 @@ def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
 class AddLaunch:
     """The sum of the parts of k in a workspace."""
 
-    __slots__ = ("_arguments", "_enqueue", "num_bytes")
+    __slots__ = ("_enqueue", "_parameters", "num_bytes")
 
     def __init__(self, kernel: Any, geometry: Geometry, result: Stack, num_splits: int) -> None:
         workspace = geometry.c
         self.num_bytes = workspace.num_bytes
-        self._arguments = arguments = np.zeros(1, ADD_ARGS)
+        arguments = np.zeros(1, ADD_ARGS)
         arguments["ldc"] = result.pitch
         arguments["c_stride"] = result.strides
         arguments["batch"] = geometry.batch
         arguments["m"], arguments["n"] = result.rows, result.adjacent
         arguments["pitch"] = workspace.pitch
         arguments["num_splits"] = num_splits
+        self._parameters = Parameters(arguments, *offsets(ADD_ARGS, "workspace", "c"))
         batches = geometry.batch[0] * geometry.batch[1] * geometry.batch[2]
         blocks = -(-result.rows * (workspace.pitch // 4) // _ADD_VECTORS)
         self._enqueue = Enqueue(kernel, (blocks, min(batches, _MAX_GRID_Y), 1), _ADD_THREADS)
 
     def __call__(self, workspace: int, c: int, epilogue: bytes = b"") -> None:
         """Enqueue the sum; `epilogue` is the packed struct of one, if the kernel has one."""
-        arguments = self._arguments.copy()
-        arguments["workspace"], arguments["c"] = workspace, c
-        self._enqueue.with_struct(arguments.tobytes() + epilogue if epilogue else arguments)
+        self._enqueue(self._parameters[workspace, c, epilogue])
 
 
 class MirrorLaunch:
     """The copy of what is below the diagonal of a square result to above it."""
 
-    __slots__ = ("_arguments", "_enqueue")
+    __slots__ = ("_enqueue", "_parameters")
 
     def __init__(self, kernel: Any, result: Stack) -> None:
-        self._arguments = arguments = np.zeros(1, MIRROR_ARGS)
+        arguments = np.zeros(1, MIRROR_ARGS)
         arguments["ldc"], arguments["n"] = result.pitch, result.rows
+        self._parameters = Parameters(arguments, *offsets(MIRROR_ARGS, "c"))
         tiles = -(-result.rows // _TRIANGLE_EDGE)
         self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
 
     def __call__(self, c: int) -> None:
         """Enqueue the copy."""
-        arguments = self._arguments.copy()
-        arguments["c"] = c
-        self._enqueue.with_struct(arguments)
+        self._enqueue(self._parameters[(c,)])
 
 
 class FinishLaunch:
     """The end of a symmetric product: from the lower triangle of its sums to both of C."""
 
-    __slots__ = ("_arguments", "_enqueue", "num_bytes")
+    __slots__ = ("_enqueue", "_parameters", "num_bytes")
 
     def __init__(self, kernel: Any, geometry: Geometry, result: Stack) -> None:
         self.num_bytes = geometry.c.num_bytes
-        self._arguments = arguments = np.zeros(1, FINISH_ARGS)
+        arguments = np.zeros(1, FINISH_ARGS)
         arguments["ldc"], arguments["n"] = result.pitch, result.rows
         arguments["pitch"] = geometry.c.pitch
+        self._parameters = Parameters(arguments, *offsets(FINISH_ARGS, "sums", "c"))
         tiles = -(-result.rows // _TRIANGLE_EDGE)
         self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
 
     def __call__(self, sums: int, c: int, epilogue: bytes) -> None:
         """Enqueue it; `epilogue` is the packed struct of one."""
-        arguments = self._arguments.copy()
-        arguments["sums"], arguments["c"] = sums, c
-        self._enqueue.with_struct(arguments.tobytes() + epilogue)
+        self._enqueue(self._parameters[sums, c, epilogue])

@@ -7,7 +7,7 @@ from typing import Any
 
 from cupygemm._hopper.compile import compile_cubin, load
 from cupygemm._hopper.config import TMA_BYTES
-from cupygemm._hopper.copies import pad_pair
+from cupygemm._hopper.copies import behind, pad_pair
 from cupygemm._hopper.launch import (
     AddLaunch,
     FinishLaunch,
@@ -132,17 +132,19 @@ def _make_copies(choice: HopperChoice) -> Preparation | None:
     copy_b = None if choice.b_copy is None else choice.b_copy.launch(choice.b)
     if copy_a is None and copy_b is None:
         return None
+    second_at = 0 if copy_a is None else behind(copy_a.num_bytes)
+    num_bytes = second_at + (0 if copy_b is None else copy_b.num_bytes)
 
     def copy(a: int, b: int) -> tuple[int, int, Any]:
-        kept = []
+        kept = alloc(num_bytes)
+        place = kept.ptr
         if copy_a is not None:
-            kept.append(alloc(copy_a.num_bytes))
-            copy_a(a, kept[-1].ptr)
-            a = kept[-1].ptr
+            copy_a(a, place)
+            a = place
         if copy_b is not None:
-            kept.append(alloc(copy_b.num_bytes))
-            copy_b(b, kept[-1].ptr)
-            b = kept[-1].ptr
+            place += second_at
+            copy_b(b, place)
+            b = place
         return a, b, kept
 
     return copy
