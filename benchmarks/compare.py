@@ -1,8 +1,8 @@
 """Time matmul beside CuPy's and torch's on a CUDA device: ``python -m benchmarks.compare``.
 
 Contenders take turns, so that all meet the same clocks, and the median over the rounds counts. Two
-times are taken of each: on the device, between events, behind a kernel that keeps the queue full
-while the host enqueues; and of a call, by the host's clock, over calls in a row and one wait.
+times are taken of each: on the device, between events, behind a kernel that holds the stream while
+the host enqueues; and of a call, by the host's clock, over calls in a row and one wait.
 """
 
 from __future__ import annotations
@@ -18,55 +18,38 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CASES, Call, Case, contenders
-from cupygemm._tune import holder
+from cupygemm._timing import MAX_CALLS, DeviceTimer
 
 ROUNDS = 7
 SECONDS = 0.03  # of work in one measurement
 
 
-class Timer:
-    """Measures calls on the current device."""
+def seconds_of_call(call: Call, count: int) -> float:
+    """Return seconds of the host's clock for a call."""
+    import cupy as cp
 
-    def __init__(self) -> None:
-        import cupy as cp
-
-        self._cp = cp
-        self._hold = holder()
-        self._start, self._end = cp.cuda.Event(), cp.cuda.Event()
-
-    def on_device(self, call: Call, count: int) -> float:
-        """Return seconds of the device for a call."""
-        self._hold(count)
-        self._start.record()
-        for _ in range(count):
-            call()
-        self._end.record()
-        self._end.synchronize()
-        elapsed: float = self._cp.cuda.get_elapsed_time(self._start, self._end)
-        return elapsed * 1e-3 / count
-
-    def of_call(self, call: Call, count: int) -> float:
-        """Return seconds of the host's clock for a call."""
-        self._cp.cuda.Device().synchronize()
-        start = time.perf_counter()
-        for _ in range(count):
-            call()
-        self._cp.cuda.Device().synchronize()
-        return (time.perf_counter() - start) / count
+    cp.cuda.Device().synchronize()
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    cp.cuda.Device().synchronize()
+    return (time.perf_counter() - start) / count
 
 
-def measure(calls: dict[str, Call], timer: Timer) -> dict[str, dict[str, float]]:
+def measure(calls: dict[str, Call]) -> dict[str, dict[str, float]]:
     """Return both times of each contender."""
-    counts = {}
+    counts, timers = {}, {name: DeviceTimer(call) for name, call in calls.items()}
     for name, call in calls.items():
         for _ in range(3):
             call()
-        counts[name] = max(2, min(300, int(SECONDS / timer.on_device(call, 2))))
+        counts[name] = max(2, min(MAX_CALLS, int(SECONDS / timers[name].seconds(2))))
     times: dict[str, dict[str, list[float]]] = {name: {"device": [], "call": []} for name in calls}
     for _ in range(ROUNDS):
         for name, call in calls.items():
-            times[name]["device"].append(timer.on_device(call, counts[name]))
-            times[name]["call"].append(timer.of_call(call, counts[name]))
+            times[name]["device"].append(timers[name].seconds(counts[name]))
+            times[name]["call"].append(seconds_of_call(call, counts[name]))
+            if not timers[name].held:
+                _print(f"{name}: the host is slower than the device, whose time this is not")
     return {
         name: {kind: statistics.median(each) for kind, each in kinds.items()}
         for name, kinds in times.items()
@@ -77,7 +60,6 @@ def run(dtypes: list[str], names: list[str] | None) -> list[dict[str, Any]]:
     """Measure every case, or those of these names, printing a line for each."""
     import cupy as cp
 
-    timer = Timer()
     records = []
     for dtype in dtypes:
         _print(f"\n{dtype:24s} {'TFLOP/s on the device':>31s}    {'ratio: device (call)':>20s}")
@@ -85,7 +67,7 @@ def run(dtypes: list[str], names: list[str] | None) -> list[dict[str, Any]]:
         for case in CASES[dtype]:
             if names and case.name not in names:
                 continue
-            times = measure(contenders(case, dtype), timer)
+            times = measure(contenders(case, dtype))
             record = {"dtype": dtype, "case": case.name, "flops": case.flops, "seconds": times}
             records.append(record)
             for suffix in dict.fromkeys(name.partition(",")[2] for name in times):

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm import _tuned
@@ -24,18 +23,11 @@ from cupygemm._matmul import forget_plans
 from cupygemm._plan import Choice, make_runner
 from cupygemm._pose import Posed
 from cupygemm._select import Selection, select
+from cupygemm._timing import DeviceTimer
 
 BATCH_SECONDS = 0.01
 """Calls are timed together for about this long, but no more than a stream can hold."""
 BATCHES = 5
-_MAX_CALLS = 300  # of a batch: a stream takes about a thousand launches before the host waits
-_HOLD = r"""
-extern "C" __global__ void hold(long long cycles) {
-    const long long start = clock64();
-    while (clock64() - start < cycles) {}
-}
-"""
-_HOLD_CYCLES = 30_000  # longer than the host takes to enqueue a call
 
 
 @dataclass(frozen=True)
@@ -135,10 +127,9 @@ def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
         figures = tuple((candidate.config, candidate.cycles) for candidate in ranked[:count])
         return Tuned(str(product), place.name, "modelled", figures)
     operands = [_filled(*described) for described in _described(product)]
-    hold = holder()
 
     def timed(config: Any) -> tuple[Any, float]:
-        return config, measure(_runner(posed, place, config), operands, hold)
+        return config, measure(_runner(posed, place, config), operands)
 
     measured = [timed(candidate.config) for candidate in ranked[:count]]
     fastest = min(measured, key=lambda pair: pair[1])[0]
@@ -188,43 +179,12 @@ def _runner(posed: Posed, place: Device, config: Any) -> Callable[..., Any]:
     return make_runner(posed, Choice(Selection(config, "measured"), compiled))
 
 
-def measure(
-    run: Callable[..., Any],
-    operands: Sequence[Any],
-    hold: Callable[[int], None] = lambda calls: None,
-) -> float:
-    """Return the seconds of a call on the device, the median of several batches of calls.
-
-    `hold` keeps the stream busy while so many calls are enqueued: else the host's time would be
-    measured where it takes longer to enqueue a call than the device to compute it.
-    """
-    from cupy.cuda import Event, get_elapsed_time
-
-    def batch(calls: int) -> float:
-        start, end = Event(), Event()
-        hold(calls)
-        start.record()
-        for _ in range(calls):
-            run(*operands, None)
-        end.record()
-        end.synchronize()
-        return float(get_elapsed_time(start, end)) / 1e3 / calls
-
-    batch(1)  # loads the kernel
-    calls = min(_MAX_CALLS, max(1, round(BATCH_SECONDS / max(batch(3), 1e-6))))
-    return statistics.median(batch(calls) for _ in range(BATCHES))
-
-
-def holder() -> Callable[[int], None]:
-    """Return what has the device wait for as long as the host takes to enqueue calls."""
-    from cupy import RawKernel
-
-    kernel = RawKernel(_HOLD, "hold")
-
-    def hold(calls: int) -> None:
-        kernel((1,), (1,), (np.int64(calls * _HOLD_CYCLES),))
-
-    return hold
+def measure(run: Callable[..., Any], operands: Sequence[Any]) -> float:
+    """Return the seconds of a call on the device, the median of several batches of calls."""
+    run(*operands, None)  # loads the kernel
+    timer = DeviceTimer(lambda: run(*operands, None))
+    calls = max(1, round(BATCH_SECONDS / max(timer.seconds(3), 1e-6)))
+    return statistics.median(timer.seconds(calls) for _ in range(BATCHES))
 
 
 def _described(product: Product) -> list[tuple[Any, Any, Any]]:

@@ -15,6 +15,7 @@ from cupygemm._device import device as device_of
 from cupygemm._layout import contiguous
 from cupygemm._problem import GemmProblem
 from cupygemm._select import select
+from cupygemm._timing import DeviceTimer
 
 PROBLEM = GemmProblem(64, 96, 128, (), "f32", "f32", "f32", "k", "n")
 
@@ -99,7 +100,7 @@ def test_the_emulated_device_gives_the_model_and_keeps_nothing(cp, device):
 def test_the_fastest_is_used_from_then_on(cp, measurable, monkeypatch):
     """The clock of this test finds the second candidate fastest."""
     times = iter([2e-6, 1e-6])
-    monkeypatch.setattr(_tune, "measure", lambda run, operands, hold: next(times))
+    monkeypatch.setattr(_tune, "measure", lambda run, operands: next(times))
     a, b = cp.ones((64, 128), np.float32), cp.ones((128, 96), np.float32)
     before = cupygemm.explain(a, b)
     cupygemm.matmul(a, b)
@@ -122,23 +123,20 @@ def test_a_winner_that_the_kernels_no_longer_take_is_passed_over(cp, measurable,
         assert cupygemm.explain(a, b).config == before.config
 
 
-def test_measuring_takes_the_median_of_batches(cp):
-    calls = []
-    a = cp.ones(3)
-    seconds = _tune.measure(lambda *operands: calls.append(operands), [a, a])
-    assert seconds >= 0
-    assert len(calls) >= 1 + 3 + _tune.BATCHES
-    assert calls[0] == (a, a, None) or calls[0][2] is None
+def test_measuring_takes_the_median_of_batches(monkeypatch):
+    """Of about as many calls as take `BATCH_SECONDS`."""
+    batches, calls = [], []
 
+    def batch(timer, count, cycles):
+        timer._call()
+        batches.append(count)
+        return count * (1e-3 + 1e-5 * len(batches)), True
 
-def test_the_device_is_held_while_calls_are_enqueued(cp, device):
-    held = []
-    a = cp.ones(3)
-    _tune.measure(lambda *operands: None, [a, a], held.append)
-    assert len(held) == 2 + _tune.BATCHES
-    assert max(held) <= 300
-    _tune.holder()(1)
-    cp.cuda.Device().synchronize()
+    monkeypatch.setattr(DeviceTimer, "batch", batch)
+    seconds = _tune.measure(lambda *operands: calls.append(operands), ["a", "b"])
+    assert seconds == pytest.approx(1e-3 + 1e-5 * 4)
+    assert batches == [3] + [10] * _tune.BATCHES
+    assert calls == [("a", "b", None)] * (1 + len(batches))
 
 
 def test_hopper_reads_it_too():
@@ -199,7 +197,7 @@ def test_hoppers_fastest_is_also_measured_in_hilberts_order(cp, monkeypatch):
     )
     seen = []
 
-    def measure(config, operands, hold):
+    def measure(config, operands):
         seen.append(config)
         return (1 if config.raster == "hilbert" else 2 + len(seen)) * 1e-6  # the first, of others
 
