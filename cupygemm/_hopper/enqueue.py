@@ -16,7 +16,8 @@ import ctypes
 import struct
 from typing import Any
 
-MAX_PACKED = 256  # lists of parameters that a launch keeps
+MAX_PACKED = 1024
+"""Lists of parameters that a launch keeps, of a kilobyte each, about."""
 Pointed = tuple[int, bytes, Any]
 """The address of a kernel's list of parameters, the only one, and what must outlive the address."""
 _ADDRESS = struct.Struct("=Q")

@@ -19,7 +19,7 @@ import numpy as np
 from cupygemm._hopper.compile import Cubin, load
 from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.cost import memory_cycles, tile_cost, total
-from cupygemm._hopper.enqueue import MAX_PACKED, Enqueue, Pointed, pointed
+from cupygemm._hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._hopper.launch import HOPPER_ARGS, launch_grid, pack
 from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import HopperChoice, choose
@@ -30,6 +30,7 @@ from cupygemm._problem import GemmProblem
 
 CAPACITIES = (7, 63)
 """Products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
+_MAX_PACKED = 256  # lists of parameters that a launch keeps
 
 Addresses = Sequence[tuple[int, int, int]]
 
@@ -212,7 +213,7 @@ class GroupLaunch:
             key = tuple(moved)
         packed = self._packed.get(key)
         if packed is None:
-            if len(self._packed) >= MAX_PACKED:
+            if len(self._packed) >= _MAX_PACKED:
                 self._packed.clear()
             packed = self._packed[key] = self._pack(key)
         self._enqueue(packed)

@@ -6,6 +6,8 @@ Management") fills 128 opaque bytes, which a kernel takes as a parameter by valu
 
 from __future__ import annotations
 
+import ctypes
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,30 +58,40 @@ def encode(
     """
     from cuda.bindings import driver
 
+    kind, *rest = described(dtype, *map(tuple, (extents, pitches, box)), swizzle)
+    status, encoded = driver.cuTensorMapEncodeTiled(kind, len(extents), address, *rest)
+    if status != driver.CUresult.CUDA_SUCCESS:
+        raise ValueError(
+            f"the driver refuses a tensor map ({status.name}): {dtype} at {address:#x}, "
+            f"extents {tuple(extents)}, pitches {tuple(pitches)} bytes, boxes of {tuple(box)}"
+        )
+    return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)
+
+
+@functools.lru_cache(1024)
+def described(
+    dtype: str,
+    extents: tuple[int, ...],
+    pitches: tuple[int, ...],
+    box: tuple[int, ...],
+    swizzle: int,
+) -> tuple[Any, ...]:
+    """Return what the driver is told of a tensor besides its address, as it takes it.
+
+    To make these objects takes the host longer than the encoding.
+    """
+    from cuda.bindings import driver
+
     number, word = driver.cuuint32_t, driver.cuuint64_t
-    rank = len(extents)
-    status, encoded = driver.cuTensorMapEncodeTiled(
+    return (
         getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPES[dtype]}"),
-        rank,
-        address,
         [word(extent) for extent in extents],
         [word(pitch) for pitch in pitches],
         [number(extent) for extent in box],
-        [number(1)] * rank,
+        [number(1)] * len(extents),
         driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
         getattr(driver.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{swizzle}B"),
         # Fetching pairs of lines cost a skinny product 6 % (16 x 8192 x 8192, H200, 2026-11-21).
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
-    if status != driver.CUresult.CUDA_SUCCESS:
-        raise ValueError(
-            f"the driver refuses a tensor map ({status.name}): {dtype} at {address:#x}, "
-            f"extents {tuple(extents)}, pitches {tuple(pitches)} bytes, boxes of {tuple(box)}"
-        )
-    return _bytes(encoded)
-
-
-def _bytes(encoded: Any) -> bytes:
-    """Return a map's 128 bytes, which the bindings show as 64-bit words."""
-    return b"".join(int(word).to_bytes(8, "little") for word in encoded.opaque)
