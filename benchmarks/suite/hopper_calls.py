@@ -1,0 +1,120 @@
+"""What a warm call on Hopper takes the host, by what it launches: copies, products, sums of parts.
+
+On a GPU the launches are real, and CuPy's product is timed beside. Elsewhere they are answered at
+once: CuPy's arrays, pool and streams are those of the emulated device, plans are made for an H200,
+and no kernel is compiled. The emulated runtime answers in Python, which adds some microseconds to
+each, so that only figures of one process compare.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, ClassVar
+from unittest.mock import MagicMock
+
+import ml_dtypes
+import numpy as np
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+CASES: dict[str, tuple[tuple[int, int, int], Any, dict[str, Any]]] = {
+    "aligned": ((512, 512, 512), BF16, {}),
+    "padded": ((511, 513, 515), BF16, {}),
+    "one padded": ((512, 513, 512), BF16, {}),
+    "transposed": ((512, 512, 512), "int8", {"dtype": "int32"}),
+    "tf32 parts": ((2048, 2048, 2048), "float32", {"precision": "tf32x3"}),
+    "k split": ((64, 64, 16384), BF16, {}),
+    "padded, k split": ((63, 65, 16383), BF16, {}),
+    "padded, alpha": ((511, 513, 515), BF16, {"alpha": 2.0}),
+}
+
+
+class _Answered:
+    """A kernel that does nothing."""
+
+    ptr = 1
+
+    @property
+    def kernel(self) -> _Answered:
+        return self
+
+
+def _driver() -> ModuleType:
+    """Return what stands for the CUDA driver's bindings: it answers at once."""
+    driver, tensor_map = MagicMock(name="driver"), ctypes.create_string_buffer(128)
+    encoded = MagicMock()
+    encoded.getPtr = lambda: ctypes.addressof(tensor_map)
+    driver.cuLaunchKernelEx = lambda *_: (0,)
+    driver.CUresult.CUDA_SUCCESS = 0
+    driver.cuTensorMapEncodeTiled = lambda *_: (0, encoded)
+    return driver
+
+
+@functools.cache
+def start() -> Any:
+    """Start the GPU, or what answers in its place, and return CuPy."""
+    from cupygemm._detect import DEFAULT_TARGET, best_device
+
+    if best_device().kind == "cuda":
+        import cupy
+
+        return cupy
+    import cupygemm.emulator
+
+    if cupygemm.emulator.is_enabled():
+        raise NotImplementedError("the device of this process is the emulated one")
+    cupygemm.emulator.enable(DEFAULT_TARGET)
+    import cupy
+
+    from cupygemm import _call
+    from cupygemm._device import Device
+    from cupygemm._hopper import copies, plan, product
+    from cupygemm._hopper.config import HopperArch
+
+    cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)  # without the emulator's guards
+    hopper = Device(0, "H200", HopperArch(), is_hip=False, is_emulated=False)
+    _call.device = lambda index: hopper
+    for module in (plan, product, copies):
+        module.compile_cubin = lambda *_, **_options: None
+    for module in (product, copies):
+        module.load = lambda _: _Answered()
+    bindings = ModuleType("cuda.bindings")
+    bindings.driver = _driver()
+    sys.modules |= {"cuda": ModuleType("cuda"), "cuda.bindings": bindings}
+    return cupy
+
+
+def call_of(cp: Any, module: Any, case: str) -> Callable[[], Any]:
+    """Return the call of a module's `matmul`."""
+    (m, n, k), dtype, options = CASES[case]
+    a, b = cp.ndarray((m, k), dtype), cp.ndarray((k, n), dtype)
+    if module is cp:
+        options = {}
+    return lambda: module.matmul(a, b, **options)
+
+
+class WarmHopperCalls:
+    """Seconds on the host."""
+
+    params: ClassVar[tuple[tuple[str, ...], ...]] = (tuple(CASES), ("cupygemm", "cupy"))
+    param_names = ("call", "of")
+    number = 100
+    repeat = (3, 10, 5.0)
+
+    def setup(self, case: str, of: str) -> None:
+        import cupygemm
+        import cupygemm.emulator
+
+        cp = start()
+        if of == "cupy" and cupygemm.emulator.is_enabled():
+            raise NotImplementedError("the emulated device has no BLAS library")
+        self.call = call_of(cp, cupygemm if of == "cupygemm" else cp, case)
+        for _ in range(3):
+            self.call()
+        cp.cuda.Device().synchronize()
+
+    def time_call(self, case: str, of: str) -> None:
+        self.call()
