@@ -15,11 +15,12 @@ SETUP = command -v $(PYTHON) >/dev/null || { \
 	exit 1; }; \
 	$(PYTHON) tools/setup_environment.py $(VENV)
 CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py \
-	tests/test_epilogue.py tests/test_epilogue_calls.py
+	tests/test_epilogue.py tests/test_epilogue_calls.py tests/test_timing.py
 MODELLED_TESTS = tests/test_matmul.py tests/test_epilogue.py tests/test_epilogue_calls.py \
 	tests/test_float8.py tests/test_integer_products.py tests/cuda/test_bytes.py \
 	tests/cuda/test_epilogue.py tests/cuda/test_types.py tests/cuda/test_hopper.py \
 	--deselect tests/cuda/test_hopper.py::test_a_stream_and_a_graph \
+	--deselect tests/cuda/test_hopper.py::test_threads_with_a_stream_each_share_a_plan \
 	--deselect tests/cuda/test_hopper.py::test_a_split_product_is_the_same_bits_each_time
 C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 

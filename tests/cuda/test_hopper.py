@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -128,18 +130,43 @@ def test_a_split_product_is_the_same_bits_each_time(cp):
     testing.assert_gemm_close(cupygemm.matmul(a, b), x1, x2)
 
 
-def test_a_stream_and_a_graph(cp):
-    x1, x2 = testing.integer_operands((256, 128), (128, 256), BF16)
-    a, b, out = cp.asarray(x1), cp.asarray(x2), cp.zeros((256, 256), BF16)
+@pytest.mark.parametrize(("m", "k", "n"), [(256, 128, 256), (255, 127, 257), (63, 8191, 65)])
+def test_a_stream_and_a_graph(cp, m, k, n):
+    """In place; with operands that are copied; and with k in parts besides."""
+    x1, x2 = testing.integer_operands((m, k), (k, n), BF16)
+    a, b, out = cp.asarray(x1), cp.asarray(x2), cp.zeros((m, n), BF16)
     cupygemm.matmul(a, b, out)
     out[...] = cp.zeros_like(out)
-    with cp.cuda.Stream(non_blocking=True) as stream:
+    cp.cuda.Device().synchronize()
+    pool = cp.cuda.MemoryPool()  # that lives as long as the graph
+    with cp.cuda.using_allocator(pool.malloc), cp.cuda.Stream(non_blocking=True) as stream:
+        cupygemm.matmul(a, b, out)
         stream.begin_capture()
         cupygemm.matmul(a, b, out)
         graph = stream.end_capture()
-        graph.launch()
+        for _ in range(3):
+            graph.launch()
         stream.synchronize()
     testing.assert_gemm_exact(out, x1, x2)
+
+
+@pytest.mark.parametrize(("m", "k", "n"), [(255, 127, 257), (63, 8191, 65)])
+def test_threads_with_a_stream_each_share_a_plan(cp, m, k, n):
+    """Copies and parts lie in memory of their own stream, and launches have their own arguments."""
+    pairs = [testing.integer_operands((m, k), (k, n), BF16, seed=seed) for seed in range(4)]
+    arrays = [(cp.asarray(x1), cp.asarray(x2)) for x1, x2 in pairs]
+    cp.cuda.Device().synchronize()
+
+    def multiply(number):
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            results = [cupygemm.matmul(*arrays[number]) for _ in range(50)]
+            stream.synchronize()
+            return [cp.asnumpy(result) for result in results]
+
+    with ThreadPoolExecutor(len(pairs)) as threads:
+        for (x1, x2), results in zip(pairs, threads.map(multiply, range(4)), strict=True):
+            for result in results:
+                testing.assert_gemm_exact(result, x1, x2)
 
 
 def test_explain_names_the_kernel(cp):
