@@ -135,12 +135,11 @@ def test_a_stream_and_a_graph(cp, m, k, n):
     """In place; with operands that are copied; and with k in parts besides."""
     x1, x2 = testing.integer_operands((m, k), (k, n), BF16)
     a, b, out = cp.asarray(x1), cp.asarray(x2), cp.zeros((m, n), BF16)
-    cupygemm.matmul(a, b, out)
-    out[...] = cp.zeros_like(out)
     cp.cuda.Device().synchronize()
     pool = cp.cuda.MemoryPool()  # that lives as long as the graph
     with cp.cuda.using_allocator(pool.malloc), cp.cuda.Stream(non_blocking=True) as stream:
         cupygemm.matmul(a, b, out)
+        out[...] = cp.zeros_like(out)
         stream.begin_capture()
         cupygemm.matmul(a, b, out)
         graph = stream.end_capture()
