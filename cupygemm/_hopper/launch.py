@@ -6,6 +6,7 @@ kept by address, and by what an epilogue adds: a repeated call of the same array
 
 from __future__ import annotations
 
+import functools
 import secrets
 from dataclasses import dataclass
 from typing import Any
@@ -70,12 +71,14 @@ FINISH_ARGS = np.dtype(
 _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
 _MARK = secrets.randbits(63) | 1  # of sums in a workspace; see fix_up.cuh
 _MAX_GRID_Y = 65535
+encoded = functools.lru_cache(4096)(Stack.encode)
+"""Tensor maps by stack and address, of which an operand is met beside many others."""
 _TRIANGLE_EDGE, _TRIANGLE_THREADS = 64, 256
 _ADD_THREADS = 128
 _ADD_VECTORS = 32  # that a block sums
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # compared by identity, which a look-up takes less time for
 class Geometry:
     """Where the operands and the result of one GEMM kernel lie, but for their addresses.
 
@@ -156,19 +159,29 @@ def pack(
 ) -> Any:
     """Return the kernel's arguments for operands and a result at three addresses."""
     g = geometry
-    arguments = np.zeros(1, HOPPER_ARGS)
-    rows_a, lines_a = _loaded(g.m, config.tile_m, g.a_major, config.cluster_n, g.a.itemsize)
-    rows_b, lines_b = _loaded(g.n, config.tile_n, g.b_major, config.cluster_m, g.b.itemsize)
-    arguments["a"] = np.void(g.a.encode(a, lines_a, g.rank))
-    arguments["b"] = np.void(g.b.encode(b, lines_b, g.rank))
-    arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
-    arguments["shares"] = lines_a, lines_b
+    arguments = _constants(g, config).copy()
+    lines_a, lines_b = arguments["shares"][0].tolist()
+    arguments["a"] = np.void(encoded(g.a, a, lines_a, g.rank))
+    arguments["b"] = np.void(encoded(g.b, b, lines_b, g.rank))
     if g.tma_store:
         rank = 3 if config.split_k > 1 else g.rank
         arguments["c"] = np.void(
-            g.c.encode(c, config.stored_rows, rank, staged_row_bytes(g.c.dtype))
+            encoded(g.c, c, config.stored_rows, rank, staged_row_bytes(g.c.dtype))
         )
     arguments["c_address"] = c
+    arguments["workspace"], arguments["mark"] = workspace, _MARK
+    return arguments
+
+
+@functools.lru_cache(1024)
+def _constants(geometry: Geometry, config: HopperConfig) -> Any:
+    """Return the kernel's arguments but for addresses and tensor maps."""
+    g = geometry
+    arguments = np.zeros(1, HOPPER_ARGS)
+    rows_a, lines_a = _loaded(g.m, config.tile_m, g.a_major, config.cluster_n, g.a.itemsize)
+    rows_b, lines_b = _loaded(g.n, config.tile_n, g.b_major, config.cluster_m, g.b.itemsize)
+    arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
+    arguments["shares"] = lines_a, lines_b
     arguments["ldc"] = g.c.pitch
     arguments["c_stride"] = g.c.strides
     arguments["extents"] = g.m, g.n, g.k
@@ -176,7 +189,6 @@ def pack(
     arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
     arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
     arguments["num_splits"] = config.split_k
-    arguments["workspace"], arguments["mark"] = workspace, _MARK
     return arguments
 
 

@@ -20,7 +20,7 @@ import pytest
 import scipy.special
 
 from cupygemm import _device, _epilogue, _fallback, _matmul
-from cupygemm._hopper import copies, grouped, plan, product, tensormap
+from cupygemm._hopper import copies, grouped, launch, plan, product, tensormap
 from cupygemm._hopper.compile import CubinResources
 from cupygemm._linalg import block_scaled, triangle
 from cupygemm._linalg.grouped import forget_groups
@@ -251,6 +251,7 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
 def _forget() -> None:
     """Forget what was found out about another device under CuPy."""
     _device.device.cache_clear()
+    launch.encoded.cache_clear()
     tensormap.described.cache_clear()
     forget_groups()
     block_scaled.forget_scaled()
