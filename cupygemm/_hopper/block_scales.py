@@ -49,14 +49,19 @@ def scaled_configs(
 ) -> tuple[BlockScaling, tuple[HopperConfig, ...]]:
     """Return how the kernel has the scales of B, which `columns` share, and its configurations."""
     how: BlockScaling = "columns" if columns % BLOCK_ROWS else "blocks"
-    # Scales of each column are in registers, of which larger blocks of sums leave too few.
+    # Scales of each column are in registers, of which larger blocks of sums leave too few, and so
+    # do the ranks that a large cluster's blocks tell when they are done with a stage.
     return how, tuple(
         config
         for config in configs_for(problem.a_dtype)
         if config.tile_k == BLOCK
         and (
             how == "blocks"
-            or (config.tile_m == BLOCK_ROWS * config.num_consumers and config.tile_n <= 128)
+            or (
+                config.tile_m == BLOCK_ROWS * config.num_consumers
+                and config.tile_n <= 128
+                and config.cluster_size <= 2
+            )
         )
     )
 

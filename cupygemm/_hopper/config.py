@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,25 +36,22 @@ EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
 Raster = Literal["grouped", "hilbert"]
 RASTERS: tuple[Raster, ...] = ("grouped", "hilbert")
 """Orders in which clusters take tiles."""
-PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
-"""Operands whose sums the tensor cores would keep less exactly than is asked for: in 14 bits, or,
-where fp32 is asked for, without rounding."""
 TMA_BYTES = 16
 """TMA takes addresses and pitches that are multiples of it."""
 LINE_BYTES = 128
 """A line of the caches."""
+MAX_BOX = 256
+"""Extent of a box along an axis, at most."""
 CAMP_BYTES = 4096
 """Rows that begin at multiples of it lie in few slices of L2."""
 MAX_CLUSTER = 8
 """Blocks of a cluster, at most."""
+_BESIDE_OTHERS = 128  # accumulators of a thread that also has an epilogue, cuts tiles, or the like
 _LEFT_OVER = 12  # SMs that large clusters cannot use
 
 
 def staged_row_bytes(dtype: DType) -> int:
-    """Return the bytes of a row in which results are staged: 64 single ones, or a swizzle's width.
-
-    Tiles are multiples of 64 columns wide.
-    """
+    """Return the bytes of a row of staged results: 64 single ones, or a swizzle's width."""
     return BLOCK_ROWS if ITEMSIZE[dtype] == 1 else SLAB_BYTES
 
 
@@ -146,7 +144,7 @@ class HopperConfig:
     raster: Raster = "grouped"
     c_turned: bool = False
 
-    @property
+    @functools.cached_property
     def cluster_size(self) -> int:
         """Return the blocks of a cluster."""
         return self.cluster_m * self.cluster_n
@@ -192,11 +190,22 @@ class HopperConfig:
             text += f", stream-k over {self.stream_k} clusters"
         return text + (f", k in {self.split_k} parts" if self.split_k > 1 else "")
 
-    def shared_bytes(self, itemsize: int) -> int:
+    def shared_bytes(self, itemsize: int, b_major: str) -> int:
         """Return the shared memory of a block: ring, staging buffers, barriers."""
-        ring = self.num_stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
+        columns = self.tile_n
+        if b_major != "k":  # in blocks, of which the last may be narrower than its place
+            columns += -columns % (SLAB_BYTES // itemsize)
+        ring = self.num_stages * (self.tile_m + columns) * self.tile_k * itemsize
         staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
         return ring + staging + 16 * self.num_stages
+
+    def narrow_b(self, itemsize: int, b_major: str) -> int:
+        """Return the columns of the last box of B where they are fewer than others', or 0."""
+        return 0 if b_major == "k" else self.tile_n % (SLAB_BYTES // itemsize)
+
+    def narrow_c(self, out: DType) -> int:
+        """Return the columns of the last box of C where they are fewer than others', or 0."""
+        return 0 if self.c_turned else self.tile_n % (staged_row_bytes(out) // ITEMSIZE[out])
 
     @property
     def stored_rows(self) -> int:
@@ -315,7 +324,8 @@ def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str 
         or problem.epilogue is not None
     )
     three = config.num_consumers == 3 and config.accumulators >= 64
-    if config.tile_n == 256 or three or (config.tile_m == 256 and busy):
+    large = config.accumulators > _BESIDE_OTHERS or config.tile_n == 256
+    if three or large or (config.tile_m == 256 and busy):
         tile = f"{config.tile_m}x{config.tile_n}"
         return f"a tile of {tile} leaves no registers to add what others have summed"
     units = config.num_units(problem)
@@ -340,8 +350,8 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
     if config.raster not in RASTERS:
         return f"raster = {config.raster!r} is none of {', '.join(RASTERS)}"
-    # Of a B along k, boxes have any number of rows, and so have those of C where it is turned.
-    unit_n = 8 if config.c_turned and problem.b_major == "k" else BLOCK_ROWS
+    # Rows of C, where it is turned, are staged by any multiple of 8, and columns by 16.
+    unit_n = 8 if config.c_turned else BLOCK_ROWS if config.mma_sync else 16
     if config.tile_n % unit_n or not 0 < config.tile_n <= 256:
         return f"tile_n = {config.tile_n} is not a multiple of {unit_n} up to 256"
     if config.cluster_size > MAX_CLUSTER:
@@ -350,12 +360,15 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         (config.tile_m, problem.a_major, config.cluster_n),
         (config.tile_n, problem.b_major, config.cluster_m),
     ):
-        if lines_of_share(tile, major, shares, slab_k) % SWIZZLE_LINES:
+        lines = lines_of_share(tile, major, shares, slab_k)
+        if lines % 1:
             return f"a cluster's {shares} blocks do not load {tile} rows in equal shares"
+        if lines > MAX_BOX:
+            return f"boxes of {lines:.0f} rows: TMA loads at most {MAX_BOX}"
     registers = check_registers(config) or _check_other_registers(config, problem)
     if registers is not None:
         return registers
-    shared = config.shared_bytes(itemsize)
+    shared = config.shared_bytes(itemsize, problem.b_major)
     if shared > SHARED_BYTES:
         return f"the ring and the staging take {shared} bytes; a block has {SHARED_BYTES}"
     return None
@@ -364,7 +377,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
 def check_registers(config: HopperConfig) -> str | None:
     """Return why the sums of a tile do not fit the registers, or None if they do."""
     accumulators = config.accumulators
-    room = 128
+    room = 128 if config.mma_sync else 160
     if config.promote:
         accumulators += config.tile_n // 2
         room = 192
@@ -374,9 +387,12 @@ def check_registers(config: HopperConfig) -> str | None:
 
 
 def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
+    fused = problem.epilogue is not None and config.split_k == 1
+    if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
+        return f"{config.accumulators} accumulators a thread leave no registers for anything else"
     if config.num_consumers < 3 or config.mma_sync:
         return None
-    if a_in_registers(problem) or (problem.epilogue is not None and config.split_k == 1):
+    if a_in_registers(problem) or fused:
         return (
             "a thread of three consumers has 152 registers, too few for an A of 32 bits or for an "
             "epilogue"

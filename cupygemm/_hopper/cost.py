@@ -2,15 +2,16 @@
 
 Counted are, for the SM with the most tiles, the cycles of the tensor cores or of the path from L2,
 whichever binds, with the fill and the epilogue of each tile; then those of the memory, which bounds
-the whole, and of adding what was summed in parts. The constants were fitted to 7,400 measured
-times of 200 products of bf16, row-major, by 140 kernels (H200, driver 580, 2026-11-22): what they
-choose takes 2.6 % longer than the fastest of them on average.
+the whole, and of adding what was summed in parts. The constants were fitted to 14,900 measured
+times of 340 products of bf16, row-major, by 590 kernels (H200, driver 580, 2026-11-22): what they
+choose, of the kernels that are built, takes 3.5 % longer than the fastest that was measured.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +19,7 @@ from cupygemm._hopper.config import (
     BLOCK_ROWS,
     CAMP_BYTES,
     LINE_BYTES,
+    SLAB_BYTES,
     SWIZZLE_LINES,
     HopperArch,
     HopperConfig,
@@ -27,37 +29,45 @@ from cupygemm._hopper.source import parts_dtype
 from cupygemm._hopper.stack import copied_pitch
 from cupygemm._problem import ITEMSIZE, GemmProblem
 
-_LAUNCH = 1407  # until the first stage is full, and from the last store to the kernel's end
-_CLUSTERS = {1: 0, 2: 1940, 4: 730}  # more for a launch of clusters of so many, or more
-_MMA = 0.912  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
+_LAUNCH = 1654  # until the first stage is full, and from the last store to the kernel's end
+_CLUSTERS = {1: 0, 2: 1318, 4: 316}  # more for a launch of clusters of so many, or more
+_MMA = 1.02  # of the tensor cores' cycles at their full rate, at the clock of HopperArch
 _MMA_F64 = (1.5, 1.0, 1.0)  # of fp64, by consumers: one alone cannot hide its loads
-_BELOW_256 = 1.06  # the same, for instructions of fewer columns than 256
-_BELOW_128 = 0.335  # and for each 64 fewer than 128: they read more of A from shared memory
-_THREE_CONSUMERS = 0.977  # while one waits, two multiply
-_ALONE = 1.06  # of a block without multicast that computes several tiles
-_POWER, _POWER_ALONE = 0.107, 1.3  # by which power limits slow long products, and those blocks more
+_BELOW_128 = 0.164  # for each 64 columns fewer than 128: they read more of A from shared memory
+_THREE_CONSUMERS = 0.986  # while one waits, two multiply
+_ALONE = 1.09  # of a block without multicast that computes several tiles
+_POWER, _POWER_ALONE = 0.0767, 1.3  # power slows long products, and those blocks more
 _LONG = 6e10  # multiply-adds times bytes of an element: of a long product
-_STEP = 9.4  # of each step, and more where a consumer has the SM to itself
-_LONE_STEP = 103
-_MULTICAST_STEP = 19  # of a step bound by L2: a cluster's blocks wait
-_L2_OF_SM = 172  # bytes per clock that an SM takes in
-_SLICES, _SLICE = 96, 2.09  # of L2, and clocks in which one gives a line
-_UNEVEN, _MERGED = 0.69, 0.787  # how lines lie on slices, and requests meet; see _load_cycles
+_STEP = 7.45  # of each step, and more where a consumer has the SM to itself
+_LONE_STEP = 29.8
+_ISSUE, _ISSUE_BOX = 57.8, 33.5  # cycles of a step, and of each of its boxes, of the producer
+_L2_OF_SM = 189  # bytes per clock that an SM takes in
+_SLICES, _SLICE = 96, 1.97  # of L2, and clocks in which one gives a line
+_UNEVEN = 0.574  # how lines lie on slices; see _load_cycles
+_MERGED = {True: 0.916, False: 0.88}  # how requests meet: without clusters, and with
+# More for the loads of clusters of so many, or more, and for each of their steps: blocks wait for
+# each other.
+_SENT = {1: 0.0, 2: 0.0942, 4: 0.0488, 8: 0.158}
+_MEETING = {1: 0.0, 2: 10.3, 4: 8.37, 8: 29.6}
+_MEETING_ALONE = 1.68  # as often, where a consumer has the SM to itself
 # More is read of rows that lie in one line more than they fill: by the SM that asks for them, by
 # one that they are multicast to, by L2, and by the memory.
-_LINES, _LINES_SENT, _LINES_L2, _LINES_MEMORY = 4.0, 0.22, 0.65, 0.17
-_CAMPING = {True: 0.21, False: 0.12}  # and of rows at multiples of 4 KiB, along k or across
+_LINES, _LINES_SENT, _LINES_L2, _LINES_MEMORY = 4.64, 0.221, 0.594, 0.149
+_CAMPING = {True: 0.167, False: 0.0796}  # and of rows at multiples of 4 KiB, along k or across
+_NARROW = 0.127  # and of tiles whose columns begin and end within lines
 _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
-_EPILOGUE, _EPILOGUE_BYTES = 303, 25.4  # cycles of a tile, and bytes per clock that it stores
-_TURNING = 1.04  # of the stores of a transpose
+_EPILOGUE, _EPILOGUE_BYTES = 350, 32.7  # cycles of a tile, and bytes per clock that it stores
+_TURNING = 0.997  # of the stores of a transpose
 _EPILOGUE_BYTES_F64 = 60
-_CLUSTER = 118  # blocks of a cluster begin a tile when the slowest does
-_MEMORY = 3300  # bytes per clock, above HBM's: of warm operands, L2 holds a part
-_STREAM_MEMORY = 0.34  # the same is read more slowly where clusters are at different depths
-_IDLE = {True: 0.745, False: 0.286}  # and where SMs are idle: without clusters, and with them
-_OVERLAP = 0.14  # of what does not bind, which delays what does
-_ADD, _ADD_BYTES = 2190, 894  # cycles of the kernel that adds parts, and bytes per clock
-_WAIT, _SUM_BYTES = 10900, 59  # the same of a cluster that adds what others left
+_CLUSTER = 93  # blocks of a cluster begin a tile when the slowest does
+_MEMORY = 2820  # bytes per clock
+_WARM, _WARM_BYTES = 0.572, (18e6, 36e6)  # of what L2 holds: all, and hardly any, of so many bytes
+_STRIP = 0.0659  # the memory reads strips of one line more slowly, and wider ones less so
+_STREAM_MEMORY = 0.259  # the same where clusters are at different depths
+_IDLE = {True: 0.771, False: 0.357}  # and where SMs are idle: without clusters, and with them
+_OVERLAP = 0.103  # of what does not bind, which delays what does
+_ADD, _ADD_BYTES = 2641, 1102  # cycles of the kernel that adds parts, and bytes per clock
+_WAIT, _SUM_BYTES = 3469, 42.6  # the same of a cluster that adds what others left
 _CUT = 1.03  # by how much cutting tiles must promise to be sooner: it costs power, too
 _LONE_BLOCK = 1.08  # of promoted sums of one block of rows: nothing is multiplied while it is added
 
@@ -95,7 +105,12 @@ def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, unit
     if size > 1:
         epilogue += _CLUSTER
     bound = "tensor cores" if mma >= l2 else "L2"
-    return TileCost((max(mma, l2) + _STEP) * slower, epilogue, bound)
+    slabs = config.tile_k * ITEMSIZE[problem.a_dtype] / SLAB_BYTES
+    meeting = _of_clusters(_MEETING, config) * slabs
+    if config.num_consumers == 1:
+        meeting *= _MEETING_ALONE
+    step = max(mma, l2) + _STEP + meeting
+    return TileCost(step * slower, epilogue, bound)
 
 
 def _blocks_at_work(config: HopperConfig, arch: HopperArch, units: int) -> int:
@@ -113,8 +128,6 @@ def _multiply_cycles(config: HopperConfig, problem: GemmProblem, *, alone: bool)
         cycles = _MMA * multiply_adds * ITEMSIZE[problem.a_dtype] / (64 * 2 * 32)
         if config.tile_n < 128:
             cycles *= 1 + _BELOW_128 * (2 - config.tile_n / 64)
-        elif config.tile_n < 256:
-            cycles *= _BELOW_256
         if config.promote and config.tile_m == BLOCK_ROWS * config.num_consumers:
             cycles *= _LONE_BLOCK
         if config.num_consumers == 3:
@@ -132,6 +145,7 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, active: int) -> flo
     different lines are wanted at a time, the more unevenly they lie on the slices.
     """
     step_bytes = config.tile_k * ITEMSIZE[problem.a_dtype]
+    merged = _MERGED[config.cluster_size == 1]
     taken = asked = of_slices = 0.0
     a_in_flight, b_in_flight = _tiles_in_flight(config, problem, active)
     a_rows, b_rows = _rows(problem)
@@ -139,18 +153,32 @@ def _load_cycles(config: HopperConfig, problem: GemmProblem, active: int) -> flo
         (a_rows, config.tile_m, config.cluster_n, a_in_flight),
         (b_rows, config.tile_n, config.cluster_m, b_in_flight),
     ):
-        indices = tile if rows.indices is None else min(tile, rows.indices)
+        indices = float(tile if rows.indices is None else min(tile, rows.indices))
+        if rows.indices is None and tile % BLOCK_ROWS:
+            indices *= 1 + _NARROW
         crosses, camps = rows.crosses, rows.camps
         taken += indices * (1 + crosses * (_LINES if shares == 1 else _LINES_SENT))
         asked += indices / shares * (1 + crosses * _LINES)
         lines = indices * step_bytes / LINE_BYTES * (1 + crosses * _LINES_L2 + camps)
         of_slice = in_flight * lines / _SLICES
-        requests = max(1.0, active / in_flight / shares) ** _MERGED  # for each line
+        requests = max(1.0, active / in_flight / shares) ** merged  # for each line
         of_slices += requests * (of_slice + _UNEVEN * math.sqrt(of_slice))
     cycles = max(step_bytes * max(taken, asked) / _L2_OF_SM, _SLICE * of_slices)
-    if config.cluster_size > 1:
-        cycles += _MULTICAST_STEP
-    return cycles * (_BATCH if problem.batch else 1.0)
+    cycles *= (1 + _of_clusters(_SENT, config)) * (_BATCH if problem.batch else 1.0)
+    return max(cycles, _ISSUE + _ISSUE_BOX * _boxes(config, problem))
+
+
+def _boxes(config: HopperConfig, problem: GemmProblem) -> int:
+    """Return how many boxes a block loads for a step: one thread issues them all."""
+    slab_k = SLAB_BYTES // ITEMSIZE[problem.a_dtype]
+    count = 0
+    for tile, major, shares in (
+        (config.tile_m, problem.a_major, config.cluster_n),
+        (config.tile_n, problem.b_major, config.cluster_m),
+    ):
+        by_boxes = major != "k" and tile / shares % slab_k == 0
+        count += 1 if major == "k" else -(-tile // slab_k) // (shares if by_boxes else 1)
+    return count * config.tile_k // slab_k
 
 
 def _tiles_in_flight(
@@ -178,7 +206,11 @@ def kernel_cycles(
     tile = tile_cost(config, problem, arch, units)
     compute = rounds * steps * tile.step + whole * tile.epilogue
     idle = max(0.0, 1 - _blocks_at_work(config, arch, units) / arch.num_sms)
-    memory = memory_cycles(problem) * (1 + _IDLE[config.cluster_size == 1] * idle)
+    strips = tuple(
+        tile * blocks * ITEMSIZE[problem.a_dtype]
+        for tile, blocks in ((config.tile_m, config.cluster_m), (config.tile_n, config.cluster_n))
+    )
+    memory = memory_cycles(problem, strips) * (1 + _IDLE[config.cluster_size == 1] * idle)
     if config.stream_k:
         memory *= 1 + _STREAM_MEMORY
         sums = 4 * config.tile_m * config.tile_n / _SUM_BYTES
@@ -190,21 +222,47 @@ def kernel_cycles(
     return cycles, "memory" if memory > compute else tile.bound, rounds
 
 
+def memory_cycles(problem: GemmProblem, strips: tuple[int, ...] = ()) -> float:
+    """Return how long the memory takes to read the operands and write the result once.
+
+    An operand that does not lie along k is read in strips of so many bytes.
+    """
+    read_a, read_b, rest, rate = _memory(problem)
+    if strips:
+        read_a, read_b = (
+            read if major == "k" else read * (1 + _STRIP * LINE_BYTES / max(LINE_BYTES, strip))
+            for read, major, strip in zip(
+                (read_a, read_b), (problem.a_major, problem.b_major), strips, strict=True
+            )
+        )
+    return (read_a + read_b + rest) / rate
+
+
 @functools.lru_cache(maxsize=1024)
-def memory_cycles(problem: GemmProblem) -> float:
-    """Return how long the memory takes to read the operands and write the result once."""
+def _memory(problem: GemmProblem) -> tuple[float, float, float, float]:
+    """Return the bytes read of A and of B, those written, and how many per clock.
+
+    L2 keeps small operands from call to call; each of its halves may keep a copy.
+    """
     of_a, of_b = (1 + _LINES_MEMORY * rows.crosses for rows in _rows(problem))
-    read = (problem.m * of_a + problem.n * of_b) * problem.k * ITEMSIZE[problem.a_dtype]
-    written = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
-    return (read + written) * problem.num_batches / _MEMORY
+    row = problem.k * ITEMSIZE[problem.a_dtype] * problem.num_batches
+    written = problem.m * problem.n * ITEMSIZE[problem.out_dtype] * problem.num_batches
+    least, most = _WARM_BYTES
+    cold = (problem.m * row + problem.n * row + written - least) / (most - least)
+    share = _WARM + (1 - _WARM) * min(1.0, max(0.0, cold))
+    return problem.m * row * of_a, problem.n * row * of_b, written, _MEMORY / share
 
 
 def total(config: HopperConfig, compute: float, memory: float) -> float:
     """Return the cycles of a launch whose SMs and whose memory are busy for so many."""
-    size = max(size for size in _CLUSTERS if size <= config.cluster_size)
-    launch = _LAUNCH + _CLUSTERS[size]
+    launch = _LAUNCH + _of_clusters(_CLUSTERS, config)
     compute, memory = launch + compute, launch + memory
     return max(compute, memory) + _OVERLAP * min(compute, memory)
+
+
+def _of_clusters(table: Mapping[int, float], config: HopperConfig) -> float:
+    """Return the entry of a table for clusters as large as a configuration's, or smaller."""
+    return table[max(size for size in table if size <= config.cluster_size)]
 
 
 class _Rows(NamedTuple):

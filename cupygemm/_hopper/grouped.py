@@ -24,6 +24,7 @@ from cupygemm._hopper.launch import HOPPER_ARGS, launch_grid, pack
 from cupygemm._hopper.orientation import as_computed
 from cupygemm._hopper.plan import HopperChoice, choose
 from cupygemm._hopper.product import make_preparation
+from cupygemm._hopper.source import has_narrow_boxes
 from cupygemm._hopper.tile_shapes import configs_for_product
 from cupygemm._layout import Layout
 from cupygemm._problem import GemmProblem
@@ -156,6 +157,9 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
     ranked = []
     for config in configs_for_product(products[0]):
         problems = ways[config.c_turned]
+        # A group's parameter has no maps of narrower boxes.
+        if has_narrow_boxes(config, problems[0], problems[0].out_dtype):
+            continue
         if all(check(config, problem, arch) is None for problem in problems):
             ranked.append((total(config, _busiest(config, problems, arch), memory), config))
     cycles, config = min(ranked, key=lambda each: each[0])
@@ -195,7 +199,7 @@ class GroupLaunch:
         first_unit[1 : len(units)] = units[:-1]
         first_unit[len(units) :] = units[-1]
         grid = launch_grid(config, int(units[-1]), choices[0].num_sms)
-        shared = config.shared_bytes(choices[0].a.itemsize)
+        shared = config.shared_bytes(choices[0].a.itemsize, choices[0].problem.b_major)
         self._enqueue = Enqueue(load(group.gemm), grid, config.num_threads, shared)
         self._packed: dict[tuple[tuple[int, int, int], ...], Pointed] = {}
 

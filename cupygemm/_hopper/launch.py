@@ -15,6 +15,7 @@ import numpy as np
 
 from cupygemm._hopper import tensormap
 from cupygemm._hopper.config import (
+    BLOCK_ROWS,
     SLAB_BYTES,
     SWIZZLE_LINES,
     HopperConfig,
@@ -126,7 +127,8 @@ class GemmLaunch:
     ) -> None:
         self._geometry = geometry
         self._config = config
-        grid, shared = launch_grid(config, units, num_sms), config.shared_bytes(geometry.a.itemsize)
+        shared = config.shared_bytes(geometry.a.itemsize, geometry.b_major)
+        grid = launch_grid(config, units, num_sms)
         self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
         self._packed: dict[tuple[int, int, int, int, bytes], Pointed] = {}
 
@@ -147,7 +149,9 @@ class GemmLaunch:
             plain = self._packed.get((*addresses, b"")) or self._pack(*addresses, b"")
             packed = pointed(plain[1] + epilogue + _PADDING)
         else:
-            packed = pointed(pack(self._geometry, self._config, *addresses).tobytes())
+            arguments = pack(self._geometry, self._config, *addresses)
+            maps = narrow_maps(self._geometry, self._config, b, c)
+            packed = pointed(arguments.tobytes() + maps)
         if len(self._packed) >= MAX_PACKED:
             self._packed.clear()
         self._packed[*addresses, epilogue] = packed
@@ -190,6 +194,22 @@ def _constants(geometry: Geometry, config: HopperConfig) -> Any:
     arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
     arguments["num_splits"] = config.split_k
     return arguments
+
+
+def narrow_maps(geometry: Geometry, config: HopperConfig, b: int, c: int) -> bytes:
+    """Return what ``MapArgs`` adds where the last boxes of a tile's columns are narrower."""
+    g = geometry
+    of_b, of_c = config.narrow_b(g.b.itemsize, g.b_major), config.narrow_c(g.c.dtype)
+    if not of_b and not of_c:
+        return b""
+    maps = [bytes(tensormap.MAP_BYTES)] * 2
+    if of_b:
+        _, lines = _loaded(g.n, config.tile_n, g.b_major, config.cluster_m, g.b.itemsize)
+        maps[0] = encoded(g.b, b, lines, g.rank, columns=of_b)
+    if of_c and g.tma_store:
+        rank = 3 if config.split_k > 1 else g.rank
+        maps[1] = encoded(g.c, c, BLOCK_ROWS, rank, staged_row_bytes(g.c.dtype), columns=of_c)
+    return b"".join(maps)
 
 
 def stream_bytes(config: HopperConfig) -> int:

@@ -122,7 +122,7 @@ class HopperChoice:
             copies + self.notes,
             self.asked,
             config,
-            gemm.resources(config.shared_bytes(self.a.itemsize)),
+            gemm.resources(config.shared_bytes(self.a.itemsize, self.problem.b_major)),
             gemm.compiler,
             num_launches,
             launch_grid(config, config.num_units(self.problem), self.num_sms),

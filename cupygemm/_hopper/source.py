@@ -56,9 +56,10 @@ def generate(
     sums_only = sums_only or config.split_k > 1  # whose sum has the epilogue
     fused = problem.epilogue is not None and not sums_only
     rank = 3 if len(problem.batch) < 2 else 5
+    out = parts_dtype(problem) if sums_only else problem.out_dtype
     types = {
         "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
-        "ElementC": parts_dtype(problem) if sums_only else problem.out_dtype,
+        "ElementC": out,
         "Accumulator": _accumulator(problem),
     }
     constants = _constants(config) | {
@@ -67,6 +68,7 @@ def generate(
         "int operand_rank": rank,
         "int result_rank": 3 if sums_only else rank,
         "bool tma_store": _bool(tma_store or sums_only),
+        "bool has_narrow_boxes": _bool(has_narrow_boxes(config, problem, out)),
         "bool has_epilogue": _bool(fused),
         "u32 group_capacity": group_capacity,
         "bool lower_triangle": _bool(lower_triangle),
@@ -242,6 +244,12 @@ def _struct(
         "",
     ]
     return "\n".join(lines)
+
+
+def has_narrow_boxes(config: HopperConfig, problem: GemmProblem, stored: DType) -> bool:
+    """Whether the last box of a tile's columns, of B or of what is stored, is narrower."""
+    of_b = config.narrow_b(ITEMSIZE[problem.b_dtype], problem.b_major)
+    return of_b > 0 or config.narrow_c(stored) > 0
 
 
 def parts_dtype(problem: GemmProblem) -> DType:

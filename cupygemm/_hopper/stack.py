@@ -93,10 +93,19 @@ class Stack:
         """Return the bytes of a `padded` stack."""
         return self.num_matrices * self.rows * self.pitch * self.itemsize
 
-    def encode(self, address: int, box_rows: int, rank: int, row_bytes: int = SLAB_BYTES) -> bytes:
+    def encode(
+        self,
+        address: int,
+        box_rows: int,
+        rank: int,
+        row_bytes: int = SLAB_BYTES,
+        *,
+        columns: int = 0,
+    ) -> bytes:
         """Return the tensor map of the stack at an address.
 
-        Its boxes have `box_rows` rows of `row_bytes` bytes, by which they are swizzled.
+        Its boxes have `box_rows` rows of `row_bytes` bytes, by which they are swizzled. Of fewer
+        `columns`, rows lie as far from each other in shared memory.
         """
         size = self.itemsize
         axes = [
@@ -109,7 +118,7 @@ class Stack:
             address,
             (self.adjacent, self.rows, *(n for n, _ in axes)),
             (pitch, *(s for _, s in axes)),
-            (row_bytes // size, box_rows, *(1 for _ in axes)),
+            (columns or row_bytes // size, box_rows, *(1 for _ in axes)),
             row_bytes,
         )
 

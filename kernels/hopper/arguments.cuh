@@ -27,9 +27,18 @@ struct HopperArgs {
 
 static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");
 
+// With the maps of narrower boxes, where the last ones of a tile's columns are such.
+template <bool has_narrow_boxes> struct MapArgs : HopperArgs {};
+template <> struct MapArgs<true> : HopperArgs {
+    TensorMap narrow_b, narrow_c; // each unused where its boxes are as wide as others
+};
+static_assert(sizeof(MapArgs<true>) == 512 + 256, "the maps follow the arguments at once");
+
 // With what an epilogue adds, where there is one.
-template <bool has_epilogue> struct KernelArgs : HopperArgs {};
-template <> struct KernelArgs<true> : HopperArgs {
+template <bool has_epilogue, bool has_narrow_boxes = false> struct KernelArgs
+    : MapArgs<has_narrow_boxes> {};
+template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
+    : MapArgs<has_narrow_boxes> {
     EpilogueArgs epilogue;
 };
 
@@ -63,7 +72,7 @@ struct ParameterOf {
     using Type = GroupedArgs<capacity>;
 };
 template <class Config> struct ParameterOf<Config, 0, false> {
-    using Type = KernelArgs<Config::has_epilogue>;
+    using Type = KernelArgs<Config::has_epilogue, Config::has_narrow_boxes>;
 };
 template <class Config> struct ParameterOf<Config, 0, true> {
     using Type = ScaledArgs<Config::has_epilogue>;

@@ -33,6 +33,20 @@ CUPYGEMM_INLINE void cluster_sync() {
 }
 
 // A barrier among the 128 threads of one warpgroup; id 0 is that of the whole block.
+// True in one lane of a warp. The compiler knows that it is one, and gives instructions of the copy
+// engine what they take in uniform registers; behind a comparison of `threadIdx`, each of them is a
+// loop over lanes, which takes as long as a small tile's step is multiplied.
+CUPYGEMM_INLINE bool elect_one() {
+    u32 elected;
+    asm volatile("{\n"
+                 ".reg .pred is_elected;\n"
+                 "elect.sync _|is_elected, 0xffffffff;\n"
+                 "selp.u32 %0, 1, 0, is_elected;\n"
+                 "}"
+                 : "=r"(elected)::"memory");
+    return elected != 0;
+}
+
 CUPYGEMM_INLINE void warpgroup_sync(u32 id) {
     asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }

@@ -16,10 +16,13 @@ using Shape = Tile<Config>;
 using Mainloop = WarpSpecializedMainloop<Config>;
 
 // A lane of the producer gives registers to those of the consumers. A lone consumer needs none: two
-// warpgroups have 255 each from the start.
+// warpgroups have 255 each from the start. A producer keeps more that shares both operands, or
+// whose consumers' code would otherwise make it spill.
 constexpr bool moves_registers = Config::num_consumers > 1;
-constexpr int producer_registers = 40;
-constexpr int consumer_registers = Config::num_consumers == 3 ? 152 : 232;
+constexpr bool busy_producer =
+    Config::mma_sync || Shape::a_in_registers || Multicast<Config>::num_peers > 3;
+constexpr int producer_registers = busy_producer ? 56 : 40;
+constexpr int consumer_registers = Config::num_consumers == 3 ? 152 : busy_producer ? 224 : 232;
 constexpr int launch_registers = 65536 / Shape::num_threads / 8 * 8; // of each thread, at most
 static_assert(!moves_registers ||
                   producer_registers + Config::num_consumers * consumer_registers <=
@@ -29,8 +32,8 @@ static_assert(!moves_registers ||
 // The producer's thread initialises the barriers. It may use them at once; the consumers wait until
 // it has. In a cluster everyone waits for everyone: blocks use each other's barriers and shared
 // memory.
-CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, bool producer,
-                              u32 thread) {
+template <class Args>
+CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool producer, u32 thread) {
     if (producer && thread == 0) {
         for (u32 stage = 0; stage < Config::num_stages; ++stage) {
             mbarrier_init(Shape::full(shared, stage), 1);
@@ -41,6 +44,8 @@ CUPYGEMM_INLINE void prologue(const HopperArgs &args, SharedAddress shared, bool
         tma_prefetch_map(args.b);
         if constexpr (Config::tma_store)
             tma_prefetch_map(args.c);
+        if constexpr (Shape::b_rest != 0)
+            tma_prefetch_map(args.narrow_b);
     }
     __syncwarp();
     if constexpr (Shape::cluster_size > 1)
@@ -59,7 +64,10 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     using namespace cupygemm;
     extern __shared__ __align__(1024) u8 dynamic_shared[];
     const SharedAddress shared = shared_address(dynamic_shared);
-    const u32 warpgroup = threadIdx.x / warpgroup_size, thread = threadIdx.x % warpgroup_size;
+    // From lane 0, so that the compiler knows it to be the same in all: roles do not diverge, and
+    // descriptors, barriers and coordinates stay in uniform registers.
+    const u32 warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+    const u32 warpgroup = warp / 4, thread = threadIdx.x % warpgroup_size;
     const u32 rank = Shape::cluster_size > 1 ? cluster_rank() : 0;
 
     const bool producer = warpgroup == Config::num_consumers;
@@ -71,7 +79,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     if (producer) {
         if constexpr (moves_registers)
             setmaxnreg_dec<producer_registers>();
-        if (thread == 0) {
+        if (warp % 4 == 0 && elect_one()) {
             for (; scheduler.more(); scheduler.advance(args)) {
                 const auto &product = scheduler.product(args);
                 const Work work = scheduler.work(product, rank);
@@ -85,24 +93,19 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         wait_for_work_before();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
-        // From lane 0, so that the compiler knows it to be the same in all, and keeps descriptors
-        // in uniform registers. What stores needs it only where it shares registers with an
-        // epilogue.
-        const u32 consumer = __shfl_sync(~0u, warpgroup, 0);
-        const u32 storing = Config::has_epilogue ? consumer : warpgroup;
-        FixUp<Config>::leave_first(args, scheduler, rank, consumer, thread, shared, ring);
+        FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
         Accumulators<Config> acc;
         using Epilogue = TileStore<Config>::Epilogue;
         TileStore<Config> output;
         for (; scheduler.more(); scheduler.advance(args)) {
             const auto &product = scheduler.product(args);
             const Work work = scheduler.work(product, rank);
-            Epilogue::prefetch(product, work, storing, thread);
+            Epilogue::prefetch(product, work, warpgroup, thread);
             Epilogue epilogue =
-                Mainloop::consume(product, work, consumer, thread, shared, ring, acc,
-                                  [&] { return Epilogue(product, work, storing, thread); });
-            FixUp<Config>::collect(product, work, storing, thread, acc);
-            output.store(product, work, storing, thread, staging, acc, epilogue);
+                Mainloop::consume(product, work, warpgroup, thread, shared, ring, acc,
+                                  [&] { return Epilogue(product, work, warpgroup, thread); });
+            FixUp<Config>::collect(product, work, warpgroup, thread, acc);
+            output.store(product, work, warpgroup, thread, staging, acc, epilogue);
         }
         output.drain(thread);
     }

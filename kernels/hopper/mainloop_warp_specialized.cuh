@@ -37,8 +37,8 @@ template <class Config> struct WarpSpecializedMainloop {
     using Ring = RingPosition<Config::num_stages>;
 
     // One thread. Loads all steps of a unit of work.
-    CUPYGEMM_INLINE static void produce(const HopperArgs &args, const Work &work, u32 rank,
-                                        SharedAddress shared, Ring &ring) {
+    template <class Args> CUPYGEMM_INLINE static void
+    produce(const Args &args, const Work &work, u32 rank, SharedAddress shared, Ring &ring) {
         const BoxIndex batch = batch_box<Config::operand_rank>(args, work.batch);
         const BoxIndex a_batch = moved(batch, args.a_moves), b_batch = moved(batch, args.b_moves);
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
@@ -51,11 +51,11 @@ template <class Config> struct WarpSpecializedMainloop {
             for (u32 slab = 0; slab < T::slabs; ++slab) {
                 const u32 k = of_k * Config::tile_k + slab * T::slab_k;
                 load<Config::a_major, Config::tile_m, Config::cluster_n>(
-                    a + slab * T::a_slab_bytes, args.a, a_batch, work.row, k,
+                    a + slab * T::a_slab_bytes, args.a, args.a, a_batch, work.row, k,
                     Multicast<Config>::column(rank), args.a_share, full,
                     Multicast<Config>::wants_a(rank));
                 load<Config::b_major, Config::tile_n, Config::cluster_m>(
-                    b + slab * T::b_slab_bytes, args.b, b_batch, work.column, k,
+                    b + slab * T::b_slab_bytes, args.b, narrow_b(args), b_batch, work.column, k,
                     Multicast<Config>::row(rank), args.b_share, full,
                     Multicast<Config>::wants_b(rank));
             }
@@ -86,6 +86,13 @@ template <class Config> struct WarpSpecializedMainloop {
     }
 
 private:
+    template <class Args> CUPYGEMM_INLINE static const TensorMap &narrow_b(const Args &args) {
+        if constexpr (T::b_rest != 0)
+            return args.narrow_b;
+        else
+            return args.b;
+    }
+
     template <class Meanwhile> CUPYGEMM_INLINE static auto
     sum_in_tensor_cores(const Work &work, u32 consumer, u32 thread, SharedAddress shared,
                         Ring &ring, Accumulators<Config> &acc, const Meanwhile &meanwhile) {
@@ -223,20 +230,18 @@ private:
 
     // Load a share of `rows` indices of m or n, for all blocks that want them. Of a slab whose rows
     // are indices, a share is one box of `rows_of_box`, fewer where the matrix has fewer; one whose
-    // rows are k has a box for as many indices as fill a row, and is shared by boxes, or, where
-    // these are too few, by their k.
+    // rows are k has a box for as many indices as fill a row, the last of which may be of a
+    // `narrow` map and fill less, and is shared by boxes, or, where these are too few, by their k.
     template <Major major, u32 rows, u32 shares>
-    CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map, BoxIndex box,
-                                     u32 row, u32 k, u32 share, u32 rows_of_box, SharedAddress full,
-                                     u16 wanted) {
+    CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map,
+                                     const TensorMap &narrow, BoxIndex box, u32 row, u32 k,
+                                     u32 share, u32 rows_of_box, SharedAddress full, u16 wanted) {
         constexpr bool multicast = shares > 1;
         constexpr bool by_k = major == Major::row && rows / shares % T::slab_k != 0;
         constexpr u32 count = by_k ? rows : rows / shares;
         constexpr u32 box_rows = major == Major::k ? count : T::slab_k;
         constexpr u32 box_k = T::slab_k / (by_k ? shares : 1);
-        constexpr u32 lines = major == Major::k ? count : box_k; // of a box
-        static_assert(rows % shares == 0 && lines % (swizzle_bytes / slab_bytes) == 0,
-                      "shares are equal, and begin where the swizzle's period does");
+        static_assert(rows % shares == 0 && T::slab_k % shares == 0, "shares are equal");
         const u32 step = major == Major::k ? rows_of_box : count; // from a share to the next
         const u32 first = multicast && !by_k ? share * step : 0;
         const u32 first_k = by_k ? share * box_k : 0;
@@ -246,8 +251,9 @@ private:
             const i32 of_k = static_cast<i32>(k + first_k);
             box.inner = major == Major::k ? of_k : index;
             box.outer = major == Major::k ? index : of_k;
+            const bool is_narrow = major == Major::row && at + box_rows > count;
             tma_load<Config::operand_rank, multicast>(slab + (first + at + first_k) * slab_bytes,
-                                                      map, box, full, wanted);
+                                                      is_narrow ? narrow : map, box, full, wanted);
         }
     }
 

@@ -35,6 +35,8 @@ template <class Config> struct TileStore {
     static constexpr u32 strips = block_rows / staged_rows;
 
     static constexpr u32 parts = ceil_div(Config::tile_n, staged_columns) * strips;
+    static_assert(Config::c_turned || Config::tile_n % columns == 0 || Config::has_narrow_boxes,
+                  "narrower boxes of C have a map of their own");
     using Epilogue = TileEpilogue<Config, groups>;
 
     static_assert(!Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
@@ -43,7 +45,8 @@ template <class Config> struct TileStore {
     u32 buffer = 0; // the next to be written
 
     // One warpgroup. `thread` counts within it, `staging` is its own.
-    CUPYGEMM_INLINE void store(const HopperArgs &args, const Work &work, u32 consumer, u32 thread,
+    template <class Args>
+    CUPYGEMM_INLINE void store(const Args &args, const Work &work, u32 consumer, u32 thread,
                                SharedAddress staging, Accumulators<Config> &acc,
                                Epilogue &epilogue) {
         const u32 barrier = 1 + consumer;
@@ -61,6 +64,8 @@ template <class Config> struct TileStore {
                     work.row + (consumer * T::consumer_blocks + block) * block_rows + strip;
                 const u32 c_row = Config::c_turned ? work.column + column : row;
                 const u32 c_column = Config::c_turned ? row : work.column + column;
+                const u32 c_columns =
+                    Config::c_turned ? columns : minimum(columns, Config::tile_n - column);
                 const SharedAddress staged = staging + buffer * staged_bytes;
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
@@ -83,13 +88,15 @@ template <class Config> struct TileStore {
 #pragma unroll
                         for (u32 at = 0; at < c_rows; at += box_rows) {
                             box.outer = static_cast<i32>(c_row + at);
-                            tma_store<Config::result_rank>(args.c, box, staged + at * slab_bytes);
+                            tma_store<Config::result_rank>(map_of(args, c_columns), box,
+                                                           staged + at * slab_bytes);
                         }
                         tma_store_commit();
                     }
                 } else {
                     staged_sync(barrier); // it is written
-                    store_block_rows(args, work, c_row, c_column, c_rows, thread, staged);
+                    store_block_rows(args, work, c_row, c_column, c_rows, c_columns, thread,
+                                     staged);
                     fetch_next(epilogue, block, part); // there were no registers before
                 }
                 buffer = buffer + 1 == num_buffers ? 0 : buffer + 1;
@@ -106,6 +113,20 @@ template <class Config> struct TileStore {
     }
 
 private:
+    // Whether a tile has the columns of a group of 8 of a part: its last part may be narrow.
+    CUPYGEMM_INLINE static constexpr bool has_group(u32 column, u32 group) {
+        return column + group * 8 < Config::tile_n;
+    }
+
+    // The map whose boxes have so many columns.
+    template <class Args>
+    CUPYGEMM_INLINE static const TensorMap &map_of(const Args &args, u32 wide) {
+        if constexpr (Config::has_narrow_boxes)
+            return wide < columns ? args.narrow_c : args.c;
+        else
+            return args.c;
+    }
+
     // Fetch what the epilogue takes for the part that follows this one.
     CUPYGEMM_INLINE static void fetch_next(Epilogue &epilogue, u32 block, u32 part) {
         if constexpr (Epilogue::is_ahead) {
@@ -128,6 +149,8 @@ private:
         };
 #pragma unroll
         for (u32 first = 0; first < groups; first += Epilogue::groups) {
+            if (!has_group(part * columns, first))
+                break;
             if constexpr (!Epilogue::is_ahead) {
                 __syncwarp(); // or the compiler moves all loads of the part here, and spills
                 epilogue.fetch(block, part * columns + first * 8);
@@ -137,6 +160,8 @@ private:
                 const SharedAddress line = staged + row * slab_bytes;
 #pragma unroll
                 for (u32 group = first; group < first + Epilogue::groups; group += 2) {
+                    if (!has_group(part * columns, group))
+                        break;
                     u32 words[4]; // (group, row)
 #pragma unroll
                     for (u32 i = 0; i < 4; ++i)
@@ -150,6 +175,8 @@ private:
                 const u32 row = 16 * warp + lane / 4;
 #pragma unroll
                 for (u32 group = first; group < first + Epilogue::groups; ++group) {
+                    if (!has_group(part * columns, group))
+                        break;
                     const SharedAddress pair =
                         staged_byte<row_bytes>(staged, row, group * 8 + lane % 4 * 2);
 #pragma unroll
@@ -164,6 +191,8 @@ private:
                 const u32 row = 16 * warp + lane / 4;
 #pragma unroll
                 for (u32 group = first; group < first + Epilogue::groups; ++group) {
+                    if (!has_group(part * columns, group))
+                        break;
                     const u32 at = ((group * 8 + lane % 4 * 2) * out_bytes) ^ ((row & 7) << 4);
                     const SharedAddress pair = staged + row * slab_bytes + at;
 #pragma unroll
@@ -205,6 +234,8 @@ private:
             const SharedAddress line = staged + row * slab_bytes;
 #pragma unroll
             for (u32 group = 0; group < groups; group += 2) {
+                if (!has_group(column, group))
+                    break;
                 const auto *four = &value[(column / 8 + group) * 4];
                 const u32 chunk = group + (lane >> 4);
                 stmatrix_x4(line + ((chunk ^ (row & 7)) << 4), pack<Out>(four[0], four[1]),
@@ -220,6 +251,8 @@ private:
             static_assert(below % 8 == 0, "the swizzle of both rows is the same");
 #pragma unroll
             for (u32 group = 0; group < groups; ++group) {
+                if (!has_group(column, group))
+                    break;
                 const auto *four = &value[(column / 8 + group) * 4];
                 const SharedAddress pair =
                     staged_byte<row_bytes>(staged, row, group * 8 + lane % 4 * 2);
@@ -231,6 +264,8 @@ private:
             constexpr u32 below = row_of<Config>(0, 8); // from a lane's first row to its second
 #pragma unroll
             for (u32 group = 0; group < groups; ++group) {
+                if (!has_group(column, group))
+                    break;
                 const auto *four = &value[(column / 8 + group) * 4];
                 const u32 at = ((group * 8 + lane % 4 * 2) * out_bytes) ^ ((row & 7) << 4);
                 const SharedAddress pair = staged + row * slab_bytes + at;
@@ -274,17 +309,17 @@ private:
         }
     }
 
-    // Store a staged block of `rows` rows without TMA. A warp stores 16, which it has staged itself
-    // where no others had to.
+    // Store a staged block of `rows` rows, `wide` columns of it, without TMA. A warp stores 16,
+    // which it has staged itself where no others had to.
     CUPYGEMM_INLINE static void store_block_rows(const HopperArgs &args, const Work &work, u32 row,
-                                                 u32 column, u32 rows, u32 thread,
+                                                 u32 column, u32 rows, u32 wide, u32 thread,
                                                  SharedAddress staged) {
         const BoxIndex batch = batch_box<5>(args, work.batch);
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
         const i32 c_rows = Config::c_turned ? args.n : args.m;
         const i32 c_columns = Config::c_turned ? args.m : args.n;
-        const i32 limit = minimum<i32>(columns, c_columns - static_cast<i32>(column));
+        const i32 limit = minimum(static_cast<i32>(wide), c_columns - static_cast<i32>(column));
         const u32 lane = thread % 32, line = thread / 32 * 16;
         const u64 first = args.c_address +
                           (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;

@@ -30,7 +30,10 @@ template <class Config> struct Tile {
     static constexpr u32 consumer_blocks = consumer_rows / block_rows;
 
     static constexpr u32 a_slab_bytes = Config::tile_m * slab_bytes; // (tile_m, slab_k)
-    static constexpr u32 b_slab_bytes = Config::tile_n * slab_bytes; // (tile_n, slab_k)
+    // Where B's rows are k, the last block of its columns may be narrower than its place.
+    static constexpr u32 b_rest = Config::b_major == Major::k ? 0 : Config::tile_n % slab_k;
+    static constexpr u32 b_rows = Config::tile_n + (b_rest ? slab_k - b_rest : 0);
+    static constexpr u32 b_slab_bytes = b_rows * slab_bytes; // (b_rows, slab_k)
     static constexpr u32 a_bytes = slabs * a_slab_bytes;
     static constexpr u32 stage_bytes = a_bytes + slabs * b_slab_bytes;
     static constexpr u32 staging_bytes =
@@ -41,10 +44,11 @@ template <class Config> struct Tile {
 
     static_assert(Config::tile_m % (Config::num_consumers * block_rows) == 0,
                   "each consumer multiplies whole blocks of 64 rows");
-    // Of a B along k, the rows of boxes are free, and so they are of C where it is turned.
-    static constexpr u32 unit_n = Config::c_turned && Config::b_major == Major::k ? 8 : block_rows;
+    static constexpr u32 unit_n = Config::c_turned ? 8 : Config::mma_sync ? block_rows : 16;
     static_assert(Config::tile_n % unit_n == 0 && Config::tile_n <= 256,
-                  "an instruction is 8 to 256 columns wide, and blocks of an N-major B have 64");
+                  "wgmma is 8 to 256 columns wide, of which 16 are staged at once, as they lie");
+    static_assert(b_rest == 0 || Config::has_narrow_boxes,
+                  "narrower boxes of B have a map of their own");
     // wgmma reads 32-bit operands in shared memory along k only, but A from registers, too.
     static constexpr bool a_in_registers = element_bytes == 4 && Config::a_major == Major::row;
     // Steps of a unit of work come in groups: for the two sets of such registers, or as many as are

@@ -60,8 +60,8 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
     typename Epilogue::template Elements<2> elements[groups][2];
 
     // Everything that the first staged block takes.
-    CUPYGEMM_INLINE TileEpilogue(const KernelArgs<true> &args, const Work &work, u32 consumer,
-                                 u32 thread)
+    template <class Args>
+    CUPYGEMM_INLINE TileEpilogue(const Args &args, const Work &work, u32 consumer, u32 thread)
         : TileEpilogue(args, corner(args, work, consumer * T::consumer_rows + row_of_lane(thread),
                                     thread % 4 * 2)) {
         if (is_ahead)
@@ -69,8 +69,8 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
     }
 
     // One warpgroup. Bring the consumer's rows of the sources that are matrices to L2.
-    CUPYGEMM_INLINE static void prefetch(const KernelArgs<true> &args, const Work &work,
-                                         u32 consumer, u32 thread) {
+    template <class Args> CUPYGEMM_INLINE static void prefetch(const Args &args, const Work &work,
+                                                               u32 consumer, u32 thread) {
         const TileCorner at = corner(args, work, consumer * T::consumer_rows, 0);
         prefetch_rows<typename Parts::C>(args, args.epilogue.c, at, thread);
         prefetch_rows<typename Parts::Bias>(args, args.epilogue.bias, at, thread);
@@ -117,7 +117,7 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
     }
 
 private:
-    CUPYGEMM_INLINE TileEpilogue(const KernelArgs<true> &args, const TileCorner &at)
+    template <class Args> CUPYGEMM_INLINE TileEpilogue(const Args &args, const TileCorner &at)
         : epilogue(args.epilogue, Memories(args.epilogue, at)),
           rows_left(args.m - static_cast<i32>(at.row)),
           columns_left(args.n - static_cast<i32>(at.column)) {}
@@ -139,11 +139,11 @@ private:
         if constexpr (S::along == Along::matrix) {
             using Bits = typename SourceMemory<S>::Bits;
             constexpr u32 run = slab_bytes / sizeof(Bits); // a line of L2
-            constexpr u32 runs = T::consumer_rows * (Config::tile_n / run);
+            constexpr u32 of_row = ceil_div(Config::tile_n, run);
+            constexpr u32 runs = T::consumer_rows * of_row;
             const SourceMemory<S> memory(source, at);
             for (u32 i = thread; i < runs; i += warpgroup_size) {
-                const u32 row = i / (Config::tile_n / run),
-                          column = i % (Config::tile_n / run) * run;
+                const u32 row = i / of_row, column = i % of_row * run;
                 if (at.row + row < static_cast<u32>(args.m) &&
                     at.column + column < static_cast<u32>(args.n))
                     prefetch_to_l2(memory.first + row * memory.pitch + column);

@@ -2,7 +2,9 @@
 //
 // A tensor map, made by the host (cupygemm._hopper.tensormap), holds address, extents, pitches, box
 // and swizzle; one thread names the map and the coordinates of a box, innermost first. Elements
-// outside the tensor are zeros when loaded and dropped when stored, so tiles need no predicates.
+// outside the tensor are zeros when loaded and dropped when stored, so tiles need no predicates. Of
+// a box narrower than the swizzle, rows lie as far apart in shared memory as of one that is not
+// (seen on an H200), and boxes may begin at any row: the swizzle is of the address.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor".
 #pragma once
 

@@ -19,7 +19,7 @@ from cupygemm._epilogue import epilogue_arguments
 from cupygemm._hopper.config import check
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.product import make_runner
-from cupygemm._hopper.tile_shapes import CONFIGS
+from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
@@ -49,7 +49,7 @@ def on_device(cp, given):
     ("config", "split"),
     [
         pytest.param(config, split, id=f"{config.name}-{split}")
-        for config in CONFIGS
+        for config in (*CONFIGS, *NARROW_CONFIGS)
         for split in (1, 3)
         if config.num_consumers < 3 or split > 1
     ],

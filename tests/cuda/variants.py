@@ -21,7 +21,7 @@ from cupygemm._formats import Precision, as_stored
 from cupygemm._hopper.config import HopperArch, HopperConfig, check
 from cupygemm._hopper.plan import choose
 from cupygemm._hopper.product import make_runner
-from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
+from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._layout import Operand
 from cupygemm._options import Options
 from cupygemm._pose import pose
@@ -63,6 +63,7 @@ def variants() -> Iterator[Variant]:
     yield from variants_that_cut_tiles()
     yield from variants_in_hilberts_order()
     yield from variants_that_turn()
+    yield from variants_of_narrow_boxes()
     yield from variants_of_bytes()
 
 
@@ -99,6 +100,25 @@ def variants_that_turn() -> Iterator[Variant]:
         yield Variant(replace(config, stream_k=cut), dtype, result, orders, number % 4 != 1)
     for orders in ("FC", "FF"):
         yield Variant(replace(CONFIGS[1], c_turned=True), F16, F16, orders, aligned=True)
+
+
+def variants_of_narrow_boxes() -> Iterator[Variant]:
+    """Yield tiles whose last boxes of B, of C or of both are narrow, whole and cut either way.
+
+    Of C, they are in results of 16 bits and of 8, in those of 32 bits only where 16 columns are
+    left over.
+    """
+    results = (BF16, F16, F32, E4M3)
+    sixteen = replace(NARROW_CONFIGS[-1], tile_n=112, cluster_m=1)
+    for number, config in enumerate((*NARROW_CONFIGS, sixteen)):
+        dtype, result = (BF16, F16)[number % 2], results[number // 2 % 4]
+        clusters = STREAM_CLUSTERS // config.cluster_size
+        cut = ({}, {"split_k": 2}, {"stream_k": clusters})[number % 3]
+        orders = ("CC", "FC", "CC", "FC", "CF")[number % 5]
+        yield Variant(replace(config, **cut), dtype, result, orders, aligned=number % 4 != 3)
+    yield Variant(sixteen, F16, F32, "FC", aligned=True)
+    turned_too = next(c for c in TURNED_CONFIGS if c.tile_n % 64 == 8)
+    yield Variant(replace(turned_too, num_stages=5), BF16, BF16, "FF", aligned=True)
 
 
 def turned(config: HopperConfig, orders: str, result: np.dtype[Any]) -> HopperConfig:

@@ -14,7 +14,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper.tile_shapes import CONFIGS, configs_for
+from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, configs_for
 from tests.cuda.test_epilogue import on_device, options
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, Variant, multiply
 from tests.test_epilogue import ULPS
@@ -23,6 +23,7 @@ from tests.test_epilogue import (
 )
 
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
+WHOLE = [config for config in (*CONFIGS, *NARROW_CONFIGS) if config.num_consumers < 3]
 RESULTS = ((F32, F16), (F16, F32), (BF16, F16), (F16, F16), (BF16, F32))  # with the type of c
 
 
@@ -36,13 +37,9 @@ def assert_exact(cp, variant, m, n, k, given):
     testing.assert_gemm_exact(result, x1, x2, **given)
 
 
-@pytest.mark.parametrize(
-    "number",
-    [i for i, config in enumerate(CONFIGS) if config.num_consumers < 3],
-    ids=lambda number: CONFIGS[number].name,
-)
+@pytest.mark.parametrize("number", range(len(WHOLE)), ids=lambda number: WHOLE[number].name)
 def test_each_configuration_is_exact(cp, model, number):
-    config, (result, c_dtype) = CONFIGS[number], RESULTS[number % 5]
+    config, (result, c_dtype) = WHOLE[number], RESULTS[number % 5]
     orders = ("CC", "CF", "FC", "FF")[number % 4]
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
     variant = Variant(config, F16, result, orders, aligned=number % 4 != 1)

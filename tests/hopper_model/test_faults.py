@@ -14,7 +14,7 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._formats import as_stored
-from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
+from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, TURNED_CONFIGS, configs_for
 from tests.cuda.variants import BF16, E4M3, F16, F32, F64, I8, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 
@@ -28,8 +28,9 @@ LOW = next(c for c in configs_for("e4m3fn") if (c.tile_m, c.tile_n, c.cluster_m)
 PROMOTED = Variant(LOW, E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
-TURNED = replace(HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n == 112))
+TURNED = replace(HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n % 16 == 8))
 TURNED_DIRECT = replace(TURNED, aligned=False)
+NARROW = replace(HALVES, config=next(c for c in NARROW_CONFIGS if c.cluster_size == 1))
 BYTES = Variant(configs_for("i8")[-1], I8, I8, "CF", aligned=True)
 BYTES_DIRECT = replace(BYTES, aligned=False)
 FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
@@ -127,6 +128,12 @@ FAULTS = [
           "wrong", TURNED),
     Fault("the first rows of a turned block stored twice", "c_row + at)", "c_row)", "wrong",
           replace(TURNED, config=next(c for c in TURNED_CONFIGS if c.tile_n == 176))),
+    Fault("a narrow box of B loaded as wide", "is_narrow ? narrow : map", "map",
+          "announced|one more arrival|deadlock|race", NARROW),
+    Fault("a narrow box of C stored as wide", "wide < columns ? args.narrow_c : args.c",
+          "args.c", "wrong", NARROW),
+    Fault("more of a narrow block stored than there is", "minimum(static_cast<i32>(wide),",
+          "minimum(static_cast<i32>(columns),", "wrong", replace(NARROW, aligned=False)),
     Fault("bytes swizzled as wider rows are", "line / (128 / row_bytes)", "line", "wrong", BYTES),
     Fault("bytes of other sums", "%2, 0x40;", "%2, 0x04;", "wrong", BYTES),
     Fault("a staging buffer of bytes overwritten", "tma_store_wait_read<num_buffers - 1>();",
@@ -205,6 +212,7 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
         PROMOTED,
         REGISTERS,
         TURNED,
+        NARROW,
         FP64,
         BYTES,
         BYTES_DIRECT,

@@ -29,6 +29,7 @@ from tests.cuda.variants import (
     product,
     variants_in_hilberts_order,
     variants_of_halves,
+    variants_of_narrow_boxes,
     variants_of_others,
     variants_that_cut_tiles,
     variants_that_turn,
@@ -55,6 +56,7 @@ def cases() -> Iterator[Variant]:
             yield next(variant for variant in found if variant.config.c_turned)
     yield from variants_that_cut_tiles()
     yield from variants_that_turn()
+    yield from variants_of_narrow_boxes()
 
 
 @pytest.mark.parametrize("variant", list(cases()), ids=lambda variant: variant.name)

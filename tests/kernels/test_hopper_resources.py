@@ -25,7 +25,7 @@ from cupygemm._hopper.source import (
     split_source,
     transpose_source,
 )
-from cupygemm._hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
+from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._problem import DType, Epilogue, GemmProblem, Source
 from cupygemm._toolchain import CompileError
 
@@ -151,6 +151,29 @@ def test_an_a_in_registers_does_not_spill(number: int, c_turned: bool) -> None:
     )  # fmt: skip
     assert check(config, problem, HopperArch()) is None
     text = generate(problem, config, tma_store=number % 3 != 1)
+    registers, local, _ = compiled(text, "cupygemm_gemm")
+    assert local == 0
+    assert registers * config.num_threads <= 65536
+
+
+@pytest.mark.parametrize("number", range(len(NARROW_CONFIGS)))
+@pytest.mark.parametrize("turn", range(3))
+def test_narrow_boxes_do_not_spill(number: int, turn: int) -> None:
+    """As the product asks for it, cut along k, and with every part of an epilogue."""
+    config = NARROW_CONFIGS[number]
+    if turn == 1:
+        config = replace(config, stream_k=HopperArch().num_clusters(config.cluster_size))
+    problem = replace(
+        PROBLEM, m=3300, n=5100, a_major="km"[number % 2], b_major="nnk"[(number + turn) % 3],
+        out_dtype=("bf16", "f32", "e4m3fn")[(number + turn) % 3],
+        epilogue=EVERYTHING if turn == 2 else None,
+    )  # fmt: skip
+    objection = check(config, problem, HopperArch())
+    if objection is not None:
+        assert turn > 0
+        assert "registers" in objection
+        return
+    text = generate(problem, config, tma_store=(number + turn) % 4 != 1)
     registers, local, _ = compiled(text, "cupygemm_gemm")
     assert local == 0
     assert registers * config.num_threads <= 65536

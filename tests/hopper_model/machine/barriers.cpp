@@ -83,6 +83,14 @@ void take_registers(Arguments &args) {
     running->registers = count;
 }
 
+// Any lane may be the one: here the first, or the last.
+void elect(Arguments &args) {
+    if (static_cast<u32>(args.value(1)) != ~0u)
+        fail("elect.sync of some lanes only");
+    meet();
+    args.set(0, running->index % warp_size == (seed % 2 ? warp_size - 1 : 0), 1);
+}
+
 } // namespace
 
 void meet() {
@@ -130,6 +138,7 @@ const Opcode barrier_opcodes[] = {
     {"bar.arrive", bar_arrive},
     {"barrier.cluster.arrive.relaxed.aligned", cluster_arrive},
     {"barrier.cluster.wait.aligned", cluster_wait},
+    {"elect.sync", elect},
     {"griddepcontrol.wait", wait_for_work_before},
     {"griddepcontrol.launch_dependents", launch_dependents},
     {"setmaxnreg.dec.sync.aligned.u32", give_registers},

@@ -28,9 +28,13 @@ void set_if_not_equal(Arguments &args) {
     args.set(0, static_cast<u32>(args.value(1)) != static_cast<u32>(args.value(2)));
 }
 void move(Arguments &args) { args.set(0, args.value(1)); }
+void choose(Arguments &args) { args.set(0, args.value(args.value(3) ? 1 : 2)); }
 
-const Opcode control_opcodes[] = {
-    {"bra.uni", branch}, {"setp.ne.b32", set_if_not_equal}, {"mov.u32", move}, {nullptr, nullptr}};
+const Opcode control_opcodes[] = {{"bra.uni", branch},
+                                  {"setp.ne.b32", set_if_not_equal},
+                                  {"mov.u32", move},
+                                  {"selp.u32", choose},
+                                  {nullptr, nullptr}};
 
 bool matches(const char *name, const char *pattern) {
     const size_t length = strlen(pattern);
@@ -108,7 +112,8 @@ struct Parser {
         return {Reference::variable, variable};
     }
 
-    // An argument: one reference, or those within braces and brackets, in their order.
+    // An argument: one reference, those of a pair, or those within braces and brackets, in their
+    // order.
     List<Reference> argument() {
         List<Reference> list;
         i32 depth = 0;
@@ -124,7 +129,7 @@ struct Parser {
             }
             while (isspace(*at))
                 ++at;
-        } while (depth > 0);
+        } while (depth > 0 || (*at == '|' && ++at));
         return list;
     }
 

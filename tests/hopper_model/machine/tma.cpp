@@ -2,9 +2,9 @@
 //
 // A load locks its bytes when it is issued and lands when the scheduler says so, as a whole; what
 // lies outside the tensor is zeros. A store reads shared memory when its thread waits for its
-// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of 128
-// bytes or 64, swizzled by as many. The record of a tensor map is made by device.py, from what the
-// driver is asked to encode.
+// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of up to
+// 128 bytes or 64, swizzled by as many, and as far from each other. The record of a tensor map is
+// made by device.py, from what the driver is asked to encode.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "Tensor".
 #include "ptx.hpp"
 
@@ -19,7 +19,7 @@ struct Map {
     u64 extents[5];
     u64 pitches[4]; // bytes
     u32 box[5];
-    u32 swizzle; // bytes: those of a row
+    u32 swizzle; // bytes from a row to the next
     u32 unused[2];
 };
 static_assert(sizeof(Map) == 128, "a tensor map has 128 bytes");
@@ -40,6 +40,7 @@ u32 box_rows(const Map &map) {
     return rows;
 }
 u32 box_bytes(const Map &map) { return box_rows(map) * map.swizzle; }
+u32 moved_bytes(const Map &map) { return box_rows(map) * map.box[0] * map.element_bytes; }
 
 // Call `move(global, offset, bytes)` for each element of a box; `global` is null outside. A row
 // ends at a multiple of `unit` bytes.
@@ -81,9 +82,6 @@ TmaCopy parsed(const Arguments &args, u32 map_argument, u32 shared_argument) {
         fail("a map of %u axes, and %u coordinates", map.rank, coordinates);
     for (u32 axis = 0; axis < coordinates; ++axis)
         copy.box[axis] = static_cast<i32>(args.value(map_argument, axis + 1));
-    if (map.box[0] * map.element_bytes != map.swizzle)
-        fail("rows of a box are %u bytes, and the model takes as many as swizzled, %u",
-             map.box[0] * map.element_bytes, map.swizzle);
     const SharedPlace place =
         place_of(static_cast<u32>(args.value(shared_argument)), box_bytes(map));
     if (place.offset % 128)
@@ -161,7 +159,7 @@ bool land_a_load() {
             }
         });
         unlock_landed(block, copy.offset, bytes);
-        mbarrier_landed(block, copy.barrier, bytes);
+        mbarrier_landed(block, copy.barrier, moved_bytes(*map));
     }
     free(map);
     return true;
