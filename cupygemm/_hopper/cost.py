@@ -4,7 +4,7 @@ Counted are, for the SM with the most tiles, the cycles of the tensor cores or o
 whichever binds, with the fill and the epilogue of each tile; then those of the memory, which bounds
 the whole, and of adding what was summed in parts. The constants were fitted to 14,900 measured
 times of 340 products of bf16, row-major, by 590 kernels (H200, driver 580, 2026-11-22): what they
-choose, of the kernels that are built, takes 3.5 % longer than the fastest that was measured.
+choose, of the kernels that are built, takes 3.2 % longer than the fastest that was measured.
 """
 
 from __future__ import annotations
@@ -59,11 +59,14 @@ _BATCH = 1.15  # the tiles of a small matrix fetch it from memory all at once
 _EPILOGUE, _EPILOGUE_BYTES = 350, 32.7  # cycles of a tile, and bytes per clock that it stores
 _TURNING = 0.997  # of the stores of a transpose
 _EPILOGUE_BYTES_F64 = 60
+_ONE_BUFFER = 1.5  # of stores where a block waits for the one before it
 _CLUSTER = 93  # blocks of a cluster begin a tile when the slowest does
+_MEMORY_OF_SM = 24  # bytes per clock of what L2 does not hold, that an SM takes in
 _MEMORY = 2820  # bytes per clock
 _WARM, _WARM_BYTES = 0.572, (18e6, 36e6)  # of what L2 holds: all, and hardly any, of so many bytes
 _STRIP = 0.0659  # the memory reads strips of one line more slowly, and wider ones less so
 _STREAM_MEMORY = 0.259  # the same where clusters are at different depths
+_COLD = 1e8  # bytes, of which L2 holds few
 _IDLE = {True: 0.771, False: 0.357}  # and where SMs are idle: without clusters, and with them
 _OVERLAP = 0.103  # of what does not bind, which delays what does
 _ADD, _ADD_BYTES = 2641, 1102  # cycles of the kernel that adds parts, and bytes per clock
@@ -101,7 +104,8 @@ def tile_cost(config: HopperConfig, problem: GemmProblem, arch: HopperArch, unit
     stored = ITEMSIZE[parts_dtype(problem) if config.split_k > 1 else problem.out_dtype]
     rate = _EPILOGUE_BYTES_F64 if config.mma_sync else _EPILOGUE_BYTES
     turning = _TURNING if config.c_turned else 1.0
-    epilogue = _EPILOGUE + config.tile_m * config.tile_n * stored / rate * turning
+    stores = config.tile_m * config.tile_n * stored / rate * turning
+    epilogue = _EPILOGUE + stores * (_ONE_BUFFER if config.epilogue_buffers == 1 else 1.0)
     if size > 1:
         epilogue += _CLUSTER
     bound = "tensor cores" if mma >= l2 else "L2"
@@ -205,12 +209,15 @@ def kernel_cycles(
     steps = -(-problem.k // config.tile_k) / config.split_k
     tile = tile_cost(config, problem, arch, units)
     compute = rounds * steps * tile.step + whole * tile.epilogue
-    idle = max(0.0, 1 - _blocks_at_work(config, arch, units) / arch.num_sms)
     strips = tuple(
         tile * blocks * ITEMSIZE[problem.a_dtype]
         for tile, blocks in ((config.tile_m, config.cluster_m), (config.tile_n, config.cluster_n))
     )
-    memory = memory_cycles(problem, strips) * (1 + _IDLE[config.cluster_size == 1] * idle)
+    active = _blocks_at_work(config, arch, units)
+    idle = 1 + _IDLE[config.cluster_size == 1] * max(0.0, 1 - active / arch.num_sms)
+    few = max(1.0, _MEMORY / (_MEMORY_OF_SM * active))
+    cold = min(1.0, max(0.0, (_moved_bytes(problem) / _COLD - 0.4) / 0.6))
+    memory = memory_cycles(problem, strips) * max(idle, 1 + cold * (few - 1))
     if config.stream_k:
         memory *= 1 + _STREAM_MEMORY
         sums = 4 * config.tile_m * config.tile_n / _SUM_BYTES
@@ -248,9 +255,16 @@ def _memory(problem: GemmProblem) -> tuple[float, float, float, float]:
     row = problem.k * ITEMSIZE[problem.a_dtype] * problem.num_batches
     written = problem.m * problem.n * ITEMSIZE[problem.out_dtype] * problem.num_batches
     least, most = _WARM_BYTES
-    cold = (problem.m * row + problem.n * row + written - least) / (most - least)
+    cold = (_moved_bytes(problem) - least) / (most - least)
     share = _WARM + (1 - _WARM) * min(1.0, max(0.0, cold))
     return problem.m * row * of_a, problem.n * row * of_b, written, _MEMORY / share
+
+
+def _moved_bytes(problem: GemmProblem) -> int:
+    """Return the bytes of the operands and the result."""
+    read = (problem.m + problem.n) * problem.k * ITEMSIZE[problem.a_dtype]
+    written = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
+    return (read + written) * problem.num_batches
 
 
 def total(config: HopperConfig, compute: float, memory: float) -> float:

@@ -51,7 +51,7 @@ def on_device(cp, given):
         pytest.param(config, split, id=f"{config.name}-{split}")
         for config in (*CONFIGS, *NARROW_CONFIGS)
         for split in (1, 3)
-        if config.num_consumers < 3 or split > 1
+        if (config.num_consumers < 3 and config.accumulators <= 128) or split > 1
     ],
 )
 def test_each_configuration_is_exact(cp, config, split):
