@@ -241,7 +241,7 @@ private:
         constexpr u32 count = by_k ? rows : rows / shares;
         constexpr u32 box_rows = major == Major::k ? count : T::slab_k;
         constexpr u32 box_k = T::slab_k / (by_k ? shares : 1);
-        static_assert(rows % shares == 0 && T::slab_k % shares == 0, "shares are equal");
+        static_assert((by_k ? T::slab_k : rows) % shares == 0, "shares are equal");
         const u32 step = major == Major::k ? rows_of_box : count; // from a share to the next
         const u32 first = multicast && !by_k ? share * step : 0;
         const u32 first_k = by_k ? share * box_k : 0;
