@@ -206,7 +206,7 @@ def test_both_operands_are_padded_by_one_launch(cp, model):
 
 
 def test_parts_of_k_are_added_in_their_order(cp, model):
-    x1, x2 = testing.random_operands((60, 2000), (2000, 60), BF16)
+    x1, x2 = testing.random_operands((60, 4000), (4000, 60), BF16)
     a, b = cp.asarray(x1), cp.asarray(x2)
     assert cupygemm.explain(a, b).config.split_k > 1
     results = set()
