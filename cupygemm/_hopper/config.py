@@ -324,7 +324,8 @@ def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str 
         or problem.epilogue is not None
     )
     three = config.num_consumers == 3 and config.accumulators >= 64
-    large = config.accumulators > _BESIDE_OTHERS or config.tile_n == 256
+    narrow = config.narrow_b(ITEMSIZE[problem.b_dtype], problem.b_major) > 0
+    large = config.accumulators > (104 if narrow else _BESIDE_OTHERS) or config.tile_n == 256
     if three or large or (config.tile_m == 256 and busy):
         tile = f"{config.tile_m}x{config.tile_n}"
         return f"a tile of {tile} leaves no registers to add what others have summed"
@@ -376,11 +377,8 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
 
 def check_registers(config: HopperConfig) -> str | None:
     """Return why the sums of a tile do not fit the registers, or None if they do."""
-    accumulators = config.accumulators
-    room = 128 if config.mma_sync else 160
-    if config.promote:
-        accumulators += config.tile_n // 2
-        room = 192
+    accumulators = config.accumulators + (config.tile_n // 2 if config.promote else 0)
+    room = 192 if config.promote else 128 if config.mma_sync else 160
     if accumulators > (room if config.num_consumers < 3 else 96):
         return f"{accumulators} accumulators a thread leave no registers"
     return None

@@ -20,7 +20,7 @@ using Mainloop = WarpSpecializedMainloop<Config>;
 // whose consumers' code would otherwise make it spill.
 constexpr bool moves_registers = Config::num_consumers > 1;
 constexpr bool busy_producer =
-    Config::mma_sync || Shape::a_in_registers || Multicast<Config>::num_peers > 3;
+    Config::mma_sync || Shape::a_in_registers || (Config::cluster_m > 1 && Config::cluster_n > 1);
 constexpr int producer_registers = busy_producer ? 56 : 40;
 constexpr int consumer_registers = Config::num_consumers == 3 ? 152 : busy_producer ? 224 : 232;
 constexpr int launch_registers = 65536 / Shape::num_threads / 8 * 8; // of each thread, at most

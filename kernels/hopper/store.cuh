@@ -323,9 +323,12 @@ private:
         const u32 lane = thread % 32, line = thread / 32 * 16;
         const u64 first = args.c_address +
                           (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
-        // Promoted sums, and three consumers, leave few registers.
-        constexpr u32 ahead =
-            Config::promote || Config::num_consumers == 3 || T::a_in_registers ? 2 : 4;
+        // Promoted sums, many sums, and three consumers, leave few registers.
+        constexpr bool many = T::consumer_blocks * Config::tile_n / 2 > 128;
+        constexpr u32 ahead = many ? 1
+                              : Config::promote || Config::num_consumers == 3 || T::a_in_registers
+                                  ? 2
+                                  : 4;
         const i32 below = c_rows - static_cast<i32>(row + line);
         const i32 height = Config::c_turned ? minimum(below, static_cast<i32>(rows - line)) : below;
         store_rows<typename Numeric<Out>::Bits, ahead>(staged, line, lane, first,

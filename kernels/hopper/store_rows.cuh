@@ -1,10 +1,11 @@
 // Rows of staged blocks, and their stores to rows of global memory that begin at any element.
 //
-// A row has 128 bytes, or the 64 of as many single bytes. Eight lanes store a row of 128 bytes, which
-// covers seven or eight vectors of 16 bytes that are aligned where they go, and four lanes one of
-// 64. A lane reads the two chunks of the staged row in which its vector lies and shifts them into
-// place. What the vectors leave of a row, at its two ends, is less than 16 bytes in all, and lanes
-// store it as elements. So are all elements of a block that reaches over the edge, or is narrow.
+// A row has 128 bytes, or the 64 of as many single bytes. Eight lanes store a row of 128 bytes,
+// which covers seven or eight vectors of 16 bytes that are aligned where they go, and four lanes
+// one of 64. A lane reads the two chunks of the staged row in which its vector lies and shifts them
+// into place. What the vectors leave of a row, at its two ends, is less than 16 bytes in all, and
+// lanes store it as elements. So are all elements of a block that reaches over the edge, or is
+// narrow.
 //
 //   chunks of a row |     0       |     1       |     2       | ... |     7       |
 //   vectors         | head |      1      |      2      | ...   |      7      |tail|

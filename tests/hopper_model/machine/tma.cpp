@@ -2,9 +2,9 @@
 //
 // A load locks its bytes when it is issued and lands when the scheduler says so, as a whole; what
 // lies outside the tensor is zeros. A store reads shared memory when its thread waits for its
-// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of up to
-// 128 bytes or 64, swizzled by as many, and as far from each other. The record of a tensor map is
-// made by device.py, from what the driver is asked to encode.
+// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of up
+// to 128 bytes or 64, swizzled by as many, and as far from each other. The record of a tensor map
+// is made by device.py, from what the driver is asked to encode.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "Tensor".
 #include "ptx.hpp"
 
