@@ -66,7 +66,7 @@ _MEMORY = 2820  # bytes per clock
 _WARM, _WARM_BYTES = 0.572, (18e6, 36e6)  # of what L2 holds: all, and hardly any, of so many bytes
 _STRIP = 0.0659  # the memory reads strips of one line more slowly, and wider ones less so
 _STREAM_MEMORY = 0.259  # the same where clusters are at different depths
-_COLD = 1e8  # bytes, of which L2 holds few
+_COLD_BYTES = (4e7, 1e8)  # of which an SM takes in what L2 holds, or only what the memory gives
 _IDLE = {True: 0.771, False: 0.357}  # and where SMs are idle: without clusters, and with them
 _OVERLAP = 0.103  # of what does not bind, which delays what does
 _ADD, _ADD_BYTES = 2641, 1102  # cycles of the kernel that adds parts, and bytes per clock
@@ -209,15 +209,15 @@ def kernel_cycles(
     steps = -(-problem.k // config.tile_k) / config.split_k
     tile = tile_cost(config, problem, arch, units)
     compute = rounds * steps * tile.step + whole * tile.epilogue
-    strips = tuple(
-        tile * blocks * ITEMSIZE[problem.a_dtype]
-        for tile, blocks in ((config.tile_m, config.cluster_m), (config.tile_n, config.cluster_n))
+    size = ITEMSIZE[problem.a_dtype]
+    strips = (
+        config.tile_m * config.cluster_m * size,
+        config.tile_n * config.cluster_n * size,
     )
     active = _blocks_at_work(config, arch, units)
     idle = 1 + _IDLE[config.cluster_size == 1] * max(0.0, 1 - active / arch.num_sms)
     few = max(1.0, _MEMORY / (_MEMORY_OF_SM * active))
-    cold = min(1.0, max(0.0, (_moved_bytes(problem) / _COLD - 0.4) / 0.6))
-    memory = memory_cycles(problem, strips) * max(idle, 1 + cold * (few - 1))
+    memory = memory_cycles(problem, strips) * max(idle, 1 + _memory(problem).cold * (few - 1))
     if config.stream_k:
         memory *= 1 + _STREAM_MEMORY
         sums = 4 * config.tile_m * config.tile_n / _SUM_BYTES
@@ -229,42 +229,51 @@ def kernel_cycles(
     return cycles, "memory" if memory > compute else tile.bound, rounds
 
 
-def memory_cycles(problem: GemmProblem, strips: tuple[int, ...] = ()) -> float:
+def memory_cycles(problem: GemmProblem, strips: tuple[int, int] | None = None) -> float:
     """Return how long the memory takes to read the operands and write the result once.
 
-    An operand that does not lie along k is read in strips of so many bytes.
+    Of `strips` of so many bytes, an operand is read that does not lie along k.
     """
-    read_a, read_b, rest, rate = _memory(problem)
-    if strips:
-        read_a, read_b = (
-            read if major == "k" else read * (1 + _STRIP * LINE_BYTES / max(LINE_BYTES, strip))
-            for read, major, strip in zip(
-                (read_a, read_b), (problem.a_major, problem.b_major), strips, strict=True
-            )
-        )
-    return (read_a + read_b + rest) / rate
+    memory = _memory(problem)
+    read_a, read_b = memory.of_a, memory.of_b
+    if strips is not None:
+        read_a *= _slower_in_strips(problem.a_major, strips[0])
+        read_b *= _slower_in_strips(problem.b_major, strips[1])
+    return (read_a + read_b + memory.written) / memory.rate
+
+
+def _slower_in_strips(major: str, strip: int) -> float:
+    return 1.0 if major == "k" else 1 + _STRIP * LINE_BYTES / max(LINE_BYTES, strip)
+
+
+class _Memory(NamedTuple):
+    """What a product moves, the same for all configurations."""
+
+    of_a: float  # bytes read, more than there are where rows cross lines
+    of_b: float
+    written: float
+    rate: float  # bytes per clock
+    cold: float  # how much of it L2 cannot hold, from 0 to 1
 
 
 @functools.lru_cache(maxsize=1024)
-def _memory(problem: GemmProblem) -> tuple[float, float, float, float]:
-    """Return the bytes read of A and of B, those written, and how many per clock.
+def _memory(problem: GemmProblem) -> _Memory:
+    """Return what a product moves.
 
     L2 keeps small operands from call to call; each of its halves may keep a copy.
     """
     of_a, of_b = (1 + _LINES_MEMORY * rows.crosses for rows in _rows(problem))
     row = problem.k * ITEMSIZE[problem.a_dtype] * problem.num_batches
     written = problem.m * problem.n * ITEMSIZE[problem.out_dtype] * problem.num_batches
-    least, most = _WARM_BYTES
-    cold = (_moved_bytes(problem) - least) / (most - least)
-    share = _WARM + (1 - _WARM) * min(1.0, max(0.0, cold))
-    return problem.m * row * of_a, problem.n * row * of_b, written, _MEMORY / share
+    moved = (problem.m + problem.n) * row + written
+    rate = _MEMORY / (_WARM + (1 - _WARM) * _between(moved, *_WARM_BYTES))
+    cold = _between(moved, *_COLD_BYTES)
+    return _Memory(problem.m * row * of_a, problem.n * row * of_b, written, rate, cold)
 
 
-def _moved_bytes(problem: GemmProblem) -> int:
-    """Return the bytes of the operands and the result."""
-    read = (problem.m + problem.n) * problem.k * ITEMSIZE[problem.a_dtype]
-    written = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
-    return (read + written) * problem.num_batches
+def _between(value: float, least: float, most: float) -> float:
+    """Return how far a value is from `least` to `most`, from 0 to 1."""
+    return min(1.0, max(0.0, (value - least) / (most - least)))
 
 
 def total(config: HopperConfig, compute: float, memory: float) -> float:

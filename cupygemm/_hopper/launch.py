@@ -15,7 +15,6 @@ import numpy as np
 
 from cupygemm._hopper import tensormap
 from cupygemm._hopper.config import (
-    BLOCK_ROWS,
     SLAB_BYTES,
     SWIZZLE_LINES,
     HopperConfig,
@@ -168,10 +167,7 @@ def pack(
     arguments["a"] = np.void(encoded(g.a, a, lines_a, g.rank))
     arguments["b"] = np.void(encoded(g.b, b, lines_b, g.rank))
     if g.tma_store:
-        rank = 3 if config.split_k > 1 else g.rank
-        arguments["c"] = np.void(
-            encoded(g.c, c, config.stored_rows, rank, staged_row_bytes(g.c.dtype))
-        )
+        arguments["c"] = np.void(_map_of_c(g, config, c))
     arguments["c_address"] = c
     arguments["workspace"], arguments["mark"] = workspace, _MARK
     return arguments
@@ -204,12 +200,18 @@ def narrow_maps(geometry: Geometry, config: HopperConfig, b: int, c: int) -> byt
         return b""
     maps = [bytes(tensormap.MAP_BYTES)] * 2
     if of_b:
-        _, lines = _loaded(g.n, config.tile_n, g.b_major, config.cluster_m, g.b.itemsize)
+        _, lines = _constants(g, config)["shares"][0].tolist()
         maps[0] = encoded(g.b, b, lines, g.rank, columns=of_b)
     if of_c and g.tma_store:
-        rank = 3 if config.split_k > 1 else g.rank
-        maps[1] = encoded(g.c, c, BLOCK_ROWS, rank, staged_row_bytes(g.c.dtype), columns=of_c)
+        maps[1] = _map_of_c(g, config, c, of_c)
     return b"".join(maps)
+
+
+def _map_of_c(geometry: Geometry, config: HopperConfig, address: int, columns: int = 0) -> bytes:
+    """Return the map of the result, or of the parts of k, whose boxes may have fewer columns."""
+    c, rank = geometry.c, 3 if config.split_k > 1 else geometry.rank
+    row_bytes = staged_row_bytes(c.dtype)
+    return encoded(c, address, config.stored_rows, rank, row_bytes, columns=columns)
 
 
 def stream_bytes(config: HopperConfig) -> int:
