@@ -14,10 +14,10 @@ SETUP = command -v $(PYTHON) >/dev/null || { \
 	echo "setup: to mend it: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
 	exit 1; }; \
 	$(PYTHON) tools/setup_environment.py $(VENV)
-CUDA_TESTS = tests/cuda tests/test_matmul.py tests/test_matmul_errors.py tests/test_plan.py \
-	tests/test_epilogue.py tests/test_epilogue_calls.py tests/test_timing.py
-MODELLED_TESTS = tests/test_matmul.py tests/test_epilogue.py tests/test_epilogue_calls.py \
-	tests/test_float8.py tests/test_integer_products.py tests/cuda/test_bytes.py \
+CUDA_TESTS = tests/cuda tests/products/test_matmul.py tests/products/test_matmul_errors.py tests/plan/test_plan.py \
+	tests/epilogue/test_epilogue.py tests/products/test_epilogue_calls.py tests/tuning/test_timing.py
+MODELLED_TESTS = tests/products/test_matmul.py tests/epilogue/test_epilogue.py tests/products/test_epilogue_calls.py \
+	tests/products/test_float8.py tests/products/test_integer_products.py tests/cuda/test_bytes.py \
 	tests/cuda/test_epilogue.py tests/cuda/test_types.py tests/cuda/test_hopper.py \
 	--deselect tests/cuda/test_hopper.py::test_a_stream_and_a_graph \
 	--deselect tests/cuda/test_hopper.py::test_threads_with_a_stream_each_share_a_plan \
@@ -38,7 +38,7 @@ demo: ## Multiply CuPy arrays on the best device at hand and check the results
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m cupygemm demo
 
-test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/test_matmul.py" chooses)
+test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/test_matmul.py" chooses)
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 

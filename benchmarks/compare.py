@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import CASES, Call, Case, contenders
-from cupygemm._timing import MAX_CALLS, DeviceTimer
+from cupygemm._tuning.timer import MAX_CALLS, DeviceTimer
 
 ROUNDS = 7
 SECONDS = 0.03  # of work in one measurement

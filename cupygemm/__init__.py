@@ -10,17 +10,17 @@ from __future__ import annotations
 import os
 
 from cupygemm import linalg
-from cupygemm._explain import Explanation
-from cupygemm._linalg.accelerate import accelerate
-from cupygemm._linalg.blas import gemm, linear, scaled_matmul, syrk
-from cupygemm._linalg.einsum import einsum, einsum_path
-from cupygemm._linalg.grouped import grouped_matmul
-from cupygemm._linalg.gufuncs import matvec, vecdot, vecmat
-from cupygemm._linalg.products import dot, inner, outer, tensordot, vdot
-from cupygemm._matmul import explain, matmul
-from cupygemm._tune import Tuned, tune
+from cupygemm._plan.explanation import Explanation
+from cupygemm._products.accelerate import accelerate
+from cupygemm._products.blas import gemm, linear, scaled_matmul, syrk
+from cupygemm._products.einsum import einsum, einsum_path
+from cupygemm._products.grouped import grouped_matmul
+from cupygemm._products.gufuncs import matvec, vecdot, vecmat
+from cupygemm._products.matmul import explain, matmul
+from cupygemm._products.products import dot, inner, outer, tensordot, vdot
+from cupygemm._tuning.tune import Tuned, tune
+from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__
-from cupygemm._warmup import warmup
 
 __all__ = [
     "Explanation",

@@ -1,5 +1,5 @@
 """``python -m cupygemm``."""
 
-from cupygemm._cli import main
+from cupygemm._commands.cli import main
 
 main()

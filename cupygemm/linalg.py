@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any, SupportsIndex
 
-from cupygemm._keywords import common_keywords
-from cupygemm._linalg import gufuncs, products
-from cupygemm._linalg.arrays import Array, as_arrays
-from cupygemm._linalg.chains import matrix_power, multi_dot
-from cupygemm._matmul import matmul as _matmul
+from cupygemm._products import gufuncs, products
+from cupygemm._products.chains import matrix_power, multi_dot
+from cupygemm._products.matmul import matmul as _matmul
+from cupygemm._request.arrays import Array, as_arrays
+from cupygemm._request.keywords import common_keywords
 
 __all__ = [
     "matmul",

@@ -17,8 +17,10 @@ from typing import Any, Unpack, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from cupygemm import _complex_reference as complex_reference
-from cupygemm._bounds import (
+from cupygemm._epilogue.options import EpilogueOptions
+from cupygemm._numerics import reference_product as complex_reference
+from cupygemm._numerics.epilogue_reference import reference_epilogue
+from cupygemm._numerics.error_bounds import (
     ACCUMULATOR_BITS,
     finfo,
     gamma,
@@ -27,11 +29,9 @@ from cupygemm._bounds import (
     of_rounding,
     overflows,
 )
-from cupygemm._epilogue import EpilogueOptions
-from cupygemm._formats import FLOAT8_DTYPES, parse_precision
-from cupygemm._reference import reference_epilogue
-from cupygemm._report import report
-from cupygemm._shapes import product_shape
+from cupygemm._numerics.mismatch import report
+from cupygemm._records.formats import FLOAT8_DTYPES, parse_precision
+from cupygemm._records.shapes import product_shape
 
 __all__ = [
     "assert_gemm_close",

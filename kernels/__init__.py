@@ -1,1 +1,1 @@
-"""Device sources of cupygemm, installed as package data and read by ``cupygemm._source``."""
+"""Device sources of cupygemm, installed as package data."""

@@ -80,7 +80,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def _best_device() -> str:
     """Return the kind of device that the demonstration would take."""
-    from cupygemm._detect import best_device
+    from cupygemm._commands.detect import best_device
 
     return "emulated" if os.environ.get("CUPYGEMM_EMULATE") else best_device().kind
 

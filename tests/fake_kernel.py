@@ -12,14 +12,14 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from cupygemm._config import grid
-from cupygemm._copies import assign, copied
-from cupygemm._launch import GEMM_ARGS, GemmLaunch
-from cupygemm._layout import Operand
-from cupygemm._mainloops import configs_for
-from cupygemm._options import Options
-from cupygemm._pose import pose
-from cupygemm._promotion import NUMPY_DTYPES
+from cupygemm._backends.cdna.config import grid
+from cupygemm._backends.cdna.launch import GEMM_ARGS, GemmLaunch
+from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._request.copies import assign, copied
+from cupygemm._request.layout import Operand
+from cupygemm._request.options import Options
+from cupygemm._request.promotion import NUMPY_DTYPES
+from cupygemm._request.request import pose
 
 CONFIG = configs_for("bf16", "gfx942")[0]
 

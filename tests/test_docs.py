@@ -55,7 +55,7 @@ def test_the_readme_has_examples() -> None:
     assert len(readme_blocks()) >= 2
 
 
-MODULES = ("_matmul", "_linalg.accelerate", "_linalg.einsum", "_warmup")
+MODULES = ("_products.matmul", "_products.accelerate", "_products.einsum", "_tuning.warmup")
 
 
 def test_examples_of_docstrings(run_python: Callable[..., str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cupygemm._resources import Resources
+from cupygemm._backends.cdna.resources import Resources
 from suite.products import LABELS, TARGETS, product
 
 

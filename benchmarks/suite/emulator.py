@@ -187,7 +187,7 @@ class Compile:
         self.cache.cleanup()
 
     def time_compile(self, target: str) -> None:
-        from cupygemm import _compile
+        from cupygemm._backends.cdna import compile as _compile
 
         _compile.compile_source.cache_clear()
         self.product.kernel  # noqa: B018  # compiles

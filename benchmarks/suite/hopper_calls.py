@@ -56,7 +56,7 @@ def _driver() -> ModuleType:
 @functools.cache
 def start() -> Any:
     """Start the GPU, or what answers in its place, and return CuPy."""
-    from cupygemm._detect import DEFAULT_TARGET, best_device
+    from cupygemm._commands.detect import DEFAULT_TARGET, best_device
 
     if best_device().kind == "cuda":
         import cupy
@@ -69,10 +69,10 @@ def start() -> Any:
     cupygemm.emulator.enable(DEFAULT_TARGET)
     import cupy
 
-    from cupygemm import _call
-    from cupygemm._device import Device
-    from cupygemm._hopper import copies, plan, product
-    from cupygemm._hopper.config import HopperArch
+    from cupygemm._backends.device import Device
+    from cupygemm._backends.hopper import copies, plan, product
+    from cupygemm._backends.hopper.config import HopperArch
+    from cupygemm._request import call as _call
 
     cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)  # without the emulator's guards
     hopper = Device(0, "H200", HopperArch(), is_hip=False, is_emulated=False)

@@ -45,7 +45,7 @@ class Launches:
 def start() -> Any:
     """Start the best device, and return CuPy."""
     import cupygemm.emulator
-    from cupygemm._detect import DEFAULT_TARGET, best_device
+    from cupygemm._commands.detect import DEFAULT_TARGET, best_device
 
     if best_device().kind == "emulated" and not cupygemm.emulator.is_enabled():
         Launches.watch()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from cupygemm._compile import CompiledKernel, compile_kernel
-from cupygemm._config import GemmConfig
-from cupygemm._launch import GEMM_ARGS
-from cupygemm._mainloops import configs_for
-from cupygemm._problem import GemmProblem
+from cupygemm._backends.cdna.compile import CompiledKernel, compile_kernel
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.launch import GEMM_ARGS
+from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator.run import LaunchStats
 
 TARGETS = ("gfx90a", "gfx942", "gfx950")
@@ -51,7 +51,7 @@ def _tile(config: GemmConfig) -> str:
 
 def run(item: Product) -> LaunchStats:
     """Run a product on the emulated device and return what the launch did, conflicts included."""
-    from cupygemm._config import grid
+    from cupygemm._backends.cdna.config import grid
     from cupygemm.emulator import code_object
     from cupygemm.emulator.device import Memory
     from cupygemm.emulator.run import launch

@@ -4,7 +4,7 @@
 // A Window is what a workgroup can reach of one matrix: from a base that it moves along by 64-bit
 // scalar arithmetic to the matrix's last element. Loads past its end return zero and stores are
 // dropped, so tails need no branches; a lane that must not take part uses `out_of_range` as its
-// offset. Offsets are below 2 GiB (cupygemm._check.check), however large the matrix.
+// offset. Offsets are below 2 GiB (cupygemm._backends.cdna.check.check), however large the matrix.
 //
 // The hardware checks whole dwords and needs dword alignment, no more, for any width. A matrix of
 // elements of less than a dword may start or end in the middle of one: `resource` covers the whole

@@ -11,7 +11,7 @@
 
 namespace cupygemm {
 
-// The twin of cupygemm._linalg.grouped.GROUPED_ARGS.
+// The twin of cupygemm._products.grouped.GROUPED_ARGS.
 struct GroupedArgs {
     u64 table;      // address of num_products GemmArgs
     u64 first_tile; // address of num_products + 1 u32: the tiles before each product, and all

@@ -1,7 +1,7 @@
 // The parameter of a kernel: GemmArgs, and after it what the kernel's configuration adds.
 //
 // The two kernels of a product whose tiles are shared, cupygemm_gemm and cupygemm_add_parts, take
-// the same bytes. The twin is made by cupygemm._launch.
+// the same bytes. The twin is made by cupygemm._backends.cdna.launch.
 #pragma once
 
 #include "common/arguments.hpp"

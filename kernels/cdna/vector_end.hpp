@@ -46,7 +46,7 @@ template <> struct VectorEnd<2> {
     }
 };
 
-// Bytes: rows start at dwords (cupygemm._check.check), so the dword that the matrix ends in has
+// Bytes: rows start at dwords (cupygemm._backends.cdna.check.check), so the dword that the matrix ends in has
 // its first 1 to 3 bytes inside, and they are the last of a vector.
 template <> struct VectorEnd<1> {
     using Last = u32; // the matrix's last dword, zeros beyond it

@@ -1,6 +1,6 @@
 // The kernel's one parameter: what changes from call to call of the same compiled kernel.
 //
-// The twin of cupygemm._launch.GEMM_ARGS (a NumPy structured dtype); both are naturally aligned.
+// The twin of cupygemm._backends.cdna.launch.GEMM_ARGS (a NumPy structured dtype); both are naturally aligned.
 // Dtypes, majors, alignment and tile shapes are compile-time and live in the generated Config.
 #pragma once
 

@@ -25,7 +25,7 @@ struct SourceArgs {
     i64 stride[3]; // elements between matrices along each batch axis
 };
 
-// The twin of cupygemm._launch.EPILOGUE_ARGS. A number is fp32 bits, or fp64 where the sums are.
+// The twin of cupygemm._backends.cdna.launch.EPILOGUE_ARGS. A number is fp32 bits, or fp64 where the sums are.
 struct EpilogueArgs {
     u64 alpha, beta, scale, low, high;
     SourceArgs scale_a, scale_b, c, bias, scale_out;

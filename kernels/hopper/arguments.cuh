@@ -1,7 +1,7 @@
 // The kernel's one parameter, a __grid_constant__: TMA reads its maps where they lie.
 //
-// HopperArgs is the twin of cupygemm._hopper.launch.HOPPER_ARGS, GroupedArgs that of
-// cupygemm._hopper.grouped.grouped_args.
+// HopperArgs is the twin of cupygemm._backends.hopper.launch.HOPPER_ARGS, GroupedArgs that of
+// cupygemm._backends.hopper.grouped.grouped_args.
 #pragma once
 
 #include "common/epilogue.hpp"
@@ -44,7 +44,7 @@ template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
 
 // Scales for blocks of k, fp32: where the first of each operand is, the elements from one to the
 // next along the rows of A or the columns of B and along k, and how many rows, columns and steps
-// share one. The twin of cupygemm._hopper.block_scales.SCALE_ARGS.
+// share one. The twin of cupygemm._backends.hopper.block_scales.SCALE_ARGS.
 struct BlockScaleArgs {
     u64 a, b;
     i64 a_row, a_k, b_column, b_k;

@@ -3,7 +3,7 @@
 //   this kernel       launch, barriers, maps | wait ............ | reads and writes memory
 //   the one before    ... last tiles ........................ end |
 //
-// The launch allows it (cupygemm._hopper.enqueue); these two instructions make it safe and useful.
+// The launch allows it (cupygemm._backends.hopper.enqueue); these two instructions make it safe and useful.
 // Launched without leave, a kernel starts when the work before it has ended, and neither does
 // anything. Source: PTX ISA 9.0, "griddepcontrol".
 #pragma once

@@ -17,7 +17,7 @@
 
 namespace cupygemm {
 
-// The twin of cupygemm._hopper.config.staged_row_bytes.
+// The twin of cupygemm._backends.hopper.config.staged_row_bytes.
 template <class Bits> constexpr u32 staged_row_bytes = sizeof(Bits) == 1 ? 64 : 128;
 
 // Where byte `at` of a row of a swizzled block lies; bytes before the row count from its end. Of an

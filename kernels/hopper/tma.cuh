@@ -1,6 +1,6 @@
 // TMA: the copy engine moves boxes of tensors between global and shared memory.
 //
-// A tensor map, made by the host (cupygemm._hopper.tensormap), holds address, extents, pitches, box
+// A tensor map, made by the host (cupygemm._backends.hopper.tensormap), holds address, extents, pitches, box
 // and swizzle; one thread names the map and the coordinates of a box, innermost first. Elements
 // outside the tensor are zeros when loaded and dropped when stored, so tiles need no predicates. Of
 // a box narrower than the swizzle, rows lie as far apart in shared memory as of one that is not

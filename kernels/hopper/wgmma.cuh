@@ -1,7 +1,7 @@
 // wgmma: a warpgroup multiplies tiles that lie in shared memory into accumulators in registers.
 //
 // The instruction itself, `wgmma_mma_async`, is generated for the kernel's types and tile width
-// (cupygemm._hopper.source), for it names every accumulator register. Operand tiles are swizzled by
+// (cupygemm._backends.hopper.source), for it names every accumulator register. Operand tiles are swizzled by
 // 128 bytes, as TMA writes them, in blocks of 64 rows and 128 bytes: 8 KiB, aligned to 1 KiB.
 // Source: PTX ISA 9.0, "Asynchronous warpgroup level matrix instructions".
 #pragma once

@@ -1,7 +1,7 @@
 """Epilogues in the Hopper kernels: exact for each configuration, whole and split, and each store.
 
-What an epilogue means is tested by ``tests/test_epilogue.py``, which runs on Hopper as well; here
-are the tiles, tails and alignments that its small products do not meet.
+What an epilogue means is tested by ``tests/epilogue/test_epilogue.py``, which runs on Hopper as
+well; here are the tiles, tails and alignments that its small products do not meet.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._device import device
-from cupygemm._epilogue import epilogue_arguments
-from cupygemm._hopper.config import check
-from cupygemm._hopper.plan import choose
-from cupygemm._hopper.product import make_runner
-from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS
-from cupygemm._layout import Operand
-from cupygemm._options import Options
-from cupygemm._pose import pose
-from cupygemm._promotion import HOPPER_EPILOGUE_PRODUCTS
+from cupygemm._backends.device import device
+from cupygemm._backends.hopper.config import check
+from cupygemm._backends.hopper.plan import choose
+from cupygemm._backends.hopper.product import make_runner
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS
+from cupygemm._epilogue.options import epilogue_arguments
+from cupygemm._request.layout import Operand
+from cupygemm._request.options import Options
+from cupygemm._request.promotion import HOPPER_EPILOGUE_PRODUCTS
+from cupygemm._request.request import pose
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))

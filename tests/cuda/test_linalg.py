@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm import _tuned
-from cupygemm._linalg import triangle
+from cupygemm._products import triangle
+from cupygemm._tuning import database as _tuned
 
 
 @pytest.fixture

@@ -15,17 +15,22 @@ import ml_dtypes
 import numpy as np
 
 from cupygemm import testing
-from cupygemm._device import device
-from cupygemm._epilogue import epilogue_arguments
-from cupygemm._formats import Precision, as_stored
-from cupygemm._hopper.config import HopperArch, HopperConfig, check
-from cupygemm._hopper.plan import choose
-from cupygemm._hopper.product import make_runner
-from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, TURNED_CONFIGS, configs_for
-from cupygemm._layout import Operand
-from cupygemm._options import Options
-from cupygemm._pose import pose
-from cupygemm._problem import DType
+from cupygemm._backends.device import device
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.plan import choose
+from cupygemm._backends.hopper.product import make_runner
+from cupygemm._backends.hopper.tile_shapes import (
+    CONFIGS,
+    NARROW_CONFIGS,
+    TURNED_CONFIGS,
+    configs_for,
+)
+from cupygemm._epilogue.options import epilogue_arguments
+from cupygemm._records.formats import Precision, as_stored
+from cupygemm._records.problem import DType
+from cupygemm._request.layout import Operand
+from cupygemm._request.options import Options
+from cupygemm._request.request import pose
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)

@@ -12,8 +12,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.code_object import Kernel, load
 
 _TEMPLATE = """

@@ -21,8 +21,8 @@ from typing import Any, cast
 import numpy as np
 from elftools.elf.elffile import ELFFile
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.isa import EXEC, Instruction, decode
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.targets import TARGETS

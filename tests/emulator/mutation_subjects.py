@@ -114,8 +114,8 @@ Choice = tuple[str, Any, str, str, bool]  # target, configuration, dtype, majors
 
 def gemm_choices() -> Iterator[tuple[str, Choice]]:
     """Yield every bf16 kernel of every target and two of each other type, and their names."""
-    from cupygemm._arch import ARCHS
-    from cupygemm._mainloops import configs_for
+    from cupygemm._backends.cdna.arch import ARCHS
+    from cupygemm._backends.cdna.mainloops import configs_for
 
     for arch in ARCHS:
         for dtype in ("bf16", "f32", "f64", "i8"):
@@ -144,7 +144,7 @@ def gemm(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> Subject:
 
     With `odd` extents the operands are not aligned, for which there is another kernel.
     """
-    from cupygemm._compile import compile_kernel
+    from cupygemm._backends.cdna.compile import compile_kernel
     from tests.kernels import gemm as cases
 
     m, n, k = config.tile_m, config.tile_n, config.tile_k

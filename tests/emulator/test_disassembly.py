@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.disassembly import disassemble, format_instruction, mnemonic_with_suffix
 from cupygemm.emulator.isa import LITERAL, decode
 from tests.emulator.listing import TARGETS, entries

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.code_object import load
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cupygemm._mainloops import configs_for
+from cupygemm._backends.cdna.mainloops import configs_for
 from tests.emulator import mutation
 from tests.emulator import mutation_subjects as subjects
 from tests.emulator.mutation import Laboratory, Mutant, mutants_of

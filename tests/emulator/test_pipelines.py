@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.errors import KernelFault
 from tests.hip.harness import Program
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cupygemm import emulator
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator import code_object, run
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.profiling import Profile

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from cupygemm._arch import ARCHS
+from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm.emulator import profile_loop
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.isa import decode

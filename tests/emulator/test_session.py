@@ -80,7 +80,7 @@ def test_a_loaded_cupy_is_refused(run_python: Run) -> None:
 
 
 def test_a_loaded_rocm_runtime_is_refused(run_python: Run, tmp_path: Path) -> None:
-    from cupygemm._toolchain import host_shared_library
+    from cupygemm._build.toolchain import host_shared_library
 
     source, library = tmp_path / "a.c", tmp_path / "libamdhip64.so.7"
     source.write_text("int hipInit(void) { return 0; }\n")

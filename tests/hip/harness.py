@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.code_object import load as load_code_object
 from cupygemm.emulator.device import Memory

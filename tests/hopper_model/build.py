@@ -14,8 +14,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import host_compiler_version, host_shared_library
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import host_compiler_version, host_shared_library
 
 MACHINE = Path(__file__).parent / "machine"
 _COMMON = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-lm")

@@ -19,11 +19,14 @@ import numpy as np
 import pytest
 import scipy.special
 
-from cupygemm import _device, _epilogue, _fallback, _matmul
-from cupygemm._hopper import copies, grouped, launch, plan, product, tensormap
-from cupygemm._hopper.compile import CubinResources
-from cupygemm._linalg import block_scaled, triangle
-from cupygemm._linalg.grouped import forget_groups
+from cupygemm._backends import device as _device
+from cupygemm._backends.cupy import product as _fallback
+from cupygemm._backends.hopper import copies, grouped, launch, plan, product, tensormap
+from cupygemm._backends.hopper.compile import CubinResources
+from cupygemm._epilogue import options as _epilogue
+from cupygemm._products import block_scaled, triangle
+from cupygemm._products import matmul as _matmul
+from cupygemm._products.grouped import forget_groups
 from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._hopper import block_scales
-from cupygemm._hopper.tile_shapes import configs_for
-from cupygemm._linalg import blas, block_scaled
+from cupygemm._backends.hopper import block_scales
+from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._products import blas, block_scaled
 
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 F32 = np.dtype(np.float32)

@@ -14,12 +14,12 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper import plan
-from cupygemm._hopper.config import check
-from cupygemm._hopper.orientation import as_computed
-from cupygemm._hopper.select import HopperSelection
-from cupygemm._hopper.tile_shapes import TURNED_CONFIGS, configs_for
-from cupygemm._matmul import forget_plans
+from cupygemm._backends.hopper import plan
+from cupygemm._backends.hopper.config import check
+from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.select import HopperSelection
+from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
+from cupygemm._products.matmul import forget_plans
 from tests.cuda.variants import BF16, F16, I8
 
 SQUARE = next(config for config in configs_for("f16") if config.name.startswith("128x128x64"))

@@ -1,6 +1,6 @@
 """Epilogues in the Hopper kernels, on the modelled GPU: every part, tile, store and tail.
 
-What an epilogue means is tested by ``tests/test_epilogue.py``, which runs here too (`make
+What an epilogue means is tested by ``tests/epilogue/test_epilogue.py``, which runs here too (`make
 test-modelled`), and on a GPU as these kernels are (``tests/cuda/test_epilogue.py``).
 """
 
@@ -14,11 +14,11 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, configs_for
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, configs_for
 from tests.cuda.test_epilogue import on_device, options
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, Variant, multiply
-from tests.test_epilogue import ULPS
-from tests.test_epilogue import (
+from tests.epilogue.test_epilogue import ULPS
+from tests.epilogue.test_epilogue import (
     test_activations_by_the_unit_in_the_last_place as by_the_unit_in_the_last_place,
 )
 

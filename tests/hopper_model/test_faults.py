@@ -13,8 +13,13 @@ import numpy as np
 import pytest
 
 from cupygemm import testing
-from cupygemm._formats import as_stored
-from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, TURNED_CONFIGS, configs_for
+from cupygemm._backends.hopper.tile_shapes import (
+    CONFIGS,
+    NARROW_CONFIGS,
+    TURNED_CONFIGS,
+    configs_for,
+)
+from cupygemm._records.formats import as_stored
 from tests.cuda.variants import BF16, E4M3, F16, F32, F64, I8, Variant, multiply
 from tests.hopper_model.device import Model, ModelError
 

@@ -8,9 +8,9 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper import grouped
-from cupygemm._hopper.tile_shapes import TURNED_CONFIGS, configs_for
-from cupygemm._linalg.grouped import Launch, forget_groups
+from cupygemm._backends.hopper import grouped
+from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
+from cupygemm._products.grouped import Launch, forget_groups
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, (np.float16, np.float32, np.int8, np.int32))

@@ -16,9 +16,9 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper.copies import OperandCopy
-from cupygemm._hopper.stack import Stack
-from cupygemm._hopper.tile_shapes import CONFIGS, configs_for
+from cupygemm._backends.hopper.copies import OperandCopy
+from cupygemm._backends.hopper.stack import Stack
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, configs_for
 from tests.cuda.variants import (
     BF16,
     F16,

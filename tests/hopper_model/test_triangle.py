@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._hopper import product, triangle
-from cupygemm._hopper.tile_shapes import configs_for
-from cupygemm._linalg import triangle as calls
-from cupygemm._problem import GemmProblem
+from cupygemm._backends.hopper import product, triangle
+from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._products import triangle as calls
+from cupygemm._records.problem import GemmProblem
 from tests.hopper_model.device import NUM_SMS
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

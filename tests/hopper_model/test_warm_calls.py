@@ -17,7 +17,7 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._hopper import enqueue, launch, tensormap, tf32x3
+from cupygemm._backends.hopper import enqueue, launch, tensormap, tf32x3
 from tests.hopper_model.arrays import Memory
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -65,9 +65,9 @@ def pool(cp, monkeypatch):
     """The modelled GPU with memory that is used again."""
     monkeypatch.setattr(cp.cuda, "alloc", Pool())
     monkeypatch.setattr(tf32x3, "require", lambda *_: None)  # cuBLAS is sooner with so small ones
-    cupygemm._matmul.forget_plans()
+    cupygemm._products.matmul.forget_plans()
     yield
-    cupygemm._matmul.forget_plans()
+    cupygemm._products.matmul.forget_plans()
 
 
 @pytest.fixture

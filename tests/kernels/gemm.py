@@ -18,16 +18,16 @@ from dataclasses import dataclass, replace
 import ml_dtypes
 import numpy as np
 
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig, grid
-from cupygemm._formats import FLOAT8
-from cupygemm._launch import GEMM_ARGS, pack_parts
-from cupygemm._mainloops import configs_for
-from cupygemm._parts import ADD_THREADS, add_grid, workspace_bytes
-from cupygemm._problem import GemmProblem
-from cupygemm._source import ADD_ENTRY
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.config import GemmConfig, grid
+from cupygemm._backends.cdna.launch import GEMM_ARGS, pack_parts
+from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._backends.cdna.source import ADD_ENTRY
+from cupygemm._backends.cdna.split import ADD_THREADS, add_grid, workspace_bytes
+from cupygemm._records.formats import FLOAT8
+from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import code_object, run
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.targets import TARGETS

@@ -3,9 +3,9 @@
 import ctypes
 from pathlib import Path
 
-from cupygemm._cache import get_or_build
-from cupygemm._source import flatten
-from cupygemm._toolchain import host_compiler_version, host_shared_library
+from cupygemm._backends.cdna.source import flatten
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import host_compiler_version, host_shared_library
 
 
 def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -> ctypes.CDLL:

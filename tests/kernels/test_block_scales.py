@@ -9,13 +9,13 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import CompiledKernel, compile_kernel
-from cupygemm._launch import BLOCK_SCALE_ARGS
-from cupygemm._mainloops import configs_for, ping_pong
-from cupygemm._problem import Epilogue, GemmProblem, Source
-from cupygemm._select import select
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import CompiledKernel, compile_kernel
+from cupygemm._backends.cdna.launch import BLOCK_SCALE_ARGS
+from cupygemm._backends.cdna.mainloops import configs_for, ping_pong
+from cupygemm._backends.cdna.select import select
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from cupygemm.emulator import profile_loop
 from tests.kernels.gemm import Case, Result
 from tests.kernels.host import compile_for_host

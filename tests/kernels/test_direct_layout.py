@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm._arch import ARCHS
-from cupygemm._config import WAVE_SIZE
-from cupygemm._mainloops import direct_to_lds
-from cupygemm._problem import ITEMSIZE
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.config import WAVE_SIZE
+from cupygemm._backends.cdna.mainloops import direct_to_lds
+from cupygemm._records.problem import ITEMSIZE
 from tests.kernels.host import compile_for_host
 from tests.kernels.test_layout import Operand, conflicts
 

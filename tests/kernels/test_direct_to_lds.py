@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator, testing
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig
-from cupygemm._mainloops import direct_to_lds, register_double_buffer
-from cupygemm._problem import ITEMSIZE, DType, Epilogue, GemmProblem, Source
-from cupygemm._select import select
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.mainloops import direct_to_lds, register_double_buffer
+from cupygemm._backends.cdna.select import select
+from cupygemm._records.problem import ITEMSIZE, DType, Epilogue, GemmProblem, Source
 from tests.kernels.gemm import Case, Placement, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]

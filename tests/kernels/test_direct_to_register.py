@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from cupygemm import testing
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._mainloops import direct_to_register
-from cupygemm._problem import ITEMSIZE
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.mainloops import direct_to_register
+from cupygemm._records.problem import ITEMSIZE
 from tests.kernels.gemm import Case, Placement, with_layout
 
 RESULTS = {

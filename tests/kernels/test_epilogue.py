@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._mainloops import configs_for
-from cupygemm._problem import Epilogue, GemmProblem, Source
-from cupygemm._source import generate
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._backends.cdna.source import generate
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip

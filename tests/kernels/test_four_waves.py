@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig
-from cupygemm._mainloops import MAINLOOPS
-from cupygemm._problem import GemmProblem
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.mainloops import MAINLOOPS
+from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
 from cupygemm.emulator.profiling.calibration.turns import efficiency
 from tests.kernels.gemm import Case

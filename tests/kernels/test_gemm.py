@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from cupygemm import testing
-from cupygemm._arch import ARCHS
-from cupygemm._config import BATCH_GRID_Y
-from cupygemm._mainloops import register_double_buffer
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.config import BATCH_GRID_Y
+from cupygemm._backends.cdna.mainloops import register_double_buffer
 from cupygemm.emulator import allocations
 from cupygemm.emulator.allocations import Memory
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout

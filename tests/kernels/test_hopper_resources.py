@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from cupygemm._hopper.block_scales import scaled_configs
-from cupygemm._hopper.compile import OPTIONS, read_cubin
-from cupygemm._hopper.config import HopperArch, HopperConfig, check
-from cupygemm._hopper.nvrtc import find_nvrtc
-from cupygemm._hopper.source import (
+from cupygemm._backends.hopper.block_scales import scaled_configs
+from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._backends.hopper.source import (
     add_source,
     finish_source,
     generate,
@@ -25,9 +25,14 @@ from cupygemm._hopper.source import (
     split_source,
     transpose_source,
 )
-from cupygemm._hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, TURNED_CONFIGS, configs_for
-from cupygemm._problem import DType, Epilogue, GemmProblem, Source
-from cupygemm._toolchain import CompileError
+from cupygemm._backends.hopper.tile_shapes import (
+    CONFIGS,
+    NARROW_CONFIGS,
+    TURNED_CONFIGS,
+    configs_for,
+)
+from cupygemm._build.toolchain import CompileError
+from cupygemm._records.problem import DType, Epilogue, GemmProblem, Source
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip

@@ -11,12 +11,12 @@ from dataclasses import replace
 import pytest
 
 from cupygemm import testing
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._mainloops import MAINLOOPS, configs_for
-from cupygemm._parts import num_slots, slots_written, stream_tiles
-from cupygemm._problem import Epilogue, GemmProblem
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.mainloops import MAINLOOPS, configs_for
+from cupygemm._backends.cdna.split import num_slots, slots_written, stream_tiles
+from cupygemm._records.problem import Epilogue, GemmProblem
 from tests.kernels.gemm import Case, Placement, config_of, with_layout
 from tests.kernels.host import compile_for_host
 

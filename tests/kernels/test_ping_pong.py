@@ -10,11 +10,11 @@ from dataclasses import replace
 import pytest
 
 from cupygemm import testing
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import CompiledKernel, compile_kernel
-from cupygemm._mainloops import ping_pong
-from cupygemm._problem import ITEMSIZE, GemmProblem
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import CompiledKernel, compile_kernel
+from cupygemm._backends.cdna.mainloops import ping_pong
+from cupygemm._records.problem import ITEMSIZE, GemmProblem
 from cupygemm.emulator import profile_loop
 from tests.kernels.gemm import Case
 

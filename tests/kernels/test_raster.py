@@ -8,7 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from cupygemm._mainloops import register_double_buffer
+from cupygemm._backends.cdna.mainloops import register_double_buffer
 from cupygemm.emulator.profiling.parts import PARTS, CacheGeometry
 from tests.kernels.gemm import Case
 from tests.kernels.host import compile_for_host

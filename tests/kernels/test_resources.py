@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._config import GemmConfig
-from cupygemm._mainloops import MAINLOOPS, configs_for, mainloop_of
-from cupygemm._problem import ITEMSIZE, DType, Epilogue, GemmProblem
-from cupygemm._source import generate
-from cupygemm._toolchain import find_toolchain
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.mainloops import MAINLOOPS, configs_for, mainloop_of
+from cupygemm._backends.cdna.source import generate
+from cupygemm._build.toolchain import find_toolchain
+from cupygemm._records.problem import ITEMSIZE, DType, Epilogue, GemmProblem
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip

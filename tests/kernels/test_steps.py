@@ -14,11 +14,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm._cache import get_or_build
-from cupygemm._compile import compile_kernel
-from cupygemm._mainloops import ping_pong, register_double_buffer
-from cupygemm._problem import GemmProblem
-from cupygemm._toolchain import find_toolchain
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.mainloops import ping_pong, register_double_buffer
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
+from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
 from cupygemm.emulator.profiling.loop import LoopProfile
 from tests.hip.harness import Program

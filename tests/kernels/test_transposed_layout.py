@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from cupygemm._arch import ARCHS
-from cupygemm._config import WAVE_SIZE
-from cupygemm._mainloops import ping_pong, register_double_buffer
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.config import WAVE_SIZE
+from cupygemm._backends.cdna.mainloops import ping_pong, register_double_buffer
 from tests.kernels.host import compile_for_host
 from tests.kernels.test_direct_layout import READ_TABLE
 from tests.kernels.test_layout import Operand, conflicts

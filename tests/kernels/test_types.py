@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from cupygemm import testing
-from cupygemm._arch import ARCHS
-from cupygemm._check import check
-from cupygemm._compile import compile_kernel
-from cupygemm._mainloops import register_double_buffer
-from cupygemm._problem import ITEMSIZE
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.mainloops import register_double_buffer
+from cupygemm._records.problem import ITEMSIZE
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]

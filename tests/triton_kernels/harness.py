@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from cupygemm._cache import cache_dir
+from cupygemm._build.cache import cache_dir
 from cupygemm.emulator.code_object import load
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.run import LaunchStats, launch

@@ -36,8 +36,8 @@ def library() -> ctypes.CDLL:
     CompileError
         The C compiler refuses a source.
     """
-    from cupygemm._cache import get_or_build
-    from cupygemm._toolchain import host_compiler_version, host_shared_library
+    from cupygemm._build.cache import get_or_build
+    from cupygemm._build.toolchain import host_compiler_version, host_shared_library
 
     sources = _sources("*.c")
     key: list[str | bytes] = [*OPTIONS, host_compiler_version(), _processor()]

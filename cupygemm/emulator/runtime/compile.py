@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import CompileError, Toolchain, find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 
 HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
 

@@ -15,8 +15,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cupygemm._cache import cache_dir
-from cupygemm._toolchain import CompileError
+from cupygemm._build.cache import cache_dir
+from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator.runtime.compile import (
     HEADERS,
     InvalidOption,

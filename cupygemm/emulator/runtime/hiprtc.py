@@ -1,4 +1,4 @@
-"""The stand-in HIP run-time compiler: the functions of libhiprtc, on `cupygemm._toolchain`.
+"""The stand-in HIP run-time compiler: the functions of libhiprtc, on `cupygemm._build.toolchain`.
 
 A program is compiled with the headers of ``emulator/hip_headers`` and nothing else of the system's,
 so the result depends on the program, its options and the compiler only. Results are kept in the
@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from cupygemm._toolchain import CompileError, ToolchainError
+from cupygemm._build.toolchain import CompileError, ToolchainError
 from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.compile import Compiled, InvalidOption, compile_program
 from cupygemm.emulator.runtime.status import store_int, store_size, text_at

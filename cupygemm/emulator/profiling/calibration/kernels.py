@@ -9,8 +9,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from cupygemm._cache import get_or_build
-from cupygemm._toolchain import find_toolchain
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.profiling.arguments import profile_code_object
 from cupygemm.emulator.profiling.record import KernelProfile
 

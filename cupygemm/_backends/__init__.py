@@ -1,0 +1,1 @@
+"""Backends: the peers that compute products, each behind the same protocol."""

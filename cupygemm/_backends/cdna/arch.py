@@ -1,0 +1,186 @@
+"""What the kernels and the cost model need to know of each GPU architecture.
+
+Sources: AMD's CDNA2, CDNA3 and CDNA4 white papers and instruction-set guides, AMD's matrix
+instruction calculator (MFMA passes), LLVM's AMDGPU backend (register granule and occupancy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from cupygemm._records.problem import DType
+
+MmaShape = tuple[int, int, int]
+MfmaCycles = Mapping[MmaShape, int]
+
+
+def _table(
+    half: dict[MmaShape, int],
+    f64: dict[MmaShape, int],
+    i8: dict[MmaShape, int],
+    others: Mapping[DType, MfmaCycles] = MappingProxyType({}),
+) -> Mapping[DType, MfmaCycles]:
+    """Return the instructions by input type; those of fp32 are the same on every CDNA.
+
+    Those of complex numbers are four of their parts.
+    """
+    f32 = {(16, 16, 4): 32, (32, 32, 2): 64}
+    c64, c128 = ({shape: 4 * cycles for shape, cycles in parts.items()} for parts in (f32, f64))
+    table = {"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8, "c64": c64, "c128": c128}
+    return MappingProxyType({**table, **others})
+
+
+# Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape. That of pairs of
+# 4-bit floats is 128 of them deep.
+_CDNA2_MFMA = _table(
+    half={(16, 16, 16): 32, (32, 32, 8): 64},
+    f64={(16, 16, 4): 32},
+    i8={(16, 16, 16): 32, (32, 32, 8): 64},
+)
+_FLOAT8 = {(16, 16, 32): 16, (32, 32, 16): 32}  # of either format, and of both
+_CDNA4_FLOAT8 = _FLOAT8 | {(16, 16, 128): 32}
+_CDNA3_MFMA = _table(
+    half={(16, 16, 16): 16, (32, 32, 8): 32},
+    f64={(16, 16, 4): 32},
+    i8={(16, 16, 32): 16, (32, 32, 16): 32},
+    others={
+        "e4m3fnuz": _FLOAT8, "e5m2fnuz": _FLOAT8, "tf32": {(16, 16, 8): 16, (32, 32, 4): 32}
+    },
+)  # fmt: skip
+_CDNA4_MFMA = _table(
+    half={(16, 16, 16): 16, (32, 32, 8): 32, (16, 16, 32): 16, (32, 32, 16): 32},
+    f64={(16, 16, 4): 64},
+    i8={(16, 16, 32): 16, (32, 32, 16): 32, (16, 16, 64): 16, (32, 32, 32): 32},
+    others={"e4m3fn": _CDNA4_FLOAT8, "e5m2": _CDNA4_FLOAT8, "e2m1x2": {(16, 16, 64): 16}},
+)
+
+
+@dataclass(frozen=True)
+class Arch:
+    """One GPU architecture, by the part that a HIP device of it is.
+
+    Attributes
+    ----------
+    name : str
+        The compiler's target, ``"gfx942"``.
+    part : str
+        The product that the figures describe.
+    num_cus, num_xcds : int
+        Compute units, and dies with an L2 of their own among which workgroups are dealt in turn.
+    simds_per_cu, registers_per_simd, register_granule, max_waves_per_simd : int
+        A lane has `registers_per_simd` 32-bit registers, VGPR and AGPR together, for the waves of
+        its SIMD to share; a wave's count is rounded up to the granule.
+    lds_bytes, lds_banks : int
+        LDS of a CU, which one workgroup may use whole, and its banks of 4 bytes.
+    lds_bytes_per_clock : int
+        LDS read bandwidth of a CU.
+    direct_load_bytes : int
+        Bytes of a lane in the widest load that goes straight to LDS.
+    transposing_reads : bool
+        Reads of LDS can transpose elements of 16 and 8 bits.
+    block_scales : bool
+        There are matrix instructions that multiply blocks of k by factors.
+    clock_mhz : int
+        Boost clock.
+    hbm_gbytes_per_s : int
+        Memory bandwidth, 10**9 bytes per second.
+    l2_bytes, l2_bytes_per_clock : int
+        L2 of one XCD and its read bandwidth.
+    mfma_cycles : mapping of str to mapping of (m, n, k) to int
+        By input type, the matrix instructions that exist, and the cycles for which each occupies
+        its SIMD.
+    """
+
+    name: str
+    part: str
+    num_cus: int
+    num_xcds: int
+    lds_bytes: int
+    lds_banks: int
+    lds_bytes_per_clock: int
+    direct_load_bytes: int
+    clock_mhz: int
+    hbm_gbytes_per_s: int
+    l2_bytes: int
+    l2_bytes_per_clock: int
+    mfma_cycles: Mapping[DType, MfmaCycles] = field(hash=False)
+    simds_per_cu: int = 4
+    registers_per_simd: int = 512
+    register_granule: int = 8
+    max_waves_per_simd: int = 8
+    transposing_reads: bool = False
+    block_scales: bool = False
+
+
+ARCHS: dict[str, Arch] = {
+    arch.name: arch
+    for arch in (
+        Arch(
+            name="gfx90a",
+            part="MI250X (one die)",
+            num_cus=110,
+            num_xcds=1,
+            lds_bytes=64 << 10,
+            lds_banks=32,
+            lds_bytes_per_clock=128,
+            direct_load_bytes=4,
+            clock_mhz=1700,
+            hbm_gbytes_per_s=1638,
+            l2_bytes=8 << 20,
+            l2_bytes_per_clock=32 * 128,
+            mfma_cycles=_CDNA2_MFMA,
+        ),
+        Arch(
+            name="gfx942",
+            part="MI300X",
+            num_cus=304,
+            num_xcds=8,
+            lds_bytes=64 << 10,
+            lds_banks=32,
+            lds_bytes_per_clock=128,
+            direct_load_bytes=4,
+            clock_mhz=2100,
+            hbm_gbytes_per_s=5300,
+            l2_bytes=4 << 20,
+            l2_bytes_per_clock=16 * 128,
+            mfma_cycles=_CDNA3_MFMA,
+        ),
+        Arch(
+            name="gfx950",
+            part="MI355X",
+            num_cus=256,
+            num_xcds=8,
+            lds_bytes=160 << 10,
+            lds_banks=64,
+            lds_bytes_per_clock=256,
+            direct_load_bytes=16,
+            clock_mhz=2400,
+            hbm_gbytes_per_s=8000,
+            l2_bytes=4 << 20,
+            l2_bytes_per_clock=16 * 128,
+            mfma_cycles=_CDNA4_MFMA,
+            transposing_reads=True,
+            block_scales=True,
+        ),
+    )
+}
+
+
+def arch_of(gcn_arch_name: str) -> Arch:
+    """Return the architecture of a device's ``gcnArchName``, such as ``"gfx942:sramecc+:xnack-"``.
+
+    Raises
+    ------
+    ValueError
+        There are no kernels for it.
+    """
+    name = gcn_arch_name.split(":", maxsplit=1)[0]
+    try:
+        return ARCHS[name]
+    except KeyError:
+        known = ", ".join(ARCHS)
+        raise ValueError(
+            f"no kernels for {gcn_arch_name!r}; there are kernels for {known}"
+        ) from None

@@ -1,0 +1,132 @@
+"""The one statement of what a kernel can do: which problems, by which configuration, and where.
+
+The selector, the tuner, the tests and the message that a user reads all call `check`. The device
+code repeats it as ``static_assert``.
+"""
+
+from __future__ import annotations
+
+from cupygemm._backends.cdna import split as _parts
+from cupygemm._backends.cdna.arch import Arch
+from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K, DWORD_BYTES, GemmConfig, grid
+from cupygemm._backends.cdna.mainloops import MAINLOOPS
+from cupygemm._records.problem import FLOAT8_NAMES, ITEMSIZE, DType, GemmProblem
+
+OFFSET_LIMIT = 1 << 31
+"""Buffer offsets, in bytes from the tile's first element, are below this."""
+_SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES, "e2m1x2")
+OUTPUTS: dict[DType, tuple[DType, ...]] = {
+    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES)),
+    "f64": ("f32", "f64"),
+    "c64": ("c64",),
+    "c128": ("c64", "c128"),
+    "i8": ("i8", "i32"),
+}
+"""By the type of both inputs, what the sums can be rounded to, of the types that the GPU has."""
+EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
+    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES, "i8", "u8", "i32")),
+    "f64": ("f32", "f64"),
+    "i8": ("bf16", "f16", "f32", "i8", "u8", "i32"),
+}
+"""The same after an epilogue."""
+
+
+def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    """Return why the kernel cannot compute the problem on the architecture, or None if it can."""
+    return (
+        _check_types(problem, arch)
+        or _check_extents(config, problem)
+        or _check_instruction(config, problem, arch)
+        or _check_block_scales(config, problem, arch)
+        or _parts.check(config, problem)
+        or MAINLOOPS[config.mainloop].check(config, problem, arch)
+        or _check_offsets(config, problem)
+    )
+
+
+def _check_types(problem: GemmProblem, arch: Arch) -> str | None:
+    inputs = (problem.a_dtype, problem.b_dtype)
+    if inputs[0] != inputs[1] and not set(inputs) <= set(FLOAT8_NAMES):
+        return f"A is {inputs[0]} and B is {inputs[1]}: they must have one type"
+    known = [dtype for dtype in OUTPUTS if dtype in arch.mfma_cycles]
+    for dtype in inputs:
+        if dtype not in known:
+            return f"inputs of type {dtype} have no kernel on {arch.name}: {', '.join(known)} have"
+    outputs = [
+        dtype
+        for dtype in (OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS)[problem.a_dtype]
+        if dtype not in FLOAT8_NAMES or dtype in arch.mfma_cycles
+    ]
+    if problem.out_dtype not in outputs:
+        return (
+            f"{problem.a_dtype} inputs and an output of type {problem.out_dtype} have no kernel: "
+            f"the output can be {' or '.join(outputs)}"
+        )
+    for name in ("a", "b", "c"):
+        dtype = problem.out_dtype if name == "c" else problem.a_dtype
+        align = getattr(problem, f"{name}_align")
+        if align < ITEMSIZE[dtype]:
+            size = ITEMSIZE[dtype]
+            return f"{name} is aligned to {align} bytes, less than its {dtype} elements of {size}"
+        if name != "c" and ITEMSIZE[dtype] == 1 and align < DWORD_BYTES:
+            return f"{name} is aligned to {align} bytes: rows of {dtype} start at {DWORD_BYTES}"
+    return None
+
+
+def _check_extents(config: GemmConfig, problem: GemmProblem) -> str | None:
+    for name in ("m", "n", "k"):
+        extent = getattr(problem, name)
+        if not 1 <= extent < 1 << 31:
+            return f"{name} = {extent} is outside 1 to 2**31 - 1"
+    if len(problem.batch) > 3:
+        return f"{len(problem.batch)} batch axes: at most 3"
+    tiles_x, _, planes = grid(config, problem)
+    if tiles_x * config.num_threads >= 1 << 32:
+        return f"{tiles_x} tiles of {config.num_threads} threads: a grid axis ends at 2**32 threads"
+    if planes > 65535:
+        return f"{problem.num_batches} matrices: a grid holds 2**31"
+    return None
+
+
+def _check_instruction(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    shape = (config.mma_m, config.mma_n, config.mma_k)
+    shapes = arch.mfma_cycles[problem.a_dtype]
+    if shape not in shapes:
+        known = ", ".join("x".join(map(str, s)) for s in shapes)
+        text = f"{'x'.join(map(str, shape))} instruction for {problem.a_dtype}"
+        return f"{arch.name} has no {text}: it has {known}"
+    return None
+
+
+def _check_block_scales(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    if not problem.block_scaled:
+        alone = problem.a_dtype != "e2m1x2"
+        return None if alone else f"{problem.a_dtype} operands have factors for blocks of k"
+    if not MAINLOOPS[config.mainloop].TAKES_BLOCK_SCALES:
+        return f"{config.mainloop} has no factors for blocks of k"
+    deep = BLOCK_SCALED_MMA_K // (2 if problem.a_dtype == "e2m1x2" else 1)
+    if not arch.block_scales or config.mma_k != deep:
+        shape = f"{config.mma_m}x{config.mma_n}x{config.mma_k}"
+        return f"the {shape} instruction of {arch.name} takes no factors for blocks of k"
+    if problem.batch or config.stream_k:
+        what = "a batch" if problem.batch else "a persistent grid"
+        return f"factors for blocks of k do not go with {what}"
+    return None
+
+
+def _check_offsets(config: GemmConfig, problem: GemmProblem) -> str | None:
+    """Check that offsets within a tile fit; the tile itself is reached by 64-bit arithmetic."""
+    m, n, k = problem.m, problem.n, problem.k
+    along_k = min(config.tile_k, k)
+    along_m, along_n = min(config.tile_m, m), min(config.tile_n, n)
+    a_extents = (m, along_m) if problem.a_major == "k" else (k, along_k)
+    b_extents = (n, along_n) if problem.b_major == "k" else (k, along_k)
+    for name, span, (extent, in_tile) in (
+        ("A", problem.a_span, a_extents),
+        ("B", problem.b_span, b_extents),
+        ("C", problem.c_span, (m, along_m)),
+    ):
+        pitch = span / max(extent - 1, 1)  # an upper bound, in bytes
+        if extent > 1 and pitch * in_tile >= OFFSET_LIMIT:
+            return f"{in_tile} rows of {name}, {pitch:.0f} bytes apart, span more than 2 GiB"
+    return None

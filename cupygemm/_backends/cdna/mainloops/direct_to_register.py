@@ -1,0 +1,129 @@
+"""The mainloop for at most 16 rows or columns: one long operand, read once, straight to registers.
+
+The device code is ``kernels/cdna/mainloop_direct_to_register.hpp``. The tile is 32 along the short
+side, of which 16 are computed, and 128 or 256 along the long one; the waves have slices of k.
+"""
+
+from __future__ import annotations
+
+from cupygemm._backends.cdna.arch import ARCHS, Arch
+from cupygemm._backends.cdna.config import VECTOR_BYTES, GemmConfig
+from cupygemm._records.problem import COMPLEX_NAMES, ITEMSIZE, DType, GemmProblem
+
+NAME = "direct_to_register"
+ROW_PARTS = 1
+TAKES_BLOCK_SCALES = False
+SHORT = 16
+"""The most rows or columns of the short side."""
+SHORT_TILE = 32
+STEP_BYTES = 64
+"""Bytes of k of a row that one load of a wave has."""
+NUM_WAVES = 4
+_LDS_PITCH = SHORT + 1
+
+
+def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
+    """Return why the mainloop cannot run the configuration, or None if it can."""
+    if problem.a_dtype in COMPLEX_NAMES:
+        return f"{NAME} has no sums of two parts, as those of complex numbers"
+    short = _short_side(config)
+    if short is None:
+        return (
+            f"a tile of {config.tile_m} x {config.tile_n} with {config.waves_m} x {config.waves_n} "
+            f"waves: {SHORT_TILE} and one wave on one side, {NUM_WAVES} waves on the other"
+        )
+    long = "n" if short == "m" else "m"
+    if getattr(problem, short) > SHORT:
+        return f"{short} = {getattr(problem, short)}: {NAME} is for at most {SHORT}"
+    if (config.mma_m, config.mma_n) != (SHORT, SHORT):
+        return f"a {config.mma_m}x{config.mma_n} instruction: the short side is {SHORT}"
+    for name in ("a", "b"):
+        align = getattr(problem, f"{name}_align")
+        if align < 4:
+            return f"{name} is aligned to {align} bytes: {NAME} reads rows that start at dwords"
+    itemsize = ITEMSIZE[problem.a_dtype]
+    if config.mma_k * itemsize > STEP_BYTES:
+        return (
+            f"a {config.mma_m}x{config.mma_n}x{config.mma_k} instruction takes "
+            f"{config.mma_k * itemsize} bytes of a row, and a step has {STEP_BYTES}"
+        )
+    if config.tile_k * itemsize % (NUM_WAVES * STEP_BYTES):
+        return f"tile_k = {config.tile_k} is not {NUM_WAVES} slices of steps of {STEP_BYTES} bytes"
+    tile = getattr(config, f"tile_{long}")
+    major = problem.a_major if long == "m" else problem.b_major
+    rows = SHORT if major == "k" else SHORT * VECTOR_BYTES // itemsize
+    if tile % max(rows, NUM_WAVES * SHORT_TILE):
+        return f"tile_{long} = {tile} is not whole vectors of {rows} rows for {NUM_WAVES} waves"
+    if lds_bytes(config, itemsize) > arch.lds_bytes:
+        return f"the sums take {lds_bytes(config, itemsize)} bytes of LDS"
+    return None
+
+
+def _short_side(config: GemmConfig) -> str | None:
+    if (config.tile_m, config.waves_m, config.waves_n) == (SHORT_TILE, 1, NUM_WAVES):
+        return "m"
+    if (config.tile_n, config.waves_n, config.waves_m) == (SHORT_TILE, 1, NUM_WAVES):
+        return "n"
+    return None
+
+
+def lds_bytes(config: GemmConfig, itemsize: int) -> int:
+    """Return the LDS of a workgroup: the sums of half its waves."""
+    long = max(config.tile_m, config.tile_n)
+    return NUM_WAVES // 2 * long * _LDS_PITCH * max(4, itemsize)
+
+
+def lds_traffic(config: GemmConfig, itemsize: int) -> int:
+    """Return nothing: LDS is used after the last step alone."""
+    del config, itemsize
+    return 0
+
+
+def idle_cycles(config: GemmConfig) -> int:
+    """Return the idle cycles of a step: what of a load's latency its one successor leaves."""
+    del config
+    return 350
+
+
+def tiles_ahead(config: GemmConfig) -> int:
+    """Return the tiles on their way while one is multiplied."""
+    del config
+    return 1
+
+
+def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
+    """Return the configurations that are built for inputs of a type.
+
+    A tile of 128 along the long side, with slices of two steps, which are lines of 128 bytes of
+    k-major rows; for bytes, of which 256 are what 16 lanes read of one k, one of 256 as well.
+    """
+    itemsize = ITEMSIZE[dtype]
+    tiles = [(128, 2)] + ([(256, 1)] if itemsize == 1 else [])
+    instructions = ARCHS[arch].mfma_cycles.get(dtype, {})
+    # The deepest instruction that a step feeds. (One of two steps has twice the rate for 8-bit
+    # floats on gfx950, but any outruns memory: 128 bytes of the long operand a clock on a CU.)
+    depths = [k for m, n, k in instructions if (m, n) == (SHORT, SHORT)]
+    mma_k = max((k for k in depths if k * itemsize <= STEP_BYTES), default=0)
+    if not mma_k or dtype in COMPLEX_NAMES:
+        return ()
+    shapes = (
+        (sides, NUM_WAVES * steps * STEP_BYTES // itemsize)
+        for long, steps in tiles
+        for sides in ((SHORT_TILE, long, 1, NUM_WAVES), (long, SHORT_TILE, NUM_WAVES, 1))
+    )
+    return tuple(
+        GemmConfig(
+            NAME,
+            tile_m,
+            tile_n,
+            tile_k,
+            waves_m,
+            waves_n,
+            SHORT,
+            SHORT,
+            mma_k,
+            num_stages=2,
+            waves_per_simd=2 if itemsize in (2, 4) else 1,
+        )
+        for (tile_m, tile_n, waves_m, waves_n), tile_k in shapes
+    )

@@ -1,0 +1,165 @@
+"""Formats of OCP Microscaling (MX): 8-, 6- and 4-bit floats with a factor for each 32 of them.
+
+A factor is a power of two, stored as a byte of exponent (e8m0): ``2.0 ** (s - 127)``, and 255 is
+NaN. CuPy has none of these types, so elements and factors are uint8 arrays: 8-bit and 6-bit floats
+one to a byte, as ml_dtypes stores them, 4-bit floats two to a byte along k, the lower half first.
+
+What a device has no instruction for is decoded: to other elements that hold the same numbers, or
+to numbers with their factors applied. `packed_factors` puts factors in the order in which the
+scaled MFMA of gfx950 takes them (``kernels/cdna/block_scales.hpp``).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K, WAVE_SIZE
+
+BLOCK = 32
+"""Elements along k that have a factor in common."""
+ELEMENTS: Mapping[str, np.dtype[Any]] = MappingProxyType(
+    {
+        "e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
+        "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+        "e2m3": np.dtype(ml_dtypes.float6_e2m3fn),
+        "e3m2": np.dtype(ml_dtypes.float6_e3m2fn),
+        "e2m1": np.dtype(ml_dtypes.float4_e2m1fn),
+    }
+)
+"""The formats of elements, by name."""
+FACTOR = np.dtype(ml_dtypes.float8_e8m0fnu)
+U8 = np.dtype(np.uint8)
+_NAMES = {
+    alias: name
+    for name, dtype in ELEMENTS.items()
+    for alias in (name, dtype.name, dtype.name.split("_")[1], f"{name}fn_x2", f"{dtype.name}_x2")
+    if name == "e2m1" or not alias.endswith("_x2")
+}
+
+
+def element_format(given: Any) -> str | None:
+    """Return the name of a format of elements, given by name or as a dtype; None if it is none."""
+    if isinstance(given, str):
+        return _NAMES.get(given)
+    try:
+        return _NAMES.get(np.dtype(given).name)
+    except TypeError:
+        return None
+
+
+def is_factors(scale: Any) -> bool:
+    """Whether scales are factors by their exponents, rather than numbers."""
+    return getattr(scale, "dtype", None) in (U8, FACTOR)
+
+
+def per_byte(name: str) -> int:
+    """Return the elements in a byte, which are neighbours along k."""
+    return 2 if name == "e2m1" else 1
+
+
+# -- Decoding --------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _numbers(name: str) -> NDArray[np.float32]:
+    """Return the numbers in a byte, (byte, element); bits beyond the last element do not count."""
+    dtype, bits = ELEMENTS[name], int(ELEMENTS[name].name[5])
+    codes = np.arange(1 << bits, dtype=np.uint8).view(dtype).astype(np.float32)
+    byte = np.arange(256)
+    return np.stack([codes[byte >> bits * i & (1 << bits) - 1] for i in range(per_byte(name))], -1)
+
+
+def decoded(codes: Any, name: str, dtype: np.dtype[Any]) -> Any:
+    """Return elements (rows, k), from their bytes, as a contiguous CuPy array of a type.
+
+    `dtype` is float32, or one of 8 bits, whose bytes are returned: e4m3fn holds all numbers of
+    narrower formats.
+    """
+    import cupy
+
+    table = _numbers(name).astype(dtype)
+    if dtype.itemsize == 1:
+        table = table.view(np.uint8)
+    # One element of the table is all that a byte holds.
+    whole = np.ascontiguousarray(table).view(np.dtype(f"u{table[0].nbytes}")).ravel()
+    return cupy.take(cupy.asarray(whole), codes).view(table.dtype)
+
+
+@functools.cache
+def _factor_numbers() -> NDArray[np.float32]:
+    numbers: NDArray[np.float32] = np.arange(256, dtype=np.uint8).view(FACTOR).astype(np.float32)
+    return numbers
+
+
+def scaled_numbers(codes: Any, name: str, factors: Any) -> Any:
+    """Return the numbers (rows, k) that elements and their factors stand for, in bfloat16.
+
+    They have at most four significant bits: nothing is rounded, unless a number is beyond what
+    bfloat16 can hold.
+    """
+    import cupy
+
+    numbers = decoded(codes, name, np.dtype(np.float32))
+    each = cupy.take(cupy.asarray(_factor_numbers()), factors)
+    numbers *= cupy.repeat(each, BLOCK, axis=1)[:, : numbers.shape[1]]
+    return numbers.astype(ml_dtypes.bfloat16)
+
+
+# -- Packing ---------------------------------------------------------------------------------------
+
+PACKED_ROWS = 64
+"""Rows of which a dword of packed factors has four."""
+_ONE = 127
+
+# Lane l has rows l % 16 of four fragments, which are LDS rows 16 apart (RowOrder, layout.hpp), and
+# the l / 16-th of the instruction's blocks.
+_PACK = f"""
+const int lane = i % {WAVE_SIZE}, step = i / {WAVE_SIZE} % steps, group = i / {WAVE_SIZE} / steps;
+const int block = step * {BLOCK_SCALED_MMA_K // BLOCK} + lane / 16;
+packed = 0;
+for (int fragment = 0; fragment < 4; ++fragment) {{
+    const int lds_row = 16 * fragment + lane % 16;
+    const int row = group * {PACKED_ROWS} +
+                    (lds_row & ~31 | (lds_row & 12) << 1 | lds_row >> 2 & 4 | lds_row & 3);
+    ptrdiff_t at[2] = {{row, block}};
+    const unsigned factor = row < rows && block < blocks ? factors[at] : {_ONE};
+    packed |= factor << 8 * fragment;
+}}
+"""
+
+
+@functools.cache
+def _packer() -> Any:
+    from cupy import ElementwiseKernel
+
+    return ElementwiseKernel(
+        "raw uint8 factors, int32 rows, int32 blocks, int32 steps", "uint32 packed", _PACK,
+        "cupygemm_pack_factors",
+    )  # fmt: skip
+
+
+def packed_factors(factors: Any, tile_rows: int, steps: int) -> Any:
+    """Return factors (rows, blocks), of any strides, as kernels read them.
+
+    Parameters
+    ----------
+    factors : cupy.ndarray
+        Of uint8.
+    tile_rows : int
+        Rows of a workgroup's tile: there are factors for whole ones.
+    steps : int
+        Instructions along k, those of whole tiles.
+    """
+    import cupy
+
+    rows, blocks = factors.shape
+    groups = -(-rows // tile_rows) * tile_rows // PACKED_ROWS
+    packed = cupy.empty(groups * steps * WAVE_SIZE, np.uint32)
+    return _packer()(factors, rows, blocks, steps, packed)

@@ -1,0 +1,331 @@
+"""Choose a configuration: a cost model over compute units, residency and tile quantisation.
+
+The model counts, for the compute unit with the most tiles, the cycles of the resource that binds
+its main loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Each
+configuration is estimated with whole tiles, with k in parts, and with a persistent grid that cuts
+some tiles (stream-k); sums that several workgroups share pass through memory to a second kernel.
+Its figures are modelled, from published rates (`_arch`), and serve to rank configurations, not to
+predict times.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cupygemm._backends.cdna.arch import Arch
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.mainloops import configs_for, mainloop_of, resident_workgroups
+from cupygemm._backends.cdna.split import (
+    ROUND_PARTS,
+    adds_to_result,
+    slots_written,
+    stream_tiles,
+    sum_bytes,
+)
+from cupygemm._epilogue import cost as _epilogue_cost
+from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+
+# What a workgroup alone on its CU cannot hide: to start and to end, in cycles, and the load of a
+# tile from memory, in ns. *Modelled*: what the timing model of the emulated device gives for
+# products of few tiles and long k, on gfx942 and gfx950 (tests/backends/cdna/test_split_cost.py).
+# What a step's barriers cost, and how many loads overlap, is the mainloop's to say.
+_START_CYCLES = 2500
+_LOAD_NS = 690
+_L1_BYTES_PER_CLOCK = 64
+# The kernel that adds parts, once it runs: to start and to end, and for each round of loads, of
+# ROUND_PARTS each. Modelled in the same way.
+_ADD_CYCLES, _ADD_ROUND_CYCLES = 2300, 1180
+# *Assumptions*, of which nothing here can be computed or modelled, and no figure is published:
+# from memory to one CU, 200 lines of 128 bytes on their way, for 1600 cycles;
+_CU_BYTES_PER_CLOCK = 16
+# a kernel that waits for another: about 3 us from the end of one to work of the next;
+_NEXT_KERNEL_CYCLES = 6000
+# workgroups at different k, which find less of each other's operands in L2; and that atomic
+# additions cost what stores do, where other workgroups add to the same lines too.
+_SHARING = 1.03
+# Of a part of k, and steps of a workgroup's share of shared tiles: less, and it is all prologue.
+_LEAST_K_BYTES, _LEAST_STEPS = 512, 3
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration that can run, with its modelled cost.
+
+    Attributes
+    ----------
+    config : GemmConfig
+    cycles : float
+        Modelled cycles of the launch, at the boost clock.
+    bound : str
+        The resource that decides them: ``"MFMA"``, ``"LDS"``, ``"L1"``, ``"latency"``, ``"L2"`` or
+        ``"memory"``.
+    tiles : int
+        Tiles of C, or parts of them where k is in parts: the workgroups' work.
+    resident : int
+        Workgroups that a CU holds at once.
+    efficiency : float
+        Useful share of the multiply-adds: the rest falls outside the matrices.
+    """
+
+    config: GemmConfig
+    cycles: float
+    bound: str
+    tiles: int
+    resident: int
+    efficiency: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The configuration for a problem, and why.
+
+    Attributes
+    ----------
+    config : GemmConfig
+    reason : str
+        One sentence for people.
+    candidates : tuple of Candidate
+        All configurations that can run, the cheapest first.
+    """
+
+    config: GemmConfig
+    reason: str
+    candidates: tuple[Candidate, ...] = ()
+
+
+@functools.lru_cache(maxsize=4096)
+def select(problem: GemmProblem, arch: Arch, *, reproducible: bool = True) -> Selection:
+    """Return the configuration that the cost model prefers.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+    arch : Arch
+    reproducible : bool
+        No sum depends on the order in which workgroups run. Without it, parts of k may be added
+        atomically.
+
+    Raises
+    ------
+    ValueError
+        No configuration can run; the message says why not, for each distinct reason.
+    """
+    candidates, objections = [], []
+    for base in configs_for(problem.a_dtype, arch.name):
+        objection = check(base, problem, arch)
+        if objection is None:
+            candidates += [
+                estimate(config, problem, arch)
+                for config in partitions(base, problem, arch, reproducible=reproducible)
+                if check(config, problem, arch) is None
+            ]
+        elif objection not in objections:
+            objections.append(objection)
+    if not candidates:
+        raise ValueError(f"no kernel for {problem} on {arch.name}: {'; '.join(objections)}")
+    ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
+    return Selection(ranked[0].config, _reason(ranked, problem, arch), ranked)
+
+
+def partitions(
+    base: GemmConfig, problem: GemmProblem, arch: Arch, *, reproducible: bool = True
+) -> Iterator[GemmConfig]:
+    """Yield a configuration with whole tiles, with k in parts, and with a persistent grid.
+
+    K is cut into as many parts as fill the compute units once, or as often as workgroups fit.
+    """
+    yield base
+    tiles_m, tiles_n = base.num_tiles(problem)
+    tiles = tiles_m * tiles_n * problem.num_batches
+    steps = base.num_steps(problem)
+    resident = resident_workgroups(base, arch, ITEMSIZE[problem.a_dtype])
+    slots = arch.num_cus * resident
+    most = min(steps, problem.k * ITEMSIZE[problem.a_dtype] // _LEAST_K_BYTES)
+    for parts in sorted({min(n // tiles, most) for n in (arch.num_cus, slots, 2 * slots)}):
+        if parts >= 2:
+            yield replace(base, split_k=parts)
+            if not reproducible:
+                yield replace(base, split_k=parts, atomic=True)
+    if tiles % slots * steps >= _LEAST_STEPS * slots:
+        yield replace(base, stream_k=slots)
+
+
+def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
+    """Return the modelled cost of a configuration that can run."""
+    itemsize = ITEMSIZE[problem.a_dtype]
+    tiles_m, tiles_n = config.num_tiles(problem)
+    tiles = tiles_m * tiles_n * problem.num_batches
+    steps = config.num_steps(problem)
+    resident = resident_workgroups(config, arch, itemsize)
+
+    step = _step_cycles(config, arch, problem.a_dtype)
+    binding, throughput = max(step.items(), key=lambda item: item[1])
+    mainloop = mainloop_of(config)
+    idle = mainloop.idle_cycles(config)
+    load = _LOAD_NS * arch.clock_mhz / 1000
+    alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
+    elements = config.tile_m * config.tile_n
+    finished = _finished_bytes(problem, config.tile_m, config.tile_n)
+    store = finished / _L1_BYTES_PER_CLOCK + _epilogue_cost.cycles(problem, elements)
+    part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
+
+    def batch_cycles(workgroups: int, depth: float, store: float) -> float:
+        """Return the cycles of workgroups that share a CU from start to end, `depth` steps deep."""
+        if not workgroups:
+            return 0.0
+        # The matrix units idle while all of the workgroups do, each at times of its own.
+        busy = 1 - (idle / (step["MFMA"] + idle)) ** workgroups
+        each = max(throughput, step["MFMA"] / busy)
+        return _START_CYCLES + depth * max(workgroups * each, alone) + workgroups * store
+
+    if config.stream_k:
+        rounds, shared = divmod(tiles, config.stream_k)
+        compute = rounds * batch_cycles(resident, steps, store)
+        # The end of one tile, and the beginning of another.
+        depth = shared * steps / config.stream_k
+        compute += batch_cycles(resident, depth, 2 * part_store) + _START_CYCLES
+        most = resident
+    else:
+        depth = steps / config.split_k
+        units = tiles * config.split_k
+        most = -(-units // arch.num_cus)  # units of the busiest CU
+        full, rest = divmod(most, resident)
+        stored = store if config.split_k == 1 else part_store
+        compute = full * batch_cycles(resident, depth, stored) + batch_cycles(rest, depth, stored)
+    l2, memory = _traffic_cycles(config, problem, arch, tiles, steps)
+
+    if min(most, resident) * throughput < 0.9 * alone:
+        binding = "latency"
+    cycles, bound = max((compute, binding), (l2, "L2"), (memory, "memory"))
+    if config.partition != "tiles":
+        cycles *= _SHARING
+    padded = tiles_m * config.tile_m * tiles_n * config.tile_n * steps * config.tile_k
+    return Candidate(
+        config=config,
+        # What does not bind still costs a little, which orders candidates that memory holds equal.
+        cycles=cycles
+        + 0.05 * (compute + l2 + memory)
+        + _sharing_cycles(config, problem, arch, tiles),
+        bound=bound,
+        tiles=tiles * config.split_k,
+        resident=resident,
+        efficiency=problem.m * problem.n * problem.k / padded,
+    )
+
+
+def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int) -> float:
+    """Return what shared tiles add: their sums go to memory and back, to a second kernel.
+
+    That has their epilogue too, spread over all compute units.
+    """
+    written = slots_written(config, problem)
+    if not written:
+        return 0.0
+    shared = _shared_tiles(config, problem, tiles)
+    rows, columns = min(config.tile_m, problem.m), min(config.tile_n, problem.n)
+    slot = rows * columns * sum_bytes(problem)
+    moved, kernels, parts = 2 * written, 1, written / shared
+    if adds_to_result(config, problem):  # zeros before, and what is added stays there
+        zeros_and_sums = (tiles + written) * slot / _memory_bytes_per_clock(arch)
+        return _NEXT_KERNEL_CYCLES + zeros_and_sums
+    if config.atomic:  # zeros first; then what is added stays where it is
+        moved, kernels, parts = written + 2 * tiles, 2, 1
+    finished = shared * _finished_bytes(problem, rows, columns)
+    return (
+        kernels * _NEXT_KERNEL_CYCLES
+        + _ADD_CYCLES
+        + _ADD_ROUND_CYCLES * -(-parts // ROUND_PARTS)
+        + (moved * slot + finished) / _memory_bytes_per_clock(arch)
+        + _epilogue_cost.cycles(problem, shared * rows * columns) / arch.num_cus
+    )
+
+
+def _shared_tiles(config: GemmConfig, problem: GemmProblem, tiles: int) -> int:
+    """Return the tiles that the second kernel finishes."""
+    if config.stream_k:
+        return stream_tiles(config, problem)
+    return tiles if config.split_k > 1 else 0
+
+
+def _finished_bytes(problem: GemmProblem, rows: int, columns: int) -> int:
+    """Return the bytes that a block of C moves once it is summed: its epilogue's, and its own."""
+    stored = rows * columns * ITEMSIZE[problem.out_dtype]
+    return stored + _epilogue_cost.read_bytes(problem.epilogue, rows, columns)
+
+
+def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, float]:
+    """Return the cycles for which one tile_k step of a workgroup occupies each resource of a CU."""
+    waves = config.waves_m * config.waves_n
+    instructions = (config.tile_m // config.mma_m) * (config.tile_n // config.mma_n)
+    instructions *= config.tile_k // config.mma_k
+    issue = arch.mfma_cycles[dtype][config.mma_m, config.mma_n, config.mma_k]
+    staged = (config.tile_m + config.tile_n) * config.tile_k * ITEMSIZE[dtype]
+    through_lds = mainloop_of(config).lds_traffic(config, ITEMSIZE[dtype])
+    return {
+        "MFMA": instructions * issue / min(waves, arch.simds_per_cu),
+        "LDS": through_lds / arch.lds_bytes_per_clock,
+        "L1": staged / _L1_BYTES_PER_CLOCK,
+    }
+
+
+def _traffic_cycles(
+    config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, steps: int
+) -> tuple[float, float]:
+    """Return the cycles that L2 and memory take for the launch, all CUs together."""
+    itemsize = ITEMSIZE[problem.a_dtype]
+    staged = tiles * steps * (config.tile_m + config.tile_n) * config.tile_k * itemsize
+    m, n, k = problem.m, problem.n, problem.k
+    whole = 1 - _shared_tiles(config, problem, tiles) / tiles
+    once = (m * k + n * k) * itemsize + whole * _finished_bytes(problem, m, n)
+    l2_bytes_per_clock = arch.num_xcds * arch.l2_bytes_per_clock
+    # Few compute units cannot ask for all that memory can give.
+    busy = arch.num_cus if config.stream_k else min(arch.num_cus, tiles * config.split_k)
+    bytes_per_clock = min(_memory_bytes_per_clock(arch), busy * _CU_BYTES_PER_CLOCK)
+    memory = once * problem.num_batches / bytes_per_clock
+    return staged / l2_bytes_per_clock, memory
+
+
+def _memory_bytes_per_clock(arch: Arch) -> float:
+    return arch.hbm_gbytes_per_s * 1000 / arch.clock_mhz
+
+
+def _named(config: GemmConfig) -> str:
+    text = f"{config.mainloop}, tile {config.tile_m}x{config.tile_n}x{config.tile_k}"
+    if config.stream_k:
+        return f"{text} with stream-k"
+    return text + (f" with k in {config.split_k} parts" if config.split_k > 1 else "")
+
+
+def _workgroups(best: Candidate, problem: GemmProblem, arch: Arch) -> str:
+    """Return how the tiles are dealt to the device."""
+    config = best.config
+    if config.stream_k:
+        cut = stream_tiles(config, problem)
+        return (
+            f"{config.stream_k} workgroups on {arch.num_cus} CUs, {cut} of {best.tiles} tiles cut "
+            "along k to make their shares equal (stream-k)"
+        )
+    text = f"{best.tiles} workgroups on {arch.num_cus} CUs"
+    if config.split_k > 1:
+        how = "atomically" if config.atomic else "by a second kernel"
+        text += f" ({config.split_k} parts of k, added {how})"
+    return text
+
+
+def _reason(ranked: tuple[Candidate, ...], problem: GemmProblem, arch: Arch) -> str:
+    best = ranked[0]
+    config = best.config
+    text = (
+        f"{config.mainloop}, tile {config.tile_m}x{config.tile_n}x{config.tile_k}: "
+        f"{_workgroups(best, problem, arch)}, {best.efficiency:.0%} of the work useful, "
+        f"bound by {best.bound} (modelled)"
+    )
+    others = [other for other in ranked if _named(other.config) != _named(config)]
+    if others:
+        other = others[0]
+        times = other.cycles / best.cycles
+        text += f"; the next, {_named(other.config)}, costs {times:.2f} times as much"
+    return text

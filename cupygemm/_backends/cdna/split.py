@@ -1,0 +1,97 @@
+"""Tiles that several workgroups share: how many, the workspace of their sums, and what adds them.
+
+The twin of ``kernels/cdna/scheduler.hpp`` and ``parts.hpp``. With ``split_k`` each tile's k is cut
+into equal parts; with ``stream_k`` a persistent grid takes as many tiles whole as fill it evenly,
+and equal ranges of the k steps of the others. What is not over all of k goes to slots of a
+workspace, each as large as a tile in the type of the sums, and ``cupygemm_add_parts`` adds them.
+Parts that are added atomically to C need none; then that kernel runs before, and stores zeros.
+"""
+
+from __future__ import annotations
+
+from cupygemm._backends.cdna.config import GemmConfig, batch_grid
+from cupygemm._records.problem import COMPLEX_NAMES, ITEMSIZE, GemmProblem
+
+ADD_THREADS = 256
+"""Work-items of a workgroup of ``cupygemm_add_parts``."""
+ROUND_PARTS = 16
+"""Parts of a tile that such a workgroup loads at once: four for each of its four waves."""
+_LANES = 64
+
+
+def check(config: GemmConfig, problem: GemmProblem) -> str | None:
+    """Return why tiles cannot be shared as the configuration asks, or None if they can."""
+    steps = config.num_steps(problem)
+    if config.split_k < 1 or config.stream_k < 0:
+        return f"split_k = {config.split_k}, stream_k = {config.stream_k}: at least 1 and 0"
+    if config.split_k > 1 and config.stream_k:
+        return f"split_k = {config.split_k} and stream_k = {config.stream_k}: tiles are cut one way"
+    if config.split_k > steps:
+        return f"split_k = {config.split_k} exceeds the {steps} steps of k"
+    if config.atomic and config.split_k == 1:
+        return "atomic addition is for the parts of split_k, and split_k = 1"
+    if config.atomic and problem.a_dtype in COMPLEX_NAMES:
+        return "no instruction adds complex numbers atomically"
+    if config.stream_k and not stream_tiles(config, problem):
+        return f"tiles fill the {config.stream_k} workgroups of stream_k evenly: none are cut"
+    if stream_tiles(config, problem) * steps >= 1 << 31:
+        return f"{steps} steps of k for {stream_tiles(config, problem)} tiles: at most 2**31 in all"
+    if num_slots(config, problem) >= 1 << 31 or _total_tiles(config, problem) >= 1 << 31:
+        return f"{num_slots(config, problem)} parts of tiles: at most 2**31"
+    return None
+
+
+def sum_bytes(problem: GemmProblem) -> int:
+    """Return the bytes of a sum before it is rounded."""
+    return {"f64": 8, "c64": 8, "c128": 16}.get(problem.a_dtype, 4)
+
+
+def adds_to_result(config: GemmConfig, problem: GemmProblem) -> bool:
+    """Tell whether parts are added to C itself, which needs no workspace.
+
+    Atomic instructions add sums, so C must be of their type, and nothing else be done to them.
+    """
+    sums = {"f64": "f64", "i8": "i32"}.get(problem.a_dtype, "f32")
+    return config.atomic and problem.epilogue is None and problem.out_dtype == sums
+
+
+def stream_tiles(config: GemmConfig, problem: GemmProblem) -> int:
+    """Return the tiles that a persistent grid shares: those left when it has been filled evenly."""
+    return _total_tiles(config, problem) % config.stream_k if config.stream_k else 0
+
+
+def num_slots(config: GemmConfig, problem: GemmProblem) -> int:
+    """Return the slots of the workspace; 0 where no tile is shared."""
+    if config.stream_k:
+        return 2 * config.stream_k  # the end of one tile, and the beginning of another
+    if config.split_k == 1 or adds_to_result(config, problem):
+        return 0
+    return _total_tiles(config, problem) * (1 if config.atomic else config.split_k)
+
+
+def slots_written(config: GemmConfig, problem: GemmProblem) -> int:
+    """Return how many sums of a tile over parts of k are written, added ones counted each."""
+    if config.stream_k:  # each workgroup's end cuts a tile, if it is not the end of one
+        shared = stream_tiles(config, problem)
+        return shared + config.stream_k - 1 if shared else 0
+    return _total_tiles(config, problem) * config.split_k if config.split_k > 1 else 0
+
+
+def workspace_bytes(config: GemmConfig, problem: GemmProblem) -> int:
+    """Return the size of the workspace."""
+    return num_slots(config, problem) * config.tile_m * config.tile_n * sum_bytes(problem)
+
+
+def add_grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
+    """Return the workgroups of ``cupygemm_add_parts``: each has what 64 lanes store at once."""
+    at_once = 8 if ITEMSIZE[problem.out_dtype] < 4 and problem.a_dtype != "f64" else 4
+    of_tile = config.tile_m * config.tile_n // (_LANES * at_once)
+    if config.stream_k:
+        return stream_tiles(config, problem) * of_tile, 1, 1
+    tiles_m, tiles_n = config.num_tiles(problem)
+    return tiles_m * tiles_n * of_tile, *batch_grid(problem)
+
+
+def _total_tiles(config: GemmConfig, problem: GemmProblem) -> int:
+    tiles_m, tiles_n = config.num_tiles(problem)
+    return tiles_m * tiles_n * problem.num_batches

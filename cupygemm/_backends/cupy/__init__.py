@@ -1,0 +1,1 @@
+"""The fallback: `cupy.matmul`, for products that no kernel of this library computes."""

@@ -1,0 +1,100 @@
+"""Products with scales that change along k, in one launch on Hopper.
+
+The tensor cores sum 128 bytes of k, which lie in one block of each operand's scales; these sums are
+scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits along k.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cupygemm._backends.hopper.config import (
+    BLOCK_ROWS,
+    FLOAT8,
+    SLAB_BYTES,
+    HopperArch,
+    HopperConfig,
+)
+from cupygemm._backends.hopper.plan import HopperChoice, choose
+from cupygemm._backends.hopper.product import make_product
+from cupygemm._backends.hopper.select import select
+from cupygemm._backends.hopper.source import BlockScaling
+from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._records.problem import GemmProblem
+from cupygemm._request.layout import Layout
+
+BLOCK = SLAB_BYTES
+"""Elements along k that have one scale, or a multiple of it."""
+SCALE_ARGS = struct.Struct("=QQqqqqIIII")
+"""The struct ``BlockScaleArgs``.
+
+In order: a, b, a_row, a_k, b_column, b_k, a_rows, b_columns, steps, padding.
+"""
+
+
+def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoice | None:
+    """Return the kernels for a product; `columns` of B share a scale. None if there are none.
+
+    Raises
+    ------
+    ValueError
+        No configuration can run.
+    """
+    if layout.problem.a_dtype not in FLOAT8 or layout.problem.batch:
+        return None
+    choice = choose(layout, arch)
+    how, configs = scaled_configs(choice.problem, columns)
+    return replace(choice, selection=select(choice.asked, arch, configs), block_scales=how)
+
+
+def scaled_configs(
+    problem: GemmProblem, columns: int
+) -> tuple[BlockScaling, tuple[HopperConfig, ...]]:
+    """Return how the kernel has the scales of B, which `columns` share, and its configurations."""
+    how: BlockScaling = "columns" if columns % BLOCK_ROWS else "blocks"
+    # Scales of each column are in registers, of which larger blocks of sums leave too few, and so
+    # do the ranks that a large cluster's blocks tell when they are done with a stage.
+    return how, tuple(
+        config
+        for config in configs_for(problem.a_dtype)
+        if config.tile_k == BLOCK
+        and (
+            how == "blocks"
+            or (
+                config.tile_m == BLOCK_ROWS * config.num_consumers
+                and config.tile_n <= 128
+                and config.cluster_size <= 2
+            )
+        )
+    )
+
+
+def make_scaled_product(choice: HopperChoice, block: int) -> Callable[..., None]:
+    """Return what launches a product, given addresses, an epilogue's arguments, and both scales.
+
+    These are arrays of fp32, (rows, blocks of k), each with how many rows of A, or columns of B,
+    share a row of it.
+    """
+    product = make_product(choice)
+    steps = block // BLOCK
+
+    def launch(
+        a: int, b: int, c: int, epilogue: bytes, scale_a: tuple[Any, int], scale_b: tuple[Any, int]
+    ) -> None:
+        (of_a, rows), (of_b, columns) = scale_a, scale_b
+        places = of_a.data.ptr, of_b.data.ptr, *_pitches(of_a), *_pitches(of_b)
+        product(a, b, c, epilogue, SCALE_ARGS.pack(*places, rows, columns, steps, 0))
+
+    return launch
+
+
+def _pitches(scale: Any) -> tuple[int, int]:
+    """Return the elements from a row of scales to the next, and from a block, 0 where one is all.
+
+    The other extents are those of the operand.
+    """
+    (rows, blocks), (pitch, step) = scale.shape, scale.strides
+    return pitch // 4 if rows > 1 else 0, step // 4 if blocks > 1 else 0

@@ -1,0 +1,231 @@
+"""Products of different shapes in one launch on Hopper.
+
+The kernel's parameter holds the arguments of each product, and a persistent grid takes the tiles of
+all, one product behind the other: those with the longest k first, so that what the last tiles leave
+idle is short. Products share a kernel if it reads and writes them alike. Operands that TMA cannot
+read are copied before. k is not split; deep products are better launched alone where splitting it
+gains more than a launch costs.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cupygemm._backends.hopper.compile import Cubin, load
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.cost import memory_cycles, tile_cost, total
+from cupygemm._backends.hopper.enqueue import Enqueue, Pointed, pointed
+from cupygemm._backends.hopper.launch import HOPPER_ARGS, launch_grid, pack
+from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.plan import HopperChoice, choose
+from cupygemm._backends.hopper.product import make_preparation
+from cupygemm._backends.hopper.source import has_narrow_boxes
+from cupygemm._backends.hopper.tile_shapes import configs_for_product
+from cupygemm._records.problem import GemmProblem
+from cupygemm._request.layout import Layout
+
+CAPACITIES = (7, 63)
+"""Products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
+_MAX_PACKED = 256  # lists of parameters that a launch keeps
+
+Addresses = Sequence[tuple[int, int, int]]
+
+
+def grouped_args(capacity: int) -> np.dtype[Any]:
+    """Return the struct ``GroupedArgs``."""
+    first_unit = capacity * HOPPER_ARGS.itemsize
+    end = first_unit + 4 * (capacity + 1)
+    return np.dtype(
+        {
+            "names": ["products", "first_unit"],
+            "formats": [(HOPPER_ARGS, capacity), (np.uint32, capacity + 1)],
+            "offsets": [0, first_unit],
+            "itemsize": -(-end // 64) * 64,
+        }
+    )
+
+
+@dataclass(frozen=True)
+class Group:
+    """Products that share a launch.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Of the products, in the order of the launch.
+    choices : tuple of HopperChoice
+        How each is computed, by the group's configuration.
+    """
+
+    numbers: tuple[int, ...]
+    choices: tuple[HopperChoice, ...]
+
+    @property
+    def config(self) -> HopperConfig:
+        """Return the configuration of all."""
+        return self.choices[0].config
+
+    @property
+    def capacity(self) -> int:
+        """Return how many products the kernel's parameter has room for."""
+        return next(capacity for capacity in CAPACITIES if capacity >= len(self.choices))
+
+    @property
+    def gemm(self) -> Cubin:
+        """Return the GEMM kernel, compiled."""
+        return self.choices[0].gemm_of(self.capacity)
+
+
+def groups(
+    layouts: Mapping[int, Layout], arch: HopperArch
+) -> list[tuple[tuple[int, ...], Callable[[Addresses], None]]]:
+    """Return which products share a launch, by their numbers, and that."""
+    return [(group.numbers, GroupLaunch(group)) for group in choose_groups(layouts, arch)]
+
+
+def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group]:
+    """Return the groups that the cost model prefers; what is in none is launched alone."""
+    alike: dict[Any, dict[int, HopperChoice]] = collections.defaultdict(dict)
+    for number, layout in layouts.items():
+        try:
+            choice = choose(layout, arch)
+        except ValueError:  # no kernel of this library takes it
+            continue
+        p = layout.problem
+        types = p.a_dtype, p.b_dtype, p.out_dtype
+        kernel = types, p.a_major, p.b_major, choice.c_direct is None
+        alike[kernel][number] = choice
+    return [group for choices in alike.values() for group in _partition(choices, layouts, arch)]
+
+
+class _Part(NamedTuple):
+    """Products that one launch may compute, by their numbers, how, and in which modelled time."""
+
+    numbers: tuple[int, ...]
+    config: HopperConfig
+    cycles: float
+
+
+def _partition(
+    choices: Mapping[int, HopperChoice], layouts: Mapping[int, Layout], arch: HopperArch
+) -> list[Group]:
+    """Return the groups of products that one kernel can take; `choices` are of each alone.
+
+    The deepest are left out as long as the rest, and those alone, then take less time.
+    """
+    numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
+    alone = {number: choices[number].selection.candidates[0].cycles for number in numbers}
+    best, first = _in_launches(numbers, layouts, arch), 0
+    cycles = sum(part.cycles for part in best)
+    while first < len(numbers):
+        depth = choices[numbers[first]].problem.k
+        while first < len(numbers) and choices[numbers[first]].problem.k == depth:
+            first += 1
+        rest = _in_launches(numbers[first:], layouts, arch)
+        total = sum(part.cycles for part in rest) + sum(alone[n] for n in numbers[:first])
+        if total >= cycles:
+            break
+        best, cycles = rest, total
+    return [
+        Group(part.numbers, tuple(choose(layouts[n], arch, part.config) for n in part.numbers))
+        for part in best
+        if len(part.numbers) > 1
+    ]
+
+
+def _in_launches(
+    numbers: Sequence[int], layouts: Mapping[int, Layout], arch: HopperArch
+) -> list[_Part]:
+    """Return products in parts of as many as a launch takes, equally large."""
+    count = -(-len(numbers) // CAPACITIES[-1])
+    found = []
+    for part in range(count):
+        some = tuple(numbers[len(numbers) * part // count : len(numbers) * (part + 1) // count])
+        found.append(_Part(some, *choose_config([layouts[n].problem for n in some], arch)))
+    return found
+
+
+def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
+    """Return the configuration that computes products in one launch soonest, and its cycles."""
+    memory = sum(map(memory_cycles, products))
+    ways = {turned: [as_computed(p, c_turned=turned) for p in products] for turned in (False, True)}
+    ranked = []
+    for config in configs_for_product(products[0]):
+        problems = ways[config.c_turned]
+        # A group's parameter has no maps of narrower boxes.
+        if has_narrow_boxes(config, problems[0], problems[0].out_dtype):
+            continue
+        if all(check(config, problem, arch) is None for problem in problems):
+            ranked.append((total(config, _busiest(config, problems, arch), memory), config))
+    cycles, config = min(ranked, key=lambda each: each[0])
+    return config, cycles
+
+
+def _busiest(config: HopperConfig, problems: Sequence[GemmProblem], arch: HopperArch) -> float:
+    """Return the cycles of the cluster whose tiles take the longest."""
+    units = np.array([config.num_units(problem) for problem in problems])
+    clusters = arch.num_clusters(config.cluster_size)
+    tiles = [tile_cost(config, p, arch, int(units.sum())) for p in problems]
+    each = np.array(
+        [
+            -(-problem.k // config.tile_k) * tile.step + tile.epilogue
+            for problem, tile in zip(problems, tiles, strict=True)
+        ]
+    )
+    # Cluster i takes the units i, i + clusters, ...: of those before unit `ends`, so many.
+    ends = np.concatenate([[0], np.cumsum(units)])[:, None]
+    before = (ends - np.arange(clusters) + clusters - 1) // clusters
+    return float(np.max(each @ np.diff(before, axis=0)))
+
+
+class GroupLaunch:
+    """The launch of a group; calling it with the addresses of all products enqueues it."""
+
+    __slots__ = ("_arguments", "_config", "_enqueue", "_geometries", "_packed", "_prepare")
+
+    def __init__(self, group: Group) -> None:
+        config, choices = group.config, group.choices
+        self._config = config
+        self._geometries = [choice.geometry() for choice in choices]
+        self._prepare = [make_preparation(choice) for choice in choices]
+        units = np.cumsum([config.num_units(choice.problem) for choice in choices])
+        self._arguments = np.zeros(1, grouped_args(group.capacity))
+        first_unit = self._arguments["first_unit"][0]
+        first_unit[1 : len(units)] = units[:-1]
+        first_unit[len(units) :] = units[-1]
+        grid = launch_grid(config, int(units[-1]), choices[0].num_sms)
+        shared = config.shared_bytes(choices[0].a.itemsize, choices[0].problem.b_major)
+        self._enqueue = Enqueue(load(group.gemm), grid, config.num_threads, shared)
+        self._packed: dict[tuple[tuple[int, int, int], ...], Pointed] = {}
+
+    def __call__(self, addresses: Addresses) -> None:
+        """Enqueue the copies of operands, where there are any, and the launch."""
+        kept, key = [], tuple(addresses)
+        if any(self._prepare):
+            moved = list(addresses)
+            for index, prepare in enumerate(self._prepare):
+                if prepare is not None:
+                    a, b, c = addresses[index]
+                    a, b, copies = prepare(a, b)
+                    kept.append(copies)
+                    moved[index] = a, b, c
+            key = tuple(moved)
+        packed = self._packed.get(key)
+        if packed is None:
+            if len(self._packed) >= _MAX_PACKED:
+                self._packed.clear()
+            packed = self._packed[key] = self._pack(key)
+        self._enqueue(packed)
+
+    def _pack(self, addresses: Addresses) -> Pointed:
+        """Return the list of parameters."""
+        arguments = self._arguments.copy()
+        products = arguments["products"][0]
+        for index, (place, geometry) in enumerate(zip(addresses, self._geometries, strict=True)):
+            products[index] = pack(geometry, self._config, *place)[0]
+        return pointed(arguments.tobytes())

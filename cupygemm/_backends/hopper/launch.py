@@ -1,0 +1,311 @@
+"""The launches of a Hopper product: the GEMM, and the sum of the parts of k.
+
+The GEMM's parameter holds three tensor maps, so it depends on the addresses. Packed parameters are
+kept by address, and by what an epilogue adds: a repeated call of the same arrays packs nothing.
+"""
+
+from __future__ import annotations
+
+import functools
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends.hopper import tensormap
+from cupygemm._backends.hopper.config import (
+    SLAB_BYTES,
+    SWIZZLE_LINES,
+    HopperConfig,
+    lines_of_share,
+    num_clusters,
+    staged_row_bytes,
+)
+from cupygemm._backends.hopper.enqueue import (
+    MAX_PACKED,
+    Enqueue,
+    Parameters,
+    Pointed,
+    offsets,
+    pointed,
+)
+from cupygemm._backends.hopper.stack import Stack, Triple
+
+_MAP = (np.void, tensormap.MAP_BYTES)
+HOPPER_ARGS = np.dtype(
+    {
+        "names": [
+            "a", "b", "c", "c_address", "ldc", "c_stride", "extents", "batch", "a_moves",
+            "b_moves", "num_splits", "stage_bytes", "workspace", "mark", "shares",
+        ],
+        "formats": [
+            _MAP, _MAP, _MAP, np.uint64, np.int64, (np.int64, 3), (np.int32, 3), (np.int32, 3),
+            (np.int32, 3), (np.int32, 3), np.int32, np.uint32, np.uint64, np.uint64, (np.uint32, 2),
+        ],
+        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476, 480, 488, 496],
+        "itemsize": 512,
+    }
+)  # fmt: skip
+"""The struct ``HopperArgs``; its extents are m, n, k."""
+ADD_ARGS = np.dtype(
+    [
+        ("workspace", np.uint64),
+        ("c", np.uint64),
+        ("ldc", np.int64),
+        ("c_stride", np.int64, 3),
+        ("batch", np.int32, 3),
+        ("m", np.uint32),
+        ("n", np.uint32),
+        ("pitch", np.uint32),
+        ("num_splits", np.uint32),
+    ],
+    align=True,
+)
+MIRROR_ARGS = np.dtype(
+    [("c", np.uint64), ("ldc", np.int64), ("n", np.uint32), ("padding", np.uint32)]
+)
+FINISH_ARGS = np.dtype(
+    [
+        ("sums", np.uint64),
+        ("c", np.uint64),
+        ("ldc", np.int64),
+        ("n", np.uint32),
+        ("pitch", np.uint32),
+    ]
+)
+"""The struct ``FinishArgs``, without the epilogue's."""
+_PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
+_MARK = secrets.randbits(63) | 1  # of sums in a workspace; see fix_up.cuh
+_MAX_GRID_Y = 65535
+encoded = functools.lru_cache(4096)(Stack.encode)
+"""Tensor maps by stack and address, of which an operand is met beside many others."""
+_TRIANGLE_EDGE, _TRIANGLE_THREADS = 64, 256
+_ADD_THREADS = 128
+_ADD_VECTORS = 32  # that a block sums
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity, which a look-up takes less time for
+class Geometry:
+    """Where the operands and the result of one GEMM kernel lie, but for their addresses.
+
+    Attributes
+    ----------
+    a, b, c : Stack
+        `c` is the workspace where k is split.
+    m, n, k : int
+    batch : tuple of int
+    a_major, b_major : str
+    rank : int
+        Axes of the operands' tensor maps.
+    tma_store : bool
+        The kernel stores C through TMA.
+    """
+
+    a: Stack
+    b: Stack
+    c: Stack
+    m: int
+    n: int
+    k: int
+    batch: Triple
+    a_major: str
+    b_major: str
+    rank: int
+    tma_store: bool
+
+
+class GemmLaunch:
+    """The launch of a GEMM kernel; calling it with three addresses enqueues it.
+
+    Parameters
+    ----------
+    kernel : cupy.RawKernel
+    geometry : Geometry
+    config : HopperConfig
+    num_sms : int
+    """
+
+    __slots__ = ("_config", "_enqueue", "_geometry", "_packed")
+
+    def __init__(
+        self, kernel: Any, geometry: Geometry, config: HopperConfig, units: int, num_sms: int
+    ) -> None:
+        self._geometry = geometry
+        self._config = config
+        shared = config.shared_bytes(geometry.a.itemsize, geometry.b_major)
+        grid = launch_grid(config, units, num_sms)
+        self._enqueue = Enqueue(kernel, grid, config.num_threads, shared)
+        self._packed: dict[tuple[int, int, int, int, bytes], Pointed] = {}
+
+    def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"", workspace: int = 0) -> None:
+        """Enqueue the launch.
+
+        `epilogue` is what the kernel's parameter holds besides, packed, and `workspace` the address
+        of `stream_bytes` bytes, if it cuts tiles.
+        """
+        key = (a, b, c, workspace, epilogue)
+        packed = self._packed.get(key) or self._pack(*key)
+        self._enqueue(packed)
+
+    def _pack(self, a: int, b: int, c: int, workspace: int, epilogue: bytes) -> Pointed:
+        """Pack a parameter, and keep it."""
+        addresses = a, b, c, workspace
+        if epilogue:
+            plain = self._packed.get((*addresses, b"")) or self._pack(*addresses, b"")
+            packed = pointed(plain[1] + epilogue + _PADDING)
+        else:
+            arguments = pack(self._geometry, self._config, *addresses)
+            maps = narrow_maps(self._geometry, self._config, b, c)
+            packed = pointed(arguments.tobytes() + maps)
+        if len(self._packed) >= MAX_PACKED:
+            self._packed.clear()
+        self._packed[*addresses, epilogue] = packed
+        return packed
+
+
+def pack(
+    geometry: Geometry, config: HopperConfig, a: int, b: int, c: int, workspace: int = 0
+) -> Any:
+    """Return the kernel's arguments for operands and a result at three addresses."""
+    g = geometry
+    arguments = _constants(g, config).copy()
+    lines_a, lines_b = arguments["shares"][0].tolist()
+    arguments["a"] = np.void(encoded(g.a, a, lines_a, g.rank))
+    arguments["b"] = np.void(encoded(g.b, b, lines_b, g.rank))
+    if g.tma_store:
+        arguments["c"] = np.void(_map_of_c(g, config, c))
+    arguments["c_address"] = c
+    arguments["workspace"], arguments["mark"] = workspace, _MARK
+    return arguments
+
+
+@functools.lru_cache(1024)
+def _constants(geometry: Geometry, config: HopperConfig) -> Any:
+    """Return the kernel's arguments but for addresses and tensor maps."""
+    g = geometry
+    arguments = np.zeros(1, HOPPER_ARGS)
+    rows_a, lines_a = _loaded(g.m, config.tile_m, g.a_major, config.cluster_n, g.a.itemsize)
+    rows_b, lines_b = _loaded(g.n, config.tile_n, g.b_major, config.cluster_m, g.b.itemsize)
+    arguments["stage_bytes"] = (rows_a + rows_b) * config.tile_k * g.a.itemsize
+    arguments["shares"] = lines_a, lines_b
+    arguments["ldc"] = g.c.pitch
+    arguments["c_stride"] = g.c.strides
+    arguments["extents"] = g.m, g.n, g.k
+    arguments["batch"] = g.batch
+    arguments["a_moves"] = [int(n > 1) for n in g.a.batch]
+    arguments["b_moves"] = [int(n > 1) for n in g.b.batch]
+    arguments["num_splits"] = config.split_k
+    return arguments
+
+
+def narrow_maps(geometry: Geometry, config: HopperConfig, b: int, c: int) -> bytes:
+    """Return what ``MapArgs`` adds where the last boxes of a tile's columns are narrower."""
+    g = geometry
+    of_b, of_c = config.narrow_b(g.b.itemsize, g.b_major), config.narrow_c(g.c.dtype)
+    if not of_b and not of_c:
+        return b""
+    maps = [bytes(tensormap.MAP_BYTES)] * 2
+    if of_b:
+        _, lines = _constants(g, config)["shares"][0].tolist()
+        maps[0] = encoded(g.b, b, lines, g.rank, columns=of_b)
+    if of_c and g.tma_store:
+        maps[1] = _map_of_c(g, config, c, of_c)
+    return b"".join(maps)
+
+
+def _map_of_c(geometry: Geometry, config: HopperConfig, address: int, columns: int = 0) -> bytes:
+    """Return the map of the result, or of the parts of k, whose boxes may have fewer columns."""
+    c, rank = geometry.c, 3 if config.split_k > 1 else geometry.rank
+    row_bytes = staged_row_bytes(c.dtype)
+    return encoded(c, address, config.stored_rows, rank, row_bytes, columns=columns)
+
+
+def stream_bytes(config: HopperConfig) -> int:
+    """Return the bytes of the workspace of a kernel that cuts tiles: marks and sums, in fp32."""
+    blocks = config.stream_k * config.cluster_size
+    marks = -(-8 * blocks * config.num_consumers // 128) * 128
+    return marks + 4 * blocks * config.tile_m * config.tile_n
+
+
+def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> tuple[int, int]:
+    """Return the indices of m or n that a stage loads, and the rows of each box of them.
+
+    A k-major matrix lower than the tile is loaded by lower boxes: TMA takes its time for rows that
+    do not exist, too, the more so where it multicasts them. The rest of the tile keeps what was
+    there; it reaches only rows of C that do not exist.
+    """
+    box = int(lines_of_share(tile, major, shares, SLAB_BYTES // itemsize))
+    if major != "k":
+        return tile, box
+    box = min(box, -(-extent // (SWIZZLE_LINES * shares)) * SWIZZLE_LINES)
+    return box * shares, box
+
+
+def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
+    """Return the blocks of a launch: clusters that fill the GPU once, or fewer for few units."""
+    size = config.cluster_size
+    if config.stream_k:
+        return config.stream_k * size, 1, 1
+    return min(units, num_clusters(num_sms, size)) * size, 1, 1
+
+
+class AddLaunch:
+    """The sum of the parts of k in a workspace."""
+
+    __slots__ = ("_enqueue", "_parameters", "num_bytes")
+
+    def __init__(self, kernel: Any, geometry: Geometry, result: Stack, num_splits: int) -> None:
+        workspace = geometry.c
+        self.num_bytes = workspace.num_bytes
+        arguments = np.zeros(1, ADD_ARGS)
+        arguments["ldc"] = result.pitch
+        arguments["c_stride"] = result.strides
+        arguments["batch"] = geometry.batch
+        arguments["m"], arguments["n"] = result.rows, result.adjacent
+        arguments["pitch"] = workspace.pitch
+        arguments["num_splits"] = num_splits
+        self._parameters = Parameters(arguments, *offsets(ADD_ARGS, "workspace", "c"))
+        batches = geometry.batch[0] * geometry.batch[1] * geometry.batch[2]
+        blocks = -(-result.rows * (workspace.pitch // 4) // _ADD_VECTORS)
+        self._enqueue = Enqueue(kernel, (blocks, min(batches, _MAX_GRID_Y), 1), _ADD_THREADS)
+
+    def __call__(self, workspace: int, c: int, epilogue: bytes = b"") -> None:
+        """Enqueue the sum; `epilogue` is the packed struct of one, if the kernel has one."""
+        self._enqueue(self._parameters[workspace, c, epilogue])
+
+
+class MirrorLaunch:
+    """The copy of what is below the diagonal of a square result to above it."""
+
+    __slots__ = ("_enqueue", "_parameters")
+
+    def __init__(self, kernel: Any, result: Stack) -> None:
+        arguments = np.zeros(1, MIRROR_ARGS)
+        arguments["ldc"], arguments["n"] = result.pitch, result.rows
+        self._parameters = Parameters(arguments, *offsets(MIRROR_ARGS, "c"))
+        tiles = -(-result.rows // _TRIANGLE_EDGE)
+        self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
+
+    def __call__(self, c: int) -> None:
+        """Enqueue the copy."""
+        self._enqueue(self._parameters[(c,)])
+
+
+class FinishLaunch:
+    """The end of a symmetric product: from the lower triangle of its sums to both of C."""
+
+    __slots__ = ("_enqueue", "_parameters", "num_bytes")
+
+    def __init__(self, kernel: Any, geometry: Geometry, result: Stack) -> None:
+        self.num_bytes = geometry.c.num_bytes
+        arguments = np.zeros(1, FINISH_ARGS)
+        arguments["ldc"], arguments["n"] = result.pitch, result.rows
+        arguments["pitch"] = geometry.c.pitch
+        self._parameters = Parameters(arguments, *offsets(FINISH_ARGS, "sums", "c"))
+        tiles = -(-result.rows // _TRIANGLE_EDGE)
+        self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
+
+    def __call__(self, sums: int, c: int, epilogue: bytes) -> None:
+        """Enqueue it; `epilogue` is the packed struct of one."""
+        self._enqueue(self._parameters[sums, c, epilogue])

@@ -1,0 +1,269 @@
+"""Generate the translation unit of a Hopper kernel: sources, its Config, its instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from cupygemm._backends.cdna.source import epilogue_lines, flatten
+from cupygemm._backends.hopper.config import HopperConfig, a_in_registers
+from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem, Source
+
+BlockScaling = Literal["blocks", "columns"]
+_PTX_TYPES = {
+    "bf16": "bf16", "f16": "f16", "tf32": "tf32", "tf32x3": "tf32",
+    "i8": "s8", "e4m3fn": "e4m3", "e5m2": "e5m2",
+}  # fmt: skip
+
+
+def generate(
+    problem: GemmProblem,
+    config: HopperConfig,
+    *,
+    tma_store: bool,
+    group_capacity: int = 0,
+    lower_triangle: bool = False,
+    block_scales: BlockScaling | None = None,
+    sums_only: bool = False,
+) -> str:
+    """Return the CUDA C++ source of the kernel for a problem.
+
+    Only the problem's types, majors and number of batch axes enter it, and with an epilogue whether
+    n is even: kernels are shared by all extents.
+
+    Parameters
+    ----------
+    problem : GemmProblem
+        Its operands as the kernel reads them, which TMA must be able to.
+    config : HopperConfig
+        One for which ``check`` has no objection.
+    tma_store : bool
+        TMA can write C.
+    group_capacity : int
+        Products that the parameter has room for, or 0 for a kernel of one.
+    lower_triangle : bool
+        Only tiles that reach down to the diagonal are computed.
+    block_scales : {"blocks", "columns"}, optional
+        There are scales for blocks of k: one for 64 columns or more, or for each column.
+    sums_only : bool
+        C is a workspace for the sums, in fp32, and the epilogue is left to another kernel.
+
+    Returns
+    -------
+    str
+        One translation unit without includes, with the entry ``cupygemm_gemm``.
+    """
+    sums_only = sums_only or config.split_k > 1  # whose sum has the epilogue
+    fused = problem.epilogue is not None and not sums_only
+    rank = 3 if len(problem.batch) < 2 else 5
+    out = parts_dtype(problem) if sums_only else problem.out_dtype
+    types = {
+        "ElementA": "tf32" if problem.a_dtype == "tf32x3" else problem.a_dtype,
+        "ElementC": out,
+        "Accumulator": _accumulator(problem),
+    }
+    constants = _constants(config) | {
+        "Major a_major": _major(problem.a_major),
+        "Major b_major": _major(problem.b_major),
+        "int operand_rank": rank,
+        "int result_rank": 3 if sums_only else rank,
+        "bool tma_store": _bool(tma_store or sums_only),
+        "bool has_narrow_boxes": _bool(has_narrow_boxes(config, problem, out)),
+        "bool has_epilogue": _bool(fused),
+        "u32 group_capacity": group_capacity,
+        "bool lower_triangle": _bool(lower_triangle),
+        "bool block_scaled": _bool(block_scales is not None),
+        "bool scale_per_column": _bool(block_scales == "columns"),
+    }
+    lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
+    return flatten(
+        "hopper/gemm.cu",
+        {
+            "config.cuh": _struct(types | _parts_type(fused), constants, lines),
+            "hopper/wgmma_instruction.cuh": (
+                "" if config.mma_sync else wgmma_text(config.tile_n, problem)
+            ),
+        },
+    )
+
+
+def pad_source() -> str:
+    """Return the source of the padding copy, with the entry ``cupygemm_pad_copy``."""
+    return flatten("hopper/pad_copy.cu", {})
+
+
+def transpose_source() -> str:
+    """Return the source of the transposing copy, with the entry ``cupygemm_transpose_copy``."""
+    return flatten("hopper/transpose_copy.cu", {})
+
+
+def split_source(*, turned: bool, parts: int, low_part: int) -> str:
+    """Return the source of the copy of fp32 operands, with the entry ``cupygemm_split_copy``.
+
+    With `turned`, it transposes. `parts` is 1, or 3 for parts in tf32, of which `low_part` holds
+    the low bits.
+    """
+    constants = {
+        "bool turned": _bool(turned),
+        "u32 num_parts": parts,
+        "u32 low_part": low_part,
+    }
+    return flatten("hopper/split_copy.cu", {"config.cuh": _struct({}, constants)})
+
+
+def mirror_source(itemsize: int, *, vectors: bool) -> str:
+    """Return the source of the copy of one triangle, with the entry ``cupygemm_mirror``.
+
+    With `vectors`, 16 bytes of a row are moved at once, which its alignment must allow.
+    """
+    config = _struct({"Element": f"u{8 * itemsize}"}, {"bool vectors": _bool(vectors)})
+    return flatten("hopper/mirror.cu", {"config.cuh": config})
+
+
+def finish_source(problem: GemmProblem, *, vectors: bool) -> str:
+    """Return the source of the end of a triangle, with the entry ``cupygemm_finish_triangle``.
+
+    With `vectors`, four elements of C are stored at once, which its alignment must allow.
+    """
+    return flatten(
+        "hopper/finish_triangle.cu", {"config.cuh": _sums_config(problem, vectors=vectors)}
+    )
+
+
+def add_source(problem: GemmProblem, *, vectors: bool) -> str:
+    """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
+
+    With `vectors`, four elements of C are stored at once, which its alignment must allow.
+    """
+    return flatten("hopper/add_parts.cu", {"config.cuh": _sums_config(problem, vectors=vectors)})
+
+
+def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
+    """Return ``config.cuh`` of a kernel that finishes sums."""
+    fused = problem.epilogue is not None
+    accumulator = "double" if problem.a_dtype == "f64" else "float"
+    return _struct(
+        {"ElementC": problem.out_dtype, "Accumulator": accumulator} | _parts_type(fused),
+        {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
+        epilogue_lines(problem.epilogue, _takes_runs(problem, 4)),
+    )
+
+
+def _constants(config: HopperConfig) -> dict[str, object]:
+    """Return what a configuration says to the kernel."""
+    return {
+        "u32 tile_m": config.tile_m,
+        "u32 tile_n": config.tile_n,
+        "u32 tile_k": config.tile_k,
+        "u32 num_consumers": config.num_consumers,
+        "u32 num_stages": config.num_stages,
+        "u32 epilogue_buffers": config.epilogue_buffers,
+        "u32 cluster_m": config.cluster_m,
+        "u32 cluster_n": config.cluster_n,
+        "u32 group_m": config.group_m,
+        "bool hilbert_order": _bool(config.raster == "hilbert"),
+        "bool split_k": _bool(config.split_k > 1),
+        "bool stream_k": _bool(config.stream_k > 0),
+        "bool promote": _bool(config.promote),
+        "bool mma_sync": _bool(config.mma_sync),
+        "bool c_turned": _bool(config.c_turned),
+    }
+
+
+def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
+    """Return the wrapper of the one wgmma instruction of a kernel: 64 x `tile_n`.
+
+    It names each of the ``tile_n / 2`` accumulators of a thread. Operands are in shared memory,
+    but for an A of 32 bits that is not adjacent along k: that is in four registers.
+    """
+    count = tile_n // 2
+    accumulator = _accumulator(problem)
+    mma_k = 32 // ITEMSIZE[problem.a_dtype]
+    types = f"{_PTX_TYPES[problem.a_dtype]}.{_PTX_TYPES[problem.b_dtype]}"
+    shape = f"m64n{tile_n}k{mma_k}.{'s32' if accumulator == 'i32' else 'f32'}.{types}"
+    registers = ", ".join(f"%{i}" for i in range(count))
+    transposed = ", ".join(str(int(major != "k")) for major in (problem.a_major, problem.b_major))
+    modifiers = "" if accumulator == "i32" else ", 1, 1"  # integers have no scales
+    if ITEMSIZE[problem.a_dtype] == 2:  # no others may lie along m and n
+        modifiers += f", {transposed}"
+    a_registers = a_in_registers(problem)
+    a_type = "const u32 (&a)[4]" if a_registers else "u64 a"
+    inputs = [f'"r"(a[{i}])' for i in range(4)] if a_registers else ['"l"(a)']
+    operands = [f"%{count + i}" for i in range(len(inputs))]
+    a = f"{{{', '.join(operands)}}}" if a_registers else operands[0]
+    b = count + len(inputs)
+    constraint = "f" if accumulator == "float" else "r"
+    outputs = ", ".join(f'"+{constraint}"(d[{i}])' for i in range(count))
+    return f"""\
+// d = a b, or d += a b: asynchronously, see wgmma_wait.
+namespace cupygemm {{
+
+CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], {a_type}, u64 b,
+                                     bool accumulate) {{
+    asm volatile("{{\\n"
+                 ".reg .pred add;\\n"
+                 "setp.ne.b32 add, %{b + 1}, 0;\\n"
+                 "wgmma.mma_async.sync.aligned.{shape} "
+                 "{{{registers}}}, "
+                 "{a}, %{b}, add{modifiers};\\n"
+                 "}}"
+                 : {outputs}
+                 : {", ".join(inputs)}, "l"(b), "r"(static_cast<u32>(accumulate)));
+}}
+
+}} // namespace cupygemm
+"""
+
+
+def _takes_runs(problem: GemmProblem, count: int) -> Callable[[Source], bool]:
+    """Return what tells whether runs of a source are loaded at once: none straddles the end."""
+    return lambda s: s.align >= count * ITEMSIZE[s.dtype] and problem.n % count == 0
+
+
+def _parts_type(fused: bool) -> dict[str, str]:
+    return {"Parts": "EpilogueParts"} if fused else {}
+
+
+def _struct(
+    types: Mapping[str, str], constants: Mapping[str, object], before: Sequence[str] = ()
+) -> str:
+    lines = [
+        "// Configuration of this kernel, written by cupygemm.",
+        '#include "common/epilogue.hpp"',
+        '#include "common/layout.hpp"',
+        "",
+        "namespace cupygemm {",
+        "",
+        *before,
+        "struct Config {",
+        *(f"    using {name} = {value};" for name, value in types.items()),
+        *(f"    static constexpr {name} = {value};" for name, value in constants.items()),
+        "};",
+        "",
+        "} // namespace cupygemm",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def has_narrow_boxes(config: HopperConfig, problem: GemmProblem, stored: DType) -> bool:
+    """Whether the last box of a tile's columns, of B or of what is stored, is narrower."""
+    of_b = config.narrow_b(ITEMSIZE[problem.b_dtype], problem.b_major)
+    return of_b > 0 or config.narrow_c(stored) > 0
+
+
+def parts_dtype(problem: GemmProblem) -> DType:
+    """Return the type of the sums of parts of k, as a workspace holds them."""
+    return "f64" if problem.a_dtype == "f64" else "f32"
+
+
+def _accumulator(problem: GemmProblem) -> str:
+    return {"i8": "i32", "f64": "double"}.get(problem.a_dtype, "float")
+
+
+def _major(axis: str) -> str:
+    return "Major::k" if axis == "k" else "Major::row"
+
+
+def _bool(value: bool) -> str:
+    return "true" if value else "false"

@@ -1,0 +1,71 @@
+"""Symmetric products on Hopper: the tiles that reach down to the diagonal, which are then mirrored.
+
+Where a model says that this takes less time than both triangles. k is not split, and the grid walks
+over no other tiles, so with many tiles that is little more than half of the multiplications. The
+result is symmetric to the bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.cost import memory_cycles, tile_cost, total
+from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.plan import HopperChoice, choose
+from cupygemm._backends.hopper.select import HopperSelection
+from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._records.problem import ITEMSIZE, GemmProblem
+from cupygemm._request.layout import Layout
+
+_MIRROR = 3000  # a second kernel, beside the bytes that it moves
+
+
+def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> HopperChoice | None:
+    """Return the kernels for a product with its own transpose; None where it had better be whole.
+
+    `afterwards` are the bytes that are moved to finish a triangle's result, and not a whole one's.
+    """
+    try:
+        whole = choose(layout, arch)
+    except ValueError:  # no kernel of this library takes it
+        return None
+    problem = as_computed(layout.problem, c_turned=False)
+    if problem.m != problem.n or problem.batch:
+        return None
+    moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
+    stored = problem
+    if replace(whole, lower_triangle=True).finishes:
+        if problem.a_dtype in ("i8", "f64"):  # whose sums are no fp32
+            return None
+        moved += problem.m * problem.n * ITEMSIZE["f32"] // 2
+        stored = replace(problem, out_dtype="f32")
+    later = _MIRROR + moved / arch.hbm_bytes_per_clock
+    ranked = [
+        (estimate(config, stored, arch), config)
+        for config in configs_for(problem.a_dtype)
+        if check(config, problem, arch) is None
+    ]
+    cycles, config = min(ranked, key=lambda each: each[0])
+    if cycles + later >= whole.selection.candidates[0].cycles:
+        return None
+    units = num_units(config, problem)
+    reason = f"one triangle: {units} of {config.num_units(problem)} tiles, then mirrored (modelled)"
+    chosen = choose(layout, arch, config)  # the whole may be turned
+    return replace(chosen, lower_triangle=True, selection=HopperSelection(config, reason))
+
+
+def num_units(config: HopperConfig, problem: GemmProblem) -> int:
+    """Return the tiles of clusters that hold an element on or below the diagonal."""
+    rows, columns = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
+    tiles_m, tiles_n = config.num_tiles(problem)
+    return sum(min(tiles_n, -(-(row + 1) * rows // columns)) for row in range(tiles_m))
+
+
+def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> float:
+    """Return the modelled cycles of the lower triangle."""
+    clusters, units = arch.num_clusters(config.cluster_size), num_units(config, problem)
+    tile = tile_cost(config, problem, arch, units)
+    steps = -(-problem.k // config.tile_k)
+    compute = -(-units // clusters) * (steps * tile.step + tile.epilogue)
+    return total(config, compute, memory_cycles(problem))

@@ -1,0 +1,1 @@
+"""From source text to compiled kernels in the cache: compilers and the kernel cache."""

@@ -1,0 +1,379 @@
+"""The compilers: HIP C++ or AMDGPU assembly to a code object, and C to a host library.
+
+Three toolchains can make the code object, tried in this order: ROCm's own clang, a clang of version
+22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of them needs
+ROCm's headers or device libraries: what a kernel includes, its source brings. `CUPYGEMM_TOOLCHAIN`
+forces one. The ways differ only in how many commands they take: ziglang's clang cannot start its
+linker itself, so with it, compiling, assembling and linking are three commands.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from cupygemm._build.cache import cache_dir
+
+MINIMUM_CLANG = 22
+ToolchainName = Literal["rocm", "clang", "zig"]
+
+_COMPILE = (
+    "-x",
+    "hip",
+    "--cuda-device-only",
+    "-nogpulib",
+    "-nogpuinc",
+    "-O3",
+    "-std=c++17",
+)
+_ASSEMBLE = ("--target=amdgcn-amd-amdhsa",)
+
+
+class ToolchainError(RuntimeError):
+    """No usable compiler was found."""
+
+
+class CompileError(RuntimeError):
+    """A compiler refused its input.
+
+    Attributes
+    ----------
+    log : str
+        What the compiler said.
+    command : tuple of str
+        The command that failed.
+    """
+
+    def __init__(self, what: str, log: str, command: Sequence[str]) -> None:
+        self.log = log
+        self.command = tuple(command)
+        super().__init__(f"{what}\n{log.rstrip()}\ncommand: {shlex.join(self.command)}")
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that makes code objects for CDNA.
+
+    Attributes
+    ----------
+    name : {"rocm", "clang", "zig"}
+    version : str
+        What tells this compiler from another in a cache key, e.g. ``"clang 22.1.8 (zig 0.17.0)"``.
+    path : pathlib.Path
+        The executable.
+    """
+
+    name: ToolchainName
+    version: str
+    path: Path
+
+    def compile_hip(
+        self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
+    ) -> str:
+        """Compile HIP C++ to a code object.
+
+        Parameters
+        ----------
+        source : pathlib.Path
+            A translation unit that includes no ROCm header.
+        output : pathlib.Path
+            The code object to write.
+        target : str
+            Processor name, e.g. ``"gfx942"``.
+        options : sequence of str, optional
+            Added after the defaults, which are ``-O3 -std=c++17``.
+
+        Returns
+        -------
+        str
+            The compiler's warnings.
+
+        Raises
+        ------
+        CompileError
+            With the compiler's log.
+        """
+        what = f"{source.name} does not compile for {target}"
+        if self.name != "zig":
+            arguments = self._hip_arguments(target, options)
+            arguments += ["--no-gpu-bundle-output", str(source), "-o", str(output)]
+            return _run(what, self._clang(), arguments)
+        with _scratch(output) as scratch:
+            assembly = scratch / "kernel.s"
+            log = self.compile_to_assembly(source, assembly, target=target, options=options)
+            return log + self.assemble(assembly, output, target=target)
+
+    def compile_to_assembly(
+        self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
+    ) -> str:
+        """Compile HIP C++ to assembly text; parameters and errors as `compile_hip`."""
+        arguments = self._hip_arguments(target, options)
+        arguments += ["-S", str(source), "-o", str(output)]
+        what = f"{source.name} does not compile for {target}"
+        return _run(what, self._clang(), arguments)
+
+    def preprocess(self, source: Path, *, target: str, options: Sequence[str] = ()) -> str:
+        """Return a translation unit with its includes, without line markers; as `compile_hip`."""
+        with _scratch(source) as scratch:
+            output = scratch / "preprocessed.hip"
+            arguments = self._hip_arguments(target, options)
+            arguments += ["-E", "-P", str(source), "-o", str(output)]
+            what = f"{source.name} does not compile for {target}"
+            _run(what, self._clang(), arguments)
+            return output.read_text(errors="replace")
+
+    def assemble(self, source: Path, output: Path, *, target: str) -> str:
+        """Assemble and link assembly text to a code object.
+
+        Parameters
+        ----------
+        source, output : pathlib.Path
+        target : str
+            Processor name, e.g. ``"gfx942"``.
+
+        Returns
+        -------
+        str
+            The assembler's and the linker's warnings.
+
+        Raises
+        ------
+        CompileError
+            With the assembler's log.
+        """
+        what = f"{source.name} does not assemble for {target}"
+        arguments = ["-x", "assembler", *_ASSEMBLE, f"-mcpu={target}", str(source)]
+        if self.name != "zig":
+            return _run(what, self._clang(), [*arguments, "-o", str(output)])
+        with _scratch(output) as scratch:
+            object_file = scratch / "kernel.o"
+            log = _run(what, self._clang(), [*arguments, "-c", "-o", str(object_file)])
+            linker = [str(self.path), "ld.lld"]
+            return log + _run(what, linker, ["-shared", str(object_file), "-o", str(output)])
+
+    def _clang(self) -> list[str]:
+        return [str(self.path), "clang"] if self.name == "zig" else [str(self.path)]
+
+    @staticmethod
+    def _hip_arguments(target: str, options: Sequence[str]) -> list[str]:
+        return [*_COMPILE, f"--offload-arch={target}", *options]
+
+
+def find_toolchain(name: ToolchainName | None = None) -> Toolchain:
+    """Return the toolchain to use: ROCm's, else a clang on PATH, else ziglang's.
+
+    ``CUPYGEMM_TOOLCHAIN`` (``rocm``, ``clang`` or ``zig``) in the environment forces one.
+
+    Parameters
+    ----------
+    name : {"rocm", "clang", "zig"}, optional
+        Return this one, whatever the environment says.
+
+    Returns
+    -------
+    Toolchain
+
+    Raises
+    ------
+    ToolchainError
+        There is none, or the forced one is missing; the message says what to install.
+    """
+    return _find_toolchain(name or os.environ.get("CUPYGEMM_TOOLCHAIN", ""))
+
+
+@functools.cache
+def _find_toolchain(forced: str) -> Toolchain:
+    finders = {
+        "rocm": _rocm_toolchain,
+        "clang": _clang_toolchain,
+        "zig": _zig_toolchain,
+    }
+    if forced and forced not in finders:
+        raise ToolchainError(
+            f"CUPYGEMM_TOOLCHAIN is {forced!r}; it can be one of {', '.join(finders)}"
+        )
+    for name, finder in finders.items():
+        if forced in ("", name):
+            found = finder()
+            if found is not None:
+                return found
+    missing = {
+        "rocm": "ROCm's clang is not under ROCM_HOME, ROCM_PATH or /opt/rocm",
+        "clang": f"no clang of version {MINIMUM_CLANG} or later with the AMDGPU target is on PATH",
+        "zig": "the package ziglang is not installed: pip install ziglang",
+    }
+    raise ToolchainError(
+        f"CUPYGEMM_TOOLCHAIN is {forced!r}, but {missing[forced]}"
+        if forced
+        else "no compiler for CDNA code objects: " + "; ".join(missing.values())
+    )
+
+
+def _rocm_toolchain() -> Toolchain | None:
+    roots = [os.environ.get("ROCM_HOME"), os.environ.get("ROCM_PATH"), "/opt/rocm"]
+    for root in filter(None, roots):
+        path = Path(root) / "llvm" / "bin" / "clang++"
+        version = _clang_version(path) if path.is_file() else None
+        if version is not None:
+            return Toolchain("rocm", version[1], path)
+    return None
+
+
+def _clang_toolchain() -> Toolchain | None:
+    for name in (
+        "clang++",
+        *(f"clang++-{major}" for major in range(40, MINIMUM_CLANG - 1, -1)),
+    ):
+        where = shutil.which(name)
+        version = _clang_version(Path(where)) if where else None
+        if where and version is not None and version[0] >= MINIMUM_CLANG:
+            # Debian packages the linker apart from the compiler.
+            lld = Path(where).resolve().parent / "ld.lld"
+            if lld.exists() or shutil.which("ld.lld"):
+                return Toolchain("clang", version[1], Path(where))
+    return None
+
+
+def _zig_toolchain() -> Toolchain | None:
+    path = _zig()
+    if path is None:
+        return None
+    version = _first_line([str(path), "version"])
+    clang = _first_line([str(path), "clang", "--version"])
+    return Toolchain("zig", f"{clang} (zig {version})", path)
+
+
+def _zig() -> Path | None:
+    spec = importlib.util.find_spec("ziglang")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        path = Path(folder) / "zig"
+        if path.is_file():
+            return path
+    return None
+
+
+def _clang_version(path: Path) -> tuple[int, str] | None:
+    """Return major version and version line of a clang that has AMDGPU, else None."""
+    line = _first_line([str(path), "--version"])
+    match = re.search(r"clang version (\d+)", line)
+    if match is None:
+        return None
+    targets = subprocess.run(
+        [str(path), "--print-targets"], capture_output=True, text=True, check=False
+    )
+    if "amdgcn" not in targets.stdout:
+        return None
+    return int(match[1]), line
+
+
+def _first_line(command: Sequence[str]) -> str:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=_environment()
+        )
+    except OSError:
+        return ""
+    return done.stdout.split("\n", 1)[0].strip()
+
+
+def host_shared_library(
+    sources: Sequence[Path],
+    output: Path,
+    *,
+    soname: str | None = None,
+    version_script: Path | None = None,
+    options: Sequence[str] = (),
+) -> str:
+    """Compile C to a shared library of this machine.
+
+    Parameters
+    ----------
+    sources : sequence of pathlib.Path
+    output : pathlib.Path
+    soname : str, optional
+    version_script : pathlib.Path, optional
+        GNU linker version script.
+    options : sequence of str, optional
+
+    Returns
+    -------
+    str
+        The compiler's warnings.
+
+    Raises
+    ------
+    ToolchainError
+        No C compiler.
+    CompileError
+        With the compiler's log.
+    """
+    arguments = ["-shared", "-fPIC", "-std=c11", "-fno-sanitize=all", *options]
+    if soname is not None:
+        arguments.append(f"-Wl,-soname,{soname}")
+    if version_script is not None:
+        arguments.append(f"-Wl,--version-script={version_script}")
+    arguments += [*map(str, sources), "-o", str(output)]
+    names = ", ".join(source.name for source in sources)
+    return _run(f"{names} does not compile for the host", list(_host_compiler()[0]), arguments)
+
+
+def host_compiler_version() -> str:
+    """Return what tells the C compiler of `host_shared_library` from another, for cache keys."""
+    return _host_compiler()[1]
+
+
+@functools.cache
+def _host_compiler() -> tuple[tuple[str, ...], str]:
+    zig = _zig()
+    if zig is not None:
+        return (str(zig), "cc"), "zig " + _first_line([str(zig), "version"])
+    for name in ("cc", "gcc", "clang"):
+        where = shutil.which(name)
+        if where is not None:
+            return (where,), _first_line([where, "--version"])
+    raise ToolchainError(
+        "no C compiler for the emulator's host libraries: pip install ziglang "
+        "(or have cc, gcc or clang on PATH)"
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment, with zig's own caches where we may write."""
+    environment = dict(os.environ)
+    for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
+        environment.setdefault(name, str(cache_dir() / "zig"))
+    return environment
+
+
+@contextlib.contextmanager
+def _scratch(output: Path) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix=f"cupygemm-{output.stem[:40]}-") as folder:
+        yield Path(folder)
+
+
+def _run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
+    command = [*compiler, *arguments]
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        check=False,
+        env=_environment(),
+    )
+    if done.returncode != 0:
+        raise CompileError(what, done.stdout, command)
+    return done.stdout

@@ -1,0 +1,225 @@
+"""``python -m cupygemm profile``: what a product or a code object does when emulated, and takes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import ml_dtypes
+import numpy as np
+import typer
+
+from cupygemm._backends.cdna.compile import compile_kernel
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._commands import detect as _detect
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.profiling import Profile
+    from cupygemm.emulator.profiling.loop import LoopProfile
+
+_DTYPES = {
+    "bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "fp64": np.float64,
+    "int8": np.int8,
+}  # fmt: skip
+_MATRIX = ("dtype", "target")
+_CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
+
+
+def profile(
+    what: Annotated[
+        list[str] | None,
+        typer.Argument(help="M N K of a matrix product, or the path of a code object."),
+    ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(help=f"Of the matrices: {', '.join(_DTYPES)}.", show_default="bf16"),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="To emulate for a product.", show_default="gfx942")
+    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel of a code object of several.")] = None,
+    grid: Annotated[
+        str | None, typer.Option(help="Workgroups: X, X,Y or X,Y,Z.", show_default="1")
+    ] = None,
+    block: Annotated[
+        str | None, typer.Option(help="Work-items of a workgroup, likewise.", show_default="64")
+    ] = None,
+    lds: Annotated[
+        int | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            help="Kernel arguments, separated by spaces: a scalar is TYPE:VALUE (i32:1000), a "
+            "buffer TYPE[COUNT], of zeros, or TYPE[COUNT]=FILL: ones, arange or random."
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    listing: Annotated[
+        bool, typer.Option("--listing", help="Print the annotated disassembly too.")
+    ] = False,
+    source: Annotated[
+        bool, typer.Option("--source", help="Print the source lines too, if compiled with -g.")
+    ] = False,
+    loop: Annotated[
+        bool,
+        typer.Option(
+            "--loop",
+            help="Count one iteration of the main loop instead. A code object is not run for it, "
+            "so needs no arguments, and its bank conflicts are not known.",
+        ),
+    ] = False,
+    roofline: Annotated[
+        Path | None, typer.Option(help="Save the roofline: a .png, .svg or .pdf file.")
+    ] = None,
+    timeline: Annotated[
+        Path | None, typer.Option(help="Save the modelled timeline of a compute unit, likewise.")
+    ] = None,
+    cycles: Annotated[
+        str | None, typer.Option(help="Cycles that the timeline shows: FIRST:LAST.")
+    ] = None,
+    clock: Annotated[
+        float | None,
+        typer.Option(help="For modelled times, MHz.", show_default="the part's boost clock"),
+    ] = None,
+    calibration: Annotated[
+        bool,
+        typer.Option("--calibration", help="Print published figures beside modelled ones instead."),
+    ] = False,
+) -> None:
+    """Count what a matrix product, or a kernel of a code object, does on the emulated device.
+
+    Instructions, waits, coalescing, cache hits, bank conflicts, registers, occupancy: computed from
+    the code object or counted by emulation. Times and cycles are modelled, none is measured. The
+    exit status is 1 if the kernel is at fault, 2 if there is nothing to run.
+    """
+    from cupygemm.emulator.errors import EmulatorError, KernelFault
+    from cupygemm.emulator.profiling import Profile
+
+    given = {"dtype": dtype, "target": target, "kernel": kernel, "grid": grid, "block": block,
+             "lds": lds, "args": args}  # fmt: skip
+    collected: Any
+    what = what or []
+    try:
+        if calibration:
+            _calibrate(what, as_json)
+            return
+        if loop and (listing or source or roofline or timeline or clock):
+            raise ValueError(
+                "--loop counts a loop alone: --listing, --source, --roofline, --timeline and "
+                "--clock do not"
+            )
+        if len(what) == 3 and all(word.isdecimal() for word in what):
+            _refuse(given, _CODE_OBJECT, "a code object")
+            m, n, k = (int(word) for word in what)
+            collected = _profile_product(m, n, k, dtype or "bf16", target, clock, loop)
+        elif len(what) == 1 and loop:
+            _refuse(
+                given, (*_MATRIX, "grid", "lds", "args"), "what is run, and --loop runs nothing"
+            )
+            collected = _code_object_loop(Path(what[0]), kernel, block)
+        elif len(what) == 1:
+            _refuse(given, _MATRIX, "a matrix product")
+            collected = Profile(clock)
+            collected.add(_code_object(Path(what[0]), kernel, grid, block, lds or 0, args))
+        else:
+            given_words = " ".join(what) or "nothing"
+            raise ValueError(f"{given_words!r} is neither M N K nor the path of a code object")
+        if roofline is not None:
+            collected.roofline(roofline)
+        if timeline is not None:
+            collected.timeline(timeline, cycles=_parse_cycles(cycles))
+    except KernelFault as err:
+        typer.echo(str(err), err=True)
+        raise typer.Exit(1) from err
+    except (ValueError, TypeError, OSError, RuntimeError, ImportError, EmulatorError) as err:
+        typer.echo(f"cupygemm profile: {err}", err=True)
+        raise typer.Exit(2) from err
+    if as_json:
+        typer.echo(json.dumps(collected.to_dict(), indent=2))
+        return
+    typer.echo(str(collected))
+    if listing:
+        typer.echo("\n" + collected.listing(), nl=False)
+    if source:
+        typer.echo("\n" + collected.source_listing(), nl=False)
+
+
+def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
+    """Raise if an option is given that belongs to the other kind of subject."""
+    for name in names:
+        if given[name] is not None:
+            raise ValueError(f"--{name} is an option of {of}")
+
+
+def _calibrate(what: list[str], as_json: bool) -> None:
+    from cupygemm.emulator.profiling.calibration import figures, figures_to_dict, render
+
+    if what:
+        raise ValueError(f"--calibration has kernels of its own, and takes no {' '.join(what)!r}")
+    found = list(figures())
+    typer.echo(json.dumps(figures_to_dict(found), indent=2) if as_json else render(found))
+
+
+def _parse_cycles(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    words = text.split(":")
+    if len(words) != 2 or not all(word.isdecimal() for word in words):
+        raise ValueError(f"--cycles {text}: write FIRST:LAST, as in 2000:4000")
+    return int(words[0]), int(words[1])
+
+
+def _profile_product(
+    m: int, n: int, k: int, dtype: str, target: str | None, clock: float | None, loop: bool
+) -> Profile | LoopProfile:
+    if min(m, n, k) < 1:
+        raise ValueError(f"M, N and K must be at least 1, and are {m}, {n}, {k}")
+    if dtype not in _DTYPES:
+        raise ValueError(f"--dtype {dtype} is none of {', '.join(_DTYPES)}")
+    from cupygemm import emulator
+
+    if not emulator.is_enabled():
+        emulator.enable(target or _detect.DEFAULT_TARGET)
+    elif target not in (None, emulator.target()):
+        raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
+    import cupy as cp
+
+    from cupygemm._products.matmul import explain, matmul
+    from cupygemm.testing import random_operands
+
+    x1, x2 = (cp.asarray(x) for x in random_operands((m, k), (k, n), _DTYPES[dtype]))
+    with emulator.profile(clock_mhz=clock) as collected:
+        matmul(x1, x2)
+    if not loop:
+        return collected
+    explanation = explain(x1, x2)
+    if explanation.problem is None or not isinstance(explanation.config, GemmConfig):
+        raise ValueError(f"no kernel of this library multiplies it: {explanation.why}")
+    compiled = compile_kernel(explanation.problem, explanation.config, emulator.target() or "")
+    launched = next(kernel for kernel in collected.kernels if kernel.kernel == compiled.name)
+    return emulator.profile_loop(compiled.path, conflicts=launched.lds_conflicts)
+
+
+def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> LoopProfile:
+    from cupygemm.emulator import profile_loop
+    from cupygemm.emulator.profiling.arguments import parse_extent
+
+    threads = math.prod(parse_extent(block)) if block else None
+    return profile_loop(path, kernel, threads=threads)
+
+
+def _code_object(
+    path: Path, kernel: str | None, grid: str | None, block: str | None, lds: int, args: str | None
+) -> Any:
+    from cupygemm.emulator.profiling.arguments import (
+        parse_argument,
+        parse_extent,
+        profile_code_object,
+    )
+
+    arguments = [parse_argument(word) for word in (args or "").split()]
+    extents = parse_extent(grid or "1"), parse_extent(block or "64")
+    return profile_code_object(path, kernel, *extents, lds, arguments)

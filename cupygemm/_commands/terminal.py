@@ -1,0 +1,39 @@
+"""What the commands share: starting the device that they use, and writing to the terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from cupygemm._commands import detect as _detect
+
+
+def start_device(target: str | None = None) -> str:
+    """Make CuPy usable, on the emulated device if there is no GPU; return the device's name.
+
+    Parameters
+    ----------
+    target : str, optional
+        Emulate this target, GPU or not.
+
+    Raises
+    ------
+    RuntimeError
+        There is no device, or CuPy runs on another one already.
+    ValueError
+        The target is unknown.
+    """
+    from cupygemm import emulator
+
+    if target is not None:
+        emulator.enable(target)
+    elif not emulator.is_enabled() and _detect.best_device().kind == "emulated":
+        emulator.enable(_detect.DEFAULT_TARGET)
+    from cupygemm._backends.device import device
+
+    return device(0).name
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return a console; where nobody watches, it is as wide as the tables."""
+    found = Console(stderr=stderr)
+    return found if found.is_terminal else Console(stderr=stderr, width=130)

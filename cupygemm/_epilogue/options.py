@@ -1,0 +1,357 @@
+"""What is done to the sums of a product before they are rounded: the options of `matmul` for it.
+
+``out = cast(clamp(scale_out * activation(alpha * scale_a * scale_b * sums + beta * c + bias)))``
+
+`EpilogueArguments` are those of one call, numbers and arrays; `EpilogueRequest` is what a plan
+depends on of them: which there are, and how the arrays lie. Python numbers travel by value, so
+another number needs no other plan, and arrays by address, so that nothing waits for the device.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypedDict, get_args
+
+import numpy as np
+
+from cupygemm._records.problem import Activation
+from cupygemm._records.shapes import ProductShape, Shape
+from cupygemm._request.arrays import as_array
+from cupygemm._request.layout import Operand
+from cupygemm._request.promotion import ProductTypes, is_number
+
+ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
+ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
+"""The options that can be arrays, in the order in which they take effect."""
+
+
+class EpilogueOptions(TypedDict, total=False):
+    """The keywords of `cupygemm.matmul` from ``alpha`` to ``clamp``, see there."""
+
+    alpha: complex
+    beta: complex | None
+    c: Any
+    bias: Any
+    activation: str | None
+    scale_a: Any
+    scale_b: Any
+    scale_out: Any
+    clamp: tuple[float | None, float | None] | None
+
+
+@dataclass(frozen=True)
+class EpilogueRequest:
+    """What a call asks for, values left out.
+
+    Attributes
+    ----------
+    alpha, scale : bool
+        The sums are multiplied by a number; so are the results of the activation.
+    scale_a, scale_b, c, bias, scale_out : Operand or None
+        The arrays, where they lie.
+    activation : str or None
+    clamp : bool
+    is_complex : bool
+        `alpha` or `beta` is a complex number.
+    """
+
+    alpha: bool = False
+    scale: bool = False
+    scale_a: Operand | None = None
+    scale_b: Operand | None = None
+    c: Operand | None = None
+    bias: Operand | None = None
+    scale_out: Operand | None = None
+    activation: Activation | None = None
+    clamp: bool = False
+    is_complex: bool = False
+
+    def arrays(self) -> Iterator[tuple[str, Operand]]:
+        """Yield the arrays there are, with their names."""
+        for name in ARRAYS:
+            operand = getattr(self, name)
+            if operand is not None:
+                yield name, operand
+
+    @property
+    def summary(self) -> str:
+        """Return the parts in the order in which they take effect, for people."""
+        parts = ["alpha"] if self.alpha else []
+        for name, operand in self.arrays():
+            if name == "scale_out":
+                continue
+            parts.append(f"{'beta * ' if name == 'c' else ''}{name} {operand.shape}")
+        if self.activation is not None:
+            parts.append(self.activation)
+        if self.scale or self.scale_out is not None:
+            parts.append("scale_out")
+        return ", ".join([*parts, "clamp"] if self.clamp else parts)
+
+
+class EpilogueArguments(NamedTuple):
+    """What one call gave.
+
+    Attributes
+    ----------
+    alpha, beta : float or complex
+        The factors that are numbers: `alpha` holds ``scale_a`` and ``scale_b`` too, where they are.
+    scale : float
+        ``scale_out`` where it is a number, else 1.
+    clamp : tuple of float or None
+    activation : str or None
+    scale_a, scale_b, c, bias, scale_out : cupy.ndarray or None
+    """
+
+    alpha: complex
+    beta: complex
+    scale: float
+    clamp: tuple[float, float] | None
+    activation: Activation | None
+    scale_a: Any
+    scale_b: Any
+    c: Any
+    bias: Any
+    scale_out: Any
+
+    @property
+    def arrays(self) -> tuple[Any, ...]:
+        """Return the arrays in the order of `ARRAYS`, None where there is none."""
+        return self[5:]
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether a factor is complex."""
+        return self.alpha.imag != 0 or self.beta.imag != 0
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return all that a plan depends on."""
+        return (
+            self.alpha != 1,
+            self.is_complex,
+            self.scale != 1,
+            self.clamp is not None,
+            self.activation,
+            *(
+                array
+                if array is None
+                else (
+                    array.shape,
+                    array.strides,
+                    array.dtype,
+                    array.data.ptr & 15,
+                    array.data.device_id,
+                )
+                for array in self.arrays
+            ),
+        )
+
+    @property
+    def request(self) -> EpilogueRequest:
+        """Return the record of what is asked for."""
+        operands = {
+            name: Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)
+            for name, array in zip(ARRAYS, self.arrays, strict=True)
+            if array is not None
+        }
+        return EpilogueRequest(
+            alpha=self.alpha != 1,
+            scale=self.scale != 1,
+            activation=self.activation,
+            clamp=self.clamp is not None,
+            is_complex=self.is_complex,
+            **operands,
+        )
+
+
+def epilogue_arguments(
+    *,
+    alpha: Any = 1,
+    beta: Any = None,
+    c: Any = None,
+    bias: Any = None,
+    activation: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    scale_out: Any = None,
+    clamp: Any = None,
+) -> EpilogueArguments | None:
+    """Return what a call gave, or None where that is nothing.
+
+    Raises
+    ------
+    TypeError
+        A number or an array is none.
+    ValueError
+        The options contradict each other, or `activation` is unknown.
+    """
+    factor = _number("alpha", alpha)
+    if c is None:
+        if beta is not None and _number("beta", beta) != 0:
+            raise ValueError(f"matmul: beta = {beta!r} multiplies c, and c is not given; pass c")
+        weight: complex = 0
+    else:
+        c = as_array("matmul", "c", c)
+        weight = 1 if beta is None else _number("beta", beta)
+        if weight == 0:  # as in BLAS: c is not read, so what is no number in it has no effect
+            c = None
+    if bias is not None:
+        bias = as_array("matmul", "bias", bias)
+    if activation is not None and activation not in ACTIVATIONS:
+        raise ValueError(
+            f"matmul: activation must be one of {', '.join(map(repr, ACTIVATIONS))} "
+            f"(got {activation!r})"
+        )
+    scales: dict[str, Any] = {"scale_a": scale_a, "scale_b": scale_b, "scale_out": scale_out}
+    values = {"scale_a": 1.0, "scale_b": 1.0, "scale_out": 1.0}
+    for name, scale in scales.items():
+        if _is_number(scale):
+            values[name] = _real(name, scale)
+            scales[name] = None
+        elif scale is not None:
+            scales[name] = as_array("matmul", name, scale)
+    if values["scale_a"] * values["scale_b"] != 1:  # a product in float64, then rounded once
+        factor = factor * values["scale_a"] * values["scale_b"]
+    arguments = EpilogueArguments(
+        factor,
+        weight,
+        values["scale_out"],
+        None if clamp is None else _limits(clamp),
+        activation,
+        scales["scale_a"],
+        scales["scale_b"],
+        c,
+        bias,
+        scales["scale_out"],
+    )
+    nothing = arguments.key == (False, False, False, False, None, None, None, None, None, None)
+    return None if nothing else arguments
+
+
+def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductTypes) -> None:
+    """Raise where an array's shape or type does not fit the product.
+
+    Raises
+    ------
+    ValueError
+        A shape does not broadcast to what it is to scale or to be added to.
+    TypeError
+        A type has no such epilogue.
+    """
+    kind = types.operand.kind
+    if kind == "b":
+        raise TypeError(
+            "matmul: the product of booleans is one of logic, which takes no epilogue; convert "
+            "the operands first, e.g. x1.astype('int8')"
+        )
+    if request.is_complex and kind != "c":
+        raise TypeError(
+            f"matmul: alpha or beta is complex, and this product is {types.operand}; ask for a "
+            "complex one, e.g. dtype='complex64'"
+        )
+    for name, operand in request.arrays():
+        takes_complex = kind == "c" and name in ("c", "bias")
+        if not is_number(operand.dtype) or (operand.dtype.kind == "c" and not takes_complex):
+            raise TypeError(
+                f"matmul: {name} has dtype {operand.dtype}, which a product of {types.operand} "
+                "cannot take"
+            )
+        if as_result_shape(name, operand.shape, shape) is None:
+            target, what = _extents(name, shape)
+            raise ValueError(
+                f"matmul: {name} has shape {operand.shape}, which does not broadcast to {target}"
+                f"{what}"
+            )
+    if kind == "c":
+        real_only = {
+            "activation": request.activation is not None,
+            "clamp": request.clamp,
+            "scale_a": request.scale_a is not None,
+            "scale_b": request.scale_b is not None,
+            "scale_out": request.scale or request.scale_out is not None,
+        }
+        given = [name for name, present in real_only.items() if present]
+        if given:
+            raise TypeError(
+                f"matmul: {given[0]} is for real numbers, and this product is {types.operand}; "
+                "alpha, beta, c and bias can be complex"
+            )
+
+
+def as_result_shape(name: str, given: Shape, shape: ProductShape) -> Shape | None:
+    """Return an option's shape with as many axes as the result, or None where it does not fit.
+
+    A 1-D ``scale_a`` is one number for each row, so its axis becomes the last but one.
+    """
+    whole, full = given, shape.result
+    if name not in ("c", "bias"):
+        target, _ = _extents(name, shape)
+        if name == "scale_a" and len(given) == 1:
+            whole = (*given, 1)
+        whole = (1,) * (2 - len(whole)) + whole
+        if whole[-2] not in (1, target[-2]) or whole[-1] not in (1, target[-1]):
+            return None
+        # Without the axes that 1-D operands lack.
+        whole = whole[:-2] + (whole[-2],) * shape.row + (whole[-1],) * shape.column
+    if len(whole) > len(full):
+        return None
+    whole = (1,) * (len(full) - len(whole)) + whole
+    return whole if all(e in (1, f) for e, f in zip(whole, full, strict=True)) else None
+
+
+def _extents(name: str, shape: ProductShape) -> tuple[Shape, str]:
+    """Return the widest shape of an option, and what it is, for a message."""
+    if name in ("c", "bias"):
+        return shape.result, ", the result's shape"
+    if name == "scale_a":
+        return (*shape.batch, shape.m, 1), f", a number for each row, nor is it ({shape.m},)"
+    if name == "scale_b":
+        return (*shape.batch, 1, shape.n), ", a number for each column"
+    return (1,) * (len(shape.batch) + 2), ", a single number"
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, numbers.Number | np.generic) or (
+        isinstance(value, np.ndarray) and value.ndim == 0
+    )
+
+
+def _number(name: str, value: Any) -> complex:
+    """Return an option that must be a number, as Python's float or complex."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if isinstance(value, np.generic) and value.dtype.kind not in "cO" and is_number(value.dtype):
+        return float(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    if isinstance(value, numbers.Complex):
+        number = complex(value)
+        return number if number.imag != 0 else number.real
+    kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+    hint = "; scale_a may be a 0-d array" if name == "alpha" and hasattr(value, "ndim") else ""
+    raise TypeError(f"matmul: {name} is a {kind}, not a number{hint}")
+
+
+def _real(name: str, value: Any) -> float:
+    number = _number(name, value)
+    if number.imag:
+        raise TypeError(f"matmul: {name} = {value!r} is complex; only alpha and beta can be")
+    return number.real
+
+
+def _limits(clamp: Any) -> tuple[float, float]:
+    """Return the two limits of `clamp`; None leaves a side open."""
+    try:
+        low, high = clamp
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"matmul: clamp must be (lowest, highest), either of them None (got {clamp!r})"
+        ) from None
+    low = -math.inf if low is None else _real("the lower limit of clamp", low)
+    high = math.inf if high is None else _real("the upper limit of clamp", high)
+    if not low <= high:
+        raise ValueError(f"matmul: clamp = ({low}, {high}): the first must not exceed the second")
+    return low, high

@@ -1,0 +1,178 @@
+"""The arrays of an epilogue as kernels read them: broadcast over the result, rows and columns of C.
+
+A kernel takes one that has equal or adjacent elements along the columns of its C, which are those
+of the transposed result where C is posed so. Others, and types that kernels do not know, are copied
+first.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cupygemm._epilogue.options import ARRAYS, EpilogueArguments, EpilogueRequest, as_result_shape
+from cupygemm._records.problem import Along, Epilogue, Source
+from cupygemm._records.shapes import ProductShape
+from cupygemm._request.copies import bits
+from cupygemm._request.layout import MatrixStack, Operand, contiguous
+from cupygemm._request.promotion import BF16, F16, F32, F64, I8, I32, KERNEL_DTYPES, ProductTypes
+
+READ = {F32: (BF16, F16, F32, I8, I32), F64: (BF16, F16, F32, F64)}
+"""By what an epilogue computes in, the types that it reads."""
+PITCH_LIMIT = 1 << 22
+"""Bytes between rows: those of a tile, at most 256, are less than 2 GiB apart."""
+
+
+@dataclass(frozen=True)
+class SourceCopy:
+    """A copy of an option's array, made before the product.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        As many axes as the result has.
+    dtype : numpy.dtype
+    turned : bool
+        The last two axes lie in memory the other way round.
+    reason : str
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    turned: bool
+    reason: str
+
+    def __call__(self, array: Any) -> Any:
+        """Return the copy."""
+        array = array.reshape(self.shape)
+        if self.turned:
+            array = array.swapaxes(-1, -2)
+        if array.dtype != self.dtype:
+            return array.astype(self.dtype, order="C")
+        return bits(array).copy(order="C").view(self.dtype)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """All that a product's epilogue reads.
+
+    Attributes
+    ----------
+    stacks : dict of str to MatrixStack
+        In terms of the problem, by option.
+    copies : dict of str to SourceCopy
+    epilogue : Epilogue
+    """
+
+    stacks: dict[str, MatrixStack]
+    copies: dict[str, SourceCopy]
+    epilogue: Epilogue
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return the copies, as sentences."""
+        return tuple(f"{name} is copied: {copy.reason}" for name, copy in self.copies.items())
+
+    def arrays(self, arguments: EpilogueArguments) -> tuple[Any, ...]:
+        """Return a call's arrays in their order, copied where kernels cannot read them so."""
+        if not self.copies:
+            return arguments.arrays
+        return tuple(
+            self.copies[name](array) if name in self.copies else array
+            for name, array in zip(ARRAYS, arguments.arrays, strict=True)
+        )
+
+
+def make_sources(
+    request: EpilogueRequest, shape: ProductShape, types: ProductTypes, *, swapped: bool
+) -> Sources:
+    """Return what the kernel of a problem reads; `swapped` if its C is the transposed result."""
+    stacks, copies, found = {}, {}, {}
+    for name, operand in request.arrays():
+        stack = _stack(name, operand, shape, swapped=swapped)
+        reason = _why_copied(operand, stack, types.computed)
+        if stack is None or reason is not None:
+            whole = as_result_shape(name, operand.shape, shape)
+            assert whole is not None
+            turned = swapped and shape.row and shape.column
+            dtype = operand.dtype if operand.dtype in READ[types.computed] else types.computed
+            copies[name] = SourceCopy(whole, dtype, turned, reason or "")
+            stack = _stack(
+                name, _copied(operand, whole, dtype, turned=turned), shape, swapped=swapped
+            )
+            assert stack is not None
+        stacks[name] = stack
+        found[name] = Source(KERNEL_DTYPES[stack.dtype], _along(stack), _align(stack, shape))
+    epilogue = Epilogue(
+        alpha=request.alpha,
+        activation=request.activation,
+        scale=request.scale,
+        clamp=request.clamp,
+        **found,
+    )
+    return Sources(stacks, copies, epilogue)
+
+
+def _stack(
+    name: str, operand: Operand, shape: ProductShape, *, swapped: bool
+) -> MatrixStack | None:
+    """View an option as matrices of C, stride 0 where it is broadcast; None by odd bytes."""
+    whole = as_result_shape(name, operand.shape, shape)
+    assert whole is not None
+    size = operand.dtype.itemsize
+    given = [s for s, n in zip(operand.strides, operand.shape, strict=True) if n > 1]
+    if operand.address % size or any(stride % size for stride in given):
+        return None
+    # Axes of extent 1 come and go; those of more keep their order.
+    remaining = iter(given)
+    strides = [next(remaining) // size if extent > 1 else 0 for extent in whole]
+    core = len(strides) - shape.row - shape.column
+    stack = MatrixStack(
+        shape.m,
+        shape.n,
+        strides[core] if shape.row else 0,
+        strides[-1] if shape.column else 0,
+        tuple(strides[:core]),
+        operand.dtype,
+        operand.address,
+    )
+    return stack.transposed if swapped else stack
+
+
+def _copied(
+    operand: Operand, whole: tuple[int, ...], dtype: np.dtype[Any], *, turned: bool
+) -> Operand:
+    """Return where a copy lies, with as many axes as the result."""
+    if not turned:
+        return contiguous(whole, dtype)
+    copy = contiguous((*whole[:-2], whole[-1], whole[-2]), dtype)
+    return replace(
+        copy, shape=whole, strides=(*copy.strides[:-2], copy.strides[-1], copy.strides[-2])
+    )
+
+
+def _why_copied(operand: Operand, stack: MatrixStack | None, computed: np.dtype[Any]) -> str | None:
+    if operand.dtype not in READ[computed]:
+        return f"converted from {operand.dtype} to {computed}"
+    if stack is None:
+        return f"its strides {operand.strides} or its address are not whole elements"
+    if stack.column_stride not in (0, 1):
+        return f"its elements are {stack.column_stride} apart along the rows of the result"
+    if not 0 <= stack.row_stride * stack.dtype.itemsize < PITCH_LIMIT:
+        return f"its rows are {stack.row_stride} elements apart"
+    return None
+
+
+def _along(stack: MatrixStack) -> Along:
+    if stack.column_stride:
+        return "matrix" if stack.row_stride else "column"
+    return "row" if stack.row_stride else "one"
+
+
+def _align(stack: MatrixStack, shape: ProductShape) -> int:
+    """Return the power of two, at most 16, that divides the address of every row."""
+    strides = [stack.row_stride, *stack.batch_strides]
+    return math.gcd(16, stack.address, *(stride * stack.dtype.itemsize for stride in strides))

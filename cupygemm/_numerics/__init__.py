@@ -1,0 +1,1 @@
+"""Reference results and error bounds, which `cupygemm.testing` offers to users."""

@@ -1,0 +1,79 @@
+"""What `cupygemm.explain` returns: how a product is computed, and why so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.resources import Resources
+from cupygemm._backends.hopper.config import HopperConfig
+from cupygemm._records.problem import GemmProblem
+
+if TYPE_CHECKING:
+    from cupygemm._backends.hopper.compile import CubinResources
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """How one call of `matmul` is computed. ``print`` it for a readable account.
+
+    Attributes
+    ----------
+    call : str
+        Shapes and dtypes of the call and of its result.
+    device : str
+    backend : {"cupygemm", "cupy.matmul", "none"}
+        What multiplies; ``"none"`` when nothing needs to be (an empty result, or k = 0).
+    why : str
+        Why this backend, and, for a kernel, why this configuration.
+    copies : tuple of str
+        The copies that are made, and their reasons; empty when the operands are used where they
+        lie.
+    problem : GemmProblem or None
+        What the kernel solves. It is the transposed product when the result is column-major.
+    config : GemmConfig, HopperConfig or None
+    resources : Resources, CubinResources or None
+        Registers, shared memory and code of the kernel, computed from its code object.
+    compiler : str or None
+    num_launches : int
+    grid : tuple of int or None
+        Workgroups of the first launch.
+    epilogue : str or None
+        What is done to the sums before they are rounded, and where.
+    """
+
+    call: str
+    device: str
+    backend: Literal["cupygemm", "cupy.matmul", "none"]
+    why: str
+    copies: tuple[str, ...] = ()
+    problem: GemmProblem | None = None
+    config: GemmConfig | HopperConfig | None = None
+    resources: Resources | CubinResources | None = None
+    compiler: str | None = None
+    num_launches: int = 0
+    grid: tuple[int, int, int] | None = None
+    epilogue: str | None = None
+
+    def __str__(self) -> str:
+        lines = [self.call, f"  device     {self.device}", f"  backend    {self.backend}"]
+        if self.problem is not None:
+            p = self.problem
+            batch = f", batch {'x'.join(map(str, p.batch))}" if p.batch else ""
+            lines.append(f"  problem    m={p.m} n={p.n} k={p.k}{batch}")
+            lines.append(
+                f"  operands   A {p.a_dtype} {p.a_major}-major, B {p.b_dtype} {p.b_major}-major, "
+                f"C {p.out_dtype}; aligned to {p.a_align}, {p.b_align}, {p.c_align} bytes"
+            )
+        if self.epilogue is not None:
+            lines.append(f"  epilogue   {self.epilogue}")
+        if self.config is not None:
+            lines.append(f"  config     {self.config.summary}")
+        if self.grid is not None:
+            times = f", {self.num_launches} launches" if self.num_launches > 1 else ""
+            lines.append(f"  grid       {' x '.join(map(str, self.grid))} workgroups{times}")
+        if self.resources is not None:
+            lines.append(f"  resources  {self.resources.summary} (computed, {self.compiler})")
+        lines += [f"  copies     {note}" for note in self.copies or ("none",)]
+        return "\n".join([*lines, f"  why        {self.why}"])

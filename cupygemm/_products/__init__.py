@@ -1,0 +1,1 @@
+"""The functions that users call: each becomes one or several matrix products."""

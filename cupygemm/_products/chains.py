@@ -1,0 +1,156 @@
+"""Products of several matrices: `multi_dot` in the cheapest order, `matrix_power` by squaring."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any, SupportsIndex
+
+from cupygemm._products.matmul import matmul
+from cupygemm._products.products import dot
+from cupygemm._request.arrays import Array, as_array, one_device
+from cupygemm._request.keywords import common_keywords
+
+
+@common_keywords
+def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> Array:
+    """Product of two or more arrays in the order of fewest operations, as `numpy.linalg.multi_dot`.
+
+    Parameters
+    ----------
+    arrays : sequence of cupy.ndarray
+        Matrices; the first may be a row and the last a column, of one axis.
+    out : cupy.ndarray, optional
+        Where to put the result, of its shape and type.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The product; ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        There are fewer than two arrays, an extent differs from its neighbour's, or one in the
+        middle has not two axes.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+    """
+    names = [f"arrays[{index}]" for index in range(len(arrays))]
+    if len(arrays) < 2:
+        raise ValueError(f"multi_dot: {len(arrays)} arrays; it takes two or more")
+    factors = [as_array("multi_dot", name, x) for name, x in zip(names, arrays, strict=True)]
+    one_device("multi_dot", dict(zip(names, factors, strict=True)))
+    for index, (name, x) in enumerate(zip(names, factors, strict=True)):
+        inside = 0 < index < len(factors) - 1
+        if x.ndim != 2 and (inside or x.ndim != 1):
+            axes = "2" if inside else "1 or 2"
+            raise ValueError(f"multi_dot: {name} has shape {x.shape}; it must have {axes} axes")
+    if len(factors) == 2:
+        return dot(factors[0], factors[1], out)
+    first = factors[0].shape if factors[0].ndim == 2 else (1, *factors[0].shape)
+    extents = [*first, *(x.shape[1] if x.ndim == 2 else 1 for x in factors[1:])]
+    for index, x in enumerate(factors[1:], 1):
+        if x.shape[0] != extents[index]:
+            raise ValueError(
+                f"multi_dot: the inner extents differ: {names[index - 1]} of shape "
+                f"{factors[index - 1].shape} and {names[index]} of shape {x.shape}"
+            )
+    splits = cheapest_order(extents)
+
+    def product(start: int, end: int, target: Any = None) -> Array:
+        if start == end:
+            return factors[start]
+        split = splits[start, end]
+        return dot(product(start, split), product(split + 1, end), target)
+
+    return product(0, len(factors) - 1, out)
+
+
+def cheapest_order(extents: Sequence[int]) -> dict[tuple[int, int], int]:
+    """Return where to split the product of each run of matrices, for the fewest multiplications.
+
+    Parameters
+    ----------
+    extents : sequence of int
+        Matrix i has ``extents[i]`` rows and ``extents[i + 1]`` columns.
+
+    Returns
+    -------
+    dict of (int, int) to int
+        By first and last matrix, the last matrix of the left factor.
+
+    References
+    ----------
+    T. H. Cormen et al., Introduction to Algorithms, 3rd edition, section 15.2.
+    """
+    count = len(extents) - 1
+    costs = {(i, i): 0 for i in range(count)}
+    splits: dict[tuple[int, int], int] = {}
+    for length in range(1, count):
+        for start in range(count - length):
+            end = start + length
+            outer = extents[start] * extents[end + 1]
+            costs[start, end], splits[start, end] = min(
+                (costs[start, s] + costs[s + 1, end] + outer * extents[s + 1], s)
+                for s in range(start, end)
+            )
+    return splits
+
+
+@common_keywords
+def matrix_power(a: Any, n: SupportsIndex, *, stream: Any = None) -> Array:
+    """Square matrices to an integer power, as `numpy.linalg.matrix_power`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Matrices, (..., m, m).
+    n : int
+        The exponent. 0 gives the identity; negative powers are those of `cupy.linalg.inv`.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        Of the shape of ``a``.
+
+    Raises
+    ------
+    ValueError
+        The matrices are not square.
+    TypeError
+        ``a`` is no array of a device, or ``n`` is no integer.
+
+    Notes
+    -----
+    By squaring, in at most ``2 * log2(n)`` products.
+    """
+    import cupy
+
+    a = as_array("matrix_power", "a", a)
+    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
+        raise ValueError(f"matrix_power: a has shape {a.shape}; it must be square matrices")
+    try:
+        power = operator.index(n)
+    except TypeError as err:
+        raise TypeError(f"matrix_power: n is {n!r}; it must be an integer") from err
+    if power == 0:
+        identity = cupy.empty_like(a)
+        identity[...] = cupy.eye(a.shape[-1], dtype=a.dtype)
+        return identity
+    if power < 0:
+        a, power = cupy.linalg.inv(a), -power
+    if power == 1:
+        return a.copy()
+    result, square = None, a
+    while True:
+        if power & 1:
+            result = square if result is None else matmul(result, square)
+        power >>= 1
+        if not power:
+            return result
+        square = matmul(square, square)

@@ -1,0 +1,294 @@
+"""Products of two arrays by NumPy's names: which of their axes are contracted, and which kept."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, SupportsIndex
+
+import numpy as np
+
+from cupygemm._products.matmul import matmul
+from cupygemm._products.pairs import contract
+from cupygemm._request.arrays import Array, as_array, as_arrays, is_scalar
+from cupygemm._request.keywords import common_keywords
+from cupygemm._request.signatures import normalized_axis
+
+
+@common_keywords
+def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
+    """Dot product of two arrays, as `numpy.dot`.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray or number
+        The last axis of ``a`` is multiplied with the last but one of ``b``, or the only one. A
+        number or a 0-d array multiplies the other operand.
+    out : cupy.ndarray, optional
+        Where to put the result, of its shape and type; it may have any strides.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        Of shape ``a.shape[:-1] + b.shape[:-2] + b.shape[-1:]``; ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        The extents differ, or ``out`` has another shape or type than the result.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+
+    See Also
+    --------
+    matmul : Multiplies stacks of matrices pair by pair.
+    """
+    if is_scalar(a) or is_scalar(b):
+        return _scaled("dot", a, b, out)
+    if out is None:
+        a, b = as_arrays("dot", a=a, b=b)
+        target = None
+    else:
+        a, b, target = as_arrays("dot", a=a, b=b, out=out)
+    axes_b = max(b.ndim - 2, 0)
+    if a.ndim and b.ndim and a.shape[-1] != b.shape[axes_b]:
+        raise ValueError(
+            f"dot: the inner extents differ: a of shape {a.shape} has {a.shape[-1]} (its last "
+            f"axis), b of shape {b.shape} has {b.shape[axes_b]} "
+            f"(its {'only' if b.ndim == 1 else 'last but one'})"
+        )
+    if target is not None:
+        _require_exact(target, "dot", _dot_shape(a, b), np.result_type(a.dtype, b.dtype))
+    if 0 < a.ndim <= 2 and 0 < b.ndim <= 2:
+        result = matmul(a, b, target)
+    else:
+        kept_a, kept_b = range(a.ndim - 1), range(a.ndim, a.ndim + b.ndim - 1)
+        labels_a, labels_b = (*kept_a, "k"), (*kept_b[:axes_b], "k", *kept_b[axes_b:])
+        if not (a.ndim and b.ndim):
+            labels_a, labels_b = tuple(range(a.ndim)), tuple(range(b.ndim))
+            kept_a, kept_b = range(a.ndim), range(b.ndim)
+        result = contract(a, labels_a, b, labels_b, (*kept_a, *kept_b), target)
+    return result if out is None else out
+
+
+@common_keywords
+def vdot(a: Any, b: Any, /, *, stream: Any = None) -> Array:
+    """Dot product of two vectors, the first conjugated, as `numpy.vdot`.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray
+        Arrays of equal size; several axes are taken as one, in C order.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        0-d.
+
+    Raises
+    ------
+    ValueError
+        The sizes differ.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+    """
+    a, b = as_arrays("vdot", a=a, b=b)
+    if a.size != b.size:
+        raise ValueError(
+            f"vdot: the sizes differ: a of shape {a.shape} has {a.size} elements, "
+            f"b of shape {b.shape} has {b.size}"
+        )
+    if a.shape != b.shape:
+        a, b = a.ravel(), b.ravel()
+    labels = tuple(range(a.ndim))
+    return contract(conjugated(a), labels, b, labels, ())
+
+
+@common_keywords
+def inner(a: Any, b: Any, /, *, stream: Any = None) -> Array:
+    """Inner product over the last axes of two arrays, as `numpy.inner`.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray or number
+        Their last axes have equal extents. A number or a 0-d array multiplies the other operand.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        Of shape ``a.shape[:-1] + b.shape[:-1]``.
+
+    Raises
+    ------
+    ValueError
+        The extents differ.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+    """
+    if is_scalar(a) or is_scalar(b):
+        return _scaled("inner", a, b, None)
+    a, b = as_arrays("inner", a=a, b=b)
+    labels_a, labels_b = tuple(range(a.ndim)), tuple(range(a.ndim, a.ndim + b.ndim))
+    if not (a.ndim and b.ndim):
+        return contract(a, labels_a, b, labels_b, (*labels_a, *labels_b))
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(
+            f"inner: the last extents differ: a has shape {a.shape}, b has shape {b.shape}"
+        )
+    kept_a, kept_b = labels_a[:-1], labels_b[:-1]
+    return contract(a, (*kept_a, "k"), b, (*kept_b, "k"), (*kept_a, *kept_b))
+
+
+@common_keywords
+def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
+    """Outer product of two vectors, as `numpy.outer`.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray
+        Several axes are taken as one, in C order.
+    out : cupy.ndarray, optional
+        Where to put the result; shape ``(a.size, b.size)``.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        Of shape ``(a.size, b.size)``; ``out`` if it was given.
+
+    Raises
+    ------
+    ValueError
+        ``out`` has another shape.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+    """
+    a, b = as_arrays("outer", a=a, b=b)
+    if a.ndim != 1:
+        a = a.ravel()
+    if b.ndim != 1:
+        b = b.ravel()
+    target = None
+    if out is not None:
+        _, _, target = as_arrays("outer", a=a, b=b, out=out)
+        if target.shape != (a.size, b.size):
+            raise ValueError(f"outer: out has shape {target.shape}, the result {(a.size, b.size)}")
+    result = contract(a, ("i",), b, ("j",), ("i", "j"), target)
+    return result if out is None else out
+
+
+@common_keywords
+def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
+    """Sum of products over chosen axes of two arrays, as `numpy.tensordot`.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray
+    axes : int or (int or sequence of int, int or sequence of int)
+        How many last axes of ``a`` are contracted with as many first ones of ``b``; or the axes of
+        each.
+    stream : cupy.cuda.Stream, optional
+        As for `matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        With the other axes of ``a``, then the other axes of ``b``.
+
+    Raises
+    ------
+    ValueError
+        The extents differ, an axis is out of range or named twice, or the numbers of axes differ.
+    TypeError
+        An argument is no array of a device, or the types have no product.
+
+    Notes
+    -----
+    No axis is moved in memory where the strides of the contracted axes nest alike in both operands.
+    """
+    a, b = as_arrays("tensordot", a=a, b=b)
+    axes_a, axes_b = _tensordot_axes(axes, a.ndim, b.ndim)
+    for x, y in zip(axes_a, axes_b, strict=True):
+        if a.shape[x] != b.shape[y]:
+            raise ValueError(
+                f"tensordot: the extents differ: axis {x} of a, shape {a.shape}, "
+                f"and axis {y} of b, shape {b.shape}"
+            )
+    labels_a = list(range(a.ndim))
+    labels_b = list(range(a.ndim, a.ndim + b.ndim))
+    for x, y in zip(axes_a, axes_b, strict=True):
+        labels_b[y] = labels_a[x]
+    kept_a = [label for axis, label in enumerate(labels_a) if axis not in axes_a]
+    kept_b = [label for axis, label in enumerate(labels_b) if axis not in axes_b]
+    return contract(a, tuple(labels_a), b, tuple(labels_b), (*kept_a, *kept_b))
+
+
+def conjugated(array: Array) -> Array:
+    """Return an array's complex conjugate; the array itself where it is real."""
+    return array.conj() if array.dtype.kind == "c" else array
+
+
+def _scaled(function: str, a: Any, b: Any, out: Any) -> Array:
+    """Return the product with a number, which is converted as NumPy does: to a 0-d array."""
+    import cupy
+
+    a, b = (
+        np.asarray(x)[()] if is_scalar(x) else as_array(function, name, x)
+        for name, x in (("a", a), ("b", b))
+    )
+    if not (isinstance(a, cupy.ndarray) or isinstance(b, cupy.ndarray)):
+        raise TypeError(
+            f"{function}: both operands are numbers; pass a CuPy array, or use numpy.{function}"
+        )
+    if out is None:
+        return cupy.multiply(a, b)
+    target = as_array(function, "out", out)
+    shape = a.shape or b.shape
+    _require_exact(target, function, shape, np.result_type(a.dtype, b.dtype))
+    cupy.multiply(a, b, target)
+    return out
+
+
+def _dot_shape(a: Array, b: Array) -> tuple[int, ...]:
+    if not (a.ndim and b.ndim):
+        return tuple(a.shape or b.shape)
+    return (*a.shape[:-1], *b.shape[:-2], *(b.shape[-1:] if b.ndim > 1 else ()))
+
+
+def _require_exact(out: Array, function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise ValueError unless `out` has the shape and the type of the result, as numpy.dot asks."""
+    if out.shape != shape or out.dtype != dtype:
+        raise ValueError(
+            f"{function}: out is {out.dtype} of shape {out.shape}; "
+            f"the result is {dtype} of shape {shape}"
+        )
+
+
+def _tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
+    """Return the contracted axes of both operands, counted from the front."""
+    try:
+        first, second = axes
+    except TypeError:
+        count = operator.index(axes)
+        if not 0 <= count <= min(ndim_a, ndim_b):
+            raise ValueError(
+                f"tensordot: axes = {count}, but a has {ndim_a} axes and b has {ndim_b}"
+            ) from None
+        return list(range(ndim_a - count, ndim_a)), list(range(count))
+    found = []
+    for name, given, ndim in (("a", first, ndim_a), ("b", second, ndim_b)):
+        listed = [given] if isinstance(given, SupportsIndex) else list(given)
+        found.append([normalized_axis("tensordot", name, axis, ndim) for axis in listed])
+        if len(set(found[-1])) < len(found[-1]):
+            raise ValueError(f"tensordot: an axis of {name} is named twice: {given}")
+    if len(found[0]) != len(found[1]):
+        raise ValueError(
+            f"tensordot: axes names {len(found[0])} axes of a and {len(found[1])} of b"
+        )
+    return found[0], found[1]

@@ -1,0 +1,1 @@
+"""Records that every layer shares: types of elements, shapes, problems."""

@@ -1,0 +1,1 @@
+"""From the arguments of a call to its request: arrays, keywords, types and layout."""

@@ -1,0 +1,107 @@
+"""What functions accept as arrays: CuPy's, and device memory of other libraries, without a copy.
+
+An object with ``__dlpack__`` or ``__cuda_array_interface__`` whose memory is on the device becomes
+a CuPy array of that memory. Memory of the host is refused, with the remedy: moving it is never done
+silently.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from cupygemm._request.layout import Operand
+
+Array = Any
+DLPACK_GPU = (2, 10, 13)  # kDLCUDA, kDLROCM, kDLCUDAManaged of dlpack.h
+SCALARS = (bool, int, float, complex, np.number, np.bool_)
+
+
+def as_array(function: str, name: str, array: Any) -> Array:
+    """Return a CuPy array of the memory of an argument.
+
+    Raises
+    ------
+    TypeError
+        It is no array of a device.
+    """
+    loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
+    if loaded is not None and isinstance(array, loaded.ndarray):
+        return array
+    place = dlpack_device(array)
+    on_gpu = place is not None and place[0] in DLPACK_GPU
+    if on_gpu or (place is None and hasattr(array, "__cuda_array_interface__")):
+        import cupy
+
+        return cupy.asarray(array) if place is None else cupy.from_dlpack(array)
+    kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+    what = (
+        "pass a CuPy array to write to"
+        if name == "out"
+        else f"move it to the device first: cupy.asarray({name})"
+    )
+    where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"
+    raise TypeError(f"{function}: {name} is a {kind}{where}, not a cupy.ndarray; {what}")
+
+
+def as_arrays(function: str, **arrays: Any) -> list[Array]:
+    """Return CuPy arrays of the memory of arguments, given by name, all on one device.
+
+    Raises
+    ------
+    TypeError
+        One is no array of a device.
+    ValueError
+        They are on different devices.
+    """
+    found = [as_array(function, name, array) for name, array in arrays.items()]
+    index = found[0].data.device_id
+    for array in found:
+        if array.data.device_id != index:
+            one_device(function, dict(zip(arrays, found, strict=True)))
+    return found
+
+
+def one_device(function: str, arrays: dict[str, Array]) -> None:
+    """Raise ValueError unless arrays are on one device."""
+    indices = {name: array.data.device_id for name, array in arrays.items()}
+    if len(set(indices.values())) > 1:
+        places = ", ".join(f"{name} on device {index}" for name, index in indices.items())
+        raise ValueError(f"{function}: the arrays must be on one device: {places}")
+
+
+def single_out(function: str, out: Any) -> Any:
+    """Return ``out``, or the one entry of a tuple, as which NumPy's ufuncs take it as well."""
+    if not isinstance(out, tuple):
+        return out
+    if len(out) != 1:
+        raise ValueError(
+            f"{function}: out is a tuple of {len(out)}; it must have exactly one entry"
+        )
+    return out[0]
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether a value is a number of Python's or NumPy's, which needs no memory of a device."""
+    return isinstance(value, SCALARS)
+
+
+def may_overlap(first: Array, second: Array) -> bool:
+    """Whether the bytes from the first to the last element of two arrays have any in common."""
+    ranges = []
+    for array in (first, second):
+        start, end = Operand(array.shape, array.strides, array.dtype).extent()
+        ranges.append((array.data.ptr + start, array.data.ptr + end))
+    (start1, end1), (start2, end2) = ranges
+    return bool(start1 < end2 and start2 < end1)
+
+
+def dlpack_device(array: Any) -> tuple[int, int] | None:
+    """Return the kind and the index of the device of an object with ``__dlpack__``, else None."""
+    try:
+        kind, index = array.__dlpack_device__()
+    except (AttributeError, TypeError, ValueError):
+        return None
+    return int(kind), int(index)

@@ -1,0 +1,141 @@
+"""Keywords that every function treats alike: ``stream`` is taken, some of NumPy's are refused.
+
+The stream is made the current one, on the device of the arrays, around the whole call: copies of
+operands, results from CuPy's pool and arrays of other libraries are then ordered on it as well as
+the products. Without one, that device is made the current one where there are several. Calls with
+neither pay nothing beyond one look at both.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from cupygemm._request.arrays import DLPACK_GPU, dlpack_device
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+REFUSED: Mapping[str, str] = MappingProxyType(
+    {
+        "axes": "move the axes of the operands, with cupy.moveaxis, which copies nothing",
+        "axis": "it needs a single core axis; name several with axes=",
+        "keepdims": "it needs a result without core axes; add the axis: result[..., None]",
+        "order": "its order is chosen so that nothing is copied; pass an out of that order",
+        "sig": "choose the type of the result with dtype=",
+        "signature": "choose the type of the result with dtype=",
+        "subok": "the result is a cupy.ndarray in any case; leave it out",
+        "where": "select from the result, or from the operands, with cupy.where",
+    }
+)
+"""NumPy's keywords that a function may lack, and what to do without them."""
+
+
+def common_keywords(function: Function) -> Function:
+    """Let a function take ``stream``, of which its body need not know, and refuse `REFUSED`."""
+    name = function.__name__
+    parameters = inspect.signature(function).parameters
+    refused = frozenset(REFUSED.keys() - parameters.keys())
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        if keywords:
+            if not refused.isdisjoint(keywords):
+                refuse(name, refused, keywords)
+            stream = keywords.pop("stream", None)
+            if stream is not None:
+                with on_stream(name, stream, (*args, *keywords.values())):
+                    return function(*args, **keywords)
+        if _several_devices():
+            with _on_device((*args, *keywords.values())):
+                return function(*args, **keywords)
+        return function(*args, **keywords)
+
+    return call  # type: ignore[return-value]
+
+
+def refuse(function: str, refused: Iterable[str], keywords: Iterable[str]) -> None:
+    """Raise the TypeError for the first of a call's keywords that is refused, if one is."""
+    for name in keywords:
+        if name in refused:
+            raise TypeError(f"{function} takes no {name}: {REFUSED[name]}")
+
+
+@contextlib.contextmanager
+def on_stream(function: str, stream: Any, arguments: Iterable[Any]) -> Iterator[None]:
+    """Make a stream the current one while a function works on its arguments; None changes nothing.
+
+    Raises
+    ------
+    TypeError
+        It is no stream.
+    ValueError
+        It is a stream of another device than that of the arrays.
+    """
+    if stream is None:
+        yield
+        return
+    stream = _as_stream(function, stream)
+    from cupy.cuda import Device
+
+    index = _device_of(arguments)
+    if index is None:
+        index = Device().id
+    if stream.device_id not in (index, -1):  # -1: the default stream, or one of another library
+        raise ValueError(
+            f"{function}: the stream is on device {stream.device_id}, the arrays are on device "
+            f"{index}; pass a stream that was made there: with cupy.cuda.Device({index})"
+        )
+    with Device(index), stream:
+        yield
+
+
+def _several_devices() -> bool:
+    """Whether arrays may lie on another device than the current one."""
+    return "cupy" in sys.modules and _device_count() > 1
+
+
+@functools.cache
+def _device_count() -> int:
+    from cupy.cuda.runtime import getDeviceCount
+
+    return int(getDeviceCount())
+
+
+def _on_device(arguments: Iterable[Any]) -> Any:
+    """Return what makes the arrays' device the current one, where it is not."""
+    from cupy.cuda import Device
+    from cupy.cuda.runtime import getDevice
+
+    index = _device_of(arguments)
+    return contextlib.nullcontext() if index in (None, getDevice()) else Device(index)
+
+
+def _as_stream(function: str, stream: Any) -> Any:
+    """Return CuPy's stream for a stream, which may be another library's."""
+    if hasattr(stream, "ptr") and hasattr(stream, "__enter__"):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        from cupy.cuda import Stream
+
+        return Stream.from_external(stream)
+    raise TypeError(
+        f"{function}: stream is {stream!r}, not a cupy.cuda.Stream; for a stream of another "
+        "library pass cupy.cuda.ExternalStream(its address)"
+    )
+
+
+def _device_of(arguments: Iterable[Any]) -> int | None:
+    """Return the device of the first array among arguments, or in a sequence among them."""
+    for argument in arguments:
+        if isinstance(argument, (list, tuple)):
+            index = _device_of(argument)
+        else:
+            place = dlpack_device(argument)
+            index = place[1] if place is not None and place[0] in DLPACK_GPU else None
+        if index is not None:
+            return index
+    return None

@@ -1,0 +1,398 @@
+"""Strides of a matrix product: from where the operands lie to the problems that kernels solve.
+
+Works on records alone: shapes, strides and addresses, no array and no device. Each operand becomes
+a stack of matrices whose one axis is adjacent in memory and whose other has a pitch; C must be
+row-major, so a column-major result is posed as its transpose, C^T = B^T A^T. Batch axes are merged
+where all three operands allow; what then exceeds three axes, or the z extent of a grid, becomes
+further launches.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cupygemm._records.formats import Precision
+from cupygemm._records.problem import DType, GemmProblem
+from cupygemm._records.shapes import ProductShape
+from cupygemm._request.promotion import KERNEL_DTYPES
+
+MAX_BATCH_AXES = 3
+VECTOR_BYTES = 16  # the widest global load
+TILE_BYTES, TILE_ROWS = 1 << 31, 256  # what offsets within a tile reach, and its rows at most
+Order = Literal["row", "column"]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """Where an array lies.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    strides : tuple of int
+        Bytes.
+    dtype : numpy.dtype
+    address : int
+        Of the first element; only its remainder by 16 matters to a plan.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    address: int = 0
+
+    def extent(self) -> tuple[int, int]:
+        """Return the bytes that the elements cover, as offsets from `address`: start and end."""
+        if 0 in self.shape:
+            return 0, 0
+        reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
+        start = sum(reach for reach in reaches if reach < 0)
+        return start, sum(reach for reach in reaches if reach > 0) + self.dtype.itemsize
+
+
+def contiguous(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Operand:
+    """Return a new C-contiguous array, aligned as CuPy's allocations are."""
+    strides, step = [], dtype.itemsize
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= max(extent, 1)
+    return Operand(shape, tuple(reversed(strides)), dtype)
+
+
+def overlaps_itself(operand: Operand) -> bool:
+    """Whether two indices of the array name the same byte of memory."""
+    axes = sorted((abs(s), n) for n, s in zip(operand.shape, operand.strides, strict=True) if n > 1)
+    covered = operand.dtype.itemsize
+    if 0 in operand.shape or not axes:
+        return False
+    if axes[0][0] == 0:
+        return True
+    nested = True
+    for stride, extent in axes:
+        nested = nested and stride >= covered
+        covered += (extent - 1) * stride
+    if nested:
+        return False
+    offsets = np.zeros((), np.int64)
+    for stride, extent in axes:
+        offsets = np.add.outer(offsets, np.arange(extent, dtype=np.int64) * stride)
+    return bool(np.diff(np.sort(offsets, axis=None)).min() < operand.dtype.itemsize)
+
+
+@dataclass(frozen=True)
+class MatrixStack:
+    """A stack of matrices, strides in elements.
+
+    Attributes
+    ----------
+    rows, columns : int
+    row_stride, column_stride : int
+    batch_strides : tuple of int
+        One for each axis of the broadcast batch, 0 where the operand is broadcast.
+    dtype : numpy.dtype
+    address : int
+    """
+
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+    batch_strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    address: int
+
+    @property
+    def transposed(self) -> MatrixStack:
+        """Return the stack of the transposed matrices."""
+        return replace(
+            self,
+            rows=self.columns,
+            columns=self.rows,
+            row_stride=self.column_stride,
+            column_stride=self.row_stride,
+        )
+
+    @property
+    def order(self) -> Order | None:
+        """Return which of the axes is the adjacent one: "row" for C order; None where neither is.
+
+        The stride of an axis of extent 1 means nothing. Where both orders fit, the adjacent axis is
+        the longer one. Rows that overlap fit neither.
+        """
+        by_row = (self.column_stride == 1 or self.columns == 1) and (
+            self.rows == 1 or self.row_stride >= self.columns
+        )
+        by_column = (self.row_stride == 1 or self.rows == 1) and (
+            self.columns == 1 or self.column_stride >= self.rows
+        )
+        if by_row and by_column:
+            return "column" if self.rows > self.columns else "row"
+        return "row" if by_row else "column" if by_column else None
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Return the extents of the adjacent axis and of the other."""
+        return (self.columns, self.rows) if self.order == "row" else (self.rows, self.columns)
+
+    @property
+    def pitch(self) -> int:
+        """Return the stride of the other axis, a harmless one where its extent is 1."""
+        adjacent, count = self.extents
+        if count > 1:
+            return self.row_stride if self.order == "row" else self.column_stride
+        vector = VECTOR_BYTES // self.dtype.itemsize
+        return -(-adjacent // vector) * vector
+
+    @property
+    def is_far_apart(self) -> bool:
+        """Whether the rows of one tile may be out of reach of its offsets, and need not be."""
+        adjacent, count = self.extents
+        reach = min(count, TILE_ROWS) * self.pitch * self.dtype.itemsize
+        return count > 1 and self.pitch >= 2 * adjacent and reach >= TILE_BYTES
+
+    @property
+    def span(self) -> int:
+        """Return the bytes from the first to the last element of one matrix, end included."""
+        adjacent, count = self.extents
+        return ((count - 1) * self.pitch + adjacent) * self.dtype.itemsize
+
+    def alignment(self, batch: Sequence[int]) -> int:
+        """Return the power of two, at most 16, that divides address and strides in bytes."""
+        strides = [s for s, extent in zip(self.batch_strides, batch, strict=True) if extent > 1]
+        bytes_ = [self.dtype.itemsize * stride for stride in (self.pitch, *strides)]
+        return math.gcd(VECTOR_BYTES, self.address, *bytes_)
+
+
+def matrix_stack(
+    operand: Operand, batch: tuple[int, ...], role: Literal["x1", "x2", "out"], shape: ProductShape
+) -> MatrixStack | None:
+    """View an operand as matrices over the broadcast batch.
+
+    Returns None where its strides are not multiples of its element size.
+    """
+    size = operand.dtype.itemsize
+    if any(s % size for n, s in zip(operand.shape, operand.strides, strict=True) if n > 1):
+        return None
+    strides = [s // size for s in operand.strides]
+    if role == "x1":
+        core, leading = (shape.m, shape.k), 2 if shape.row else 1
+        missing_row, missing_column = not shape.row, False
+    elif role == "x2":
+        core, leading = (shape.k, shape.n), 2 if shape.column else 1
+        missing_row, missing_column = False, not shape.column
+    else:
+        core, leading = (shape.m, shape.n), shape.row + shape.column
+        missing_row, missing_column = not shape.row, not shape.column
+    split = len(strides) - leading
+    core_strides = iter(strides[split:])
+    row_stride = 0 if missing_row else next(core_strides)
+    column_stride = 0 if missing_column else next(core_strides)
+    # An operand may have leading axes of extent 1 that ``out``, and so the batch, does without.
+    first = max(0, split - len(batch))
+    batch_strides = [0] * (len(batch) - split)
+    batch_strides += [
+        0 if n == 1 else s
+        for n, s in zip(operand.shape[first:split], strides[first:split], strict=True)
+    ]
+    return MatrixStack(
+        *core, row_stride, column_stride, tuple(batch_strides), operand.dtype, operand.address
+    )
+
+
+class BatchAxis(NamedTuple):
+    """One axis of the batch; strides in elements, those of an epilogue's sources last."""
+
+    extent: int
+    a: int
+    b: int
+    c: int
+    sources: tuple[int, ...] = ()
+
+    @property
+    def whole(self) -> tuple[int, ...]:
+        """Return by how much a step of the axis that this one is merged into must be."""
+        return tuple(s * self.extent for s in (self.a, self.b, self.c, *self.sources))
+
+
+class Offsets(NamedTuple):
+    """Where the operands of one launch begin, in elements from those of the whole product."""
+
+    a: int
+    b: int
+    c: int
+    sources: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class SourceLayout:
+    """How an array that an epilogue reads lies in the problem.
+
+    Attributes
+    ----------
+    name : str
+        The option of `matmul`.
+    itemsize : int
+        Bytes of an element.
+    pitch : int
+        Elements from one row of C to the next; 0 where all rows have the same.
+    stride : tuple of int
+        Of three batch axes, as those of C.
+    """
+
+    name: str
+    itemsize: int
+    pitch: int
+    stride: tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The launches of one product.
+
+    Attributes
+    ----------
+    problem : GemmProblem
+        What every launch solves.
+    swapped : bool
+        The problem is the transposed one: its A is x2, its B is x1.
+    lda, ldb, ldc : int
+        Pitches, elements.
+    a_stride, b_stride, c_stride : tuple of int
+        Strides of three batch axes, outermost first, elements, 0 where absent or broadcast.
+    launches : tuple of Offsets
+        One for each launch.
+    sources : tuple of SourceLayout
+        What an epilogue reads.
+    """
+
+    problem: GemmProblem
+    swapped: bool
+    lda: int
+    ldb: int
+    ldc: int
+    a_stride: tuple[int, int, int]
+    b_stride: tuple[int, int, int]
+    c_stride: tuple[int, int, int]
+    launches: tuple[Offsets, ...]
+    sources: tuple[SourceLayout, ...] = ()
+
+
+def make_layout(
+    x1: MatrixStack,
+    x2: MatrixStack,
+    out: MatrixStack,
+    batch: tuple[int, ...],
+    precision: Precision = "ieee",
+    sources: Mapping[str, MatrixStack] = MappingProxyType({}),
+) -> Layout:
+    """Pose a product as a problem with a row-major C.
+
+    All three stacks must have an `order`, and no extent may be 0. In precision ``"tf32"``, float32
+    operands are multiplied as such. The `sources` of an epilogue are those of the problem, that is
+    transposed already where `out` is column-major.
+    """
+    swapped = out.order == "column"
+    a, b, c = (x2.transposed, x1.transposed, out.transposed) if swapped else (x1, x2, out)
+    axes = [
+        BatchAxis(
+            extent,
+            a.batch_strides[axis],
+            b.batch_strides[axis],
+            c.batch_strides[axis],
+            tuple(source.batch_strides[axis] for source in sources.values()),
+        )
+        for axis, extent in enumerate(batch)
+    ]
+    looped, kept = _split(_merged(axes))
+    problem = GemmProblem(
+        m=c.rows,
+        n=c.columns,
+        k=a.columns,
+        batch=tuple(axis.extent for axis in kept),
+        a_dtype=_multiplied_as(a.dtype, precision),
+        b_dtype=_multiplied_as(b.dtype, precision),
+        out_dtype=KERNEL_DTYPES[c.dtype],
+        a_major="k" if a.order == "row" else "m",
+        b_major="n" if b.order == "row" else "k",
+        a_align=a.alignment(batch),
+        b_align=b.alignment(batch),
+        c_align=c.alignment(batch),
+        a_span=a.span,
+        b_span=b.span,
+        c_span=c.span,
+    )
+    three = [BatchAxis(1, 0, 0, 0, (0,) * len(sources))] * (MAX_BATCH_AXES - len(kept)) + kept
+    return Layout(
+        problem,
+        swapped,
+        a.pitch,
+        b.pitch,
+        c.pitch,
+        _triple(axis.a for axis in three),
+        _triple(axis.b for axis in three),
+        _triple(axis.c for axis in three),
+        tuple(_offsets(looped)),
+        tuple(
+            SourceLayout(
+                name,
+                source.dtype.itemsize,
+                source.row_stride,
+                _triple(axis.sources[index] for axis in three),
+            )
+            for index, (name, source) in enumerate(sources.items())
+        ),
+    )
+
+
+def _multiplied_as(dtype: np.dtype[Any], precision: Precision) -> DType:
+    """Return the type of an operand to the kernels."""
+    name = KERNEL_DTYPES[dtype]
+    return precision if name == "f32" and precision != "ieee" else name
+
+
+def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:
+    """Drop axes of extent 1, order the rest by the strides of C, and merge neighbours greedily."""
+    merged: list[BatchAxis] = []
+    axes = [axis for axis in axes if axis.extent > 1]
+    for axis in sorted(axes, key=lambda axis: -abs(axis.c)):
+        if merged:
+            outer = merged[-1]
+            if (outer.a, outer.b, outer.c, *outer.sources) == axis.whole:
+                merged[-1] = axis._replace(extent=outer.extent * axis.extent)
+                continue
+        merged.append(axis)
+    return merged
+
+
+def _split(axes: list[BatchAxis]) -> tuple[list[BatchAxis], list[BatchAxis]]:
+    """Return the axes that the host loops over, and the longest three, which the kernel does."""
+    longest = sorted(axes, key=lambda axis: -axis.extent)[:MAX_BATCH_AXES]
+    looped = [axis for axis in axes if axis not in longest]
+    return looped, [axis for axis in axes if axis in longest]
+
+
+def _offsets(looped: list[BatchAxis]) -> Iterator[Offsets]:
+    """Yield where each launch begins."""
+    for index in itertools.product(*(range(axis.extent) for axis in looped)):
+        steps = list(zip(index, looped, strict=True))
+        yield Offsets(
+            sum(i * axis.a for i, axis in steps),
+            sum(i * axis.b for i, axis in steps),
+            sum(i * axis.c for i, axis in steps),
+            tuple(
+                sum(i * stride for i, stride in zip(index, strides, strict=True))
+                for strides in zip(*(axis.sources for axis in looped), strict=True)
+            ),
+        )
+
+
+def _triple(values: Any) -> tuple[int, int, int]:
+    first, second, third = values
+    return first, second, third

@@ -1,0 +1,149 @@
+"""The options of `matmul`: their keywords, and the one record that plans are made by.
+
+An option's value is either part of a plan (`Options`) or passes by it (the numbers and arrays of
+the epilogue: `CallOptions`); ``stream``, ``axes`` and ``order`` have taken effect before. Calls
+with none of the keywords beyond ``dtype`` and ``casting`` do not come here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cupygemm._epilogue.options import (
+    EpilogueArguments,
+    EpilogueOptions,
+    EpilogueRequest,
+    epilogue_arguments,
+)
+from cupygemm._records.formats import Precision, parse_precision
+from cupygemm._request.keywords import REFUSED, refuse
+
+
+class MatmulOptions(EpilogueOptions, total=False):
+    """The keywords of `matmul` and `explain` that most calls do without, see there."""
+
+    format_a: DTypeLike | None
+    format_b: DTypeLike | None
+    precision: str | None
+    reproducible: bool
+    axes: Any
+    order: str | None
+    stream: Any
+
+
+DEFAULTS: MatmulOptions = {
+    "format_a": None,
+    "format_b": None,
+    "precision": None,
+    "alpha": 1,
+    "beta": None,
+    "c": None,
+    "bias": None,
+    "activation": None,
+    "scale_a": None,
+    "scale_b": None,
+    "scale_out": None,
+    "clamp": None,
+    "reproducible": True,
+    "axes": None,
+    "order": "K",
+    "stream": None,
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a plan depends on besides the operands.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype or None
+    casting : str
+    precision : {"ieee", "tf32", "tf32x3"}
+        In which float32 operands are multiplied.
+    epilogue : EpilogueRequest or None
+    reproducible : bool
+        The bits of a result depend on nothing but the operands.
+    """
+
+    dtype: np.dtype[Any] | None = None
+    casting: str = "same_kind"
+    precision: Precision = "ieee"
+    epilogue: EpilogueRequest | None = None
+    reproducible: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CallOptions:
+    """The keywords of one call, checked.
+
+    Attributes
+    ----------
+    format_a, format_b : str, numpy.dtype or None
+        As given: what they say depends on the operands.
+    precision : {"ieee", "tf32", "tf32x3"}
+    epilogue : EpilogueArguments or None
+    reproducible : bool
+    """
+
+    format_a: Any = None
+    format_b: Any = None
+    precision: Precision = "ieee"
+    epilogue: EpilogueArguments | None = None
+    reproducible: bool = True
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """Return all that a plan depends on."""
+        epilogue = None if self.epilogue is None else self.epilogue.key
+        return self.format_a, self.format_b, self.precision, epilogue, self.reproducible
+
+    @property
+    def values(self) -> tuple[EpilogueArguments, ...]:
+        """Return what a plan's runner is given besides the operands."""
+        return () if self.epilogue is None else (self.epilogue,)
+
+
+def call_options(keywords: MatmulOptions) -> CallOptions:
+    """Return the checked keywords of a call.
+
+    Raises
+    ------
+    TypeError
+        A keyword is unknown, or a value of the wrong kind.
+    ValueError
+        Options contradict each other, or one is none of its choices.
+    """
+    given: dict[str, Any] = dict(keywords)
+    if not given.keys() <= DEFAULTS.keys():
+        refuse("matmul", REFUSED, given)
+        unknown = next(name for name in given if name not in DEFAULTS)
+        raise TypeError(f"matmul() got an unexpected keyword argument {unknown!r}")
+    format_a, format_b = given.pop("format_a", None), given.pop("format_b", None)
+    precision = parse_precision(given.pop("precision", None))
+    reproducible = bool(given.pop("reproducible", True))
+    epilogue = epilogue_arguments(**given)
+    return CallOptions(format_a, format_b, precision, epilogue, reproducible)
+
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def with_keywords(function: Function) -> Function:
+    """Show the keywords of ``**options`` in a function's signature.
+
+    They are not parameters of their own, since filling in the defaults of so many would take a call
+    longer than looking up its plan.
+    """
+    signature = inspect.signature(function)
+    shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    for name, default in DEFAULTS.items():
+        shown.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default))
+    function.__signature__ = signature.replace(parameters=shown)  # type: ignore[attr-defined]
+    return function

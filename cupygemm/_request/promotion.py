@@ -1,0 +1,273 @@
+"""Types of a matrix product: what the operands become, what is written, what the caller gets.
+
+Promotion and casting follow NumPy's ufuncs, with one difference, which is the point of this
+library: 16-bit operands are summed in float32 and rounded once, to the type that is finally
+stored. So with ``dtype=float32``, or an ``out`` of float32, bfloat16 operands stay bfloat16 and
+nothing is rounded in between, where NumPy would convert the operands first, and CuPy would round
+the sums to 16 bits. Likewise int8 operands stay int8 under ``dtype=int32``: the sums are the same.
+
+8-bit floats, which NumPy would sum in 8 bits, give float32 unless something else is asked for: the
+sums themselves, in a type that CuPy can compute with. Their two formats may be mixed in a product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, get_args
+
+import ml_dtypes
+import numpy as np
+
+from cupygemm._records.formats import FLOAT8, FLOAT8_DTYPES, container
+from cupygemm._records.problem import DType
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+F16 = np.dtype(np.float16)
+F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
+C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
+I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
+HALVES = (BF16, F16)
+SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
+# By epilogues; other real types in float64.
+COMPUTED_IN_F32 = (BF16, F16, F32, I8, U8, *FLOAT8.values())
+RESULTS_OF_EPILOGUES = (BF16, F16, F32, I8, U8, I32)  # to which operands need not be converted
+NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
+    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "u8": U8, "i32": I32,
+    "c64": C64, "c128": C128, **FLOAT8,
+}  # fmt: skip
+# Unsigned bytes are multiplied as signed ones: the product wraps, so its bits are the same.
+KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
+    **{dtype: name for name, dtype in NUMPY_DTYPES.items()},
+    U8: "i8",
+}
+
+Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
+_SUMS_IN_F32 = (*SUMS_OF_HALVES, *FLOAT8.values())  # what they are rounded to
+HOPPER_PRODUCTS: Products = MappingProxyType(
+    {
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), _SUMS_IN_F32),
+        F64: (F32, F64),
+        I8: (I8, I32),
+        U8: (U8,),
+    }
+)
+CDNA_PRODUCTS: Products = MappingProxyType({**HOPPER_PRODUCTS, C64: (C64,), C128: (C64, C128)})
+"""By the type of the operands, what kernels can round the product to. Each GPU has two of the
+formats of 8-bit floats, or none: see `cupygemm._backends.device.Device.products`."""
+CDNA_EPILOGUE_PRODUCTS: Products = MappingProxyType(
+    {
+        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), (*_SUMS_IN_F32, I8, U8, I32)),
+        F64: (F32, F64),
+        I8: (BF16, F16, F32, I8, U8, I32),
+    }
+)
+"""The same with an epilogue, which saturates: there unsigned bytes are a type of their own."""
+HOPPER_EPILOGUE_PRODUCTS: Products = MappingProxyType(
+    {operand: stored for operand, stored in CDNA_EPILOGUE_PRODUCTS.items() if operand != F32}
+)
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+assert set(NUMPY_DTYPES) | {"tf32", "tf32x3", "e2m1x2"} == set(get_args(DType))
+
+
+@dataclass(frozen=True)
+class ProductTypes:
+    """The types of one product.
+
+    Attributes
+    ----------
+    x1, x2 : numpy.dtype
+        What the operands are multiplied as; one type, but for formats of 8-bit floats.
+    stored : numpy.dtype
+        What the product is rounded to, once.
+    result : numpy.dtype
+        What the caller gets: the type of ``out``, or `stored`.
+    """
+
+    x1: np.dtype[Any]
+    x2: np.dtype[Any]
+    stored: np.dtype[Any]
+    result: np.dtype[Any]
+
+    @property
+    def operand(self) -> np.dtype[Any]:
+        """Return the common type of the operands; of two formats of 8-bit floats, that of x1."""
+        return self.x1
+
+    @property
+    def container(self) -> np.dtype[Any]:
+        """Return the dtype of the array that kernels write."""
+        return container(self.stored)
+
+    @property
+    def accumulator(self) -> np.dtype[Any]:
+        """Return what the sums are added up in, before an epilogue."""
+        if self.operand in (I8, U8):
+            return I32
+        return self.computed
+
+    @property
+    def computed(self) -> np.dtype[Any]:
+        """Return what an epilogue computes in."""
+        if self.operand in COMPUTED_IN_F32:
+            return F32
+        return self.operand if self.operand.kind == "c" else F64
+
+    def are_among(self, products: Products) -> bool:
+        """Whether kernels with these products take these types."""
+        return self.stored in products.get(self.x1, ()) and self.stored in products.get(self.x2, ())
+
+
+def product_types(
+    x1: np.dtype[Any],
+    x2: np.dtype[Any],
+    out: np.dtype[Any] | None,
+    dtype: np.dtype[Any] | None,
+    casting: str,
+    *,
+    epilogue: bool = False,
+) -> ProductTypes:
+    """Return the types of ``matmul`` from those of its arguments.
+
+    With an `epilogue` the result is rounded from its own arithmetic, so it is rounded to ``out``,
+    and operands that the sums hold exactly stay as they are whatever the result is.
+
+    Raises
+    ------
+    TypeError
+        The operands have no common type, or `casting` forbids a conversion.
+    ValueError
+        `casting` is none of NumPy's rules.
+    """
+    if casting not in CASTINGS:
+        raise ValueError(
+            f"casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
+        )
+    for name, given in (("x1", x1), ("x2", x2), ("out", out), ("dtype", dtype)):
+        if given is not None and not is_number(given):
+            raise TypeError(f"matmul: {name} has dtype {given}, which has no matrix product")
+    if FLOAT8_DTYPES & {x1, x2, out, dtype}:
+        return _types_of_float8(x1, x2, out, dtype, casting)
+    if dtype is None:
+        loop = operand = _common_type(x1, x2)
+    else:
+        loop, operand = dtype, _operand_type(x1, x2, dtype, epilogue=epilogue)
+    for name, given in (("x1", x1), ("x2", x2)):
+        if not np.can_cast(given, loop, casting):  # type: ignore[arg-type]
+            raise TypeError(_cannot_cast(name, given, loop, casting))
+    if out is None:
+        return ProductTypes(operand, operand, loop, loop)
+    if not np.can_cast(loop, out, casting):  # type: ignore[arg-type]
+        raise TypeError(_cannot_cast("output", loop, out, casting))
+    if epilogue and dtype is None:
+        wider = operand in COMPUTED_IN_F32 and out not in RESULTS_OF_EPILOGUES and out.kind in "fc"
+        return ProductTypes(operand, operand, F32 if wider else out, out)
+    stored = _stored_type(operand, loop, out, given=dtype is not None)
+    return ProductTypes(operand, operand, stored, out)
+
+
+def _types_of_float8(
+    x1: np.dtype[Any],
+    x2: np.dtype[Any],
+    out: np.dtype[Any] | None,
+    dtype: np.dtype[Any] | None,
+    casting: str,
+) -> ProductTypes:
+    """Return the types of a product of which something is an 8-bit float: all is rounded once."""
+    if (x1 in FLOAT8_DTYPES) != (x2 in FLOAT8_DTYPES):
+        raise TypeError(
+            f"matmul: x1 of dtype {x1} and x2 of dtype {x2} have no common dtype; convert one, or "
+            "say with format_a and format_b what format of 8-bit floats a uint8 array holds"
+        )
+    operands = (x1, x2) if x1 in FLOAT8_DTYPES else (_common_type(x1, x2),) * 2
+    stored = dtype if dtype is not None else out if out is not None else F32
+    for given in (out, dtype):
+        if given is not None and given not in _SUMS_IN_F32:
+            raise TypeError(
+                f"matmul: a product of {operands[0]} cannot be rounded to {given}; it can to "
+                "float32, float16, bfloat16 or an 8-bit float"
+            )
+    if operands[0] not in _SUMS_IN_F32:
+        raise TypeError(
+            f"matmul: a product of {operands[0]} cannot be rounded to {stored}; convert the "
+            "operands to float32 or fewer bits"
+        )
+    if out is not None and out != stored:
+        raise TypeError(
+            f"matmul: out has dtype {out}, not the {stored} that dtype asks for; 8-bit floats are "
+            "rounded to once"
+        )
+    if not _can_round(operands, stored, casting):
+        raise TypeError(_cannot_cast("output", operands[0], stored, casting))
+    return ProductTypes(*operands, stored, stored)
+
+
+def _can_round(operands: tuple[np.dtype[Any], ...], stored: np.dtype[Any], casting: str) -> bool:
+    """Whether `casting` allows rounding to `stored`; all are floating-point types."""
+    if casting in ("no", "equiv"):
+        return operands == (stored, stored)
+    return stored == F32 or casting in ("same_kind", "unsafe")
+
+
+def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
+    try:
+        return np.result_type(x1, x2)
+    except TypeError as err:
+        raise TypeError(
+            f"matmul: x1 of dtype {x1} and x2 of dtype {x2} have no common dtype; "
+            "convert one with astype, or say what to multiply in, e.g. dtype='float32'"
+        ) from err
+
+
+def _operand_type(
+    x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any], *, epilogue: bool
+) -> np.dtype[Any]:
+    """Return what to multiply in when the caller wants `dtype`.
+
+    16-bit operands stay as they are when the accumulator, float32, holds what is asked for, and
+    int8 operands when it is their accumulator, int32.
+    Otherwise the wider of the operands and `dtype`, so that narrowing comes last; but NumPy's way,
+    converting the operands first, where it would give something else (a complex or a float
+    narrowed by force).
+    """
+    try:
+        common = np.result_type(x1, x2)
+        if (common in HALVES and dtype in SUMS_OF_HALVES) or (common, dtype) == (I8, I32):
+            return common
+        if epilogue and common in COMPUTED_IN_F32 and dtype in RESULTS_OF_EPILOGUES:
+            return common
+        if epilogue and common == F64 and dtype in RESULTS_OF_EPILOGUES and dtype not in HALVES:
+            return common
+        wider = np.result_type(common, dtype)
+    except TypeError:
+        return dtype
+    if wider == F64 and dtype in HALVES:
+        return F32  # NumPy converts to `dtype` itself; no kernel rounds float64 to 16 bits
+    return wider if np.can_cast(wider, dtype, "same_kind") else dtype
+
+
+def _stored_type(
+    operand: np.dtype[Any], loop: np.dtype[Any], out: np.dtype[Any], *, given: bool
+) -> np.dtype[Any]:
+    """Return what the product is rounded to on its way into ``out``.
+
+    An explicit ``dtype=`` is kept to, unless rounding to ``out`` alone is the same.
+    """
+    if operand not in HALVES:
+        return loop
+    if out in SUMS_OF_HALVES:
+        return loop if given and loop != F32 else out
+    return F32 if not given and np.can_cast(F32, out, "safe") else loop
+
+
+def is_number(dtype: np.dtype[Any]) -> bool:
+    """Whether a type is one of numbers."""
+    return dtype.kind in "biufc" or dtype == BF16 or dtype in FLOAT8_DTYPES
+
+
+def _cannot_cast(what: str, source: np.dtype[Any], target: np.dtype[Any], casting: str) -> str:
+    return (
+        f"matmul: cannot cast {what} from dtype('{source}') to dtype('{target}') "
+        f"with casting rule '{casting}'"
+    )

@@ -1,0 +1,1 @@
+"""Measuring configurations ahead of time, and compiling kernels ahead of time."""

@@ -1,0 +1,181 @@
+"""The database of measured winners: which configuration `tune` found fastest.
+
+An SQLite file beside the compiled kernels, by device and problem. It is read when a plan is made,
+once for each state of the file; a file that cannot be read counts as empty, with a warning, since
+what it holds can be measured again. A configuration of another version, or one that the kernels no
+longer take, is passed over.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import datetime as dt
+import functools
+import json
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from cupygemm._records.problem import GemmProblem
+
+if TYPE_CHECKING:
+    import sqlite3
+
+Config = TypeVar("Config")
+SCHEMA = """
+create table if not exists winners (
+    device text not null,
+    problem text not null,
+    config text not null,
+    microseconds real not null,
+    candidates integer not null,
+    measured text not null,
+    primary key (device, problem)
+)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Winner:
+    """One row.
+
+    Attributes
+    ----------
+    config : str
+        The configuration's fields as JSON.
+    microseconds : float
+    candidates : int
+        How many were measured.
+    measured : str
+        The date.
+    """
+
+    config: str
+    microseconds: float
+    candidates: int
+    measured: str
+
+    def describe(self, device: str) -> str:
+        """Return why it is chosen, for people."""
+        return (
+            f"the fastest of {self.candidates} measured on {device} by cupygemm.tune on "
+            f"{self.measured}: {self.microseconds:.1f} us"
+        )
+
+
+def database() -> Path:
+    """Return the file, which need not exist."""
+    from cupygemm._build.cache import cache_dir  # needs more than the core does
+
+    return cache_dir() / "tuned.sqlite3"
+
+
+def problem_key(problem: GemmProblem) -> str:
+    """Return a problem as text: all of it but how far its matrices reach in memory."""
+    fields = dataclasses.asdict(problem)
+    return json.dumps({key: fields[key] for key in sorted(fields) if not key.endswith("_span")})
+
+
+def record(device: str, problem: GemmProblem, config: Any, seconds: float, candidates: int) -> None:
+    """Keep the winner of a problem on a device, in place of an earlier one.
+
+    Raises
+    ------
+    cupygemm._build.cache.CacheError
+        The file cannot be written.
+    """
+    import sqlite3
+
+    from cupygemm._build.cache import CacheError
+
+    row = (
+        device,
+        problem_key(problem),
+        json.dumps(dataclasses.asdict(config)),
+        seconds * 1e6,
+        candidates,
+        dt.datetime.now(dt.UTC).date().isoformat(),
+    )
+    file = database()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _opened(file) as connection:
+            connection.execute(SCHEMA)
+            connection.execute("insert or replace into winners values (?, ?, ?, ?, ?, ?)", row)
+    except (OSError, sqlite3.Error) as err:
+        raise CacheError(
+            f"{file} cannot be written: {err}; delete it if it is damaged, or set "
+            "CUPYGEMM_CACHE_DIR to a folder that can be written"
+        ) from err
+
+
+def winner(device: str, problem: GemmProblem, kind: type[Config]) -> tuple[Config, Winner] | None:
+    """Return the winner of a problem on a device as a configuration of a kind, if there is one."""
+    file = database()
+    try:
+        state = file.stat()
+    except OSError:
+        return None
+    rows = _rows(file, device, state.st_mtime_ns, state.st_size)
+    found = rows.get(problem_key(problem))
+    if found is None:
+        return None
+    try:
+        return kind(**json.loads(found.config)), found
+    except (TypeError, ValueError):  # of another version
+        return None
+
+
+def count_winners() -> dict[str, int]:
+    """Return how many winners there are for each device; none where the file cannot be read."""
+    import sqlite3
+
+    if not database().exists():
+        return {}
+    try:
+        with _opened(database()) as connection:
+            return dict(
+                connection.execute(
+                    "select device, count(*) from winners group by device"
+                ).fetchall()
+            )
+    except sqlite3.Error:
+        return {}
+
+
+@functools.lru_cache(maxsize=8)
+def _rows(file: Path, device: str, _changed: int, _size: int) -> dict[str, Winner]:
+    """Return a device's rows, by problem, for one state of the file."""
+    import sqlite3
+
+    try:
+        with _opened(file) as connection:
+            rows = connection.execute(
+                "select problem, config, microseconds, candidates, measured from winners "
+                "where device = ?",
+                (device,),
+            ).fetchall()
+    except sqlite3.Error as err:
+        warnings.warn(
+            f"{file} cannot be read ({err}), so no tuned configuration is used; delete it, and "
+            "tune again",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return {}
+    return {problem: Winner(*rest) for problem, *rest in rows}
+
+
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[sqlite3.Connection]:
+    """Open the file for one transaction; another process's is waited for."""
+    import sqlite3
+
+    connection = sqlite3.connect(file, timeout=30)
+    try:
+        with connection:
+            yield connection
+    finally:
+        connection.close()

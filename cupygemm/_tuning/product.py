@@ -1,0 +1,129 @@
+"""Products named by shape, before there are arrays: what `warmup` and `tune` work on.
+
+A shape is (m, n, k), with the extents of a stack before it where there is one; a layout is two
+letters as BLAS has them, "N" for a C-ordered operand and "T" for a transposed view of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from cupygemm._backends.device import Device
+from cupygemm._records.formats import result_dtype
+from cupygemm._request.layout import Operand, contiguous
+from cupygemm._request.options import Options
+from cupygemm._request.request import Posed, pose
+
+Shape = tuple[int, ...]
+LAYOUTS = ("NN", "NT", "TN", "TT")
+
+
+@dataclass(frozen=True)
+class Product:
+    """One product that is to be prepared.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        (..., m, n, k).
+    dtype : numpy.dtype
+        Of the operands.
+    out_dtype : numpy.dtype or None
+        Of the result, where it is not what `matmul` would choose.
+    layout : str
+    """
+
+    shape: Shape
+    dtype: np.dtype[Any]
+    out_dtype: np.dtype[Any] | None
+    layout: str
+
+    def __str__(self) -> str:
+        extents = "x".join(map(str, self.shape))
+        return f"{extents} {self.dtype} {self.layout}"
+
+    def operands(self) -> tuple[Operand, Operand]:
+        """Return the operands, as if they lay alone in memory."""
+        *batch, m, n, k = self.shape
+        first, second = ((m, k), (k, n))
+        pair = []
+        for extents, letter in ((first, self.layout[0]), (second, self.layout[1])):
+            if letter == "N":
+                pair.append(contiguous((*batch, *extents), self.dtype))
+                continue
+            turned = contiguous((*batch, *extents[::-1]), self.dtype)
+            strides = (*turned.strides[:-2], turned.strides[-1], turned.strides[-2])
+            pair.append(Operand((*batch, *extents), strides, self.dtype))
+        return pair[0], pair[1]
+
+    def posed(self, device: Device) -> Posed:
+        """Return the product as the device computes it."""
+        return pose(
+            *self.operands(),
+            options=Options(self.out_dtype),
+            products=device.products,
+            row_bytes=device.row_bytes,
+        )
+
+
+def products_of(
+    function: str,
+    shapes: Iterable[Sequence[int]],
+    dtypes: Iterable[DTypeLike] | DTypeLike,
+    out_dtype: DTypeLike | None,
+    layouts: Iterable[str],
+) -> list[Product]:
+    """Return every combination.
+
+    Raises
+    ------
+    ValueError
+        A shape has fewer than three extents or one below 1, or a layout is none.
+    TypeError
+        A dtype is none.
+    """
+    wanted = [dtypes] if isinstance(dtypes, (str, type, np.dtype)) else list(dtypes)  # type: ignore[arg-type]
+    kinds = [dtype for dtype in map(result_dtype, wanted) if dtype is not None]
+    products = []
+    for shape in shapes:
+        extents = tuple(int(extent) for extent in shape)
+        if len(extents) < 3 or min(extents) < 1:
+            raise ValueError(
+                f"{function}: the shape {shape} is not (m, n, k), or (batch, m, n, k), of 1 or more"
+            )
+        for layout in layouts:
+            if layout not in LAYOUTS:
+                raise ValueError(f"{function}: the layout {layout!r} is none of {LAYOUTS}")
+            products += [Product(extents, kind, result_dtype(out_dtype), layout) for kind in kinds]
+    return products
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, count: int, *, shown: bool) -> Iterator[Callable[[str], None]]:
+    """Show how far work has come, on the standard error if that is a terminal.
+
+    Yields
+    ------
+    callable
+        To be called with what was done, once for each piece of work.
+    """
+    if not shown:
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.fields[what]}"),
+    )  # fmt: skip
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task(title, total=count, what="")
+        yield lambda what: progress.update(task, advance=1, what=what)

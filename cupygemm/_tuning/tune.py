@@ -1,0 +1,206 @@
+"""`tune`: measure the most promising configurations of products, and keep the fastest.
+
+The selector's model ranks them; the best few are compiled and run on the device, and the fastest
+goes into the database that plans are made by (`_tuned`). The emulated device has no time to
+measure: there the model's ranking is what is returned, and nothing is kept.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import DTypeLike
+
+from cupygemm._backends.cdna.select import Selection, select
+from cupygemm._backends.device import Device, device
+from cupygemm._backends.hopper.config import HopperArch
+from cupygemm._plan.plan import Choice, make_runner
+from cupygemm._products.matmul import forget_plans
+from cupygemm._records.formats import FLOAT8_DTYPES
+from cupygemm._request.request import Posed
+from cupygemm._tuning import database as _tuned
+from cupygemm._tuning.product import Product, products_of, progress_bar
+from cupygemm._tuning.timer import DeviceTimer
+
+BATCH_SECONDS = 0.01
+"""Calls are timed together for about this long, but no more than a stream can hold."""
+BATCHES = 5
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What was found for one product.
+
+    Attributes
+    ----------
+    product : str
+    device : str
+    kind : {"measured", "modelled"}
+        What the figures are: times of the device, or cycles of the selector's model.
+    figures : tuple of (config, float)
+        The configurations with their microseconds, or modelled cycles, the best first.
+    """
+
+    product: str
+    device: str
+    kind: str
+    figures: tuple[tuple[Any, float], ...]
+
+    def __str__(self) -> str:
+        unit = "us" if self.kind == "measured" else "cycles"
+        lines = [f"{self.product} on {self.device} ({self.kind})"]
+        lines += [f"  {figure:10.1f} {unit}  {config}" for config, figure in self.figures]
+        return "\n".join(lines)
+
+
+def tune(
+    shapes: Iterable[Sequence[int]],
+    dtypes: Iterable[DTypeLike] | DTypeLike = "bfloat16",
+    *,
+    dtype: DTypeLike | None = None,
+    layouts: Iterable[str] = ("NN",),
+    candidates: int = 8,
+    progress: bool = True,
+) -> list[Tuned]:
+    """Measure configurations of products on the device, and use the fastest from then on.
+
+    Parameters
+    ----------
+    shapes, dtypes, dtype, layouts
+        As for `warmup`.
+    candidates : int
+        How many configurations are measured: those that the selector's model ranks first. On
+        Hopper the fastest of them is also measured with its tiles in Hilbert's order.
+    progress : bool
+        Show a progress bar, if the standard error is a terminal.
+
+    Returns
+    -------
+    list of Tuned
+        For each product that has a kernel of this library.
+
+    Raises
+    ------
+    ValueError
+        A shape or a layout is none.
+    TypeError
+        The device has no product of a type.
+    cupygemm._build.cache.CacheError
+        The database cannot be written.
+
+    See Also
+    --------
+    explain : Tell which configuration is used, and that it was measured.
+
+    Notes
+    -----
+    Winners are kept in an SQLite file beside the compiled kernels, for each device by its name.
+    They hold for products of exactly these extents, types and layouts, with operands aligned to 16
+    bytes. The emulated device has no time to measure: there, the figures are the model's, and none
+    is kept.
+    """
+    from cupy.cuda.runtime import getDevice
+
+    place = device(getDevice())
+    work = products_of("tune", shapes, dtypes, dtype, layouts)
+    results = []
+    with progress_bar("tuning", len(work), shown=progress) as done:
+        for product in work:
+            found = _tune_one(product, place, candidates)
+            if found is not None:
+                results.append(found)
+            done(str(product))
+    forget_plans()
+    return results
+
+
+def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
+    """Tune one product; None where it has no kernel of this library."""
+    posed = product.posed(place)
+    if posed.layout is None or place.arch is None:
+        return None
+    ranked = _ranked(posed, place)
+    if place.is_emulated:
+        figures = tuple((candidate.config, candidate.cycles) for candidate in ranked[:count])
+        return Tuned(str(product), place.name, "modelled", figures)
+    operands = [_filled(*described) for described in _described(product)]
+
+    def timed(config: Any) -> tuple[Any, float]:
+        return config, measure(_runner(posed, place, config), operands)
+
+    measured = [timed(candidate.config) for candidate in ranked[:count]]
+    fastest = min(measured, key=lambda pair: pair[1])[0]
+    measured += [timed(config) for config in _in_other_orders(fastest, posed, place)]
+    measured.sort(key=lambda pair: pair[1])
+    config, seconds = measured[0]
+    _tuned.record(place.name, posed.layout.problem, config, seconds, len(measured))
+    figures = tuple((config, seconds * 1e6) for config, seconds in measured)
+    return Tuned(str(product), place.name, "measured", figures)
+
+
+def _ranked(posed: Posed, place: Device) -> tuple[Any, ...]:
+    """Return the selector's candidates, the cheapest first."""
+    assert posed.layout is not None
+    if isinstance(place.arch, HopperArch):
+        from cupygemm._backends.hopper import plan as hopper_plan
+
+        chosen = hopper_plan.choose(posed.layout, place.arch)
+        return chosen.selection.candidates
+    assert place.arch is not None
+    return select(posed.layout.problem, place.arch).candidates
+
+
+def _in_other_orders(config: Any, posed: Posed, place: Device) -> tuple[Any, ...]:
+    """Return a configuration with the other orders of tiles, which the selector's model ignores."""
+    if not isinstance(place.arch, HopperArch):
+        return ()
+    from cupygemm._backends.hopper.orientation import as_computed
+    from cupygemm._backends.hopper.select import in_other_orders
+
+    assert posed.layout is not None
+    problem = as_computed(posed.layout.problem, c_turned=config.c_turned)
+    return in_other_orders(config, problem, place.arch)
+
+
+def _runner(posed: Posed, place: Device, config: Any) -> Callable[..., Any]:
+    """Return what computes a product by a configuration."""
+    assert posed.layout is not None
+    if isinstance(place.arch, HopperArch):
+        from cupygemm._backends.hopper import plan as hopper_plan
+
+        return make_runner(posed, hopper_plan.choose(posed.layout, place.arch, config))
+    from cupygemm._backends.cdna.compile import compile_kernel
+
+    assert place.arch is not None
+    compiled = compile_kernel(posed.layout.problem, config, place.arch.name)
+    return make_runner(posed, Choice(Selection(config, "measured"), compiled))
+
+
+def measure(run: Callable[..., Any], operands: Sequence[Any]) -> float:
+    """Return the seconds of a call on the device, the median of several batches of calls."""
+    run(*operands, None)  # loads the kernel
+    timer = DeviceTimer(lambda: run(*operands, None))
+    calls = max(1, round(BATCH_SECONDS / max(timer.seconds(3), 1e-6)))
+    return statistics.median(timer.seconds(calls) for _ in range(BATCHES))
+
+
+def _described(product: Product) -> list[tuple[Any, Any, Any]]:
+    return [(x.shape, x.strides, x.dtype) for x in product.operands()]
+
+
+def _filled(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
+    """Return an array that lies so, of numbers that keep the multipliers busy."""
+    import cupy
+
+    size = 1
+    for extent in shape:
+        size *= extent
+    numbers = (cupy.arange(size, dtype=cupy.int32) * 40503 % 251).astype(cupy.float32) / 125 - 1
+    if dtype in FLOAT8_DTYPES or dtype.kind in "iu":
+        values = (numbers * 50).astype(cupy.int8).view(dtype)
+    else:
+        values = numbers.astype(dtype)
+    return cupy.ndarray(shape, dtype, values.data, strides)

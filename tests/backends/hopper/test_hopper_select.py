@@ -1,0 +1,101 @@
+"""Which of Hopper's configurations the cost model prefers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cupygemm._backends.hopper.config import check
+from cupygemm._backends.hopper.launch import launch_grid
+from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.select import in_other_orders, select
+from cupygemm._backends.hopper.tile_shapes import CONFIGS
+from cupygemm._records.problem import Epilogue
+from tests.backends.hopper.test_hopper_config import ARCH, PROBLEM
+
+EXTENT = st.integers(0, 14).map(lambda bits: 2**bits) | st.integers(1, 20000)
+
+
+@given(m=EXTENT, n=EXTENT, k=EXTENT, count=st.integers(1, 40))
+def test_some_configuration_runs_every_problem(m, n, k, count):
+    problem = replace(PROBLEM, m=m, n=n, k=k, batch=(count,) if count > 1 else ())
+    selection = select(problem, ARCH)
+    config = selection.config
+    problem = as_computed(problem, c_turned=config.c_turned)
+    assert check(config, problem, ARCH) is None
+    assert selection.candidates[0].config == config
+    assert config.split_k <= -(-k // config.tile_k)
+    grid = launch_grid(config, config.num_units(problem), ARCH.num_sms)
+    assert grid[0] % config.cluster_size == 0
+    assert 1 <= grid[0] <= ARCH.num_sms
+
+
+@pytest.mark.parametrize(("cluster_m", "cluster_n"), [(3, 1), (1, 6), (2, 3), (2, 4)])
+def test_clusters_of_any_size_have_a_cost(cluster_m, cluster_n):
+    """`check` lets them through wherever the shares of tiles are whole: 3 of 192 rows are."""
+    square = next(config for config in CONFIGS if (config.tile_m, config.tile_n) == (192, 192))
+    config = replace(square, cluster_m=cluster_m, cluster_n=cluster_n)
+    assert check(config, PROBLEM, ARCH) is None
+    assert select(PROBLEM, ARCH, (config,)).candidates[0].cycles > 0
+
+
+def test_large_products_share_tiles_in_clusters_and_small_ones_split():
+    assert select(PROBLEM, ARCH).config.tile_m * select(PROBLEM, ARCH).config.tile_n == 128 * 256
+    deep = replace(PROBLEM, m=256, n=256, k=65536)
+    assert select(deep, ARCH).config.split_k > 8
+    assert "parts of k" in select(deep, ARCH).reason
+
+
+def test_tiles_that_fill_the_gpu_unevenly_are_cut():
+    odd = replace(PROBLEM, m=5120, n=5120, k=5120, out_dtype="f32")
+    selection = select(odd, ARCH, CONFIGS)
+    assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
+    assert "dealt evenly" in selection.reason
+    assert launch_grid(selection.config, 1, ARCH.num_sms)[0] == ARCH.num_sms
+
+
+def test_the_order_of_tiles_is_told_and_is_no_matter_where_all_run_at_once():
+    config = select(PROBLEM, ARCH).config
+    assert all(each.config.raster == "grouped" for each in select(PROBLEM, ARCH).candidates)
+    (other,) = in_other_orders(config, PROBLEM, ARCH)
+    assert other == replace(config, raster="hilbert")
+    assert in_other_orders(other, PROBLEM, ARCH) == (config,)
+    assert other.name == config.name.replace(f"g{config.group_m}", "hilbert") != config.name
+    assert "Hilbert's order" in other.summary
+    assert "Hilbert" not in config.summary
+    few = replace(PROBLEM, m=512, n=512)
+    assert in_other_orders(select(few, ARCH).config, few, ARCH) == ()
+    fours = next(c for c in CONFIGS if (c.tile_m, c.cluster_m, c.cluster_n) == (128, 4, 1))
+    once = replace(PROBLEM, m=512 * 30, n=fours.tile_n)  # of such clusters, 30 run at a time
+    assert in_other_orders(fours, once, ARCH) == ()
+    assert in_other_orders(fours, replace(once, m=512 * 31), ARCH) != ()
+
+
+@pytest.mark.parametrize("extent", [1536, 2304])
+def test_results_between_the_tiles_are_turned(extent):
+    """1536 x 1536 is 132 tiles of 144 x 128, one for each SM, and 144 of 128 x 128."""
+    problem = replace(PROBLEM, m=extent, n=extent, k=extent)
+    selection = select(problem, ARCH)
+    assert selection.config.c_turned
+    assert "of the transpose" in selection.reason
+    assert {candidate.config.c_turned for candidate in selection.candidates} == {False, True}
+    for change in (
+        {"epilogue": Epilogue(activation="relu")},
+        {"out_dtype": "f32"},
+        {"a_major": "m"},
+    ):
+        ranked = select(replace(problem, **change), ARCH).candidates
+        assert not any(candidate.config.c_turned for candidate in ranked)
+
+
+def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut():
+    """2047 x 2049 is 136 tiles of 256 x 128, for 66 clusters, or 121 of 192 x 192, for 132 SMs."""
+    for m, n, k in ((2047, 2049, 2051), (1536, 1536, 1536), (3072, 3072, 3072)):
+        config = select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config
+        assert 192 in (config.tile_m, config.tile_n) or config.stream_k or config.c_turned
+    for extent in (512, 1024, 2048, 4096):
+        config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
+        assert config.num_consumers < 3

@@ -1,0 +1,109 @@
+"""The command line: what it prints, for people and for machines, and its exit status."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+import cupygemm
+from cupygemm import testing
+from cupygemm._commands import cli as _cli
+from cupygemm._commands import demo as _demo
+from cupygemm._commands import detect as _detect
+
+
+@pytest.fixture
+def invoke():
+    """Return a function that runs a command line and returns its result."""
+    return lambda *arguments: CliRunner().invoke(_cli.app, arguments)
+
+
+def test_version(invoke):
+    assert invoke("--version").output == f"cupygemm {cupygemm.__version__}\n"
+
+
+def test_demo_for_machines(run_python):
+    """In a process of its own, as a user runs it, with nothing said about the device."""
+    code = "import sys; sys.argv = ['cupygemm', 'demo', '--json']; import cupygemm.__main__"
+    report = json.loads(run_python(code, timeout=200))
+    assert report["ok"] is True
+    assert report["seconds"] < 200
+    products = report["products"]
+    assert len(products) == len(_demo.CASES)
+    for product in products:
+        assert product["ok"]
+        assert 0 <= product["error"] <= product["bound"]
+        assert product["seconds"] > 0
+        if report["emulated"]:
+            assert product["backend"] == "cupygemm"
+            assert product["mfma"] > 0
+            assert product["instructions"] > product["mfma"]
+    assert {product["dtype"] for product in products} >= {"bf16 -> bf16", "fp16 -> fp32"}
+
+
+def test_demo_for_people(invoke, device, monkeypatch):
+    monkeypatch.setattr(_demo, "CASES", _demo.CASES[3:5])
+    result = invoke("demo")
+    assert result.exit_code == 0, result.output
+    lines = result.output.splitlines()
+    assert device.target in lines[0] or not device.emulated
+    assert lines[1].split()[:4] == ["shape", "dtype", "layout", "kernel"]
+    assert ("instructions" in lines[1]) == device.emulated
+    assert lines[2].startswith("129x65x257")
+    assert "all 2 products are within their bounds" in lines[-1]
+
+
+@pytest.mark.parametrize("arguments", [("demo",), ("demo", "--json")])
+def test_an_error_beyond_its_bound_fails_the_demo(invoke, cp, monkeypatch, arguments):
+    def too_far(*args):
+        errors, bounds = testing.errors_and_bounds(*args)
+        return errors + 2 * bounds, bounds
+
+    monkeypatch.setattr(_demo, "CASES", _demo.CASES[3:5])
+    monkeypatch.setattr(_demo, "errors_and_bounds", too_far)
+    result = invoke(*arguments)
+    assert result.exit_code == 1
+    if "--json" in arguments:
+        assert json.loads(result.stdout)["ok"] is False
+    else:
+        assert "2 of 2 products exceed their bound" in result.output
+
+
+def test_demo_without_any_device(invoke, monkeypatch):
+    monkeypatch.setattr(cupygemm.emulator, "is_enabled", lambda: False)
+    monkeypatch.setattr(_detect, "cupy_builds", lambda: ())
+    monkeypatch.setattr(_detect.importlib.util, "find_spec", lambda _: None)
+    result = invoke("demo")
+    assert result.exit_code == 2
+    assert "emulated: CuPy's ROCm build, but no CuPy is installed" in result.stderr
+    assert 'pip install "cupygemm[emulator]"' in result.stderr
+
+
+def test_info_for_people(invoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path))
+    (tmp_path / "hsaco").mkdir()
+    (tmp_path / "hsaco" / "kernel.hsaco").write_bytes(bytes(3 << 20))
+    output = invoke("info").output
+    assert cupygemm.__version__ in output
+    for title in ("Versions", "Devices", "Emulator", "Compilers", "Cache"):
+        assert title in output
+    assert "1 files, 3.0 MiB" in output
+
+
+def test_info_for_machines(invoke):
+    account = json.loads(invoke("info", "--json").output)
+    assert [entry["kind"] for entry in account["devices"]] == ["rocm", "cuda", "emulated"]
+    for entry in account["compilers"]:
+        assert ("version" in entry) != ("missing" in entry)
+    found = any("version" in entry for entry in account["compilers"])
+    assert sum(entry["used"] for entry in account["compilers"]) == found
+    assert account["versions"]["cupygemm"] == cupygemm.__version__
+
+
+def test_info_without_a_compiler(invoke, monkeypatch):
+    monkeypatch.setenv("CUPYGEMM_TOOLCHAIN", "rocm")
+    monkeypatch.setenv("ROCM_HOME", "/nowhere")
+    account = json.loads(invoke("info", "--json").output)
+    rocm = account["compilers"][0]
+    assert rocm["name"] == "rocm"
+    assert ("missing" in rocm) != ("version" in rocm)

@@ -1,0 +1,220 @@
+"""``python -m cupygemm profile``: products, code objects, their arguments, and wrong ones."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import find_toolchain
+from cupygemm._commands import cli as _cli
+from cupygemm.emulator.profiling import calibration
+from cupygemm.emulator.profiling.arguments import parse_argument, parse_extent
+from cupygemm.emulator.profiling.calibration.figures import Figure
+
+SOURCE = """\
+#define KERNEL extern "C" __attribute__((global)) void
+KERNEL add(int n, float a, const float* x, float* y) {
+    int i = __builtin_amdgcn_workgroup_id_x() * 64 + __builtin_amdgcn_workitem_id_x();
+    if (i < n) y[i] += a * x[i];
+}
+"""
+OTHER = "KERNEL nothing() {}\n"
+
+
+@pytest.fixture
+def invoke() -> Callable[..., Any]:
+    return lambda *arguments: CliRunner().invoke(_cli.app, ["profile", *map(str, arguments)])
+
+
+def build(source: str) -> Path:
+    toolchain = find_toolchain()
+
+    def compile_it(output: Path) -> None:
+        path = output.with_suffix(".hip")
+        path.write_text(source)
+        toolchain.compile_hip(path, output, target="gfx942", options=["-O2"])
+
+    return get_or_build("test-profile", [source, toolchain.version], ".hsaco", compile_it)
+
+
+ADD = ("--grid", "4", "--args", "i32:250 f32:2.5 f32[250]=ones f32[250]=arange")
+
+
+def test_a_code_object(invoke: Callable[..., Any], tmp_path: Path) -> None:
+    picture = tmp_path / "roofline.png"
+    result = invoke(build(SOURCE), *ADD, "--json", "--roofline", picture, "--clock", "1500")
+    assert result.exit_code == 0, result.output
+    (kernel,) = json.loads(result.output)["kernels"]
+    assert (kernel["kernel"], kernel["target"], kernel["waves"]) == ("add", "gfx942", 4)
+    assert kernel["vector_flop"] == {"f32": 2 * 250}
+    memory = kernel["global_memory"]
+    assert (memory["bytes_read"], memory["bytes_written"]) == (2000, 1000)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert kernel["modelled"]["clock_mhz"] == 1500
+
+
+def test_a_code_object_for_people(invoke: Callable[..., Any], tmp_path: Path) -> None:
+    picture = tmp_path / "timeline.png"
+    words = (*ADD, "--block", "64,1", "--listing", "--source", "--timeline", picture)
+    result = invoke(build(SOURCE), *words, "--cycles", "0:500")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("add on emulated gfx942: grid 4x1x1, block 64x1x1")
+    assert "global_store_dword" in result.output
+    assert "compile with -g" in result.output
+    assert "Modelled time" in result.output
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_kernel_out_of_several(invoke: Callable[..., Any]) -> None:
+    path = build(SOURCE + OTHER)
+    assert invoke(path, "--kernel", "nothing").exit_code == 0
+    result = invoke(path)
+    assert result.exit_code == 2
+    assert "choose a kernel; it has add, nothing" in result.output
+
+
+def test_a_product(invoke: Callable[..., Any], device: Any) -> None:
+    result = invoke("48", "32", "64", "--dtype", "fp16", "--json")
+    if not device.emulated:
+        assert result.exit_code == 2
+        return
+    assert result.exit_code == 0, result.output
+    (kernel,) = json.loads(result.output)["kernels"]
+    assert sum(kernel["matrix_flop"].values()) >= 2 * 48 * 32 * 64
+    assert list(kernel["matrix_flop"]) == ["f16"]
+    assert kernel["global_memory"]["bytes_written"] == 2 * 48 * 32
+
+
+def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
+    result = invoke(build(SOURCE), "--grid", "4", "--args", "i32:256 f32:1 f32[250] f32[256]")
+    assert result.exit_code == 1
+    assert "out-of-bounds global read" in result.output
+    assert "argument 2" in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["4", "4"], "neither M N K nor the path"),
+        (["0", "4", "4"], "must be at least 1"),
+        (["4", "4", "4", "--dtype", "fp12"], "--dtype fp12 is none of bf16, fp16, fp32"),
+        (["4", "4", "4", "--grid", "1"], "--grid is an option of a code object"),
+        (["no.hsaco"], "No such file"),
+        (["no.hsaco", "--dtype", "bf16"], "--dtype is an option of a matrix product"),
+        ([__file__], "not an ELF file"),
+    ],
+)
+def test_what_cannot_be_profiled(
+    invoke: Callable[..., Any], arguments: list[str], message: str
+) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("i32:1", "takes by_value of 4 bytes, by_value of 4 bytes, global_buffer of 8 bytes"),
+        ("i64:1 f32:1 f32[1] f32[1]", "argument 0 of add has 4 bytes, not 8"),
+        ("x", "write TYPE:VALUE"),
+    ],
+)
+def test_arguments_that_do_not_fit(invoke: Callable[..., Any], words: str, message: str) -> None:
+    result = invoke(build(SOURCE), "--args", words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--clock", "-3"), "a clock of -3.0 MHz"),
+        (("--timeline", "x.png", "--cycles", "9"), "--cycles 9: write FIRST:LAST"),
+        (("--timeline", "x.png", "--cycles", "9:3"), "cycles 9 to 3"),
+    ],
+)
+def test_times_that_cannot_be_modelled(
+    invoke: Callable[..., Any], words: tuple[str, ...], message: str
+) -> None:
+    result = invoke(build(SOURCE), *ADD, *words)
+    assert result.exit_code == 2
+    assert message in result.output
+
+
+def test_calibration(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = [Figure("reads", "b32", "cycles", 500, "someone", 550)]
+    monkeypatch.setattr(calibration, "figures", lambda: iter(figures))
+    result = invoke("--calibration")
+    assert result.exit_code == 0, result.output
+    assert "+10.0%" in result.output
+    assert json.loads(invoke("--calibration", "--json").output)["calibration"][0]["modelled"] == 550
+    result = invoke("4", "4", "4", "--calibration")
+    assert result.exit_code == 2
+    assert "--calibration has kernels of its own" in result.output
+
+
+def test_arguments() -> None:
+    assert parse_argument("i32:-5") == np.int32(-5)
+    assert parse_argument("u8:0x1f").dtype == np.uint8
+    assert parse_argument("f16:0.5").tobytes() == np.float16(0.5).tobytes()
+    np.testing.assert_array_equal(parse_argument("i16[3]"), np.zeros(3, np.int16))
+    np.testing.assert_array_equal(parse_argument("f64[2]=ones"), np.ones(2))
+    np.testing.assert_array_equal(parse_argument("i64[3]=arange"), [0, 1, 2])
+    random = parse_argument("bf16[100]=random").astype(np.float32)
+    assert -1 <= random.min() < random.max() <= 1
+    assert parse_extent("5") == (5, 1, 1)
+    assert parse_extent("5,6,7") == (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    "text", ["i32", "i32:", "i32:1.5", "u8:256", "f31:1", "f32[0]", "f32[4]=twos", "f32[-1]"]
+)
+def test_wrong_arguments(text: str) -> None:
+    with pytest.raises(ValueError, match="argument"):
+        parse_argument(text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "1,2,3,4", "1,,2", "-1", "x", "9999999999"])
+def test_wrong_extents(text: str) -> None:
+    with pytest.raises(ValueError, match=r"extents|integers"):
+        parse_extent(text)
+
+
+MULTIPLY = """\
+typedef float f32x4 __attribute__((ext_vector_type(4)));
+KERNEL multiply(int n, const float* x, float* y) {
+    f32x4 sum = {};
+    int lane = __builtin_amdgcn_workitem_id_x();
+    for (int i = 0; i < n; ++i)
+        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(x[64 * i + lane], 1, sum, 0, 0, 0);
+    y[lane] = sum[0] + sum[1] + sum[2] + sum[3];
+}
+"""
+
+
+def test_the_loop_of_a_code_object(invoke: Callable[..., Any]) -> None:
+    path = build(SOURCE + MULTIPLY)
+    result = invoke(path, "--loop", "--kernel", "multiply", "--block", "64", "--json")
+    assert result.exit_code == 0, result.output
+    loop = json.loads(result.output)
+    assert (loop["kernel"], loop["threads"]) == ("multiply", 64)
+    assert loop["mfma_cycles"] == 32 * loop["mfma"] > 0
+    assert loop["instructions"]["VMEM"] == loop["mfma"]
+    assert "MFMA issue efficiency" in invoke(path, "--loop", "--kernel", "multiply").output
+    for options, words in (
+        (("--loop",), "has no kernel None; its kernels: add, multiply"),
+        (("--loop", "--kernel", "add"), "none of the kernel's 0 loops has an MFMA"),
+        (("--loop", "--grid", "4"), "--grid is an option of what is run"),
+        (("--loop", "--listing"), "--loop counts a loop alone"),
+    ):
+        result = invoke(path, *options)
+        assert result.exit_code == 2
+        assert words in result.output
