@@ -17,7 +17,6 @@ from typing import Any, Unpack, cast
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from cupygemm._epilogue.options import EpilogueOptions
 from cupygemm._numerics import reference_product as complex_reference
 from cupygemm._numerics.epilogue_reference import reference_epilogue
 from cupygemm._numerics.error_bounds import (
@@ -30,8 +29,10 @@ from cupygemm._numerics.error_bounds import (
     overflows,
 )
 from cupygemm._numerics.mismatch import report
-from cupygemm._records.formats import FLOAT8_DTYPES, parse_precision
+from cupygemm._records.dtypes import FLOAT8_DTYPES
+from cupygemm._records.formats import parse_precision
 from cupygemm._records.shapes import product_shape
+from cupygemm._request.epilogue import EpilogueOptions
 
 __all__ = [
     "assert_gemm_close",

@@ -15,11 +15,12 @@ import numpy as np
 from cupygemm._backends.cdna.config import grid
 from cupygemm._backends.cdna.launch import GEMM_ARGS, GemmLaunch
 from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._records.dtypes import ELEMENT_TYPES
 from cupygemm._request.copies import assign, copied
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
-from cupygemm._request.promotion import NUMPY_DTYPES
-from cupygemm._request.request import pose
+from cupygemm._request.placement import place
+from cupygemm._request.request import make_request
 
 CONFIG = configs_for("bf16", "gfx942")[0]
 
@@ -29,30 +30,30 @@ def operand(array):
 
 
 def multiply(x1, x2, out=None, *, dtype=None, casting="same_kind", aliased=False):
-    """Compute a product as `_plan` does, but in NumPy; return it and how it was posed."""
-    posed = pose(
+    """Compute a product as a backend does, but in NumPy; return it and its placement."""
+    request = make_request(
         operand(x1),
         operand(x2),
         None if out is None else operand(out),
-        Options(None if dtype is None else np.dtype(dtype), casting),
+        options=Options(dtype=None if dtype is None else np.dtype(dtype), casting=casting),
         aliased=aliased,
     )
-    assert posed.work == "kernel"
-    a, b = copied(x1, posed.x1_copy), copied(x2, posed.x2_copy)
+    placed = place(request)
+    a, b = copied(x1, placed.x1_copy), copied(x2, placed.x2_copy)
     target = out
-    if out is None or posed.temporary is not None:
-        target = _aligned_empty(posed.shape.result, posed.types.stored)
-    if posed.layout.swapped:
+    if out is None or placed.temporary is not None:
+        target = _aligned_empty(request.shape.result, request.types.stored)
+    if placed.layout.swapped:
         a, b = b, a
-    kernel = NumpyKernel(posed.layout.problem)
-    for offsets in posed.layout.launches:
-        launch = GemmLaunch(kernel, posed.layout, offsets, CONFIG)
+    kernel = NumpyKernel(placed.layout.problem)
+    for offsets in placed.layout.launches:
+        launch = GemmLaunch(kernel, placed.layout, offsets, CONFIG)
         launch(*(x.__array_interface__["data"][0] for x in (a, b, target)))
     if out is None:
-        return target, posed
+        return target, placed
     if target is not out:
         assign(out, target)
-    return out, posed
+    return out, placed
 
 
 class NumpyKernel:
@@ -82,9 +83,8 @@ class NumpyKernel:
 
     def _matrices(self, args, name, shape, by_row):
         problem = self.problem
-        dtype = NUMPY_DTYPES[
-            problem.out_dtype if name == "c" else getattr(problem, f"{name}_dtype")
-        ]
+        element = problem.out_dtype if name == "c" else getattr(problem, f"{name}_dtype")
+        dtype = ELEMENT_TYPES[element].array
         size = dtype.itemsize
         pitch = int(args[f"ld{name}"])
         strides = [int(stride) for stride in args[f"{name}_stride"]]

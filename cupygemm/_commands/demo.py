@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._plan.explanation import Explanation
 from cupygemm._products.matmul import explain, matmul
 from cupygemm._request.promotion import BF16, F16, F32, F64
@@ -169,12 +168,7 @@ def _config(explanation: Explanation) -> str:
     config = explanation.config
     if config is None:
         return explanation.backend
-    if not isinstance(config, GemmConfig):
-        return config.name
-    return (
-        f"{config.tile_m}x{config.tile_n}x{config.tile_k} w{config.waves_m}x{config.waves_n} "
-        f"mma{config.mma_m}x{config.mma_n}x{config.mma_k}"
-    )
+    return config.brief
 
 
 def _short(dtype: np.dtype[Any]) -> str:

@@ -14,7 +14,7 @@ from cupygemm import emulator
 from cupygemm._build import cache as _cache
 from cupygemm._build import toolchain as _toolchain
 from cupygemm._commands import detect as _detect
-from cupygemm._tuning import database as _tuned
+from cupygemm._plan import winners as _tuned
 from cupygemm._version import __version__
 
 PACKAGES = ("numpy", "ml_dtypes", "ziglang", "tinygrad", "pyelftools", "msgpack")

@@ -184,12 +184,12 @@ def _extents(word: str) -> tuple[int, ...]:
 
 def _types(words: list[str]) -> list[Any]:
     """Return the types that words name."""
-    from cupygemm._records.formats import result_dtype
+    from cupygemm._records.formats import parse_dtype
 
     found = []
     for word in words:
         try:
-            found.append(result_dtype(NAMES.get(word, word)))
+            found.append(parse_dtype(NAMES.get(word, word)))
         except TypeError as err:
             raise ValueError(
                 f"{word!r} is no type; there are {', '.join(NAMES)}, int8, uint8, 8-bit floats "

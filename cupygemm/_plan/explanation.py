@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
-from cupygemm._backends.cdna.config import GemmConfig
-from cupygemm._backends.cdna.resources import Resources
-from cupygemm._backends.hopper.config import HopperConfig
+from cupygemm._backends.protocol import Config
 from cupygemm._records.problem import GemmProblem
 
-if TYPE_CHECKING:
-    from cupygemm._backends.hopper.compile import CubinResources
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """How one call of `matmul` is computed. ``print`` it for a readable account.
 
@@ -32,8 +27,9 @@ class Explanation:
         lie.
     problem : GemmProblem or None
         What the kernel solves. It is the transposed product when the result is column-major.
-    config : GemmConfig, HopperConfig or None
-    resources : Resources, CubinResources or None
+    config : record or None
+        The kernel's configuration; its fields depend on the backend.
+    resources : record or None
         Registers, shared memory and code of the kernel, computed from its code object.
     compiler : str or None
     num_launches : int
@@ -45,12 +41,12 @@ class Explanation:
 
     call: str
     device: str
-    backend: Literal["cupygemm", "cupy.matmul", "none"]
+    backend: str
     why: str
     copies: tuple[str, ...] = ()
     problem: GemmProblem | None = None
-    config: GemmConfig | HopperConfig | None = None
-    resources: Resources | CubinResources | None = None
+    config: Config | None = None
+    resources: Any = None
     compiler: str | None = None
     num_launches: int = 0
     grid: tuple[int, int, int] | None = None

@@ -1,40 +1,51 @@
 """Plans: everything about a call that does not depend on the contents or the place of its arrays.
 
 A plan is made once for each combination of shapes, strides, types, alignment and options on a
-device. Making one selects, compiles and loads the kernel; running one is one allocation and one
-launch, on the current stream, without synchronisation.
+device: a backend is found that supports the request, and its kernel is compiled and loaded. Running
+a plan is one allocation and one launch, on the current stream, without synchronisation.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from cupygemm._backends.cdna.arch import Arch
-from cupygemm._backends.cdna.check import check
-from cupygemm._backends.cdna.config import GemmConfig, grid
-from cupygemm._backends.cdna.launch import GemmLaunch, PartedLaunch
-from cupygemm._backends.cdna.select import Selection, select
-from cupygemm._backends.cdna.source import ADD_ENTRY
-from cupygemm._backends.cupy.product import Fallback, why_no_kernel
 from cupygemm._backends.device import Device
-from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.runners import Runner, runner
-from cupygemm._epilogue.unfused import applied
+from cupygemm._backends.protocol import Backend, Compiled, Runner
+from cupygemm._backends.unfused import applied
+from cupygemm._plan.binding import Binding
 from cupygemm._plan.explanation import Explanation
+from cupygemm._plan.winners import Winner, winner
 from cupygemm._records.formats import container
-from cupygemm._records.problem import GemmProblem
 from cupygemm._request.copies import assign
-from cupygemm._request.layout import Layout, Operand
-from cupygemm._request.request import Posed
-from cupygemm._tuning.database import winner
+from cupygemm._request.epilogue import ARRAYS, EpilogueArguments
+from cupygemm._request.layout import Operand
+from cupygemm._request.promotion import F32
+from cupygemm._request.request import Request
 
-if TYPE_CHECKING:
-    from cupygemm._backends.cdna.compile import CompiledKernel
-    from cupygemm._backends.hopper.plan import HopperChoice
+Result = TypeVar("Result")
+Reach = tuple[int, int]
+"""The bytes that an array covers, from and to, relative to its first element."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
+class ReadArray:
+    """What writing the result could change of an array that an epilogue reads.
+
+    Attributes
+    ----------
+    reach : tuple of int
+    like_out : bool
+        It has the shape, the strides and the type of ``out``, and each element is read before the
+        result is written in its place.
+    """
+
+    reach: Reach
+    like_out: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """A call, ready to run.
 
@@ -43,20 +54,26 @@ class Plan:
     run : callable
         ``run(x1, x2, out)`` returns the result; ``run(x1, x2, out, arguments)`` where the call has
         an epilogue.
-    extents : tuple of (int, int)
-        Bytes that each of x1, x2 and out covers, from and to, relative to its first element.
+    reaches : tuple of (int, int)
+        Of x1, x2 and out.
+    epilogue_reads : tuple of ReadArray or None
+        In the order of the epilogue's arrays.
+    binding : Binding or None
+        How the keywords become the epilogue's arguments; None without an epilogue.
     by_address : bool
-        Of the arrays, `run` with ``out`` takes only the addresses of their first elements, so that
-        other views from there on do as well.
+        `run` with ``out`` uses only the addresses of the arrays' first elements, so that other
+        views from there on do as well.
     """
 
     run: Runner
-    extents: tuple[tuple[int, int], ...]
+    reaches: tuple[Reach, Reach, Reach]
+    epilogue_reads: tuple[ReadArray | None, ...] = ()
+    binding: Binding | None = None
     by_address: bool = False
 
     def overlaps(self, x1: Any, x2: Any, out: Any) -> bool:
         """Whether the memory of ``out`` may overlap that of an operand."""
-        (start1, end1), (start2, end2), (start, end) = self.extents
+        (start1, end1), (start2, end2), (start, end) = self.reaches
         first, second, target = x1.data.ptr, x2.data.ptr, out.data.ptr
         start, end = target + start, target + end
         return bool(
@@ -64,152 +81,178 @@ class Plan:
             or (second + start2 < end and start < second + end2)
         )
 
+    def overlaps_epilogue(self, arguments: EpilogueArguments, out: Any) -> bool:
+        """Whether writing ``out`` may change what the epilogue has yet to read."""
+        target = out.data.ptr
+        start, end = (target + offset for offset in self.reaches[2])
+        for read, array in zip(self.epilogue_reads, arguments.arrays, strict=True):
+            if read is not None:
+                place = array.data.ptr
+                in_place = read.like_out and place == target
+                if not in_place and place + read.reach[0] < end and start < place + read.reach[1]:
+                    return True
+        return False
 
-@dataclass(frozen=True)
-class Choice:
-    """The configuration for a product, and its kernel.
 
-    Attributes
+def make_plan(
+    request: Request,
+    device: Device,
+    options: Mapping[str, Any] | None = None,
+    arguments: EpilogueArguments | None = None,
+) -> Plan:
+    """Return the plan of a request on a device.
+
+    Parameters
     ----------
-    selection : Selection
-    compiled : CompiledKernel
+    request : Request
+    device : Device
+    options : mapping of str to value, optional
+        The keywords of the call, from which later calls take their arguments.
+    arguments : EpilogueArguments, optional
+        What they were found to mean.
     """
+    run, by_address = on_device(device, lambda: _runner_of(request, device))
+    return plan_of(run, request, device, options, arguments, by_address=by_address)
 
-    selection: Selection
-    compiled: CompiledKernel
+
+def plan_of(
+    run: Runner,
+    request: Request,
+    device: Device,
+    options: Mapping[str, Any] | None = None,
+    arguments: EpilogueArguments | None = None,
+    *,
+    by_address: bool = False,
+) -> Plan:
+    """Return the plan of a request that `run` computes; see `make_plan`."""
+    return Plan(
+        run=_on_device(run, device.index),
+        reaches=(request.x1.extent(), request.x2.extent(), _extent(request.out)),
+        epilogue_reads=_epilogue_reads(request),
+        binding=None if arguments is None else Binding(options or {}, arguments),
+        by_address=by_address,
+    )
 
 
-def make_plan(posed: Posed, device: Device, operands: tuple[Operand | None, ...]) -> Plan:
-    """Return the plan of a posed call of x1, x2 and out on a device."""
-    extents = tuple((0, 0) if operand is None else operand.extent() for operand in operands)
+def on_device(device: Device, make: Callable[[], Result]) -> Result:
+    """Return what a function makes while a device is current, on which it loads kernels."""
     from cupy.cuda import Device as CurrentDevice
 
-    with CurrentDevice(device.index):  # kernels are loaded on the device that is current
-        run = _runner_of(posed, device)
-    by_address = posed.work == "kernel" and posed.sources is None and not posed.copies
-    return Plan(_on_device(run, device.index), extents, by_address)
+    with CurrentDevice(device.index):
+        return make()
 
 
-def _runner_of(posed: Posed, device: Device) -> Runner:
-    if posed.sums is not None:
-        return applied(posed, _runner_of(posed.sums, device))
-    return make_runner(posed, choose(posed, device))
-
-
-def choose(posed: Posed, device: Device) -> Choice | HopperChoice | Fallback | None:
-    """Return what multiplies: a kernel, `cupy.matmul`, or nothing where nothing needs to.
+def choose(request: Request, device: Device) -> tuple[Backend, Compiled]:
+    """Return the backend that computes a product, and the kernels that it compiled.
 
     Raises
     ------
     TypeError
-        Nothing on the device can.
+        No backend of the device supports the request.
     """
-    if posed.work in ("empty", "zeros"):
+    for backend in device.backends:
+        tuned = _compile_tuned(request, backend, device)
+        if tuned is not None:
+            return backend, tuned
+    found, reasons = _supporting(request, device)
+    if found is None:
+        raise TypeError(f"matmul: {'; '.join(reasons)}")
+    return found, found.compile(request, reason="; ".join(reasons))
+
+
+def _compile_tuned(request: Request, backend: Backend, device: Device) -> Compiled | None:
+    """Return the kernels of the configuration that was measured fastest, if one was that can run.
+
+    It is taken even where the model finds another backend faster.
+    """
+    problem = None if device.is_emulated else backend.problem(request)
+    if problem is None or backend.config_type is None:
         return None
-    why = why_no_kernel(posed, device)
-    if posed.layout is not None and device.arch is not None:
-        problem = posed.layout.problem
-        try:
-            if isinstance(device.arch, HopperArch):
-                from cupygemm._backends.hopper import plan as hopper_plan
-
-                return hopper_plan.choose(posed.layout, device.arch, tuned_on=device.name)
-            selection = _tuned(problem, device) or select(
-                problem, device.arch, reproducible=posed.reproducible
-            )
-        except ValueError as err:  # one of its limits, such as rows that are gigabytes apart
-            why = str(err)
-        else:
-            from cupygemm._backends.cdna.compile import (
-                compile_kernel,  # needs more than the core does
-            )
-
-            compiled = compile_kernel(problem, selection.config, device.arch.name)
-            return Choice(selection, compiled)
-    fallback = Fallback(posed, device, why)
-    fallback.require()
-    return fallback
-
-
-def _tuned(problem: GemmProblem, device: Device) -> Selection | None:
-    """Return the configuration that was measured fastest, if one was that can run."""
-    found = None if device.is_emulated else winner(device.name, problem, GemmConfig)
+    found: tuple[Any, Winner] | None = winner(device.name, problem, backend.config_type)
     if found is None:
         return None
-    config, row = found
-    assert isinstance(device.arch, Arch)
-    if check(config, problem, device.arch) is not None:
+    config, measured = found
+    try:
+        return backend.compile(request, config, reason=measured.describe(device.name))
+    except ValueError:  # the kernels do not take it any more
         return None
-    return Selection(config, row.describe(device.name))
 
 
-def explain_plan(posed: Posed, device: Device, call: str) -> Explanation:
-    """Return the account of a posed call, for people."""
-    if posed.sums is not None:
-        sums = explain_plan(posed.sums, device, call)
-        assert posed.epilogue is not None
-        return replace(
-            sums, epilogue=f"{posed.epilogue.summary}; of {posed.types.accumulator} sums, by CuPy"
-        )
-    choice = choose(posed, device)
-    if choice is None:
-        why = "k is 0: all sums are zero" if posed.work == "zeros" else "the result is empty"
-        return Explanation(call, device.name, "none", why)
-    if isinstance(choice, Fallback):
-        return Explanation(call, device.name, "cupy.matmul", choice.why, choice.copies)
-    layout = posed.layout
-    assert layout is not None
-    if not isinstance(choice, Choice):
-        return choice.explain(call, device.name, posed.copies, len(layout.launches))
-    config = choice.selection.config
+def _supporting(request: Request, device: Device) -> tuple[Backend | None, list[str]]:
+    """Return the first backend that supports a product, and why those before it do not."""
+    reasons = []
+    if len(device.backends) == 1:
+        reasons.append(f"no kernel of cupygemm runs on {device.name} yet")
+    for backend in device.backends:
+        support = backend.supports(request)
+        if support:
+            return backend, reasons
+        reasons.append(str(support.reason))
+    return None, reasons
+
+
+def _is_fused(request: Request, device: Device) -> bool:
+    """Whether a kernel applies the epilogue of a request."""
+    return request.work == "product" and _supporting(request, device)[0] is not None
+
+
+def _runner_of(request: Request, device: Device) -> tuple[Runner, bool]:
+    """Return what computes a request, and whether it uses nothing but addresses."""
+    if request.work == "empty":
+        return _filling(request), False
+    if request.epilogue is not None and not _is_fused(request, device):
+        return applied(request, _runner_of(request.sums, device)[0]), False
+    if request.work == "zeros":
+        return _filling(request), False
+    backend, compiled = choose(request, device)
+    by_address = request.epilogue is None and not compiled.notes and compiled.problem is not None
+    return backend.launch(request, compiled), by_address
+
+
+def explain_request(request: Request, device: Device) -> Explanation:
+    """Return how a request is computed, and why so."""
+    call, name = request.summary, device.name
+    if request.work == "empty":
+        return Explanation(call=call, device=name, backend="none", why="the result is empty")
+    if request.epilogue is not None and not _is_fused(request, device):
+        sums = explain_request(request.sums, device)
+        what = f"{request.epilogue.summary}; of {request.types.accumulator} sums, by CuPy"
+        return replace(sums, call=call, epilogue=what)
+    if request.work == "zeros":
+        why = "k is 0: all sums are zero"
+        return Explanation(call=call, device=name, backend="none", why=why)
+    _, compiled = choose(request, device)
+    epilogue = None if compiled.problem is None else compiled.problem.epilogue
     return Explanation(
-        call,
-        device.name,
-        "cupygemm",
-        choice.selection.reason,
-        posed.copies,
-        layout.problem,
-        config,
-        choice.compiled.resources,
-        choice.compiled.compiler,
-        len(layout.launches),
-        grid(config, layout.problem),
-        None if layout.problem.epilogue is None else layout.problem.epilogue.summary,
+        call=call,
+        device=name,
+        backend=compiled.computed_by,
+        why="; ".join((compiled.reason, *_precision_notes(request, device))),
+        copies=compiled.notes,
+        problem=compiled.problem,
+        config=compiled.config,
+        resources=None if compiled.resources is None else compiled.resources(),
+        compiler=compiled.compiler,
+        num_launches=compiled.num_launches,
+        grid=compiled.grid,
+        epilogue=None if epilogue is None else epilogue.summary,
     )
 
 
-def make_runner(posed: Posed, choice: Choice | HopperChoice | Fallback | None) -> Runner:
-    """Return what computes a posed call, its kernel loaded."""
-    if choice is None:
-        return _filling(posed)
-    if isinstance(choice, Fallback):
-        return choice
-    if not isinstance(choice, Choice):
-        from cupygemm._backends.hopper import product as hopper_product
-
-        return hopper_product.make_runner(posed, choice)
-    assert posed.layout is not None
-    return runner(posed, launches_of(posed.layout, choice))
+def _precision_notes(request: Request, device: Device) -> tuple[str, ...]:
+    """Return what there is to tell of a precision that has no effect."""
+    asked = request.precision
+    if asked in ("ieee", *device.kernels.precisions) or request.types.operand != F32:
+        return ()
+    return (f"{device.name} has no {asked}: float32 is multiplied exactly",)
 
 
-def launches_of(layout: Layout, choice: Choice) -> tuple[GemmLaunch, ...]:
-    """Return the launches of a product, their kernel loaded."""
-    from cupy import RawModule
-
-    module = RawModule(path=str(choice.compiled.path))
-    kernel = module.get_function(choice.compiled.name)
-    config = choice.selection.config
-    if config.partition == "tiles":
-        return tuple(GemmLaunch(kernel, layout, offsets, config) for offsets in layout.launches)
-    add = module.get_function(ADD_ENTRY)
-    return tuple(PartedLaunch(kernel, add, layout, offsets, config) for offsets in layout.launches)
-
-
-def _filling(posed: Posed) -> Runner:
+def _filling(request: Request) -> Runner:
     """Return the runner of a call without products: an empty result, or one of zeros."""
     import cupy
 
-    shape, zeros, dtype = posed.shape.result, posed.work == "zeros", container(posed.types.result)
+    shape, dtype = request.shape.result, container(request.types.result)
+    zeros = request.work == "zeros"
 
     def run(x1: Any, x2: Any, out: Any, *_epilogue: Any) -> Any:
         if out is None:
@@ -233,3 +276,24 @@ def _on_device(run: Runner, index: int) -> Runner:
             return run(x1, x2, out, *epilogue)
 
     return run_there
+
+
+def _extent(operand: Operand | None) -> Reach:
+    return (0, 0) if operand is None else operand.extent()
+
+
+def _epilogue_reads(request: Request) -> tuple[ReadArray | None, ...]:
+    """Return what writing ``out`` could change of the arrays that an epilogue reads."""
+    out, epilogue = request.out, request.epilogue
+    if out is None or epilogue is None:
+        return ()
+    reads: list[ReadArray | None] = []
+    for name in ARRAYS:
+        operand: Operand | None = getattr(epilogue, name)
+        if operand is None:
+            reads.append(None)
+            continue
+        lies = (operand.shape, operand.strides, operand.dtype)
+        like_out = name == "c" and lies == (out.shape, out.strides, out.dtype)
+        reads.append(ReadArray(operand.extent(), like_out))
+    return tuple(reads)

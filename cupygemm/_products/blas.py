@@ -13,17 +13,17 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.cdna.microscaling import element_format, is_factors
-from cupygemm._epilogue.options import epilogue_arguments
 from cupygemm._products.block_scaled import Scales, block_scaled_matmul
 from cupygemm._products.contraction import View
 from cupygemm._products.matmul import matmul
 from cupygemm._products.microscaled import microscaled_matmul
 from cupygemm._products.pairs import viewed
 from cupygemm._products.triangle import symmetric_product
-from cupygemm._records.problem import FLOAT8_NAMES
+from cupygemm._records.dtypes import FLOAT8_NAMES
 from cupygemm._request.arrays import Array, as_array
+from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.keywords import common_keywords
+from cupygemm._request.microscaling import element_format, is_factors
 
 Transposition = bool | Literal["N", "T", "C", "n", "t", "c"]
 
@@ -309,7 +309,9 @@ def scaled_matmul(
     }
     whole = {"scale_a": scale_a} if rows is None else {}
     whole |= {"scale_b": scale_b} if columns is None else {}
-    product = block_scaled_matmul(a, b, rows, columns, block, out, dtype, options | whole)
+    product = block_scaled_matmul(
+        a, b, out, rows=rows, columns=columns, block=block, dtype=dtype, options=options | whole
+    )
     if product is not None:
         return product
     sums: Any = None

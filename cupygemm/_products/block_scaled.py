@@ -1,34 +1,24 @@
-"""`scaled_matmul` with scales for blocks of k, in one launch where the device has a kernel for it.
-
-Hopper multiplies 8-bit floats so, with scales of fp32 for blocks of 128 along k or a multiple of
-it. Elsewhere `scaled_matmul` launches a product for each block of k.
-"""
+"""`scaled_matmul` with scales along k, in one launch where the device has a kernel for it."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.cdna.launch import EpiloguePacker
-from cupygemm._backends.device import Device, device
-from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._backends.runners import around
-from cupygemm._epilogue.options import EpilogueArguments
-from cupygemm._plan.plan import Plan
+from cupygemm._backends.device import device
+from cupygemm._backends.protocol import BlockScaling
+from cupygemm._plan.keys import options_key, product_key
+from cupygemm._plan.plan import on_device, plan_of
+from cupygemm._plan.table import NO_PLAN, PLANS
 from cupygemm._request.arrays import Array
-from cupygemm._request.call import Call, check_call, signature
-from cupygemm._request.layout import Operand
-from cupygemm._request.options import Options, call_options
+from cupygemm._request.call import check_call
+from cupygemm._request.options import call_options
 from cupygemm._request.promotion import F32
-from cupygemm._request.request import pose
 
-FORMATS = ("format_a", "format_b")
-MAX_RECENT = 256
-"""Calls without other options whose plans are kept."""
+SHARED_BY_ALL = 1 << 31
+"""Rows, or columns, that share a single scale."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +28,7 @@ class Scales:
     Attributes
     ----------
     table : cupy.ndarray
-        Rows, blocks of k.
+        Shape (rows, blocks of k).
     shared : int
         Rows, or columns, that share a row of it.
     """
@@ -57,10 +47,11 @@ class Scales:
 def block_scaled_matmul(
     a: Array,
     b: Array,
+    out: Any,
+    *,
     rows: Scales | None,
     columns: Scales | None,
     block: int,
-    out: Any,
     dtype: DTypeLike | None,
     options: dict[str, Any],
 ) -> Array | None:
@@ -68,106 +59,76 @@ def block_scaled_matmul(
 
     `options` are those of `matmul`, with scales that do not change along k.
     """
-    place = device(a.data.device_id)
-    if not isinstance(place.arch, HopperArch) or not min(a.size, b.size):
+    scaling = BlockScaling(
+        kind="float32",
+        block=block,
+        rows=SHARED_BY_ALL if rows is None else rows.shared,
+        columns=SHARED_BY_ALL if columns is None else columns.shared,
+    )
+    tables = _table(rows), _table(columns)
+    return multiply_scaled(a, b, out, scaling=scaling, scales=tables, dtype=dtype, options=options)
+
+
+def multiply_scaled(
+    a: Array,
+    b: Array,
+    out: Any,
+    *,
+    scaling: BlockScaling,
+    scales: tuple[Array, Array],
+    dtype: DTypeLike | None,
+    options: dict[str, Any],
+) -> Array | None:
+    """Return the product of operands with scales along k; None where no kernel computes it.
+
+    Parameters
+    ----------
+    a, b : cupy.ndarray
+    out : cupy.ndarray or None
+    scaling : BlockScaling
+    scales : (cupy.ndarray, cupy.ndarray)
+        For the rows of ``a``, (rows, blocks), and for the columns of ``b``, (columns, blocks).
+    dtype : dtype or None
+    options : dict
+        Options of `matmul`.
+    """
+    if not min(a.size, b.size):
         return None
-    shared = tuple(1 << 31 if s is None else s.shared for s in (rows, columns))
-    key, plan, epilogue = None, None, None
-    if options.keys() <= set(FORMATS) and (out is None or type(out) is type(a)):
-        lies = signature(a), signature(b), None if out is None else signature(out)
-        key = (*lies, *map(options.get, FORMATS), dtype, block, shared)
-        plan = _recent.get(key)
-        if plan is not None and out is not None and plan.overlaps(a, b, out):
-            plan = None
-    if plan is None:
-        options = options.copy()
-        casting = options.pop("casting", "same_kind")
-        given = call_options(options)  # type: ignore[arg-type]
-        call = check_call(a, b, out, dtype, casting, given)
-        operands = tuple(x and replace(x, address=x.address & 15) for x in _operands(call))
-        run = _runner(operands, call.options, place, call.aliased, block, shared)
-        if run is None:
+    options = options.copy()
+    casting = options.pop("casting", "same_kind")
+    key, more = product_key(a, b, out, dtype, casting), options_key(options)
+    if key is None or more is None:
+        key = None
+    else:
+        key = ("scaled_matmul", scaling, *key, *more)
+        plan = PLANS.get(key)
+        if plan is NO_PLAN:
             return None
-        plan = Plan(run, tuple((0, 0) if x is None else x.extent() for x in operands))
-        if key is not None and not call.aliased:
-            if len(_recent) >= MAX_RECENT:
-                _recent.clear()
-            _recent[key] = plan
-        out, epilogue = call.out, given.epilogue
-    from cupy.cuda import Device as CurrentDevice
-
-    with CurrentDevice(place.index):
-        return plan.run(a, b, out, _table(rows), _table(columns), epilogue)
-
-
-def _operands(call: Call) -> tuple[Operand, Operand, Operand | None]:
-    return call.x1, call.x2, call.target
+        if plan is not None and (out is None or not plan.overlaps(a, b, out)):
+            if plan.binding is None:
+                return plan.run(a, b, out, *scales)
+            arguments = plan.binding(options)
+            if out is None or not plan.overlaps_epilogue(arguments, out):
+                return plan.run(a, b, out, *scales, arguments)
+    given = call_options(options)  # type: ignore[arg-type]
+    call = check_call(a, b, out, dtype=dtype, casting=casting, given=given)
+    place = device(call.device_index)
+    run = on_device(place, lambda: place.kernels.block_scaled(call.request, scaling))
+    plan = NO_PLAN
+    if run is not None:
+        plan = plan_of(run, call.request, place, options, call.arguments)
+    if key is not None and not call.request.aliased:
+        PLANS.keep(key, plan)
+    if plan is NO_PLAN:
+        return None
+    epilogue = () if call.arguments is None else (call.arguments,)
+    return plan.run(call.x1, call.x2, call.out, *scales, *epilogue)
 
 
 def _table(scales: Scales | None) -> Array:
-    """Return scales in fp32; without any, one that is 1."""
+    """Return scales in float32; without any, one that is 1."""
     import cupy
 
     if scales is None:
         return cupy.ones((1, 1), F32)
     return scales.table.astype(F32, copy=False)
-
-
-_recent: dict[tuple[Any, ...], Plan] = {}
-
-
-def forget_scaled() -> None:
-    """Forget all plans."""
-    _recent.clear()
-    _runner.cache_clear()
-
-
-@functools.lru_cache(maxsize=1024)
-def _runner(
-    operands: tuple[Operand, Operand, Operand | None],
-    options: Options,
-    place: Device,
-    aliased: bool,
-    block: int,
-    shared: tuple[int, int],
-) -> Callable[..., Array] | None:
-    """Return what multiplies operands that lie so; None where no kernel can."""
-    from cupy.cuda import Device as CurrentDevice
-
-    from cupygemm._backends.hopper.block_scales import BLOCK, choose_scaled, make_scaled_product
-
-    assert isinstance(place.arch, HopperArch)
-    posed = pose(
-        *operands,
-        options,
-        products=place.products,
-        epilogue_products=place.epilogue_products,
-        row_bytes=place.row_bytes,
-        aliased=aliased,
-    )
-    layout, sources = posed.layout, posed.sources
-    if block % BLOCK or layout is None or (posed.epilogue is not None and sources is None):
-        return None
-    swapped = layout.swapped
-    of_a, of_b = shared[::-1] if swapped else shared
-    try:
-        choice = choose_scaled(layout, place.arch, of_b)
-    except ValueError:  # no configuration can run
-        return None
-    if choice is None:
-        return None
-    with CurrentDevice(place.index):  # kernels are loaded on the device that is current
-        launch = make_scaled_product(choice, block)
-    packer = None if sources is None else EpiloguePacker(layout, layout.launches[0])
-
-    def launch_all(
-        a: int, b: int, c: int, rows: Array, columns: Array, epilogue: EpilogueArguments | None
-    ) -> None:
-        if swapped:
-            rows, columns = columns, rows
-        more = b""
-        if packer is not None and epilogue is not None and sources is not None:
-            more = packer(epilogue, sources.arrays(epilogue))
-        launch(a, b, c, more, (rows, of_a), (columns, of_b))
-
-    return around(posed, launch_all)

@@ -8,7 +8,6 @@ up. What depends on shapes, strides and types alone is worked out once and kept.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,12 +15,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupygemm._plan.table import PLANS
 from cupygemm._products.contraction import Label, Labels, View
 from cupygemm._products.pairs import Lie, contract, viewed
 from cupygemm._products.paths import Step, plan_path
 from cupygemm._products.subscripts import Subscripts, Term, parse, split_call
-from cupygemm._request.arrange import parsed_order
+from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import Array, as_array, is_scalar, may_overlap, one_device
+from cupygemm._request.axes import parsed_order
 from cupygemm._request.copies import assign
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.layout import contiguous
@@ -97,15 +98,22 @@ def einsum(
     target = None if out is None else as_array("einsum", "out", out)
     names = {f"operand {index}": x for index, x in enumerate(arrays)}
     one_device("einsum", names | ({} if target is None else {"out": target}))
-    program = _program(
+    lies = tuple((x.shape, x.strides, x.dtype) for x in arrays)
+    lie_out = None if target is None else (target.shape, target.strides, target.dtype)
+    key = (
+        "einsum",
         written,
-        tuple((x.shape, x.strides, x.dtype) for x in arrays),
-        None if target is None else (target.shape, target.strides, target.dtype),
+        lies,
+        lie_out,
         _hashable(optimize),
-        None if dtype is None else np.dtype(dtype),
+        parse_dtype(dtype),
         order,
         casting,
     )
+    program = PLANS.get(key)
+    if program is None:
+        program = _program(*key[1:4], optimize=key[4], dtype=key[5], order=order, casting=casting)
+        PLANS.keep(key, program)
     result = program(arrays, target)
     return result if out is None else out
 
@@ -143,11 +151,11 @@ def einsum_path(*operands: Any, optimize: Any = "auto") -> tuple[list[Any], str]
     return path, "\n".join(step.describe(sizes) for step in steps)
 
 
-@functools.lru_cache(maxsize=4096)
 def _program(
     written: str | tuple[Term, ...],
     lies: tuple[Lie, ...],
     lie_out: Lie | None,
+    *,
     optimize: Any,
     dtype: np.dtype[Any] | None,
     order: str,
@@ -175,7 +183,14 @@ def _program(
     steps = plan_path(kept, subscripts.output, sizes, optimize)
     columns = order == "F" or (order == "A" and all(_is_column_major(lie) for lie in lies))
     layout = "K" if order == "K" else "F" if columns else "C"
-    return Program(reductions, steps, (kept[0], subscripts.output), shape, common, layout)
+    return Program(
+        reductions=reductions,
+        steps=steps,
+        alone=(kept[0], subscripts.output),
+        shape=shape,
+        dtype=common,
+        layout=layout,
+    )
 
 
 @dataclass(frozen=True)

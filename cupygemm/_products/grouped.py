@@ -7,31 +7,26 @@ multiplied one by one.
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.cdna import grouped as grouped_cdna
-from cupygemm._backends.cdna.arch import Arch
 from cupygemm._backends.device import Device, device
+from cupygemm._backends.protocol import Group
+from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.matmul import matmul
-from cupygemm._request.arrays import Array, as_array, one_device
+from cupygemm._records.formats import parse_dtype
+from cupygemm._request.arrays import ARRAY_TYPES, Array, as_array, one_device
+from cupygemm._request.call import operand_of
 from cupygemm._request.copies import assign, copied
 from cupygemm._request.keywords import common_keywords
-from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
-from cupygemm._request.request import Posed, pose
+from cupygemm._request.request import Request, make_request
 
-Addresses = Sequence[tuple[int, int, int]]
-"""Of the A, B and C of each product."""
-Arrays = Sequence[Array]
-Targets = Sequence[Array | None]
-MAX_RECENT = 256
-"""Calls whose plans are found by their arrays' addresses."""
+_NAME = "grouped_matmul"
 
 
 @common_keywords
@@ -78,62 +73,69 @@ def grouped_matmul(
     has a kernel; products with a long k and few rows and columns are launched alone where a model
     says that this takes less time, since k is then split.
     """
-    name = "grouped_matmul"
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
         more = "" if out is None else f" and {len(out)} in out"
-        raise ValueError(f"{name}: {len(a)} matrices in a, {len(b)} in b{more}")
+        raise ValueError(f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}")
     if not a:
         return []
     from cupy.cuda import Device as CurrentDevice
     from cupy.cuda.runtime import getDevice
 
-    asked = None if dtype is None else np.dtype(dtype)
-    key = _key(a, b, out, asked, casting)
-    found = _recent.get(key)
-    if found is None:
-        firsts, seconds, outs = _matrices(a, b, () if out is None else out)
-        index = firsts[0].data.device_id
-        items = tuple(
-            (_lie(x1), _lie(x2), None if target is None else _lie(target), aliased)
-            for x1, x2, target, aliased in zip(
-                firsts, seconds, outs or [None] * len(a), _aliased(outs, [*firsts, *seconds]),
-                strict=True,
-            )
-        )  # fmt: skip
-        with CurrentDevice(index):  # kernels are loaded where the arrays are
-            found = _plan(items, asked, casting, index), index
-        if key is not None:
-            if len(_recent) >= MAX_RECENT:
-                _recent.clear()
-            _recent[key] = found
+    wanted = parse_dtype(dtype)
+    targets: Sequence[Any] = () if out is None else out
+    key, places = _key(a, b, targets, wanted, casting)
+    plan: GroupedPlan | None = None if key is None else PLANS.get(key)
+    firsts, seconds, outs = a, b, targets
+    if plan is None or not plan.is_known_apart(places):
+        firsts, seconds, outs = _matrices(a, b, targets)
+        aliased = _aliased(outs, [*firsts, *seconds])
+        if plan is None or any(aliased):
+            index = firsts[0].data.device_id
+            with CurrentDevice(index):  # kernels are loaded where the arrays are
+                plan = _make_plan(
+                    firsts,
+                    seconds,
+                    outs,
+                    aliased=aliased,
+                    dtype=wanted,
+                    casting=casting,
+                    device_index=index,
+                )
+            if key is not None and not any(aliased):
+                PLANS.keep(key, plan)
+        if not any(aliased):
+            plan.known_apart = places
+    if plan.device_index == getDevice():
+        results = plan(firsts, seconds, outs or [None] * len(a), places)
     else:
-        firsts, seconds, outs = list(a), list(b), list(out or ())
-    plan, index = found
-    if index == getDevice():
-        results = plan(firsts, seconds, outs or [None] * len(a))
-    else:
-        with CurrentDevice(index):  # where the tables of addresses are kept
-            results = plan(firsts, seconds, outs or [None] * len(a))
+        with CurrentDevice(plan.device_index):  # where the tables of addresses are kept
+            results = plan(firsts, seconds, outs or [None] * len(a), places)
     return results if out is None else list(out)
+
+
+Places = tuple[int, ...]
+"""The addresses of all of ``a``, then of ``b``, then of ``out``; empty if they are not known."""
 
 
 def _key(
     a: Sequence[Any],
     b: Sequence[Any],
-    out: Sequence[Any] | None,
+    out: Sequence[Any],
     dtype: np.dtype[Any] | None,
     casting: str,
-) -> tuple[Any, ...] | None:
-    """Return what a call of CuPy's arrays depends on, addresses included; None of others."""
-    from cupy import ndarray
-
-    key: list[Any] = [len(a), dtype, casting]
-    for given in (a, b, out or ()):
+) -> tuple[Key | None, Places]:
+    """Return the key of a call of CuPy's arrays, and where these lie; None and () of others."""
+    key: list[Any] = [_NAME, dtype, casting, len(a)]
+    places: list[int] = []
+    for given in (a, b, out):
         for x in given:
-            if type(x) is not ndarray:
-                return None
-            key += (x.data.ptr, x.shape, x.strides, x.dtype)
-    return tuple(key)
+            if type(x) not in ARRAY_TYPES:
+                return None, ()
+            memory = x.data
+            place = memory.ptr
+            places.append(place)
+            key += (x.shape, x.strides, x.dtype, place & 15, memory.device_id)
+    return tuple(key), tuple(places)
 
 
 def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
@@ -142,182 +144,169 @@ def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
     Raises
     ------
     ValueError
-        One has not two axes, or they are on different devices.
+        A matrix does not have two axes, or they are on different devices.
     TypeError
-        One is no array of a device.
+        An entry is no array of a device.
     """
-    from cupy import ndarray
-
-    name = "grouped_matmul"
-    every = [x for given in lists for x in given]
-    if all(isinstance(x, ndarray) and x.ndim == 2 for x in every) and (
-        len({x.data.device_id for x in every}) == 1
-    ):
-        return [list(given) for given in lists]
     found: list[list[Array]] = []
     labelled: dict[str, Array] = {}
     for key, given in zip(("a", "b", "out"), lists, strict=True):
         labels = [f"{key}[{index}]" for index in range(len(given))]
-        found.append([as_array(name, lb, x) for lb, x in zip(labels, given, strict=True)])
+        found.append([as_array(_NAME, lb, x) for lb, x in zip(labels, given, strict=True)])
         labelled |= zip(labels, found[-1], strict=True)
-    one_device(name, labelled)
+    one_device(_NAME, labelled)
     for label, x in labelled.items():
         if x.ndim != 2:
-            raise ValueError(f"{name}: {label} has shape {x.shape}; it must have two axes")
+            raise ValueError(f"{_NAME}: {label} has shape {x.shape}; it must have two axes")
     return found
 
 
-@dataclass(frozen=True)
-class Launch:
+class SharedLaunch:
     """Products that share a launch.
 
-    Attributes
+    Parameters
     ----------
-    indices : tuple of int
-        Of the products, in the order of the launch.
-    posed : tuple of Posed
-    enqueue : callable
-        Takes the addresses of all of them.
+    group : Group
+    requests : sequence of Request
+        All products of the call, by number.
     """
 
-    indices: tuple[int, ...]
-    posed: tuple[Posed, ...]
-    enqueue: Callable[[Addresses], None]
+    def __init__(self, group: Group, requests: Sequence[Request]) -> None:
+        self.numbers = group.numbers
+        self._enqueue = group.enqueue
+        self._members = tuple(zip(group.numbers, group.placements, strict=True))
+        self._requests = requests
+        self._is_in_place = all(
+            placement.is_in_place and requests[number].out is not None
+            for number, placement in self._members
+        )
 
-    def __call__(self, x1s: Arrays, x2s: Arrays, outs: Targets) -> list[Array]:
+    def __call__(self, x1s: Any, x2s: Any, outs: Any, places: Places) -> list[Array]:
         """Enqueue the launch; return the products, in its order, where it writes them."""
+        if self._is_in_place and places:
+            count = len(x1s)
+            self._enqueue(
+                [
+                    (places[count + i], places[i], places[2 * count + i])
+                    if placement.layout.swapped
+                    else (places[i], places[count + i], places[2 * count + i])
+                    for i, placement in self._members
+                ]
+            )
+            return [outs[number] for number in self.numbers]
+        return self._with_copies(x1s, x2s, outs)
+
+    def _with_copies(self, x1s: Any, x2s: Any, outs: Any) -> list[Array]:
+        """Enqueue the launch, with copies of operands before it, to new arrays where needed."""
         from cupy import ndarray
 
         addresses, results, kept = [], [], []
-        for index, (copy1, copy2, temporary, swapped, shape, dtype) in self._each:
-            first, second, target = x1s[index], x2s[index], outs[index]
-            if copy1 is not None or copy2 is not None:
-                first, second = copied(first, copy1), copied(second, copy2)
-                kept.append((first, second))  # copies live until the launch is enqueued
-            if target is None or temporary:
-                target = ndarray(shape, dtype)
-            a, b = (second, first) if swapped else (first, second)
-            addresses.append((a.data.ptr, b.data.ptr, target.data.ptr))
+        for number, placement in self._members:
+            first, second = copied(x1s[number], placement.x1_copy), x2s[number]
+            second, target = copied(second, placement.x2_copy), outs[number]
+            kept.append((first, second))  # copies live until the launch is enqueued
+            if target is None or placement.temporary is not None:
+                request = self._requests[number]
+                target = ndarray(request.shape.result, request.types.container)
+            if placement.layout.swapped:
+                first, second = second, first
+            addresses.append((first.data.ptr, second.data.ptr, target.data.ptr))
             results.append(target)
-        self.enqueue(addresses)
+        self._enqueue(addresses)
         return results
 
-    @functools.cached_property
-    def _each(self) -> list[tuple[int, tuple[Any, ...]]]:
-        """Return each product's number, and of how it is posed what a call needs."""
-        return [
-            (index, (p.x1_copy, p.x2_copy, p.temporary is not None, p.layout.swapped,
-                     p.shape.result, p.types.stored))
-            for index, p in zip(self.indices, self.posed, strict=True)
-            if p.layout is not None
-        ]  # fmt: skip
 
-
-@dataclass(frozen=True)
+@dataclass(kw_only=True)
 class GroupedPlan:
-    """A call, worked out but for the arrays' places.
+    """A call of `grouped_matmul`, ready to run.
 
     Attributes
     ----------
-    launches : tuple of Launch
+    launches : tuple of SharedLaunch
     alone : tuple of int
         Products that `matmul` computes one by one.
-    posed : tuple of Posed
+    requests : tuple of Request
         All products.
-    aliased : tuple of bool
-        Whose results overlap an operand, of any product.
     dtype : numpy.dtype or None
     casting : str
+    device_index : int
+    known_apart : tuple of int
+        Addresses with which no result was found to overlap an operand.
     """
 
-    launches: tuple[Launch, ...]
+    launches: tuple[SharedLaunch, ...]
     alone: tuple[int, ...]
-    posed: tuple[Posed, ...]
-    aliased: tuple[bool, ...]
+    requests: tuple[Request, ...]
     dtype: np.dtype[Any] | None
     casting: str
+    device_index: int
+    known_apart: Places = field(default=())
 
-    def __call__(self, x1s: Arrays, x2s: Arrays, outs: Targets) -> list[Array]:
+    def is_known_apart(self, places: Places) -> bool:
+        """Whether results at these addresses are known not to overlap operands."""
+        return len(places) == 2 * len(self.requests) or places == self.known_apart
+
+    def __call__(self, x1s: Any, x2s: Any, outs: Any, places: Places) -> list[Array]:
         """Return the products."""
-        results: list[Any] = [None] * len(outs)
+        results: list[Any] = [None] * len(self.requests)
         for launch in self.launches:
-            for index, product in zip(launch.indices, launch(x1s, x2s, outs), strict=True):
-                results[index] = product
-        for index in self.alone:
-            pair = x1s[index], x2s[index]
-            if self.aliased[index]:
-                stored = self.posed[index].types.stored
-                results[index] = matmul(*pair, dtype=stored, casting="unsafe")
+            products = launch(x1s, x2s, outs, places)
+            for number, product in zip(launch.numbers, products, strict=True):
+                results[number] = product
+        for number in self.alone:
+            pair = x1s[number], x2s[number]
+            request = self.requests[number]
+            if request.aliased:
+                results[number] = matmul(*pair, dtype=request.types.stored, casting="unsafe")
             else:
-                given = outs[index]
-                results[index] = matmul(*pair, given, dtype=self.dtype, casting=self.casting)
-        for index, out in enumerate(outs):  # after all operands have been read
-            if out is not None and results[index] is not out:
-                assign(out, results[index])
-                results[index] = out
+                results[number] = matmul(
+                    *pair, outs[number], dtype=self.dtype, casting=self.casting
+                )
+        for number, out in enumerate(outs):  # after all operands have been read
+            if out is not None and results[number] is not out:
+                assign(out, results[number])
+                results[number] = out
         return results
 
 
-Lie = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any], int]  # an Operand's fields
-Item = tuple[Lie, Lie, Lie | None, bool]  # x1, x2, out, whether out is aliased
-
-
-@functools.lru_cache(maxsize=1024)
-def _plan(
-    items: tuple[Item, ...], dtype: np.dtype[Any] | None, casting: str, index: int
+def _make_plan(
+    a: Sequence[Array],
+    b: Sequence[Array],
+    out: Sequence[Array],
+    *,
+    aliased: Sequence[bool],
+    dtype: np.dtype[Any] | None,
+    casting: str,
+    device_index: int,
 ) -> GroupedPlan:
     """Return how matrices that lie so are multiplied on a device."""
-    place = device(index)
-    options = Options(dtype, casting)
-    posed: list[Posed] = []
-    for number, (lie1, lie2, lie_out, aliased) in enumerate(items):
-        x1, x2 = Operand(*lie1), Operand(*lie2)
-        out = None if lie_out is None else Operand(*lie_out)
+    options = Options(dtype=dtype, casting=casting)
+    requests: list[Request] = []
+    for number, (x1, x2, target) in enumerate(zip(a, b, out or [None] * len(a), strict=True)):
+        operand = None if target is None else operand_of(target)
         try:
-            posed.append(
-                pose(
-                    x1, x2, out, options,
-                    products=place.products, row_bytes=place.row_bytes, aliased=aliased,
-                )
-            )  # fmt: skip
+            request = make_request(
+                operand_of(x1), operand_of(x2), operand, options=options, aliased=aliased[number]
+            )
         except (TypeError, ValueError) as err:
-            raise type(err)(f"grouped_matmul: product {number}: {err}") from err
-    launches = [
-        Launch(numbers, tuple(posed[number] for number in numbers), enqueue)
-        for numbers, enqueue in _groups(posed, place)
-    ]
-    grouped = {number for launch in launches for number in launch.indices}
-    alone = tuple(number for number in range(len(items)) if number not in grouped)
-    overlapping = tuple(item[-1] for item in items)
-    return GroupedPlan(tuple(launches), alone, tuple(posed), overlapping, dtype, casting)
+            raise type(err)(f"{_NAME}: product {number}: {err}") from err
+        requests.append(request.at_any_address())
+    launches = [SharedLaunch(group, requests) for group in _groups(requests, device(device_index))]
+    grouped = {number for launch in launches for number in launch.numbers}
+    return GroupedPlan(
+        launches=tuple(launches),
+        alone=tuple(number for number in range(len(requests)) if number not in grouped),
+        requests=tuple(requests),
+        dtype=dtype,
+        casting=casting,
+        device_index=device_index,
+    )
 
 
-_recent: dict[tuple[Any, ...] | None, tuple[GroupedPlan, int]] = {}
-
-
-def forget_groups() -> None:
-    """Forget all plans of groups."""
-    _plan.cache_clear()
-    _recent.clear()
-
-
-def _groups(
-    posed: list[Posed], place: Device
-) -> list[tuple[tuple[int, ...], Callable[[Addresses], None]]]:
-    """Return the launches of products that share one: which products, and what enqueues them."""
-    layouts = {number: its.layout for number, its in enumerate(posed) if its.layout is not None}
-    if isinstance(place.arch, Arch):
-        return grouped_cdna.groups(layouts, place.arch)
-    if place.arch is None:
-        return []
-    from cupygemm._backends.hopper import grouped as grouped_hopper
-
-    return grouped_hopper.groups(layouts, place.arch)
-
-
-def _lie(array: Array) -> Lie:
-    """Return where an array lies, as far as a plan depends on it."""
-    return array.shape, array.strides, array.dtype, array.data.ptr & 15
+def _groups(requests: Sequence[Request], place: Device) -> Sequence[Group]:
+    """Return the launches that several products share."""
+    wanted = {n: request for n, request in enumerate(requests) if request.work == "product"}
+    return place.kernels.groups(wanted)
 
 
 def _aliased(outs: Sequence[Array], operands: Sequence[Array]) -> list[bool]:
@@ -331,12 +320,5 @@ def _aliased(outs: Sequence[Array], operands: Sequence[Array]) -> list[bool]:
 
 
 def _extent(array: Array) -> tuple[int, int]:
-    start, end = _reach(array.shape, array.strides, array.dtype)
+    start, end = operand_of(array).extent()
     return array.data.ptr + start, array.data.ptr + end
-
-
-@functools.lru_cache(maxsize=4096)
-def _reach(
-    shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]
-) -> tuple[int, int]:
-    return Operand(shape, strides, dtype).extent()

@@ -9,8 +9,8 @@ from numpy.typing import DTypeLike
 
 from cupygemm._products.pairs import contract, ndarray_type
 from cupygemm._products.products import conjugated
-from cupygemm._request.arrange import result_order
 from cupygemm._request.arrays import Array, as_arrays, single_out
+from cupygemm._request.axes import result_order
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.promotion import product_types
 from cupygemm._request.signatures import Axes, Signature, frozen, labelled
@@ -188,7 +188,7 @@ def _apply(
     wanted = None if dtype is None else np.dtype(dtype)
     contiguous = result_order(name, order, (x1, x2))
     if target is None and contiguous is not None:
-        types = product_types(x1.dtype, x2.dtype, None, wanted, casting)
+        types = product_types(x1.dtype, x2.dtype, dtype=wanted, casting=casting)
         shape = tuple(call.shape[axis] for axis in call.core_last)
         storage = ndarray_type()(shape, types.result, order=contiguous)
         out = target = storage.transpose(np.argsort(call.core_last).tolist())

@@ -1,30 +1,23 @@
-"""`matmul` and `explain`: the arguments of a call, its plan, and the table of plans.
-
-A repeated call is one look-up in that table, one allocation and one launch. Its key holds all that
-a plan depends on: shapes, strides, dtypes, the operands' addresses modulo 16, options and the
-device.
-"""
+"""`matmul` and `explain`: one look-up in the table of plans, or a plan that is made and kept."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, Unpack
 
 from numpy.typing import DTypeLike
 
+from cupygemm._backends.device import device
 from cupygemm._plan.explanation import Explanation
-from cupygemm._plan.known_calls import KnownCall, keyword_key
-from cupygemm._plan.plan import Plan, explain_plan, make_plan
-from cupygemm._request.arrange import result_order, turned
+from cupygemm._plan.keys import options_key, product_key
+from cupygemm._plan.plan import Plan, explain_request, make_plan
+from cupygemm._plan.table import PLANS, Key
 from cupygemm._request.arrays import single_out
-from cupygemm._request.call import Call, adopted, check_call, overlaps_epilogue, signature
+from cupygemm._request.axes import core_axes_last, result_order
+from cupygemm._request.call import adopted, check_call
+from cupygemm._request.epilogue import EpilogueArguments
 from cupygemm._request.keywords import on_stream
-from cupygemm._request.options import CallOptions, MatmulOptions, call_options, with_keywords
-
-MAX_PLANS = 4096  # beyond it the table starts anew
-_plans: dict[Any, Any] = {}  # of `Plan`, and what other functions keep by `keep_plan`
-_PLAIN = CallOptions()
+from cupygemm._request.options import MatmulOptions, call_options, with_keywords
 
 
 @with_keywords
@@ -156,120 +149,13 @@ def matmul(  # numpydoc ignore=PR02
     array([[3., 4., 1., 0.],
            [3., 4., 1., 0.]], dtype=float16)
     """
-    if options:
-        return _matmul_with_options(x1, x2, out, dtype, casting, options)
-    key: Any
-    plan: Plan | None
-    try:
-        key = (
-            signature(x1),
-            signature(x2),
-            out if out is None else signature(out),
-            dtype,
-            casting,
-        )
-        plan = _plans.get(key)
-    except (AttributeError, TypeError):  # no CuPy array, or a dtype that is no dictionary key
-        key = plan = None
-        out = single_out("matmul", out)
-        x1, x2, target = adopted(x1, x2, out)
-        if target is not out:
-            matmul(x1, x2, target, dtype=dtype, casting=casting)
-            return out
-    if plan is None or (out is not None and plan.overlaps(x1, x2, out)):
-        call = check_call(x1, x2, out, dtype, casting, _PLAIN)
-        plan, out = _plan_of(call), call.out
-        if key is not None and not call.aliased:
-            keep_plan(key, plan)
-    return plan.run(x1, x2, out)
-
-
-def _matmul_with_options(
-    x1: Any,
-    x2: Any,
-    out: Any,
-    dtype: DTypeLike | None,
-    casting: str,
-    options: MatmulOptions,
-) -> Any:
-    """Compute a product with options beyond `dtype` and `casting`."""
-    if "stream" in options:
-        with on_stream("matmul", options.pop("stream"), (x1, x2, out)):
-            return matmul(x1, x2, out, dtype=dtype, casting=casting, **options)
-    try:
-        known_key: Any = (
-            "keywords",
-            signature(x1),
-            signature(x2),
-            out if out is None else signature(out),
-            dtype,
-            casting,
-            keyword_key(options),
-        )
-        known: KnownCall | None = _plans.get(known_key)
-    except (AttributeError, TypeError):  # another library's arrays, or what is no dictionary key
-        known_key = known = None
-    if known is not None:
-        values = known.values(options)
-        if out is None or not known.overlaps(x1, x2, out, values):
-            return known.plan.run(x1, x2, out, *values)
-    asked = single_out("matmul", out)
-    x1, x2, out = adopted(x1, x2, asked)
-    if "axes" in options or "order" in options:
-        x1, x2, out, finish = _arranged(x1, x2, out, dtype, casting, options)
-        result = finish(matmul(x1, x2, out, dtype=dtype, casting=casting, **options))
-        return result if asked is None else asked
-    given = call_options(options)
-    target = out if out is None else signature(out)
-    key: Any = (signature(x1), signature(x2), target, dtype, casting, given.key)
-    try:
-        plan = _plans.get(key)
-    except TypeError:  # a dtype or a format that is no dictionary key
-        key = plan = None
-    if plan is None or (
-        out is not None and (plan.overlaps(x1, x2, out) or overlaps_epilogue(out, given))
-    ):
-        call = check_call(x1, x2, out, dtype, casting, given)
-        plan = _plan_of(call)
-        if key is not None and not call.aliased:
-            keep_plan(key, plan)
-            if known_key is not None:
-                keep_plan(known_key, KnownCall.of(plan, out, given))
-    result = plan.run(x1, x2, out, *given.values)
-    return result if out is asked else asked
-
-
-def _arranged(
-    x1: Any,
-    x2: Any,
-    out: Any,
-    dtype: DTypeLike | None,
-    casting: str,
-    options: MatmulOptions,
-) -> tuple[Any, Any, Any, Callable[[Any], Any]]:
-    """Return a call's arrays as ``axes`` and ``order`` ask, and what turns the result back.
-
-    Both are taken out of the options.
-    """
-    axes, order = options.pop("axes", None), options.pop("order", None)
-    finish: Callable[[Any], Any] = _unchanged
-    contiguous = result_order("matmul", order, (x1, x2))
-    if axes is not None and x1.ndim and x2.ndim:
-        views = turned(x1, x2, out, axes)
-        x1, x2, out, finish = views.x1, views.x2, views.out, views.turned_back
-    if out is None and contiguous is not None:
-        from cupy import ndarray
-        from cupy.cuda import Device
-
-        call = check_call(x1, x2, None, dtype, casting, call_options(options))
-        posed = call.posed
-        with Device(call.device.index):
-            out = ndarray(posed.shape.result, posed.types.container, order=contiguous)
-    return x1, x2, out, finish
-
-
-def _unchanged(result: Any) -> Any:
-    return result
+    if not options:
+        return multiply(x1, x2, out, dtype=dtype, casting=casting)
+    stream = options.pop("stream", None)
+    if stream is not None:
+        with on_stream("matmul", stream, (x1, x2, out)):
+            return _matmul_with_options(x1, x2, out, dtype, casting, options)
+    return _matmul_with_options(x1, x2, out, dtype, casting, options)
 
 
 @with_keywords
@@ -316,43 +202,137 @@ def explain(  # numpydoc ignore=PR02
     x1, x2, out = adopted(x1, x2, single_out("matmul", out))
     with on_stream("matmul", options.pop("stream", None), (x1, x2, out)):
         x1, x2, out, _ = _arranged(x1, x2, out, dtype, casting, options)
-        call = check_call(x1, x2, out, dtype, casting, call_options(options))
-    explanation = explain_plan(call.posed, call.device, call.describe())
-    return replace(explanation, why="; ".join((explanation.why, *call.notes)))
+        given = call_options(options)
+        call = check_call(x1, x2, out, dtype=dtype, casting=casting, given=given)
+        return explain_request(call.request, device(call.device_index))
 
 
-def _plan_of(call: Call) -> Plan:
-    """Return the plan of a call from the table, made first where there is none."""
-    operands = (call.x1, call.x2, call.target)
-    signatures = tuple(o and (o.shape, o.strides, o.dtype, o.address & 15) for o in operands)
-    key = (signatures, call.options, call.device, call.aliased)
-    plan = _plans.get(key)
-    if plan is None:
-        plan = make_plan(call.posed, call.device, operands)
-        keep_plan(key, plan)
+def multiply(
+    x1: Any,
+    x2: Any,
+    out: Any = None,
+    *,
+    dtype: DTypeLike | None = None,
+    casting: str = "same_kind",
+) -> Any:
+    """Return ``matmul(x1, x2, out, dtype=dtype, casting=casting)``, on the current stream."""
+    key = product_key(x1, x2, out, dtype, casting)
+    plan: Plan | None = None if key is None else PLANS.get(key)
+    if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
+        return plan.run(x1, x2, out)
+    return _first_call(x1, x2, out, dtype, casting, {})
+
+
+def plan_for(
+    x1: Any, x2: Any, out: Any, *, dtype: DTypeLike | None = None, casting: str = "same_kind"
+) -> Plan | None:
+    """Return the plan of a product that has been computed; None if it is no longer kept."""
+    key = product_key(x1, x2, out, dtype, casting)
+    plan: Plan | None = None if key is None else PLANS.get(key)
     return plan
 
 
-def plan_by_address(
-    x1: Any, x2: Any, out: Any, dtype: DTypeLike | None, casting: str
-) -> Plan | None:
-    """Return the plan of a product that has been computed, if it goes by addresses alone."""
-    plan: Plan | None = _plans.get((signature(x1), signature(x2), signature(out), dtype, casting))
-    return plan if plan is not None and plan.by_address else None
+def _matmul_with_options(
+    x1: Any,
+    x2: Any,
+    out: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    options: MatmulOptions,
+) -> Any:
+    """Compute a product with options beyond ``dtype`` and ``casting``, on the current stream."""
+    if "axes" in options or "order" in options:
+        asked = single_out("matmul", out)
+        x1, x2, target = adopted(x1, x2, asked)
+        x1, x2, target, finish = _arranged(x1, x2, target, dtype, casting, options)
+        result = finish(_first_call(x1, x2, target, dtype, casting, options))
+        return result if asked is None else asked
+    key = _key(x1, x2, out, dtype, casting, options)
+    plan: Plan | None = None if key is None else PLANS.get(key)
+    if plan is None:
+        return _first_call(x1, x2, out, dtype, casting, options)
+    if plan.binding is None:
+        if out is None or not plan.overlaps(x1, x2, out):
+            return plan.run(x1, x2, out)
+        return _first_call(x1, x2, out, dtype, casting, options)
+    arguments = plan.binding(options)
+    if out is None or not (plan.overlaps(x1, x2, out) or plan.overlaps_epilogue(arguments, out)):
+        return plan.run(x1, x2, out, arguments)
+    return _first_call(x1, x2, out, dtype, casting, options)
 
 
-def kept_plan(key: Any) -> Any:
-    """Return what `keep_plan` put in the table, or None."""
-    return _plans.get(key)
+def _key(
+    x1: Any,
+    x2: Any,
+    out: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    options: MatmulOptions,
+) -> Key | None:
+    """Return the key of a call in the table of plans; None if it has none."""
+    key = product_key(x1, x2, out, dtype, casting)
+    if key is None or not options:
+        return key
+    more = options_key(options)
+    return None if more is None else key + more
 
 
-def keep_plan(key: Any, plan: Any) -> None:
-    """Put a plan in the table, under a key that begins with a string if it is not `matmul`'s."""
-    if len(_plans) >= MAX_PLANS:
-        _plans.clear()
-    _plans[key] = plan
+def _first_call(
+    x1: Any,
+    x2: Any,
+    out: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    options: MatmulOptions,
+) -> Any:
+    """Validate a call, make its plan and keep it, and run it."""
+    asked = single_out("matmul", out)
+    given = call_options(options)
+    call = check_call(x1, x2, asked, dtype=dtype, casting=casting, given=given)
+    key = _key(call.x1, call.x2, call.out, dtype, casting, options)
+    if key is not None and call.request.aliased:
+        key = (*key, "aliased")
+    plan: Plan | None = None if key is None else PLANS.get(key)
+    if plan is None:
+        plan = make_plan(call.request, device(call.device_index), options, call.arguments)
+        if key is not None:
+            PLANS.keep(key, plan)
+    arguments: tuple[EpilogueArguments, ...] = ()
+    if call.arguments is not None:
+        arguments = (call.arguments,)
+    result = plan.run(call.x1, call.x2, call.out, *arguments)
+    return result if asked is None else asked
 
 
-def forget_plans() -> None:
-    """Make plans anew from now on: what they were made by has changed."""
-    _plans.clear()
+def _arranged(
+    x1: Any,
+    x2: Any,
+    out: Any,
+    dtype: DTypeLike | None,
+    casting: str,
+    options: MatmulOptions,
+) -> tuple[Any, Any, Any, Callable[[Any], Any]]:
+    """Return the arrays of a call as ``axes`` and ``order`` ask, and what restores the result.
+
+    Both keywords are removed from the options.
+    """
+    axes, order = options.pop("axes", None), options.pop("order", None)
+    finish: Callable[[Any], Any] = _unchanged
+    contiguous = result_order("matmul", order, (x1, x2))
+    if axes is not None and x1.ndim and x2.ndim:
+        views = core_axes_last(x1, x2, out, axes)
+        x1, x2, out, finish = views.x1, views.x2, views.out, views.moved_back
+    if out is None and contiguous is not None:
+        from cupy import ndarray
+        from cupy.cuda import Device
+
+        given = call_options(options)
+        call = check_call(x1, x2, dtype=dtype, casting=casting, given=given)
+        with Device(call.device_index):
+            shape, types = call.request.shape.result, call.request.types
+            out = ndarray(shape, types.container, order=contiguous)
+    return x1, x2, out, finish
+
+
+def _unchanged(result: Any) -> Any:
+    return result

@@ -1,48 +1,36 @@
 """`scaled_matmul` with factors for blocks of 32 along k, by their exponents: OCP Microscaling.
 
-gfx950 multiplies such operands as they are, pairs of 8-bit formats and 4-bit ones; what lies
-between, 6-bit floats and pairs of 4-bit with others, becomes e4m3fn first, which holds the same
-numbers. Other devices multiply them decoded, in bfloat16.
+A device that multiplies by exponents takes pairs of 8-bit formats, and pairs of 4-bit ones. What
+lies between, 6-bit floats and 4-bit floats beside others, becomes e4m3fn first, which holds the
+same numbers. Other devices multiply the decoded numbers, in bfloat16.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.cdna.arch import Arch
-from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K
-from cupygemm._backends.cdna.launch import BLOCK_SCALE_ARGS, EpiloguePacker
-from cupygemm._backends.cdna.microscaling import (
+from cupygemm._backends.device import device
+from cupygemm._backends.protocol import BlockScaling
+from cupygemm._products.block_scaled import multiply_scaled
+from cupygemm._products.matmul import matmul
+from cupygemm._records.dtypes import FLOAT8
+from cupygemm._records.formats import parse_dtype
+from cupygemm._request.arrays import Array, as_array
+from cupygemm._request.copies import assign
+from cupygemm._request.microscaling import (
     BLOCK,
     ELEMENTS,
     U8,
     decoded,
     element_format,
     is_factors,
-    packed_factors,
     per_byte,
     scaled_numbers,
 )
-from cupygemm._backends.cdna.select import select
-from cupygemm._backends.device import Device, device
-from cupygemm._backends.runners import around
-from cupygemm._epilogue.options import EpilogueArguments
-from cupygemm._plan.plan import Choice, launches_of
-from cupygemm._products.matmul import matmul
-from cupygemm._records.formats import FLOAT8, result_dtype
-from cupygemm._request.arrays import Array, as_array
-from cupygemm._request.call import check_call
-from cupygemm._request.copies import assign
-from cupygemm._request.layout import Operand
-from cupygemm._request.options import Options, call_options
 from cupygemm._request.promotion import F16, F32
-from cupygemm._request.request import pose
 
 _NAME = "scaled_matmul"
 
@@ -101,11 +89,8 @@ def microscaled_matmul(
             f"{_NAME}: a has shape {a.shape} and b {b.shape}, of {first.name} and {second.name}: k "
             f"is {first.k} and {second.k} (there are two e2m1 in a byte)"
         )
-    place = device(a.data.device_id)
-    if min(a.size, b.size) and isinstance(place.arch, Arch) and place.arch.block_scales:
-        if first.name != second.name or first.name != "e2m1":
-            first, second = first.as_e4m3fn(), second.as_e4m3fn()
-        result = _multiplied(first, second, place, out, dtype, options)
+    if min(a.size, b.size):
+        result = _multiplied(first, second, out, dtype, options)
         if result is not None:
             return result
     return _multiplied_decoded(first, second, out, dtype, options)
@@ -122,7 +107,7 @@ def _multiplied_decoded(
     numbers = first.numbers(), second.numbers().T
     if dtype is None:
         dtype = F32 if out is None else out.dtype
-    if result_dtype(dtype) != F16:
+    if parse_dtype(dtype) != F16:
         return matmul(*numbers, out, dtype=dtype, **options)
     # Which has not the range of bfloat16, so that matmul would not take it for the result.
     sums = matmul(*numbers, dtype=F32, **options)
@@ -173,91 +158,25 @@ def _operand(name: str, codes: Array, scale: Any, tag: Any) -> Microscaled:
 def _multiplied(
     first: Microscaled,
     second: Microscaled,
-    place: Device,
     out: Any,
     dtype: DTypeLike | None,
     options: dict[str, Any],
 ) -> Array | None:
-    """Multiply by the scaled MFMA; return None where no kernel can."""
-    pairs = first.name == "e2m1"
-    formats = ("e4m3fn",) * 2 if pairs else (first.name, second.name)  # bytes, to what moves them
-    options = options.copy()
-    casting = options.pop("casting", "same_kind")
-    given = call_options(
-        {**options, "format_a": formats[0], "format_b": formats[1]}  # type: ignore[typeddict-item]
+    """Multiply by a kernel that takes exponents; return None where there is none."""
+    formats = device(first.codes.data.device_id).kernels.formats
+    pairs = first.name == second.name == "e2m1"
+    if "e4m3fn" not in formats:
+        return None
+    if not pairs:
+        first, second = first.as_e4m3fn(), second.as_e4m3fn()
+    # Pairs of 4-bit floats are bytes to whatever copies them.
+    names = ("e4m3fn", "e4m3fn") if pairs else (first.name, second.name)
+    return multiply_scaled(
+        first.codes,
+        second.codes.T,
+        out,
+        scaling=BlockScaling(kind="e8m0", block=BLOCK, pairs=pairs),
+        scales=(first.factors, second.factors),
+        dtype=dtype,
+        options={**options, "format_a": names[0], "format_b": names[1]},
     )
-    x1, x2 = first.codes, second.codes.T
-    call = check_call(x1, x2, out, dtype, casting, given)
-    lies = (replace(o, address=o.address & 15) for o in (call.x1, call.x2))
-    target = call.target and replace(call.target, address=call.target.address & 15)
-    run = _runner(*lies, target, call.options, place, call.aliased, pairs)
-    if run is None:
-        return None
-    from cupy.cuda import Device as CurrentDevice
-
-    with CurrentDevice(place.index):
-        return run(x1, x2, call.out, first.factors, second.factors, given.epilogue)
-
-
-@functools.lru_cache(maxsize=1024)
-def _runner(
-    x1: Operand,
-    x2: Operand,
-    target: Operand | None,
-    options: Options,
-    place: Device,
-    aliased: bool,
-    pairs: bool,
-) -> Callable[..., Array] | None:
-    """Return what multiplies operands that lie so; None where no kernel can."""
-    assert isinstance(place.arch, Arch)
-    posed = pose(
-        x1,
-        x2,
-        target,
-        options,
-        products=place.products,
-        epilogue_products=place.epilogue_products,
-        row_bytes=place.row_bytes,
-        aliased=aliased,
-    )
-    if posed.layout is None or (posed.epilogue is not None and posed.sources is None):
-        return None
-    problem = replace(posed.layout.problem, block_scaled=True)
-    if pairs:
-        problem = replace(problem, a_dtype="e2m1x2", b_dtype="e2m1x2")
-    try:
-        selection = select(problem, place.arch, reproducible=options.reproducible)
-    except ValueError:  # rows that are gigabytes apart, say
-        return None
-    from cupy.cuda import Device as CurrentDevice
-
-    from cupygemm._backends.cdna.compile import compile_kernel
-
-    layout = replace(posed.layout, problem=problem)
-    config = selection.config
-    with CurrentDevice(place.index):  # kernels are loaded on the device that is current
-        compiled = compile_kernel(problem, config, place.arch.name)
-        (launch,) = launches_of(layout, Choice(selection, compiled))
-    packer = None if posed.sources is None else EpiloguePacker(layout, layout.launches[0])
-    depth = BLOCK_SCALED_MMA_K // (2 if pairs else 1)  # of an instruction, in bytes
-    steps = config.num_steps(problem) * (config.tile_k // depth)
-    swapped, sources = layout.swapped, posed.sources
-
-    def launch_all(
-        a: int, b: int, c: int, rows: Array, columns: Array, epilogue: EpilogueArguments | None
-    ) -> None:
-        if swapped:
-            rows, columns = columns, rows
-        packed = (
-            packed_factors(rows, config.tile_m, steps),
-            packed_factors(columns, config.tile_n, steps),
-        )
-        more = b""
-        if packer is not None and epilogue is not None and sources is not None:
-            more = packer(epilogue, sources.arrays(epilogue))
-        scales = np.zeros(1, BLOCK_SCALE_ARGS)
-        scales["a"], scales["b"] = (x.data.ptr for x in packed)
-        launch(a, b, c, more + scales.tobytes())
-
-    return around(replace(posed, layout=layout), launch_all)

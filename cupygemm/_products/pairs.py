@@ -7,13 +7,15 @@ plans and a launch; one that copies an operand first is a call of `cupygemm.matm
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cupygemm._plan.keys import array_key
 from cupygemm._plan.plan import Plan
+from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.contraction import (
     Contraction,
     Label,
@@ -22,14 +24,12 @@ from cupygemm._products.contraction import (
     c_strides,
     plan_contraction,
 )
-from cupygemm._products.matmul import keep_plan, kept_plan, matmul, plan_by_address
+from cupygemm._products.matmul import matmul, plan_for
 from cupygemm._request.arrays import may_overlap
-from cupygemm._request.call import signature
 from cupygemm._request.copies import assign
 from cupygemm._request.promotion import product_types
 
 Array = Any
-Runner = Callable[[Array, Array, Array], Array]
 Term = tuple[Labels, tuple[int, ...]]  # labels, strides
 Lie = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]  # shape, strides, dtype
 
@@ -53,39 +53,67 @@ def contract(
     result is in an operand. A new result is C-contiguous, or a transposed view with `any_order`,
     where that suits the operands.
     """
-    lie = None if out is None else signature(out)
-    key = ("contract", signature(x1), labels1, signature(x2), labels2, labels_out, lie, dtype,
-           casting, any_order)  # fmt: skip
-    bound: _Bound | None = kept_plan(key)
-    if bound is not None and (out is None or not bound.plan.overlaps(x1, x2, out)):
-        return bound(x1, x2, out)
-    run = _runner(
-        (x1.shape, x1.strides, x1.dtype), labels1, (x2.shape, x2.strides, x2.dtype), labels2,
-        labels_out, lie and lie[:3], dtype, casting, any_order,
-    )  # fmt: skip
+    # array_key, spelled out: every call builds this key.
+    m1, m2 = x1.data, x2.data
+    key: Key = (
+        "contract",
+        labels1,
+        labels2,
+        labels_out,
+        dtype,
+        casting,
+        any_order,
+        x1.shape,
+        x1.strides,
+        x1.dtype,
+        m1.ptr & 15,
+        m1.device_id,
+        x2.shape,
+        x2.strides,
+        x2.dtype,
+        m2.ptr & 15,
+        m2.device_id,
+    )
+    if out is not None:
+        key = (*key, *array_key(out))
+    plan = PLANS.get(key)
+    if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
+        return plan(x1, x2, out)
+    run = _plan_pair(
+        _lie(x1),
+        labels1,
+        _lie(x2),
+        labels2,
+        labels_out=labels_out,
+        lie_out=None if out is None else _lie(out),
+        dtype=dtype,
+        casting=casting,
+        any_order=any_order,
+    )
     result = run(x1, x2, out)
-    if isinstance(run, _Product):
-        bound = run.bound(x1, x2, result)
-        if bound is not None:
-            keep_plan(key, bound)
+    PLANS.keep(key, run.bound(x1, x2, result) if isinstance(run, _Product) else run)
     return result
 
 
-@functools.lru_cache(maxsize=4096)
-def _runner(
+def _lie(x: Array) -> Lie:
+    return x.shape, x.strides, x.dtype
+
+
+def _plan_pair(
     lie1: Lie,
     labels1: Labels,
     lie2: Lie,
     labels2: Labels,
+    *,
     labels_out: Labels,
     lie_out: Lie | None,
     dtype: np.dtype[Any] | None,
     casting: str,
     any_order: bool,
-) -> Runner:
+) -> _Product | _Multiply:
     """Return what computes contractions of arrays that lie so."""
     out_dtype = None if lie_out is None else lie_out[2]
-    types = product_types(lie1[2], lie2[2], out_dtype, dtype, casting)
+    types = product_types(lie1[2], lie2[2], out=out_dtype, dtype=dtype, casting=casting)
     sizes: dict[Label, int] = {}
     for (shape, _, _), labels in ((lie1, labels1), (lie2, labels2)):
         for label, extent in zip(labels, shape, strict=True):
@@ -97,7 +125,7 @@ def _runner(
     if all(label in labels_out for label in (*term1[0], *term2[0])):
         shape = tuple(sizes[label] for label in labels_out)
         view1, view2 = _spread(term1, labels_out, sizes), _spread(term2, labels_out, sizes)
-        return _Multiply(view1, view2, shape, types.stored, types.result)
+        return _Multiply(x1=view1, x2=view2, shape=shape, stored=types.stored, result=types.result)
     strides = None if lie_out is None else lie_out[1]
     if lie_out is None and not any_order:
         in_c_order = c_strides(labels_out, sizes, types.result.itemsize)
@@ -111,7 +139,14 @@ def _runner(
     )
     storage = tuple(sizes[label] for label in plan.storage)
     copies = (_copied_view(plan.x1_copy, term1, sizes), _copied_view(plan.x2_copy, term2, sizes))
-    return _Product(plan, copies, storage, types.result, dtype, casting)
+    return _Product(
+        plan=plan,
+        copies=copies,
+        storage=storage,
+        result=types.result,
+        dtype=dtype,
+        casting=casting,
+    )
 
 
 def _term(lie: Lie, labels: Labels, sizes: Mapping[Label, int]) -> Term:
@@ -165,15 +200,24 @@ class _Product:
         matmul(x1, x2, product, dtype=self.dtype, casting=self.casting)
         return out
 
-    def bound(self, x1: Array, x2: Array, result: Array) -> _Bound | None:
-        """Return the call without what its arrays need no views for, once it has run."""
+    def overlaps(self, x1: Array, x2: Array, out: Array) -> bool:
+        """Return False: `matmul` finds overlaps itself, and works around them."""
+        return False
+
+    def bound(self, x1: Array, x2: Array, result: Array) -> _Product | _Bound:
+        """Return the call without the views that its arrays do not need, once it has run."""
         if self.copies != (None, None):
-            return None
-        plan = plan_by_address(
-            viewed(x1, self.plan.x1), viewed(x2, self.plan.x2), viewed(result, self.plan.product),
-            self.dtype, self.casting,
-        )  # fmt: skip
-        return None if plan is None else _Bound(plan, self.storage, self.result, self.plan.result)
+            return self
+        plan = plan_for(
+            viewed(x1, self.plan.x1),
+            viewed(x2, self.plan.x2),
+            viewed(result, self.plan.product),
+            dtype=self.dtype,
+            casting=self.casting,
+        )
+        if plan is None or not plan.by_address:
+            return self
+        return _Bound(plan, self.storage, self.result, self.plan.result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +228,10 @@ class _Bound:
     storage: tuple[int, ...]
     dtype: np.dtype[Any]
     result: View
+
+    def overlaps(self, x1: Array, x2: Array, out: Array) -> bool:
+        """Whether the memory of ``out`` may overlap that of an operand."""
+        return self.plan.overlaps(x1, x2, out)
 
     def __call__(self, x1: Array, x2: Array, out: Array) -> Array:
         if out is not None:
@@ -202,6 +250,10 @@ class _Multiply:
     shape: tuple[int, ...]
     stored: np.dtype[Any]
     result: np.dtype[Any]
+
+    def overlaps(self, x1: Array, x2: Array, out: Array) -> bool:
+        """Return False: a call looks for overlaps itself."""
+        return False
 
     def __call__(self, x1: Array, x2: Array, out: Array) -> Array:
         import cupy

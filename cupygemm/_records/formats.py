@@ -1,8 +1,9 @@
-"""What NumPy's dtypes cannot say of an operand: formats of 8-bit floats, and the precision.
+"""What NumPy's dtypes cannot say of an operand: the format of 8-bit floats, and the precision.
 
-CuPy has no 8-bit floats, so they travel as uint8 arrays, and a keyword names their format. From
-here on an operand's dtype is that of ml_dtypes, as if the array had it; `container` is the way
-back. A CuPy array that does have such a dtype (``view`` makes one) needs no keyword.
+CuPy has no 8-bit floats. They travel as uint8 arrays, and a keyword names their format. Inside this
+library an operand's dtype is then that of ml_dtypes, as if the array had it; `container` returns
+the dtype of the array that holds them. A CuPy array that does have such a dtype (``view`` makes
+one) needs no keyword.
 """
 
 from __future__ import annotations
@@ -11,24 +12,18 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._records.problem import FLOAT8_NAMES, DType
+from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES, named_dtype
 
 U8 = np.dtype(np.uint8)
-FLOAT8: Mapping[DType, np.dtype[Any]] = MappingProxyType(
-    {name: np.dtype(getattr(ml_dtypes, f"float8_{name}")) for name in FLOAT8_NAMES}
-)
-"""The formats of 8-bit floats by name: OCP's, which are IEEE 754's but for infinities and NaN, and
-FNUZ, which have a bias larger by one and neither infinities nor a negative zero."""
-FLOAT8_DTYPES = frozenset(FLOAT8.values())
 Precision = Literal["ieee", "tf32", "tf32x3"]
+PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _PRECISIONS: Mapping[str | None, Precision] = MappingProxyType(
     {None: "ieee", "ieee": "ieee", "tf32": "tf32", "xf32": "tf32", "tf32x3": "tf32x3"}
 )
-assert set(_PRECISIONS.values()) == set(get_args(Precision))
+assert set(_PRECISIONS.values()) == set(PRECISIONS)
 
 
 def format_dtype(keyword: str, given: Any) -> np.dtype[Any]:
@@ -68,12 +63,23 @@ def operand_dtype(name: str, keyword: str, dtype: np.dtype[Any], given: Any) -> 
     )
 
 
-def result_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
-    """Return the dtype that ``dtype=`` asks for: NumPy's, or an 8-bit float's."""
-    if given is None:
-        return None
-    dtype = _float8(given)
-    return np.dtype(given) if dtype is None else dtype
+def parse_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
+    """Return the dtype that a user names: by NumPy's or ml_dtypes' names, or by a short one.
+
+    Short names are those of `ELEMENT_TYPES`, such as ``"bf16"``, ``"fp32"`` and ``"e4m3fn"``.
+
+    Raises
+    ------
+    TypeError
+        The name means nothing.
+    """
+    if given is None or isinstance(given, np.dtype):
+        return given
+    if isinstance(given, str):
+        dtype = named_dtype(given)
+        if dtype is not None:
+            return dtype
+    return np.dtype(given)
 
 
 def parse_precision(given: Any) -> Precision:
@@ -101,11 +107,8 @@ def as_stored(array: Any) -> Any:
 
 
 def _float8(given: Any) -> np.dtype[Any] | None:
-    if isinstance(given, str):
-        name = given.removeprefix("float8_")
-        return next((dtype for known, dtype in FLOAT8.items() if known == name), None)
     try:
-        dtype = np.dtype(given)
+        dtype = parse_dtype(given)
     except TypeError:
         return None
     return dtype if dtype in FLOAT8_DTYPES else None

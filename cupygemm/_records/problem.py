@@ -5,39 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-DType = Literal[
-    "bf16",
-    "f16",
-    "f32",
-    "tf32",
-    "tf32x3",
-    "f64",
-    "i8",
-    "u8",
-    "i32",
-    "e4m3fn",
-    "e5m2",
-    "e4m3fnuz",
-    "e5m2fnuz",
-    "e2m1x2",
-    "c64",
-    "c128",
-]
-"""Types of elements. ``"tf32"`` is float32 in memory, of which the matrix unit reads the first bits
-only: 10 of the fraction; ``"tf32x3"`` is float32 too, as a sum of two such parts, of which three
-products are added. ``"u8"`` is the result of an epilogue, which saturates. Then come 8-bit floats,
-OCP's and FNUZ ones, pairs of 4-bit floats along k, which count as one element, and complex numbers
-of two f32 or f64."""
-ITEMSIZE: dict[DType, int] = {
-    "bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "tf32x3": 4, "f64": 8, "i8": 1, "u8": 1, "i32": 4,
-    "e4m3fn": 1, "e5m2": 1, "e4m3fnuz": 1, "e5m2fnuz": 1, "e2m1x2": 1, "c64": 8,
-    "c128": 16,
-}  # fmt: skip
-COMPLEX_NAMES: tuple[DType, ...] = ("c64", "c128")
-FLOAT8_NAMES: tuple[DType, ...] = ("e4m3fn", "e5m2", "e4m3fnuz", "e5m2fnuz")
+from cupygemm._records.dtypes import COMPLEX_NAMES, DType
 
 Along = Literal["one", "row", "column", "matrix"]
-Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "sigmoid"]
 
 
 @dataclass(frozen=True)
@@ -77,19 +47,24 @@ class Epilogue:
     scale_b: Source | None = None
     c: Source | None = None
     bias: Source | None = None
-    activation: Activation | None = None
+    activation: str | None = None
     scale: bool = False
     scale_out: Source | None = None
     clamp: bool = False
 
     @property
+    def sources(self) -> dict[str, Source]:
+        """Return the arrays that are read, by option, in the order in which they take effect."""
+        names = ("scale_a", "scale_b", "c", "bias", "scale_out")
+        return {name: found for name in names if (found := getattr(self, name)) is not None}
+
+    @property
     def summary(self) -> str:
-        """Return the parts in the order in which they take effect, for people."""
+        """Return the parts in the order in which they take effect."""
         text = {"one": "", "row": " per row", "column": " per column", "matrix": ""}
         parts = ["alpha"] if self.alpha else []
-        for name in ("scale_a", "scale_b", "c", "bias"):
-            source: Source | None = getattr(self, name)
-            if source is not None:
+        for name, source in self.sources.items():
+            if name != "scale_out":
                 label = "beta * c" if name == "c" else name
                 parts.append(f"{label}{text[source.along]} ({source.dtype})")
         if self.activation is not None:

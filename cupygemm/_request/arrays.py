@@ -16,6 +16,8 @@ from cupygemm._request.layout import Operand
 
 Array = Any
 DLPACK_GPU = (2, 10, 13)  # kDLCUDA, kDLROCM, kDLCUDAManaged of dlpack.h
+ARRAY_TYPES: set[type] = set()
+"""The types of CuPy arrays that calls have had so far, `cupy.ndarray` and its subclasses."""
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -29,6 +31,7 @@ def as_array(function: str, name: str, array: Any) -> Array:
     """
     loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
+        ARRAY_TYPES.add(type(array))
         return array
     place = dlpack_device(array)
     on_gpu = place is not None and place[0] in DLPACK_GPU

@@ -18,10 +18,10 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from cupygemm._records.dtypes import ELEMENT_OF, DType
 from cupygemm._records.formats import Precision
-from cupygemm._records.problem import DType, GemmProblem
+from cupygemm._records.problem import GemmProblem
 from cupygemm._records.shapes import ProductShape
-from cupygemm._request.promotion import KERNEL_DTYPES
 
 MAX_BATCH_AXES = 3
 VECTOR_BYTES = 16  # the widest global load
@@ -289,6 +289,7 @@ def make_layout(
     x2: MatrixStack,
     out: MatrixStack,
     batch: tuple[int, ...],
+    *,
     precision: Precision = "ieee",
     sources: Mapping[str, MatrixStack] = MappingProxyType({}),
 ) -> Layout:
@@ -318,7 +319,7 @@ def make_layout(
         batch=tuple(axis.extent for axis in kept),
         a_dtype=_multiplied_as(a.dtype, precision),
         b_dtype=_multiplied_as(b.dtype, precision),
-        out_dtype=KERNEL_DTYPES[c.dtype],
+        out_dtype=_element(c.dtype),
         a_major="k" if a.order == "row" else "m",
         b_major="n" if b.order == "row" else "k",
         a_align=a.alignment(batch),
@@ -353,8 +354,14 @@ def make_layout(
 
 def _multiplied_as(dtype: np.dtype[Any], precision: Precision) -> DType:
     """Return the type of an operand to the kernels."""
-    name = KERNEL_DTYPES[dtype]
+    name = _element(dtype)
     return precision if name == "f32" and precision != "ieee" else name
+
+
+def _element(dtype: np.dtype[Any]) -> DType:
+    """Return the element type in a kernel: unsigned bytes are signed ones, since products wrap."""
+    name = ELEMENT_OF[dtype]
+    return "i8" if name == "u8" else name
 
 
 def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:

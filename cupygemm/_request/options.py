@@ -1,8 +1,8 @@
 """The options of `matmul`: their keywords, and the one record that plans are made by.
 
-An option's value is either part of a plan (`Options`) or passes by it (the numbers and arrays of
-the epilogue: `CallOptions`); ``stream``, ``axes`` and ``order`` have taken effect before. Calls
-with none of the keywords beyond ``dtype`` and ``casting`` do not come here.
+A plan depends on the record `Options`. `CallOptions` also holds what a plan does not depend on, the
+numbers and arrays of the epilogue. ``stream``, ``axes`` and ``order`` have taken effect before. A
+call without keywords beyond ``dtype`` and ``casting`` does not come here.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._epilogue.options import (
+from cupygemm._records.formats import Precision, parse_precision
+from cupygemm._request.epilogue import (
     EpilogueArguments,
     EpilogueOptions,
     EpilogueRequest,
     epilogue_arguments,
 )
-from cupygemm._records.formats import Precision, parse_precision
 from cupygemm._request.keywords import REFUSED, refuse
 
 
@@ -57,7 +57,7 @@ DEFAULTS: MatmulOptions = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """What a plan depends on besides the operands.
 
@@ -79,7 +79,7 @@ class Options:
     reproducible: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
     """The keywords of one call, checked.
 
@@ -97,17 +97,6 @@ class CallOptions:
     precision: Precision = "ieee"
     epilogue: EpilogueArguments | None = None
     reproducible: bool = True
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Return all that a plan depends on."""
-        epilogue = None if self.epilogue is None else self.epilogue.key
-        return self.format_a, self.format_b, self.precision, epilogue, self.reproducible
-
-    @property
-    def values(self) -> tuple[EpilogueArguments, ...]:
-        """Return what a plan's runner is given besides the operands."""
-        return () if self.epilogue is None else (self.epilogue,)
 
 
 def call_options(keywords: MatmulOptions) -> CallOptions:
@@ -129,7 +118,13 @@ def call_options(keywords: MatmulOptions) -> CallOptions:
     precision = parse_precision(given.pop("precision", None))
     reproducible = bool(given.pop("reproducible", True))
     epilogue = epilogue_arguments(**given)
-    return CallOptions(format_a, format_b, precision, epilogue, reproducible)
+    return CallOptions(
+        format_a=format_a,
+        format_b=format_b,
+        precision=precision,
+        epilogue=epilogue,
+        reproducible=reproducible,
+    )
 
 
 Function = TypeVar("Function", bound=Callable[..., Any])

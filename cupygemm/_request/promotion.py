@@ -12,16 +12,14 @@ sums themselves, in a type that CuPy can compute with. Their two formats may be 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, get_args
+from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from cupygemm._records.formats import FLOAT8, FLOAT8_DTYPES, container
-from cupygemm._records.problem import DType
+from cupygemm._records.dtypes import FLOAT8_DTYPES
+from cupygemm._records.formats import container
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
@@ -31,44 +29,10 @@ I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
 HALVES = (BF16, F16)
 SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
 # By epilogues; other real types in float64.
-COMPUTED_IN_F32 = (BF16, F16, F32, I8, U8, *FLOAT8.values())
+COMPUTED_IN_F32 = (BF16, F16, F32, I8, U8, *FLOAT8_DTYPES)
 RESULTS_OF_EPILOGUES = (BF16, F16, F32, I8, U8, I32)  # to which operands need not be converted
-NUMPY_DTYPES: dict[DType, np.dtype[Any]] = {
-    "bf16": BF16, "f16": F16, "f32": F32, "f64": F64, "i8": I8, "u8": U8, "i32": I32,
-    "c64": C64, "c128": C128, **FLOAT8,
-}  # fmt: skip
-# Unsigned bytes are multiplied as signed ones: the product wraps, so its bits are the same.
-KERNEL_DTYPES: dict[np.dtype[Any], DType] = {
-    **{dtype: name for name, dtype in NUMPY_DTYPES.items()},
-    U8: "i8",
-}
-
-Products = Mapping[np.dtype[Any], tuple[np.dtype[Any], ...]]
-_SUMS_IN_F32 = (*SUMS_OF_HALVES, *FLOAT8.values())  # what they are rounded to
-HOPPER_PRODUCTS: Products = MappingProxyType(
-    {
-        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), _SUMS_IN_F32),
-        F64: (F32, F64),
-        I8: (I8, I32),
-        U8: (U8,),
-    }
-)
-CDNA_PRODUCTS: Products = MappingProxyType({**HOPPER_PRODUCTS, C64: (C64,), C128: (C64, C128)})
-"""By the type of the operands, what kernels can round the product to. Each GPU has two of the
-formats of 8-bit floats, or none: see `cupygemm._backends.device.Device.products`."""
-CDNA_EPILOGUE_PRODUCTS: Products = MappingProxyType(
-    {
-        **dict.fromkeys((BF16, F16, F32, *FLOAT8.values()), (*_SUMS_IN_F32, I8, U8, I32)),
-        F64: (F32, F64),
-        I8: (BF16, F16, F32, I8, U8, I32),
-    }
-)
-"""The same with an epilogue, which saturates: there unsigned bytes are a type of their own."""
-HOPPER_EPILOGUE_PRODUCTS: Products = MappingProxyType(
-    {operand: stored for operand, stored in CDNA_EPILOGUE_PRODUCTS.items() if operand != F32}
-)
+_SUMS_IN_F32 = (*SUMS_OF_HALVES, *FLOAT8_DTYPES)  # what sums in float32 are rounded to
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
-assert set(NUMPY_DTYPES) | {"tf32", "tf32x3", "e2m1x2"} == set(get_args(DType))
 
 
 @dataclass(frozen=True)
@@ -114,18 +78,14 @@ class ProductTypes:
             return F32
         return self.operand if self.operand.kind == "c" else F64
 
-    def are_among(self, products: Products) -> bool:
-        """Whether kernels with these products take these types."""
-        return self.stored in products.get(self.x1, ()) and self.stored in products.get(self.x2, ())
-
 
 def product_types(
     x1: np.dtype[Any],
     x2: np.dtype[Any],
-    out: np.dtype[Any] | None,
-    dtype: np.dtype[Any] | None,
-    casting: str,
     *,
+    out: np.dtype[Any] | None = None,
+    dtype: np.dtype[Any] | None = None,
+    casting: str = "same_kind",
     epilogue: bool = False,
 ) -> ProductTypes:
     """Return the types of ``matmul`` from those of its arguments.

@@ -1,138 +1,115 @@
-"""How one call is posed: from the records of its operands to launches and copies.
+"""`Request`: one matrix product as a caller asks for it, in the terms of shapes and types alone.
 
-A pure function of shapes, strides, types and addresses. It decides which operands are multiplied
-where they lie and which are copied first, and whether the kernel writes ``out`` itself or a
-temporary.
+A request holds everything that a plan depends on, and nothing else: no array, no pointer beyond its
+alignment, and nothing that a particular backend needs.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-
-from cupygemm._epilogue.options import EpilogueRequest, check_request
-from cupygemm._epilogue.sources import Sources, make_sources
+from cupygemm._records.formats import Precision
 from cupygemm._records.shapes import ProductShape, product_shape
-from cupygemm._request.copies import ROW_BYTES, Copy, row_elements
-from cupygemm._request.layout import (
-    Layout,
-    MatrixStack,
-    Operand,
-    contiguous,
-    make_layout,
-    matrix_stack,
-    overlaps_itself,
-)
+from cupygemm._request.epilogue import EpilogueRequest, check_request
+from cupygemm._request.layout import Operand, overlaps_itself
 from cupygemm._request.options import Options
-from cupygemm._request.promotion import (
-    CDNA_EPILOGUE_PRODUCTS,
-    CDNA_PRODUCTS,
-    U8,
-    Products,
-    ProductTypes,
-    product_types,
-)
+from cupygemm._request.promotion import ProductTypes, product_types
 
-Work = Literal["empty", "zeros", "kernel", "fallback", "sums"]
+Work = Literal["empty", "zeros", "product"]
 PLAIN = Options()
 
 
-@dataclass(frozen=True)
-class Posed:
-    """One call, ready but for the kernel.
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One product that is asked for.
 
     Attributes
     ----------
+    x1, x2 : Operand
+        Where the operands lie.
+    out : Operand or None
+        Where the result goes; None for a new array.
     shape : ProductShape
     types : ProductTypes
-    work : {"empty", "zeros", "kernel", "fallback", "sums"}
-        What is to be done: nothing, fill with zeros, launch a kernel, hand over to ``cupy.matmul``,
-        or compute the sums first and the epilogue from them.
-    layout : Layout or None
-        The launches, of ``"kernel"``.
-    x1_copy, x2_copy : Copy or None
-    temporary : str or None
-        Why the kernel writes a temporary that is copied to ``out``, if it does.
     epilogue : EpilogueRequest or None
-    sums : Posed or None
-        How the sums are computed, of ``"sums"``.
+        What is done to the sums before they are rounded.
+    precision : {"ieee", "tf32", "tf32x3"}
+        The lowest precision in which float32 may be multiplied.
     reproducible : bool
         No sum may depend on the order in which workgroups run.
+    aliased : bool
+        The memory of ``out`` overlaps that of an array that is read.
     """
 
+    x1: Operand
+    x2: Operand
+    out: Operand | None
     shape: ProductShape
     types: ProductTypes
-    work: Work
-    layout: Layout | None = None
-    x1_copy: Copy | None = None
-    x2_copy: Copy | None = None
-    temporary: str | None = None
     epilogue: EpilogueRequest | None = None
-    sums: Posed | None = None
-    sources: Sources | None = None
+    precision: Precision = "ieee"
     reproducible: bool = True
+    aliased: bool = False
 
     @property
-    def copies(self) -> tuple[str, ...]:
-        """Return the copies that are made, as sentences."""
-        notes = [
-            f"{name} is copied: {copy.reason}"
-            for name, copy in (("x1", self.x1_copy), ("x2", self.x2_copy))
-            if copy is not None
-        ]
-        if self.sources is not None:
-            notes += self.sources.notes
-        if self.sums is not None:
-            notes += self.sums.copies
-        if self.temporary is not None:
-            notes.append(f"the product is written to a temporary, then to out: {self.temporary}")
-        return tuple(notes)
+    def work(self) -> Work:
+        """Return what there is to compute: nothing, a fill with zeros, or a product."""
+        if self.shape.size == 0:
+            return "empty"
+        return "zeros" if self.shape.k == 0 else "product"
+
+    @property
+    def sums(self) -> Request:
+        """Return the request for the sums alone, in a new array of the accumulator's type."""
+        options = Options(
+            dtype=self.types.accumulator,
+            casting="unsafe",
+            precision=self.precision,
+            reproducible=self.reproducible,
+        )
+        return make_request(self.x1, self.x2, options=options)
+
+    @property
+    def summary(self) -> str:
+        """Return the operands and the result in one line."""
+        return (
+            f"matmul: {self.x1.dtype} {self.x1.shape} @ {self.x2.dtype} {self.x2.shape} "
+            f"-> {self.types.result} {self.shape.result}"
+        )
+
+    def at_any_address(self) -> Request:
+        """Return the request with addresses replaced by what a plan depends on: the alignment."""
+        x1, x2 = (replace(x, address=x.address & 15) for x in (self.x1, self.x2))
+        out = None if self.out is None else replace(self.out, address=self.out.address & 15)
+        return replace(self, x1=x1, x2=x2, out=out)
 
 
-def pose(
+def make_request(
     x1: Operand,
     x2: Operand,
     out: Operand | None = None,
-    options: Options = PLAIN,
     *,
-    products: Products = CDNA_PRODUCTS,
-    epilogue_products: Products = CDNA_EPILOGUE_PRODUCTS,
-    row_bytes: int = ROW_BYTES,
+    options: Options = PLAIN,
     aliased: bool = False,
-) -> Posed:
-    """Decide how ``matmul(x1, x2, out, **options)`` is computed.
-
-    Parameters
-    ----------
-    x1, x2, out : Operand
-    options : Options
-        Its precision is one that the device has.
-    products : mapping of numpy.dtype to tuple of numpy.dtype
-        What the kernels for the device multiply; empty where there are none.
-    epilogue_products : mapping of numpy.dtype to tuple of numpy.dtype
-        The same for those with an epilogue.
-    row_bytes : int
-        Rows of operands of single bytes that start elsewhere than at multiples of it are copied.
-    aliased : bool
-        The memory of ``out`` overlaps that of an operand.
+) -> Request:
+    """Return the request for ``matmul(x1, x2, out, **options)``.
 
     Raises
     ------
     ValueError
-        The shapes do not fit, or the elements of ``out`` overlap.
+        The shapes do not fit, or the elements of ``out`` overlap each other.
     TypeError
-        The types do not fit.
+        The types have no product, or a conversion is not allowed.
     """
     shape = product_shape(x1.shape, x2.shape, None if out is None else out.shape)
     epilogue = options.epilogue
     types = product_types(
         x1.dtype,
         x2.dtype,
-        None if out is None else out.dtype,
-        options.dtype,
-        options.casting,
+        out=None if out is None else out.dtype,
+        dtype=options.dtype,
+        casting=options.casting,
         epilogue=epilogue is not None,
     )
     if epilogue is not None:
@@ -142,127 +119,14 @@ def pose(
             f"matmul: several elements of out, shape {out.shape} and strides {out.strides} bytes, "
             "lie at one address; pass an array that is not broadcast"
         )
-    if shape.size == 0:
-        return Posed(shape, types, "empty")
-    fused = epilogue is not None and shape.k > 0 and types.are_among(epilogue_products)
-    if epilogue is not None and not fused:
-        sums = pose(
-            x1,
-            x2,
-            None,
-            Options(
-                types.accumulator,
-                "unsafe",
-                options.precision,
-                reproducible=options.reproducible,
-            ),
-            products=products,
-            row_bytes=row_bytes,
-        )
-        return Posed(shape, types, "sums", epilogue=epilogue, sums=sums)
-    if shape.k == 0:
-        return Posed(shape, types, "zeros")
-    if not fused and not types.are_among(products):
-        return Posed(shape, types, "fallback")
-    a, x1_copy = _as_matrices(x1, "x1", shape, types.x1, row_bytes)
-    b, x2_copy = _as_matrices(x2, "x2", shape, types.x2, row_bytes)
-    c, temporary = _target(out, shape, types, aliased=aliased)
-    sources = None
-    if epilogue is not None:
-        sources = make_sources(epilogue, shape, types, swapped=c.order == "column")
-    layout = make_layout(
-        a, b, c, shape.batch, options.precision, {} if sources is None else sources.stacks
-    )
-    if sources is not None:
-        unsigned = types.stored == U8  # which saturates elsewhere than the bytes that wrap
-        problem = replace(
-            layout.problem,
-            out_dtype="u8" if unsigned else layout.problem.out_dtype,
-            epilogue=sources.epilogue,
-        )
-        layout = replace(layout, problem=problem)
-    return Posed(
-        shape,
-        types,
-        "kernel",
-        layout,
-        x1_copy,
-        x2_copy,
-        temporary,
-        epilogue,
-        sources=sources,
+    return Request(
+        x1=x1,
+        x2=x2,
+        out=out,
+        shape=shape,
+        types=types,
+        epilogue=epilogue,
+        precision=options.precision,
         reproducible=options.reproducible,
+        aliased=aliased,
     )
-
-
-def _as_matrices(
-    operand: Operand,
-    role: Literal["x1", "x2"],
-    shape: ProductShape,
-    dtype: np.dtype[Any],
-    row_bytes: int,
-) -> tuple[MatrixStack, Copy | None]:
-    """Return an operand as the kernel reads it, of a `dtype`, and the copy that this takes."""
-    index = tuple(
-        slice(0, 1) if stride == 0 and axis < len(operand.shape) - 2 else slice(None)
-        for axis, stride in enumerate(operand.strides)
-    )
-    kept = replace(
-        operand,
-        shape=tuple(
-            1 if part.stop else extent for part, extent in zip(index, operand.shape, strict=True)
-        ),
-    )
-    stack = matrix_stack(kept, shape.batch, role, shape)
-    if operand.dtype != dtype:
-        reason = f"converted from {operand.dtype} to {dtype}"
-    elif stack is None or operand.address % operand.dtype.itemsize:
-        reason = f"its strides {operand.strides} or its address are not whole elements"
-    elif stack.order is None or stack.is_far_apart:
-        reason = _why_not_in_place(stack)
-    elif operand.dtype.itemsize == 1 and stack.alignment(shape.batch) < row_bytes:
-        reason = f"its rows, of single bytes, do not start at multiples of {row_bytes} bytes"
-    else:
-        return stack, None
-    copied = replace(
-        contiguous((*kept.shape[:-1], row_elements(kept.shape[-1], dtype)), dtype),
-        shape=kept.shape,
-    )
-    stack = matrix_stack(copied, shape.batch, role, shape)
-    assert stack is not None
-    return stack, Copy(index, dtype, reason)
-
-
-def _why_not_in_place(stack: MatrixStack) -> str:
-    strides = (stack.row_stride, stack.column_stride)
-    if min(strides) < 0:
-        what = "a negative stride"
-    elif stack.order is not None:
-        what = "rows too far apart"
-    elif 1 in strides:
-        what = "rows that overlap"
-    else:
-        what = "no axis of adjacent elements"
-    return f"its matrices have {what} (strides {strides[0]} and {strides[1]} elements)"
-
-
-def _target(
-    out: Operand | None, shape: ProductShape, types: ProductTypes, *, aliased: bool
-) -> tuple[MatrixStack, str | None]:
-    """Return where the kernel writes, and why that is a temporary, if it is."""
-    reason = None
-    if out is not None:
-        stack = matrix_stack(out, shape.batch, "out", shape)
-        if aliased:
-            reason = "out overlaps an operand"
-        elif out.dtype != types.stored:
-            reason = f"the product is rounded to {types.stored} first, as dtype or out asks"
-        elif stack is None or out.address % out.dtype.itemsize:
-            reason = f"its strides {out.strides} or its address are not whole elements"
-        elif stack.order is None or stack.is_far_apart:
-            reason = _why_not_in_place(stack)
-        else:
-            return stack, None
-    stack = matrix_stack(contiguous(shape.result, types.stored), shape.batch, "out", shape)
-    assert stack is not None
-    return stack, reason

@@ -14,11 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.device import Device
-from cupygemm._records.formats import result_dtype
+from cupygemm._records.formats import parse_dtype
 from cupygemm._request.layout import Operand, contiguous
 from cupygemm._request.options import Options
-from cupygemm._request.request import Posed, pose
+from cupygemm._request.request import Request, make_request
 
 Shape = tuple[int, ...]
 LAYOUTS = ("NN", "NT", "TN", "TT")
@@ -62,14 +61,10 @@ class Product:
             pair.append(Operand((*batch, *extents), strides, self.dtype))
         return pair[0], pair[1]
 
-    def posed(self, device: Device) -> Posed:
-        """Return the product as the device computes it."""
-        return pose(
-            *self.operands(),
-            options=Options(self.out_dtype),
-            products=device.products,
-            row_bytes=device.row_bytes,
-        )
+    @property
+    def request(self) -> Request:
+        """Return the request for the product."""
+        return make_request(*self.operands(), options=Options(dtype=self.out_dtype))
 
 
 def products_of(
@@ -89,7 +84,7 @@ def products_of(
         A dtype is none.
     """
     wanted = [dtypes] if isinstance(dtypes, (str, type, np.dtype)) else list(dtypes)  # type: ignore[arg-type]
-    kinds = [dtype for dtype in map(result_dtype, wanted) if dtype is not None]
+    kinds = [dtype for dtype in map(parse_dtype, wanted) if dtype is not None]
     products = []
     for shape in shapes:
         extents = tuple(int(extent) for extent in shape)
@@ -100,7 +95,7 @@ def products_of(
         for layout in layouts:
             if layout not in LAYOUTS:
                 raise ValueError(f"{function}: the layout {layout!r} is none of {LAYOUTS}")
-            products += [Product(extents, kind, result_dtype(out_dtype), layout) for kind in kinds]
+            products += [Product(extents, kind, parse_dtype(out_dtype), layout) for kind in kinds]
     return products
 
 

@@ -14,14 +14,10 @@ from typing import Any
 
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.cdna.select import Selection, select
 from cupygemm._backends.device import Device, device
-from cupygemm._backends.hopper.config import HopperArch
-from cupygemm._plan.plan import Choice, make_runner
-from cupygemm._products.matmul import forget_plans
-from cupygemm._records.formats import FLOAT8_DTYPES
-from cupygemm._request.request import Posed
-from cupygemm._tuning import database as _tuned
+from cupygemm._plan import winners
+from cupygemm._plan.table import PLANS
+from cupygemm._records.dtypes import FLOAT8_DTYPES
 from cupygemm._tuning.product import Product, products_of, progress_bar
 from cupygemm._tuning.timer import DeviceTimer
 
@@ -113,70 +109,34 @@ def tune(
             if found is not None:
                 results.append(found)
             done(str(product))
-    forget_plans()
+    PLANS.clear()
     return results
 
 
 def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
     """Tune one product; None where it has no kernel of this library."""
-    posed = product.posed(place)
-    if posed.layout is None or place.arch is None:
+    request, backend = product.request, place.kernels
+    problem = backend.problem(request) if backend.supports(request) else None
+    if problem is None:
         return None
-    ranked = _ranked(posed, place)
+    ranked = backend.candidates(request)
     if place.is_emulated:
-        figures = tuple((candidate.config, candidate.cycles) for candidate in ranked[:count])
-        return Tuned(str(product), place.name, "modelled", figures)
+        modelled = tuple((candidate.config, candidate.cycles) for candidate in ranked[:count])
+        return Tuned(product=str(product), device=place.name, kind="modelled", figures=modelled)
     operands = [_filled(*described) for described in _described(product)]
 
     def timed(config: Any) -> tuple[Any, float]:
-        return config, measure(_runner(posed, place, config), operands)
+        compiled = backend.compile(request, config, reason="measured")
+        return config, measure(backend.launch(request, compiled), operands)
 
     measured = [timed(candidate.config) for candidate in ranked[:count]]
     fastest = min(measured, key=lambda pair: pair[1])[0]
-    measured += [timed(config) for config in _in_other_orders(fastest, posed, place)]
+    measured += [timed(config) for config in backend.variants(request, fastest)]
     measured.sort(key=lambda pair: pair[1])
     config, seconds = measured[0]
-    _tuned.record(place.name, posed.layout.problem, config, seconds, len(measured))
+    winners.record(place.name, problem, config, seconds=seconds, candidates=len(measured))
     figures = tuple((config, seconds * 1e6) for config, seconds in measured)
-    return Tuned(str(product), place.name, "measured", figures)
-
-
-def _ranked(posed: Posed, place: Device) -> tuple[Any, ...]:
-    """Return the selector's candidates, the cheapest first."""
-    assert posed.layout is not None
-    if isinstance(place.arch, HopperArch):
-        from cupygemm._backends.hopper import plan as hopper_plan
-
-        chosen = hopper_plan.choose(posed.layout, place.arch)
-        return chosen.selection.candidates
-    assert place.arch is not None
-    return select(posed.layout.problem, place.arch).candidates
-
-
-def _in_other_orders(config: Any, posed: Posed, place: Device) -> tuple[Any, ...]:
-    """Return a configuration with the other orders of tiles, which the selector's model ignores."""
-    if not isinstance(place.arch, HopperArch):
-        return ()
-    from cupygemm._backends.hopper.orientation import as_computed
-    from cupygemm._backends.hopper.select import in_other_orders
-
-    assert posed.layout is not None
-    problem = as_computed(posed.layout.problem, c_turned=config.c_turned)
-    return in_other_orders(config, problem, place.arch)
-
-
-def _runner(posed: Posed, place: Device, config: Any) -> Callable[..., Any]:
-    """Return what computes a product by a configuration."""
-    assert posed.layout is not None
-    if isinstance(place.arch, HopperArch):
-        from cupygemm._backends.hopper import plan as hopper_plan
-
-        return make_runner(posed, hopper_plan.choose(posed.layout, place.arch, config))
-    from cupygemm._backends.cdna.compile import compile_kernel
-
-    assert place.arch is not None
-    compiled = compile_kernel(posed.layout.problem, config, place.arch.name)
-    return make_runner(posed, Choice(Selection(config, "measured"), compiled))
+    return Tuned(product=str(product), device=place.name, kind="measured", figures=figures)
 
 
 def measure(run: Callable[..., Any], operands: Sequence[Any]) -> float:

@@ -8,9 +8,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.cupy.product import Fallback
 from cupygemm._backends.device import Device, device
-from cupygemm._plan.plan import Choice, choose
+from cupygemm._plan.plan import choose
 from cupygemm._tuning.product import Product, products_of, progress_bar
 
 
@@ -86,9 +85,5 @@ def warmup(
 
 def _compile(product: Product, place: Device) -> bool:
     """Compile what a product needs; return whether it is a kernel of this library."""
-    choice = choose(product.posed(place), place)
-    if choice is None or isinstance(choice, Fallback):
-        return False
-    if not isinstance(choice, Choice):  # Hopper's is compiled when it is asked for
-        return choice.gemm is not None
-    return True
+    _, compiled = choose(product.request, place)
+    return compiled.config is not None

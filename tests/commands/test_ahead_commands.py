@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from cupygemm._backends.cdna import compile as _compile
 from cupygemm._commands import cli as _cli
-from cupygemm._tuning import database as _tuned
+from cupygemm._plan import winners as _tuned
 from cupygemm._tuning import tune as _tune
 
 

@@ -15,15 +15,11 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.device import device
-from cupygemm._backends.hopper.config import check
-from cupygemm._backends.hopper.plan import choose
-from cupygemm._backends.hopper.product import make_runner
 from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS
-from cupygemm._epilogue.options import epilogue_arguments
+from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
-from cupygemm._request.promotion import HOPPER_EPILOGUE_PRODUCTS
-from cupygemm._request.request import pose
+from cupygemm._request.request import make_request
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, ("f2", "f4", "i1", "i4"))
@@ -61,12 +57,10 @@ def test_each_configuration_is_exact(cp, config, split):
         arguments = epilogue_arguments(**on_device(cp, given))
         a, b = cp.asarray(x1), cp.asarray(x2)
         operands = [Operand(x.shape, x.strides, x.dtype, x.data.ptr) for x in (a, b)]
-        arch = device(0).arch
-        posed = pose(*operands, options=Options(dtype, epilogue=arguments.request),
-                     epilogue_products=HOPPER_EPILOGUE_PRODUCTS)  # fmt: skip
-        choice = choose(posed.layout, arch, replace(config, split_k=split))
-        assert check(choice.config, choice.problem, arch) is None
-        result = make_runner(posed, choice)(a, b, None, arguments)
+        options_of_plan = Options(dtype=np.dtype(dtype), epilogue=arguments.request)
+        request, backend = make_request(*operands, options=options_of_plan), device(0).kernels
+        compiled = backend.compile(request, replace(config, split_k=split))
+        result = backend.launch(request, compiled)(a, b, None, arguments)
         testing.assert_gemm_exact(result, x1, x2, **given)
 
 

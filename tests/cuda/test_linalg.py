@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._products import triangle
-from cupygemm._tuning import database as _tuned
+from cupygemm._plan import winners
+from cupygemm._plan.table import NO_PLAN, PLANS
 
 
 @pytest.fixture
@@ -53,9 +53,9 @@ def test_warm_calls_are_captured(cp, arrays, name):
     np.testing.assert_array_equal(given[:, columns], expected[:, columns].astype(np.float16))
 
 
-def test_one_triangle_is_captured_and_exact(cp, monkeypatch):
+def test_one_triangle_is_captured_and_exact(cp):
     """Large enough that one triangle is computed and mirrored."""
-    monkeypatch.setattr(triangle, "_runners", {})
+    PLANS.clear()
     values = np.random.default_rng(0).integers(-3, 4, (3072, 2048)).astype(np.float16)
     a, out = cp.asarray(values), cp.zeros((3072, 3072), np.float32)
     with cp.cuda.Stream(non_blocking=True) as stream:
@@ -72,7 +72,7 @@ def test_one_triangle_is_captured_and_exact(cp, monkeypatch):
     np.testing.assert_array_equal(cp.asnumpy(half), (wide @ wide.T / 4).astype(np.float16))
     c = np.random.default_rng(1).integers(-3, 4, out.shape).astype(np.float32)
     added = cupygemm.syrk(2, a, -1, cp.asarray(c), dtype=np.float32)
-    assert None not in triangle._runners.values()
+    assert NO_PLAN not in PLANS.of("syrk")
     np.testing.assert_array_equal(cp.asnumpy(added), 2 * (wide @ wide.T) - c)
 
 
@@ -104,7 +104,7 @@ def test_scales_for_blocks_of_k_are_captured_and_exact(cp, columns):
 
 
 def test_a_tuned_product_is_explained_by_its_figures(cp, tmp_path, monkeypatch):
-    monkeypatch.setattr(_tuned, "database", lambda: tmp_path / "tuned.sqlite3")
+    monkeypatch.setattr(winners, "database", lambda: tmp_path / "tuned.sqlite3")
     (found,) = cupygemm.tune([(256, 320, 384)], "float16", candidates=3, progress=False)
     assert found.kind == "measured"
     a, b = cp.ones((256, 384), np.float16), cp.ones((384, 320), np.float16)

@@ -16,21 +16,21 @@ import numpy as np
 
 from cupygemm import testing
 from cupygemm._backends.device import device
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.backend import HopperBackend
+from cupygemm._backends.hopper.config import HopperConfig, check
 from cupygemm._backends.hopper.plan import choose
-from cupygemm._backends.hopper.product import make_runner
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     TURNED_CONFIGS,
     configs_for,
 )
-from cupygemm._epilogue.options import epilogue_arguments
+from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision, as_stored
-from cupygemm._records.problem import DType
+from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
-from cupygemm._request.request import pose
+from cupygemm._request.request import make_request
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
@@ -213,30 +213,24 @@ def multiply(variant: Variant, a: Any, b: Any, **options: Any) -> Any:
     """Return a product by the configuration of a variant, with the options of an epilogue."""
     epilogue = epilogue_arguments(**options)
     operands = [Operand(x.shape, x.strides, variant.dtype, x.data.ptr) for x in (a, b)]
-    found = device(a.data.device_id)
-    posed = pose(
-        *operands,
-        options=Options(
-            variant.result,
-            "unsafe",
-            precision=variant.precision,
-            epilogue=None if epilogue is None else epilogue.request,
-        ),
-        products=found.products,
-        epilogue_products=found.epilogue_products,
-        row_bytes=found.row_bytes,
+    options_of_plan = Options(
+        dtype=np.dtype(variant.result),
+        casting="unsafe",
+        precision=variant.precision,
+        epilogue=None if epilogue is None else epilogue.request,
     )
-    arch = found.arch
-    assert posed.layout is not None
-    assert isinstance(arch, HopperArch)
-    choice = choose(posed.layout, arch, variant.config)
-    if variant.config.stream_k:  # over fewer clusters where these would not cut this product
-        fewer = (replace(variant.config, stream_k=n) for n in (variant.config.stream_k, 4, 3, 2, 0))
-        fitting = next(c for c in fewer if check(c, choice.problem, arch) is None)
-        choice = choose(posed.layout, arch, fitting)
-    objection = check(choice.config, choice.problem, arch)
+    request = make_request(*operands, options=options_of_plan)
+    backend = device(a.data.device_id).kernels
+    assert isinstance(backend, HopperBackend)
+    placement, config = backend.place(request), variant.config
+    choice = choose(placement.layout, backend.arch, config)
+    if config.stream_k:  # over fewer clusters where these would not cut this product
+        fewer = (replace(config, stream_k=n) for n in (config.stream_k, 4, 3, 2, 0))
+        config = next(c for c in fewer if check(c, choice.problem, backend.arch) is None)
+        choice = choose(placement.layout, backend.arch, config)
+    objection = check(choice.config, choice.problem, backend.arch)
     assert objection is None, objection
-    run = make_runner(posed, choice)
+    run = backend.run(request, placement, choice)
     result = run(a, b, None) if epilogue is None else run(a, b, None, epilogue)
     return result.get().view(variant.result) if variant.result in (E4M3, E5M2) else result
 

@@ -9,7 +9,7 @@ from scipy.special import erfc, expit
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._numerics.epilogue_reference import NARROW_ACTIVATION
+from cupygemm._epilogue.formula import NARROW_ACTIVATION
 from tests.products.test_epilogue_calls import on_device
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

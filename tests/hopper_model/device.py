@@ -20,13 +20,12 @@ import pytest
 import scipy.special
 
 from cupygemm._backends import device as _device
-from cupygemm._backends.cupy import product as _fallback
+from cupygemm._backends.cupy.backend import CupyBackend
 from cupygemm._backends.hopper import copies, grouped, launch, plan, product, tensormap
 from cupygemm._backends.hopper.compile import CubinResources
-from cupygemm._epilogue import options as _epilogue
-from cupygemm._products import block_scaled, triangle
-from cupygemm._products import matmul as _matmul
-from cupygemm._products.grouped import forget_groups
+from cupygemm._plan.table import PLANS
+from cupygemm._request import epilogue as _epilogue
+from cupygemm._request.arrays import ARRAY_TYPES
 from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
 
@@ -253,11 +252,11 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
 
 def _forget() -> None:
     """Forget what was found out about another device under CuPy."""
-    _device.device.cache_clear()
+    _device.forget_devices()
     launch.encoded.cache_clear()
     tensormap.described.cache_clear()
-    forget_groups()
-    block_scaled.forget_scaled()
+    PLANS.clear()
+    ARRAY_TYPES.clear()
 
 
 @contextlib.contextmanager
@@ -284,8 +283,6 @@ def modelled() -> Iterator[tuple[Any, Model]]:
         patch.setattr(
             _epilogue, "_is_number", lambda x: not isinstance(x, HostArray) and is_number(x)
         )
-        patch.setattr(_fallback, "_sums_in_float32", lambda device: contextlib.nullcontext())
-        patch.setattr(_matmul, "_plans", {})
-        patch.setattr(triangle, "_runners", {})
+        patch.setattr(CupyBackend, "_sums_in_float32", lambda self: contextlib.nullcontext())
         yield modules["cupy"], model
     _forget()

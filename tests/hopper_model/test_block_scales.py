@@ -9,7 +9,8 @@ import pytest
 import cupygemm
 from cupygemm._backends.hopper import block_scales
 from cupygemm._backends.hopper.tile_shapes import configs_for
-from cupygemm._products import blas, block_scaled
+from cupygemm._plan.table import PLANS
+from cupygemm._products import blas
 
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 F32 = np.dtype(np.float32)
@@ -19,10 +20,10 @@ RNG = np.random.default_rng(0)
 @pytest.fixture(autouse=True)
 def one_launch(monkeypatch):
     """Refuse products of parts of k, which would be launches of their own."""
-    block_scaled.forget_scaled()
+    PLANS.clear()
     monkeypatch.setattr(blas, "matmul", None)
     yield
-    block_scaled.forget_scaled()
+    PLANS.clear()
 
 
 def spread(scales, extents, blocks):

@@ -19,7 +19,7 @@ from cupygemm._backends.hopper.config import check
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.select import HopperSelection
 from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
-from cupygemm._products.matmul import forget_plans
+from cupygemm._plan.table import PLANS
 from tests.cuda.variants import BF16, F16, I8
 
 SQUARE = next(config for config in configs_for("f16") if config.name.startswith("128x128x64"))
@@ -71,7 +71,7 @@ def test_a_drawn_product_is_exact_and_alone_is_written(cp, model, monkeypatch, n
     nothing = np.array(99 if dtype == I8 else np.nan).astype(dtype)
     for seed in range(6):
         model.seed = seed
-        forget_plans()
+        PLANS.clear()
         rows, columns = config.tile_m, config.tile_n
         m, n = map(drawn.extent, (columns, rows) if config.c_turned else (rows, columns))
         n = -(-n // unit) * unit
@@ -87,4 +87,4 @@ def test_a_drawn_product_is_exact_and_alone_is_written(cp, model, monkeypatch, n
         testing.assert_gemm_exact(out, x1, x2)
         out[...] = 7
         assert (memory == 7).all(), (m, n, k)
-    forget_plans()
+    PLANS.clear()

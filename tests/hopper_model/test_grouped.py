@@ -10,7 +10,8 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper import grouped
 from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
-from cupygemm._products.grouped import Launch, forget_groups
+from cupygemm._plan.table import PLANS
+from cupygemm._products.grouped import SharedLaunch
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, (np.float16, np.float32, np.int8, np.int32))
@@ -21,13 +22,13 @@ SHAPES = [(70, 72, 40), (3, 8, 136), (200, 64, 8), (5, 200, 72), (64, 136, 64), 
 def launches(monkeypatch):
     """Count the products of each launch."""
     seen = []
-    launch = Launch.__call__
+    launch = SharedLaunch.__call__
 
     def counting(self, *args):
         seen.append(len(self.indices))
         return launch(self, *args)
 
-    monkeypatch.setattr(Launch, "__call__", counting)
+    monkeypatch.setattr(SharedLaunch, "__call__", counting)
     return seen
 
 
@@ -53,10 +54,10 @@ def test_each_configuration_is_exact(cp, model, launches, monkeypatch, config):
     monkeypatch.setattr(grouped, "choose_config", lambda *args: (config, choose(*args)[1]))
     number = configs_for("f16").index(config)
     model.seed = number
-    forget_groups()
+    PLANS.clear()
     check_products(cp, SHAPES, (F16, BF16)[number % 2], orders=("CC", "CF", "FC", "FF")[number % 4])
     assert launches == [len(SHAPES)]
-    forget_groups()
+    PLANS.clear()
 
 
 @pytest.mark.parametrize("config", TURNED_CONFIGS[::4], ids=lambda config: config.name)
@@ -65,10 +66,10 @@ def test_turned_configurations_are_exact(cp, model, launches, monkeypatch, confi
     monkeypatch.setattr(grouped, "choose_config", lambda *args: (config, choose(*args)[1]))
     for seed, orders in enumerate(("CC", "CF")):
         model.seed = seed
-        forget_groups()
+        PLANS.clear()
         check_products(cp, SHAPES, (F16, BF16)[seed], orders=orders)
     assert launches == [len(SHAPES)] * 2
-    forget_groups()
+    PLANS.clear()
 
 
 def test_more_products_than_a_launch_takes(cp, launches):

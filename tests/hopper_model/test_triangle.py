@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._backends.hopper import product, triangle
+from cupygemm._backends.hopper import backend, product, triangle
 from cupygemm._backends.hopper.tile_shapes import configs_for
-from cupygemm._products import triangle as calls
+from cupygemm._plan.table import NO_PLAN, PLANS
 from cupygemm._records.problem import GemmProblem
 from tests.hopper_model.device import NUM_SMS
 
@@ -30,8 +30,8 @@ def chosen(monkeypatch):
         return -1e12 if config == configs.get("config", config) else 0.0
 
     monkeypatch.setattr(triangle, "estimate", estimate)
-    monkeypatch.setattr(calls, "MIN_ROWS", 1)
-    monkeypatch.setattr(calls, "_runners", {})
+    monkeypatch.setattr(backend, "MIN_TRIANGLE_ROWS", 1)
+    PLANS.clear()
     return configs
 
 
@@ -58,8 +58,8 @@ def test_each_configuration_is_exact(cp, model, chosen, config):
     chosen["config"] = config
     tile = max(config.tile_m * config.cluster_m, config.tile_n * config.cluster_n)
     check_product(cp, tile + 24, 72, (F16, BF16)[number % 2], F32, "CF"[number % 2])
-    (run,) = calls._runners.values()
-    assert run is not None
+    (plan,) = PLANS.of("syrk")
+    assert plan is not NO_PLAN
 
 
 @pytest.mark.parametrize("shape", [(0, 1), (-1, 1), (-1, 2), (-1, 3)])
@@ -103,8 +103,8 @@ def test_factors_and_an_addend_that_is_not_symmetric(cp, chosen):
     np.testing.assert_array_equal(exact(cupygemm.syrk(2, a, -3, c, dtype=F32)), expected)
     assert cupygemm.syrk(2, a, -3, c, out=c) is c
     np.testing.assert_array_equal(exact(c), expected)
-    assert len(calls._runners) == 3
-    assert None not in calls._runners.values()
+    assert len(PLANS.of("syrk")) == 3
+    assert NO_PLAN not in PLANS.of("syrk")
 
 
 @pytest.mark.parametrize("n", [64, 131, 200])
@@ -128,7 +128,7 @@ def test_addends_of_any_shape_and_place(cp, chosen, n, dtype):
     expected = exact((square / 4 - exact(c)).astype(dtype))
     cupygemm.syrk(0.25, a, -1, c, out=c)
     np.testing.assert_array_equal(exact(c), expected)
-    assert None not in calls._runners.values()
+    assert NO_PLAN not in PLANS.of("syrk")
 
 
 def test_out_that_overlaps_the_operand(cp, chosen):
@@ -140,11 +140,11 @@ def test_out_that_overlaps_the_operand(cp, chosen):
     np.testing.assert_array_equal(exact(out), values @ values.T)
 
 
-def test_the_model_takes_a_triangle_of_many_tiles_only(cp, monkeypatch):
-    monkeypatch.setattr(calls, "_runners", {})
+def test_the_model_takes_a_triangle_of_many_tiles_only(cp):
+    PLANS.clear()
     for n in (512, 1024):
         check_product(cp, n, 8, F16)
-    few, many = calls._runners.values()
+    few, many = PLANS.of("syrk")
     assert NUM_SMS == 4
-    assert few is None
-    assert many is not None
+    assert few is NO_PLAN
+    assert many is not NO_PLAN

@@ -26,7 +26,7 @@ from cupygemm._backends.cdna.launch import GEMM_ARGS, pack_parts
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.source import ADD_ENTRY
 from cupygemm._backends.cdna.split import ADD_THREADS, add_grid, workspace_bytes
-from cupygemm._records.formats import FLOAT8
+from cupygemm._records.dtypes import FLOAT8
 from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import code_object, run
 from cupygemm.emulator.allocations import Memory

@@ -3,8 +3,8 @@
 import ctypes
 from pathlib import Path
 
-from cupygemm._backends.cdna.source import flatten
 from cupygemm._build.cache import get_or_build
+from cupygemm._build.flatten import flatten
 from cupygemm._build.toolchain import host_compiler_version, host_shared_library
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.config import WAVE_SIZE
 from cupygemm._backends.cdna.mainloops import direct_to_lds
-from cupygemm._records.problem import ITEMSIZE
+from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.host import compile_for_host
 from tests.kernels.test_layout import Operand, conflicts
 

@@ -18,7 +18,8 @@ from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.mainloops import direct_to_lds, register_double_buffer
 from cupygemm._backends.cdna.select import select
-from cupygemm._records.problem import ITEMSIZE, DType, Epilogue, GemmProblem, Source
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from tests.kernels.gemm import Case, Placement, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]

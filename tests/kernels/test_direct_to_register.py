@@ -12,7 +12,7 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import direct_to_register
-from cupygemm._records.problem import ITEMSIZE
+from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.gemm import Case, Placement, with_layout
 
 RESULTS = {

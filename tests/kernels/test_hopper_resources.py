@@ -32,7 +32,8 @@ from cupygemm._backends.hopper.tile_shapes import (
     configs_for,
 )
 from cupygemm._build.toolchain import CompileError
-from cupygemm._records.problem import DType, Epilogue, GemmProblem, Source
+from cupygemm._records.dtypes import DType
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip

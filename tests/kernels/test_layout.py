@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from cupygemm._backends.cdna.config import DWORD_BYTES, VECTOR_BYTES
 from cupygemm._backends.cdna.mainloops import register_double_buffer
-from cupygemm._records.problem import ITEMSIZE
+from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.host import compile_for_host
 
 WAVE = 64

@@ -14,7 +14,8 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.compile import CompiledKernel, compile_kernel
 from cupygemm._backends.cdna.mainloops import ping_pong
-from cupygemm._records.problem import ITEMSIZE, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
 from tests.kernels.gemm import Case
 

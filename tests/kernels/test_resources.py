@@ -21,7 +21,8 @@ from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.mainloops import MAINLOOPS, configs_for, mainloop_of
 from cupygemm._backends.cdna.source import generate
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm._records.problem import ITEMSIZE, DType, Epilogue, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import Epilogue, GemmProblem
 
 PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
                       out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip

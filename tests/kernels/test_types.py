@@ -17,7 +17,7 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import register_double_buffer
-from cupygemm._records.problem import ITEMSIZE
+from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]

@@ -9,6 +9,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._commands.detect import find_devices
+from cupygemm._plan.table import PLANS
 from cupygemm._products import matmul as _matmul
 
 BF16, F16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
@@ -19,7 +20,7 @@ def made(cp, monkeypatch):
     """The plans that are made, starting from an empty table."""
     made = []
     make_plan = _matmul.make_plan
-    monkeypatch.setattr(_matmul, "_plans", {})
+    PLANS.clear()
     monkeypatch.setattr(
         _matmul,
         "make_plan",
@@ -78,18 +79,18 @@ def test_ways_to_name_a_dtype_share_a_plan(cp, made):
 
 
 def test_the_table_does_not_grow_without_end(cp, made, monkeypatch):
-    monkeypatch.setattr(_matmul, "MAX_PLANS", 8)
+    monkeypatch.setattr(PLANS, "size", 8)
     for m in range(1, 12):
         a, b, x1, x2 = operands(cp, m=m)
         testing.assert_gemm_exact(cupygemm.matmul(a, b), x1, x2)
-        assert len(_matmul._plans) <= 8
+        assert len(PLANS) <= 8
 
 
 def test_a_refused_call_leaves_no_plan(cp, made):
     a, b, _, _ = operands(cp)
     with pytest.raises(TypeError):
         cupygemm.matmul(a, b, dtype="int32")
-    assert not _matmul._plans
+    assert len(PLANS) == 0
 
 
 @pytest.mark.filterwarnings("ignore:cupyx.allow_synchronize")
@@ -125,7 +126,7 @@ def test_the_current_stream_is_used(cp, device, monkeypatch):
 
     if device.kind != "cuda":  # there, the driver's own launch is called
         monkeypatch.setattr(cp, "RawModule", Module)
-    monkeypatch.setattr(_matmul, "_plans", {})
+    PLANS.clear()
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         result = cupygemm.matmul(a, b)

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 import cupygemm
-from cupygemm._backends.cdna.arch import Arch
+from cupygemm._backends.cdna import triangle
 from cupygemm._backends.device import device as device_of
-from cupygemm._products import triangle
+from cupygemm._plan.table import PLANS
+from cupygemm._request.layout import contiguous
+from cupygemm._request.request import make_request
 
 RNG = np.random.default_rng(0)
 BF16 = ml_dtypes.bfloat16
@@ -19,16 +21,13 @@ BF16 = ml_dtypes.bfloat16
 @pytest.fixture
 def panels_of_64(cp, monkeypatch):
     """Cut into panels that an emulated device multiplies soon, whatever the model says."""
-    if not isinstance(device_of(0).arch, Arch):
-        pytest.skip("groups are a launch for each product here")
-    choose = triangle.choose
+    if device_of(0).kernels.name != "cdna":
+        pytest.skip("other backends do not compute panels")
     monkeypatch.setattr(triangle, "PANEL_ROWS", 64)
-    monkeypatch.setattr(
-        triangle, "choose", lambda *args: dataclasses.replace(choose(*args), cycles=-1e12)
-    )
-    triangle._edges.cache_clear()
+    monkeypatch.setattr(triangle, "triangle_pays", lambda *args, **options: True)
+    PLANS.clear()
     yield
-    triangle._edges.cache_clear()
+    PLANS.clear()
 
 
 def integers(cp, shape, dtype):
@@ -109,20 +108,26 @@ def test_refusals_are_those_of_the_plain_product(cp, panels_of_64):
 
 def test_the_model_takes_a_triangle_of_many_tiles_only(cp):
     """Few tiles leave compute units idle, to which a plain product gives parts of k."""
-    if not isinstance(device_of(0).arch, Arch):
-        pytest.skip("groups are a launch for each product here")
+    backend = device_of(0).kernels
+    if backend.name != "cdna":
+        pytest.skip("other backends do not compute panels")
 
-    def edges(n, dtype, k=4096):
-        dtype = np.dtype(dtype)
-        lie = (n, k), (k * dtype.itemsize, dtype.itemsize), dtype, 0
-        return triangle._edges(lie, 0, None, True)
+    def has_triangle(n, dtype, k=4096):
+        x = contiguous((n, k), np.dtype(dtype))
+        transposed = dataclasses.replace(x, shape=(k, n), strides=x.strides[::-1])
+        return backend.triangle(make_request(x, transposed)) is not None
 
     for dtype in (BF16, np.float32):
-        assert edges(512, dtype) == ()
-        panels = edges(16384, dtype)
-        assert 8 <= len(panels) <= triangle.MAX_PANELS
-        assert panels[0][0] == 0
-        assert panels[-1][1] == 16384
-        assert all(one[1] == other[0] for one, other in itertools.pairwise(panels))
-    assert edges(16384, np.int8) == ()
-    assert edges(16384, np.int32) == ()
+        assert not has_triangle(512, dtype)
+        assert has_triangle(16384, dtype)
+    assert not has_triangle(16384, np.int8)
+    assert not has_triangle(16384, np.int32)
+
+
+@pytest.mark.parametrize("rows", [511, 512, 3000, 16384, 100_000])
+def test_panels_are_the_rows_in_order(rows):
+    edges = triangle.panel_edges(rows)
+    assert len(edges) <= triangle.MAX_PANELS
+    assert (edges[0][0], edges[-1][1]) == (0, rows)
+    assert all(one[1] == other[0] for one, other in itertools.pairwise(edges))
+    assert all((last - first) % triangle.PANEL_ROWS == 0 for first, last in edges[:-1])

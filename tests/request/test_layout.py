@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cupygemm._request.layout import Operand, contiguous, overlaps_itself
-from cupygemm._request.options import Options
-from cupygemm._request.promotion import HOPPER_PRODUCTS
-from cupygemm._request.request import pose
+from cupygemm._request.placement import place
+from cupygemm._request.request import make_request
 from cupygemm.testing import integer_operands
 from tests.fake_kernel import multiply, operand
 
@@ -22,17 +21,21 @@ F16 = np.dtype(np.float16)
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
 
+def placed_of(*operands):
+    return place(make_request(*operands))
+
+
 def check(x1, x2, out=None, **options):
-    """Multiply and compare with NumPy to the bit; return the problem as posed."""
+    """Multiply and compare with NumPy to the bit; return the placement."""
     expected = np.matmul(x1.astype(np.float64), x2.astype(np.float64))
-    result, posed = multiply(x1, x2, out, **options)
+    result, placed = multiply(x1, x2, out, **options)
     if out is None:
         assert result.shape == expected.shape
     else:
         assert result is out
         expected = np.broadcast_to(expected.reshape(expected.shape[-out.ndim :]), out.shape)
     np.testing.assert_array_equal(result.astype(np.float64), expected)
-    return posed
+    return placed
 
 
 def integers(x1_shape, x2_shape, dtype=F16):
@@ -46,25 +49,25 @@ def test_majors_are_used_in_place(a_order, b_order, out_order):
     x1, x2 = integers((5, 7), (7, 6))
     x1, x2 = np.asarray(x1, order=a_order), np.asarray(x2, order=b_order)
     out = None if out_order is None else np.zeros((5, 6), np.float32, order=out_order)
-    posed = check(x1, x2, out)
-    problem = posed.layout.problem
+    placed = check(x1, x2, out)
+    problem = placed.layout.problem
     a_major, b_major = {"C": "k", "F": "m"}[a_order], {"C": "n", "F": "k"}[b_order]
     if out_order == "F":
-        assert posed.layout.swapped
+        assert placed.layout.swapped
         assert (problem.m, problem.n) == (6, 5)
         assert problem.a_major == {"n": "m", "k": "k"}[b_major]
         assert problem.b_major == {"m": "n", "k": "k"}[a_major]
     else:
         assert (problem.a_major, problem.b_major) == (a_major, b_major)
-    assert posed.copies == ()
+    assert placed.notes == ()
 
 
 def test_submatrix_views_are_used_in_place():
     x1, x2 = integers((16, 32), (32, 24))
     out = np.zeros((20, 40), F16)
-    posed = check(x1[2:9, 8:24], x2[:16, 3:8], out[1:8, 5:10])
-    assert posed.copies == ()
-    assert (posed.layout.lda, posed.layout.ldb, posed.layout.ldc) == (32, 24, 40)
+    placed = check(x1[2:9, 8:24], x2[:16, 3:8], out[1:8, 5:10])
+    assert placed.notes == ()
+    assert (placed.layout.lda, placed.layout.ldb, placed.layout.ldc) == (32, 24, 40)
     out[1:8, 5:10] = 0
     assert not out.any()
 
@@ -88,12 +91,12 @@ def test_submatrix_views_are_used_in_place():
 def test_what_is_copied_and_why(view, reason, which):
     x = view(integers((8, 8), (8, 8))[0])
     if which == "x1":
-        posed = check(x, integers((1, 1), (x.shape[1], 3))[1])
-        assert posed.x2_copy is None
+        placed = check(x, integers((1, 1), (x.shape[1], 3))[1])
+        assert placed.x2_copy is None
     else:
-        posed = check(integers((3, x.shape[0]), (1, 1))[0], x)
-        assert posed.x1_copy is None
-    (note,) = posed.copies
+        placed = check(integers((3, x.shape[0]), (1, 1))[0], x)
+        assert placed.x1_copy is None
+    (note,) = placed.notes
     assert note.startswith(f"{which} is copied: ")
     assert reason in note
 
@@ -102,18 +105,18 @@ def test_strides_of_fractions_of_an_element_are_copied():
     memory = np.zeros(64, np.dtype([("x", F16), ("pad", np.uint8)]))
     memory["x"] = np.arange(64) % 5
     x1 = memory["x"].reshape(8, 8)
-    posed = check(x1, integers((1, 8), (8, 3))[1])
-    assert "are not whole elements" in posed.copies[0]
+    placed = check(x1, integers((1, 8), (8, 3))[1])
+    assert "are not whole elements" in placed.notes[0]
 
 
 def test_strided_vectors_need_no_copy():
     x1, x2 = integers((9,), (18, 4))
     assert check(x1, x2[::2]).x1_copy is None
     strided = integers((18,), (1, 1))[0][::2]
-    posed = check(strided, x2[:9])
-    assert posed.copies == ()
-    assert posed.layout.problem.a_major == "m"
-    assert check(x2[:9].T, strided).copies == ()
+    placed = check(strided, x2[:9])
+    assert placed.notes == ()
+    assert placed.layout.problem.a_major == "m"
+    assert check(x2[:9].T, strided).notes == ()
 
 
 @pytest.mark.parametrize(
@@ -124,20 +127,20 @@ def test_strided_vectors_need_no_copy():
 def test_extents_of_one(m, n, k, a_order, b_order):
     x1, x2 = integers((m, k), (k, n))
     x1, x2 = np.asarray(x1, order=a_order), np.asarray(x2, order=b_order)
-    assert check(x1, x2).copies == ()
+    assert check(x1, x2).notes == ()
 
 
 def test_the_stride_of_an_axis_of_extent_one_means_nothing():
     x1, x2 = integers((1, 6), (6, 1))
     x1 = np.lib.stride_tricks.as_strided(x1, (1, 6), (-2, 2))
     x2 = np.lib.stride_tricks.as_strided(x2, (6, 1), (2, 1))
-    posed = check(x1, x2)
-    assert posed.copies == ()
-    assert posed.layout.lda == 8  # a row of its own: nothing keeps vector loads from it
-    assert posed.layout.problem.a_align in (2, 4, 8, 16)
+    placed = check(x1, x2)
+    assert placed.notes == ()
+    assert placed.layout.lda == 8  # a row of its own: nothing keeps vector loads from it
+    assert placed.layout.problem.a_align in (2, 4, 8, 16)
 
 
-def test_column_result_is_posed_as_a_row():
+def test_column_result_is_multiplied_as_a_row():
     problem = check(*integers((9, 4), (4, 1))).layout.problem
     assert (problem.m, problem.n) == (1, 9)
 
@@ -157,55 +160,55 @@ def test_column_result_is_posed_as_a_row():
     ],
 )
 def test_batch_axes_are_merged(x1, x2, batch):
-    posed = check(*integers(x1, x2))
-    assert posed.copies == ()
-    assert posed.layout.problem.batch == batch
-    assert len(posed.layout.launches) == 1
+    placed = check(*integers(x1, x2))
+    assert placed.notes == ()
+    assert placed.layout.problem.batch == batch
+    assert len(placed.layout.launches) == 1
 
 
 def test_transposed_batches_are_used_in_place():
     x1, x2 = integers((4, 3, 5, 6), (4, 3, 6, 7))
     x1, x2 = x1.transpose(1, 0, 2, 3), x2.transpose(1, 0, 2, 3)
     assert check(x1, x2).layout.problem.batch == (3, 4)
-    posed = check(x1, x2, np.zeros((4, 3, 5, 7), F16).transpose(1, 0, 2, 3))
-    assert posed.layout.problem.batch == (12,)
+    placed = check(x1, x2, np.zeros((4, 3, 5, 7), F16).transpose(1, 0, 2, 3))
+    assert placed.layout.problem.batch == (12,)
 
 
 def test_reversed_batches_are_used_in_place():
     x1, x2 = integers((4, 5, 6), (4, 6, 7))
     out = np.zeros((4, 5, 7), F16)
-    posed = check(x1[::-1], x2[::2].repeat(2, 0), out[::-1])
-    assert posed.copies == ()
-    assert posed.layout.a_stride[2] == -30
+    placed = check(x1[::-1], x2[::2].repeat(2, 0), out[::-1])
+    assert placed.notes == ()
+    assert placed.layout.a_stride[2] == -30
 
 
 def test_broadcast_views_are_not_materialised():
     x1, x2 = integers((5, 6), (6, 7))
     stacked = np.broadcast_to(x1[:, ::-1], (1000, 5, 6))
-    posed = check(stacked, x2)
-    assert posed.x1_copy.index == (slice(0, 1), slice(None), slice(None))
-    assert posed.layout.a_stride == (0, 0, 0)
+    placed = check(stacked, x2)
+    assert placed.x1_copy.index == (slice(0, 1), slice(None), slice(None))
+    assert placed.layout.a_stride == (0, 0, 0)
 
 
 def test_many_batch_axes_become_several_launches():
     x1, x2 = integers((2, 1, 3, 1, 4, 2, 3), (5, 1, 2, 1, 3, 2))
     x1 = x1[..., None, :, :]
-    posed = check(x1[:, :, :, :, :, 0], x2)
-    assert len(posed.layout.problem.batch) == 3
-    assert len(posed.layout.launches) == 2 * 2
-    assert posed.copies == ()
+    placed = check(x1[:, :, :, :, :, 0], x2)
+    assert len(placed.layout.problem.batch) == 3
+    assert len(placed.layout.launches) == 2 * 2
+    assert placed.notes == ()
 
 
 @pytest.mark.parametrize("shape", [(70000,), (3, 40000), (40000, 3), (300, 2, 300)])
 def test_more_matrices_than_an_axis_of_a_grid_holds(shape):
     x1, x2 = integers((*shape, 1, 1), (*shape[1:], 1, 2))
-    posed = check(x1, x2)
-    assert len(posed.layout.launches) == 1
+    placed = check(x1, x2)
+    assert len(placed.layout.launches) == 1
 
 
 def test_out_without_a_leading_axis_of_one():
     x1, x2 = integers((1, 4, 5), (5, 6))
-    assert check(x1, x2, np.zeros((4, 6), F16)).copies == ()
+    assert check(x1, x2, np.zeros((4, 6), F16)).notes == ()
     x1, x2 = integers((1, 1, 4, 5), (3, 5, 6))
     out = np.zeros((3, 4, 6), F16)
     result, _ = multiply(x1, x2, out)
@@ -228,20 +231,20 @@ def test_out_with_more_leading_axes():
 def test_out_that_needs_a_temporary(view, reason):
     x1, x2 = integers((8, 5), (5, 4))
     memory = np.zeros((8, 8), F16)
-    posed = check(x1, x2, view(memory))
-    assert reason in posed.temporary
-    assert posed.copies == (
-        f"the product is written to a temporary, then to out: {posed.temporary}",
+    placed = check(x1, x2, view(memory))
+    assert reason in placed.temporary
+    assert placed.notes == (
+        f"the product is written to a temporary, then to out: {placed.temporary}",
     )
     assert np.count_nonzero(memory) <= 32
 
 
 def test_out_of_a_wider_type_gets_one_rounding():
     x1, x2 = integers((8, 5), (5, 4), BF16)
-    assert check(x1, x2, np.zeros((8, 4), np.float32)).copies == ()
-    posed = check(x1, x2, np.zeros((8, 4), np.float64))
-    assert posed.layout.problem.out_dtype == "f32"
-    assert posed.temporary.startswith("the product is rounded to float32 first")
+    assert check(x1, x2, np.zeros((8, 4), np.float32)).notes == ()
+    placed = check(x1, x2, np.zeros((8, 4), np.float64))
+    assert placed.layout.problem.out_dtype == "f32"
+    assert placed.temporary.startswith("the product is rounded to float32 first")
 
 
 def test_rows_beyond_the_reach_of_a_tile_are_copied():
@@ -250,7 +253,7 @@ def test_rows_beyond_the_reach_of_a_tile_are_copied():
 
     def copies(row_bytes, columns=16):
         far_apart = Operand((20, columns), (row_bytes, 2), F16)
-        return pose(far_apart, contiguous((columns, 24), F16)).copies
+        return placed_of(far_apart, contiguous((columns, 24), F16)).notes
 
     assert copies(near) == ()
     (note,) = copies(far)
@@ -258,10 +261,10 @@ def test_rows_beyond_the_reach_of_a_tile_are_copied():
     assert copies(far, far // 2) == ()
     assert copies(far, far // 8) != ()
     transposed = Operand((16, 20), (2, far), F16)
-    assert pose(contiguous((24, 16), F16), transposed).copies[0].startswith("x2 is copied")
+    assert placed_of(contiguous((24, 16), F16), transposed).notes[0].startswith("x2 is copied")
     out = Operand((20, 24), (far, 2), F16)
-    posed = pose(contiguous((20, 16), F16), contiguous((16, 24), F16), out)
-    assert "rows too far apart" in posed.temporary
+    placed = placed_of(contiguous((20, 16), F16), contiguous((16, 24), F16), out)
+    assert "rows too far apart" in placed.temporary
 
 
 def test_alignment_is_what_divides_everything():
@@ -271,7 +274,7 @@ def test_alignment_is_what_divides_everything():
     x2 = np.zeros((8, 8), F16)
 
     def align(view):
-        return pose(operand(view), operand(x2)).layout.problem.a_align
+        return placed_of(operand(view), operand(x2)).layout.problem.a_align
 
     assert align(base[:, :8]) == 16
     assert align(base[:, 4:12]) == 8
@@ -320,37 +323,24 @@ def test_out_that_overlaps_itself_is_refused():
         ((2, 0), (0, 4), "zeros"),
         ((0,), (0,), "zeros"),
         ((3, 2, 0), (0, 4), "zeros"),
-        ((2, 3), (3, 4), "kernel"),
+        ((2, 3), (3, 4), "product"),
     ],
 )
 def test_products_without_work(x1, x2, work):
-    assert pose(contiguous(x1, F16), contiguous(x2, F16)).work == work
-
-
-def test_what_has_no_kernel_falls_back():
-    f16, f64, c8, u1 = (contiguous((4, 4), np.dtype(code)) for code in ("f2", "f8", "c8", "u1"))
-    assert pose(f64, f64).work == "kernel"
-    assert pose(f64, f64, products=HOPPER_PRODUCTS).work == "kernel"
-    assert pose(f16, f16, products={}).work == "fallback"
-    assert pose(c8, f16).work == "kernel"
-    assert pose(c8, f16, products=HOPPER_PRODUCTS).work == "fallback"
-    assert pose(u1, u1).work == "kernel"
-    assert (
-        pose(u1, u1, options=Options(np.dtype("i4"))).work == "fallback"
-    )  # int8 kernels would not be exact
+    assert make_request(contiguous(x1, F16), contiguous(x2, F16)).work == work
 
 
 def test_rows_of_bytes_start_at_dwords():
     odd, even = (contiguous((6, n), np.dtype("i1")) for n in (6, 8))
-    posed = pose(odd, even)
-    assert (posed.x1_copy is None, posed.x2_copy is None) == (False, True)
-    assert (posed.layout.lda, posed.layout.problem.a_align) == (8, 8)
-    assert pose(odd, even, row_bytes=1).copies == ()
+    placed = placed_of(odd, even)
+    assert (placed.x1_copy is None, placed.x2_copy is None) == (False, True)
+    assert (placed.layout.lda, placed.layout.problem.a_align) == (8, 8)
+    assert place(make_request(odd, even), row_bytes=1).notes == ()
 
 
 def test_records_are_plain_values():
     x = contiguous((4, 4), F16)
-    assert hash(pose(x, x)) == hash(pose(x, dataclasses.replace(x)))
+    assert hash(make_request(x, x)) == hash(make_request(x, dataclasses.replace(x)))
 
 
 @st.composite

@@ -14,7 +14,7 @@ NUMPY_TYPES = [np.dtype(code) for code in "?bBhilefdFD"]
 
 @pytest.mark.parametrize(("x1", "x2"), list(itertools.product(NUMPY_TYPES, NUMPY_TYPES)))
 def test_result_as_numpy(x1, x2):
-    types = product_types(x1, x2, None, None, "same_kind")
+    types = product_types(x1, x2)
     assert types.result == np.matmul(np.ones((1, 1), x1), np.ones((1, 1), x2)).dtype
     assert types.operand == types.stored == types.result
 
@@ -72,26 +72,26 @@ def _assert_casting_as_numpy(x, given, keyword, casting):
     ],
 )
 def test_where_products_are_rounded(x1, x2, dtype, out, operand, stored, result):
-    types = product_types(x1, x2, out, dtype, "same_kind")
+    types = product_types(x1, x2, out=out, dtype=dtype)
     assert (types.operand, types.stored, types.result) == (operand, stored, result)
 
 
 def test_forced_narrowing_converts_the_operands_first():
-    types = product_types(F64, F64, None, I32, "unsafe")
+    types = product_types(F64, F64, dtype=I32, casting="unsafe")
     assert (types.operand, types.stored) == (I32, I32)
 
 
 def test_operands_without_a_common_type():
     with pytest.raises(TypeError, match="bfloat16 and x2 of dtype float16 have no common dtype"):
-        product_types(BF16, F16, None, None, "same_kind")
+        product_types(BF16, F16)
 
 
 @pytest.mark.parametrize("bad", ["M8[s]", "S3", "O", ml_dtypes.float6_e2m3fn, "i4,i4"])
 def test_types_that_have_no_product(bad):
     with pytest.raises(TypeError, match=r"x2 has dtype .* which has no matrix product"):
-        product_types(F32, np.dtype(bad), None, None, "same_kind")
+        product_types(F32, np.dtype(bad))
 
 
 def test_unknown_casting_rule():
     with pytest.raises(ValueError, match=r"casting must be one of .* \(got 'sometimes'\)"):
-        product_types(F32, F32, None, None, "sometimes")
+        product_types(F32, F32, casting="sometimes")

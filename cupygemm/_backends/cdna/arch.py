@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cupygemm._records.problem import DType
+from cupygemm._records.dtypes import DType
 
 MmaShape = tuple[int, int, int]
 MfmaCycles = Mapping[MmaShape, int]

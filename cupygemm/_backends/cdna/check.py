@@ -6,29 +6,34 @@ code repeats it as ``static_assert``.
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from cupygemm._backends.cdna import split as _parts
 from cupygemm._backends.cdna.arch import Arch
 from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K, DWORD_BYTES, GemmConfig, grid
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
-from cupygemm._records.problem import FLOAT8_NAMES, ITEMSIZE, DType, GemmProblem
+from cupygemm._backends.product_table import Outputs, ProductTable
+from cupygemm._records.dtypes import FLOAT8_NAMES, ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 OFFSET_LIMIT = 1 << 31
 """Buffer offsets, in bytes from the tile's first element, are below this."""
 _SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES, "e2m1x2")
-OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES)),
-    "f64": ("f32", "f64"),
-    "c64": ("c64",),
-    "c128": ("c64", "c128"),
-    "i8": ("i8", "i32"),
-}
-"""By the type of both inputs, what the sums can be rounded to, of the types that the GPU has."""
-EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8_NAMES, "i8", "u8", "i32")),
-    "f64": ("f32", "f64"),
-    "i8": ("bf16", "f16", "f32", "i8", "u8", "i32"),
-}
-"""The same after an epilogue."""
+_FLOATS: tuple[DType, ...] = ("bf16", "f16", "f32", *FLOAT8_NAMES)
+PRODUCTS: ProductTable = MappingProxyType(
+    {
+        **dict.fromkeys(
+            _SUMMED_IN_F32, Outputs(plain=_FLOATS, fused=(*_FLOATS, "i8", "u8", "i32"))
+        ),
+        "f64": Outputs(plain=("f32", "f64"), fused=("f32", "f64")),
+        "c64": Outputs(plain=("c64",)),
+        "c128": Outputs(plain=("c64", "c128")),
+        "i8": Outputs(plain=("i8", "i32"), fused=("bf16", "f16", "f32", "i8", "u8", "i32")),
+        # Requests only: kernels multiply unsigned bytes as signed ones, since the product wraps.
+        "u8": Outputs(plain=("u8",)),
+    }
+)
+"""The one statement of the types that the kernels multiply, on architectures that have them."""
 
 
 def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
@@ -48,13 +53,13 @@ def _check_types(problem: GemmProblem, arch: Arch) -> str | None:
     inputs = (problem.a_dtype, problem.b_dtype)
     if inputs[0] != inputs[1] and not set(inputs) <= set(FLOAT8_NAMES):
         return f"A is {inputs[0]} and B is {inputs[1]}: they must have one type"
-    known = [dtype for dtype in OUTPUTS if dtype in arch.mfma_cycles]
+    known = [dtype for dtype in PRODUCTS if dtype in arch.mfma_cycles]
     for dtype in inputs:
         if dtype not in known:
             return f"inputs of type {dtype} have no kernel on {arch.name}: {', '.join(known)} have"
     outputs = [
         dtype
-        for dtype in (OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS)[problem.a_dtype]
+        for dtype in PRODUCTS[problem.a_dtype].of(has_epilogue=problem.epilogue is not None)
         if dtype not in FLOAT8_NAMES or dtype in arch.mfma_cycles
     ]
     if problem.out_dtype not in outputs:

@@ -93,6 +93,13 @@ class GemmConfig:
         return text + ("_atomic" if self.atomic else "")
 
     @property
+    def brief(self) -> str:
+        """Return tile, waves and instruction."""
+        tile = f"{self.tile_m}x{self.tile_n}x{self.tile_k}"
+        mma = f"{self.mma_m}x{self.mma_n}x{self.mma_k}"
+        return f"{tile} w{self.waves_m}x{self.waves_n} mma{mma}"
+
+    @property
     def summary(self) -> str:
         """Return mainloop, tile, waves, instruction and parts of k, for people."""
         text = (

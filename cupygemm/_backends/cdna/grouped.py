@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,10 +21,12 @@ from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.launch import pack_arguments
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.select import Candidate, estimate
-from cupygemm._backends.cdna.source import config_text, flatten
+from cupygemm._backends.cdna.source import config_text
+from cupygemm._backends.protocol import Group
+from cupygemm._build.flatten import flatten
 from cupygemm._records.problem import GemmProblem
-from cupygemm._request.arrays import Array
 from cupygemm._request.layout import Layout
+from cupygemm._request.placement import Placement
 
 ENTRY = "cupygemm_grouped_gemm"
 GROUPED_ARGS = np.dtype(
@@ -76,20 +78,19 @@ class TableLaunch:
         self.kernel(self.grid, self.block, (arguments,))
 
 
-def groups(
-    layouts: Mapping[int, Layout], arch: Arch
-) -> list[tuple[tuple[int, ...], Callable[..., None]]]:
-    """Return which products share a launch, by their numbers, and that."""
-    together: dict[Any, list[int]] = collections.defaultdict(list)
-    for number, layout in layouts.items():
-        problem = layout.problem
+def groups(placements: Mapping[int, Placement], arch: Arch) -> list[Group]:
+    """Return which products share a launch, by their numbers."""
+    alike: dict[Any, list[int]] = collections.defaultdict(list)
+    for number, placement in placements.items():
+        problem = placement.layout.problem
         types = problem.a_dtype, problem.b_dtype, problem.out_dtype
-        together[types, problem.a_major, problem.b_major].append(number)
-    found: list[tuple[tuple[int, ...], Callable[..., None]]] = []
-    for numbers in together.values():
-        launch = _launch([layouts[number] for number in numbers], arch)
+        alike[types, problem.a_major, problem.b_major].append(number)
+    found = []
+    for numbers in alike.values():
+        members = tuple(placements[number] for number in numbers)
+        launch = _launch([placement.layout for placement in members], arch)
         if launch is not None:
-            found.append((tuple(numbers), launch))
+            found.append(Group(numbers=tuple(numbers), placements=members, enqueue=launch))
     return found
 
 
@@ -112,12 +113,12 @@ def _launch(layouts: Sequence[Layout], arch: Arch) -> TableLaunch | None:
     first_tile = np.concatenate([[0], np.cumsum(tiles)]).astype(np.uint32)
     table = np.concatenate([pack_arguments(layout, layout.launches[0]) for layout in layouts])
     return TableLaunch(
-        RawModule(path=str(compiled.path)).get_function(ENTRY),
-        (int(first_tile[-1]), 1, 1),
-        (config.num_threads, 1, 1),
-        table,
-        first_tile,
-        config,
+        kernel=RawModule(path=str(compiled.path)).get_function(ENTRY),
+        grid=(int(first_tile[-1]), 1, 1),
+        block=(config.num_threads, 1, 1),
+        table=table,
+        first_tile=first_tile,
+        config=config,
     )
 
 
@@ -151,11 +152,11 @@ def choose(problems: Sequence[GemmProblem], arch: Arch) -> Candidate | None:
     return best
 
 
-_tables: collections.OrderedDict[Any, Array] = collections.OrderedDict()
+_tables: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 _tables_lock = threading.Lock()
 
 
-def _on_device(data: bytes) -> Array:
+def _on_device(data: bytes) -> Any:
     """Return a table in device memory, uploaded on the current stream at most once.
 
     The upload goes through pinned memory and nothing waits for it; work of another stream, which

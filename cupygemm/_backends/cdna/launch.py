@@ -8,16 +8,15 @@ call to call, so the rest is packed once, and a call prepends 24 bytes.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from cupygemm._backends.cdna.config import GemmConfig, grid
 from cupygemm._backends.cdna.split import ADD_THREADS, add_grid, stream_tiles, workspace_bytes
-from cupygemm._epilogue.options import ARRAYS as EPILOGUE_ARRAYS
-from cupygemm._epilogue.options import EpilogueArguments
-from cupygemm._records.problem import ITEMSIZE, GemmProblem
+from cupygemm._backends.epilogue_args import EPILOGUE_ARGS
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout, Offsets
 
 GEMM_ARGS = np.dtype(
@@ -50,16 +49,6 @@ PART_ARGS = np.dtype(
     [("num_parts", np.uint32), ("stream_tiles", np.uint32), ("workspace", np.uint64)], align=True
 )
 """The struct ``PartArgs``, which follows `GEMM_ARGS` where workgroups share tiles."""
-
-_SOURCE_ARGS = np.dtype(
-    [("address", np.uint64), ("pitch", np.int64), ("stride", np.int64, 3)], align=True
-)
-EPILOGUE_ARGS = np.dtype(
-    [(name, np.uint64) for name in ("alpha", "beta", "scale", "low", "high")]
-    + [(name, _SOURCE_ARGS) for name in EPILOGUE_ARRAYS],
-    align=True,
-)
-"""The struct ``EpilogueArgs``, which follows `GEMM_ARGS` where there is an epilogue."""
 
 BLOCK_SCALE_ARGS = np.dtype([("a", np.uint64), ("b", np.uint64)], align=True)
 """The struct ``BlockScaleArgs``, which follows those where there are factors for blocks of k."""
@@ -120,48 +109,6 @@ def pack_parts(config: GemmConfig, problem: GemmProblem) -> Any:
     arguments["num_parts"] = config.stream_k or config.split_k
     arguments["stream_tiles"] = stream_tiles(config, problem)
     return arguments
-
-
-class EpiloguePacker:
-    """Packs ``EpilogueArgs`` for one launch, from a call's numbers and the addresses of its arrays.
-
-    Parameters
-    ----------
-    layout : Layout
-    offsets : Offsets
-    """
-
-    __slots__ = ("_fields", "_numbers", "_places", "_struct")
-
-    def __init__(self, layout: Layout, offsets: Offsets) -> None:
-        constants = np.zeros(1, EPILOGUE_ARGS)
-        places = []
-        for source, offset in zip(layout.sources, offsets.sources or (0,) * 5, strict=False):
-            constants[source.name]["pitch"] = source.pitch
-            constants[source.name]["stride"] = source.stride
-            places.append((EPILOGUE_ARRAYS.index(source.name), offset * source.itemsize))
-        number = "d" if layout.problem.a_dtype == "f64" else "f4x"
-        self._numbers = np.float64 if number == "d" else np.float32
-        self._places = tuple(places)
-        size = _SOURCE_ARGS.itemsize - _ADDRESS.size
-        self._struct = struct.Struct("=" + 5 * number + len(EPILOGUE_ARRAYS) * f"Q{size}s")
-        self._fields: list[Any] = []  # for each array its address and what else there is of it
-        for name in EPILOGUE_ARRAYS:
-            self._fields += (0, constants[name].tobytes()[_ADDRESS.size :])
-
-    def __call__(self, arguments: EpilogueArguments, arrays: Sequence[Any]) -> bytes:
-        """Return the struct; `arrays` are those that the kernel reads, in the order of `ARRAYS`."""
-        fields = self._fields.copy()
-        for index, offset in self._places:
-            fields[2 * index] = (arrays[index].data.ptr + offset) % 2**64
-        low, high = arguments.clamp or (0.0, 0.0)
-        numbers = (arguments.alpha.real, arguments.beta.real, arguments.scale, low, high)
-        try:
-            return self._struct.pack(*numbers, *fields)
-        except OverflowError:  # a number beyond float32, which is an infinity to the kernel
-            with np.errstate(over="ignore"):
-                finite = [float(self._numbers(number)) for number in numbers]
-            return self._struct.pack(*finite, *fields)
 
 
 class GemmLaunch:

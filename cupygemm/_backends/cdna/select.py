@@ -26,7 +26,8 @@ from cupygemm._backends.cdna.split import (
     sum_bytes,
 )
 from cupygemm._epilogue import cost as _epilogue_cost
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 # What a workgroup alone on its CU cannot hide: to start and to end, in cycles, and the load of a
 # tile from memory, in ns. *Modelled*: what the timing model of the emulated device gives for

@@ -1,28 +1,20 @@
-"""Generate the translation unit of a kernel: the device sources flattened into one, and its Config.
-
-The text holds everything that decides the machine code except the compiler and its target, so its
-hash is a sound cache key. Flattening also serves hiprtc and NVRTC, which see no files.
-"""
+"""Generate the translation unit of a CDNA kernel: the flattened device sources and their Config."""
 
 from __future__ import annotations
-
-import re
-from collections.abc import Callable
-from functools import cache
-from importlib.resources import files
 
 from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.config import DWORD_BYTES, GemmConfig
 from cupygemm._backends.cdna.mainloops import mainloop_of
 from cupygemm._backends.cdna.split import adds_to_result
-from cupygemm._records.problem import Epilogue, GemmProblem, Source
+from cupygemm._backends.epilogue_source import cpp_bool, epilogue_lines
+from cupygemm._build.flatten import flatten
+from cupygemm._records.problem import GemmProblem
 
 ENTRY = "cupygemm_gemm"
 """Name of the kernel in the code object."""
 ADD_ENTRY = "cupygemm_add_parts"
 """Name of the kernel that adds the parts of shared tiles, where there are any."""
 
-_INCLUDE = re.compile(r'^#include "(?P<path>[^"]+)"[ \t]*\n', re.MULTILINE)
 _CONFIG = "config.hpp"
 
 
@@ -64,9 +56,9 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     constants = {
         "Major a_major": _major(problem.a_major),
         "Major b_major": _major(problem.b_major),
-        "bool a_dword_aligned": _bool(problem.a_align >= 4),
-        "bool b_dword_aligned": _bool(problem.b_align >= 4),
-        "bool c_dword_aligned": _bool(problem.c_align >= 4),
+        "bool a_dword_aligned": cpp_bool(problem.a_align >= 4),
+        "bool b_dword_aligned": cpp_bool(problem.b_align >= 4),
+        "bool c_dword_aligned": cpp_bool(problem.c_align >= 4),
         "int tile_m": config.tile_m,
         "int tile_n": config.tile_n,
         "int tile_k": config.tile_k,
@@ -82,10 +74,10 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "u32 group_m": config.group_m,
         "u32 num_xcds": num_xcds,
         "Partition partition": f"Partition::{config.partition}",
-        "bool atomic_parts": _bool(config.atomic),
-        "bool adds_to_result": _bool(adds_to_result(config, problem)),
-        "bool has_epilogue": _bool(problem.epilogue is not None),
-        "bool block_scaled": _bool(problem.block_scaled),
+        "bool atomic_parts": cpp_bool(config.atomic),
+        "bool adds_to_result": cpp_bool(adds_to_result(config, problem)),
+        "bool has_epilogue": cpp_bool(problem.epilogue is not None),
+        "bool block_scaled": cpp_bool(problem.block_scaled),
     }
     lines = [
         f"// Configuration of this kernel, written by cupygemm for {arch}.",
@@ -107,80 +99,5 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     return "\n".join(lines)
 
 
-def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], bool]) -> list[str]:
-    """Return the lines of ``struct EpilogueParts``, none where there is no epilogue.
-
-    `takes_vectors` tells whether a kernel loads runs of a source by vectors.
-    """
-    if epilogue is None:
-        return []
-    sources = {
-        "ScaleA": epilogue.scale_a,
-        "ScaleB": epilogue.scale_b,
-        "C": epilogue.c,
-        "Bias": epilogue.bias,
-        "ScaleOut": epilogue.scale_out,
-    }
-    lines = ["struct EpilogueParts {"]
-    for name, source in sources.items():
-        text = "NoSource"
-        if source is not None:
-            vectors = _bool(source.along in ("column", "matrix") and takes_vectors(source))
-            text = f"Source<{source.dtype}, Along::{source.along}, {vectors}>"
-        lines.append(f"    using {name} = {text};")
-    lines += [
-        f"    static constexpr bool alpha = {_bool(epilogue.alpha)};",
-        f"    static constexpr bool scale = {_bool(epilogue.scale)};",
-        f"    static constexpr bool clamp = {_bool(epilogue.clamp)};",
-        (
-            "    static constexpr Activation activation = "
-            f"Activation::{epilogue.activation or 'none'};"
-        ),
-        "};",
-        "",
-    ]
-    return lines
-
-
-def flatten(path: str, generated: dict[str, str]) -> str:
-    """Return a device source with every ``#include "..."`` replaced by the file, each once.
-
-    Parameters
-    ----------
-    path : str
-        Relative to ``kernels/``, as in the includes.
-    generated : dict of str to str
-        Texts of files that are not on disk.
-    """
-    seen: set[str] = set()
-
-    def expand(name: str) -> str:
-        if name in seen:
-            return ""
-        seen.add(name)
-        text = generated[name] if name in generated else device_source(name)
-        text = text.replace("#pragma once\n", "")
-        body = _INCLUDE.sub(lambda match: expand(match["path"]), text)
-        return f"// ---- {name} ----\n{body.rstrip()}\n\n"
-
-    return expand(path)
-
-
-@cache
-def device_source(path: str) -> str:
-    """Return the text of a file of ``kernels/``.
-
-    Raises
-    ------
-    FileNotFoundError
-        The installation lacks it.
-    """
-    return files("cupygemm.kernels").joinpath(path).read_text(encoding="utf-8")
-
-
 def _major(axis: str) -> str:
     return "Major::k" if axis == "k" else "Major::row"
-
-
-def _bool(value: bool) -> str:
-    return "true" if value else "false"

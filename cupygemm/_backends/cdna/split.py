@@ -10,7 +10,8 @@ Parts that are added atomically to C need none; then that kernel runs before, an
 from __future__ import annotations
 
 from cupygemm._backends.cdna.config import GemmConfig, batch_grid
-from cupygemm._records.problem import COMPLEX_NAMES, ITEMSIZE, GemmProblem
+from cupygemm._records.dtypes import COMPLEX_NAMES, ITEMSIZE
+from cupygemm._records.problem import GemmProblem
 
 ADD_THREADS = 256
 """Work-items of a workgroup of ``cupygemm_add_parts``."""

@@ -7,9 +7,8 @@ scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cupygemm._backends.hopper.config import (
     BLOCK_ROWS,
@@ -23,8 +22,15 @@ from cupygemm._backends.hopper.product import make_product
 from cupygemm._backends.hopper.select import select
 from cupygemm._backends.hopper.source import BlockScaling
 from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._backends.protocol import BlockScaling as Scaling
+from cupygemm._backends.protocol import Runner
+from cupygemm._backends.runners import BlockScaledLaunch, around
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
+from cupygemm._request.request import Request
+
+if TYPE_CHECKING:
+    from cupygemm._backends.hopper.backend import HopperBackend
 
 BLOCK = SLAB_BYTES
 """Elements along k that have one scale, or a multiple of it."""
@@ -72,23 +78,28 @@ def scaled_configs(
     )
 
 
-def make_scaled_product(choice: HopperChoice, block: int) -> Callable[..., None]:
-    """Return what launches a product, given addresses, an epilogue's arguments, and both scales.
+def make_block_scaled(backend: HopperBackend, request: Request, scaling: Scaling) -> Runner | None:
+    """Return what multiplies operands with scales of fp32; None where no kernel can."""
+    if scaling.kind != "float32" or scaling.block % BLOCK or not backend.supports(request):
+        return None
+    placement = backend.place(request)
+    layout = placement.layout
+    shared = (scaling.rows, scaling.columns)
+    rows_of_a, columns_of_b = shared[::-1] if layout.swapped else shared
+    try:
+        choice = choose_scaled(layout, backend.arch, columns_of_b)
+    except ValueError:  # no configuration can run
+        return None
+    if choice is None:
+        return None
+    product, steps = make_product(choice), scaling.block // BLOCK
 
-    These are arrays of fp32, (rows, blocks of k), each with how many rows of A, or columns of B,
-    share a row of it.
-    """
-    product = make_product(choice)
-    steps = block // BLOCK
-
-    def launch(
-        a: int, b: int, c: int, epilogue: bytes, scale_a: tuple[Any, int], scale_b: tuple[Any, int]
-    ) -> None:
-        (of_a, rows), (of_b, columns) = scale_a, scale_b
+    def launch(a: int, b: int, c: int, epilogue: bytes, of_a: Any, of_b: Any) -> None:
         places = of_a.data.ptr, of_b.data.ptr, *_pitches(of_a), *_pitches(of_b)
-        product(a, b, c, epilogue, SCALE_ARGS.pack(*places, rows, columns, steps, 0))
+        scales = SCALE_ARGS.pack(*places, rows_of_a, columns_of_b, steps, 0)
+        product(a, b, c, epilogue, scales)
 
-    return launch
+    return around(request, placement, BlockScaledLaunch(placement, launch))
 
 
 def _pitches(scale: Any) -> tuple[int, int]:

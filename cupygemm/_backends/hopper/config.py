@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._backends.product_table import Outputs, ProductTable
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 WARPGROUP = 128
 """Threads of a warpgroup."""
@@ -20,19 +23,21 @@ SHARED_BYTES = 227 << 10
 """Shared memory of a block, at most."""
 FLOAT8: tuple[DType, ...] = ("e4m3fn", "e5m2")
 """Formats of 8-bit floats; those of the operands may differ."""
-_SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "tf32", "tf32x3", *FLOAT8)
-OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    **dict.fromkeys(_SUMMED_IN_F32, ("bf16", "f16", "f32", *FLOAT8)),
-    "i8": ("i8", "i32"),
-    "f64": ("f64", "f32"),
-}
-"""What operands of each type can give."""
-EPILOGUE_OUTPUTS: dict[DType, tuple[DType, ...]] = {
-    **dict.fromkeys(("bf16", "f16", *FLOAT8), ("bf16", "f16", "f32", *FLOAT8, "i8", "u8", "i32")),
-    "i8": ("bf16", "f16", "f32", "i8", "u8", "i32"),
-    "f64": OUTPUTS["f64"],
-}
-"""The same after an epilogue."""
+_FLOATS: tuple[DType, ...] = ("bf16", "f16", "f32", *FLOAT8)
+_BYTES_FUSED: tuple[DType, ...] = ("i8", "u8", "i32")
+PRODUCTS: ProductTable = MappingProxyType(
+    {
+        **dict.fromkeys(
+            ("bf16", "f16", *FLOAT8), Outputs(plain=_FLOATS, fused=(*_FLOATS, *_BYTES_FUSED))
+        ),
+        **dict.fromkeys(("tf32", "tf32x3"), Outputs(plain=_FLOATS)),
+        "i8": Outputs(plain=("i8", "i32"), fused=("bf16", "f16", "f32", *_BYTES_FUSED)),
+        "f64": Outputs(plain=("f64", "f32"), fused=("f64", "f32")),
+        # Requests only: kernels multiply unsigned bytes as signed ones, since the product wraps.
+        "u8": Outputs(plain=("u8",)),
+    }
+)
+"""The one statement of the types that the kernels multiply."""
 Raster = Literal["grouped", "hilbert"]
 RASTERS: tuple[Raster, ...] = ("grouped", "hilbert")
 """Orders in which clusters take tiles."""
@@ -172,6 +177,11 @@ class HopperConfig:
         return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
 
     @property
+    def brief(self) -> str:
+        """Return the short name."""
+        return self.name
+
+    @property
     def summary(self) -> str:
         """Return tile, warpgroups, ring, cluster, raster and parts of k, for people."""
         text = (
@@ -275,12 +285,11 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
 
 def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
     a, b = problem.a_dtype, problem.b_dtype
-    if (a != b and not {a, b} <= set(FLOAT8)) or a not in OUTPUTS:
+    if (a != b and not {a, b} <= set(FLOAT8)) or a not in PRODUCTS:
         return f"operands of {a} and {b} have no kernel"
     if config.mma_sync != (a == "f64"):
         return f"{'mma.sync' if config.mma_sync else 'wgmma'} does not multiply {a} here"
-    outputs = OUTPUTS if problem.epilogue is None else EPILOGUE_OUTPUTS
-    if problem.out_dtype not in outputs.get(a, ()):
+    if problem.out_dtype not in PRODUCTS[a].of(has_epilogue=problem.epilogue is not None):
         return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
     if config.c_turned:
         objection = _check_turned(config, problem)

@@ -27,7 +27,8 @@ from cupygemm._backends.hopper.config import (
 )
 from cupygemm._backends.hopper.source import parts_dtype
 from cupygemm._backends.hopper.stack import copied_pitch
-from cupygemm._records.problem import ITEMSIZE, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._records.problem import GemmProblem
 
 _LAUNCH = 1654  # until the first stage is full, and from the last store to the kernel's end
 _CLUSTERS = {1: 0, 2: 1318, 4: 316}  # more for a launch of clusters of so many, or more

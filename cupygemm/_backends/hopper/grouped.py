@@ -10,7 +10,7 @@ gains more than a launch costs.
 from __future__ import annotations
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -26,14 +26,15 @@ from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_preparation
 from cupygemm._backends.hopper.source import has_narrow_boxes
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
+from cupygemm._backends.protocol import Addresses
+from cupygemm._backends.protocol import Group as SharedLaunch
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
+from cupygemm._request.placement import Placement
 
 CAPACITIES = (7, 63)
 """Products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
 _MAX_PACKED = 256  # lists of parameters that a launch keeps
-
-Addresses = Sequence[tuple[int, int, int]]
 
 
 def grouped_args(capacity: int) -> np.dtype[Any]:
@@ -81,11 +82,17 @@ class Group:
         return self.choices[0].gemm_of(self.capacity)
 
 
-def groups(
-    layouts: Mapping[int, Layout], arch: HopperArch
-) -> list[tuple[tuple[int, ...], Callable[[Addresses], None]]]:
-    """Return which products share a launch, by their numbers, and that."""
-    return [(group.numbers, GroupLaunch(group)) for group in choose_groups(layouts, arch)]
+def groups(placements: Mapping[int, Placement], arch: HopperArch) -> list[SharedLaunch]:
+    """Return which products share a launch, by their numbers."""
+    layouts = {number: placement.layout for number, placement in placements.items()}
+    return [
+        SharedLaunch(
+            numbers=group.numbers,
+            placements=tuple(placements[number] for number in group.numbers),
+            enqueue=GroupLaunch(group),
+        )
+        for group in choose_groups(layouts, arch)
+    ]
 
 
 def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group]:

@@ -14,7 +14,8 @@ from dataclasses import replace
 from cupygemm._backends.hopper.config import LINE_BYTES, TMA_BYTES
 from cupygemm._backends.hopper.copies import SPLIT_PARTS
 from cupygemm._backends.hopper.stack import Stack, copied_pitch
-from cupygemm._records.problem import ITEMSIZE, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._records.problem import GemmProblem
 
 
 def as_computed(asked: GemmProblem, *, c_turned: bool) -> GemmProblem:

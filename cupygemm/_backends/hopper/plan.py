@@ -14,17 +14,16 @@ from typing import Any
 
 from cupygemm._backends.hopper import fp64, tf32x3
 from cupygemm._backends.hopper.compile import Cubin, compile_cubin
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.copies import SPLIT_PARTS, OperandCopy
-from cupygemm._backends.hopper.launch import Geometry, launch_grid
+from cupygemm._backends.hopper.launch import Geometry
 from cupygemm._backends.hopper.orientation import as_computed, transposed
 from cupygemm._backends.hopper.select import HopperSelection, select
 from cupygemm._backends.hopper.source import BlockScaling, generate, parts_dtype
 from cupygemm._backends.hopper.stack import Stack, Triple
-from cupygemm._plan.explanation import Explanation
-from cupygemm._records.problem import DType, GemmProblem
+from cupygemm._records.dtypes import DType
+from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
-from cupygemm._tuning.database import winner
 
 GEMM_ENTRY = "cupygemm_gemm"
 _TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
@@ -109,26 +108,6 @@ class HopperChoice:
             notes.append(f"C is stored without TMA: {self.c_direct}")
         return tuple(notes)
 
-    def explain(
-        self, call: str, device: str, copies: tuple[str, ...], num_launches: int
-    ) -> Explanation:
-        """Return the account of a call, for people."""
-        config, gemm = self.config, self.gemm
-        return Explanation(
-            call,
-            device,
-            "cupygemm",
-            self.selection.reason,
-            copies + self.notes,
-            self.asked,
-            config,
-            gemm.resources(config.shared_bytes(self.a.itemsize, self.problem.b_major)),
-            gemm.compiler,
-            num_launches,
-            launch_grid(config, config.num_units(self.problem), self.num_sms),
-            None if self.asked.epilogue is None else self.asked.epilogue.summary,
-        )
-
     def geometry(self) -> Geometry:
         """Return what the GEMM kernel reads and writes, padding and workspace included."""
         problem, result = self.problem, self.c
@@ -139,46 +118,41 @@ class HopperChoice:
             parts = self.config.split_k * problem.num_batches
             result = Stack(parts_dtype(problem), n, m, pitch, (1, 1, parts), (0, 0, m * pitch))
         return Geometry(
-            self.a if self.a_copy is None else self.a_copy.target(self.a),
-            self.b if self.b_copy is None else self.b_copy.target(self.b),
-            result,
-            problem.m,
-            problem.n,
-            problem.k,
-            batch,
-            problem.a_major,
-            problem.b_major,
-            3 if len(problem.batch) < 2 else 5,
-            self.c_direct is None or result is not self.c,
+            a=self.a if self.a_copy is None else self.a_copy.target(self.a),
+            b=self.b if self.b_copy is None else self.b_copy.target(self.b),
+            c=result,
+            m=problem.m,
+            n=problem.n,
+            k=problem.k,
+            batch=batch,
+            a_major=problem.a_major,
+            b_major=problem.b_major,
+            rank=3 if len(problem.batch) < 2 else 5,
+            tma_store=self.c_direct is None or result is not self.c,
         )
 
 
 def choose(
-    layout: Layout,
-    arch: HopperArch,
-    config: HopperConfig | None = None,
-    *,
-    tuned_on: str | None = None,
+    layout: Layout, arch: HopperArch, config: HopperConfig | None = None, *, reason: str = ""
 ) -> HopperChoice:
     """Return the kernels for the launches of a layout, by a given configuration or the best.
 
-    The best is the one that was measured fastest on the device named `tuned_on`, if one was.
+    Parameters
+    ----------
+    layout : Layout
+    arch : HopperArch
+    config : HopperConfig, optional
+        The configuration; by default the one that the cost model prefers.
+    reason : str
+        Why that configuration was taken.
 
     Raises
     ------
     ValueError
-        No configuration can run.
+        No configuration can run, or another library is faster.
     """
     asked = layout.problem
-    if asked.a_dtype == "f32":
-        raise ValueError(
-            "tensor cores do not multiply float32 exactly; precision='tf32x3' is nearly exact, and "
-            "precision='tf32' rounds the operands"
-        )
-    if config is not None:
-        selection = HopperSelection(config, "as asked")
-    else:
-        selection = _tuned(asked, arch, tuned_on) or select(asked, arch)
+    selection = select(asked, arch) if config is None else HopperSelection(config, reason)
     c_turned = selection.config.c_turned
     stacks = [
         _stack(asked, "a", layout.lda, layout.a_stride),
@@ -217,17 +191,6 @@ def _copy(
         return OperandCopy(_TURNED.format(8 * stack.itemsize), turned)
     reason = stack.why_not_tma(alignment)
     return None if reason is None else OperandCopy(reason)
-
-
-def _tuned(asked: GemmProblem, arch: HopperArch, device: str | None) -> HopperSelection | None:
-    """Return the configuration that was measured fastest on a device, if one was that can run."""
-    found = None if device is None else winner(device, asked, HopperConfig)
-    if found is None or device is None:
-        return None
-    config = found[0]
-    if check(config, as_computed(asked, c_turned=config.c_turned), arch) is not None:
-        return None
-    return HopperSelection(config, found[1].describe(device))
 
 
 def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stack:

@@ -17,25 +17,22 @@ from cupygemm._backends.hopper.launch import (
 )
 from cupygemm._backends.hopper.plan import HopperChoice
 from cupygemm._backends.hopper.source import add_source, finish_source, mirror_source
-from cupygemm._backends.runners import Runner, runner
-from cupygemm._records.problem import ITEMSIZE
-from cupygemm._request.request import Posed
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._request.layout import Layout
 
 ADD_ENTRY = "cupygemm_add_parts"
 MIRROR_ENTRY, FINISH_ENTRY = "cupygemm_mirror", "cupygemm_finish_triangle"
 
 
-def make_runner(posed: Posed, choice: HopperChoice) -> Runner:
-    """Return what computes a posed call, its kernels loaded."""
-    layout = posed.layout
-    assert layout is not None
+def make_launches(layout: Layout, choice: HopperChoice) -> list[Callable[..., None]]:
+    """Return the launches of a product, its kernels loaded."""
     launch = make_product(choice)
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
     offsets = [
         tuple(s * o for s, o in zip(sizes, (each.a, each.b, each.c), strict=True))
         for each in layout.launches
     ]
-    return runner(posed, [_moved(launch, each) if any(each) else launch for each in offsets])
+    return [_moved(launch, each) if any(each) else launch for each in offsets]
 
 
 def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..., None]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-from cupygemm._backends.cdna.source import epilogue_lines, flatten
+from cupygemm._backends.epilogue_source import epilogue_lines
 from cupygemm._backends.hopper.config import HopperConfig, a_in_registers
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem, Source
+from cupygemm._build.flatten import flatten
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem, Source
 
 BlockScaling = Literal["blocks", "columns"]
 _PTX_TYPES = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from cupygemm._backends.hopper import tensormap
 from cupygemm._backends.hopper.config import CAMP_BYTES, LINE_BYTES, SLAB_BYTES, TMA_BYTES
-from cupygemm._records.problem import ITEMSIZE, DType
+from cupygemm._records.dtypes import ITEMSIZE, DType
 
 Triple = tuple[int, int, int]
 

@@ -11,7 +11,8 @@ import functools
 from dataclasses import replace
 
 from cupygemm._backends.hopper.config import FLOAT8, HopperConfig, check_registers
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 PROMOTED: tuple[DType, ...] = (*FLOAT8, "tf32x3")
 """Operands whose sums the tensor cores would keep less exactly than is asked for: in 14 bits, or,

@@ -15,7 +15,8 @@ from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.select import HopperSelection
 from cupygemm._backends.hopper.tile_shapes import configs_for
-from cupygemm._records.problem import ITEMSIZE, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 
 _MIRROR = 3000  # a second kernel, beside the bytes that it moves

@@ -9,14 +9,12 @@ import pytest
 
 from cupygemm import testing
 from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.backend import CdnaBackend
 from cupygemm._backends.cdna.check import check
-from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import configs_for
-from cupygemm._backends.cdna.select import Selection
-from cupygemm._plan.plan import Choice, make_runner
-from cupygemm._request.call import _operand
+from cupygemm._request.call import operand_of
 from cupygemm._request.options import Options
-from cupygemm._request.request import pose
+from cupygemm._request.request import make_request
 
 BF16, F16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 ORDERS = [("C", "C"), ("C", "F"), ("F", "C"), ("F", "F")]
@@ -31,14 +29,15 @@ def run(cp, device):
             cp.asarray(x) if order == "C" else cp.asarray(np.ascontiguousarray(x.T)).T
             for x, order in zip((x1, x2), orders, strict=True)
         )
-        posed = pose(_operand(a), _operand(b), _operand(out), Options(casting="unsafe"))
-        problem = posed.layout.problem
-        if reason := check(config, problem, ARCHS[device.target]):
+        options = Options(casting="unsafe")
+        request = make_request(operand_of(a), operand_of(b), operand_of(out), options=options)
+        backend = CdnaBackend(ARCHS[device.target])
+        if reason := check(config, backend.problem(request), backend.arch):
             pytest.skip(reason)
-        compiled = compile_kernel(problem, config, device.target)
-        assert compiled.resources.scratch_bytes == 0
-        assert compiled.resources.vgpr_spills == compiled.resources.sgpr_spills == 0
-        return make_runner(posed, Choice(Selection(config, "forced"), compiled))(a, b, out)
+        compiled = backend.compile(request, config, reason="forced")
+        assert compiled.resources().scratch_bytes == 0
+        assert compiled.resources().vgpr_spills == compiled.resources().sgpr_spills == 0
+        return backend.launch(request, compiled)(a, b, out)
 
     return multiply
 

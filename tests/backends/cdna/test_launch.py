@@ -6,10 +6,11 @@ import pytest
 
 from cupygemm._backends.cdna.launch import GEMM_ARGS, GemmLaunch, pack_arguments
 from cupygemm._backends.cdna.mainloops import configs_for
-from cupygemm._backends.cdna.source import device_source
+from cupygemm._build.flatten import device_source
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._request.layout import contiguous
-from cupygemm._request.request import pose
+from cupygemm._request.placement import place
+from cupygemm._request.request import make_request
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -18,7 +19,7 @@ BF16 = np.dtype(ml_dtypes.bfloat16)
 def layout():
     """The launches of a batch that does not merge to three axes."""
     x1, x2 = contiguous((2, 1, 4, 1, 3, 5, 6), BF16), contiguous((3, 1, 5, 1, 6, 7), BF16)
-    return pose(x1, x2).layout
+    return place(make_request(x1, x2)).layout
 
 
 def test_fields(layout):

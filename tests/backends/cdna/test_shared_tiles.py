@@ -11,10 +11,10 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
+from cupygemm._backends.cdna import backend
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.mainloops import configs_for
-from cupygemm._plan import plan as _plan
-from cupygemm._products import matmul as _matmul
+from cupygemm._plan.table import PLANS
 
 BF16, F16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32)
 LONG = (40, 30, 4100)  # m, n, k
@@ -32,7 +32,7 @@ def forced(cdna, monkeypatch):
     """Return a function that has every call use a small configuration, changed so."""
 
     def force(**changes):
-        select = _plan.select
+        select = backend.select
 
         def selected(problem, arch, *, reproducible=True):
             configs = (replace(c, **changes) for c in configs_for(problem.a_dtype, arch.name))
@@ -40,8 +40,8 @@ def forced(cdna, monkeypatch):
             config = min(usable, key=lambda c: c.tile_m * c.tile_n)
             return replace(select(problem, arch, reproducible=reproducible), config=config)
 
-        monkeypatch.setattr(_plan, "select", selected)
-        monkeypatch.setattr(_matmul, "_plans", {})
+        monkeypatch.setattr(backend, "select", selected)
+        PLANS.clear()
 
     return force
 

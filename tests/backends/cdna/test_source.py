@@ -7,7 +7,8 @@ from importlib.resources import files
 import pytest
 
 from cupygemm._backends.cdna.mainloops import configs_for
-from cupygemm._backends.cdna.source import ENTRY, config_text, device_source, flatten, generate
+from cupygemm._backends.cdna.source import ENTRY, config_text, generate
+from cupygemm._build.flatten import device_source, flatten
 from cupygemm._records.problem import GemmProblem
 
 PROBLEM = GemmProblem(100, 200, 300, (), "bf16", "bf16", "f32", "m", "n")

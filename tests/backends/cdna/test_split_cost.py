@@ -16,14 +16,13 @@ import pytest
 
 from cupygemm import emulator
 from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.backend import CdnaBackend
 from cupygemm._backends.cdna.check import check
-from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
-from cupygemm._backends.cdna.select import _NEXT_KERNEL_CYCLES, Selection, estimate
-from cupygemm._plan.plan import Choice, make_runner
-from cupygemm._request.call import _operand
+from cupygemm._backends.cdna.select import _NEXT_KERNEL_CYCLES, estimate
+from cupygemm._request.call import operand_of
 from cupygemm._request.options import Options
-from cupygemm._request.request import pose
+from cupygemm._request.request import make_request
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 # m, n, k; the mainloop, and a side of its tile
@@ -51,15 +50,16 @@ def cycles(
     """Return the cycles of a product in parts by the cost model, and by the timing model each."""
     m, n, k, name, side = product
     a, b, out = cp.ones((m, k), BF16), cp.ones((k, n), BF16), cp.empty((m, n), BF16)
-    posed = pose(_operand(a), _operand(b), _operand(out), Options(casting="unsafe"))
-    assert posed.layout is not None
-    problem = posed.layout.problem
+    options = Options(casting="unsafe")
+    request = make_request(operand_of(a), operand_of(b), operand_of(out), options=options)
+    backend = CdnaBackend(ARCHS[target])
+    problem = backend.problem(request)
     base = next(c for c in MAINLOOPS[name].configs("bf16", target) if c.tile_n == side)
     config = replace(base, split_k=parts)
     assert check(config, problem, ARCHS[target]) is None
-    choice = Choice(Selection(config, "forced"), compile_kernel(problem, config, target))
+    compiled = backend.compile(request, config, reason="forced")
     with emulator.profile() as profile:
-        make_runner(posed, choice)(a, b, out)
+        backend.launch(request, compiled)(a, b, out)
     modelled = [launch.timing.cycles for launch in profile.launches if launch.timing]
     gaps = _NEXT_KERNEL_CYCLES if parts > 1 else 0
     return estimate(config, problem, ARCHS[target]).cycles - gaps, modelled

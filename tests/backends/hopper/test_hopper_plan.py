@@ -7,9 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cupygemm._backends.cdna.source import device_source
-from cupygemm._backends.cupy.product import Fallback, why_no_kernel
-from cupygemm._backends.device import Device
+from cupygemm._backends.hopper.backend import HopperBackend
 from cupygemm._backends.hopper.block_scales import SCALE_ARGS
 from cupygemm._backends.hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
 from cupygemm._backends.hopper.cost import _row_bytes, kernel_cycles, memory_cycles
@@ -21,13 +19,16 @@ from cupygemm._backends.hopper.source import add_source
 from cupygemm._backends.hopper.stack import Stack
 from cupygemm._backends.hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._backends.hopper.triangle import choose_triangle
-from cupygemm._epilogue.options import epilogue_arguments
-from cupygemm._records.formats import FLOAT8
+from cupygemm._backends.registry import DeviceProperties, backends_for
+from cupygemm._build.flatten import device_source
+from cupygemm._records.dtypes import FLOAT8
+from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
-from cupygemm._request.promotion import HOPPER_EPILOGUE_PRODUCTS, HOPPER_PRODUCTS
-from cupygemm._request.request import pose
+from cupygemm._request.request import make_request
 from tests.backends.hopper.test_hopper_config import ARCH, PROBLEM
+
+BACKEND = HopperBackend(ARCH)
 
 
 def layout_of(shape1, shape2, dtype=np.float16, **strided):
@@ -37,7 +38,7 @@ def layout_of(shape1, shape2, dtype=np.float16, **strided):
         Operand(view.shape, view.strides, view.dtype, view.ctypes.data - array.ctypes.data)
         for array, view in ((a, a[v]) for a, v in zip(arrays, views, strict=True))
     ]
-    return pose(*operands).layout
+    return BACKEND.place(make_request(*operands)).layout
 
 
 def test_the_records_match_the_device_structs():
@@ -82,14 +83,16 @@ def test_operands_that_tma_cannot_read_are_copied():
 
 def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     a, b = (Operand((64, 64), (64, 1), np.dtype(np.int8)) for _ in range(2))
-    posed = pose(a, b, options=Options(np.dtype(np.int32)), products=HOPPER_PRODUCTS, row_bytes=1)
-    assert (posed.work, posed.x1_copy, posed.x2_copy) == ("kernel", None, None)
-    assert (posed.layout.problem.a_dtype, posed.layout.problem.out_dtype) == ("i8", "i32")
-    assert pose(a, b, options=Options(np.dtype(np.int32)), products={}).work == "fallback"
-    assert (
-        pose(a, b, options=Options(np.dtype(np.int64)), products=HOPPER_PRODUCTS).work == "fallback"
-    )
-    choice = choose(posed.layout, ARCH)
+    request = make_request(a, b, options=Options(dtype=np.dtype(np.int32)))
+    assert BACKEND.supports(request)
+    placement = BACKEND.place(request)
+    assert (placement.x1_copy, placement.x2_copy) == (None, None)
+    problem = placement.layout.problem
+    assert (problem.a_dtype, problem.out_dtype) == ("i8", "i32")
+    wide = BACKEND.supports(make_request(a, b, options=Options(dtype=np.dtype(np.int64))))
+    assert not wide
+    assert "no kernel yet for int64 operands" in wide.reason
+    choice = choose(placement.layout, ARCH)
     assert choice.config.split_k == 1
     assert choice.a_copy is None
     assert choice.b_copy.turned
@@ -101,28 +104,27 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
 def test_bytes_are_multiplied_to_bytes(dtype):
     """Which wrap, so that unsigned ones are multiplied as signed ones."""
     a, b = (Operand((64, 64), (64, 1), np.dtype(dtype)) for _ in range(2))
-    posed = pose(a, b, products=HOPPER_PRODUCTS, row_bytes=1)
-    problem = posed.layout.problem
-    assert (posed.work, problem.a_dtype, problem.out_dtype) == ("kernel", "i8", "i8")
-    request = epilogue_arguments(alpha=0.5).request
-    options = Options(np.dtype(dtype), epilogue=request)
-    products = {"products": HOPPER_PRODUCTS, "epilogue_products": HOPPER_EPILOGUE_PRODUCTS}
-    posed = pose(a, b, options=options, row_bytes=1, **products)
-    if dtype == np.uint8:  # which an epilogue tells from signed ones
-        assert posed.work == "sums"
+    plain = make_request(a, b)
+    problem = BACKEND.problem(plain)
+    assert BACKEND.supports(plain)
+    assert (problem.a_dtype, problem.out_dtype) == ("i8", "i8")
+    options = Options(dtype=np.dtype(dtype), epilogue=epilogue_arguments(alpha=0.5).request)
+    scaled = make_request(a, b, options=options)
+    if dtype == np.uint8:  # saturates elsewhere than signed bytes do
+        assert "with an epilogue" in BACKEND.supports(scaled).reason
     else:
-        assert (posed.work, posed.layout.problem.out_dtype) == ("kernel", "i8")
+        assert BACKEND.supports(scaled)
+        assert BACKEND.problem(scaled).out_dtype == "i8"
 
 
 def posed_in(precision, m, n, k):
     a, b = (Operand(s, (4 * s[1], 4), np.dtype(np.float32)) for s in ((m, k), (k, n)))
-    options = Options(precision=precision)
-    return pose(a, b, options=options, products=HOPPER_PRODUCTS).layout
+    return BACKEND.place(make_request(a, b, options=Options(precision=precision))).layout
 
 
 def test_fp32_goes_to_cublas_unless_a_precision_is_asked_for():
-    with pytest.raises(ValueError, match="precision='tf32x3' is nearly exact"):
-        choose(posed_in("ieee", 4096, 4096, 4096), ARCH)
+    x = Operand((64, 64), (256, 4), np.dtype(np.float32))
+    assert "precision='tf32x3' is nearly exact" in BACKEND.supports(make_request(x, x)).reason
     choice = choose(posed_in("tf32", 256, 512, 300), ARCH)
     assert not choice.config.promote
     assert "rows begin at multiples" not in str(choice.notes)
@@ -146,8 +148,8 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
     a, b = (
         Operand(s, strides[o](s), np.dtype(np.float32)) for s, o in zip(shapes, orders, strict=True)
     )
-    options = Options(np.dtype(dtype), casting="unsafe", precision="tf32")
-    layout = pose(a, b, options=options, products=HOPPER_PRODUCTS).layout
+    options = Options(dtype=np.dtype(dtype), casting="unsafe", precision="tf32")
+    layout = BACKEND.place(make_request(a, b, options=options)).layout
     choice = choose(layout, ARCH)
     assert choice.config.c_turned == turned
     assert (choice.problem.a_major, choice.problem.b_major) == majors
@@ -181,7 +183,7 @@ def test_a_group_may_be_turned_and_a_triangle_is_not():
     operands = (
         Operand((2304, 2304), steps, np.dtype(np.float16)) for steps in ((4608, 2), (2, 4608))
     )
-    layout = pose(*operands).layout
+    layout = BACKEND.place(make_request(*operands)).layout
     assert choose(layout, ARCH).config.c_turned
     triangle = choose_triangle(layout, ARCH)
     assert not triangle.config.c_turned
@@ -191,8 +193,7 @@ def test_a_group_may_be_turned_and_a_triangle_is_not():
 def posed_in_fp64(m, n, k, batch=(), **options):
     a, b = np.empty((*batch, m, k)), np.empty((k, n))
     operands = [Operand(x.shape, x.strides, x.dtype, x.ctypes.data % 16) for x in (a, b)]
-    return pose(*operands, options=Options(**options), products=HOPPER_PRODUCTS,
-                epilogue_products=HOPPER_EPILOGUE_PRODUCTS, row_bytes=1)  # fmt: skip
+    return BACKEND.place(make_request(*operands, options=Options(**options)))
 
 
 @pytest.mark.parametrize(
@@ -304,22 +305,25 @@ def test_a_split_product_writes_a_workspace():
 
 
 def test_other_nvidia_gpus_are_left_to_cupy():
-    ampere = Device(0, "NVIDIA A100", None, is_hip=False, is_emulated=False)
+    ampere = DeviceProperties(
+        index=0,
+        name="NVIDIA A100",
+        is_hip=False,
+        is_emulated=False,
+        values={"major": 8, "minor": 0},
+    )
+    (backend,) = backends_for(ampere)
     a = Operand((64, 64), (128, 2), np.dtype(np.float16))
-    posed = pose(a, a, products=ampere.products)
-    assert posed.work == "fallback"
-    assert why_no_kernel(posed, ampere) == "no kernel of cupygemm runs on NVIDIA A100 yet"
-    assert Fallback(posed, ampere, "").dtype == np.float16
+    assert backend.name == "cupy"
+    assert backend.dtype(make_request(a, a)) == np.float16
 
 
 def test_hopper_says_what_it_has():
-    hopper = Device(0, "NVIDIA H200", ARCH, is_hip=False, is_emulated=False)
-    assert hopper.formats == ("e4m3fn", "e5m2")
-    assert [hopper.precision(asked) for asked in ("ieee", "tf32", "tf32x3")] == [
-        "ieee", "tf32", "tf32x3"
-    ]  # fmt: skip
-    assert {FLOAT8["e4m3fn"], FLOAT8["e5m2"], np.dtype(np.float32)} <= set(hopper.products)
-    assert FLOAT8["e4m3fnuz"] not in hopper.products
+    assert BACKEND.formats == ("e4m3fn", "e5m2")
+    assert BACKEND.precisions == {"tf32", "tf32x3"}
+    for name, has in (("e4m3fn", True), ("e5m2", True), ("e4m3fnuz", False)):
+        x = Operand((64, 64), (64, 1), FLOAT8[name])
+        assert bool(BACKEND.supports_types(make_request(x, x))) == has
 
 
 def test_a_group_takes_the_configuration_that_suits_all_its_tiles():

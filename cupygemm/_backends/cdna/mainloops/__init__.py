@@ -22,7 +22,8 @@ from cupygemm._backends.cdna.mainloops import (
     ping_pong,
     register_double_buffer,
 )
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 
 class Mainloop(Protocol):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from cupygemm._backends.cdna.arch import ARCHS, Arch
 from cupygemm._backends.cdna.config import VECTOR_BYTES, GemmConfig
-from cupygemm._records.problem import COMPLEX_NAMES, ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import COMPLEX_NAMES, ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 NAME = "direct_to_register"
 ROW_PARTS = 1

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from cupygemm._backends.cdna.arch import Arch, MmaShape
 from cupygemm._backends.cdna.config import DWORD_BYTES, VECTOR_BYTES, WAVE_SIZE, GemmConfig
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 SLAB_BYTES = 128
 """Bytes of k in a row of LDS."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from cupygemm._backends.cdna.arch import ARCHS, Arch, MmaShape
 from cupygemm._backends.cdna.config import DWORD_BYTES, GemmConfig
 from cupygemm._backends.cdna.mainloops import lds_tiles
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 NAME = "ping_pong"
 ROW_PARTS = 2

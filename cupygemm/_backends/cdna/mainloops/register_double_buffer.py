@@ -12,7 +12,8 @@ from cupygemm._backends.cdna.arch import ARCHS, Arch
 from cupygemm._backends.cdna.config import VECTOR_BYTES, WAVE_SIZE, GemmConfig
 from cupygemm._backends.cdna.mainloops import lds_tiles
 from cupygemm._backends.cdna.mainloops.lds_tiles import Tile
-from cupygemm._records.problem import ITEMSIZE, DType, GemmProblem
+from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.problem import GemmProblem
 
 NAME = "register_double_buffer"
 ROW_PARTS = 1

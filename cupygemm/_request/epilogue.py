@@ -13,17 +13,16 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict, get_args
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
-from cupygemm._records.problem import Activation
+from cupygemm._epilogue.activations import ACTIVATIONS
 from cupygemm._records.shapes import ProductShape, Shape
 from cupygemm._request.arrays import as_array
 from cupygemm._request.layout import Operand
 from cupygemm._request.promotion import ProductTypes, is_number
 
-ACTIVATIONS: tuple[Activation, ...] = get_args(Activation)
 ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 """The options that can be arrays, in the order in which they take effect."""
 
@@ -65,7 +64,7 @@ class EpilogueRequest:
     c: Operand | None = None
     bias: Operand | None = None
     scale_out: Operand | None = None
-    activation: Activation | None = None
+    activation: str | None = None
     clamp: bool = False
     is_complex: bool = False
 
@@ -91,80 +90,69 @@ class EpilogueRequest:
         return ", ".join([*parts, "clamp"] if self.clamp else parts)
 
 
-class EpilogueArguments(NamedTuple):
-    """What one call gave.
+class Factors(NamedTuple):
+    """The numbers that a call multiplies by.
 
     Attributes
     ----------
-    alpha, beta : float or complex
-        The factors that are numbers: `alpha` holds ``scale_a`` and ``scale_b`` too, where they are.
+    alpha : float or complex
+        The factor of the sums; it includes ``scale_a`` and ``scale_b`` where these are numbers.
+    beta : float or complex
+        The factor of `c`.
     scale : float
         ``scale_out`` where it is a number, else 1.
-    clamp : tuple of float or None
-    activation : str or None
-    scale_a, scale_b, c, bias, scale_out : cupy.ndarray or None
+    scales_sums : bool
+        One of the numbers in `alpha` is not 1, even if their product is.
     """
 
     alpha: complex
     beta: complex
     scale: float
+    scales_sums: bool
+
+
+class EpilogueArguments(NamedTuple):
+    """The numbers and arrays of one call's epilogue.
+
+    Attributes
+    ----------
+    factors : Factors
+    clamp : tuple of float or None
+    activation : str or None
+    arrays : tuple of cupy.ndarray or None
+        In the order of `ARRAYS`; None where an option is absent or a number.
+    """
+
+    factors: Factors
     clamp: tuple[float, float] | None
-    activation: Activation | None
-    scale_a: Any
-    scale_b: Any
-    c: Any
-    bias: Any
-    scale_out: Any
+    activation: str | None
+    arrays: tuple[Any, ...]
+
+    def array(self, name: str) -> Any:
+        """Return the array of an option, or None."""
+        return self.arrays[ARRAYS.index(name)]
 
     @property
-    def arrays(self) -> tuple[Any, ...]:
-        """Return the arrays in the order of `ARRAYS`, None where there is none."""
-        return self[5:]
-
-    @property
-    def is_complex(self) -> bool:
-        """Whether a factor is complex."""
-        return self.alpha.imag != 0 or self.beta.imag != 0
-
-    @property
-    def key(self) -> tuple[Any, ...]:
-        """Return all that a plan depends on."""
-        return (
-            self.alpha != 1,
-            self.is_complex,
-            self.scale != 1,
-            self.clamp is not None,
-            self.activation,
-            *(
-                array
-                if array is None
-                else (
-                    array.shape,
-                    array.strides,
-                    array.dtype,
-                    array.data.ptr & 15,
-                    array.data.device_id,
-                )
-                for array in self.arrays
-            ),
-        )
-
-    @property
-    def request(self) -> EpilogueRequest:
-        """Return the record of what is asked for."""
+    def request(self) -> EpilogueRequest | None:
+        """Return what a plan depends on; None where the epilogue changes nothing."""
+        alpha, beta, scale, scales_sums = self.factors
         operands = {
             name: Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)
             for name, array in zip(ARRAYS, self.arrays, strict=True)
             if array is not None
         }
-        return EpilogueRequest(
-            alpha=self.alpha != 1,
-            scale=self.scale != 1,
+        request = EpilogueRequest(
+            alpha=scales_sums,
+            scale=scale != 1,
             activation=self.activation,
             clamp=self.clamp is not None,
-            is_complex=self.is_complex,
+            is_complex=alpha.imag != 0 or beta.imag != 0,
             **operands,
         )
+        return None if request == NO_EPILOGUE else request
+
+
+NO_EPILOGUE = EpilogueRequest()
 
 
 def epilogue_arguments(
@@ -188,14 +176,14 @@ def epilogue_arguments(
     ValueError
         The options contradict each other, or `activation` is unknown.
     """
-    factor = _number("alpha", alpha)
+    factor = number("alpha", alpha)
     if c is None:
-        if beta is not None and _number("beta", beta) != 0:
+        if beta is not None and number("beta", beta) != 0:
             raise ValueError(f"matmul: beta = {beta!r} multiplies c, and c is not given; pass c")
         weight: complex = 0
     else:
         c = as_array("matmul", "c", c)
-        weight = 1 if beta is None else _number("beta", beta)
+        weight = 1 if beta is None else number("beta", beta)
         if weight == 0:  # as in BLAS: c is not read, so what is no number in it has no effect
             c = None
     if bias is not None:
@@ -213,22 +201,15 @@ def epilogue_arguments(
             scales[name] = None
         elif scale is not None:
             scales[name] = as_array("matmul", name, scale)
-    if values["scale_a"] * values["scale_b"] != 1:  # a product in float64, then rounded once
-        factor = factor * values["scale_a"] * values["scale_b"]
+    scales_sums = (factor, values["scale_a"], values["scale_b"]) != (1, 1, 1)
+    factor = factor * values["scale_a"] * values["scale_b"]  # in float64, then rounded once
     arguments = EpilogueArguments(
-        factor,
-        weight,
-        values["scale_out"],
-        None if clamp is None else _limits(clamp),
-        activation,
-        scales["scale_a"],
-        scales["scale_b"],
-        c,
-        bias,
-        scales["scale_out"],
+        factors=Factors(factor, weight, values["scale_out"], scales_sums),
+        clamp=None if clamp is None else limits(clamp),
+        activation=activation,
+        arrays=(scales["scale_a"], scales["scale_b"], c, bias, scales["scale_out"]),
     )
-    nothing = arguments.key == (False, False, False, False, None, None, None, None, None, None)
-    return None if nothing else arguments
+    return None if arguments.request is None else arguments
 
 
 def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductTypes) -> None:
@@ -319,7 +300,7 @@ def _is_number(value: Any) -> bool:
     )
 
 
-def _number(name: str, value: Any) -> complex:
+def number(name: str, value: Any) -> complex:
     """Return an option that must be a number, as Python's float or complex."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
@@ -328,21 +309,21 @@ def _number(name: str, value: Any) -> complex:
     if isinstance(value, numbers.Real):
         return float(value)
     if isinstance(value, numbers.Complex):
-        number = complex(value)
-        return number if number.imag != 0 else number.real
+        found = complex(value)
+        return found if found.imag != 0 else found.real
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     hint = "; scale_a may be a 0-d array" if name == "alpha" and hasattr(value, "ndim") else ""
     raise TypeError(f"matmul: {name} is a {kind}, not a number{hint}")
 
 
 def _real(name: str, value: Any) -> float:
-    number = _number(name, value)
-    if number.imag:
+    found = number(name, value)
+    if found.imag:
         raise TypeError(f"matmul: {name} = {value!r} is complex; only alpha and beta can be")
-    return number.real
+    return found.real
 
 
-def _limits(clamp: Any) -> tuple[float, float]:
+def limits(clamp: Any) -> tuple[float, float]:
     """Return the two limits of `clamp`; None leaves a side open."""
     try:
         low, high = clamp

@@ -5,8 +5,7 @@ NaN. CuPy has none of these types, so elements and factors are uint8 arrays: 8-b
 one to a byte, as ml_dtypes stores them, 4-bit floats two to a byte along k, the lower half first.
 
 What a device has no instruction for is decoded: to other elements that hold the same numbers, or
-to numbers with their factors applied. `packed_factors` puts factors in the order in which the
-scaled MFMA of gfx950 takes them (``kernels/cdna/block_scales.hpp``).
+to numbers with their factors applied.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
-
-from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K, WAVE_SIZE
 
 BLOCK = 32
 """Elements along k that have a factor in common."""
@@ -110,56 +107,3 @@ def scaled_numbers(codes: Any, name: str, factors: Any) -> Any:
     each = cupy.take(cupy.asarray(_factor_numbers()), factors)
     numbers *= cupy.repeat(each, BLOCK, axis=1)[:, : numbers.shape[1]]
     return numbers.astype(ml_dtypes.bfloat16)
-
-
-# -- Packing ---------------------------------------------------------------------------------------
-
-PACKED_ROWS = 64
-"""Rows of which a dword of packed factors has four."""
-_ONE = 127
-
-# Lane l has rows l % 16 of four fragments, which are LDS rows 16 apart (RowOrder, layout.hpp), and
-# the l / 16-th of the instruction's blocks.
-_PACK = f"""
-const int lane = i % {WAVE_SIZE}, step = i / {WAVE_SIZE} % steps, group = i / {WAVE_SIZE} / steps;
-const int block = step * {BLOCK_SCALED_MMA_K // BLOCK} + lane / 16;
-packed = 0;
-for (int fragment = 0; fragment < 4; ++fragment) {{
-    const int lds_row = 16 * fragment + lane % 16;
-    const int row = group * {PACKED_ROWS} +
-                    (lds_row & ~31 | (lds_row & 12) << 1 | lds_row >> 2 & 4 | lds_row & 3);
-    ptrdiff_t at[2] = {{row, block}};
-    const unsigned factor = row < rows && block < blocks ? factors[at] : {_ONE};
-    packed |= factor << 8 * fragment;
-}}
-"""
-
-
-@functools.cache
-def _packer() -> Any:
-    from cupy import ElementwiseKernel
-
-    return ElementwiseKernel(
-        "raw uint8 factors, int32 rows, int32 blocks, int32 steps", "uint32 packed", _PACK,
-        "cupygemm_pack_factors",
-    )  # fmt: skip
-
-
-def packed_factors(factors: Any, tile_rows: int, steps: int) -> Any:
-    """Return factors (rows, blocks), of any strides, as kernels read them.
-
-    Parameters
-    ----------
-    factors : cupy.ndarray
-        Of uint8.
-    tile_rows : int
-        Rows of a workgroup's tile: there are factors for whole ones.
-    steps : int
-        Instructions along k, those of whole tiles.
-    """
-    import cupy
-
-    rows, blocks = factors.shape
-    groups = -(-rows // tile_rows) * tile_rows // PACKED_ROWS
-    packed = cupy.empty(groups * steps * WAVE_SIZE, np.uint32)
-    return _packer()(factors, rows, blocks, steps, packed)

@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._epilogue.options import ARRAYS, EpilogueArguments, EpilogueRequest, as_result_shape
+from cupygemm._records.dtypes import ELEMENT_OF
 from cupygemm._records.problem import Along, Epilogue, Source
 from cupygemm._records.shapes import ProductShape
 from cupygemm._request.copies import bits
+from cupygemm._request.epilogue import ARRAYS, EpilogueArguments, EpilogueRequest, as_result_shape
 from cupygemm._request.layout import MatrixStack, Operand, contiguous
-from cupygemm._request.promotion import BF16, F16, F32, F64, I8, I32, KERNEL_DTYPES, ProductTypes
+from cupygemm._request.promotion import BF16, F16, F32, F64, I8, I32, ProductTypes
 
 READ = {F32: (BF16, F16, F32, I8, I32), F64: (BF16, F16, F32, F64)}
 """By what an epilogue computes in, the types that it reads."""
@@ -105,7 +106,7 @@ def make_sources(
             )
             assert stack is not None
         stacks[name] = stack
-        found[name] = Source(KERNEL_DTYPES[stack.dtype], _along(stack), _align(stack, shape))
+        found[name] = Source(ELEMENT_OF[stack.dtype], _along(stack), _align(stack, shape))
     epilogue = Epilogue(
         alpha=request.alpha,
         activation=request.activation,

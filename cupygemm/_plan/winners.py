@@ -78,7 +78,9 @@ def problem_key(problem: GemmProblem) -> str:
     return json.dumps({key: fields[key] for key in sorted(fields) if not key.endswith("_span")})
 
 
-def record(device: str, problem: GemmProblem, config: Any, seconds: float, candidates: int) -> None:
+def record(
+    device: str, problem: GemmProblem, config: Any, *, seconds: float, candidates: int
+) -> None:
     """Keep the winner of a problem on a device, in place of an earlier one.
 
     Raises

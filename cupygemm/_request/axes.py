@@ -15,7 +15,7 @@ from cupygemm._request.signatures import Axes, Signature, core_axes, normalized_
 
 
 @dataclass(frozen=True)
-class Turned:
+class CoreAxesLast:
     """The arrays of a matrix product with the core axes last.
 
     Attributes
@@ -31,15 +31,15 @@ class Turned:
     out: Array | None
     axes: tuple[int, ...]
 
-    def turned_back(self, result: Array) -> Array:
+    def moved_back(self, result: Array) -> Array:
         """Return a result with its core axes where they belong."""
         import cupy
 
         return cupy.moveaxis(result, range(-len(self.axes), 0), self.axes)
 
 
-def turned(x1: Array, x2: Array, out: Array | None, axes: Axes) -> Turned:
-    """Return the arrays of ``matmul(x1, x2, out, axes=axes)`` turned.
+def core_axes_last(x1: Array, x2: Array, out: Array | None, axes: Axes) -> CoreAxesLast:
+    """Return the arrays of ``matmul(x1, x2, out, axes=axes)`` with the core axes last.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def turned(x1: Array, x2: Array, out: Array | None, axes: Axes) -> Turned:
         ndim = batch + len(place) if x is None else x.ndim
         core = normalized_axes("matmul", name, place, ndim)
         found.append(x if x is None else cupy.moveaxis(x, core, range(-len(core), 0)))
-    return Turned(found[0], found[1], found[2], core)
+    return CoreAxesLast(x1=found[0], x2=found[1], out=found[2], axes=core)
 
 
 def result_order(

@@ -1,0 +1,151 @@
+"""Symmetric products ``x @ x.T`` on CDNA: panels up to the diagonal in one launch, then mirrored.
+
+The rows are cut into panels, and each panel is multiplied as far as its part of the diagonal. That
+makes products of different widths, which a grouped launch computes. With p panels it takes
+(p + 1) / 2p of the multiplications. A small kernel then copies the lower triangle to the upper one,
+so the result is symmetric to the bit. Where the model says that both triangles in one plain product
+take less time (few tiles, which leave compute units idle), there is no triangle.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cupygemm._backends.cdna.grouped import aligned_alike, choose
+from cupygemm._backends.cdna.select import select
+from cupygemm._backends.protocol import Group, Runner
+from cupygemm._backends.unfused import applied
+from cupygemm._records.dtypes import FLOAT8_DTYPES
+from cupygemm._request.copies import assign, bits
+from cupygemm._request.layout import Operand, contiguous
+from cupygemm._request.options import Options
+from cupygemm._request.request import Request, make_request
+
+if TYPE_CHECKING:
+    from cupygemm._backends.cdna.backend import CdnaBackend
+
+PANEL_ROWS = 256
+"""Panels have a multiple of these rows, so that no tile reaches beyond its panel."""
+MAX_PANELS = 32
+EPILOGUE_PASSES = 6
+"""How often CuPy's operations of an epilogue read or write the sums."""
+
+Edges = tuple[tuple[int, int], ...]
+"""The first and the last row of each panel, last excluded."""
+
+
+def make_triangle(backend: CdnaBackend, request: Request) -> Runner | None:
+    """Return what computes ``x @ x.T`` by one triangle; None where both triangles are cheaper."""
+    if request.epilogue is not None:
+        sums = make_triangle_of(backend, request.sums, passes=1 + EPILOGUE_PASSES)
+        return None if sums is None else applied(request, sums)
+    return make_triangle_of(backend, request, passes=1)
+
+
+def make_triangle_of(backend: CdnaBackend, request: Request, *, passes: int) -> Runner | None:
+    """Return what computes a product without an epilogue.
+
+    Parameters
+    ----------
+    backend : CdnaBackend
+    request : Request
+    passes : int
+        How often the result passes through memory after the product.
+    """
+    types, x = request.types, request.x1
+    in_own_type = types.operand == x.dtype and x.dtype not in FLOAT8_DTYPES
+    if types.accumulator.kind not in "fc" or not in_own_type or not backend.supports(request):
+        return None
+    edges = panel_edges(request.shape.m)
+    if len(edges) < 2:
+        return None
+    copies_x = backend.place(request).x1_copy is not None
+    operand = contiguous(x.shape, x.dtype) if copies_x else replace(x, address=x.address & 15)
+    target = contiguous(request.shape.result, types.stored)
+    panels = {number: _panel(operand, target, edge) for number, edge in enumerate(edges)}
+    if not triangle_pays(backend, panels, request, passes=passes):
+        return None
+    groups = backend.groups(panels)
+    if sum(len(group.numbers) for group in groups) < len(edges):
+        return None
+    return _make_runner(request, groups, edges, copies_x=copies_x)
+
+
+def panel_edges(rows: int) -> Edges:
+    """Return the panels of so many rows."""
+    height = PANEL_ROWS * -(-rows // (PANEL_ROWS * MAX_PANELS))
+    return tuple((first, min(first + height, rows)) for first in range(0, rows, height))
+
+
+def triangle_pays(
+    backend: CdnaBackend, panels: Mapping[int, Request], whole: Request, *, passes: int
+) -> bool:
+    """Whether the panels and what follows take fewer modelled cycles than the whole product."""
+    arch = backend.arch
+    problems = [backend.place(panel).layout.problem for panel in panels.values()]
+    together = choose(aligned_alike(problems), arch)
+    if together is None:
+        return False
+    moved = passes * whole.shape.size * whole.types.stored.itemsize
+    afterwards = moved / (arch.hbm_gbytes_per_s * 1e3 / arch.clock_mhz)
+    alone = select(backend.place(whole).layout.problem, arch).candidates[0]
+    return together.cycles + afterwards < alone.cycles
+
+
+def _panel(x: Operand, target: Operand, edge: tuple[int, int]) -> Request:
+    """Return the product of a panel's rows and all rows up to its end."""
+    first, last = edge
+    rows = Operand((last - first, x.shape[1]), x.strides, x.dtype, x.address)
+    columns = Operand((x.shape[1], last), x.strides[::-1], x.dtype, x.address)
+    out = Operand((last - first, last), target.strides, target.dtype)
+    rows = replace(rows, address=(x.address + first * x.strides[0]) & 15)
+    out = replace(out, address=first * target.strides[0] & 15)
+    return make_request(rows, columns, out, options=Options(dtype=target.dtype))
+
+
+def _make_runner(
+    request: Request, groups: Sequence[Group], edges: Edges, *, copies_x: bool
+) -> Runner:
+    """Return what launches the panels, mirrors the result and copies it to where it is wanted."""
+    from cupy import ndarray
+
+    shape, dtype = request.shape.result, request.types.stored
+
+    def run(x: Any, _transposed: Any, out: Any) -> Any:
+        if copies_x:
+            x = x.copy(order="C")
+        result = ndarray(shape, dtype)
+        for group in groups:
+            addresses = []
+            for number, placement in zip(group.numbers, group.placements, strict=True):
+                first, _ = edges[number]
+                a = x.data.ptr + first * x.strides[0]
+                b, c = x.data.ptr, result.data.ptr + first * result.strides[0]
+                addresses.append((b, a, c) if placement.layout.swapped else (a, b, c))
+            group.enqueue(addresses)
+        _mirror()(shape[0], bits(result), size=result.size)
+        if out is None:
+            return result
+        assign(out, result)
+        return out
+
+    return run
+
+
+@functools.cache
+def _mirror() -> Any:
+    """Return the kernel that copies what is below the diagonal of a matrix to above it."""
+    from cupy import ElementwiseKernel
+
+    return ElementwiseKernel(
+        "int64 n",
+        "raw T matrix",
+        """
+        const ptrdiff_t below[2] = {i % n, i / n}, above[2] = {i / n, i % n};
+        if (above[0] < above[1]) matrix[above] = matrix[below];
+        """,
+        "cupygemm_mirror",
+    )

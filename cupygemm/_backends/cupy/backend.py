@@ -1,0 +1,168 @@
+"""The fallback backend: `cupy.matmul`, in types in which it is right.
+
+`cupy.matmul` rounds the product of 16-bit operands to 16 bits whatever the output, cannot multiply
+stacks of bfloat16, and under HIP aborts the process on bfloat16 matrices. Those operands are
+converted to float32, which holds them exactly, and the product is rounded once: also that of
+float32 to an 8-bit float, where the device multiplies those. cuBLAS by default adds parts of a long
+sum of 16-bit products in 16 bits; here it is told not to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends.protocol import (
+    SUPPORTED,
+    Backend,
+    Candidate,
+    Compiled,
+    NoExtras,
+    Runner,
+    Support,
+)
+from cupygemm._backends.registry import DeviceProperties
+from cupygemm._epilogue.float8 import rounded_to_float8
+from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES
+from cupygemm._records.formats import as_stored
+from cupygemm._request.promotion import BF16, F32, HALVES, I8
+from cupygemm._request.request import Request
+
+CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION = 16  # cublasMath_t, cuBLAS's manual
+
+
+def create(properties: DeviceProperties, others: Sequence[Backend] = ()) -> CupyBackend:
+    """Return the backend of a device, to be asked after `others`."""
+    return CupyBackend(properties, others)
+
+
+class CupyBackend(NoExtras):
+    """Computes products by `cupy.matmul`.
+
+    Parameters
+    ----------
+    properties : DeviceProperties
+    others : sequence of Backend
+        The backends that are asked before; they tell which 8-bit floats the device has.
+    """
+
+    name = "cupy"
+
+    def __init__(self, properties: DeviceProperties, others: Sequence[Backend]) -> None:
+        self._device = properties
+        self._has_kernels = bool(others)
+        self.formats = tuple(name for other in others for name in other.formats)
+
+    def supports(self, request: Request) -> Support:
+        """Tell whether CuPy multiplies the types on this device, and has the library to do so."""
+        types = request.types
+        if request.epilogue is not None:
+            return Support("cupy.matmul has no epilogue")
+        known = {FLOAT8[name] for name in self.formats}
+        if FLOAT8_DTYPES & {types.x1, types.x2, *({types.stored} - known)}:
+            return Support(self._float8_hint())
+        dtype = self.dtype(request)
+        if self._device.is_emulated and dtype.kind not in "biu":  # CuPy has a kernel for those
+            return Support(self._refusal(dtype, "the emulated device has no BLAS library"))
+        try:
+            from cupy_backends.cuda.libs import cublas  # noqa: F401
+        except ImportError as err:
+            return Support(self._refusal(dtype, f"it lacks its BLAS library ({err})"))
+        return SUPPORTED
+
+    def candidates(self, request: Request) -> Sequence[Candidate]:
+        """Return nothing: the library chooses."""
+        return ()
+
+    def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
+        """Return what there is to tell about a product; nothing is compiled."""
+        return Compiled(
+            computed_by="cupy.matmul", reason=reason, handle=None, notes=self._conversions(request)
+        )
+
+    def launch(self, request: Request, compiled: Compiled) -> Runner:
+        """Return what multiplies, converting before and after where CuPy would be wrong."""
+        import cupy
+
+        types, dtype = request.types, self.dtype(request)
+
+        def run(x1: Any, x2: Any, out: Any) -> Any:
+            try:
+                x1, x2 = (x.astype(dtype, copy=False) for x in (x1, x2))
+                with self._sums_in_float32():
+                    product = cupy.matmul(x1, x2)
+            except (ImportError, NotImplementedError, TypeError) as err:
+                raise TypeError(f"matmul: {self._refusal(dtype, str(err))}") from err
+            if types.stored in FLOAT8_DTYPES:
+                product = rounded_to_float8(product, types.stored)
+            else:
+                product = product.astype(types.stored, copy=False)
+            if out is None:
+                return product
+            as_stored(out)[...] = product
+            return out
+
+        return run
+
+    def dtype(self, request: Request) -> np.dtype[Any]:
+        """Return the dtype in which `cupy.matmul` is asked for the product."""
+        types = request.types
+        if types.operand == I8:  # its sums may be asked for
+            return types.stored
+        if types.operand not in HALVES:
+            return types.operand
+        if types.stored != types.operand:
+            return F32
+        fails = types.operand == BF16 and (self._device.is_hip or request.shape.batch)
+        return F32 if fails else types.operand
+
+    def _conversions(self, request: Request) -> tuple[str, ...]:
+        """Return the conversions that are made, as sentences."""
+        dtype, types, notes = self.dtype(request), request.types, []
+        if dtype != types.operand:
+            notes.append(f"the operands are converted to {dtype}, in which cupy.matmul is right")
+        if dtype != types.result:
+            notes.append(f"the product is converted from {dtype} to {types.result}")
+        return tuple(notes)
+
+    def _refusal(self, dtype: np.dtype[Any], detail: str) -> str:
+        remedy = "float32, or to float64" if self._has_kernels else "float32"
+        return (
+            f"cupy.matmul cannot multiply {dtype} on {self._device.name}: {detail}; convert the "
+            f"operands to {remedy}, or multiply on another device"
+        )
+
+    def _float8_hint(self) -> str:
+        """Return which 8-bit floats the device has, and how to convert others."""
+        device = self._device.name
+        if not self.formats:
+            return (
+                f"{device} has no 8-bit floats: convert the operands to float16 on the host, e.g. "
+                "cupy.asarray(x.get().view(ml_dtypes.float8_e4m3fn).astype('float16'))"
+            )
+        known = " and ".join(f"float8_{name}" for name in self.formats)
+        return (
+            f"the 8-bit floats of {device} are {known}: convert others to them on the host, e.g. "
+            "cupy.asarray(x.get().view(ml_dtypes.float8_e5m2)"
+            f".astype(ml_dtypes.float8_{self.formats[0]}).view('uint8'))"
+        )
+
+    @contextlib.contextmanager
+    def _sums_in_float32(self) -> Iterator[None]:
+        """Keep cuBLAS from rounding partial sums to 16 bits; the handle is this thread's own."""
+        if self._device.is_hip:
+            yield
+            return
+        from cupy.cuda.device import get_cublas_handle
+        from cupy_backends.cuda.libs import cublas
+
+        handle = get_cublas_handle()
+        mode = cublas.getMathMode(handle)
+        cublas.setMathMode(handle, mode | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)
+        try:
+            yield
+        finally:
+            cublas.setMathMode(handle, mode)

@@ -1,0 +1,47 @@
+"""The part of a kernel's generated configuration that describes its epilogue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cupygemm._records.problem import Epilogue, Source
+
+
+def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], bool]) -> list[str]:
+    """Return the lines of ``struct EpilogueParts``, none where there is no epilogue.
+
+    `takes_vectors` tells whether a kernel loads runs of a source by vectors.
+    """
+    if epilogue is None:
+        return []
+    types = {
+        "ScaleA": "scale_a",
+        "ScaleB": "scale_b",
+        "C": "c",
+        "Bias": "bias",
+        "ScaleOut": "scale_out",
+    }
+    lines = ["struct EpilogueParts {"]
+    for name, option in types.items():
+        source, text = epilogue.sources.get(option), "NoSource"
+        if source is not None:
+            vectors = cpp_bool(source.along in ("column", "matrix") and takes_vectors(source))
+            text = f"Source<{source.dtype}, Along::{source.along}, {vectors}>"
+        lines.append(f"    using {name} = {text};")
+    lines += [
+        f"    static constexpr bool alpha = {cpp_bool(epilogue.alpha)};",
+        f"    static constexpr bool scale = {cpp_bool(epilogue.scale)};",
+        f"    static constexpr bool clamp = {cpp_bool(epilogue.clamp)};",
+        (
+            "    static constexpr Activation activation = "
+            f"Activation::{epilogue.activation or 'none'};"
+        ),
+        "};",
+        "",
+    ]
+    return lines
+
+
+def cpp_bool(value: bool) -> str:
+    """Return a truth value in C++."""
+    return "true" if value else "false"

@@ -1,0 +1,171 @@
+"""The Hopper backend: CUDA kernels with wgmma and TMA, on NVIDIA GPUs of compute capability 9.0."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cupygemm._backends.hopper import tf32x3
+from cupygemm._backends.hopper.config import FLOAT8, PRODUCTS, HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.launch import launch_grid
+from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._backends.hopper.plan import HopperChoice, choose
+from cupygemm._backends.hopper.product import make_launches
+from cupygemm._backends.hopper.select import HopperCandidate, in_other_orders, select
+from cupygemm._backends.product_table import why_types_unsupported
+from cupygemm._backends.protocol import (
+    SUPPORTED,
+    BlockScaling,
+    Compiled,
+    Group,
+    NoExtras,
+    Runner,
+    Support,
+)
+from cupygemm._backends.registry import DeviceProperties
+from cupygemm._backends.runners import make_runner
+from cupygemm._records.formats import PRECISIONS, Precision
+from cupygemm._records.problem import GemmProblem
+from cupygemm._request.placement import Placement, place
+from cupygemm._request.promotion import F32
+from cupygemm._request.request import Request
+
+MIN_TRIANGLE_ROWS = 512
+"""Symmetric products of fewer rows are computed whole."""
+_EXACT_FLOAT32 = (
+    "tensor cores do not multiply float32 exactly; precision='tf32x3' is nearly exact, and "
+    "precision='tf32' rounds the operands"
+)
+
+
+def create(properties: DeviceProperties) -> HopperBackend:
+    """Return the backend of a device."""
+    part, num_sms = properties.name, properties.values["multiProcessorCount"]
+    return HopperBackend(HopperArch(part=part, num_sms=num_sms))
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """The kernels of a request, with the placement that they were chosen for."""
+
+    placement: Placement
+    choice: HopperChoice
+
+
+class HopperBackend(NoExtras):
+    """Computes products by the kernels of ``kernels/hopper``.
+
+    Parameters
+    ----------
+    arch : HopperArch
+    """
+
+    name = "hopper"
+    config_type = HopperConfig
+    formats = FLOAT8
+    precisions = frozenset(name for name in PRECISIONS if name in PRODUCTS)
+
+    def __init__(self, arch: HopperArch) -> None:
+        self.arch = arch
+
+    def supports(self, request: Request) -> Support:
+        """Tell whether a kernel takes the request, and none of cuBLAS's is faster by the model."""
+        support = self.supports_types(request)
+        if not support:
+            return support
+        try:
+            choose(self.place(request).layout, self.arch)
+        except ValueError as err:
+            return Support(str(err))
+        return SUPPORTED
+
+    def supports_types(self, request: Request) -> Support:
+        """Tell whether the kernels take the types of a request."""
+        precision = self.precision(request)
+        if request.types.operand == F32 and precision == "ieee":
+            return Support(_EXACT_FLOAT32)
+        return Support(why_types_unsupported(request, PRODUCTS, self.formats, precision))
+
+    def problem(self, request: Request) -> GemmProblem | None:
+        """Return what the kernel solves; None for types that no kernel takes."""
+        return self.place(request).layout.problem if self.supports_types(request) else None
+
+    def candidates(self, request: Request) -> Sequence[HopperCandidate]:
+        """Return the configurations that can run, by their modelled cost."""
+        return select(self.place(request).layout.problem, self.arch).candidates
+
+    def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
+        """Compile the kernels for a request."""
+        placement = self.place(request)
+        choice = choose(placement.layout, self.arch, config, reason=reason)
+        if config is not None:
+            objection = check(config, choice.problem, self.arch)
+            if objection is not None:
+                raise ValueError(objection)
+            if choice.asked.a_dtype == "tf32x3":
+                tf32x3.require(choice.asked, choice.selection, self.arch)
+        gemm, its = choice.gemm, choice.config
+        shared = its.shared_bytes(choice.a.itemsize, choice.problem.b_major)
+        return Compiled(
+            computed_by="cupygemm",
+            reason=choice.selection.reason,
+            handle=Kernels(placement, choice),
+            notes=placement.notes + choice.notes,
+            problem=choice.asked,
+            config=its,
+            resources=lambda: gemm.resources(shared),
+            compiler=gemm.compiler,
+            grid=launch_grid(its, its.num_units(choice.problem), choice.num_sms),
+            num_launches=len(placement.layout.launches),
+        )
+
+    def launch(self, request: Request, compiled: Compiled) -> Runner:
+        """Load the kernels, and return what computes the request."""
+        kernels: Kernels = compiled.handle
+        return self.run(request, kernels.placement, kernels.choice)
+
+    def variants(self, request: Request, config: Any) -> Sequence[HopperConfig]:
+        """Return the configuration with the other orders of tiles."""
+        asked = self.place(request).layout.problem
+        problem = as_computed(asked, c_turned=config.c_turned)
+        return in_other_orders(config, problem, self.arch)
+
+    def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
+        """Return the products that the model computes sooner in a common launch."""
+        from cupygemm._backends.hopper.grouped import groups
+
+        placements = {
+            number: self.place(request)
+            for number, request in requests.items()
+            if self.supports_types(request)
+        }
+        return groups(placements, self.arch)
+
+    def triangle(self, request: Request) -> Runner | None:
+        """Return what computes ``x @ x.T`` by the tiles of one triangle."""
+        from cupygemm._backends.hopper.triangle import choose_triangle
+
+        if request.shape.m < MIN_TRIANGLE_ROWS or not self.supports_types(request):
+            return None
+        placement = self.place(request)
+        choice = choose_triangle(placement.layout, self.arch)
+        return None if choice is None else self.run(request, placement, choice)
+
+    def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
+        """Return what multiplies 8-bit floats with scales for blocks of 128 along k."""
+        from cupygemm._backends.hopper.block_scales import make_block_scaled
+
+        return make_block_scaled(self, request, scaling)
+
+    def run(self, request: Request, placement: Placement, choice: HopperChoice) -> Runner:
+        """Return what computes a request by the kernels of a choice, which are loaded."""
+        return make_runner(request, placement, make_launches(placement.layout, choice))
+
+    def precision(self, request: Request) -> Precision:
+        """Return the precision in which float32 is multiplied: what is asked for, or more."""
+        return request.precision if request.precision in self.precisions else "ieee"
+
+    def place(self, request: Request) -> Placement:
+        """Return where the kernel finds the arrays; rows that TMA cannot read are copied later."""
+        return place(request, precision=self.precision(request), row_bytes=1)

@@ -1,0 +1,82 @@
+"""Which backends compute the products of a device, in the order in which they are asked.
+
+A factory looks at a device and returns its backend for it, or None. It imports the backend only
+then, so that a process loads the code of the devices that it has.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cupygemm._backends.protocol import Backend
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """A device as factories see it.
+
+    Attributes
+    ----------
+    index : int
+        CuPy's number of the device.
+    name : str
+        What messages call it, e.g. ``"gfx942 (emulated)"``.
+    is_hip : bool
+        CuPy is built for ROCm.
+    is_emulated : bool
+    values : dict
+        All that ``cupy.cuda.runtime.getDeviceProperties`` tells.
+    """
+
+    index: int
+    name: str
+    is_hip: bool
+    is_emulated: bool
+    values: dict[str, Any]
+
+
+Factory = Callable[[DeviceProperties], Backend | None]
+
+
+def _cdna(properties: DeviceProperties) -> Backend | None:
+    if not properties.is_hip:
+        return None
+    from cupygemm._backends.cdna import backend
+
+    return backend.create(properties)
+
+
+def _hopper(properties: DeviceProperties) -> Backend | None:
+    if properties.is_hip or (properties.values["major"], properties.values["minor"]) != (9, 0):
+        return None
+    from cupygemm._backends.hopper import backend
+
+    return backend.create(properties)
+
+
+_factories: list[Factory] = [_cdna, _hopper]
+
+
+def backends_for(properties: DeviceProperties) -> tuple[Backend, ...]:
+    """Return the backends of a device; the last one is `cupy.matmul`."""
+    from cupygemm._backends.cupy import backend
+
+    found = [made for factory in _factories if (made := factory(properties)) is not None]
+    return (*found, backend.create(properties, tuple(found)))
+
+
+@contextlib.contextmanager
+def registered(factory: Factory) -> Iterator[None]:
+    """Ask a factory before all others, inside a ``with`` block.
+
+    Devices and plans that exist already do not change: forget them with
+    `cupygemm._backends.device.forget_devices` and `cupygemm._plan.table.PLANS.clear`.
+    """
+    _factories.insert(0, factory)
+    try:
+        yield
+    finally:
+        _factories.remove(factory)

@@ -1,0 +1,74 @@
+"""The epilogue of a product whose kernel does not have it: CuPy's functions, on the sums.
+
+The sums have not been rounded: they are those of `cupy.matmul`, or of a kernel in its accumulator's
+type. Then come the stages of the formula, and one rounding.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends.protocol import Runner
+from cupygemm._epilogue.float8 import rounded_to_float8
+from cupygemm._epilogue.formula import Parts, cupy_module, evaluate
+from cupygemm._records.dtypes import FLOAT8_DTYPES
+from cupygemm._records.formats import as_stored, container
+from cupygemm._request.epilogue import ARRAYS, EpilogueArguments, as_result_shape
+from cupygemm._request.promotion import F32, F64
+from cupygemm._request.request import Request
+
+
+def applied(request: Request, sums: Runner) -> Runner:
+    """Return what computes a request from its sums; ``sums(x1, x2, None)`` returns a new array."""
+
+    def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
+        product = sums(x1, x2, None)
+        result = rounded(epilogue(product, request, arguments), request.types.stored)
+        result = result.reshape(request.shape.result)
+        result = result.astype(container(request.types.result), copy=False)
+        if out is None:
+            return result
+        as_stored(out)[...] = result
+        return out
+
+    return run
+
+
+def epilogue(sums: Any, request: Request, arguments: EpilogueArguments) -> Any:
+    """Return the sums after the epilogue, in the type that it is computed in."""
+    computed, shape = request.types.computed, request.shape
+    arrays = {}
+    for name, array in zip(ARRAYS, arguments.arrays, strict=True):
+        if array is not None:
+            whole = as_result_shape(name, array.shape, shape)
+            arrays[name] = array.astype(computed, copy=False).reshape(whole)
+    alpha, beta, scale, _ = arguments.factors
+    parts = Parts(
+        alpha=alpha,
+        beta=beta,
+        scale=scale,
+        clamp=arguments.clamp,
+        activation=arguments.activation,
+        arrays=arrays,
+    )
+    x = sums.reshape(shape.result).astype(computed, copy=False)
+    return evaluate(cupy_module(), x, parts)
+
+
+def rounded(x: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an array in a type; integers are rounded to nearest and saturate, NaN is 0."""
+    import cupy
+
+    if dtype in FLOAT8_DTYPES:
+        return rounded_to_float8(x.astype(F32, copy=False), dtype)
+    if dtype.kind not in "iu" or x.dtype.kind != "f":
+        if dtype.itemsize == 2 and x.dtype == F64:
+            x = x.astype(F32)
+        return x.astype(dtype, copy=False)
+    limits = np.iinfo(dtype)
+    wide = cupy.rint(x.astype(F64))
+    wide = cupy.where(cupy.isnan(wide), 0.0, wide)
+    highest = np.nextafter(float(limits.max), 0) if limits.bits == 64 else float(limits.max)
+    return cupy.clip(wide, float(limits.min), highest).astype(dtype)

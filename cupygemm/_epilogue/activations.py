@@ -1,0 +1,130 @@
+"""The activation functions: one row for each.
+
+CuPy, NumPy and the error bound all evaluate the formula of a row; only the device code, in
+``kernels/common/activation.hpp``, says it again. docs/developer/add_an_activation.rst adds one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+
+class ArrayModule(Protocol):
+    """The functions that formulas are written in, of CuPy or of NumPy."""
+
+    maximum: Callable[..., Any]
+    minimum: Callable[..., Any]
+    abs: Callable[..., Any]
+    exp: Callable[..., Any]
+    where: Callable[..., Any]
+    erfc: Callable[..., Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activation:
+    """One activation function.
+
+    Attributes
+    ----------
+    name : str
+        The value of ``activation=``, and the name of the device code's case.
+    summary : str
+        The function in one line, for the documentation.
+    formula : callable
+        ``formula(xp, x)`` returns the function of an array, in its dtype.
+    slope : callable
+        ``slope(xp, x, error)`` returns a bound on the derivative's magnitude within `error` of `x`.
+    instructions : tuple of int
+        Vector instructions for each element on CDNA: where at most 16 bits of a result are kept,
+        and where 32 are. The cost model counts them; exp and reciprocal count as four.
+    is_exact : bool
+        The device evaluates the function without rounding.
+    """
+
+    name: str
+    summary: str
+    formula: Callable[[ArrayModule, Any], Any]
+    slope: Callable[[ArrayModule, Any, Any], Any]
+    instructions: tuple[int, int]
+    is_exact: bool = False
+
+
+def _relu(xp: ArrayModule, x: Any) -> Any:
+    return xp.maximum(x, x.dtype.type(0))  # NaN stays NaN
+
+
+def _gelu(xp: ArrayModule, x: Any) -> Any:
+    # erfc of the negative argument: nothing cancels where the result is small.
+    return _bounded(xp, x) * x.dtype.type(0.5) * xp.erfc(x * x.dtype.type(-(0.5**0.5)))
+
+
+def _gelu_tanh(xp: ArrayModule, x: Any) -> Any:
+    number = x.dtype.type
+    inner = number((2 / math.pi) ** 0.5) * (x + number(0.044715) * x * x * x)
+    return _bounded(xp, x) * _sigmoid(xp, inner * number(2))
+
+
+def _silu(xp: ArrayModule, x: Any) -> Any:
+    return _bounded(xp, x) * _sigmoid(xp, x)
+
+
+def _sigmoid(xp: ArrayModule, x: Any) -> Any:
+    one = x.dtype.type(1)
+    small = xp.exp(-xp.abs(x))  # at most 1: it cannot overflow
+    return xp.where(x >= 0, one, small) / (one + small)
+
+
+def _bounded(xp: ArrayModule, x: Any) -> Any:
+    """Keep a factor finite whose product with 0 is the limit at minus infinity."""
+    return xp.maximum(x, x.dtype.type(-1e6))
+
+
+def _constant(bound: float) -> Callable[[ArrayModule, Any, Any], Any]:
+    """Return the slope of a function whose derivative is nowhere beyond a number."""
+    return lambda xp, x, error: bound
+
+
+_ROWS = (
+    Activation(
+        name="relu",
+        summary="max(x, 0)",
+        formula=_relu,
+        slope=_constant(1.0),
+        instructions=(2, 2),
+        is_exact=True,
+    ),
+    Activation(
+        name="gelu",
+        summary="x times the normal distribution function of x, by the error function",
+        formula=_gelu,
+        slope=_constant(1.13),
+        instructions=(18, 33),
+    ),
+    Activation(
+        name="gelu_tanh",
+        summary="the approximation of gelu by tanh",
+        formula=_gelu_tanh,
+        slope=_constant(1.13),
+        instructions=(15, 24),
+    ),
+    Activation(
+        name="silu",
+        summary="x * sigmoid(x)",
+        formula=_silu,
+        slope=_constant(1.1),
+        instructions=(12, 22),
+    ),
+    Activation(
+        name="sigmoid",
+        summary="1 / (1 + exp(-x))",
+        formula=_sigmoid,
+        slope=_constant(0.25),
+        instructions=(11, 20),
+    ),
+)
+ACTIVATIONS: Mapping[str, Activation] = MappingProxyType({row.name: row for row in _ROWS})
+"""The activation functions by name."""

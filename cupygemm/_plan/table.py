@@ -1,0 +1,58 @@
+"""The table of plans: one for the whole library, with one kind of key and one limit of its size.
+
+A key is a tuple that begins with the name of a function. What follows holds all that the plan of a
+call depends on: shapes, strides, dtypes, alignment and device of its arrays, and its options
+(`cupygemm._plan.keys`). Look-ups take no lock, since those of a dictionary are atomic; changes do.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+MAX_PLANS = 4096
+"""Plans that the table keeps; the oldest go first."""
+
+Key = tuple[Any, ...]
+
+
+class PlanTable:
+    """Plans by key.
+
+    Attributes
+    ----------
+    get : callable
+        ``get(key)`` returns the plan of a key, or None.
+    """
+
+    def __init__(self, size: int = MAX_PLANS) -> None:
+        self.size = size
+        self._plans: dict[Key, Any] = {}
+        self._lock = threading.Lock()
+        self.get: Callable[[Key], Any] = self._plans.get
+
+    def __len__(self) -> int:
+        return len(self._plans)
+
+    def of(self, function: str) -> list[Any]:
+        """Return the plans of a function, the oldest first."""
+        return [plan for key, plan in self._plans.items() if key[0] == function]
+
+    def keep(self, key: Key, plan: Any) -> None:
+        """Store a plan, in place of the oldest ones where the table is full."""
+        with self._lock:
+            while len(self._plans) >= self.size:
+                del self._plans[next(iter(self._plans))]
+            self._plans[key] = plan
+
+    def clear(self) -> None:
+        """Forget all plans: what they were made by has changed."""
+        with self._lock:
+            self._plans.clear()
+
+
+NO_PLAN = object()
+"""Stands in the table for a call that a special way of computing it does not take."""
+PLANS = PlanTable()
+"""The table of this process."""

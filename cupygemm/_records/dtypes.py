@@ -1,0 +1,122 @@
+"""The element types of products: one row for each, and the names by which users give them.
+
+A row says how an element lies in memory and what products of it are summed in. What a backend can
+multiply is stated by the backend. To add a type, see docs/developer/add_a_data_type.rst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+DType = str
+"""The name of an element type, the key of `ELEMENT_TYPES`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ElementType:
+    """One type of elements.
+
+    Attributes
+    ----------
+    name : str
+        The short name, which the device code uses too.
+    array : numpy.dtype or None
+        The dtype of arrays of such elements; None for types that only kernels see.
+    itemsize : int
+        Bytes of an element in memory.
+    accumulator : str
+        The type in which products of such elements are summed.
+    aliases : tuple of str
+        Names that users may give beside those that NumPy and ml_dtypes know.
+    is_precision : bool
+        The elements are float32 in memory, and the type says how the matrix unit reads them.
+    """
+
+    name: DType
+    array: np.dtype[Any] | None
+    itemsize: int
+    accumulator: DType
+    aliases: tuple[str, ...] = ()
+    is_precision: bool = False
+
+    @property
+    def is_complex(self) -> bool:
+        """Whether an element has a real and an imaginary part."""
+        return self.array is not None and self.array.kind == "c"
+
+    @property
+    def is_float8(self) -> bool:
+        """Whether the type is an 8-bit float, for which CuPy has no dtype."""
+        return self.array is not None and self.array.name.startswith("float8_")
+
+
+def _row(
+    name: DType,
+    array: Any,
+    *,
+    accumulator: DType,
+    aliases: tuple[str, ...] = (),
+    is_precision: bool = False,
+) -> ElementType:
+    dtype = np.dtype(array)
+    return ElementType(
+        name=name,
+        array=dtype,
+        itemsize=dtype.itemsize,
+        accumulator=accumulator,
+        aliases=aliases,
+        is_precision=is_precision,
+    )
+
+
+_ROWS = (
+    _row("bf16", ml_dtypes.bfloat16, accumulator="f32", aliases=("bf16",)),
+    _row("f16", np.float16, accumulator="f32", aliases=("fp16",)),
+    _row("f32", np.float32, accumulator="f32", aliases=("fp32",)),
+    _row("f64", np.float64, accumulator="f64", aliases=("fp64",)),
+    _row("i8", np.int8, accumulator="i32"),
+    _row("u8", np.uint8, accumulator="i32"),
+    _row("i32", np.int32, accumulator="i32"),
+    _row("c64", np.complex64, accumulator="c64"),
+    _row("c128", np.complex128, accumulator="c128"),
+    # 8-bit floats. OCP formats are IEEE 754's but for infinities and NaN. FNUZ formats have an
+    # exponent bias that is larger by one, and neither infinities nor a negative zero.
+    _row("e4m3fn", ml_dtypes.float8_e4m3fn, accumulator="f32", aliases=("e4m3fn",)),
+    _row("e5m2", ml_dtypes.float8_e5m2, accumulator="f32", aliases=("e5m2",)),
+    _row("e4m3fnuz", ml_dtypes.float8_e4m3fnuz, accumulator="f32", aliases=("e4m3fnuz",)),
+    _row("e5m2fnuz", ml_dtypes.float8_e5m2fnuz, accumulator="f32", aliases=("e5m2fnuz",)),
+    # float32 of which the matrix unit reads the first 10 bits of the fraction.
+    _row("tf32", np.float32, accumulator="f32", is_precision=True),
+    # float32 as a sum of two tf32 parts; three products of parts are added.
+    _row("tf32x3", np.float32, accumulator="f32", is_precision=True),
+    # A pair of 4-bit floats that are neighbours along k; it counts as one element.
+    ElementType(name="e2m1x2", array=None, itemsize=1, accumulator="f32"),
+)
+ELEMENT_TYPES: Mapping[DType, ElementType] = MappingProxyType({row.name: row for row in _ROWS})
+"""All element types by name."""
+ITEMSIZE: Mapping[DType, int] = MappingProxyType({row.name: row.itemsize for row in _ROWS})
+"""Bytes of an element, by the type's name."""
+FLOAT8: Mapping[DType, np.dtype[Any]] = MappingProxyType(
+    {row.name: row.array for row in _ROWS if row.is_float8 and row.array is not None}
+)
+"""The dtypes of 8-bit floats, by name."""
+FLOAT8_NAMES: tuple[DType, ...] = tuple(FLOAT8)
+FLOAT8_DTYPES = frozenset(FLOAT8.values())
+COMPLEX_NAMES: tuple[DType, ...] = tuple(row.name for row in _ROWS if row.is_complex)
+PRECISION_NAMES: tuple[DType, ...] = tuple(row.name for row in _ROWS if row.is_precision)
+ELEMENT_OF: Mapping[np.dtype[Any], DType] = MappingProxyType(
+    {row.array: row.name for row in _ROWS if row.array is not None and not row.is_precision}
+)
+"""The element type of an array, by its dtype."""
+_ALIASES = {alias: row.array for row in _ROWS for alias in row.aliases}
+
+
+def named_dtype(name: str) -> np.dtype[Any] | None:
+    """Return the dtype that an alias of `ELEMENT_TYPES` or an ml_dtypes name stands for."""
+    return _ALIASES.get(name.removeprefix("float8_"))
