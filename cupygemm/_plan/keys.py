@@ -98,7 +98,7 @@ def options_key(options: Mapping[str, Any]) -> Key | None:
         elif kind in _NUMBERS:
             key += (name, value == 1, value == 0, value.imag != 0)
         elif kind is tuple:
-            key += (name, *map(type, value))
+            key += (name, len(value))
         else:
             return None
     return tuple(key)
