@@ -1,19 +1,20 @@
-// The two kernels of a product whose tiles are shared between workgroups: the GEMM, and the sum of
-// the parts that it leaves in the workspace, which goes through the epilogue and is rounded once.
+// The two kernels of a product that splits tiles between workgroups: the GEMM, and the reduction
+// that adds the partial sums in the workspace, applies the epilogue and rounds once.
 //
-// A workgroup of cupygemm_add_parts adds one group of quads of one wave of the GEMM: 64 lanes, each
-// with what it would have stored at once. Its four waves add every fourth part each, in the order
-// of k, and then their sums are added, in order: the result is the same bits each time.
+// A workgroup of cupygemm_add_parts reduces one group of quads of one wave of the GEMM: in each of
+// 64 lanes, the sums that the lane would store together. Wave w of its four waves adds parts w, w +
+// 4, ... in the order of k; then the sums of the four waves are added in order. The result is
+// bitwise reproducible.
 //
-// Where the GEMM adds its sums to C (Config::adds_to_result) there are no parts to be added, and
-// the kernel runs before it: what it stores are zeros.
+// Where the GEMM adds its sums directly to C (Config::adds_to_result) there are no parts. This
+// kernel then runs before the GEMM, and stores zeros to C.
 #include "cdna/gemm.hip"
 #include "common/addition.hpp"
 
 namespace cupygemm {
 
 constexpr u32 add_waves = 4;
-constexpr u32 parts_at_once = 4; // of a wave: their loads are on their way together
+constexpr u32 parts_at_once = 4; // per wave: their loads are in flight together
 
 template <class Scalar, int quads>
 CUPYGEMM_INLINE void add(Scalar (&sums)[quads][4], const Scalar (&other)[quads][4]) {
@@ -24,7 +25,7 @@ CUPYGEMM_INLINE void add(Scalar (&sums)[quads][4], const Scalar (&other)[quads][
             sums[i][e] = added(sums[i][e], other[i][e]);
 }
 
-// The tile of a workgroup, and where its parts are.
+// The tile that a workgroup reduces, and the slots of its parts.
 struct PartedTile {
     Work work;
     Slots slots;
@@ -63,7 +64,7 @@ extern "C" __global__ void
     const u32 lane = thread % wave_size;
     const u32 index = __builtin_amdgcn_workgroup_id_x() / groups_of_tile;
     const u32 in_tile = __builtin_amdgcn_workgroup_id_x() % groups_of_tile;
-    const u32 wave = in_tile / groups_of_wave; // of the GEMM
+    const u32 wave = in_tile / groups_of_wave; // wave of the GEMM
     const u32 fm = in_tile % groups_of_wave / Store::num_groups;
     const u32 group = in_tile % Store::num_groups;
 
@@ -74,13 +75,13 @@ extern "C" __global__ void
         return;
     const PartedTile tile = parted_tile(args, tiling, index, batch);
     if (Config::partition == Partition::stream_k && tile.slots.count == 1)
-        return; // one workgroup had all of it, and stored it
+        return; // one workgroup computed the whole tile and stored it
     const Position at = position(args, tile.work, wave, lane);
     const Store store(args, at, MakeEpilogue<Config>::make(args, at, tile.work));
 
     Sums sums{};
     for (u32 first = add_wave; first < tile.slots.count; first += parts_at_once * add_waves) {
-        Sums parts[parts_at_once]; // zeros where there is none
+        Sums parts[parts_at_once]; // zeros for parts that do not exist
 #pragma unroll
         for (u32 p = 0; p < parts_at_once; ++p) {
             const u32 part = first + p * add_waves;
@@ -98,7 +99,7 @@ extern "C" __global__ void
     }
     if (add_wave > 0)
         __builtin_memcpy(&others[add_wave - 1][lane], &sums, sizeof(sums));
-    lds_barrier(); // the sums of all waves but the first are in LDS
+    lds_barrier(); // the sums of waves 1 to 3 are in LDS
     if (add_wave > 0)
         return;
 #pragma unroll

@@ -1,6 +1,6 @@
-// Atomic additions to global memory, one instruction each, that return nothing.
+// Atomic additions to global memory, one instruction each. They return nothing.
 //
-// They are relaxed: the end of the kernel orders them before what reads the sums.
+// The additions are relaxed: the end of the kernel orders them before later reads of the sums.
 #pragma once
 
 #include "common/platform.hpp"
@@ -9,8 +9,8 @@ namespace cupygemm {
 
 template <class T> using GlobalPointer = __attribute__((address_space(1))) T *;
 
-// global_atomic_add_f32: a compare-and-swap loop where the compiler may not assume, as this builtin
-// lets it, that the memory is the device's own.
+// global_atomic_add_f32. This builtin lets the compiler assume that the memory belongs to the
+// device; without that assumption it emits a compare-and-swap loop.
 CUPYGEMM_INLINE void global_atomic_add(u64 address, float value) {
     __builtin_amdgcn_global_atomic_fadd_f32(reinterpret_cast<GlobalPointer<float>>(address), value);
 }

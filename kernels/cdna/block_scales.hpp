@@ -1,15 +1,18 @@
-// Factors of 32 consecutive k of a row of A or of a column of B: microscaling (OCP MX), on gfx950.
+// Microscaling (OCP MX): one factor for every 32 consecutive k of each row of A and column of B.
 //
-// A factor is a power of two, a byte of exponent. The scaled MFMA multiplies by them at no cost; it
-// wants those of one fragment in a byte of a register, lane l's of row l % 16 and of the l / 16-th
-// 32 k of the instruction. They come packed in that order (cupygemm._scales): a dword for each
-// lane, of 64 rows, of the 128 k of an instruction, a byte for each of the four fragments.
+// A factor is a power of two, stored as a byte of exponent. The scaled MFMA applies the factors at
+// no cost. Lane l supplies the factor of row l % 16 of a fragment for the (l / 16)-th group of 32 k
+// of the instruction, in one byte of a register. The factors are packed in that order beforehand
+// (cupygemm._backends.cdna.microscaling): each lane has one dword for 64 rows and the 128 k of an
+// instruction, one byte for each of four fragments.
 //
-//   packed   (64 rows, instruction along k, lane)    steps is a multiple of those of a tile
+//   packed   (64 rows, instruction along k, lane)    padded along k to whole tiles
 //
-// A wave of ping_pong has 64 rows of each half of A and 64 columns: three dwords for an instruction
-// along k. They are loaded straight to registers. Those of A are free as soon as the half has been
-// multiplied, so that those of the next tile go there; those of B are needed until then.
+// A wave of the ping_pong mainloop multiplies 64 rows of each half of A by 64 columns, and needs
+// three dwords for each instruction along k. They are loaded straight to registers. The registers
+// for a half of A are free once that half has been multiplied, so the factors of the next tile
+// replace them. The factors of B are needed until the end of the tile, so those of the next tile
+// have registers of their own. Only targets with block-scaled MFMA compile this specialization.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -31,18 +34,19 @@ template <class Config> struct BlockScales<Config, true> {
     using Acc = Accumulators<Config>;
     using Instruction = typename Acc::Instruction;
     static constexpr u32 group_rows = 64;
-    static constexpr u32 group_bytes = wave_size * 4; // of one instruction along k
+    static constexpr u32 group_bytes = wave_size * 4; // for one instruction along k
     static constexpr int halves = Config::row_parts;
-    static constexpr u32 steps = Config::tile_k / Config::mma_k; // instructions along k of a tile
+    static constexpr u32 steps = Config::tile_k / Config::mma_k; // instructions along k per tile
 
-    static_assert(Config::mma_m == 16 && Config::mma_n == 16, "a dword is of four fragments of 16");
+    static_assert(Config::mma_m == 16 && Config::mma_n == 16,
+                  "a dword holds the factors of four fragments of 16 rows");
     static_assert(Config::tile_m / Config::waves_m / halves == group_rows &&
                       Config::tile_n / Config::waves_n == group_rows,
-                  "a wave has 64 rows of each part of A and 64 columns");
+                  "a wave must have 64 rows of each part of A and 64 columns");
 
     u32 a[halves][steps], b[steps], next_b[steps];
-    u64 base_a, base_b;  // of the first step of the workgroup's part of k
-    const u32 half_step; // bytes from a wave's rows of one half of A to those of the next
+    u64 base_a, base_b;  // at the first step of the workgroup's part of k
+    const u32 half_step; // bytes from a wave's rows of one half of A to its rows of the next
     const u32 lane_offset;
 
     CUPYGEMM_INLINE BlockScales(const KernelArgs<Config> &args, const Position &at)
@@ -54,12 +58,12 @@ template <class Config> struct BlockScales<Config, true> {
         base_b = args.scales.b + (at.column / group_rows + at.wave_n) * pitch + first;
     }
 
-    // Bytes of 64 rows.
+    // Bytes of the packed factors of 64 rows.
     CUPYGEMM_INLINE static u32 row_bytes(const GemmArgs &args) {
         return ceil_div<u32>(args.k, Config::tile_k) * (steps * group_bytes);
     }
 
-    // Of a tile, by its index in the workgroup's part of k.
+    // `tile` is the tile's index in the workgroup's part of k.
     CUPYGEMM_INLINE void load_a(i32 tile, int half) {
         load(a[half], base_a + half * half_step, tile);
     }
@@ -85,15 +89,16 @@ template <class Config> struct BlockScales<Config, true> {
             to[step] = buffer_load_b32(memory, lane_offset + step * group_bytes);
     }
 
-    // acc += of fragments fm (of a half) and fn, which are bytes fm and fn of the dwords.
+    // acc += fragment fm (of a half of A) times fragment fn. Their factors are bytes fm and fn of
+    // the dwords.
     CUPYGEMM_INLINE void multiply(u32x8 fragment_b, u32x8 fragment_a, int half, u32 step, int fm,
                                   int fn, typename Acc::Registers &acc) const {
         multiply_bytes<0>(fragment_b, fragment_a, a[half][step], b[step], fm * 4 + fn, acc);
     }
 
 private:
-    // The instruction names the bytes, so it is one of 16; `which` is known once loops are
-    // unrolled.
+    // The selected bytes are encoded in the instruction, so there are 16 variants of it. `which` is
+    // a constant once the loops are unrolled.
     template <int index> CUPYGEMM_INLINE static void multiply_bytes(u32x8 fragment_b,
                                                                     u32x8 fragment_a, u32 scale_a,
                                                                     u32 scale_b, int which,

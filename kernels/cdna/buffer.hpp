@@ -1,14 +1,15 @@
-// Global memory through raw buffer resources: 32-bit offsets from a 64-bit base, checked by
-// hardware.
+// Global memory through raw buffer resources: 32-bit offsets from a 64-bit base, with bounds checks
+// in hardware.
 //
-// A Window is what a workgroup can reach of one matrix: from a base that it moves along by 64-bit
-// scalar arithmetic to the matrix's last element. Loads past its end return zero and stores are
-// dropped, so tails need no branches; a lane that must not take part uses `out_of_range` as its
-// offset. Offsets are below 2 GiB (cupygemm._backends.cdna.check.check), however large the matrix.
+// A Window spans the part of a matrix that a workgroup can reach: from a base, which 64-bit scalar
+// arithmetic advances, to the matrix's last element. Loads beyond its end return zero and stores
+// are dropped, so tails need no branches. A lane that must not take part passes `out_of_range` as
+// its offset. cupygemm._backends.cdna.check.check keeps all offsets below 2 GiB, whatever the size
+// of the matrix.
 //
-// The hardware checks whole dwords and needs dword alignment, no more, for any width. A matrix of
-// elements of less than a dword may start or end in the middle of one: `resource` covers the whole
-// dwords, and what is left is read through `exact_resource`, element by element.
+// The hardware checks whole dwords, and needs only dword alignment at any width. A matrix of
+// elements narrower than a dword may begin or end in the middle of one: `resource` covers the whole
+// dwords, and the remaining elements are loaded one by one through `exact_resource`.
 #pragma once
 
 #include "cdna/lds.hpp"
@@ -21,7 +22,7 @@ constexpr u32 out_of_range = 0x80000000u;
 using Resource = __amdgpu_buffer_rsrc_t;
 
 struct Window {
-    u64 base;  // byte address; for loads a multiple of 4
+    u64 base;  // byte address; a multiple of 4 for loads
     i64 bytes; // from base to the end of the matrix
 
     CUPYGEMM_INLINE void advance(i64 step) {
@@ -30,14 +31,14 @@ struct Window {
     }
 };
 
-// Raw buffer, 32-bit data format, no stride and no swizzle (CDNA3 ISA, "Buffer Resource
+// A raw buffer with 32-bit data format, no stride and no swizzle (CDNA3 ISA, "Buffer Resource
 // Descriptor").
 CUPYGEMM_INLINE Resource make_resource(u64 base, u32 num_bytes) {
     return __builtin_amdgcn_make_buffer_rsrc(reinterpret_cast<void *>(base), 0, num_bytes,
                                              0x00027000);
 }
 
-// Bytes within reach of an offset. (A 64-bit comparison would go to the vector unit.)
+// The number of bytes that offsets can reach. (A 64-bit comparison would use the vector unit.)
 CUPYGEMM_INLINE u32 reach(const Window &window) {
     const u32 beyond = static_cast<u32>(window.bytes >> 31);
     return beyond != 0 ? out_of_range : static_cast<u32>(window.bytes);
@@ -47,13 +48,13 @@ CUPYGEMM_INLINE Resource exact_resource(const Window &window) {
     return make_resource(window.base, reach(window));
 }
 
-// An absent window reads as zero everywhere. (A mask, since a conditional could become a branch in
-// the middle of a mainloop.)
+// A window that does not exist reads as zero everywhere. (The mask cannot become a branch in the
+// middle of a mainloop, as a conditional could.)
 CUPYGEMM_INLINE Resource resource(const Window &window, bool exists = true) {
     return make_resource(window.base, reach(window) & ~3u & (0u - exists));
 }
 
-// The check counts `scalar_offset`, the same in all lanes.
+// `scalar_offset` must be uniform. The bounds check includes it.
 CUPYGEMM_INLINE u32x4 buffer_load_b128(Resource resource, u32 offset, u32 scalar_offset = 0) {
     return __builtin_amdgcn_raw_buffer_load_b128(resource, static_cast<int>(offset),
                                                  static_cast<int>(scalar_offset), 0);
@@ -63,9 +64,9 @@ CUPYGEMM_INLINE u32x2 buffer_load_b64(Resource resource, u32 offset) {
     return __builtin_amdgcn_raw_buffer_load_b64(resource, static_cast<int>(offset), 0, 0);
 }
 
-// Lane l's `direct_load_bytes` go to LDS at `wave_base` + direct_load_bytes * l, which is uniform
-// and travels in M0. The check counts `scalar_offset`; lanes out of range write zero. The load
-// counts in vmcnt, like any other.
+// Load `direct_load_bytes` per lane to LDS address `wave_base` + direct_load_bytes * lane. The wave
+// base is uniform and travels in M0. The bounds check includes `scalar_offset`; lanes out of range
+// write zeros. The load counts in vmcnt, like any other.
 CUPYGEMM_INLINE void buffer_load_lds(Resource resource, LdsBase wave_base, u32 offset,
                                      u32 scalar_offset) {
     __builtin_amdgcn_raw_ptr_buffer_load_lds(resource, (LdsPointer<void>)wave_base,

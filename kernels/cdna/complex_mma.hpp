@@ -1,15 +1,15 @@
-// Complex products by real matrix instructions.
+// Complex products with real matrix instructions.
 //
-// A chunk of 16 bytes holds the parts of complex numbers in turn, re im re im, which are twice as
-// many real values of k. Of the first operand two versions are made in registers, and each is
-// multiplied with the second operand as it is:
+// A 16-byte chunk of complex numbers holds re im re im: twice as many real values along k. Two
+// versions of the first operand are made in registers, and each is multiplied by the unchanged
+// second operand:
 //
-//   conjugate   re -im re -im    sum of  re re - im im    the real part
-//   swapped     im  re im  re    sum of  im re + re im    the imaginary part
+//   conjugate   re -im re -im    sums  re re - im im,  the real part
+//   swapped     im  re im  re    sums  im re + re im,  the imaginary part
 //
-// So operands stay where and as they lie, in any layout; a product takes four real ones, and a
-// fragment twice the accumulators. Sums and the places of NaN and infinities are those of the
-// definition, (a + bi)(c + di) = (ac - bd) + (ad + bc) i.
+// Operands keep their place and layout. A complex product takes four real ones, and a fragment
+// takes twice the accumulators. Sums, and the places of NaN and infinities, follow the definition
+// (a + bi)(c + di) = (ac - bd) + (ad + bc) i.
 #pragma once
 
 #include "cdna/mfma.hpp"
@@ -35,7 +35,7 @@ template <class Part, int mma_m, int mma_n, int mma_k> struct ComplexMma {
     }
 
     CUPYGEMM_INLINE static u32x4 conjugate(u32x4 x) {
-        constexpr u32 sign = 0x80000000u; // of the last dword of a part
+        constexpr u32 sign = 0x80000000u; // in the last dword of an imaginary part
         if constexpr (Numeric<Part>::bytes == 4)
             return u32x4{x.x, x.y ^ sign, x.z, x.w ^ sign};
         else

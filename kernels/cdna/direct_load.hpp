@@ -1,12 +1,12 @@
-// Moving an operand's tile from global memory straight into LDS, and reading it as fragments.
+// Loads of an operand's tile from global memory straight to LDS, and reads of its fragments.
 //
-// A DirectLoader knows a thread's share of a tile: `num_loads` units of `direct_load_bytes`. No
-// registers hold data, so any number of tiles may be on their way; the loads of a wave arrive in
-// order and count in vmcnt, and other waves may read them after that and a barrier
+// A DirectLoader moves a thread's share of a tile: `num_loads` units of `direct_load_bytes`. No
+// registers hold the data, so any number of tiles may be in flight. A wave's loads arrive in order
+// and count in vmcnt; other waves may read them after the wave has waited for them and a barrier
 // (load_and_lds_barrier).
 //
-// The last tile along k may be ragged. Then it goes through registers, where what lies beyond the
-// matrix becomes zero.
+// The last tile along k may be ragged. It is loaded to registers instead, where elements beyond the
+// matrix become zero, and written to LDS from there.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -27,30 +27,31 @@ template <class Operand> struct DirectLoader {
         OperandTile<Operand>::bytes / (num_threads * direct_load_bytes);
 
     using End = VectorEnd<element_bytes>;
-    // A unit in registers: 16 bytes, of which only the first direct_load_bytes count.
+    // Units in registers: 16 bytes each, of which only the first direct_load_bytes are used.
     struct RaggedUnits {
         u32x4 data[num_loads];
-        typename End::Last last[num_loads]; // the elements before the end of the matrix
+        typename End::Last last[num_loads]; // the elements just before the end of the matrix
     };
 
     static_assert(num_loads >= 1 &&
                       OperandTile<Operand>::bytes % (num_threads * direct_load_bytes) == 0,
-                  "every thread loads the same number of whole units");
+                  "every thread must load the same number of whole units");
     static_assert(Operand::dword_aligned, "loads to LDS fetch whole dwords");
-    static_assert(element_bytes <= direct_load_bytes, "a unit holds whole elements");
+    static_assert(element_bytes <= direct_load_bytes, "a unit must hold whole elements");
 
-    Window window; // from this workgroup's first row, at the k of the next load
+    Window window; // from the workgroup's first row, at the k of the next load
     i64 tile_step; // bytes between tiles along k
-    u64 next_base; // of the resource for that load
+    u64 next_base; // of the buffer resource for that load
     u32 next_bytes;
     u32 thread;
-    u32 wave_offset; // bytes of LDS from the tile to the wave's first unit
-    // Bytes from window.base to unit i: a lane's part, the same for most i, and that of all lanes.
+    u32 wave_offset; // LDS bytes from the start of the tile to the wave's first unit
+    // Bytes from window.base to unit i: a part that depends on the lane, and a uniform part. The
+    // lane's part is the same for most i.
     u32 lane_offset[num_loads];
     u32 wave_uniform[num_loads];
 
-    // `matrix` is the address of element (0, 0), `row0` and `k0` the first row and k of the first
-    // tile, `pitch` in elements, and `wave` the same in all lanes.
+    // `matrix` is the address of element (0, 0), `row0` and `k0` are the first row and the first k
+    // of the first tile, and `pitch` counts elements. `wave` must be uniform.
     CUPYGEMM_INLINE DirectLoader(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, i32 k0,
                                  u32 thread_id, u32 wave)
         : thread(thread_id), wave_offset(wave * wave_size * direct_load_bytes) {
@@ -69,7 +70,7 @@ template <class Operand> struct DirectLoader {
         }
     }
 
-    // First row and first k of unit i in the tile, without what is the same in all lanes.
+    // The first row and the first k of unit i in the tile, without their uniform parts.
     CUPYGEMM_INLINE u32 lane_row(int i) const {
         return Map::row_of(thread) ^ (Map::row_of(i * num_threads) - Map::uniform_row(i));
     }
@@ -80,16 +81,17 @@ template <class Operand> struct DirectLoader {
     CUPYGEMM_INLINE u32 k(int i) const { return lane_k(i) + Map::uniform_k(i); }
     CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[i] + wave_uniform[i]; }
 
-    // Work out the resource of the tile at the window, and move on by one tile. It lies inside the
-    // matrix along k. Rows past the end of the matrix read other rows or zero: they only reach rows
-    // of C that do not exist. When there is no such tile, `exists` is false and nothing is read.
+    // Compute the resource of the tile at the window, and advance the window by one tile. The tile
+    // must lie inside the matrix along k. Rows beyond the end of the matrix read other rows or
+    // zero, which affects only rows of C that do not exist. If `exists` is false there is no such
+    // tile, and its loads read nothing.
     CUPYGEMM_INLINE void prepare(bool exists) {
         next_base = window.base;
         next_bytes = reach(window) & ~3u & (0u - exists);
         window.advance(tile_step);
     }
 
-    // Have that done by here.
+    // Force the results of `prepare` to be computed here rather than at their first use.
     CUPYGEMM_INLINE void prepare_now() {
         compute_now(next_base);
         compute_now(next_bytes);
@@ -99,7 +101,7 @@ template <class Operand> struct DirectLoader {
         window.bytes = bytes;
     }
 
-    // Start loading the tile that was prepared into LDS.
+    // Start loading the prepared tile to LDS.
     CUPYGEMM_INLINE void load(LdsBase tile) const {
         load(make_resource(next_base, next_bytes), tile);
     }
@@ -113,24 +115,24 @@ template <class Operand> struct DirectLoader {
 
     // -- The last tile along k --------------------------------------------------------------------
 
-    // It is no different from the others: all of k is there, and no element shares its dword with
-    // the end of the matrix. The same in all lanes, and the usual case.
+    // Whether the tile needs no masks: all of its k lies in the matrix, and no element shares its
+    // dword with the end of the matrix. The result is uniform, and usually true.
     CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
         const bool ends_in_dword = major == Major::row && rows_left * element_bytes % 4 != 0 &&
                                    rows_left < Operand::tile_rows;
         return k_left == Operand::tile_k && !ends_in_dword;
     }
 
-    // Start loading tile `tile_index`, a whole one, like any other.
+    // Start loading tile `tile_index`, which needs no masks.
     CUPYGEMM_INLINE void load_last(LdsBase tile, i64 tile_index) const {
         Window last = window;
         last.advance(tile_index * tile_step);
         load(resource(last), tile);
     }
 
-    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k, at least
-    // one of each, lie in the matrix. Elements that share their dword with the end of the matrix,
-    // where `resource` reads nothing, are read once more by themselves.
+    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k lie in
+    // the matrix, at least one of each. `resource` reads nothing of the dword that holds the end of
+    // the matrix, so the elements in that dword are loaded once more, one by one.
     CUPYGEMM_INLINE void load_ragged(RaggedUnits &units, i64 tile_index, i32 rows_left,
                                      i32 k_left) const {
         Window tile = window;
@@ -148,12 +150,13 @@ template <class Operand> struct DirectLoader {
         }
     }
 
-    // Put it into LDS, zeros where the matrix has nothing.
+    // Write the units to LDS, with zeros beyond the matrix.
     CUPYGEMM_INLINE void store_ragged(LdsBase tile, const RaggedUnits &units, i32 rows_left,
                                       i32 k_left) const {
 #pragma unroll
         for (int i = 0; i < num_loads; ++i) {
-            // Settled, or comparisons are kept from the load on, in scalar registers.
+            // Without settled_here, the comparisons would be kept from the load on, in scalar
+            // registers.
             const u32 valid = settled_here(num_valid(i, rows_left, k_left));
             const u32x4 whole = End::cut(units.data[i], units.last[i], static_cast<i32>(valid));
             const u32 at = (thread + i * num_threads) * direct_load_bytes;
@@ -161,12 +164,12 @@ template <class Operand> struct DirectLoader {
                 ds_write_b128(tile, at, whole);
             else
                 ds_write_b32(tile, at, whole.x);
-            end_phase(); // comparisons for all units at once would not fit in scalar registers
+            end_phase(); // the comparisons of all units at once would not fit in scalar registers
         }
     }
 
-    // Elements from the first of unit i to the end of the matrix, along the unit; there may be more
-    // than fit.
+    // The number of elements from the first of unit i to the end of the matrix, along the unit. It
+    // may exceed the size of the unit.
     CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
         const i32 k_valid = k_left - static_cast<i32>(k(i));
         if constexpr (major == Major::k)
@@ -176,7 +179,7 @@ template <class Operand> struct DirectLoader {
     }
 };
 
-// A wave's view of a tile that was loaded directly: a K-major one is laid out as any other.
+// A wave's view of a directly loaded tile. K-major tiles have the usual layout.
 template <class Operand, Major major = Operand::major> struct DirectReader
     : FragmentReader<Operand> {
     using FragmentReader<Operand>::FragmentReader;
@@ -208,8 +211,9 @@ template <class T> CUPYGEMM_INLINE void exchange_if(bool condition, T &x, T &y) 
     y = condition ? kept : y;
 }
 
-// Undo the swap of halves that TransposeMap makes for the 16x16 instruction, once everything is
-// summed: in odd quarters of a fragment's rows, it and its neighbour change places.
+// Undo the swap of halves that TransposeMap makes for the 16x16 instruction, after the mainloop: in
+// odd quarters of a fragment's rows, the accumulators of a fragment and of its neighbour change
+// places.
 template <class Config> CUPYGEMM_INLINE void unswap_fragments(Accumulators<Config> &acc, u32 lane) {
     using Acc = Accumulators<Config>;
     if constexpr (Config::a_major == Major::row && Config::mma_m == 16) {

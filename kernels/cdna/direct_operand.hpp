@@ -1,19 +1,19 @@
-// An operand's tile in LDS where loads put it there by themselves: who fetches what, and who reads
-// it.
+// The LDS layout of tiles that are loaded straight to LDS, as maps from indices to elements.
 //
-// A load that goes straight to LDS gives a lane no choice of place: the wave's lanes fill
-// consecutive units of `direct_load_bytes`. So the layout is made on the other side: a lane fetches
-// what belongs in its unit. The units of a tile are numbered as they lie in LDS, the thread
-// counting the low bits; a DirectMap says which element is the first of a unit. The map is linear
-// over XOR, and the `uniform` part of a thread's unit i, which has no bits in common with the
-// thread's, can be added as a scalar.
+// A load to LDS cannot choose where a lane's data goes: the lanes of a wave fill consecutive units
+// of `direct_load_bytes`. The layout is therefore made on the memory side: each lane fetches the
+// element that belongs in its unit. Units are numbered as they lie in LDS, with the thread in the
+// low bits. A DirectMap gives the first element of a unit. The map is linear over XOR. The
+// `uniform` part of a thread's unit i has no bits in common with the thread's own part, and can be
+// added as a scalar.
 //
-//   Major::k    the layout of OperandTile, in rows of 128 bytes along k: 8 chunks of one row are
-//               fetched in the order of the rotation, one line of memory in all.
-//   Major::row  as in memory, a row of chunks along m or n for each k. A fragment is read by
-//               ds_read_b64_tr_b16 (gfx950), which transposes: 16-bit elements alone.
+//   Major::k    the layout of OperandTile, with rows of 128 bytes along k. The 8 chunks of a row
+//               are fetched in rotated order, and make up one line of memory.
+//   Major::row  the layout of memory: for each k, a row of chunks along m or n. ds_read_b64_tr_b16
+//               transposes while it reads a fragment, so elements must have 16 bits and the target
+//               must have transposing LDS reads.
 //
-// Plain arithmetic, like operand.hpp, for the tests to check.
+// The maps are plain arithmetic, like those of operand.hpp, so tests can check them on any machine.
 #pragma once
 
 #include "cdna/operand.hpp"
@@ -40,7 +40,8 @@ template <class Operand> struct DirectMap<Operand, Major::k> {
         return unit / units_per_slab * Tile::slab_k + byte / Tile::element_bytes;
     }
     static_assert(Operand::num_threads >= 2 * wave_size,
-                  "rows that differ between a thread's units share no bits with those of threads");
+                  "the rows that differ between a thread's units must share no bits with those "
+                  "that differ between threads");
 
     CUPYGEMM_INLINE static constexpr u32 uniform_row(u32 i) {
         return row_of(i * Operand::num_threads);
@@ -51,16 +52,17 @@ template <class Operand> struct DirectMap<Operand, Major::k> {
     }
 };
 
-// Where a row-major tile's chunks of 8 rows lie: 16-byte slot (k, chunk), the chunk XORed with bits
-// of k. A transposing read serves 32 lanes at a time. They differ in 2 bits of the chunk and 2 of k
-// in either instruction, and for the 32x32 one in the half of the chunk: k's go to slot bits 2 and
-// 3, where a tile of few rows does not put them anyway. The 16x16 instruction has bit 3 of k in
-// place of the half, which goes to slot bit 0; TransposeMap says how it meets both halves.
+// The layout of row-major chunks of 8 rows: the 16-byte slot is (k, chunk), with the chunk XORed
+// with bits of k. A transposing read serves 32 lanes at a time. For both instructions these lanes
+// differ in 2 bits of the chunk and 2 bits of k. For the 32x32 instruction they also differ in the
+// half of the chunk; the bits of k then go to slot bits 2 and 3, unless a tile of few rows puts
+// them there anyway. For the 16x16 instruction they differ in bit 3 of k instead of the half, and
+// that bit goes to slot bit 0; TransposeMap explains how it reaches both halves.
 template <class Operand> struct RowMajorLayout {
-    static constexpr u32 chunk_rows = 8; // of 16-bit elements
+    static constexpr u32 chunk_rows = 8; // 16-bit elements
     static constexpr u32 chunk_bytes = 16;
     static constexpr u32 chunks_per_k = Operand::tile_rows / chunk_rows;
-    static constexpr u32 rotated_bytes = 256; // offset bits that the XOR touches
+    static constexpr u32 rotated_bytes = 256; // the XOR changes offset bits below this power of two
 
     CUPYGEMM_INLINE static constexpr u32 rotation(u32 k) {
         const u32 low = chunks_per_k >= 16 ? (k & 3) << 2 : chunks_per_k == 8 ? (k & 2) << 1 : 0;
@@ -78,9 +80,10 @@ template <class Operand> struct DirectMap<Operand, Major::row> {
     using Layout = RowMajorLayout<Operand>;
 
     static_assert(direct_load_bytes == Layout::chunk_bytes,
-                  "a row-major tile is loaded by whole chunks: no other instruction set reads it");
+                  "row-major tiles need units of a whole chunk: targets with narrower loads to LDS "
+                  "cannot read them");
     static_assert(OperandTile<Operand>::element_bytes == 2,
-                  "only 16-bit elements are transposed by reads");
+                  "only 16-bit elements are transposed by these reads");
 
     CUPYGEMM_INLINE static constexpr u32 row_of(u32 unit) {
         const u32 chunk = unit % Layout::chunks_per_k ^ Layout::rotation(k_of(unit));
@@ -92,13 +95,14 @@ template <class Operand> struct DirectMap<Operand, Major::row> {
 };
 
 // Where the lanes of a transposing read point, so that lane l receives row l % mma_rows of a
-// fragment and half of a chunk of k, l / mma_rows of the k step: 4 of its 8 k's, `half` 0 or 1.
+// fragment, and half of the chunk l / mma_rows of the k step: `half` 0 or 1 selects 4 of the
+// chunk's 8 k.
 //
-// Within a block of 16 lanes, lane l points at k l / 4 and 4 rows of chunk l % 4; the fragments
-// take the rows in RowOrder, which splits a chunk: of 32 rows, LDS rows 0 to 15 are the lower
-// halves of 4 chunks. The 32x32 instruction takes both in one read. The 16x16 one would read all
-// lower halves, from half of the banks. So it swaps the halves of odd chunks between a fragment and
-// the next, and `unswap_fragments` undoes that in the accumulators.
+// Within a block of 16 lanes, lane l points at k l / 4 and at 4 rows of chunk l % 4. The fragments
+// take rows in RowOrder, which splits a chunk: of 32 rows, LDS rows 0 to 15 are the lower halves of
+// 4 chunks. The 32x32 instruction takes both halves in one read. The 16x16 instruction would read
+// only lower halves, from half of the banks. It therefore exchanges the halves of odd chunks
+// between a fragment and the next, and `unswap_fragments` undoes that in the accumulators.
 template <class Operand> struct TransposeMap {
     using Layout = RowMajorLayout<Operand>;
     static constexpr u32 num_fragments = Operand::wave_rows / Operand::mma_rows;
@@ -106,11 +110,11 @@ template <class Operand> struct TransposeMap {
     static constexpr u32 num_steps = Operand::tile_k / (8 * chunks_per_step);
     static constexpr bool swaps_halves = Operand::mma_rows == 16;
 
-    static_assert(Operand::tile_k % (8 * chunks_per_step) == 0, "tile_k holds whole k steps");
+    static_assert(Operand::tile_k % (8 * chunks_per_step) == 0, "tile_k must hold whole k steps");
     static_assert(Operand::wave_rows % RowOrder::block == 0,
-                  "a wave's rows are whole blocks of the row order");
+                  "a wave's rows must be whole blocks of the row order");
 
-    // The lane's part: what it points at in fragment 0 of step 0, first half.
+    // The lane's part of the offset: its place in fragment 0 of step 0, first half.
     CUPYGEMM_INLINE static constexpr u32 lds_of_lane(u32 wave, u32 lane) {
         const u32 chunk = lane % 4;
         const u32 k = lane / Operand::mma_rows * 8 + lane % 16 / 4;
@@ -118,7 +122,7 @@ template <class Operand> struct TransposeMap {
         return Layout::offset(k, wave * Operand::wave_rows / Layout::chunk_rows + chunk) +
                upper * 8;
     }
-    // The part of the rest, a constant.
+    // The part of the fragment, the step and the half, a constant.
     CUPYGEMM_INLINE static constexpr u32 lds_of_step(u32 fragment, u32 step, u32 half) {
         const u32 row = fragment * Operand::mma_rows;
         const u32 chunk = row / RowOrder::block * 4;

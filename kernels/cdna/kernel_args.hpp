@@ -1,7 +1,7 @@
-// The parameter of a kernel: GemmArgs, and after it what the kernel's configuration adds.
+// The kernel's parameter: GemmArgs, followed by the arguments that its configuration adds.
 //
-// The two kernels of a product whose tiles are shared, cupygemm_gemm and cupygemm_add_parts, take
-// the same bytes. The twin is made by cupygemm._backends.cdna.launch.
+// Both kernels of a product that splits tiles, cupygemm_gemm and cupygemm_add_parts, take the same
+// bytes. cupygemm._backends.cdna.launch builds the matching dtype.
 #pragma once
 
 #include "common/arguments.hpp"
@@ -9,13 +9,13 @@
 
 namespace cupygemm {
 
-// How the products are dealt to workgroups (scheduler.hpp).
+// How tiles are assigned to workgroups (scheduler.hpp).
 enum class Partition { tiles, split_k, stream_k };
 
 struct PartArgs {
-    u32 num_parts;    // split_k: of k; stream_k: workgroups
-    u32 stream_tiles; // stream_k: how many tiles, the last, are shared
-    u64 workspace;    // address of slots, each of a tile in the type of the sums
+    u32 num_parts;    // split_k: parts of k; stream_k: workgroups
+    u32 stream_tiles; // stream_k: how many tiles, the last ones, are shared
+    u64 workspace;    // address of slots, each holding one tile in the type of the sums
 };
 
 static_assert(sizeof(PartArgs) == 16, "PartArgs must match the dtype that the launcher packs");
@@ -28,7 +28,7 @@ template <> struct EpilogueArgsIf<true> {
     EpilogueArgs epilogue;
 };
 
-// Addresses of the packed factors of A's rows and B's columns (block_scales.hpp).
+// Addresses of the packed factors of A's rows and of B's columns (block_scales.hpp).
 struct BlockScaleArgs {
     u64 a, b;
 };

@@ -1,8 +1,9 @@
-// LDS accesses, one instruction each, by 32-bit LDS address.
+// LDS accesses by 32-bit LDS address, one instruction each.
 //
-// Reads take their address as __restrict. The compiler would wait for all loads that go straight to
-// LDS before a read of which it knows nothing; of one that has a scope it leaves the order to the
-// waits and barriers that are written (waitcnt.hpp). tests/kernels/test_direct_to_lds.py looks.
+// Reads take their address as __restrict. Before an LDS read without alias information, the
+// compiler would wait for every outstanding load to LDS. With a __restrict scope it leaves the
+// order to the explicit waits and barriers of waitcnt.hpp. tests/kernels/test_direct_to_lds.py
+// checks that no such wait appears.
 #pragma once
 
 #include "cdna/mfma.hpp"
@@ -18,17 +19,17 @@ CUPYGEMM_INLINE u32x4 ds_read_b128(LdsBase __restrict base, u32 offset) {
 }
 
 #if defined(__gfx950__)
-// A block of 16 lanes reads 8 runs of 16 bytes, 2 lanes to a run, and each of its lanes gets one of
-// the 16 columns: element e of lane l is byte l % 8 of what lane 2 e + l % 16 / 8 of its block
+// A block of 16 lanes reads 8 runs of 16 bytes, 2 lanes to a run, and each lane receives one of the
+// 16 columns: element e of lane l is byte l % 8 of what lane 2 e + l % 16 / 8 of its block
 // points at.
 CUPYGEMM_INLINE u32x2 ds_read_b64_tr_b8(LdsBase __restrict base, u32 offset) {
     return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr8_b64_v2i32(
                                          reinterpret_cast<LdsPointer<i32x2>>(base + offset)));
 }
 
-// A block of 16 lanes reads 4 runs of 16 half-words, 4 lanes to a run, and each of its lanes gets
-// one of the 16 columns: element e of lane l is half-word l % 4 of what lane 4 e + l % 16 / 4 of
-// its block points at.
+// A block of 16 lanes reads 4 runs of 16 half-words, 4 lanes to a run, and each lane receives one
+// of the 16 columns: element e of lane l is half-word l % 4 of what lane 4 e + l % 16 / 4 of its
+// block points at.
 CUPYGEMM_INLINE u32x2 ds_read_b64_tr_b16(LdsBase __restrict base, u32 offset) {
     return __builtin_bit_cast(u32x2, __builtin_amdgcn_ds_read_tr16_b64_v4i16(
                                          reinterpret_cast<LdsPointer<i16x4>>(base + offset)));

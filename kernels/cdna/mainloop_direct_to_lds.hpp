@@ -1,9 +1,9 @@
-// Mainloop whose loads go straight from global memory to LDS, with no registers in between.
+// Mainloop that loads from global memory straight to LDS, without staging registers.
 //
-// LDS is a ring of num_stages tiles: one is read, the others are on their way. The fragments of a k
-// step are read while the step before is multiplied. Once those of the last step, S-1, have been
-// read, the stage of tile t is free, and the load of the tile that is num_stages further goes
-// there:
+// LDS is a ring of num_stages tiles: one is being read while the others are in flight. The
+// fragments of a k step are read from LDS while the previous step is multiplied. Once the fragments
+// of the last step, S-1, have been read, the stage of tile t is free, and the load of tile
+// t+num_stages goes there:
 //
 //                       |<------------------ tile t ------------------->|
 //   MFMA, by step       | 0    | 1    | .. | S-2  | S-1                 |
@@ -11,14 +11,14 @@
 //   global -> LDS   . . . . tiles t+1 .. t+num_stages-1 in flight . . . | t+num_stages joins
 //   barrier                                       X
 //
-//   X  every wave has read all of tile t, so that its stage may be overwritten, and every wave's
-//      share of tile t+1 has arrived, while those of younger tiles may still be on their way.
+//   X  Every wave has read all of tile t, so its stage may be overwritten. Every wave's share of
+//      tile t+1 has arrived, while those of younger tiles may stay in flight.
 //
-// The last tile of the workgroup's part of k is multiplied first. If it is ragged, it goes through
-// registers, where masks cost nothing in the prologue; the loop then runs over whole tiles without
-// any. Loads of tiles that do not exist are issued all the same, and fill a stage with zeros, so
-// that the last tiles need no loop of their own: after the last, fragments are read in vain. The
-// order of k does not change from run to run.
+// The last tile of the workgroup's part of k is multiplied first. If it is ragged, it is staged in
+// registers in the prologue, where masks cost nothing; the loop then runs over whole tiles without
+// masks. Loads of tiles beyond the last are issued all the same and fill a stage with zeros, so the
+// final tiles need no separate loop; the fragments read after the last tile are unused. The order
+// of summation over k is always the same.
 #pragma once
 
 #include "cdna/direct_load.hpp"
@@ -42,7 +42,7 @@ template <class Config> struct DirectToLds {
     static constexpr u32 stage_bytes = a_bytes + OperandTile<B>::bytes;
     static constexpr u32 lds_bytes = Config::num_stages * stage_bytes; // (stage, A then B)
 
-    // Instructions of one wave, for the schedule.
+    // Instruction counts per wave, for the scheduler hints.
     static constexpr int half_m = Acc::fragments_m / 2;
     static constexpr int reads_first_half =
         half_m * ReaderA::reads_per_fragment +
@@ -52,14 +52,16 @@ template <class Config> struct DirectToLds {
     static constexpr int mfma_per_step =
         Acc::fragments_m * Acc::fragments_n * Acc::Instruction::per_chunk;
     static constexpr int num_loads = LoaderA::num_loads + LoaderB::num_loads;
-    // When tile t+1 must have arrived, the loads of t+2 to t+num_stages-1 may be on their way.
+    // When tile t+1 must have arrived, the loads of tiles t+2 to t+num_stages-1 may stay in flight.
     static constexpr int younger_loads = (Config::num_stages - 2) * num_loads;
 
-    static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
-    static_assert(num_steps % 2 == 0,
-                  "two sets of fragments alternate, and step 0 meets the first");
-    static_assert(Config::num_stages >= 2, "one tile is read while another is loaded");
-    static_assert(younger_loads + num_loads < 64, "vmcnt counts to 63");
+    static_assert(ReaderB::Map::num_steps == num_steps,
+                  "A and B must be split into the same k steps");
+    static_assert(num_steps % 2 == 0, "two fragment buffers alternate, so the number of k steps "
+                                      "must be even for step 0 to use the first");
+    static_assert(Config::num_stages >= 2,
+                  "one tile is read while another is loaded, so the ring needs two stages");
+    static_assert(younger_loads + num_loads < 64, "vmcnt counts up to 63");
 
     const GemmArgs &args;
     const Position &at;
@@ -69,7 +71,7 @@ template <class Config> struct DirectToLds {
     LoaderB loader_b;
     Fragments<Config, ReaderA, ReaderB> fragments[2];
     LdsBase const lds;
-    u32 stage = 0; // byte offset of the stage that is being read
+    u32 stage = 0; // byte offset of the stage being read
 
     CUPYGEMM_INLINE DirectToLds(const GemmArgs &arguments, const Position &position, LdsBase shared)
         : args(arguments), at(position), reader_a(at.wave_m, at.lane), reader_b(at.wave_n, at.lane),
@@ -92,15 +94,15 @@ template <class Config> struct DirectToLds {
             advance(acc);
         }
         end_phase();
-        // Nothing is on its way to LDS, nor from there to fragments that are read in vain: the
-        // compiler takes a wait without lgkmcnt for one that leaves 15 reads, and uses the
-        // registers of the sixteenth.
+        // No load to LDS, and no read of the unused fragments, is in flight. The compiler treats a
+        // wait without lgkmcnt as one that leaves 15 reads outstanding, and would reuse the
+        // registers of a sixteenth before its data arrives.
         wait_for_all_accesses();
         end_phase();
         unswap_fragments(acc, at.lane);
     }
 
-    // Put the last tile along k, 1 to tile_k deep, into LDS, and start loading the first ones.
+    // Put the last tile along k, 1 to tile_k deep, into LDS, and start loading the first tiles.
     CUPYGEMM_INLINE void prologue(i32 whole_tiles) {
         const i32 m_left = args.m - static_cast<i32>(at.row);
         const i32 n_left = args.n - static_cast<i32>(at.column);
@@ -127,7 +129,7 @@ template <class Config> struct DirectToLds {
             loader_a.store_ragged(lds, ragged_a, m_left, k_left);
             loader_b.store_ragged(lds + a_bytes, ragged_b, n_left, k_left);
         }
-        load_and_lds_barrier<younger_loads + num_loads>(); // the first stage is in LDS
+        load_and_lds_barrier<younger_loads + num_loads>(); // stage 0 is in LDS
         read_first_half(0);
         read_second_half(0);
     }
@@ -137,8 +139,8 @@ template <class Config> struct DirectToLds {
         for (u32 step = 0; step + 1 < num_steps; ++step) {
             read_first_half(step + 1);
             acc.multiply(fragments[step % 2], 0, half_m);
-            // Twice as dense as would spread them evenly: the last read returns before the step
-            // ends.
+            // Interleave reads twice as densely as an even spread, so that the last read returns
+            // before the step ends.
             interleave_with_mfma<kind::lds_read, reads_first_half,
                                  ceil_div(mfma_per_step / 2, 2 * reads_first_half)>();
             end_phase();
@@ -153,7 +155,7 @@ template <class Config> struct DirectToLds {
         }
     }
 
-    // Leave the tile for the next one, and start a load into its stage, under the last step of the
+    // Move on to the next tile and start loading into the freed stage, during the last step of the
     // multiplication.
     CUPYGEMM_INLINE void advance(Acc &acc) {
         load_and_lds_barrier<younger_loads>(); // X
@@ -183,8 +185,9 @@ template <class Config> struct DirectToLds {
         loader_b.load(to + a_bytes);
     }
 
-    // The fragments of a step are read in two halves: all of B and half of A, then the rest.
-    // Meanwhile as much of A is multiplied, and its registers become free.
+    // The fragments of a step are read in two halves: all of B with half of A, then the rest of A.
+    // Meanwhile the matching half of A of the previous step is multiplied, and its registers become
+    // free.
     CUPYGEMM_INLINE void read_first_half(u32 step) {
         fragments[step % 2].read_b(reader_b, lds + stage + a_bytes, step);
         fragments[step % 2].read_a(reader_a, lds + stage, step, 0, half_m);

@@ -1,18 +1,20 @@
-// Mainloop for a product with at most 16 rows or 16 columns, which reads one long operand once.
+// Mainloop for products with at most 16 rows or 16 columns, which read one long operand once.
 //
-// Such a product is bound by memory, and all that matters is how many bytes are on their way. The
-// waves of a workgroup have the same tile of C, and each a slice of every tile_k of k: it reads its
-// slice of the long operand straight into the fragments of matrix instructions (slice.hpp), one
-// tile being multiplied while num_stages - 1 are in flight, and no wave waits for another:
+// Such a product is bound by memory: its speed depends only on the number of bytes in flight. All
+// waves of a workgroup compute the same tile of C, and each wave sums a slice of every tile_k of k.
+// It reads its slice of the long operand straight into the fragments of matrix instructions
+// (slice.hpp). One slice is multiplied while num_stages - 1 are in flight, and no wave waits for
+// another:
 //
 //   global -> registers   0 | 1 | 2 | .. (num_stages slices) ..  t + num_stages
 //   MFMA                          | 0 | 1 | ..                   t
 //
-// In the end the waves' sums are added through LDS, in a fixed order, and each wave takes its part
+// Finally the waves' sums are added through LDS in a fixed order, and each wave receives its part
 // of the tile in the order of rows and columns of Accumulators. The last tile of the workgroup's
 // part of k, which may be ragged, is multiplied first.
 //
-// The short side's tile is 32, of which 16 are computed; the waves are along the long side.
+// The tile is 32 wide along the short side, of which 16 are computed. The waves lie along the long
+// side.
 #pragma once
 
 #include "cdna/slice.hpp"
@@ -44,25 +46,25 @@ template <class Config> struct DirectToRegister {
     using ShortTile = ShortSlice<Short, num_steps>;
     static constexpr u32 num_fragments = LongTile::num_fragments;
 
-    // The instruction's first operand is the long one: a lane's sums are of one short index.
+    // The long operand is the instruction's first, so all sums of a lane have one short index.
     using Instruction = Mma<typename Long::Element, typename Short::Element, Config::mma_m,
                             Config::mma_n, Config::mma_k>;
     using Sums = typename Instruction::Accumulator[num_fragments];
 
-    // LDS: (region, long index, short index). A pitch of 17 keeps both directions free of
-    // conflicts.
+    // LDS: (region, long index, short index). A pitch of 17 avoids bank conflicts in both
+    // directions.
     static constexpr u32 num_regions = num_waves / 2;
     static constexpr u32 pitch = slice_rows + 1;
     static constexpr u32 region_bytes = Long::tile_rows * pitch * sizeof(Scalar);
     static constexpr u32 lds_bytes = num_regions * region_bytes;
 
-    static_assert(Config::mma_m == 16, "the short side is the 16 of an instruction");
-    static_assert(Instruction::num_chunks == 1, "a step feeds whole instructions");
-    static_assert(num_waves == 4, "sums are added in two rounds of two");
-    static_assert(slice_k % step_k == 0, "a wave's slice of k is whole steps");
+    static_assert(Config::mma_m == 16, "the short side must be the 16 of an instruction");
+    static_assert(Instruction::num_chunks == 1, "a k step must feed whole instructions");
+    static_assert(num_waves == 4, "the sums of four waves are added in two rounds of two");
+    static_assert(slice_k % step_k == 0, "a wave's slice of k must be whole steps");
     static_assert((short_m ? Config::waves_m : Config::waves_n) == 1 &&
                       (short_m ? Config::tile_m : Config::tile_n) == 32,
-                  "the short side's tile is 32, and one wave's");
+                  "the tile must be 32 wide along the short side, with one wave");
 
     struct Slice {
         LongTile of_long;
@@ -73,7 +75,7 @@ template <class Config> struct DirectToRegister {
     const Position &at;
     const LdsBase lds;
     const u32 wave;
-    const u32 k0;           // of the wave's slice in a tile
+    const u32 k0;           // first k of the wave's slice within a tile
     const i32 short_extent; // rows of the short operand
     SliceWindow<Long> of_long;
     SliceWindow<Short> of_short;
@@ -95,9 +97,9 @@ template <class Config> struct DirectToRegister {
         for (i32 stage = 0; stage + 1 < Config::num_stages; ++stage)
             load(slices[stage], stage < whole_tiles);
         multiply(sums, ragged);
-        __builtin_amdgcn_sched_barrier(0); // the last stage takes the registers of the ragged slice
+        __builtin_amdgcn_sched_barrier(0); // the last stage reuses the ragged slice\'s registers
         load(slices[Config::num_stages - 1], Config::num_stages <= whole_tiles);
-        // What lies beyond the last whole tile is not read, and multiplied as zeros.
+        // Tiles beyond the last whole one are not read; their registers hold zeros.
         for (i32 tile = 0; tile < whole_tiles; tile += Config::num_stages) {
 #pragma unroll
             for (i32 stage = 0; stage < Config::num_stages; ++stage) {
@@ -118,7 +120,7 @@ template <class Config> struct DirectToRegister {
     CUPYGEMM_INLINE void load_ragged(Slice &slice, i32 tile, i32 k_left) {
         const i32 rows_left = static_cast<i32>(short_m ? args.n - at.column : args.m - at.row);
         slice.of_long.load_ragged(of_long, of_long.tile(tile), k0, at.lane, rows_left, k_left);
-        __builtin_amdgcn_sched_barrier(0); // the masks of either fill the scalar registers
+        __builtin_amdgcn_sched_barrier(0); // the masks of each operand fill the scalar registers
         slice.of_short.load_ragged(of_short, of_short.tile(tile), k0, at.lane, short_extent,
                                    k_left);
     }
@@ -132,15 +134,15 @@ template <class Config> struct DirectToRegister {
                                       sums[f]);
     }
 
-    // (wave 0 + wave 2) + (wave 1 + wave 3), to the wave that stores it
+    // (wave 0 + wave 2) + (wave 1 + wave 3), handed to the waves that store them
     CUPYGEMM_INLINE void share(Sums &sums, Acc &acc) {
         const LdsBase region = lds + wave % num_regions * region_bytes;
         if (wave >= num_regions)
             write(sums, region);
-        lds_barrier(); // the upper waves' sums are in LDS
+        lds_barrier(); // the sums of waves 2 and 3 are in LDS
         if (wave < num_regions)
             add(sums, region);
-        lds_barrier(); // and have been read
+        lds_barrier(); // every wave has read them: LDS may be overwritten
         if (wave < num_regions)
             write(sums, region);
         lds_barrier(); // the sums of pairs of waves are in LDS
@@ -156,8 +158,8 @@ template <class Config> struct DirectToRegister {
         });
     }
 
-    // Of each of a lane's sums, where it is in a region: of its long index from lane / 16 and its
-    // place in the accumulator, of its short index from lane % 16.
+    // Visit each of a lane's sums with its offset in a region. Its long index follows from lane /
+    // 16 and its place in the accumulator, its short index from lane % 16.
     template <class Visit> CUPYGEMM_INLINE void for_each(Visit visit) const {
         const u32 part = at.lane / slice_rows;
 #pragma unroll

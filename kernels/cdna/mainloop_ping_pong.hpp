@@ -1,10 +1,10 @@
-// Mainloop of two groups of waves that take turns: one multiplies while the other moves memory.
+// Mainloop with two groups of waves that alternate: one multiplies while the other moves memory.
 //
-// Each SIMD runs two waves, one of each group. A tile takes a wave four phases: read B and the
-// upper half of A (R0), multiply them (C0), read the lower half of A (R1), multiply it with the
-// same B (C1). Every phase ends with a barrier of the whole workgroup, and the second group starts
-// one barrier late, so that in every slot between two barriers one group is in R and the other in
-// C, and the matrix unit always has a wave to work for:
+// Each SIMD runs two waves, one of each group. A wave takes four phases for a tile: read B and the
+// upper half of A (R0), multiply them (C0), read the lower half of A (R1), multiply it by the same
+// B (C1). Every phase ends with a barrier of the whole workgroup. The second group starts one
+// barrier late, so that in each slot between two barriers one group is in R and the other in C, and
+// the matrix unit always has a wave to serve:
 //
 //   slot           |  4t     |  4t+1   |  4t+2   |  4t+3   |  4t+4   |
 //   first group    |  R0(t)  |  C0(t)  |  R1(t)  |  C1(t)  |  R0(t+1)|
@@ -13,17 +13,18 @@
 //   LDS -> registers   R0  B(t), upper A(t)             R1  lower A(t)
 //   registers -> LDS   R0  lower A(t)                   R1  B(t+1), upper A(t+1)
 //   global -> registers R0 lower A(t+1)                 R1  B(t+2), upper A(t+2)
-//   factors of blocks   R0 lower A(t)                   R1  B(t+1), upper A(t+1)
+//   block scales        R0 lower A(t)                   R1  B(t+1), upper A(t+1)
 //
-// LDS holds one tile, and each half of it has been read by both groups before either overwrites it:
-// the upper half and B in slots 4t and 4t+1, replaced in 4t+2 and 4t+3; the lower half in 4t+2 and
-// 4t+3, replaced in 4t+4 and 4t+5 and read from 4t+6 on. The tile after it is in flight to the
-// registers that it left: a load has 3 to 4 slots, at least 1500 cycles, to arrive. Factors of
-// blocks of k, if there are any (block_scales.hpp), go straight to registers, and have 2 slots.
+// LDS holds one tile. Both groups have read a half of it before either group overwrites that half:
+// B and the upper half of A are read in slots 4t and 4t+1 and replaced in 4t+2 and 4t+3; the lower
+// half is read in 4t+2 and 4t+3, replaced in 4t+4 and 4t+5, and read again from 4t+6 on. The tile
+// after that is in flight to the registers that were just stored: a load has 3 to 4 slots, at least
+// 1500 cycles, to arrive. Block scales, if present (block_scales.hpp), go straight to registers and
+// have 2 slots.
 //
-// The ragged tile at the end of k comes first, in the prologue, as in the other mainloops.
-// Registers decide what is possible: 128 accumulators, 64 for fragments and 32 for the staged tile
-// leave 32 of 256 for addresses.
+// As in the other mainloops, the ragged tile at the end of k comes first, in the prologue.
+// Registers are the limit: of 256, 128 are accumulators, 64 hold fragments and 32 hold the staged
+// tile, which leaves 32 for addresses.
 #pragma once
 
 #include "cdna/block_scales.hpp"
@@ -37,7 +38,7 @@ namespace cupygemm {
 template <class Config> struct PingPong {
     using A = OperandA<Config>;
     using B = OperandB<Config>;
-    static constexpr int halves = Config::row_parts; // a wave has as many rows of each half of A
+    static constexpr int halves = Config::row_parts; // of A: a wave has as many rows of each
     using Acc = Accumulators<Config>;
     using Instruction = typename Acc::Instruction;
     using ReaderA = FragmentReader<A, halves>;
@@ -51,35 +52,38 @@ template <class Config> struct PingPong {
     static constexpr int fragments_n = Acc::fragments_n;
     static constexpr u32 a_bytes = OperandTile<A>::bytes;
     static constexpr u32 lds_bytes = a_bytes + OperandTile<B>::bytes; // A, then B
-    // A wave that stores whole vectors stages as many of each half of A; one that transposes blocks
-    // of row-major A stages one half.
+    // A wave that stores whole vectors stages equally many of each half of A. A wave that
+    // transposes blocks of row-major A stages one of the halves.
     static constexpr bool stages_both_halves = StagerA::stores_vectors;
     static constexpr int half_vectors = StagerA::num_vectors / halves;
 
-    static_assert(halves == 2, "the tile's rows are cut in two, each multiplied in its own phase");
-    static_assert(Config::num_stages == 1, "LDS holds one tile: the halves of A take turns in it");
+    static_assert(halves == 2,
+                  "the tile's rows must be split in two halves, each multiplied in its own phase");
+    static_assert(Config::num_stages == 1, "LDS holds one tile, whose halves are replaced in turn");
     static_assert(Config::waves_m == num_groups && Config::waves_m * Config::waves_n == 8,
-                  "waves w and w + 4 share a SIMD and belong to different groups");
-    static_assert(OperandTile<A>::num_slabs == 1, "a tile is 128 bytes deep");
-    static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
-    static_assert(StagerA::num_vectors % halves == 0, "both halves of A are whole vectors");
+                  "waves w and w + 4 share a SIMD and must belong to different groups");
+    static_assert(OperandTile<A>::num_slabs == 1, "a tile must be 128 bytes deep");
+    static_assert(ReaderB::Map::num_steps == num_steps,
+                  "A and B must be split into the same k steps");
+    static_assert(StagerA::num_vectors % halves == 0, "both halves of A must be whole vectors");
     static_assert(StagerA::Map::row_of(stages_both_halves
                                            ? half_vectors * Config::num_threads
                                            : Config::num_threads / 2) == Config::tile_m / 2,
-                  "a thread's vectors of A, or the groups' blocks of row-major A, are the halves");
+                  "the vectors of a thread, or the groups' blocks of row-major A, must coincide "
+                  "with the halves");
 
     const KernelArgs<Config> &args;
     const Position &at;
     const LdsBase lds;
-    const u32 group; // 0 or 1, the same in all lanes
+    const u32 group; // 0 or 1, uniform
     const ReaderA reader_a;
     const ReaderB reader_b;
     StagerA stager_a;
     StagerB stager_b;
     typename StagerA::Vectors next_a; // (half, vector)
     typename StagerB::Vectors next_b;
-    u32x4 a[num_steps][half_m];      // one half of A: 16 bytes of k each
-    u32x4 b[num_steps][fragments_n]; // all of B
+    u32x4 a[num_steps][half_m];      // (k step, fragment m) of one half of A: 16 bytes of k each
+    u32x4 b[num_steps][fragments_n]; // (k step, fragment n)
     BlockScales<Config> scales;      // of the fragments, if there are any
 
     CUPYGEMM_INLINE PingPong(const KernelArgs<Config> &arguments, const Position &position,
@@ -96,15 +100,16 @@ template <class Config> struct PingPong {
         prologue(whole_tiles);
         acc.clear();
         if (group == 1)
-            lds_barrier(); // the second group falls behind by a slot
+            lds_barrier(); // the second group falls one slot behind
         read_b();
         read_a(0);
         end_memory_phase();
         multiply(acc, 0);
         for (i32 tile = 0; tile < whole_tiles; ++tile) {
-            const bool another = tile + 2 <= whole_tiles; // is there a tile t+2 to load
+            const bool another = tile + 2 <= whole_tiles; // whether there is a tile t+2 to load
             read_a(1);
-            scales.load_a(tile, 0); // first, so that a wait for them leaves the tiles in flight
+            // Before the tiles' loads, so that waiting for the scales leaves the tiles in flight.
+            scales.load_a(tile, 0);
             scales.load_next_b(tile);
             stager_b.store(lds + a_bytes, next_b);
             stager_b.load(next_b, another);
@@ -124,17 +129,18 @@ template <class Config> struct PingPong {
         drain(acc);
     }
 
-    // Put the ragged tile into LDS, 1 to tile_k deep, and start loading the first whole one.
+    // Put the ragged tile, 1 to tile_k deep, into LDS, and start loading the first whole tile.
     CUPYGEMM_INLINE void prologue(i32 whole_tiles) {
         const i32 m_left = args.m - static_cast<i32>(at.row);
         const i32 n_left = args.n - static_cast<i32>(at.column);
         const i32 k_left = depth() - whole_tiles * Config::tile_k;
-        // One operand after the other: the masks of both take more scalar registers than there are.
+        // Treat one operand after the other: together, their masks need more scalar registers than
+        // exist.
         load_and_store_ragged(stager_b, lds + a_bytes, whole_tiles, n_left, k_left);
         load_and_store_ragged(stager_a, lds, whole_tiles, m_left, k_left);
-        // Not before, since registers are scarce here too; R1 is two slots away. In the order of
-        // the loop, so that its waits for B and for the upper half of A leave the lower half in
-        // flight.
+        // Not earlier, since registers are scarce here too; R1 is two slots away. The loads are in
+        // the order of the loop, so that its waits for B and for the upper half of A leave the
+        // lower half in flight.
         stager_b.load(next_b, whole_tiles > 0);
         stager_a.load(next_a, whole_tiles > 0);
         scales.load_all(whole_tiles);
@@ -153,7 +159,8 @@ template <class Config> struct PingPong {
         end_phase();
     }
 
-    // The lower half of the last tile. The first group has one barrier less behind it.
+    // Multiply the lower half of the last tile. The first group has passed one barrier fewer, and
+    // makes up for it here.
     CUPYGEMM_INLINE void drain(Acc &acc) {
         read_a(1);
         end_memory_phase();
@@ -187,7 +194,7 @@ template <class Config> struct PingPong {
     }
 
     // Move this thread's part of a half of A from registers to LDS, and load the same part of the
-    // tile after it.
+    // next tile.
     template <int half> CUPYGEMM_INLINE void stage_a(bool another) {
         if constexpr (stages_both_halves) {
             stager_a.store_part(lds, next_a, half * half_vectors, (half + 1) * half_vectors);
@@ -198,7 +205,8 @@ template <class Config> struct PingPong {
         }
     }
 
-    // What was read is in registers and what was written is in LDS; the other group has multiplied.
+    // After the barrier, this group's fragments are in registers and its writes are in LDS, and the
+    // other group has finished its multiplication.
     CUPYGEMM_INLINE void end_memory_phase() {
         end_phase();
         lds_barrier();
@@ -207,12 +215,14 @@ template <class Config> struct PingPong {
 
     // -- Compute phases ---------------------------------------------------------------------------
 
-    // One half of the wave's rows += half of A times B, and a barrier: the other group has its
-    // operands. The raised priority lets MFMA go first where both waves of a SIMD could issue.
+    // acc of one half of the wave's rows += that half of A times B, then a barrier: the other
+    // group's operands are in registers. The raised priority lets MFMA issue first where both waves
+    // of a SIMD could issue.
     CUPYGEMM_INLINE void multiply(Acc &acc, int half) {
         __builtin_amdgcn_s_setprio(1);
         end_phase();
-        // Instructions on one accumulator are as far apart as there are accumulators.
+        // Consecutive instructions use different accumulators: each is reused only after all
+        // others.
 #pragma unroll
         for (u32 step = 0; step < num_steps; step += Instruction::num_chunks)
 #pragma unroll
@@ -232,7 +242,8 @@ template <class Config> struct PingPong {
     CUPYGEMM_INLINE void multiply_part(typename Acc::Registers &acc, int half, u32 step, int part,
                                        int fm, int fn) const {
         constexpr u32 chunks = Instruction::num_chunks;
-        if constexpr (Config::block_scaled) // of one chunk, the second half of an operand is unused
+        // 4-bit formats fill one chunk: the second half of the joined operand is unused.
+        if constexpr (Config::block_scaled)
             scales.multiply(joined(b[step][fn], b[step + chunks - 1][fn]),
                             joined(a[step][fm], a[step + chunks - 1][fm]), half, step / chunks, fm,
                             fn, acc);

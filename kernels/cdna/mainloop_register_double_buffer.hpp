@@ -1,8 +1,8 @@
-// Mainloop with the tile being multiplied in LDS and the next one in registers.
+// Mainloop that multiplies the tile in LDS while the next tile is in registers.
 //
-// The loads of a tile are issued when its predecessor has left the registers, and waited for one
-// whole tile of matrix instructions later. Within a tile, the fragments of a k step are read from
-// LDS while the step before is multiplied; the last step, S-1, covers the exchange of tiles:
+// The loads of a tile are issued when the previous tile has left the registers, and are waited for
+// one whole tile of matrix instructions later. Within a tile, the fragments of a k step are read
+// from LDS while the previous step is multiplied. The last step, S-1, hides the exchange of tiles:
 //
 //                       |<---------------------- tile t ----------------------->|
 //   MFMA, by step       | 0    | 1    | .. | S-2  | S-1, 1st half | S-1, 2nd half |
@@ -11,13 +11,13 @@
 //   global -> registers . . . . tile t+1 in flight . . . . .      | tile t+2  . . . . .
 //   barriers                                      R               F
 //
-//   R  every wave has read all of tile t: LDS may be overwritten. Not needed with two stages, where
-//      t+1 goes to the other stage, whose last readers were before the previous F.
-//   F  every wave has written its share of tile t+1: it may be read.
+//   R  Every wave has read all of tile t, so LDS may be overwritten. Two stages do not need it:
+//      tile t+1 goes to the other stage, whose last readers finished before the previous F.
+//   F  Every wave has written its share of tile t+1, so it may be read.
 //
-// The last tile of the workgroup's part of k, which may be ragged, is multiplied first, in the
-// prologue, where its masks cost nothing; the loop then runs over whole tiles without any. The
-// order of k does not change from run to run.
+// The last tile of the workgroup's part of k, which may be ragged, is multiplied first: its masks
+// cost nothing in the prologue, and the loop runs over whole tiles without masks. The order of
+// summation over k is always the same.
 #pragma once
 
 #include "cdna/schedule.hpp"
@@ -41,7 +41,7 @@ template <class Config> struct RegisterDoubleBuffer {
     static constexpr u32 stage_bytes = a_bytes + OperandTile<B>::bytes;
     static constexpr u32 lds_bytes = Config::num_stages * stage_bytes; // (stage, A then B)
 
-    // Instructions of one wave, for the schedule.
+    // Instruction counts per wave, for the scheduler hints.
     static constexpr int half_m = Acc::fragments_m / 2;
     static constexpr int reads_per_step =
         ReaderA::Map::num_fragments * ReaderA::reads_per_fragment +
@@ -51,10 +51,12 @@ template <class Config> struct RegisterDoubleBuffer {
     static constexpr int num_loads = StagerA::num_loads + StagerB::num_loads;
     static constexpr int num_writes = StagerA::num_writes + StagerB::num_writes;
 
-    static_assert(ReaderB::Map::num_steps == num_steps, "A and B are cut into the same k steps");
-    static_assert(num_steps % 2 == 0,
-                  "two sets of fragments alternate, and step 0 meets the first");
-    static_assert(Config::num_stages == 1 || Config::num_stages == 2, "LDS holds one tile or two");
+    static_assert(ReaderB::Map::num_steps == num_steps,
+                  "A and B must be split into the same k steps");
+    static_assert(num_steps % 2 == 0, "two fragment buffers alternate, so the number of k steps "
+                                      "must be even for step 0 to use the first");
+    static_assert(Config::num_stages == 1 || Config::num_stages == 2,
+                  "LDS must hold one tile or two");
 
     const GemmArgs &args;
     const Position &at;
@@ -66,7 +68,7 @@ template <class Config> struct RegisterDoubleBuffer {
     typename StagerA::Vectors next_a; // the next tile
     typename StagerB::Vectors next_b;
     Fragments<Config> fragments[2];
-    u32 stage = 0; // byte offset of the stage that is being read
+    u32 stage = 0; // byte offset of the stage being read
 
     CUPYGEMM_INLINE RegisterDoubleBuffer(const GemmArgs &arguments, const Position &position,
                                          LdsBase shared)
@@ -87,8 +89,8 @@ template <class Config> struct RegisterDoubleBuffer {
         drain(acc);
     }
 
-    // Put the ragged tile into LDS, 1 to tile_k deep. The loads of the first whole tile are issued
-    // at once, so that a workgroup waits for memory once before it multiplies.
+    // Put the ragged tile, 1 to tile_k deep, into LDS. The loads of the first whole tile are issued
+    // before it is stored, so that a workgroup waits for memory only once before it multiplies.
     CUPYGEMM_INLINE void prologue(i32 whole_tiles) {
         const i32 m_left = args.m - static_cast<i32>(at.row);
         const i32 n_left = args.n - static_cast<i32>(at.column);
@@ -112,15 +114,15 @@ template <class Config> struct RegisterDoubleBuffer {
         for (u32 step = 0; step + 1 < num_steps; ++step) {
             read(step + 1);
             acc.multiply(fragments[step % 2], 0, Acc::fragments_m);
-            // Twice as dense as would spread them evenly: the last read returns before the step
-            // ends.
+            // Interleave reads twice as densely as an even spread, so that the last read returns
+            // before the step ends.
             interleave_with_mfma<kind::lds_read, reads_per_step,
                                  ceil_div(mfma_per_step, 2 * reads_per_step)>();
             end_phase();
         }
     }
 
-    // Replace the tile in LDS by the one in registers, under the last step of the multiplication.
+    // Replace the tile in LDS by the one in registers, during the last step of the multiplication.
     CUPYGEMM_INLINE void exchange(Acc &acc, bool another) {
         const Fragments<Config> &last = fragments[(num_steps - 1) % 2];
         if constexpr (Config::num_stages == 1) {
@@ -144,7 +146,7 @@ template <class Config> struct RegisterDoubleBuffer {
         end_phase();
     }
 
-    // The last tile: nothing is left to be fetched.
+    // The last tile: nothing is left to load.
     CUPYGEMM_INLINE void drain(Acc &acc) {
         multiply_all_but_last_step(acc);
         acc.multiply(fragments[(num_steps - 1) % 2], 0, Acc::fragments_m);

@@ -1,9 +1,10 @@
-// Matrix instructions, one function each, and the lane maps that go with them.
+// Matrix instructions, one function each, with their lane maps.
 //
 // Mma<types, shape>::multiply(a, b, acc) adds the product of one 16-byte chunk per lane of each
-// operand. An instruction takes 4, 8 or 16 bytes of it, so `per_chunk` of them do: 4 of fp32, 2 of
-// 16x16x16 bf16, 1 of 16x16x32 bf16. Which k a lane holds does not matter as long as A and B agree,
-// and they do: both come from the same chunk.
+// operand. An instruction takes 4, 8 or 16 bytes per lane, so a chunk feeds `per_chunk`
+// instructions: 4 of fp32, 2 of 16x16x16 bf16, 1 of 16x16x32 bf16. It does not matter which k a
+// lane holds as long as A and B agree, and they do: both come from the same chunk. An instruction
+// that the target lacks is a compile error where it is used.
 //
 // Lane maps (AMD's matrix instruction calculator; l = lane, g = accumulator):
 //   first operand   row l % mma_m, k in chunk l / mma_m
@@ -107,7 +108,8 @@ CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 4>, tf32, tf32, u32x2 a, u32x2 b, f32x
 }
 #endif
 
-// 8-bit floats: the instructions are the same, the formats are those of the target.
+// 8-bit floats: the instructions have the same names on every target, but the formats, fp8 and bf8,
+// are the target's.
 #if defined(__gfx942__) || defined(__gfx950__)
 #if defined(__gfx950__)
 using fp8 = e4m3fn;
@@ -179,7 +181,7 @@ CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, f16, f16, u32x4 a, u32x4 b, f32x1
                                                   __builtin_bit_cast(f16x8, b), c, 0, 0, 0);
 }
 
-// What the f8f6f4 instructions call the formats.
+// The format codes of the f8f6f4 instructions.
 template <class T> struct FormatCode;
 template <> struct FormatCode<e4m3fn> {
     static constexpr int value = 0;
@@ -191,8 +193,8 @@ template <> struct FormatCode<e2m1x2> {
     static constexpr int value = 4;
 };
 
-// 32 bytes of k in a lane, at twice the rate of 16x16x32. The formats are operands of the
-// instruction: 0 is e4m3, 1 is e5m2. Without scales.
+// 32 bytes of k per lane, without scales, at twice the rate of 16x16x32. The formats are operands
+// of the instruction: 0 is e4m3, 1 is e5m2.
 template <class First, class Second>
 CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 128>, First, Second, u32x8 a, u32x8 b, f32x4 c) {
     return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(
@@ -200,8 +202,8 @@ CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 128>, First, Second, u32x8 a, u32x8 b, 
         FormatCode<Second>::value, 0, 0, 0, 0);
 }
 
-// The same with a factor for each 32 k of a row, 2^(s - 127). Lane l holds s of row l % 16 and of
-// the l / 16-th 32 k in a byte of its own, the `first_byte`-th of `first_scale`. 4-bit floats fill
+// The same instruction with a factor 2^(s - 127) for every 32 k of a row. Lane l holds s for row l
+// % 16 and for the (l / 16)-th 32 k, in byte `first_byte` of `first_scale`. 4-bit floats fill only
 // the first half of an operand.
 template <class First, class Second, int first_byte, int second_byte>
 CUPYGEMM_INLINE f32x4 mfma_scale_16x16x128(u32x8 a, u32x8 b, f32x4 c, u32 first_scale,
@@ -225,7 +227,7 @@ CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 32>, i8, i8, u32x4 a, u32x4 b, i32x16 
 
 // -- One chunk of k -------------------------------------------------------------------------------
 
-// What an instruction sums operands of a type in.
+// The type in which an instruction sums operands of type T.
 template <class T> struct Sum {
     using Scalar = float;
 };
@@ -236,12 +238,12 @@ template <> struct Sum<i8> {
     using Scalar = i32;
 };
 
-// Two chunks, as an instruction takes them.
+// Two chunks as one operand of an instruction.
 CUPYGEMM_INLINE u32x8 joined(u32x4 first, u32x4 second) {
     return __builtin_shufflevector(first, second, 0, 1, 2, 3, 4, 5, 6, 7);
 }
 
-// Part `index` of a chunk that is cut into parts of that many dwords.
+// Part `index` of a chunk that is split into parts of `dwords` dwords.
 template <int dwords> CUPYGEMM_INLINE auto part_of(u32x4 chunk, int index) {
     if constexpr (dwords == 1)
         return chunk[index];
@@ -251,19 +253,19 @@ template <int dwords> CUPYGEMM_INLINE auto part_of(u32x4 chunk, int index) {
         return chunk;
 }
 
-// Of two types only formats of 8-bit floats differ.
+// The two types may differ only if both are 8-bit floats.
 template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma {
     using Scalar = typename Sum<First>::Scalar;
     static constexpr int num_accumulators = mma_m * mma_n / wave_size;
     using Accumulator = Scalar __attribute__((ext_vector_type(num_accumulators)));
-    // 4 accumulators are neighbouring rows of the result.
+    // Whether a lane's 4 accumulators are consecutive rows of the result.
     static constexpr bool rows_are_runs = !IsSame<First, f64>::value;
     static constexpr int part_dwords = mma_m * mma_k / wave_size * Numeric<First>::bytes / 4;
-    static constexpr int num_chunks = part_dwords > 4 ? part_dwords / 4 : 1; // of an instruction
-    static constexpr int per_chunk = num_chunks * 4 / part_dwords;           // instructions of them
+    static constexpr int num_chunks = part_dwords > 4 ? part_dwords / 4 : 1; // per instruction
+    static constexpr int per_chunk = num_chunks * 4 / part_dwords; // instructions per num_chunks
 
-    static_assert(mma_m == mma_n, "a lane holds as much of A as of B");
-    static_assert(part_dwords * per_chunk == 4 * num_chunks, "instructions take whole chunks");
+    static_assert(mma_m == mma_n, "a lane must hold as much of A as of B");
+    static_assert(part_dwords * per_chunk == 4 * num_chunks, "instructions must take whole chunks");
 
     CUPYGEMM_INLINE static void multiply(u32x4 a, u32x4 b, Accumulator &acc) {
 #pragma unroll
@@ -271,14 +273,14 @@ template <class First, class Second, int mma_m, int mma_n, int mma_k> struct Mma
             multiply_part(a, b, i, acc);
     }
 
-    // An instruction of two chunks.
+    // An instruction that takes two chunks of each operand.
     CUPYGEMM_INLINE static void multiply_two(u32x4 a0, u32x4 a1, u32x4 b0, u32x4 b1,
                                              Accumulator &acc) {
         acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, joined(a0, a1), joined(b0, b1),
                    acc);
     }
 
-    // The i-th instruction of a chunk's.
+    // The i-th instruction of a chunk.
     CUPYGEMM_INLINE static void multiply_part(u32x4 a, u32x4 b, int i, Accumulator &acc) {
         acc = mfma(Shape<mma_m, mma_n, mma_k>{}, First{}, Second{}, part_of<part_dwords>(a, i),
                    part_of<part_dwords>(b, i), acc);

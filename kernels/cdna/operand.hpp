@@ -1,15 +1,14 @@
-// One operand of the product: its tile, who moves it, and who reads it, as maps from indices to
-// LDS.
+// One operand of the product as index maps: its LDS tile, who writes it, and who reads it.
 //
-// A and B are treated alike: an Operand is a matrix of rows (m or n) by k. Nothing here touches
-// memory; the maps are plain arithmetic, so the tests can check them against the bank rules on any
+// A and B are treated alike: an Operand is a matrix of rows (m or n) by k. This file accesses no
+// memory. The maps are plain arithmetic, so tests can check them against the bank rules on any
 // machine.
 //
 //   OperandTile     the tile in LDS: (slab, row, 128 bytes of k)
-//   VectorMap       thread -> vectors of 16 bytes that it moves from memory into the tile
-//   FragmentMap     (wave, lane, fragment, k step) -> chunk that it reads for its instructions
+//   VectorMap       thread -> the 16-byte vectors that it moves from memory to the tile
+//   FragmentMap     (wave, lane, fragment, k step) -> the chunk that it reads for its instructions
 //
-// Row-major bytes and 16-bit elements on gfx950 have maps of their own (transposed_operand.hpp).
+// Row-major tiles that LDS reads transpose have maps of their own (transposed_operand.hpp).
 #pragma once
 
 #include "cdna/target.hpp"
@@ -47,39 +46,40 @@ template <class Operand> struct OperandTile {
     static constexpr int num_slabs = Operand::tile_k / slab_k;
     static constexpr u32 bytes = num_slabs * Layout::slab_bytes;
 
-    static_assert(Operand::tile_k % slab_k == 0, "tile_k is a multiple of 128 bytes of k");
-    static_assert(is_power_of_two(Operand::tile_rows), "a tile's rows are a power of two");
-    static_assert(is_power_of_two(Operand::wave_rows), "a wave's rows are a power of two");
+    static_assert(Operand::tile_k % slab_k == 0, "tile_k must be a multiple of 128 bytes of k");
+    static_assert(is_power_of_two(Operand::tile_rows), "a tile's rows must be a power of two");
+    static_assert(is_power_of_two(Operand::wave_rows), "a wave's rows must be a power of two");
     static_assert(Operand::wave_rows % Operand::mma_rows == 0,
-                  "a wave's rows hold whole fragments");
+                  "a wave's rows must hold whole fragments");
 };
 
-// Whether the tile lies in LDS in the order of memory, rows along m or n, and reads transpose it.
+// Whether the tile keeps the order of memory in LDS, with rows along m or n, and LDS reads
+// transpose it. This requires a target with transposing LDS reads.
 template <class Operand> CUPYGEMM_INLINE constexpr bool transposed_by_reads() {
     return has_transposing_reads && Operand::major == Major::row && Operand::mma_rows == 16 &&
            Operand::dword_aligned && OperandTile<Operand>::element_bytes <= 2;
 }
 
-// Which vectors of a tile are a thread's, and where they go. The maps take an index in which the
-// thread counts the low bits and the thread's own vectors (or blocks) the high bits, num_threads
-// apart; like the layout they are linear over XOR, so the parts can be worked out separately.
+// Which vectors of a tile a thread moves, and where they go. The maps take an index whose low bits
+// are the thread and whose high bits number the thread's own vectors (or blocks), num_threads
+// apart. Like the layout they are linear over XOR, so both parts can be computed separately.
 template <class Operand, Major major = Operand::major,
           bool transposed = transposed_by_reads<Operand>()>
 struct VectorMap;
 
-// A vector is a chunk of a row. Index bits, from bit 0: chunk (3), row, slab: 8 lanes read 128
-// bytes of a row and write them to all banks.
+// A vector is one chunk of a row. The index bits are, from bit 0: chunk (3 bits), row, slab. 8
+// lanes read 128 bytes of a row and write them to all banks.
 template <class Operand> struct VectorMap<Operand, Major::k, false> {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
     static constexpr int elements =
-        Layout::chunk_bytes / Tile::element_bytes; // of a vector, along k
+        Layout::chunk_bytes / Tile::element_bytes; // per vector, along k
     static constexpr int num_vectors =
         Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
 
     static constexpr int num_writes = num_vectors;
 
-    static_assert(num_vectors >= 1, "every thread moves at least one vector of a K-major tile");
+    static_assert(num_vectors >= 1, "every thread must move at least one vector of a K-major tile");
 
     CUPYGEMM_INLINE static constexpr u32 chunk_of(u32 index) {
         return index % Layout::chunks_per_row;
@@ -99,15 +99,15 @@ template <class Operand> struct VectorMap<Operand, Major::k, false> {
     }
 };
 
-// A vector is 16 bytes of rows at one k (`elements`: 8 of a 16-bit type), and `depth` vectors of
-// consecutive k a block, which its thread transposes. Index bits, from bit 0: low row groups (up to
-// 3), k blocks, high row groups: 8 lanes read 128 bytes of one k, and the lanes of an LDS phase
-// differ in row group first, then in the part of the chunk that they write.
+// A vector is 16 bytes of rows at one k (`elements`: 8 of a 16-bit type). `depth` vectors of
+// consecutive k form a block, which its thread transposes. The index bits are, from bit 0: low row
+// groups (up to 3 bits), k blocks, high row groups. 8 lanes read 128 bytes at one k. The lanes of
+// an LDS phase differ first in the row group, and then in the part of the chunk that they write.
 template <class Operand> struct VectorMap<Operand, Major::row, false> {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
     static constexpr int elements =
-        Layout::chunk_bytes / Tile::element_bytes; // of a vector, along rows
+        Layout::chunk_bytes / Tile::element_bytes; // per vector, along rows
     static constexpr int num_vectors =
         Operand::tile_rows * Operand::tile_k / elements / Operand::num_threads;
     static constexpr int depth = minimum(num_vectors, elements);
@@ -118,16 +118,17 @@ template <class Operand> struct VectorMap<Operand, Major::row, false> {
     static constexpr u32 k_blocks = Operand::tile_k / depth;
     static constexpr u32 slab_blocks = Tile::slab_k / depth;
 
-    static_assert(depth * Tile::element_bytes >= 4,
-                  "a row of a transposed block is a dword at least: 2 vectors of 16-bit elements");
+    static_assert(
+        depth * Tile::element_bytes >= 4,
+        "a row of a transposed block must fill a dword: with 16-bit elements, at least 2 vectors");
 
     CUPYGEMM_INLINE static constexpr u32 row_of(u32 index) {
         const u32 high = index / lane_groups / k_blocks;
         return (high * lane_groups + index % lane_groups) * elements;
     }
-    // A tile of 4 row groups lacks one bit to tell 8 lanes apart by row. With 16-bit elements its
-    // place is taken by the top bit of the chunk, which the rotation keeps apart from the row
-    // groups: k blocks are dealt in that order. (The rotation of bytes takes the bottom bits.)
+    // A tile of 4 row groups lacks one bit to distinguish 8 lanes by row. With 16-bit elements, the
+    // top bit of the chunk takes its place, which the rotation keeps apart from the row groups; the
+    // k blocks are numbered accordingly. (The rotation of bytes uses the bottom bits.)
     CUPYGEMM_INLINE static constexpr u32 k_of(u32 index) {
         const u32 block = index / lane_groups % k_blocks;
         if (lane_groups == 8 || Tile::element_bytes == 1)
@@ -135,7 +136,7 @@ template <class Operand> struct VectorMap<Operand, Major::row, false> {
         const u32 within = block % slab_blocks;
         return (block - within + within / 2 + within % 2 * (slab_blocks / 2)) * depth;
     }
-    // of row j of the block
+    // Row j of the block.
     CUPYGEMM_INLINE static constexpr u32 lds_of(u32 index, u32 j) {
         const u32 k = k_of(index);
         const u32 byte = k % Tile::slab_k * Tile::element_bytes;
@@ -145,9 +146,9 @@ template <class Operand> struct VectorMap<Operand, Major::row, false> {
     }
 };
 
-// Which 16 bytes of k a lane reads: of row lane % mma_rows of a fragment, chunk lane / mma_rows of
-// a k step. A wave's rows are neighbours, or, if the tile is cut into `parts`, as many in each
-// part.
+// Which 16 bytes of k a lane reads: row lane % mma_rows of a fragment, chunk lane / mma_rows of a k
+// step. The rows of a wave are adjacent, or, if the tile is split into `parts`, equally many in
+// each part.
 template <class Operand, int parts = 1> struct FragmentMap {
     using Tile = OperandTile<Operand>;
     using Layout = typename Tile::Layout;
@@ -157,10 +158,10 @@ template <class Operand, int parts = 1> struct FragmentMap {
     static constexpr u32 steps_per_slab = Layout::chunks_per_row / chunks_per_step;
     static constexpr u32 num_steps = Tile::num_slabs * steps_per_slab;
 
-    static_assert(part_fragments * parts == num_fragments, "a part holds whole fragments");
+    static_assert(part_fragments * parts == num_fragments, "a part must hold whole fragments");
 
-    // LDS row of a wave's first row, and of a fragment's first row counted from there. They have no
-    // bits in common.
+    // The LDS row of a wave's first row, and that of a fragment's first row relative to it. They
+    // have no bits in common.
     CUPYGEMM_INLINE static constexpr u32 row_of_wave(u32 wave) {
         return wave * (Operand::wave_rows / parts);
     }
@@ -168,12 +169,12 @@ template <class Operand, int parts = 1> struct FragmentMap {
         return fragment / part_fragments * (Operand::tile_rows / parts) +
                fragment % part_fragments * Operand::mma_rows;
     }
-    // The lane's part: its place in fragment 0 of step 0.
+    // The lane's part of the offset: its place in fragment 0 of step 0.
     CUPYGEMM_INLINE static constexpr u32 lds_of_lane(u32 wave, u32 lane) {
         return Layout::offset(row_of_wave(wave) + lane % Operand::mma_rows,
                               lane / Operand::mma_rows);
     }
-    // The fragment's and the step's part, a constant.
+    // The part of the fragment and the step, a constant.
     CUPYGEMM_INLINE static constexpr u32 lds_of_step(u32 fragment, u32 step) {
         return step / steps_per_slab * Layout::slab_bytes +
                Layout::offset(row_of_fragment(fragment), step % steps_per_slab * chunks_per_step);

@@ -1,13 +1,14 @@
-// Slots of the workspace: a tile's sums over a part of k, as they lie in registers.
+// Slots of the workspace: partial sums of a tile, stored as they lie in registers.
 //
-// A slot is (wave, fragment m, quad, lane, 4 sums): a lane writes and reads quads of accumulators,
-// 16 bytes at a time, and 64 lanes whole lines, in whatever order of rows and columns. Quads beyond
-// the matrix are neither written nor read.
+// A slot is (wave, fragment m, quad, lane, 4 sums). A lane writes and reads a quad of accumulators,
+// 16 bytes at a time, and 64 lanes access whole lines; the order of rows and columns does not
+// matter. Quads outside the matrix are neither written nor read.
 //
-// With Config::atomic_parts a tile has one slot, of zeros, to which its parts are added as they
-// come. It is (wave, fragment m, quad, sum, lane), so that 64 lanes add to neighbours. Where C is
-// of the sums' type and nothing else is done to them, there is no workspace: C itself is the slot
-// (Config::adds_to_result), zeroed before by the kernel that adds no parts then.
+// With Config::atomic_parts a tile has one slot, initially zero, to which the parts are added in
+// order of completion. It is (wave, fragment m, quad, sum, lane), so that 64 lanes add to adjacent
+// addresses. Where C has the type of the sums and no epilogue follows, there is no workspace: C
+// itself is the slot (Config::adds_to_result), and cupygemm_add_parts, which has no parts to add,
+// zeroes it beforehand.
 #pragma once
 
 #include "cdna/atomic.hpp"
@@ -22,11 +23,11 @@ template <class Config> struct PartSlot {
     static constexpr u32 quad_bytes = 4 * sizeof(Scalar);
     static constexpr u32 words = quad_bytes / 16;
     static constexpr u32 lane_bytes = Config::atomic_parts ? sizeof(Scalar) : quad_bytes;
-    static constexpr u32 sum_stride = wave_size * sizeof(Scalar); // of atomic_parts
+    static constexpr u32 sum_stride = wave_size * sizeof(Scalar); // with atomic_parts
 
     using Quad = Scalar[4];
 
-    const u64 base;        // of the wave
+    const u64 base;        // of the wave's part of the slot
     const u32 lane_offset; // bytes
 
     CUPYGEMM_INLINE PartSlot(u64 workspace, u32 slot, u32 wave, u32 lane)
@@ -70,7 +71,7 @@ template <class Config> struct PartSlot {
         }
     }
 
-    // Zeros where the quad is not inside.
+    // Load a quad; sums are zero where `inside` is false.
     CUPYGEMM_INLINE void load(Quad &sums, u32 fm, u32 quad, bool inside) const {
         const u32 offset = (inside ? lane_offset : out_of_range) + quad_offset(fm, quad);
         if constexpr (Config::atomic_parts) {
@@ -97,14 +98,14 @@ private:
     }
 };
 
-// The workgroup's sums, added to those of C's elements that there are.
+// Add the workgroup's sums to the elements that C has.
 template <class Config> CUPYGEMM_INLINE void add_to_result(const GemmArgs &args,
                                                            const TilePlace<Config> &place,
                                                            const Accumulators<Config> &acc) {
     using Acc = Accumulators<Config>;
     using Scalar = typename Acc::Scalar;
     static_assert(sizeof(typename Numeric<typename Config::ElementC>::Bits) == sizeof(Scalar),
-                  "C is of the type of the sums");
+                  "C must have the type of the sums");
     const Position &at = place.at;
 #pragma unroll
     for (int fm = 0; fm < Acc::fragments_m; ++fm) {

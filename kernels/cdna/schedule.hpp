@@ -1,16 +1,16 @@
-// The order of instructions within a phase, told to the compiler's scheduler.
+// Hints to the compiler's scheduler: the order of instructions within a phase.
 //
-// A wave issues in order, and a matrix instruction occupies its SIMD for 16 cycles or more: memory
-// instructions placed between matrix instructions cost nothing, those in front of them delay them.
-// The compiler would rather cluster memory instructions. These functions only order; they emit
-// nothing.
+// A wave issues in order, and a matrix instruction occupies its SIMD for 16 cycles or more. Memory
+// instructions between matrix instructions are therefore free, while memory instructions in front
+// of them delay them. Left alone, the compiler clusters memory instructions. These functions only
+// constrain the order; apart from compute_now they emit nothing.
 #pragma once
 
 #include "common/platform.hpp"
 
 namespace cupygemm {
 
-// Kinds of instructions, as __builtin_amdgcn_sched_group_barrier numbers them.
+// Kinds of instructions, with the masks of __builtin_amdgcn_sched_group_barrier.
 namespace kind {
 enum : int {
     arithmetic = 0x006, // scalar and vector
@@ -21,12 +21,12 @@ enum : int {
 };
 } // namespace kind
 
-// No instruction is moved across: the end of a phase.
+// The end of a phase: the compiler moves no instruction across it.
 CUPYGEMM_INLINE void end_phase() { __builtin_amdgcn_sched_barrier(0); }
 
-// The value, the same in all lanes, has been computed by here, rather than when it is used.
+// Compute the value, which must be uniform, here rather than at its first use.
 CUPYGEMM_INLINE void compute_now(u32 &value) {
-    value = __builtin_amdgcn_readfirstlane(value); // some are computed in the vector unit
+    value = __builtin_amdgcn_readfirstlane(value); // some values are computed in the vector unit
     asm volatile("" : "+s"(value));
 }
 
@@ -37,8 +37,8 @@ CUPYGEMM_INLINE void compute_now(u64 &value) {
     value = static_cast<u64>(high) << 32 | low;
 }
 
-// In the phase that this is written in: `batch` instructions of `other`, then `ratio` of MFMA,
-// `count` times.
+// Within the current phase, repeat `count` times: `batch` instructions of kind `other`, then
+// `ratio` MFMA.
 template <int other, int count, int ratio, int batch = 1>
 CUPYGEMM_INLINE void interleave_with_mfma() {
 #pragma unroll
@@ -48,7 +48,7 @@ CUPYGEMM_INLINE void interleave_with_mfma() {
     }
 }
 
-// At the start of such a phase: MFMA at once, and arithmetic in its shadow.
+// At the start of such a phase: issue MFMA at once, with arithmetic in its shadow.
 template <int count> CUPYGEMM_INLINE void begin_with_mfma() {
     __builtin_amdgcn_sched_group_barrier(kind::mfma, 1, 0);
     interleave_with_mfma<kind::arithmetic, count - 1, 1, 3>();

@@ -1,18 +1,19 @@
-// Which tiles of C a workgroup computes, and which part of k of each.
+// The tile scheduler: which tiles of C a workgroup computes, and which part of k of each.
 //
-//   Partition::tiles     A workgroup has one tile, with all of k.
-//   Partition::split_k   A workgroup has one of `num_parts` equal parts of the k of one tile.
-//   Partition::stream_k  A persistent grid of `num_parts` workgroups. As many tiles as fill it
-//                        evenly are dealt whole, one at a time. The k steps of the others, laid end
-//                        to end, are dealt in equal ranges, which begin and end anywhere:
+//   Partition::tiles     A workgroup computes one tile over all of k.
+//   Partition::split_k   A workgroup computes one of `num_parts` equal parts of k of one tile.
+//   Partition::stream_k  A persistent grid of `num_parts` workgroups. As many tiles as fill the
+//                        grid evenly are assigned whole, one at a time. The k steps of the
+//                        remaining tiles, laid end to end, are dealt in equal ranges, which may
+//                        begin and end anywhere:
 //
 //                          workgroup    |0      |1      |2      |3      |4      |
 //                          tile         |0         |1         |2         |3     ...
 //
-// Work that is not all of a tile's k goes to a slot of the workspace, and `cupygemm_add_parts` adds
-// the slots of a tile in the order of k. Tiles are numbered batch by batch, within it in the order
-// of the raster; parts of k come part by part, so that workgroups that run together read the same
-// part of A and B.
+// Sums over less than all of k go to a slot of the workspace, and `cupygemm_add_parts` adds the
+// slots of a tile in the order of k. Tiles are numbered batch by batch, and within a batch in
+// raster order. With split_k, all tiles of one part of k precede those of the next, so that
+// workgroups that run together read the same part of A and B.
 #pragma once
 
 #include "cdna/kernel_args.hpp"
@@ -29,16 +30,16 @@ struct GridIndex {
 
 struct Work {
     u32 batch;
-    u32 tile;       // in the order of the raster
+    u32 tile;       // in raster order
     u32 begin, end; // k steps
-    u32 slot;       // of the workspace, if this is not all of the tile's k
+    u32 slot;       // in the workspace, unless the work covers all of k
     bool all_of_k;
 };
 
-// The tiles of C, and of k.
+// The numbers of tiles of C and of steps along k.
 template <class Config> struct Tiling {
     u32 tiles_m, tiles_n;
-    u32 tiles; // of a matrix
+    u32 tiles; // per matrix
     u32 steps;
     u32 batches;
 
@@ -53,10 +54,10 @@ template <class Config> struct Tiling {
     }
 };
 
-// Where the parts of a tile lie in the workspace.
+// The slots of a tile's parts in the workspace.
 struct Slots {
     u32 first;  // of the first part
-    u32 second; // of the second; the others follow
+    u32 second; // of the second part; the others follow
     u32 count;  // of parts
 
     CUPYGEMM_INLINE u32 operator()(u32 part) const { return part == 0 ? first : second + part - 1; }
@@ -64,7 +65,7 @@ struct Slots {
 
 template <class Config, Partition = Config::partition> struct Scheduler;
 
-// The batch is y + batch_grid_y z of the grid; it may not fill the last plane.
+// The batch is y + batch_grid_y z of the grid; the last plane may be partly empty.
 CUPYGEMM_INLINE u32 batch_of(GridIndex workgroup) {
     return workgroup.y + batch_grid_y * workgroup.z;
 }
@@ -114,11 +115,11 @@ template <class Config> struct Scheduler<Config, Partition::split_k> {
     }
 };
 
-// It keeps little, since it lives as long as the mainloop, in scalar registers.
+// It keeps little state, since it occupies scalar registers throughout the mainloop.
 template <class Config> struct Scheduler<Config, Partition::stream_k> {
     const u32 workgroup;
-    u32 rounds;   // that are left, of a whole tile for every workgroup
-    Share stream; // what is left of the workgroup's range of the shared tiles' k steps
+    u32 rounds;   // remaining rounds, each of one whole tile per workgroup
+    Share stream; // what remains of the workgroup's range of the shared tiles' k steps
 
     CUPYGEMM_INLINE Scheduler(const KernelArgs<Config> &args, GridIndex index)
         : workgroup(xcd_contiguous<Config::num_xcds>(index.x, args.num_parts)),
@@ -146,8 +147,8 @@ template <class Config> struct Scheduler<Config, Partition::stream_k> {
         return piece(args, tiling, whole + index, begin, begin + length(tiling));
     }
 
-    // A workgroup has at most two parts of tiles: the end of one, and the beginning of another.
-    // The beginnings have the first slots, the ends the others, in the order of workgroups.
+    // A workgroup has at most two parts of tiles: the end of one and the beginning of another. The
+    // first slots hold the beginnings, the others the ends, both in the order of workgroups.
     CUPYGEMM_INLINE static Slots slots(const KernelArgs<Config> &args, const Tiling<Config> &tiling,
                                        u32 index) {
         const u32 units = args.stream_tiles * tiling.steps;
@@ -156,14 +157,14 @@ template <class Config> struct Scheduler<Config, Partition::stream_k> {
         return {first, args.num_parts + first + 1, last - first + 1};
     }
 
-    // The tiles that are dealt whole are the first of all.
+    // The number of tiles that are assigned whole; they precede the shared ones.
     CUPYGEMM_INLINE static u32 whole_tiles(const KernelArgs<Config> &args) {
         const Tiling<Config> tiling(args);
         return tiling.tiles * tiling.batches - args.stream_tiles;
     }
 
 private:
-    // K steps of the stream's next tile that are this workgroup's.
+    // The number of k steps of the next shared tile that belong to this workgroup.
     CUPYGEMM_INLINE u32 length(const Tiling<Config> &tiling) const {
         const u32 to_tile_end = tiling.steps - stream.begin % tiling.steps;
         return minimum(to_tile_end, stream.end - stream.begin);

@@ -1,18 +1,19 @@
-// A wave's slice of an operand, read from global memory straight into fragments: no LDS.
+// A wave's slice of an operand, read from global memory straight into fragments, without LDS.
 //
-// A slice is `steps` k steps of 64 bytes each. The matrix instruction has lane l hold, of row l %
-// 16 of a fragment, chunk l / 16 of a step: 16 bytes of k. How it comes by them:
+// A slice is `num_steps` k steps of 64 bytes each. The matrix instruction requires lane l to hold
+// row l % 16 of a fragment and chunk l / 16 of a step: 16 bytes of k. They are loaded as follows:
 //
-//   LongSlice, Major::k     one load of 16 bytes; two steps are a line of 128 bytes of each row.
+//   LongSlice, Major::k     one 16-byte load; two steps are a line of 128 bytes of each row.
 //   LongSlice, Major::row   as many loads as a vector has elements, each 16 bytes of rows at one k,
-//                           transposed in registers: 16 lanes read 256 bytes or more of one k. The
-//                           rows of a vector are those of as many fragments at one place, so
-//                           fragments interleave: row i of fragment f is row i * elements + f.
-//   ShortSlice, Major::k    as LongSlice: its one fragment has 16 rows.
+//                           transposed in registers; 16 lanes read 256 bytes or more at one k. The
+//                           rows of a vector belong to as many fragments, so the fragments
+//                           interleave: row i of fragment f is row i * elements + f.
+//   ShortSlice, Major::k    like LongSlice; its one fragment has 16 rows.
 //   ShortSlice, Major::row  element by element; they are few, and in L2.
 //
-// `load` reads a slice that lies inside the matrix along k; `load_ragged` one that may not, and
-// puts zeros where it does not. Rows beyond the matrix reach only elements of C that do not exist.
+// `load` reads a slice that lies inside the matrix along k. `load_ragged` reads one that may not,
+// and puts zeros beyond the matrix. Rows beyond the matrix affect only elements of C that do not
+// exist.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -23,16 +24,16 @@
 
 namespace cupygemm {
 
-constexpr u32 slice_rows = 16;     // of a fragment
-constexpr u32 chunks_per_step = 4; // of 16 bytes: the lanes of a row
+constexpr u32 slice_rows = 16;     // per fragment
+constexpr u32 chunks_per_step = 4; // of 16 bytes each: the lanes that share a row
 
-// What both slices know: where the workgroup's first row lies at the k of the next tile.
+// Common to both slices: a window that starts at the workgroup's first row and the next tile's k.
 template <class Operand> struct SliceWindow {
     static constexpr int element_bytes = Numeric<typename Operand::Element>::bytes;
-    static constexpr u32 elements = 16 / element_bytes; // of a chunk
+    static constexpr u32 elements = 16 / element_bytes; // per chunk
     static constexpr Major major = Operand::major;
 
-    static_assert(Operand::dword_aligned, "rows start at dwords");
+    static_assert(Operand::dword_aligned, "rows must start at dwords");
 
     Window window;
     const i64 tile_step;        // bytes between tiles along k
@@ -56,7 +57,7 @@ template <class Operand> struct SliceWindow {
 
     CUPYGEMM_INLINE u32 offset(u32 row, u32 k) const { return row * row_step + k * k_step; }
 
-    // The window of a tile that is `index` tiles on.
+    // The window of the tile that is `index` tiles further.
     CUPYGEMM_INLINE Window tile(i64 index) const {
         Window there = window;
         there.advance(index * tile_step);
@@ -69,26 +70,26 @@ template <class Operand, u32 num_steps> struct LongSlice {
     using End = VectorEnd<At::element_bytes>;
     static constexpr u32 elements = At::elements;
     static constexpr u32 num_fragments = Operand::tile_rows / slice_rows;
-    // Fragments whose rows are neighbours: those of one vector.
+    // The number of fragments whose rows interleave: those of one vector.
     static constexpr u32 interleaved = Operand::major == Major::k ? 1 : elements;
 
     static_assert(num_fragments % interleaved == 0,
-                  "a row-major tile has whole vectors of rows for each of 16 lanes");
+                  "a row-major tile must have whole vectors of rows for each of 16 lanes");
 
-    // Major::k: (step, fragment). Major::row: (step, group of fragments, k of the chunk).
+    // Major::k: (step, fragment). Major::row: (step, group of fragments, k within the chunk).
     u32x4 vectors[num_steps][num_fragments];
 
-    // Tile row of row i of a fragment.
+    // The tile row of row i of a fragment.
     CUPYGEMM_INLINE static constexpr u32 row_of(u32 fragment, u32 i) {
         return fragment / interleaved * interleaved * slice_rows + i * interleaved +
                fragment % interleaved;
     }
-    // First k of a step's chunk, from the beginning of the slice.
+    // The first k of the lane's chunk of a step, relative to the slice.
     CUPYGEMM_INLINE static u32 k_of(u32 step, u32 lane) {
         return (step * chunks_per_step + lane / slice_rows) * elements;
     }
 
-    // Row and k of a vector's first element.
+    // The row and the k of a vector's first element.
     CUPYGEMM_INLINE static u32 vector_row(u32 vector, u32 lane) {
         return row_of(vector / interleaved * interleaved, lane % slice_rows);
     }
@@ -106,7 +107,7 @@ template <class Operand, u32 num_steps> struct LongSlice {
                     memory, at.offset(vector_row(v, lane), k0 + vector_k(step, v, lane)));
     }
 
-    // Of the tile, `rows_left` rows and `k_left` values of k lie in the matrix.
+    // `rows_left` rows and `k_left` values of k of the tile lie in the matrix.
     CUPYGEMM_INLINE void load_ragged(const At &at, const Window &tile, u32 k0, u32 lane,
                                      i32 rows_left, i32 k_left) {
         const Resource memory = resource(tile), exact = exact_resource(tile);
@@ -130,8 +131,9 @@ template <class Operand, u32 num_steps> struct LongSlice {
                              valid(v, k0 + vector_k(step, v, lane), lane, rows_left, k_left));
     }
 
-    // Elements of a vector inside the matrix: they come first, and there may be more than fit.
-    // (Settled, or the compiler keeps a comparison with it for each element in scalar registers.)
+    // The number of elements of a vector that lie inside the matrix. They come first; the number
+    // may exceed the vector's size. (Without settled_here, the compiler keeps a comparison for each
+    // element in scalar registers.)
     CUPYGEMM_INLINE static i32 valid(u32 vector, u32 k, u32 lane, i32 rows_left, i32 k_left) {
         i32 valid = k_left - static_cast<i32>(k);
         if constexpr (Operand::major == Major::row)
@@ -199,7 +201,7 @@ template <class Operand, u32 num_steps> struct ShortSlice {
     }
 
 private:
-    // A row's elements from `offset` on, of which `valid` exist.
+    // Load a row's elements from `offset` on, of which `valid` exist.
     CUPYGEMM_INLINE static u32x4 gathered(const At &at, Resource memory, u32 offset, i32 valid) {
         u32x4 chunk = {0, 0, 0, 0};
 #pragma unroll
@@ -210,7 +212,7 @@ private:
         return chunk;
     }
 
-    // The same, all of which exist.
+    // The same where all of them exist.
     CUPYGEMM_INLINE static u32x4 gathered(const At &at, Resource memory, u32 offset) {
         u32x4 chunk = {0, 0, 0, 0};
 #pragma unroll

@@ -1,9 +1,9 @@
 // The operands of an epilogue, read through buffer resources.
 //
 // The window of a source begins at the workgroup's tile and ends with the source's last element, so
-// that loads beyond it return zero. A run of columns is read by as few loads as its bytes take, if
-// all of it lies in the matrix; the run that straddles column n, and sources whose rows do not
-// start at dwords, are read element by element.
+// loads beyond it return zero. A run of columns that lies inside the matrix is read by as few loads
+// as its bytes require. The run that straddles column n, and sources whose rows do not start at
+// dwords, are read element by element.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -11,7 +11,7 @@
 
 namespace cupygemm {
 
-// Where a workgroup's tile stands in the result, and what is left of it from there.
+// The position of a workgroup's tile in C, and how much of C remains from there.
 struct TileCorner {
     u32 batch0, batch1, batch2;
     u32 row, column;
@@ -27,12 +27,12 @@ template <class S> struct SourceMemory {
     template <int count> using Run = Bits[count];
 
     Resource memory;
-    u32 pitch; // bytes
+    u32 pitch; // in bytes
 
     CUPYGEMM_INLINE SourceMemory(const SourceArgs &args, const TileCorner &at) {
         i64 first =
             at.batch0 * args.stride[0] + at.batch1 * args.stride[1] + at.batch2 * args.stride[2];
-        i64 last = 0; // from the tile's first element
+        i64 last = 0; // relative to the tile's first element
         if constexpr (by_row) {
             first += at.row * args.pitch;
             last += (at.rows_left - 1) * args.pitch;
@@ -63,7 +63,7 @@ template <class S> struct SourceMemory {
 private:
     template <int count> CUPYGEMM_INLINE void load_vectors(Bits (&bits)[count], u32 offset) const {
         constexpr int size = count * sizeof(Bits), dwords = size / 4;
-        static_assert(size % 4 == 0, "a run of columns is whole dwords");
+        static_assert(size % 4 == 0, "a run of columns must be whole dwords");
         u32 words[dwords];
 #pragma unroll
         for (int i = 0; i < dwords / 4; ++i) {

@@ -1,23 +1,24 @@
-// Moving one operand's tile from global memory through registers into LDS.
+// Staging: moves an operand's tile from global memory through registers to LDS.
 //
-// A Stager knows a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts them
-// on their way, `store` puts them into LDS, from where they are read in K-major rows:
+// A Stager moves a thread's share of a tile: `num_vectors` vectors of 16 bytes. `load` starts their
+// loads; `store` writes them to LDS, from where they are read in K-major rows:
 //
-//   Major::k    a vector is one chunk of a row and goes straight in (ds_write_b128).
-//   Major::row  a vector is 16 bytes of rows at one k. A thread loads `depth` vectors of
+//   Major::k    A vector is one chunk of a row, and is written as it is (ds_write_b128).
+//   Major::row  A vector is 16 bytes of rows at one k. A thread loads `depth` vectors of
 //               consecutive k, transposes the block in registers (transpose.hpp), and writes
 //               `depth` values of k for each of the rows (ds_write_b32, _b64 or _b128).
 //
-//   on gfx950   a row-major vector of elements of up to 16 bits goes straight in, as it is, and
-//               reads transpose it (transposed_operand.hpp).
+// On targets with transposing LDS reads, a row-major vector of elements of up to 16 bits is written
+// without a transposition, and reads transpose it (transposed_operand.hpp).
 //
-// None has bank conflicts, and in all 8 consecutive lanes read 128 consecutive bytes of memory.
+// No case has bank conflicts, and in every case 8 consecutive lanes read 128 consecutive bytes of
+// memory.
 //
-// A matrix that starts at, or whose pitch is, an odd number of 16-bit elements has rows that start
-// in the middle of a dword. Then a vector is read as the 5 dwords around it and shifted into place.
+// If the address or the pitch of a matrix is an odd number of 16-bit elements, rows may start in
+// the middle of a dword. A vector is then read as the 5 dwords around it and shifted into place.
 //
-// The last tile along k may be ragged: `load_ragged` and `store_ragged` replace what lies beyond
-// the matrix by zeros.
+// The last tile along k may be ragged: `load_ragged` and `store_ragged` put zeros beyond the
+// matrix.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -34,20 +35,20 @@ template <class Operand> struct Stager {
     using Layout = typename Map::Layout;
     static constexpr Major major = Operand::major;
     static constexpr bool transposed = transposed_by_reads<Operand>();
-    // A vector is stored whole, by one write; others are rows of a block.
+    // A vector is stored whole, by one write. Otherwise it belongs to a block that is transposed.
     static constexpr bool stores_vectors = major == Major::k || transposed;
     static constexpr int element_bytes = OperandTile<Operand>::element_bytes;
-    static constexpr int elements = Map::elements; // of a vector
+    static constexpr int elements = Map::elements; // per vector
     static constexpr int num_vectors = Map::num_vectors;
     static constexpr int num_threads = Operand::num_threads;
-    // Instructions of load and of store.
+    // Instruction counts of load and of store.
     static constexpr int num_loads = (Operand::dword_aligned ? 1 : 2) * num_vectors;
     static constexpr int num_writes = Map::num_writes;
 
     using End = VectorEnd<element_bytes>;
 
     static_assert(Operand::dword_aligned || element_bytes == 2,
-                  "only halves of dwords are shifted into place");
+                  "only halves of dwords can be shifted into place");
 
     // A thread's vectors of one tile, as loaded.
     struct Vectors {
@@ -56,19 +57,20 @@ template <class Operand> struct Stager {
     };
     struct RaggedVectors {
         Vectors vectors;
-        typename End::Last last[num_vectors]; // the elements before the end of the matrix
+        typename End::Last last[num_vectors]; // the elements just before the end of the matrix
     };
 
-    Window window; // from this workgroup's first row, at the k of the next load
+    Window window; // from the workgroup's first row, at the k of the next load
     i64 tile_step; // bytes between tiles along k
     u32 thread;
-    // Bytes from window.base to vector i: a lane's part, and of vectors that reads transpose one
-    // that is the same in all lanes, which the load adds: registers are scarce where they are used.
+    // Bytes from window.base to vector i: a part that depends on the lane, and a uniform part. Only
+    // vectors that reads transpose have a uniform part, which the load instruction adds: registers
+    // are scarce where they are used.
     u32 lane_offset[transposed ? 1 : num_vectors];
     u32 uniform[num_vectors];
 
-    // `matrix` is the address of element (0, 0), `row0` and `k0` the first row and k of the first
-    // tile, `pitch` in elements.
+    // `matrix` is the address of element (0, 0), `row0` and `k0` are the first row and the first k
+    // of the first tile, and `pitch` counts elements.
     CUPYGEMM_INLINE Stager(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, i32 k0,
                            u32 thread_id)
         : thread(thread_id) {
@@ -95,8 +97,8 @@ template <class Operand> struct Stager {
 
     CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[transposed ? 0 : i] + uniform[i]; }
 
-    // First row and first k of vector i in the tile. The parts of the thread and of i have no bits
-    // in common, so that the second is a constant.
+    // The first row and the first k of vector i in the tile. The parts of the thread and of i have
+    // no bits in common, so the part of i is a constant.
     CUPYGEMM_INLINE u32 row(int i) const {
         if constexpr (stores_vectors)
             return Map::row_of(thread) + Map::row_of(i * num_threads);
@@ -112,9 +114,10 @@ template <class Operand> struct Stager {
 
     // -- Whole tiles ------------------------------------------------------------------------------
 
-    // Start loading the tile at the window, which lies inside the matrix along k, and move on by
-    // one tile. Rows past the end of the matrix read other rows or zero: they only reach rows of C
-    // that do not exist. When there is no such tile, `exists` is false and nothing is read.
+    // Start loading the tile at the window, and advance the window by one tile. The tile must lie
+    // inside the matrix along k. Rows beyond the end of the matrix read other rows or zero, which
+    // affects only rows of C that do not exist. If `exists` is false there is no such tile, and
+    // nothing is read.
     CUPYGEMM_INLINE void load(Vectors &vectors, bool exists) {
         load_part(vectors, exists, 0, num_vectors);
         advance();
@@ -124,7 +127,8 @@ template <class Operand> struct Stager {
         store_part(tile, vectors, 0, num_vectors);
     }
 
-    // Vectors [first, last) of the tile at the window. Row-major blocks are stored whole.
+    // Load or store vectors [first, last) of the tile at the window. Row-major blocks are stored
+    // whole.
     CUPYGEMM_INLINE void load_part(Vectors &vectors, bool exists, int first, int last) const {
         const Resource memory = resource(window, exists);
 #pragma unroll
@@ -153,13 +157,13 @@ template <class Operand> struct Stager {
         }
     }
 
-    // Vector i with its first element in the first half of the first dword.
+    // Vector i, shifted so that its first element is in the first half of the first dword.
     CUPYGEMM_INLINE u32x4 shift_vector(const Vectors &vectors, int i) const {
         const u32x4 d = vectors.data[i];
         if constexpr (Operand::dword_aligned) {
             return d;
         } else {
-            const u32 by = offset(i); // v_alignbyte_b32 takes the last two bits
+            const u32 by = offset(i); // v_alignbyte_b32 uses only the last two bits
             return u32x4{__builtin_amdgcn_alignbyte(d.y, d.x, by),
                          __builtin_amdgcn_alignbyte(d.z, d.y, by),
                          __builtin_amdgcn_alignbyte(d.w, d.z, by),
@@ -198,7 +202,7 @@ template <class Operand> struct Stager {
             return u32x4{vector.x, vector.z, vector.y, vector.w};
     }
 
-    // Row j of a block of `depth` vectors: (k, row) -> (row, k)
+    // Store row j of a block of `depth` vectors: (k, row) -> (row, k).
     CUPYGEMM_INLINE static void put_row(LdsBase tile, u32 at, const u32x4 *block, int j) {
         constexpr int num_words = Map::depth * element_bytes / 4;
         u32 words[num_words];
@@ -215,11 +219,12 @@ template <class Operand> struct Stager {
 
     // -- The ragged tile --------------------------------------------------------------------------
 
-    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k, at least
-    // one of each, lie in the matrix.
+    // Start loading tile `tile_index`, of which `rows_left` rows and `k_left` values of k lie in
+    // the matrix, at least one of each.
     //
     // The last elements of a row (Major::k) or of a k (Major::row) may share their dword with the
-    // end of the matrix, where `resource` reads nothing, so they are read once more by themselves.
+    // end of the matrix. `resource` reads nothing of that dword, so they are loaded once more, one
+    // by one.
     CUPYGEMM_INLINE void load_ragged(RaggedVectors &ragged, i64 tile_index, i32 rows_left,
                                      i32 k_left) const {
         Window tile = window;
@@ -243,8 +248,8 @@ template <class Operand> struct Stager {
         if (!is_whole(rows_left, k_left)) {
 #pragma unroll
             for (int i = 0; i < num_vectors; ++i) {
-                // Settled, or the comparisons of all vectors of both operands are kept from their
-                // loads on: more scalar registers than there are.
+                // Without settled_here, the comparisons for all vectors of both operands would be
+                // kept from the loads on, in more scalar registers than exist.
                 const u32 valid = settled_here(num_valid(i, rows_left, k_left));
                 vectors[i] = End::cut(vectors[i], ragged.last[i], static_cast<i32>(valid));
             }
@@ -252,15 +257,16 @@ template <class Operand> struct Stager {
         put(tile, vectors, 0, num_vectors);
     }
 
-    // The tile is no different from the others: all of k is there, and no element shares its dword
-    // with the end of the matrix. The same in all lanes, and the usual case.
+    // Whether the tile needs no masks: all of its k lies in the matrix, and no element shares its
+    // dword with the end of the matrix. The result is uniform, and usually true.
     CUPYGEMM_INLINE static bool is_whole(i32 rows_left, i32 k_left) {
         const bool ends_in_dword = major == Major::row && rows_left * element_bytes % 4 != 0 &&
                                    rows_left < Operand::tile_rows;
         return Operand::dword_aligned && k_left == Operand::tile_k && !ends_in_dword;
     }
 
-    // Elements of vector i inside the matrix: they come first, and there may be more than fit.
+    // The number of elements of vector i that lie inside the matrix. They come first; the number
+    // may exceed the vector's size.
     CUPYGEMM_INLINE i32 num_valid(int i, i32 rows_left, i32 k_left) const {
         const i32 k_valid = k_left - static_cast<i32>(k(i));
         if constexpr (major == Major::k)

@@ -1,12 +1,12 @@
-// Writing a wave's accumulators to C.
+// Stores a wave's accumulators to C, through the epilogue.
 //
-// A lane holds runs of consecutive columns of one row: 4 in a quad of accumulators and, through the
-// row order of B's tile, 8 in a pair of quads. A run is one store of up to 16 bytes, so that a quad
-// of complex64 is two of them; in fp64 a quad is 4 runs of one column, of which 4 lanes store 32
-// adjacent bytes. Where C's rows are not
-// dword-aligned, and in the run that straddles column n, elements are stored one by one. Nothing
-// outside the m x n matrix is written: rows and columns are checked here, not left to the end of
-// the buffer, since what follows a row of C may belong to somebody else.
+// A lane holds runs of consecutive columns of one row: 4 in a quad of accumulators and, because of
+// the row order of B's tile, 8 in a pair of quads. One store writes a run of up to 16 bytes; a quad
+// of complex64 is therefore two runs. In fp64 a quad is 4 runs of one column, and 4 lanes together
+// store 32 adjacent bytes. Elements are stored one by one where C's rows are not dword-aligned, and
+// in the run that straddles column n. Nothing outside the m x n matrix is written: the bounds check
+// of the buffer does not suffice, since the memory that follows a row of C may belong to another
+// array.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -15,22 +15,22 @@
 
 namespace cupygemm {
 
-// Which elements of C a lane's accumulators are, and whether C has them.
+// Maps a lane's accumulators to elements of C, and tells which of them exist.
 template <class Config> struct TilePlace {
     using Acc = Accumulators<Config>;
     static constexpr u32 wave_n = Config::tile_n / Config::waves_n;
 
     const Position &at;
-    const i32 rows_left, columns_left; // of C, from the tile's first
+    const i32 rows_left, columns_left; // of C, from the tile's first row and column
 
     static_assert(wave_n % RowOrder::block == 0,
-                  "a wave's columns are whole blocks of the row order");
+                  "a wave's columns must be whole blocks of the row order");
 
     CUPYGEMM_INLINE TilePlace(const GemmArgs &args, const Position &position)
         : at(position), rows_left(args.m - static_cast<i32>(at.row)),
           columns_left(args.n - static_cast<i32>(at.column)) {}
 
-    // In the tile.
+    // Row and column within the tile.
     CUPYGEMM_INLINE u32 row(u32 fm) const {
         return RowOrder::tile_row(Acc::lds_row_of_a(at.wave_m, fm, at.lane % Config::mma_m));
     }
@@ -38,7 +38,7 @@ template <class Config> struct TilePlace {
         return RowOrder::tile_row(at.wave_n * wave_n + Acc::lds_row(at.lane, quad, e));
     }
 
-    // How many of a quad's elements, from `column` on, are C's: there may be more than it has.
+    // How many elements C has in this row from `column` on; the number may exceed a quad.
     CUPYGEMM_INLINE i32 left(u32 fm, u32 column) const {
         const bool row_inside = static_cast<i32>(row(fm)) < rows_left;
         return row_inside ? columns_left - static_cast<i32>(column) : 0;
@@ -54,7 +54,7 @@ template <class Config, class Epilogue> struct TileStore {
         Acc::quads_are_runs ? minimum<int>(8, 16 / sizeof(Bits)) : 1;
     // The second quad of a run lies 16 LDS rows after the first (RowOrder).
     static constexpr int partner = 16 / Acc::quad_stride;
-    // Quads that are whole runs, and runs in them.
+    // A group is as many quads as form whole runs. These are its quads and its runs.
     static constexpr int group_quads = run == 8 ? 2 : 1;
     static constexpr int group_runs = group_quads * 4 / run;
     static constexpr int num_groups = Acc::num_quads / group_quads;
@@ -62,7 +62,7 @@ template <class Config, class Epilogue> struct TileStore {
     const TilePlace<Config> place;
     const Epilogue epilogue;
     Resource memory;
-    u32 pitch; // bytes
+    u32 pitch; // in bytes
     bool whole_runs;
 
     CUPYGEMM_INLINE TileStore(const GemmArgs &args, const Position &at, const Epilogue &functor)
@@ -78,8 +78,8 @@ template <class Config, class Epilogue> struct TileStore {
         return run == 8 ? group / partner * 2 * partner + group % partner + i * partner : group;
     }
 
-    // What the epilogue reads of a row's elements is fetched a row ahead, so that it arrives while
-    // the row before is stored; not in fp64, whose sums leave no registers for it.
+    // The epilogue's per-element sources are fetched one row ahead, so that they arrive while the
+    // previous row is stored. In fp64 the sums leave no registers for that.
     static constexpr int rows_ahead = sizeof(Scalar) == 8 ? 0 : 1;
 
     CUPYGEMM_INLINE void store(const Acc &acc) const {
@@ -137,7 +137,7 @@ private:
         typename Epilogue::template Elements<run> runs[group_runs];
     };
 
-    // Of run `index` of a group.
+    // The first column of run `index` of a group.
     CUPYGEMM_INLINE u32 column_of(u32 group, int index) const {
         return place.column(quad_of(group, 0), index * run);
     }
@@ -196,7 +196,7 @@ private:
             __builtin_memcpy(&words, bits, sizeof(words));
             buffer_store_b128(words, memory, offset);
         } else {
-            static_assert(sizeof(bits) == 8, "a run is stored by one instruction");
+            static_assert(sizeof(bits) == 8, "a run must be stored by one instruction");
             u32x2 words;
             __builtin_memcpy(&words, bits, sizeof(words));
             buffer_store_b64(words, memory, offset);

@@ -1,4 +1,6 @@
-// Constants of the CDNA instruction sets that decide layouts.
+// Properties of the CDNA target that decide layouts and instructions.
+//
+// This is the only file that tests which target it is compiled for. Other code uses these names.
 #pragma once
 
 #include "common/platform.hpp"
@@ -9,7 +11,7 @@ constexpr int wave_size = 64;
 
 #if defined(__gfx950__)
 constexpr int lds_banks = 64;         // of 4 bytes
-constexpr u32 direct_load_bytes = 16; // of a lane, in a load that goes straight to LDS
+constexpr u32 direct_load_bytes = 16; // per lane, in a load straight to LDS
 constexpr bool has_transposing_reads = true;
 #else
 constexpr int lds_banks = 32;

@@ -1,7 +1,7 @@
-// What a wave holds of the problem in registers: fragments of the operands and accumulators.
+// A wave's registers: fragments of the operands, and accumulators.
 //
 // The instruction computes C^T = B^T A^T: B is its first operand and A its second, so that a lane's
-// accumulator registers run along n, which is contiguous in C.
+// accumulators run along n, which is contiguous in C.
 #pragma once
 
 #include "cdna/complex_mma.hpp"
@@ -13,18 +13,18 @@
 
 namespace cupygemm {
 
-// The part of k that a workgroup sums: at least 1 deep, it begins with a tile, and ends with a tile
-// or with k. Workgroups that share a tile of C have one part each.
+// The part of k that a workgroup sums, at least 1 deep. It begins at a tile boundary, and ends at
+// one or at the end of k. Workgroups that share a tile of C have one part each.
 struct KRange {
     i32 begin, end;
 };
 
-// Where a wave stands in the problem: its matrices, its workgroup's tile, and itself.
+// The position of a wave in the problem: its matrices, its workgroup's tile, and its own indices.
 struct Position {
-    u64 a, b, c;        // addresses of element (0, 0) of this entry of the batch
-    u32 row, column;    // of C: the first of the tile
-    KRange k;           // of the operands: what of them the mainloop multiplies
-    u32 wave_m, wave_n; // of the wave in its workgroup
+    u64 a, b, c;        // addresses of element (0, 0) of this batch entry
+    u32 row, column;    // first row and column of the tile in C
+    KRange k;           // what the mainloop sums
+    u32 wave_m, wave_n; // within the workgroup
     u32 lane, thread;
 };
 
@@ -58,7 +58,8 @@ template <class Operand, int parts> struct FragmentReader<Operand, parts, true> 
         : lane_offset(Map::lds_of_lane(wave, lane)) {}
     CUPYGEMM_INLINE explicit FragmentReader(u32 offset) : lane_offset(offset) {}
 
-    // The addresses of what is read are worked out from here on: kept, they are four registers.
+    // The same reader with an opaque offset: addresses are computed from here on, rather than kept
+    // in four registers.
     CUPYGEMM_INLINE FragmentReader settled() const {
         return FragmentReader(settled_here(lane_offset));
     }
@@ -81,7 +82,7 @@ template <class Operand, int parts> struct FragmentReader<Operand, parts, true> 
 };
 #endif
 
-// One k step of a wave's operands in registers, as the readers fetch them.
+// The fragments of one k step of a wave, as the readers fetch them.
 template <class Config, class ReaderA = FragmentReader<OperandA<Config>>,
           class ReaderB = FragmentReader<OperandB<Config>>>
 struct Fragments {
@@ -100,7 +101,7 @@ struct Fragments {
             b[fn] = reader.read(tile, fn, step);
     }
 
-    // Fragments [first, last).
+    // Read fragments [first, last).
     CUPYGEMM_INLINE void read_a(const ReaderA &reader, LdsBase tile, u32 step, u32 first,
                                 u32 last) {
 #pragma unroll
@@ -109,7 +110,7 @@ struct Fragments {
     }
 };
 
-// A wave's part of C in registers. Its rows are those of A that it reads (FragmentMap).
+// A wave's part of C in registers. Its rows are the rows of A that it reads (FragmentMap).
 template <class Config> struct Accumulators {
     using RowMap = FragmentMap<OperandA<Config>, Config::row_parts>;
     using Instruction = Mma<typename Config::ElementB, typename Config::ElementA, Config::mma_m,
@@ -131,8 +132,8 @@ template <class Config> struct Accumulators {
                 registers[fm][fn] = Registers{};
     }
 
-    // They have been multiplied by here: the compiler may not move the last instructions to where
-    // their sums are used, where the operands' registers are needed.
+    // Complete all multiplications here. Otherwise the compiler may move the last instructions to
+    // where their sums are used, and keep the operands' registers until there.
     CUPYGEMM_INLINE void settle() {
 #pragma unroll
         for (int fm = 0; fm < fragments_m; ++fm)
@@ -141,7 +142,7 @@ template <class Config> struct Accumulators {
                 asm volatile("" : "+v"(registers[fm][fn]));
     }
 
-    // Fragments [first, last) of m += one k step of A times one of B.
+    // Rows of fragments [first, last) += one k step of A times one of B.
     template <class Step> CUPYGEMM_INLINE void multiply(const Step &step, int first, int last) {
 #pragma unroll
         for (int fm = first; fm < last; ++fm)
@@ -150,19 +151,21 @@ template <class Config> struct Accumulators {
                 Instruction::multiply(step.b[fn], step.a[fm], registers[fm][fn]);
     }
 
-    // LDS row of A of a fragment's row.
+    // The LDS row of A that holds a row of a fragment.
     CUPYGEMM_INLINE static constexpr u32 lds_row_of_a(u32 wave_m, u32 fragment, u32 row) {
         return RowMap::row_of_wave(wave_m) + RowMap::row_of_fragment(fragment) + row;
     }
 
-    // Element `e` of quad `quad`, of the C column whose LDS row is lds_row(lane, quad, e).
+    // Element `e` of quad `quad`. It belongs to the C column whose LDS row is lds_row(lane, quad,
+    // e).
     CUPYGEMM_INLINE Scalar element(int fm, int quad, int e) const {
         return Instruction::element(registers[fm][quad / quads_per_fragment],
                                     quad % quads_per_fragment * 4 + e);
     }
 
-    // LDS row of an element, counted from the wave's first row of B. Quads are 16 (32x32: 8) rows
-    // apart, and their elements neighbours, or, in fp64, as far apart as there are lanes to a row.
+    // The LDS row of an element, relative to the wave's first row of B. Quads are 16 rows apart (8
+    // for 32x32). The elements of a quad are adjacent; in fp64 they are as far apart as a row has
+    // lanes.
     static constexpr bool quads_are_runs = Instruction::rows_are_runs;
     static constexpr u32 lanes_per_row = wave_size / Config::mma_n;
     static constexpr u32 quad_stride = lanes_per_row * 4;

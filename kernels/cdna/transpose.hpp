@@ -1,21 +1,21 @@
-// Transposing blocks of an operand in registers: from vectors along rows to dwords along k.
+// Transposes blocks of an operand in registers: from vectors along rows to dwords along k.
 //
-// A block is `depth` vectors of 16 bytes, one for each k, each of them neighbouring rows. Row j of
-// the transposed block is depth elements of k; `transposed_word` gives dword i of it. Elements of 4
-// to 16 bytes only change places, which costs nothing; smaller ones take v_perm_b32. Everything is
-// unrolled, so the compiler shares what two rows have in common.
+// A block is `depth` 16-byte vectors, one for each k, each holding adjacent rows. Row j of the
+// transposed block is `depth` elements along k; `transposed_word` returns its dword i. Elements of
+// 4 to 16 bytes only change places, which costs nothing; smaller elements take v_perm_b32. All
+// loops are unrolled, so the compiler shares the work that two rows have in common.
 #pragma once
 
 #include "cdna/mfma.hpp"
 
 namespace cupygemm {
 
-// Halves `odd` of two words, of k and k + 1.
+// The lower halves of two words, of k and of k + 1, or the upper halves if `odd`.
 CUPYGEMM_INLINE u32 interleave_halves(u32 k0, u32 k1, bool odd) {
     return __builtin_amdgcn_perm(k1, k0, odd ? 0x07060302u : 0x05040100u);
 }
 
-// Bytes of the lower or the upper half of two words in turn: k0 k1 k0 k1, from the lowest byte.
+// The lower or upper two bytes of two words, interleaved: k0 k1 k0 k1 from the lowest byte on.
 CUPYGEMM_INLINE u32 interleave_bytes(u32 k0, u32 k1, bool upper) {
     return __builtin_amdgcn_perm(k1, k0, upper ? 0x07030602u : 0x05010400u);
 }

@@ -1,9 +1,10 @@
-// Where a matrix ends within a vector of 16 bytes: what is beyond becomes zero.
+// The end of a matrix within a 16-byte vector: elements beyond it become zero.
 //
-// `valid` elements of a vector lie inside the matrix: they come first, and there may be more than
-// fit, or none. The dword that holds the matrix's last element may hold bytes beyond the matrix as
-// well, and then the load of the vector reads zero for all of it. So elements of less than a dword
-// are loaded once more, one by one, back from the end: `load` starts that, and `cut` puts them in.
+// The first `valid` elements of a vector lie inside the matrix; `valid` may exceed the vector's size
+// or be negative. If the dword that holds the matrix's last element also holds bytes beyond the matrix,
+// the load of the vector returns zero for all of that dword. Elements narrower than a dword are
+// therefore loaded once more, one by one, back from the end: `load` starts these loads, and `cut`
+// merges them.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -11,7 +12,7 @@
 namespace cupygemm {
 
 template <int element_bytes> struct VectorEnd {
-    static_assert(element_bytes % 4 == 0, "smaller elements have an end of their own");
+    static_assert(element_bytes % 4 == 0, "elements narrower than a dword have specializations");
     struct Last {};
 
     CUPYGEMM_INLINE static Last load(Resource /*exact*/, u32 /*offset*/, i32 /*valid*/) {
@@ -46,10 +47,10 @@ template <> struct VectorEnd<2> {
     }
 };
 
-// Bytes: rows start at dwords (cupygemm._backends.cdna.check.check), so the dword that the matrix ends in has
-// its first 1 to 3 bytes inside, and they are the last of a vector.
+// Bytes. Rows start at dwords (cupygemm._backends.cdna.check.check), so the first 1 to 3 bytes of
+// the dword in which the matrix ends lie inside it, and they are the last bytes of a vector.
 template <> struct VectorEnd<1> {
-    using Last = u32; // the matrix's last dword, zeros beyond it
+    using Last = u32; // the matrix's last dword, with zeros beyond it
 
     CUPYGEMM_INLINE static Last load(Resource exact, u32 offset, i32 valid) {
         const bool ends_here = valid >= 1 && valid <= 16;

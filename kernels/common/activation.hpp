@@ -1,11 +1,12 @@
-// Activation functions, in fp32 and in fp64, the same on every target.
+// Activation functions in fp32 and fp64, identical on every target.
 //
-// Each is built so that nothing cancels and nothing overflows: sigmoid from e^-|x|, and the normal
-// distribution's tail, by which gelu is max(x, 0) - |x| tail(|x|), from e^(-x^2/2) times a function
-// that hardly varies. fp32 takes the hardware's exp2 and reciprocal, good to 1 or 2 units in the
-// last place, fp64 its own. What is then rounded to 16 bits or fewer is computed to 13 bits, 15
-// where |x| < 6, in about half the instructions. Results that are less than the least normal number
-// become 0; NaN stays NaN.
+// Each formula avoids cancellation and overflow. sigmoid is built from e^-|x|. gelu is max(x, 0) -
+// |x| tail(|x|), where tail is the upper tail of the normal distribution, computed as e^(-x^2/2)
+// times a function that hardly varies. fp32 uses the hardware's exp2 and reciprocal, accurate to 1
+// or 2 units in the last place; fp64 uses functions of this file. Results that are rounded to 16
+// bits or fewer afterwards take shorter formulas, accurate to 13 bits (15 where
+// |x| < 6), in about half the instructions. Results below the smallest normal number become 0;
+// NaN stays NaN.
 #pragma once
 
 #include "common/numeric.hpp"
@@ -14,8 +15,8 @@ namespace cupygemm {
 
 enum class Activation { none, relu, gelu, gelu_tanh, silu, sigmoid };
 
-// e^x for x <= 0: 2^n times 2^r (fp32) or e^r (fp64), where n is an integer and r small. n is found
-// by adding a number so large that its last bit is 1; the sum's low bits are n.
+// e^x for x <= 0, as 2^n times 2^r (fp32) or 2^n times e^r (fp64), where n is an integer and r is
+// small. Adding `shift`, whose last bit is worth 1, rounds x / ln(2) to n in the sum's low bits.
 CUPYGEMM_INLINE float exp_of_negative(float x) {
     constexpr float log2_e = 1.4426950216293335f, log2_e_low = 1.92596299e-8f;
     constexpr float shift = 12582912; // 1.5 * 2^23
@@ -33,7 +34,7 @@ CUPYGEMM_INLINE double exp_of_negative(double x) {
     const double shifted = fma_of(x, log2_e, shift);
     const double n = shifted - shift;
     const double r = fma_of(n, -ln_2_low, fma_of(n, -ln_2, x)); // at most ln(2) / 2
-    double sum = 1.0 / 6227020800.0;                            // Taylor's series, to r^13 / 13!
+    double sum = 1.0 / 6227020800.0;                            // Taylor series up to r^13 / 13!
     constexpr double inverse_factorials[13] = {1.0 / 479001600.0,
                                                1.0 / 39916800.0,
                                                1.0 / 3628800.0,
@@ -62,11 +63,12 @@ CUPYGEMM_INLINE double magnitude(double x) {
     return double_of_bits(f64_bits(x) & 0x7fffffffffffffffull);
 }
 
-// (1 + x) tail(x) e^(x^2/2) for x >= 0 as a polynomial in t = (x - k) / (x + k), which maps
-// [0, inf) to [-1, 1) (M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of
-// (1 + 2x) exp(x^2) erfc(x) in 0 <= x < inf", Math. Comp. 36, 1981). The coefficients are of
-// Chebyshev interpolants, found with mpmath's chebyfit in 50 digits: in fp32 for k = 4 and x up to
-// 16, off by 1.4e-9; in fp64 for k = 5 and x up to 40, off by 7e-18. Beyond, the tail is 0.
+// (1 + x) tail(x) e^(x^2/2) for x >= 0, as a polynomial in t = (x - k) / (x + k), which maps [0,
+// inf) to [-1, 1) (M. M. Shepherd and J. G. Laframboise, "Chebyshev approximation of (1 + 2x)
+// exp(x^2) erfc(x) in 0 <= x < inf", Math. Comp. 36, 1981). The coefficients are those of Chebyshev
+// interpolants, computed with mpmath's chebyfit in 50 digits. In fp32, k = 4, x is at most 16, and
+// the error is 1.4e-9; in fp64, k = 5, x is at most 40, and the error is 7e-18. For larger x the
+// tail is 0.
 template <class Real> struct NormalTail;
 
 template <> struct NormalTail<float> {
@@ -90,7 +92,7 @@ template <> struct NormalTail<double> {
         -0.091552281834008804044,  0.46151582985003777453};
 };
 
-// x tail(x) for x >= 0, where tail(x) is the chance that a normal number exceeds x.
+// x tail(x) for x >= 0, where tail(x) is the probability that a standard normal variable exceeds x.
 template <class Real> CUPYGEMM_INLINE Real normal_tail_times(Real x) {
     using Tail = NormalTail<Real>;
     x = x > Tail::end ? Tail::end : x;
@@ -101,7 +103,7 @@ template <class Real> CUPYGEMM_INLINE Real normal_tail_times(Real x) {
     for (Real coefficient : Tail::coefficients)
         sum = fma_of(sum, t, coefficient);
     const Real square = x * x;
-    const Real rest = fma_of(x, x, -square); // what the square was rounded by
+    const Real rest = fma_of(x, x, -square); // the rounding error of the square
     const Real power = exp_of_negative(square * Real(-0.5));
     const Real exact = fma_of(power, rest * Real(-0.5), power);
     return x * (x + Tail::k) * inverse * sum * exact;
@@ -121,9 +123,9 @@ template <class Real> CUPYGEMM_INLINE Real sigmoid(Real x) {
 
 // -- For results of at most 16 bits ---------------------------------------------------------------
 
-// -log2 of the normal distribution's tail for 0 <= x <= end, of which it is hardly more than a
-// parabola: the polynomial that is off by the least, found by Lawson's iteration on 4001 Chebyshev
-// points. Beyond `end`, x times the tail is no normal number.
+// -log2 of the normal distribution's tail for 0 <= x <= end, which is close to a parabola. The
+// polynomial minimises the largest error; it was computed with Lawson's iteration on 4001 Chebyshev
+// points. For x > end, x tail(x) is below the smallest normal number.
 struct NarrowNormalTail {
     static constexpr float end = 13.2f;
     static constexpr float coefficients[10] = {
@@ -141,15 +143,16 @@ CUPYGEMM_INLINE float narrow_gelu(float x) {
     return fma_of(-size, hardware_exp2(-bits), relu(x));
 }
 
-// Where the result is less than the least normal number, 2^-x overflows, and its reciprocal is 0.
+// Where the result is below the smallest normal number, 2^-x overflows and its reciprocal is 0.
 CUPYGEMM_INLINE float narrow_sigmoid(float x) {
     constexpr float log2_e = 1.4426950216293335f;
     return hardware_reciprocal(1 + hardware_exp2(x * -log2_e));
 }
 
-// -- By name --------------------------------------------------------------------------------------
+// -- Selection by enumerator ----------------------------------------------------------------------
 
-// x sigmoid(y), where y is large when x is: no infinity meets a zero.
+// x sigmoid(y), where y is large when x is. The lower limit on x keeps -infinity from meeting a
+// sigmoid of zero.
 template <bool narrow, class Real> CUPYGEMM_INLINE Real times_sigmoid(Real x, Real y) {
     const Real least = maximum_or_nan(x, Real(-1000));
     if constexpr (narrow)
@@ -158,13 +161,13 @@ template <bool narrow, class Real> CUPYGEMM_INLINE Real times_sigmoid(Real x, Re
         return least * sigmoid(y);
 }
 
-// (1 + tanh(y)) / 2 is sigmoid(2 y): 2 sqrt(2/pi) (x + 0.044715 x^3).
+// The y of sigmoid(y) = (1 + tanh(y / 2)) / 2 for gelu_tanh: 2 sqrt(2/pi) (x + 0.044715 x^3).
 template <class Real> CUPYGEMM_INLINE Real twice_inner_of_tanh(Real x) {
     constexpr Real linear = Real(1.5957691216057308), cubic = Real(0.071354816272600255);
     return x * fma_of(x * x, cubic, linear);
 }
 
-// `narrow`: at most 16 bits of it are kept.
+// Apply `activation` to x. `narrow` says that at most 16 bits of the result are kept.
 template <Activation activation, bool narrow, class Real> CUPYGEMM_INLINE Real activated(Real x) {
     if constexpr (activation == Activation::relu)
         return relu(x);

@@ -1,4 +1,4 @@
-// Sums of accumulators: integers wrap, as NumPy's do.
+// Addition of accumulators. Integer sums wrap around, as NumPy's do.
 #pragma once
 
 #include "common/numeric.hpp"

@@ -1,7 +1,8 @@
-// The kernel's one parameter: what changes from call to call of the same compiled kernel.
+// GemmArgs: the arguments that change between calls of one compiled kernel.
 //
-// The twin of cupygemm._backends.cdna.launch.GEMM_ARGS (a NumPy structured dtype); both are naturally aligned.
-// Dtypes, majors, alignment and tile shapes are compile-time and live in the generated Config.
+// Dtypes, majors, alignment and tile shapes are compile-time constants of the generated Config. The
+// struct must match cupygemm._backends.cdna.launch.GEMM_ARGS, a NumPy structured dtype; both are
+// naturally aligned.
 #pragma once
 
 #include "common/platform.hpp"
@@ -9,10 +10,10 @@
 namespace cupygemm {
 
 struct GemmArgs {
-    u64 a, b, c; // device addresses of element (0, 0) of the first matrix of the batch
-    i32 m, n, k; // extents, at least 1
+    u64 a, b, c;                // device addresses of element (0, 0) of the batch's first matrix
+    i32 m, n, k;                // extents, at least 1
     i32 batch0, batch1, batch2; // extents of the batch axes, batch2 innermost; 1 where absent
-    i64 lda, ldb, ldc;          // elements between neighbours on the axis that is not contiguous
+    i64 lda, ldb, ldc;          // elements between neighbours on the non-contiguous axis
     i64 a_stride[3];            // elements between matrices along each batch axis; 0 broadcasts
     i64 b_stride[3];
     i64 c_stride[3];

@@ -1,41 +1,50 @@
-// From accumulators to output elements.
+// The epilogue: from accumulators to output elements.
 //
 //   out = round(clamp(scale_out * activation(alpha * scale_a * scale_b * acc + beta * c + bias)))
 //
-// What there is of it is written in the kernel's Config and composed at compile time. An operand of
-// the epilogue, a Source, is one number, one for each row, one for each column, or a matrix; rows
-// and columns are those of the kernel's C. A lane fetches `one` at the start, a `Row` for each row
-// of its accumulators, `Columns` for each run of consecutive columns, once for all rows, and
-// `Elements` for each run of each row; `finish` then makes the bits of an element. How bytes are
-// loaded is the target's: its `SourceMemory<Source>`, made for a tile, has a type `Run<count>`, of
-// which `run[e]` is an element, and `load(run, row, column, left)`, which reads the `left` elements
-// of a run that lie in the matrix, and none elsewhere.
+// The kernel's Config names the terms that are present; they are composed at compile time. Each
+// operand of the epilogue is a Source: a scalar, one value per row, one per column, or a matrix.
+// Rows and columns are those of the C that the kernel computes. A lane fetches
 //
-// The arithmetic is fp32, or fp64 where the sums are. Rounding happens here, once.
+//   One        once, at the start
+//   Row        once for each row of its accumulators
+//   Columns    once for each run of consecutive columns, shared by all rows
+//   Elements   once for each run of each row
+//
+// and `finish` then returns the bits of one element. Each backend defines how a source is loaded:
+// its `SourceMemory<Source>`, constructed for a tile, has a type `Run<count>`, of which `run[e]` is
+// an element, and `load(run, row, column, left)`, which reads only the first `left` elements of the
+// run, those inside the matrix.
+//
+// The arithmetic is fp32, or fp64 where the accumulators are fp64. Results are rounded once, here.
 #pragma once
 
 #include "common/activation.hpp"
 
 namespace cupygemm {
 
-// One operand of an epilogue in memory.
+// An operand of an epilogue in memory.
 struct SourceArgs {
-    u64 address;   // of the element for row 0 and column 0 of the first matrix
+    u64 address;   // of the element at row 0 and column 0 of the first matrix
     i64 pitch;     // elements between neighbouring rows
     i64 stride[3]; // elements between matrices along each batch axis
 };
 
-// The twin of cupygemm._backends.cdna.launch.EPILOGUE_ARGS. A number is fp32 bits, or fp64 where the sums are.
+// The scalars and sources of an epilogue. It must match
+// cupygemm._backends.cdna.launch.EPILOGUE_ARGS. A scalar is stored as fp32 bits, or as fp64 bits
+// where the accumulators are fp64.
 struct EpilogueArgs {
     u64 alpha, beta, scale, low, high;
     SourceArgs scale_a, scale_b, c, bias, scale_out;
 };
 
-static_assert(sizeof(EpilogueArgs) == 240, "EpilogueArgs must match the dtype that is packed");
+static_assert(sizeof(EpilogueArgs) == 240,
+              "EpilogueArgs must match the dtype that the launcher packs");
 
 enum class Along { none, one, row, column, matrix };
 
-// `vectors`: runs of columns begin where a vector load may.
+// The type of a source and the axes along which it varies. `vectors` says that every run of columns
+// is aligned for vector loads.
 template <class T, Along axes, bool aligned> struct Source {
     using Element = T;
     static constexpr Along along = axes;
@@ -43,7 +52,7 @@ template <class T, Along axes, bool aligned> struct Source {
 };
 using NoSource = Source<f32, Along::none, false>;
 
-// What an epilogue computes in.
+// The type of the epilogue's arithmetic.
 template <class Accumulator> struct ComputedIn {
     using Real = float;
 };
@@ -58,7 +67,8 @@ CUPYGEMM_INLINE double number_of_bits(u64 bits, double) { return double_of_bits(
 
 // -- Rounding -------------------------------------------------------------------------------------
 
-// Integers to nearest, saturated, NaN to 0; 8-bit floats saturate of themselves, others overflow.
+// Integers are rounded to nearest and saturate, and NaN becomes 0. 8-bit floats saturate in
+// Numeric<Out>::round; wider floats overflow to infinity.
 template <class Out> struct RoundedResult {
     template <class Real> CUPYGEMM_INLINE static typename Numeric<Out>::Bits of(Real x) {
         if constexpr (IsSame<Out, f64>::value)
@@ -70,7 +80,7 @@ template <class Out> struct RoundedResult {
 
 template <i32 low, i32 high, class Real> CUPYGEMM_INLINE i32 saturated_integer(Real x) {
     x = nearest_integer(x);
-    // The float next to 2^31 - 1 is 2^31, which has no i32: compare before converting.
+    // 2^31 - 1 rounds to 2^31 in fp32, which no i32 holds, so compare before converting.
     const bool above = x >= static_cast<Real>(high), below = x <= static_cast<Real>(low);
     const i32 inside = static_cast<i32>(above || below || x != x ? Real(0) : x);
     return above ? high : below ? low : inside;
@@ -92,11 +102,11 @@ template <> struct RoundedResult<i32> {
     }
 };
 
-// -- The sources in memory ------------------------------------------------------------------------
+// -- Sources in memory ----------------------------------------------------------------------------
 
 template <class S> struct SourceMemory;
 
-// A source that there is not.
+// An absent source.
 template <> struct SourceMemory<NoSource> {
     template <class Corner> CUPYGEMM_INLINE SourceMemory(const SourceArgs &, const Corner &) {}
 };
@@ -114,9 +124,10 @@ template <class Parts> struct SourceMemories {
           bias(args.bias, tile), scale_out(args.scale_out, tile) {}
 };
 
-// -- What a lane holds of the sources -------------------------------------------------------------
+// -- Fetched parts of the sources -----------------------------------------------------------------
 
-// A run of a source that lies along the wanted axes, as its memory gives it; nothing of another.
+// A run of a source that varies along the `wanted` axes, as SourceMemory loads it; empty for other
+// sources.
 template <class S, Along wanted, int count, bool present = S::along == wanted> struct Fetched {
     template <class Memory>
     CUPYGEMM_INLINE void load(const Memory &, u32 /*row*/, u32 /*column*/, i32 /*left*/) {}
@@ -131,7 +142,7 @@ template <class S, Along wanted, int count> struct Fetched<S, wanted, count, tru
     }
 };
 
-// Of all sources that are added to or multiply each element.
+// The runs of all sources that are added to an element or multiply it.
 template <class Parts, Along wanted, int count> struct FetchedParts {
     Fetched<typename Parts::ScaleA, wanted, count> scale_a;
     Fetched<typename Parts::ScaleB, wanted, count> scale_b;
@@ -166,7 +177,8 @@ template <class Out> struct CastEpilogue {
     }
 };
 
-// The formula above, of the parts that `Parts` names. `Memories` has a Memory for each source.
+// The formula above, restricted to the terms that `Parts` names. `Memories` holds a SourceMemory
+// for each source.
 template <class Parts, class Out, class Accumulator, class Memories> struct FusedEpilogue {
     using Element = Out;
     using Bits = typename Numeric<Out>::Bits;
@@ -194,20 +206,21 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
         }
     }
 
-    // Fetch a Row, Columns or Elements; `left` counts the elements of the run in the matrix.
+    // Fetch a Row, Columns or Elements. `left` counts the elements of the run that lie in the
+    // matrix.
     template <class Fetch>
     CUPYGEMM_INLINE void load(Fetch &fetch, u32 row, u32 column, i32 left) const {
         fetch.load(memories, row, column, left);
     }
 
-    // The bits of element `e` of a run.
+    // Return the bits of element `e` of a run.
     template <class Columns, class Elements>
     CUPYGEMM_INLINE Bits finish(Accumulator acc, int e, const Row &row, const Columns &columns,
                                 const Elements &elements) const {
         return RoundedResult<Out>::of(computed(acc, e, row, columns, elements));
     }
 
-    // The same before it is rounded.
+    // Return the same element before it is rounded.
     template <class Columns, class Elements>
     CUPYGEMM_INLINE Real computed(Accumulator acc, int e, const Row &row, const Columns &columns,
                                   const Elements &elements) const {
@@ -228,7 +241,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
         if constexpr (Parts::scale || Parts::ScaleOut::along != Along::none)
             x *= scale;
         if constexpr (Parts::clamp)
-            x = x < low ? low : x > high ? high : x; // NaN: x
+            x = x < low ? low : x > high ? high : x; // NaN stays NaN
         return x;
     }
 

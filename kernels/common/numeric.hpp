@@ -1,9 +1,9 @@
-// Element types by name, with their size and the one rounding from the accumulator.
+// Element types as tags, with their sizes and the rounding from the accumulator.
 //
-// Operands are moved as raw bits, so a type is only a tag: the matrix instruction gives the bits of
-// an input their meaning, `Numeric<T>::round` those of an output, and `Numeric<T>::value` those of
-// what an epilogue adds or multiplies by. Floats of up to 32 bits are summed in fp32, fp64 in fp64,
-// integers in i32.
+// Kernels move operands as raw bits, so an element type is only a tag. The matrix instruction
+// interprets the bits of an input, `Numeric<T>::round` produces the bits of an output, and
+// `Numeric<T>::value` converts what an epilogue adds or multiplies by. Floats of up to 32 bits are
+// summed in fp32, fp64 in fp64, and integers in i32.
 #pragma once
 
 #include "common/platform.hpp"
@@ -13,14 +13,14 @@ namespace cupygemm {
 struct bf16 {};
 struct f16 {};
 struct f32 {};
-struct tf32 {};   // f32 in memory, of which an instruction multiplies the first bits
-struct f64 {};    // integers, i8 and i32, are their own tags
-struct e4m3fn {}; // 8-bit floats of OCP: 4 exponent bits and 3 of fraction, or 5 and 2
+struct tf32 {};   // f32 in memory, of which the instruction reads only the leading bits
+struct f64 {};    // the integers i8 and i32 are their own tags
+struct e4m3fn {}; // OCP 8-bit floats: 4 exponent and 3 fraction bits, or 5 and 2
 struct e5m2 {};
-struct e4m3fnuz {}; // with a bias larger by one, and the bits of -0 for NaN
+struct e4m3fnuz {}; // FNUZ variants: the bias is larger by one, and the bits of -0 mean NaN
 struct e5m2fnuz {};
-struct e2m1x2 {}; // two 4-bit floats of OCP, the lower half first: k is counted in such pairs
-struct c64 {};    // complex numbers, the real part first: two f32, two f64
+struct e2m1x2 {}; // two OCP 4-bit floats, the first in the low half; k counts such pairs
+struct c64 {};    // complex numbers of two f32 or two f64, the real part first
 struct c128 {};
 
 template <class Real> struct Complex {
@@ -56,7 +56,7 @@ template <> struct Numeric<f32> {
 };
 
 template <> struct Numeric<tf32> {
-    static constexpr int bytes = 4; // an operand's type, never an output's
+    static constexpr int bytes = 4; // an operand type, never an output type
 };
 
 template <> struct Numeric<f64> {
@@ -73,8 +73,8 @@ template <> struct Numeric<i32> {
     CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<i32>(bits); }
 };
 
-// Sums wrap, as NumPy's do. The low 8 bits of a product depend on those of its factors alone, so
-// this is the product of unsigned bytes as well.
+// Sums wrap around, as NumPy's do. The low 8 bits of a product depend only on the low 8 bits of its
+// factors, so unsigned bytes share this code.
 template <> struct Numeric<i8> {
     using Bits = u8;
     static constexpr int bytes = 1;
@@ -82,13 +82,13 @@ template <> struct Numeric<i8> {
     CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<i8>(bits); }
 };
 
-// A result only, of an epilogue.
+// A result type of epilogues only.
 template <> struct Numeric<u8> {
     using Bits = u8;
     static constexpr int bytes = 1;
 };
 
-// What is beyond the largest number of an 8-bit float, infinities too, becomes that; NaN stays NaN.
+// Clamp to the largest finite value of an 8-bit float, infinities included; NaN stays NaN.
 CUPYGEMM_INLINE float saturated(float x, float largest) {
     return x > largest ? largest : x < -largest ? -largest : x;
 }
@@ -118,7 +118,7 @@ template <> struct Numeric<e5m2fnuz> {
 };
 
 template <> struct Numeric<e2m1x2> {
-    static constexpr int bytes = 1; // an operand's type, never an output's
+    static constexpr int bytes = 1; // an operand type, never an output type
 };
 
 template <> struct Numeric<c64> {

@@ -1,8 +1,9 @@
-// What differs between the compilers that take this source, and nothing else.
+// The differences between the supported compilers, and nothing else.
 //
-// Device code is C++17 without a standard library. It is compiled by clang with no ROCm headers, by
-// hiprtc, and (the files of common/) by NVRTC; each spells the function-space attributes and the
-// conversions to 16-bit floats differently. No other file asks which compiler it is under.
+// Device code is C++17 without a standard library. clang (without ROCm headers) and hiprtc compile
+// cdna/ with common/; NVRTC compiles hopper/ with common/. The compilers spell the function-space
+// attributes and the conversions to 16-bit floats differently. No other file tests which compiler
+// is in use.
 #pragma once
 
 #if defined(__CUDACC_RTC__) || defined(__CUDACC__)
@@ -12,8 +13,8 @@
 #endif
 
 #if !CUPYGEMM_NVIDIA
-// clang's HIP mode knows the attributes; only ROCm's headers, which hiprtc includes, know the
-// names.
+// clang's HIP mode accepts the attributes; their short names come from ROCm's headers, which only
+// hiprtc includes.
 #ifndef __device__
 #define __device__ __attribute__((device))
 #endif
@@ -25,7 +26,8 @@
 #endif
 #endif
 
-// Every device function is inlined: tiles live in registers, which a call could not return.
+// Every device function is inlined, because tiles live in registers and a call could not return
+// them.
 #define CUPYGEMM_INLINE __device__ inline __attribute__((always_inline))
 
 namespace cupygemm {
@@ -38,10 +40,11 @@ using u64 = unsigned long long;
 using i32 = int;
 using i64 = long long;
 
-static_assert(sizeof(u32) == 4 && sizeof(u64) == 8, "the fixed-width names must be what they say");
+static_assert(sizeof(u32) == 4 && sizeof(u64) == 8,
+              "the fixed-width integer names must have their stated sizes");
 
-// Round to nearest, ties to even; NaN stays NaN. On gfx950 this is one hardware conversion, on
-// gfx90a and gfx942 the compiler writes out the integer rounding.
+// Round to nearest, ties to even; NaN stays NaN. Targets with a bf16 conversion instruction use it;
+// for others, clang emits integer rounding.
 CUPYGEMM_INLINE u16 bf16_bits(float x) {
 #if CUPYGEMM_NVIDIA
     u16 bits;
@@ -62,7 +65,7 @@ CUPYGEMM_INLINE u16 f16_bits(float x) {
 #endif
 }
 
-// To the 8-bit floats of the target, OCP's or FNUZ, of numbers within their range.
+// Convert to the target's 8-bit floats, OCP or FNUZ. `x` must be in their range.
 CUPYGEMM_INLINE u8 e4m3_bits(float x) {
 #if CUPYGEMM_NVIDIA
     u16 bits;
@@ -125,7 +128,7 @@ CUPYGEMM_INLINE float float_of_f16_bits(u16 bits) {
 #endif
 }
 
-// x y + z, rounded once.
+// x y + z, rounded once
 CUPYGEMM_INLINE float fma_of(float x, float y, float z) {
 #if CUPYGEMM_NVIDIA
     return __fmaf_rn(x, y, z);
@@ -142,7 +145,7 @@ CUPYGEMM_INLINE double fma_of(double x, double y, double z) {
 #endif
 }
 
-// To the nearest integer, ties to even.
+// Round to the nearest integer, ties to even.
 CUPYGEMM_INLINE float nearest_integer(float x) {
 #if CUPYGEMM_NVIDIA
     return rintf(x);
@@ -159,7 +162,7 @@ CUPYGEMM_INLINE double nearest_integer(double x) {
 #endif
 }
 
-// The larger; x where that is NaN. In fp32 one instruction on NVIDIA.
+// The larger of x and y, or x if x is NaN. In fp32 this is one instruction on NVIDIA.
 CUPYGEMM_INLINE float maximum_or_nan(float x, float y) {
 #if CUPYGEMM_NVIDIA
     float larger;
@@ -171,7 +174,8 @@ CUPYGEMM_INLINE float maximum_or_nan(float x, float y) {
 }
 CUPYGEMM_INLINE double maximum_or_nan(double x, double y) { return x < y ? y : x; }
 
-// v_exp_f32 (1 unit in the last place) and ex2.approx (2): of 2^x, where that is a normal number.
+// 2^x where the result is a normal number: v_exp_f32 (error 1 unit in the last place) or ex2.approx
+// (error 2).
 CUPYGEMM_INLINE float hardware_exp2(float x) {
 #if CUPYGEMM_NVIDIA
     float y;
@@ -182,7 +186,8 @@ CUPYGEMM_INLINE float hardware_exp2(float x) {
 #endif
 }
 
-// v_rcp_f32 and rcp.approx, of 1 unit: of 1 / x, where both are normal numbers.
+// 1 / x where x and the result are normal numbers: v_rcp_f32 or rcp.approx (error 1 unit in the
+// last place).
 CUPYGEMM_INLINE float hardware_reciprocal(float x) {
 #if CUPYGEMM_NVIDIA
     float y;

@@ -1,5 +1,5 @@
-// Equal shares: `count` things dealt to `takers` in contiguous ranges, the first of which may be
-// one longer than the others.
+// Equal shares: `count` items are dealt to `takers` in contiguous ranges. The ranges differ in
+// length by at most one, and the longer ones come first.
 #pragma once
 
 #include "common/numeric.hpp"
@@ -12,12 +12,12 @@ struct Share {
 
 CUPYGEMM_INLINE Share share_of(u32 count, u32 takers, u32 taker) {
     const u32 least = count / takers;
-    const u32 longer = count - least * takers; // this many have one more
+    const u32 longer = count - least * takers; // the number of takers with one item more
     const u32 begin = taker * least + minimum(taker, longer);
     return {begin, begin + least + (taker < longer ? 1 : 0)};
 }
 
-// Who has a thing.
+// The taker whose share contains item `thing`.
 CUPYGEMM_INLINE u32 taker_of(u32 count, u32 takers, u32 thing) {
     const u32 least = count / takers;
     const u32 longer = count - least * takers;
