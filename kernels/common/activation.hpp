@@ -1,12 +1,12 @@
 // Activation functions in fp32 and fp64, identical on every target.
 //
-// Each formula avoids cancellation and overflow. sigmoid is built from e^-|x|. gelu is max(x, 0) -
-// |x| tail(|x|), where tail is the upper tail of the normal distribution, computed as e^(-x^2/2)
-// times a function that hardly varies. fp32 uses the hardware's exp2 and reciprocal, accurate to 1
-// or 2 units in the last place; fp64 uses functions of this file. Results that are rounded to 16
-// bits or fewer afterwards take shorter formulas, accurate to 13 bits (15 where
-// |x| < 6), in about half the instructions. Results below the smallest normal number become 0;
-// NaN stays NaN.
+// Each formula avoids cancellation and overflow. sigmoid is built from e^-|x|. gelu is
+// max(x, 0) - |x| tail(|x|), where tail is the upper tail of the normal distribution, computed as
+// e^(-x^2/2) times a function that hardly varies. fp32 uses the hardware's exp2 and reciprocal,
+// accurate to 1 or 2 units in the last place; fp64 uses functions of this file. Results that are
+// rounded to 16 bits or fewer afterwards take shorter formulas, accurate to 13 bits (15 where
+// |x| < 6), in about half the instructions. Results below the smallest normal number become 0; NaN
+// stays NaN.
 #pragma once
 
 #include "common/numeric.hpp"

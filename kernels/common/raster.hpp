@@ -55,8 +55,8 @@ CUPYGEMM_INLINE TileIndex grouped_order(u32 index, u32 tiles_m, u32 tiles_n) {
 //
 // or, on a long rectangle, of b and c alone, with `low` 0. `near` and `low` are even, so each step
 // leads to an adjacent tile, except for one step where the longer side is odd and the shorter even.
-// The loop takes at most 1 + log2(length) iterations of a few multiplications each. Source of the
-// idea: J. Cerveny's "gilbert", which splits a rectangle into three parts or two.
+// The loop takes at most 1 + log2(length) iterations of a few multiplications each.
+// Source of the idea: J. Cerveny's "gilbert", which splits a rectangle into three parts or two.
 CUPYGEMM_INLINE TileIndex hilbert_order(u32 index, u32 tiles_m, u32 tiles_n) {
     bool along_n = tiles_n >= tiles_m;
     u32 length = along_n ? tiles_n : tiles_m, width = along_n ? tiles_m : tiles_n;

@@ -1,9 +1,9 @@
-// Adds the parts of k that a split product left in its workspace, and rounds the sums once.
+// Adds the partial sums that a split-k product left in its workspace, and rounds once.
 //
-// The workspace is (split, batch, m, pitch) of fp32, or of fp64 for such operands. Four warps sum
-// the same 128 columns, each every fourth part, in order; then their sums are added, in order: the
-// result is the same bits each time. `config.cuh` defines `Config::ElementC` and whether C takes
-// stores of four elements.
+// The workspace is (split, batch, m, pitch) in fp32, or in fp64 for fp64 operands. Four warps sum
+// the same 128 columns: warp w adds parts w, w + 4, ... in order, and then the sums of the four
+// warps are added in order. The result is bitwise reproducible. `config.cuh` defines
+// `Config::ElementC` and whether C takes stores of four elements.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/store_four.cuh"
@@ -16,7 +16,7 @@ struct AddArgs {
     i64 c_stride[3]; // elements
     i32 batch0, batch1, batch2;
     u32 m, n;
-    u32 pitch; // of the workspace, elements, a multiple of 4
+    u32 pitch; // of the workspace, in elements; a multiple of 4
     u32 num_splits;
 };
 
@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(128)
     using namespace cupygemm;
     using Bits = typename Numeric<Config::ElementC>::Bits;
     constexpr u32 warps = 4;
-    __shared__ Four sums[warps][32];
+    __shared__ Four sums[warps][32]; // (warp, lane, column)
     let_next_kernel_start();
     const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const u32 row_vectors = args.pitch / 4;
@@ -61,7 +61,7 @@ extern "C" __global__ void __launch_bounds__(128)
                 sum = added(sum, load_four(part + split * batches * matrix));
         }
         sums[warp][lane] = sum;
-        __syncthreads(); // all four sums are in shared memory
+        __syncthreads(); // the sums of all four warps are in shared memory
         if (warp == 0 && inside) {
             for (u32 other = 1; other < warps; ++other)
                 sum = added(sum, sums[other][lane]);
@@ -73,6 +73,6 @@ extern "C" __global__ void __launch_bounds__(128)
             store_four(to, sum, row, column, args.n - column,
                        MakeEpilogue<Config>::make(args, corner));
         }
-        __syncthreads(); // and have been read
+        __syncthreads(); // every sum has been read: the next batch may overwrite it
     }
 }

@@ -1,6 +1,6 @@
-// The kernel's one parameter, a __grid_constant__: TMA reads its maps where they lie.
+// The kernel's parameter, a __grid_constant__, because TMA reads its maps from parameter memory.
 //
-// HopperArgs is the twin of cupygemm._backends.hopper.launch.HOPPER_ARGS, GroupedArgs that of
+// HopperArgs must match cupygemm._backends.hopper.launch.HOPPER_ARGS, and GroupedArgs must match
 // cupygemm._backends.hopper.grouped.grouped_args.
 #pragma once
 
@@ -15,26 +15,27 @@ struct HopperArgs {
     i64 ldc;           // elements
     i64 c_stride[3];   // elements, batch0 outermost
     i32 m, n, k;
-    i32 batch0, batch1, batch2; // extents, 1 where absent
-    i32 a_moves[3];             // per batch axis: 1 where A has the axis, 0 where it broadcasts
+    i32 batch0, batch1, batch2; // extents; 1 where absent
+    i32 a_moves[3];             // per batch axis: 1 where A has the axis, 0 where it is broadcast
     i32 b_moves[3];
     i32 num_splits;  // parts of k, each summed to a matrix of its own
-    u32 stage_bytes; // that land in a stage: boxes of a matrix lower than the tile are lower
-    u64 workspace;   // of stream-K, and the mark of sums that lie there; see fix_up.cuh
+    u32 stage_bytes; // that land in a stage; fewer where the matrix has fewer rows than the tile
+    u64 workspace;   // of stream-K, with the mark of sums that are ready; see fix_up.cuh
     u64 mark;
     u32 a_share, b_share; // rows of a box of a k-major operand
 };
 
 static_assert(sizeof(HopperArgs) == 512, "HopperArgs must match the dtype that the launcher packs");
 
-// With the maps of narrower boxes, where the last ones of a tile's columns are such.
+// Adds the maps of narrower boxes, where the last boxes of a tile's columns are narrower.
 template <bool has_narrow_boxes> struct MapArgs : HopperArgs {};
 template <> struct MapArgs<true> : HopperArgs {
-    TensorMap narrow_b, narrow_c; // each unused where its boxes are as wide as others
+    TensorMap narrow_b, narrow_c; // each is unused if all its boxes have full width
 };
-static_assert(sizeof(MapArgs<true>) == 512 + 256, "the maps follow the arguments at once");
+static_assert(sizeof(MapArgs<true>) == 512 + 256,
+              "the narrow maps must follow the arguments without padding");
 
-// With what an epilogue adds, where there is one.
+// Adds the arguments of an epilogue, where there is one.
 template <bool has_epilogue, bool has_narrow_boxes = false> struct KernelArgs
     : MapArgs<has_narrow_boxes> {};
 template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
@@ -42,9 +43,10 @@ template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
     EpilogueArgs epilogue;
 };
 
-// Scales for blocks of k, fp32: where the first of each operand is, the elements from one to the
-// next along the rows of A or the columns of B and along k, and how many rows, columns and steps
-// share one. The twin of cupygemm._backends.hopper.block_scales.SCALE_ARGS.
+// Scales for blocks of k, in fp32: the addresses of each operand's first scale; the elements from
+// one scale to the next, along the rows of A or the columns of B and along k; and the numbers of
+// rows, columns and steps that share a scale. It must match
+// cupygemm._backends.hopper.block_scales.SCALE_ARGS.
 struct BlockScaleArgs {
     u64 a, b;
     i64 a_row, a_k, b_column, b_k;
@@ -55,15 +57,15 @@ template <bool has_epilogue> struct ScaledArgs : KernelArgs<has_epilogue> {
 };
 static_assert(sizeof(BlockScaleArgs) == 64 && sizeof(ScaledArgs<false>) == 512 + 64 &&
                   sizeof(ScaledArgs<true>) == 512 + 320,
-              "the scales follow the arguments, or the epilogue's, at once");
+              "the scales must follow the arguments, or the epilogue's arguments, without padding");
 
-// Of several products in one launch.
+// The arguments of several products in one launch.
 template <u32 capacity> struct GroupedArgs {
     KernelArgs<false> products[capacity];
-    u32 first_unit[capacity + 1]; // units of the products before; of all from the last one's on
+    u32 first_unit[capacity + 1]; // units of all previous products; the total after the last
 };
 
-// sm_90 takes parameters of 32764 bytes (CUDA C++ Programming Guide, from 12.1 on).
+// Kernel parameters on sm_90 may have 32764 bytes (CUDA C++ Programming Guide, from 12.1 on).
 static_assert(sizeof(GroupedArgs<7>) == 3648 && sizeof(GroupedArgs<63>) == 32512,
               "GroupedArgs must match the dtype that the launcher packs");
 

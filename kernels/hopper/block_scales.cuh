@@ -1,10 +1,11 @@
-// Scales that change along k: of each row of A, and of columns of B, for blocks of k.
+// Block scales: factors that change along k, for rows of A and for columns of B.
 //
 //   acc += (A B over one step of k) * scale_a(row, block) * scale_b(block, column)
 //
-// A step of the mainloop is 128 bytes of k and lies in one block. Each lane reads the scales of its
-// rows and columns from global memory while the tensor cores multiply the step. Where the blocks of
-// B are 64 columns wide or wider, 64 columns of a tile share a scale; else each column has its own.
+// A step of the mainloop is 128 bytes of k and lies in one block. While the tensor cores multiply a
+// step, each lane reads the scales of its rows and columns from global memory. If the blocks of B
+// are at least 64 columns wide, 64 columns of a tile share a scale; otherwise each column has its
+// own.
 #pragma once
 
 #include "hopper/scheduler.cuh"
@@ -14,14 +15,14 @@ namespace cupygemm {
 template <class Config> struct BlockScales {
     using T = Tile<Config>;
     static constexpr bool by_column = Config::scale_per_column;
-    static constexpr u32 shared_columns = 64; // of a scale, where columns have none of their own
+    static constexpr u32 shared_columns = 64; // that share a scale, unless each column has its own
     static constexpr u32 num_columns = Config::tile_n / (by_column ? 4 : shared_columns);
 
-    const float *rows[T::consumer_blocks][2]; // for block 0 of k
+    const float *rows[T::consumer_blocks][2]; // (block of 64 rows, half): for block 0 of k
     const float *columns;
-    i64 a_k, b_k; // from a block of k to the next
+    i64 a_k, b_k; // from one block of k to the next
     i64 b_column;
-    u32 steps; // of a block of k
+    u32 steps; // per block of k
     u32 column0, last_column, b_columns;
     float a[2], b[num_columns];
 
@@ -37,7 +38,7 @@ template <class Config> struct BlockScales {
         for (u32 block = 0; block < T::consumer_blocks; ++block) {
 #pragma unroll
             for (u32 half = 0; half < 2; ++half) {
-                // Rows and columns beyond the matrix take the scale of the last one.
+                // Rows and columns beyond the matrix use the scale of the last one.
                 const u32 row = minimum<u32>(first + block * block_rows + 8 * half, args.m - 1);
                 rows[block][half] = reinterpret_cast<const float *>(scales.a) +
                                     static_cast<i64>(row / scales.a_rows) * scales.a_row;
@@ -60,10 +61,10 @@ template <class Config> struct BlockScales {
         a[1] = rows[block][1][at];
     }
 
-    // Add the sums of a step, of a block of 64 rows.
+    // Add the scaled sums of one step, for a block of 64 rows.
     template <u32 count>
     CUPYGEMM_INLINE void add(float (&acc)[count], const float (&sums)[count]) const {
-        constexpr u32 shared_by = count / num_columns; // registers of a scale of B
+        constexpr u32 shared_by = count / num_columns; // registers that share a scale of B
         if constexpr (by_column) {
 #pragma unroll
             for (u32 i = 0; i < count; ++i)

@@ -1,4 +1,4 @@
-// Thread-block clusters, named barriers, and the moving of registers between warpgroups.
+// Thread-block clusters, named barriers, and the transfer of registers between warpgroups.
 // Source: PTX ISA 9.0.
 #pragma once
 
@@ -24,18 +24,17 @@ CUPYGEMM_INLINE u32 cluster_count() {
     return count;
 }
 
-// Every thread of every block of the cluster must come here. It orders no memory: what must be seen
-// has a fence of its own.
+// A barrier of every thread of every block of the cluster. It orders no memory accesses: data that
+// other blocks must see needs a fence of its own.
 CUPYGEMM_INLINE void cluster_sync() {
     asm volatile("barrier.cluster.arrive.relaxed.aligned;\n"
                  "barrier.cluster.wait.aligned;" ::
                      : "memory");
 }
 
-// A barrier among the 128 threads of one warpgroup; id 0 is that of the whole block.
-// True in one lane of a warp. The compiler knows that it is one, and gives instructions of the copy
-// engine what they take in uniform registers; behind a comparison of `threadIdx`, each of them is a
-// loop over lanes, which takes as long as a small tile's step is multiplied.
+// True in one lane of a warp. The compiler knows that only one lane is elected, and emits
+// copy-engine instructions with uniform registers. Behind a comparison of `threadIdx`, each of them
+// would be a loop over lanes, which takes as long as the multiplication of a small tile's step.
 CUPYGEMM_INLINE bool elect_one() {
     u32 elected;
     asm volatile("{\n"
@@ -47,11 +46,13 @@ CUPYGEMM_INLINE bool elect_one() {
     return elected != 0;
 }
 
+// A barrier among the 128 threads of one warpgroup. Id 0 is the barrier of the whole block.
 CUPYGEMM_INLINE void warpgroup_sync(u32 id) {
     asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
-// Every thread of the block takes part: those that arrive do not wait for those that sync.
+// A barrier in which every thread of the block takes part: threads that arrive do not wait, and
+// threads that sync wait for all.
 CUPYGEMM_INLINE void block_arrive(u32 threads) {
     asm volatile("bar.arrive 0, %0;" ::"r"(threads) : "memory");
 }
@@ -59,7 +60,7 @@ CUPYGEMM_INLINE void block_sync(u32 threads) {
     asm volatile("bar.sync 0, %0;" ::"r"(threads) : "memory");
 }
 
-// The warpgroup gives up registers, or waits until it gets more.
+// Give up registers, or wait until the warpgroup gets more.
 template <int count> CUPYGEMM_INLINE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }

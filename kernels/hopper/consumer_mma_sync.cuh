@@ -1,16 +1,17 @@
-// What consumers of fp64 do in the mainloop: fragments to registers, mma.sync from there.
+// The fp64 consumer: loads fragments to registers and multiplies them with mma.sync.
 //
 // Each warp multiplies 16 rows of each of its warpgroup's blocks by all columns of the tile, in
-// steps of 8 k, two groups of 8 columns at a time. Loads run ahead: B by two groups, A by a step.
+// steps of 8 k and two groups of 8 columns at a time. Loads run ahead of the multiplication: B by
+// two groups, A by one step.
 //
 //   of a warp   mma 0, 1 | mma 2, 3 | ... | mma n - 2, n - 1            || mma 0, 1 | ...
 //   B           2, 3     | 4, 5     | ... | 0, 1 of the next step       || 2, 3
 //   A                                     | rows of the next step       ||
 //
-// What is loaded goes to registers that the instructions of the moment do not read: a load that
-// waits for the instruction before it holds up the one behind it. Before a warp loads from the next
-// stage it waits for that; a stage of which it has multiplied everything it releases. Two warps
-// share each quarter of the tensor cores, so one multiplies while the other waits.
+// Loads write registers that the current instructions do not read: a load that waited for the
+// previous instruction would delay the one behind it. A warp waits for the next stage before it
+// loads from there, and releases a stage once it has multiplied all of it. Two warps share each
+// quarter of the tensor cores, so one multiplies while the other waits.
 #pragma once
 
 #include "hopper/fragments_f64.cuh"
@@ -22,16 +23,17 @@ template <class Config> struct MmaSyncConsumer {
     using T = Tile<Config>;
     using Ring = RingPosition<Config::num_stages>;
     static constexpr u32 blocks = T::consumer_blocks;
-    static constexpr u32 groups = Config::tile_n / 8;   // of columns, one instruction's
+    static constexpr u32 groups = Config::tile_n / 8;   // of 8 columns, for one instruction each
     static constexpr u32 group_bytes = 16 * slab_bytes; // of 16 indices in a slab
     static constexpr u32 slab_steps = T::slab_k / T::mma_k;
     static constexpr u32 stage_steps = T::slabs * slab_steps;
 
-    static_assert(groups % 4 == 0, "B's four fragments come round in a step");
-    static_assert(stage_steps % 2 == 0, "A's two come round in a stage");
-    static_assert(Config::num_stages > 1, "a stage is waited for before the last is released");
+    static_assert(groups % 4 == 0, "B's four fragments must come round within a step");
+    static_assert(stage_steps % 2 == 0, "A's two sets of rows must come round within a stage");
+    static_assert(Config::num_stages > 1,
+                  "a consumer waits for the next stage before it releases the last");
 
-    // One warp. Sums all steps of a unit of work; `value` as in Accumulators.
+    // One warp. Sum all steps of a unit of work; `value` is as in Accumulators.
     CUPYGEMM_INLINE static void sum(const Work &work, SharedAddress shared, Ring &ring,
                                     double (&value)[blocks][Config::tile_n / 2]) {
         const u32 thread = thread_index(), lane = thread % 32;
@@ -45,8 +47,8 @@ template <class Config> struct MmaSyncConsumer {
             for (auto &element : block)
                 element = 0;
         }
-        Rows a[2];     // of a step, and of the next
-        Fragment b[4]; // of two groups, and of the next two
+        Rows a[2];     // this step's and the next step's
+        Fragment b[4]; // two groups of columns, and the next two
         mbarrier_wait(T::full(shared, ring.stage), ring.parity);
         u32 stage = ring.stage * T::stage_bytes;
         load_rows(a[0], a_first + stage, 0);
@@ -55,7 +57,7 @@ template <class Config> struct MmaSyncConsumer {
             const SharedAddress empty = T::empty(shared, ring.stage);
             const bool more = stages > 1;
             ring.advance();
-            // Behind the last stage the same one is loaded from again, for nothing.
+            // Behind the last stage, the same stage is loaded from again, and the data is unused.
             const u32 next_stage = more ? ring.stage * T::stage_bytes : stage;
 #pragma unroll
             for (u32 step = 0; step < stage_steps; ++step) {
@@ -100,7 +102,7 @@ private:
         }
     }
 
-    // Two groups of columns.
+    // Load two groups of columns.
     CUPYGEMM_INLINE static void load_columns(Fragment (&b)[4], SharedAddress slab, u32 group,
                                              u32 step) {
         const SharedAddress at = slab + group / 2 * group_bytes;
@@ -115,9 +117,9 @@ private:
             mma_m16n8k8(&value[block][group * 4], a.row[block], a.below[block], b[group % 4]);
     }
 
-    // A lane for each block that wrote to a stage tells it that this warp is done with it.
+    // Release a stage: in every block that wrote to it, one lane arrives on behalf of this warp.
     CUPYGEMM_INLINE static void release(SharedAddress empty, u32 lane) {
-        __syncwarp(); // every lane has what it read
+        __syncwarp(); // every lane has read its data
         if constexpr (T::cluster_size == 1) {
             if (lane == 0)
                 mbarrier_arrive(empty);

@@ -1,8 +1,8 @@
-// From the sums below the diagonal of a symmetric product to both triangles of C, by an epilogue.
+// Applies the epilogue to the lower triangle of a symmetric product, and stores both triangles.
 //
-// The sums are a matrix of a workspace in fp32. A block reads a tile of 64 x 64 on or below the
-// diagonal to shared memory, and stores it and its transpose, each after the epilogue, which need
-// not be symmetric. A thread stores four elements at once, where C takes them.
+// The sums are an fp32 matrix of the workspace. A block reads a 64 x 64 tile on or below the
+// diagonal to shared memory. It stores the tile and its transpose, each after the epilogue, which
+// need not be symmetric. A thread stores four elements at once where C's alignment allows it.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/store_four.cuh"
@@ -12,7 +12,7 @@ namespace cupygemm {
 struct FinishArgs {
     u64 sums, c;
     i64 ldc;      // elements
-    u32 n, pitch; // the pitch of the sums is a multiple of 4
+    u32 n, pitch; // pitch of the sums, a multiple of 4
     EpilogueArgs epilogue;
 };
 
@@ -21,7 +21,7 @@ static_assert(sizeof(FinishArgs) == 32 + sizeof(EpilogueArgs),
 
 constexpr u32 edge = 64, threads = 256, fours = edge / 4;
 
-// Store a tile of C; `sum(row, column)` is that of an element of it.
+// Store a tile of C; `sum(row, column)` returns the sum of one of its elements.
 template <class Epilogue, class Sum>
 CUPYGEMM_INLINE void store_tile(const FinishArgs &args, const Epilogue &epilogue, u32 row0,
                                 u32 column0, const Sum &sum) {

@@ -1,10 +1,11 @@
-// What stream-K adds to a cut tile: clusters leave sums in a workspace, the last part's adds them.
+// Fix-up of tiles that stream-K splits: clusters leave partial sums in a workspace, and the cluster
+// with the tile's last part adds them.
 //
-// Each consumer warpgroup is on its own: it leaves its accumulators as its registers lie, 16 bytes
-// of each thread side by side, marks that they are there, and who adds them waits for the mark and
-// takes it away. So marks need not be initialised: memory that by chance holds the mark, 64 random
-// bits, is all that could be mistaken for one. Sums are added in the order of the clusters, from
-// the last back, the same each time.
+// Each consumer warpgroup works independently. It stores its accumulators as they lie in registers,
+// with the 16-byte vectors of its threads side by side, and then writes a mark. The warpgroup that
+// adds them waits for the mark and clears it. Marks need no initialisation: memory could only be
+// mistaken for a mark if it happened to hold its 64 random bits. Sums are always added in the same
+// order, from the previous cluster backwards.
 //
 //   workspace: marks (cluster, block, consumer) | sums (cluster, block, consumer, vector, thread)
 #pragma once
@@ -14,7 +15,8 @@
 
 namespace cupygemm {
 
-// What this thread, and those it met at a barrier before, wrote can be seen by who reads the word.
+// Store a word with release order: whoever acquires it sees what this thread wrote, and what the
+// threads wrote that it met at a barrier before.
 CUPYGEMM_INLINE void store_release(u64 address, u64 word) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
 }
@@ -24,8 +26,8 @@ CUPYGEMM_INLINE u64 load_acquire(u64 address) {
     return word;
 }
 
-// Four sums of a thread. Only instructions of this form let ptxas take the accumulators for what
-// they are; where the compiler stores them, it serialises the wgmma.
+// Four sums of a thread. Only asm of this form lets ptxas use the accumulators in place; if the
+// compiler stores them, it serialises the wgmma.
 template <class Sum> struct alignas(16) FourSums {
     Sum value[4];
 };
@@ -57,7 +59,7 @@ CUPYGEMM_INLINE FourSums<i32> load_four(const FourSums<i32> *from) {
     return x;
 }
 
-// Of whole tiles, there is nothing to leave and nothing to add.
+// Without split tiles, there is nothing to leave or to collect.
 template <class Config, bool cuts_tiles = Config::stream_k> struct FixUp {
     template <class... Args> CUPYGEMM_INLINE static void leave_first(const Args &...) {}
     template <class... Args> CUPYGEMM_INLINE static void collect(const Args &...) {}
@@ -66,12 +68,13 @@ template <class Config, bool cuts_tiles = Config::stream_k> struct FixUp {
 template <class Config> struct FixUp<Config, true> {
     using T = Tile<Config>;
     using Four = FourSums<typename Config::Accumulator>;
-    static_assert(sizeof(Four) == 16, "a thread stores 16 bytes at once");
-    static constexpr u32 vectors = Config::tile_n / 8; // of a thread and a block of 64 rows
+    static_assert(sizeof(Four) == 16, "a thread must store 16 bytes at once");
+    static constexpr u32 vectors = Config::tile_n / 8; // per thread, for a block of 64 rows
     static constexpr u32 block_vectors = vectors * warpgroup_size;
 
-    // One warpgroup. What a cluster begins with may be a piece of a tile that another stores. Its
-    // sums have a mainloop of their own: ptxas serialises the wgmma of one whose sums go two ways.
+    // One warpgroup. Sum and leave the cluster's first piece, if another cluster stores that tile.
+    // The piece has a mainloop of its own, because ptxas serialises the wgmma of a mainloop whose
+    // sums have two destinations.
     template <class Args, class Scheduler, class Ring>
     CUPYGEMM_INLINE static void leave_first(const Args &args, Scheduler &scheduler, u32 rank,
                                             u32 consumer, u32 thread, SharedAddress shared,
@@ -86,7 +89,7 @@ template <class Config> struct FixUp<Config, true> {
         scheduler.advance(args);
     }
 
-    // One warpgroup. Add what `work.others` clusters before this one have left.
+    // One warpgroup. Add the sums that the `work.others` previous clusters have left.
     CUPYGEMM_INLINE static void collect(const HopperArgs &args, const Work &work, u32 consumer,
                                         u32 thread, Accumulators<Config> &acc) {
         for (u32 other = 1; other <= work.others; ++other) {
@@ -97,7 +100,7 @@ template <class Config> struct FixUp<Config, true> {
                 }
                 store_release(mark, 0);
             }
-            warpgroup_sync(1 + consumer); // the sums are there
+            warpgroup_sync(1 + consumer); // thread 0 has seen the mark: the sums are there
             const Four *const from = sums(args, place, thread);
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
@@ -126,7 +129,7 @@ private:
                            {sum[0], sum[1], sum[2], sum[3]});
             }
         }
-        warpgroup_sync(1 + consumer); // all have written
+        warpgroup_sync(1 + consumer); // all threads have written their sums
         if (thread == 0)
             store_release(args.workspace + place * sizeof(u64), args.mark);
     }
@@ -135,7 +138,7 @@ private:
         return (cluster * T::cluster_size + rank) * Config::num_consumers + consumer;
     }
 
-    // The thread's first vector of those that a warpgroup leaves.
+    // The address of the thread's first vector among those that a warpgroup leaves.
     CUPYGEMM_INLINE static Four *sums(const HopperArgs &args, u32 place, u32 thread) {
         const u32 places = cluster_count() * T::cluster_size * Config::num_consumers;
         const u64 first = args.workspace + ceil_div<u32>(places * sizeof(u64), 128) * 128;

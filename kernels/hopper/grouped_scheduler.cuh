@@ -1,9 +1,10 @@
-// The schedule of several products in one launch: their units, one product behind the other.
+// The scheduler of several products in one launch: their units follow one another.
 //
-// The parameter holds the arguments of each product and how many units those before it have; a
-// cluster takes units i, i + clusters, ... of all together, and looks up whose the next one is.
+// The parameter holds each product's arguments and the number of units of all products before it. A
+// cluster takes units i, i + clusters, ... of the whole sequence, and looks up the product to which
+// each belongs.
 //
-//   first_unit   0           3   5         9  9 (as often as there is room for more)
+//   first_unit   0           3   5         9  9 (the total, repeated up to the capacity)
 //   unit         |0   1   2 |3  4 |5 6 7 8|
 #pragma once
 
@@ -13,9 +14,10 @@ namespace cupygemm {
 
 template <class Config> struct GroupedScheduler {
     static constexpr u32 capacity = Config::group_capacity;
-    static_assert((capacity & (capacity + 1)) == 0, "the search halves one less than a power of 2");
+    static_assert((capacity & (capacity + 1)) == 0,
+                  "the binary search needs a capacity of one less than a power of two");
     static_assert(!Config::split_k && !Config::has_epilogue && Config::operand_rank == 3,
-                  "the products of a group are single matrices, summed whole");
+                  "the products of a group must be single matrices, each summed over all of k");
 
     u32 unit, stride, units;
     u32 index; // of the product
@@ -49,7 +51,7 @@ template <class Config> struct GroupedScheduler {
     }
 
 private:
-    // The last product whose first unit is not past the given one.
+    // The last product whose first unit is not beyond `unit`.
     CUPYGEMM_INLINE static u32 find(const GroupedArgs<capacity> &args, u32 unit) {
         u32 found = 0;
 #pragma unroll

@@ -1,21 +1,25 @@
-// The mainloop: a producer thread keeps a ring of shared tiles full, consumer warpgroups drain it.
+// The mainloop: a producer thread keeps a ring of shared tiles full, and consumer warpgroups drain
+// it.
 //
 //   producer    wait empty 0 | load 0 | wait empty 1 | load 1 | ...   runs ahead by num_stages
 //   consumer 0  wait full 0 | wgmma 0 | wait full 1 | wgmma 1 | 0 done: release 0 | ...
 //   consumer 1  the same, on its rows of the tile: while one waits, the other multiplies
 //
 // Each consumer has one group of wgmma in flight while it issues the next. A stage has two
-// barriers: `full` counts bytes, `empty` an arrival of each consumer of each block that it is
-// loaded for.
-// With `promote`, the sums of two steps go to registers of their own, a block of 64 rows at a time,
-// and are added in fp32: the tensor cores' sums of 8-bit floats hold 14 bits. A consumer then waits
-// for its group before it adds, while the other's keeps the tensor cores busy:
+// barriers: `full` counts bytes, and `empty` counts one arrival from each consumer of each block
+// for which the stage is loaded.
+//
+// `promote`: the tensor cores accumulate 8-bit floats with only 14 bits. The sums of two steps
+// therefore go to separate registers, one block of 64 rows at a time, and are added in fp32. A
+// consumer then waits for its group before it adds, while the other consumer's group keeps the
+// tensor cores busy:
 //   block 0  wait full 0 | wgmma 0 | wait full 1 | wgmma 1 | 0, 1 done | add
 //   block 1  wgmma 0 | wgmma 1 | 0 done: release 0 | 1 done: release 1 | add
-// With `block_scaled` it is so step by step, and the sums are scaled as they are added.
-// In a cluster the blocks share rows and columns of tiles; each loads its share of a common operand
-// and multicasts it, so the traffic from L2 falls (multicast.cuh).
-// wgmma has no fp64: consumers of that are in consumer_mma_sync.cuh.
+// `block_scaled`: the same for every single step, and the sums are scaled as they are added.
+//
+// The blocks of a cluster share rows and columns of tiles. Each loads its share of a common operand
+// and multicasts it, which reduces traffic from L2 (multicast.cuh). wgmma has no fp64; its
+// consumers are in consumer_mma_sync.cuh.
 #pragma once
 
 #include "hopper/block_scales.cuh"
@@ -28,7 +32,8 @@ namespace cupygemm {
 
 template <class Config> struct Accumulators {
     // (block of 64 rows, register): lane l of warp w holds rows 16 w + l / 4 (+ 8) and columns
-    // 8 j + 2 (l % 4) (+ 1) of block i in value[i][4 j + 2 * (row + 8) + (column + 1)]
+    // 8 j + 2 (l % 4) (+ 1) of block i in value[i][4 j + 2 * (row + 8) + (column + 1)], where each
+    // parenthesis of the index counts 1 if its offset is taken.
     typename Config::Accumulator value[Tile<Config>::consumer_blocks][Config::tile_n / 2];
 };
 
@@ -36,7 +41,7 @@ template <class Config> struct WarpSpecializedMainloop {
     using T = Tile<Config>;
     using Ring = RingPosition<Config::num_stages>;
 
-    // One thread. Loads all steps of a unit of work.
+    // One thread. Load all steps of a unit of work.
     template <class Args> CUPYGEMM_INLINE static void
     produce(const Args &args, const Work &work, u32 rank, SharedAddress shared, Ring &ring) {
         const BoxIndex batch = batch_box<Config::operand_rank>(args, work.batch);
@@ -62,8 +67,9 @@ template <class Config> struct WarpSpecializedMainloop {
         }
     }
 
-    // One warpgroup. Sums all steps of a unit of work, and returns what `meanwhile` does, which is
-    // called while the last group of wgmma runs, or after it where sums go to registers.
+    // One warpgroup. Sum all steps of a unit of work, and return the result of `meanwhile`, which
+    // is called while the last group of wgmma runs, or afterwards where the sums are added in
+    // registers.
     template <class Args, class Meanwhile>
     CUPYGEMM_INLINE static auto consume(const Args &args, const Work &work, u32 consumer,
                                         u32 thread, SharedAddress shared, Ring &ring,
@@ -115,8 +121,8 @@ private:
         return result;
     }
 
-    // A comes from registers, of which a step has one of two sets: it is read while the step before
-    // is multiplied.
+    // A comes from registers, which have two sets: each step's set is loaded while the previous
+    // step is multiplied.
     template <class Meanwhile> CUPYGEMM_INLINE static auto
     sum_from_registers(const Work &work, u32 consumer, u32 thread, SharedAddress shared, Ring &ring,
                        Accumulators<Config> &acc, const Meanwhile &meanwhile) {
@@ -146,7 +152,7 @@ private:
             previous = ring.stage;
             ring.advance();
         };
-        for (u32 step = work.begin; step < work.end; step += 2) { // as many as T::step_group
+        for (u32 step = work.begin; step < work.end; step += 2) { // in pairs: T::step_group is 2
             take(fragments[0], step);
             take(fragments[1], step + 1);
         }
@@ -157,13 +163,15 @@ private:
         return result;
     }
 
-    // The tensor cores sum the steps of a group only. The first block of rows waits for each stage
-    // when it comes to it, and the last gives each back as soon as it has been read: the ring holds
-    // two groups, so a stage that waits for the rest of its group is late for the next.
+    // The tensor cores sum only the steps of a group. The first block of rows waits for each stage
+    // when it needs it, and the last block releases each stage as soon as it has been read. The
+    // ring holds two groups, so a stage held back until its group ends would be late for the next
+    // group.
     CUPYGEMM_INLINE static void sum_in_registers(const Work &work, u32 consumer, u32 thread,
                                                  SharedAddress shared, Ring &ring,
                                                  Accumulators<Config> &acc) {
-        static_assert(T::step_group <= 2, "the first and the last stage of a group are given back");
+        static_assert(T::step_group <= 2,
+                      "only the first and the last stage of a group are released");
         acc = {};
         for (u32 step = work.begin; step < work.end; step += T::step_group) {
             Ring group[T::step_group];
@@ -228,10 +236,11 @@ private:
         }
     }
 
-    // Load a share of `rows` indices of m or n, for all blocks that want them. Of a slab whose rows
-    // are indices, a share is one box of `rows_of_box`, fewer where the matrix has fewer; one whose
-    // rows are k has a box for as many indices as fill a row, the last of which may be of a
-    // `narrow` map and fill less, and is shared by boxes, or, where these are too few, by their k.
+    // Load a share of `rows` indices of m or n, for all blocks that need them. If a slab's rows are
+    // indices, a share is one box of `rows_of_box` rows, fewer where the matrix has fewer. If its
+    // rows are k, each box covers as many indices as fill a row; the last box may use the `narrow`
+    // map and fill less. These boxes are divided among the blocks, or, where they are too few, the
+    // k of each box are.
     template <Major major, u32 rows, u32 shares>
     CUPYGEMM_INLINE static void load(SharedAddress slab, const TensorMap &map,
                                      const TensorMap &narrow, BoxIndex box, u32 row, u32 k,
@@ -241,8 +250,8 @@ private:
         constexpr u32 count = by_k ? rows : rows / shares;
         constexpr u32 box_rows = major == Major::k ? count : T::slab_k;
         constexpr u32 box_k = T::slab_k / (by_k ? shares : 1);
-        static_assert((by_k ? T::slab_k : rows) % shares == 0, "shares are equal");
-        const u32 step = major == Major::k ? rows_of_box : count; // from a share to the next
+        static_assert((by_k ? T::slab_k : rows) % shares == 0, "shares must be equal");
+        const u32 step = major == Major::k ? rows_of_box : count; // from one share to the next
         const u32 first = multicast && !by_k ? share * step : 0;
         const u32 first_k = by_k ? share * box_k : 0;
 #pragma unroll
@@ -257,7 +266,7 @@ private:
         }
     }
 
-    // Multiply the stage's `count` blocks of A from `first` on by all of B.
+    // Multiply `count` blocks of the stage's A, from block `first` on, by all of B.
     template <class Value, u32 count>
     CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 first, bool accumulate,
                                          Value (&value)[count][Config::tile_n / 2]) {
@@ -271,7 +280,7 @@ private:
             for (u32 step = 0; step < T::slab_k / T::mma_k; ++step) {
 #pragma unroll
                 for (u32 block = 0; block < count; ++block) {
-                    // The first instruction of a tile overwrites, so nothing need be zeroed.
+                    // The first instruction of a tile overwrites, so nothing needs to be zeroed.
                     const bool add = slab != 0 || step != 0 || accumulate;
                     wgmma_mma_async(value[block],
                                     a + ((slab * T::a_slab_bytes + block * block_bytes) >> 4) +
@@ -282,8 +291,8 @@ private:
         }
     }
 
-    // To the compiler, an accumulator has its value as soon as the instruction is issued; this says
-    // that it has it now. Without it, a move of the register could precede the wait.
+    // To the compiler, an accumulator has its value as soon as the instruction is issued. This
+    // tells it that the value arrives here; without it, a register move could precede the wait.
     template <class Value, u32 count>
     CUPYGEMM_INLINE static void settle(Value (&value)[count][Config::tile_n / 2]) {
 #pragma unroll
@@ -294,7 +303,8 @@ private:
         }
     }
 
-    // One thread for each block that wrote to a stage tells it that this warpgroup is done with it.
+    // Release a stage: in every block that wrote to it, one thread arrives on behalf of this
+    // warpgroup.
     CUPYGEMM_INLINE static void release(SharedAddress empty, u32 thread) {
         if constexpr (T::cluster_size == 1) {
             if (thread == 0)

@@ -1,16 +1,16 @@
-// mbarrier: a counter in shared memory on which threads, and the copy engine, arrive.
+// mbarrier: a counter in shared memory on which threads and the copy engine arrive.
 //
-// A phase ends when all expected arrivals came and all announced bytes landed; the barrier then
-// expects the same number of arrivals again. A waiter names the parity of the phase whose end it
-// waits for. Source: PTX ISA 9.0, "Parallel Synchronization and Communication Instructions:
-// mbarrier".
+// A phase ends when all expected arrivals have happened and all announced bytes have landed. The
+// barrier then expects the same number of arrivals again. A waiter names the parity of the phase
+// for whose end it waits.
+// Source: PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier".
 #pragma once
 
 #include "common/platform.hpp"
 
 namespace cupygemm {
 
-using SharedAddress = u32; // in the shared window, as PTX's .shared state space counts
+using SharedAddress = u32; // an address in PTX's .shared state space
 
 CUPYGEMM_INLINE SharedAddress shared_address(const void *pointer) {
     return static_cast<SharedAddress>(__cvta_generic_to_shared(pointer));
@@ -21,19 +21,19 @@ CUPYGEMM_INLINE void mbarrier_init(SharedAddress barrier, u32 arrivals) {
                  : "memory");
 }
 
-// Makes initialised barriers visible to the cluster's other blocks and to the copy engine.
+// Make initialised barriers visible to the cluster's other blocks and to the copy engine.
 CUPYGEMM_INLINE void fence_mbarrier_init() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
-// Arrive once, and announce bytes that the copy engine will write before the phase may end.
+// Arrive once, and announce bytes that the copy engine must write before the phase can end.
 CUPYGEMM_INLINE void mbarrier_arrive_expect_tx(SharedAddress barrier, u32 bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                  : "memory");
 }
 
-// Arrive at the barrier that lies at the same address in block `rank` of the cluster. Only what
-// wgmma has read need be ordered before it, and a wait for wgmma orders that: with
+// Arrive at the barrier at the same address in block `rank` of the cluster. Only the reads of wgmma
+// must be ordered before the arrival, and a wait for wgmma already orders them. With
 // `.release.cluster` the compiler adds a fence of all memory, which cost a quarter of the speed
 // (H200, 2026-11-21).
 CUPYGEMM_INLINE void mbarrier_arrive_cluster(SharedAddress barrier, u32 rank) {
@@ -51,7 +51,7 @@ CUPYGEMM_INLINE void mbarrier_arrive(SharedAddress barrier) {
 }
 
 // Wait until the phase of this parity has ended. The hardware suspends the thread for a while
-// before it answers, so the loop is not a hot one.
+// before it answers, so this is no busy loop.
 CUPYGEMM_INLINE void mbarrier_wait(SharedAddress barrier, u32 parity) {
     asm volatile("{\n"
                  ".reg .pred done;\n"

@@ -1,8 +1,8 @@
-// Copies what is below the diagonal of a square matrix to above it.
+// Copies the lower triangle of a square matrix to the upper one.
 //
-// A block reads a tile of 64 x 64 on or below the diagonal to shared memory, and writes its
-// transpose where that lies. A thread moves vectors of up to 16 bytes, where rows begin at
-// multiples of them. `config.cuh` says how large elements are, as unsigned integers.
+// A block reads a 64 x 64 tile on or below the diagonal to shared memory, and stores its transpose
+// to the mirrored place. A thread moves vectors of up to 16 bytes where rows begin at multiples of
+// them. `config.cuh` defines the element as an unsigned integer of its size.
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 
@@ -18,9 +18,9 @@ static_assert(sizeof(MirrorArgs) == 24, "MirrorArgs must match the dtype that th
 
 using Element = Config::Element;
 constexpr u32 edge = 64, threads = 256;
-constexpr u32 count = Config::vectors ? 16 / sizeof(Element) : 1; // elements of a vector
+constexpr u32 count = Config::vectors ? 16 / sizeof(Element) : 1; // elements per vector
 constexpr u32 across = edge / count;
-// Rows of odd words, so that the elements of a column lie in different banks.
+// The pitch is an odd number of words, so that the elements of a column lie in different banks.
 constexpr u32 pitch = edge + (sizeof(Element) < 4 ? 4 / sizeof(Element) : 1);
 
 struct alignas(count * sizeof(Element)) Vector {

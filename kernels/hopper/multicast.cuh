@@ -1,9 +1,10 @@
-// Who shares which operand in a cluster of blocks.
+// Which blocks of a cluster share which operand.
 //
 // Block `rank` is in row rank % cluster_m and column rank / cluster_m of its cluster's tiles. The
-// blocks of a row of tiles want the same rows of A, those of a column the same columns of B. Each
-// loads an equal share of such a tile and multicasts it to all who want it; so a stage of a block
-// is written by its row and its column, and may be written again when they all are done with it.
+// blocks of a row of tiles need the same rows of A; those of a column need the same columns of B.
+// Each loads an equal share of such an operand and multicasts it to all that need it. A block's
+// stage is therefore written by all blocks of its row and column, and may be overwritten when all
+// of them have released it.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -12,7 +13,7 @@ namespace cupygemm {
 
 template <class Config> struct Multicast {
     static constexpr u32 rows = Config::cluster_m, columns = Config::cluster_n;
-    // The blocks of a block's row and of its column, itself included.
+    // The blocks of a block's row and of its column, including itself.
     static constexpr u32 num_peers = rows + columns - 1;
 
     CUPYGEMM_INLINE static u32 row(u32 rank) {
@@ -22,7 +23,7 @@ template <class Config> struct Multicast {
         return columns == 1 ? 0 : rows == 1 ? rank : rank / rows;
     }
 
-    // The ranks, as bits, that want what `rank` loads of A, and of B.
+    // The ranks that need what `rank` loads of A or of B, as a bit mask.
     CUPYGEMM_INLINE static u16 wants_a(u32 rank) {
         u32 first_row = 0;
 #pragma unroll
@@ -35,7 +36,7 @@ template <class Config> struct Multicast {
         return static_cast<u16>(first_column << column(rank) * rows);
     }
 
-    // The rank of peer `i` of this block: those of its row first.
+    // The rank of peer `i` of this block; the peers of its row come first.
     CUPYGEMM_INLINE static u32 peer(u32 i) {
         if constexpr (rows == 1 || columns == 1)
             return i;

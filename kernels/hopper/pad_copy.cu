@@ -1,10 +1,10 @@
-// Copies one or two operands that TMA cannot read to rows that begin at multiples of 16 bytes.
+// Copies one or two operands that TMA cannot read to rows aligned to 16 bytes.
 //
-// A thread writes vectors of 16 bytes. The source bytes of one lie in at most two aligned vectors;
-// both are read, and shifted into place, so every access is 16 bytes wide however the rows are
-// aligned. A vector is read only if it holds a byte of the row. All of a thread's are read before
-// it writes the first, since memory bandwidth takes some 30 KB in flight in each SM. What follows a
-// row's elements in the destination is not read by anyone.
+// A thread writes vectors of 16 bytes. The source bytes of a vector lie in at most two aligned
+// vectors, which are loaded and shifted into place, so every access is 16 bytes wide whatever the
+// alignment of the rows. A vector is loaded only if it holds a byte of the row. A thread issues all
+// its loads before its first store, since memory bandwidth requires about 30 KB in flight per SM.
+// Bytes after a row's elements in the destination are never read.
 #include "hopper/dependent_launch.cuh"
 #include "hopper/vector.cuh"
 
@@ -21,15 +21,15 @@ struct PadOperand {
 
 struct PadArgs {
     PadOperand operands[2];
-    u32 first_blocks; // of the grid, along x, copy the first operand; the others copy the second
+    u32 first_blocks; // grid blocks along x for the first operand; the others copy the second
 };
 
 static_assert(sizeof(PadArgs) == 152, "PadArgs must match the dtype that the launcher packs");
 
 constexpr u32 threads = 256;
-constexpr u32 vectors = 4; // of a thread, `threads` apart in the destination
+constexpr u32 vectors = 4; // per thread, `threads` apart in the destination
 
-// From the first matrix of a stack to another, bytes.
+// Offset in bytes from the first matrix of a batch to matrix `batch`.
 CUPYGEMM_INLINE u64 matrix_at(const PadOperand &operand, u32 batch) {
     const u32 outer = batch / operand.batch2;
     return batch % operand.batch2 * operand.stride[2] + outer % operand.batch1 * operand.stride[1] +
@@ -54,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(cupygemm::threads)
     for (u32 batch = blockIdx.y; batch < batches; batch += gridDim.y) {
         const u64 source = operand.source + (batches > 1 ? matrix_at(operand, batch) : 0);
         u64 from[vectors];
-        u32 shift[vectors], left[vectors]; // `left` of the row, bytes
+        u32 shift[vectors], left[vectors]; // `left` counts the row's remaining bytes
         u32 row = row0, column = column0, known = 0;
 #pragma unroll
         for (u32 i = 0; i < vectors; ++i) {

@@ -1,11 +1,11 @@
-// Which tiles a cluster computes, and in which order: the persistent tile scheduler.
+// The persistent tile scheduler: which tiles a cluster computes, and in which order.
 //
 // The grid fills the GPU once. A unit of work is one tile of C for each block of the cluster, over
-// one part of k; units are numbered batch by batch, within it split by split, within it in the
-// raster's order of tiles, and cluster i takes units i, i + clusters, ... So the units in flight
-// are neighbours, which share rows of A and columns of B in L2. Parts take the steps of k in turn,
-// so that those in flight read adjacent memory. Producer and consumers walk the same sequence, each
-// on its own.
+// one part of k. Units are numbered batch by batch, within a batch split by split, and within a
+// split in raster order; cluster i takes units i, i + clusters, ... The units in flight are
+// therefore neighbours, which share rows of A and columns of B in L2. The parts of a split take the
+// steps of k alternately, so that parts in flight read adjacent memory. The producer and the
+// consumers walk the same sequence independently.
 #pragma once
 
 #include "common/raster.hpp"
@@ -16,19 +16,19 @@
 namespace cupygemm {
 
 struct Work {
-    u32 row, column; // of the block's tile, elements
+    u32 row, column; // of the block's tile, in elements
     u32 batch;
     u32 split;
-    u32 begin, end; // its steps
-    // Of a piece of a tile that stream-K cuts:
+    u32 begin, end; // steps of the unit
+    // Only for a piece of a tile that stream-K splits:
     u32 rank;             // of the block in its cluster
-    u32 first_group = 0;  // of its steps in k, in groups
-    bool is_left = false; // its sums are left for another cluster
-    u32 others = 0;       // clusters before this one whose sums are to be added
+    u32 first_group = 0;  // position of its first step in k, in groups of steps
+    bool is_left = false; // whether its sums are left for another cluster
+    u32 others = 0;       // number of previous clusters whose sums it adds
 };
 
-// The arguments of the product that a scheduler's unit belongs to, and of the cluster's first,
-// where there is but one product.
+// The arguments of the product to which a unit belongs, and of the cluster's first product, for
+// launches of a single product.
 struct OfOneProduct {
     template <class Args> CUPYGEMM_INLINE static const Args &product(const Args &args) {
         return args;
@@ -47,7 +47,7 @@ template <class Config> struct Scheduler : OfOneProduct {
     CUPYGEMM_INLINE explicit Scheduler(const HopperArgs &args)
         : Scheduler(args, cluster_index(), cluster_count()) {}
 
-    // From unit `first` on.
+    // Start from unit `first`.
     CUPYGEMM_INLINE Scheduler(const HopperArgs &args, u32 first, u32 stride)
         : tiles_m(ceil_div<u32>(args.m, Config::tile_m * Config::cluster_m)),
           tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
@@ -88,7 +88,7 @@ private:
     }
 };
 
-// Which step of k a step of a unit of work is.
+// The step of k that corresponds to a step of a unit of work.
 template <class Config>
 CUPYGEMM_INLINE u32 step_of_k(const HopperArgs &args, const Work &work, u32 step) {
     constexpr u32 group = Tile<Config>::step_group;
@@ -97,7 +97,7 @@ CUPYGEMM_INLINE u32 step_of_k(const HopperArgs &args, const Work &work, u32 step
     return step + work.first_group * group;
 }
 
-// Batch coordinates of a box; an axis along which the operand is broadcast stays at 0.
+// The batch coordinates of a box. An axis along which the operand is broadcast stays at 0.
 template <int rank> CUPYGEMM_INLINE BoxIndex batch_box(const HopperArgs &args, u32 batch) {
     if constexpr (rank == 3)
         return {0, 0, static_cast<i32>(batch), 0, 0};

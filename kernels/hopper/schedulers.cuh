@@ -1,4 +1,4 @@
-// Which scheduler a kernel has, by its Config.
+// Selects the kernel's scheduler from its Config.
 #pragma once
 
 #include "hopper/grouped_scheduler.cuh"

@@ -1,9 +1,10 @@
 // The operands of an epilogue, read from global memory.
 //
-// A lane of wgmma holds pairs of neighbouring columns; a pair is one load where every row begins at
-// a multiple of it and n is even, so that none straddles column n; other sources are read element
-// by element. Nothing outside the matrix is read. Loads are predicated, not branched around, and
-// what they bring stays as it came until it is used: any number can be in flight.
+// A lane of wgmma holds pairs of adjacent columns. A pair is one load where every row begins at a
+// multiple of the pair's size and n is even, so that no pair straddles column n; other sources are
+// read element by element. Nothing outside the matrix is read. Loads are predicated rather than
+// branched around, and their results stay unconverted until they are used, so any number can be in
+// flight.
 #pragma once
 
 #include "common/epilogue.hpp"
@@ -11,14 +12,13 @@
 
 namespace cupygemm {
 
-// Where the elements stand in the result that are row 0 and column 0 of the loads: those of a tile,
-// or the first of a lane.
+// The position in C of row 0 and column 0 of the loads: the first element of a tile, or of a lane.
 struct TileCorner {
     u32 batch0, batch1, batch2;
     u32 row, column;
 };
 
-// Elements of `bytes` bytes in words, as loads leave them; one of 8 bytes is two words.
+// A run of elements in words, as loads return them. An element of 8 bytes takes two words.
 template <class Bits, int count> struct WordRun {
     static constexpr int bytes = sizeof(Bits);
     static constexpr int words = ceil_div(count * bytes, 4);
@@ -39,7 +39,7 @@ template <class S> struct SourceMemory {
     template <int count> using Run = WordRun<Bits, count>;
     static constexpr bool by_row = S::along == Along::row || S::along == Along::matrix;
     static constexpr bool by_column = S::along == Along::column || S::along == Along::matrix;
-    const Bits *first; // of the corner
+    const Bits *first; // element at the corner
     i64 pitch;         // elements
 
     CUPYGEMM_INLINE SourceMemory(const SourceArgs &args, const TileCorner &at)
@@ -72,7 +72,7 @@ template <class S> struct SourceMemory {
     }
 };
 
-// What the Config says is done to the sums: they are rounded, or go through its parts first.
+// The epilogue that the Config selects: rounding alone, or the fused formula.
 template <class Config, bool fused = Config::has_epilogue> struct MakeEpilogue {
     using Type = CastEpilogue<typename Config::ElementC>;
 

@@ -1,12 +1,12 @@
-// Copies an fp32 operand as the tf32 kernel wants it: adjacent along k, and in parts where the
-// product is to be exact to fp32.
+// Copies an fp32 operand to the form of the tf32 kernel: adjacent along k, and split into parts
+// where the product must be as exact as fp32.
 //
-// wgmma reads 32-bit operands along k only, so a source whose rows are k (`turned`) is transposed.
-// Three parts stand for a product of fp32: x = high + low, each a tf32 number, up to 2^-24 |x|.
-// Along k the copy of A is (low, finite high, high) and that of B (finite high, low, high), so one
-// tf32 product over three times k sums low high + high low + high high, the small terms first.
-// Infinities and NaN are in the last parts alone: elsewhere they would meet zeros and opposite
-// signs. A block turns 64 rows of 32 columns, or copies four elements a thread.
+// wgmma reads 32-bit operands only along k, so a source with rows along k (`turned`) is transposed.
+// An fp32 product takes three parts: x = high + low, each a tf32 number, up to 2^-24 |x|. Along k,
+// the copy of A is (low, finite high, high) and the copy of B is (finite high, low, high). One tf32
+// product over three times k then sums low high + high low + high high, the small terms first.
+// Infinities and NaN appear only in the last parts, because elsewhere they would meet zeros and
+// opposite signs. A block transposes 64 rows by 32 columns, or copies four elements per thread.
 // `config.cuh` defines `Config::turned`, `num_parts` (1 or 3) and `low_part`.
 #include "common/numeric.hpp"
 #include "config.cuh"
@@ -20,14 +20,14 @@ struct SplitArgs {
     i64 stride[3];           // of the source along the batch axes, elements, batch0 outermost
     i32 batch0, batch1, batch2;
     u32 rows, columns; // of the source
-    u32 part;          // elements along k of a part, a multiple of 4: what k lacks is zeros
+    u32 part;          // elements along k of a part, a multiple of 4; padded with zeros
 };
 
 static_assert(sizeof(SplitArgs) == 72, "SplitArgs must match the dtype that the launcher packs");
 
 constexpr u32 threads = 256;
-constexpr u32 tile_rows = 64, tile_columns = 32; // of a source that is turned
-constexpr u32 vectors = tile_rows / 4;           // of a line of the destination in a tile
+constexpr u32 tile_rows = 64, tile_columns = 32; // of a source that is transposed
+constexpr u32 vectors = tile_rows / 4;           // per line of the destination in a tile
 
 struct alignas(16) Four {
     float value[4];
@@ -41,7 +41,7 @@ CUPYGEMM_INLINE u32 tf32_bits(float x) {
 
 CUPYGEMM_INLINE bool is_finite(u32 bits) { return (bits & 0x7f800000) != 0x7f800000; }
 
-// The tf32 number nearest to a finite x; the largest fp32 numbers round to the largest tf32.
+// The tf32 number nearest to a finite x. The largest fp32 numbers round to the largest tf32 number.
 CUPYGEMM_INLINE float high_part(float x) {
     const u32 bits = tf32_bits(x);
     return __uint_as_float(is_finite(bits) ? bits & ~0x1fffu : f32_bits(x) & ~0x1fffu);
@@ -51,7 +51,7 @@ CUPYGEMM_INLINE float low_part(float x, float high) {
     return __uint_as_float(tf32_bits(x - high) & ~0x1fffu);
 }
 
-// Write four elements along k, in all parts; `to` is the first part's.
+// Write four elements along k in all parts; `to` points to the first part.
 CUPYGEMM_INLINE void store_parts(float *to, u32 part, const Four &source) {
     auto at = [&](u32 index) -> Four & { return *reinterpret_cast<Four *>(to + index * part); };
     if constexpr (Config::num_parts == 1) {
@@ -72,7 +72,7 @@ CUPYGEMM_INLINE void store_parts(float *to, u32 part, const Four &source) {
     }
 }
 
-// Four elements of a row, of which the first `count` exist.
+// Load four elements of a row, of which the first `count` exist.
 CUPYGEMM_INLINE Four load_four(const float *from, i32 count) {
     Four four{};
     if (count >= 4 && reinterpret_cast<u64>(from) % 16 == 0)
@@ -118,7 +118,7 @@ CUPYGEMM_INLINE void turn(const SplitArgs &args, const float *source, float *des
                             row0 + k,
                         args.part, Four{{from[0], from[1], from[2], from[3]}});
     }
-    __syncthreads(); // and may be overwritten
+    __syncthreads(); // every element has been read: the tile may be overwritten
 }
 
 } // namespace cupygemm

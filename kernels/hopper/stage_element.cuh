@@ -1,4 +1,4 @@
-// Moves of single elements: rounding pairs, and loads and stores of shared and global memory.
+// Conversions, loads and stores of single elements and pairs, in shared and global memory.
 // Source: PTX ISA 9.0, "stmatrix", "cvt".
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace cupygemm {
 
-// Two accumulators, rounded, the first in the low half.
+// Round two accumulators; the first goes to the low half.
 template <class Out> CUPYGEMM_INLINE u32 pack(float low, float high) {
     u32 bits;
     if constexpr (IsSame<Out, bf16>::value)
@@ -17,14 +17,14 @@ template <class Out> CUPYGEMM_INLINE u32 pack(float low, float high) {
     return bits;
 }
 
-// To the nearest integer, ties to even, saturated; NaN to 0.
+// Round to the nearest integer, ties to even, and saturate; NaN becomes 0.
 CUPYGEMM_INLINE i32 nearest_i32(float x) {
     i32 n;
     asm("cvt.rni.s32.f32 %0, %1;" : "=r"(n) : "f"(x));
     return n;
 }
 
-// Two integers in a byte each, saturated.
+// Convert two integers to saturated bytes; the first goes to the low byte.
 template <class Out> CUPYGEMM_INLINE u16 pack_saturated(i32 low, i32 high) {
     u32 bits;
     if constexpr (IsSame<Out, i8>::value)
@@ -34,7 +34,7 @@ template <class Out> CUPYGEMM_INLINE u16 pack_saturated(i32 low, i32 high) {
     return static_cast<u16>(bits);
 }
 
-// Two floats in a byte each, saturated, as RoundedResult says.
+// Convert two floats to saturated bytes, as RoundedResult does.
 template <class Out> CUPYGEMM_INLINE u16 pack_bytes(float low, float high) {
     if constexpr (IsSame<Out, i8>::value || IsSame<Out, u8>::value) {
         return pack_saturated<Out>(nearest_i32(low), nearest_i32(high)); // ptxas makes it one F2IP
@@ -48,24 +48,25 @@ template <class Out> CUPYGEMM_INLINE u16 pack_bytes(float low, float high) {
     }
 }
 
-// Integers wrap without an epilogue.
+// Without an epilogue, integers wrap around.
 template <class Out> CUPYGEMM_INLINE u16 pack_bytes(i32 low, i32 high) {
-    static_assert(IsSame<Out, i8>::value, "bytes of integers are not rounded");
+    static_assert(IsSame<Out, i8>::value,
+                  "without an epilogue, only i8 integers are stored as bytes");
     u32 bits;
     asm("prmt.b32 %0, %1, %2, 0x40;" : "=r"(bits) : "r"(low), "r"(high));
     return static_cast<u16>(bits);
 }
 
-// Store four 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8 of matrix l /
-// 8.
+// Store four 8x8 matrices of 16-bit elements. Lane l supplies the address of row l % 8 of
+// matrix l / 8.
 CUPYGEMM_INLINE void stmatrix_x4(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row),
                  "r"(a), "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
 
-// The same, or the first two, transposed: a lane's elements are those of column l / 4 where
-// otherwise they are those of row l / 4.
+// Store four matrices, or two, transposed: a lane's elements belong to column l / 4 instead of row
+// l / 4.
 CUPYGEMM_INLINE void stmatrix_x4_trans(SharedAddress row, u32 a, u32 b, u32 c, u32 d) {
     asm volatile(
         "stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(row), "r"(a),
@@ -78,7 +79,7 @@ CUPYGEMM_INLINE void stmatrix_x2_trans(SharedAddress row, u32 a, u32 b) {
                  : "memory");
 }
 
-// Straight from the accumulators: a copy of one, as other bits, would make wgmma wait.
+// Store accumulators without a copy: a copy with another type would make wgmma wait.
 template <class Out>
 CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, float x, float y) {
     asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(x), "f"(y) : "memory");
@@ -96,7 +97,7 @@ CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, double x, double y
         asm volatile("st.shared.v2.f64 [%0], {%1, %2};" ::"r"(address), "d"(x), "d"(y) : "memory");
 }
 
-// What an epilogue has made of them.
+// Store the results of an epilogue.
 CUPYGEMM_INLINE void store_shared_pair(SharedAddress address, u32 x, u32 y) {
     asm volatile("st.shared.v2.b32 [%0], {%1, %2};" ::"r"(address), "r"(x), "r"(y) : "memory");
 }
@@ -109,11 +110,11 @@ CUPYGEMM_INLINE void store_shared_bytes(SharedAddress address, u16 two) {
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "h"(two) : "memory");
 }
 
-// The barrier before it orders it: it may move past stores to global memory.
+// Ordered only by the preceding barrier: the load may move past stores to global memory.
 template <class Bits> CUPYGEMM_INLINE Bits load_shared(SharedAddress address) {
     Bits bits;
     if constexpr (sizeof(Bits) == 1) {
-        u16 wide; // no constraint stands for a byte
+        u16 wide; // no asm constraint stands for a byte
         asm volatile("ld.shared.u8 %0, [%1];" : "=h"(wide) : "r"(address));
         bits = static_cast<Bits>(wide);
     } else if constexpr (sizeof(Bits) == 2)
@@ -135,8 +136,9 @@ CUPYGEMM_INLINE void store_shared_element(SharedAddress address, float x) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(x) : "memory");
 }
 
-// The `bytes` bytes at an address, a multiple of as many, in words; zeros where the predicate is
-// false. Volatile, since what is read may be written later: a source of the epilogue may be C.
+// Load `bytes` bytes from an address that is a multiple of `bytes`, as words; zeros where the
+// predicate is false. Volatile, since the memory may be written later: a source of the epilogue may
+// be C.
 template <int bytes>
 CUPYGEMM_INLINE void load_global_if(u32 *word, const void *address, bool predicate) {
     const u32 inside = predicate;
@@ -164,7 +166,7 @@ CUPYGEMM_INLINE void load_global_if(u32 *word, const void *address, bool predica
                      : "+r"(word[0])
                      : "l"(address), "r"(inside));
     } else {
-        static_assert(bytes == 1, "a load takes a power of two of bytes, at most 16");
+        static_assert(bytes == 1, "a load must take a power of two of bytes, at most 16");
         asm volatile("{\n.reg .pred inside;\nsetp.ne.b32 inside, %2, 0;\n"
                      "@inside ld.global.u8 %0, [%1];\n}"
                      : "+r"(word[0])
@@ -172,7 +174,7 @@ CUPYGEMM_INLINE void load_global_if(u32 *word, const void *address, bool predica
     }
 }
 
-// Bring the line of an address to L2. A hint: nothing waits for it.
+// Bring the address's cache line to L2. This is a hint: nothing waits for it.
 CUPYGEMM_INLINE void prefetch_to_l2(const void *address) {
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }

@@ -1,12 +1,12 @@
-// The epilogue: accumulators are rounded, staged in shared memory, and stored from there.
+// The store of a tile: accumulators pass the epilogue, are staged in shared memory, and go to C.
 //
-// A warpgroup stages blocks of 64 rows and 128 bytes, or 64 single ones, in the swizzle of TMA, and
-// goes on while the copy engine stores them; a buffer is written again when the store that last
-// read it has. With enough buffers the stores of one tile overlap the mainloop of the next. Where
-// TMA cannot write C (its rows begin or end at no multiples of 16 bytes) each warp stores the rows
-// that it has staged, see store_rows.cuh. Where the kernel computes the transpose of C
-// (`c_turned`), blocks are turned as they are staged: their rows, of C, are the kernel's columns,
-// of which there may be any multiple of 8, and up to 64 are staged at once.
+// A warpgroup stages blocks of 64 rows by 128 bytes (64 bytes for 1-byte elements) in the swizzle
+// of TMA, and continues while the copy engine stores them. It overwrites a buffer when the last
+// store that read it is done. With enough buffers, the stores of one tile overlap the mainloop of
+// the next. TMA cannot write C if its rows do not begin and end at multiples of 16 bytes; each warp
+// then stores the rows that it has staged (store_rows.cuh). A kernel that computes the transpose of
+// C (`c_turned`) transposes blocks as it stages them: the rows of such a block, which are rows of
+// C, are the kernel's columns. Their number is any multiple of 8, and up to 64 are staged at once.
 #pragma once
 
 #include "hopper/cluster.cuh"
@@ -25,10 +25,10 @@ template <class Config> struct TileStore {
     static constexpr u32 groups = columns / 8;            // of 8 columns: one tile of a wgmma
     static constexpr u32 staged_bytes = block_rows * row_bytes;
     static constexpr u32 num_buffers = Config::epilogue_buffers * (block_bytes / staged_bytes);
-    // Rows of C that a TMA store takes, of which a staged block holds as many as it has room for.
+    // Rows of C in one TMA store. A staged block holds as many of these boxes as fit.
     static constexpr u32 box_rows = Config::c_turned ? T::turned_box_rows() : block_rows;
-    // What a staged block takes of a block of sums: of its columns, and of its rows. Of columns
-    // that are turned, the last of a tile's blocks may take fewer.
+    // The columns and rows of a block of sums that go to one staged block. Where columns are
+    // transposed, the last staged block of a tile may take fewer.
     static constexpr u32 staged_columns =
         Config::c_turned ? block_rows / box_rows * box_rows : columns;
     static constexpr u32 staged_rows = Config::c_turned ? columns : block_rows;
@@ -36,15 +36,16 @@ template <class Config> struct TileStore {
 
     static constexpr u32 parts = ceil_div(Config::tile_n, staged_columns) * strips;
     static_assert(Config::c_turned || Config::tile_n % columns == 0 || Config::has_narrow_boxes,
-                  "narrower boxes of C have a map of their own");
+                  "narrower boxes of C need a map of their own");
     using Epilogue = TileEpilogue<Config, groups>;
 
-    static_assert(!Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
-                  "a staged row holds 32 rows of an A in registers, or 64 of one in shared memory");
+    static_assert(
+        !Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
+        "a staged row must hold 32 rows of an A in registers, or 64 rows of an A in shared memory");
 
-    u32 buffer = 0; // the next to be written
+    u32 buffer = 0; // the next buffer to be written
 
-    // One warpgroup. `thread` counts within it, `staging` is its own.
+    // One warpgroup. `thread` is the index within it, and `staging` is its own buffer.
     template <class Args>
     CUPYGEMM_INLINE void store(const Args &args, const Work &work, u32 consumer, u32 thread,
                                SharedAddress staging, Accumulators<Config> &acc,
@@ -97,14 +98,14 @@ template <class Config> struct TileStore {
                     staged_sync(barrier); // it is written
                     store_block_rows(args, work, c_row, c_column, c_rows, c_columns, thread,
                                      staged);
-                    fetch_next(epilogue, block, part); // there were no registers before
+                    fetch_next(epilogue, block, part); // no registers were free before
                 }
                 buffer = buffer + 1 == num_buffers ? 0 : buffer + 1;
             }
         }
     }
 
-    // Shared memory must outlive the stores that read it.
+    // Wait until no store reads shared memory, which must outlive these stores.
     CUPYGEMM_INLINE static void drain(u32 thread) {
         if constexpr (Config::tma_store) {
             if (thread == 0)
@@ -113,12 +114,12 @@ template <class Config> struct TileStore {
     }
 
 private:
-    // Whether a tile has the columns of a group of 8 of a part: its last part may be narrow.
+    // Whether the tile has the columns of a group of 8 of a part: the last part may be narrow.
     CUPYGEMM_INLINE static constexpr bool has_group(u32 column, u32 group) {
         return column + group * 8 < Config::tile_n;
     }
 
-    // The map whose boxes have so many columns.
+    // The map whose boxes have `wide` columns.
     template <class Args>
     CUPYGEMM_INLINE static const TensorMap &map_of(const Args &args, u32 wide) {
         if constexpr (Config::has_narrow_boxes)
@@ -127,7 +128,7 @@ private:
             return args.c;
     }
 
-    // Fetch what the epilogue takes for the part that follows this one.
+    // Fetch the epilogue's sources for the next part.
     CUPYGEMM_INLINE static void fetch_next(Epilogue &epilogue, u32 block, u32 part) {
         if constexpr (Epilogue::is_ahead) {
             if (part + 1 < parts)
@@ -137,11 +138,11 @@ private:
         }
     }
 
-    // Write what the epilogue makes of the accumulators of a part of a block.
+    // Stage the epilogue's results for a part of a block.
     CUPYGEMM_INLINE static void stage_finished(SharedAddress staged, u32 thread,
                                                const Accumulators<Config> &acc, u32 block, u32 part,
                                                Epilogue &epilogue) {
-        static_assert(!Config::c_turned, "the transpose of C is computed without an epilogue");
+        static_assert(!Config::c_turned, "the transpose of C cannot have an epilogue");
         const u32 warp = thread / 32, lane = thread % 32;
         const auto finish = [&](u32 group, u32 half, u32 e) {
             const u32 index = (part * groups + group) * 4 + 2 * half + e;
@@ -152,7 +153,7 @@ private:
             if (!has_group(part * columns, first))
                 break;
             if constexpr (!Epilogue::is_ahead) {
-                __syncwarp(); // or the compiler moves all loads of the part here, and spills
+                __syncwarp(); // otherwise the compiler moves all loads of the part here, and spills
                 epilogue.fetch(block, part * columns + first * 8);
             }
             if constexpr (out_bytes == 2) {
@@ -204,8 +205,8 @@ private:
         }
     }
 
-    // Orders what a warp reads and writes of a staging buffer with what the others do, or only with
-    // what its own lanes do, where it stores what it staged itself.
+    // Order a warp's accesses to a staging buffer with those of the warpgroup's other warps, or,
+    // where a warp stores only what it staged itself, with those of its own lanes.
     CUPYGEMM_INLINE static void staged_sync(u32 barrier) {
         if constexpr (Config::tma_store || Config::c_turned || T::a_in_registers)
             warpgroup_sync(barrier);
@@ -213,7 +214,7 @@ private:
             __syncwarp();
     }
 
-    // Parts of k are matrices of a workspace, one behind the other: (split, batch, m, n).
+    // The parts of a split are consecutive matrices of a workspace: (split, batch, m, n).
     CUPYGEMM_INLINE static BoxIndex c_box(const HopperArgs &args, const Work &work) {
         if constexpr (Config::split_k) {
             const u32 batches = args.batch0 * args.batch1 * args.batch2;
@@ -223,13 +224,14 @@ private:
         }
     }
 
-    // Write `columns` columns of a block's accumulators from `column` on.
+    // Stage `columns` columns of a block's accumulators, from `column` on.
     template <int count>
     CUPYGEMM_INLINE static void stage(SharedAddress staged, u32 thread,
                                       typename Config::Accumulator (&value)[count], u32 column) {
         const u32 warp = thread / 32, lane = thread % 32;
         if constexpr (out_bytes == 2) {
-            // Lane l names row l % 8 of matrix l / 8; matrices go down 16 rows, then right.
+            // Lane l supplies the address of row l % 8 of matrix l / 8. Matrices go down 16 rows,
+            // then right.
             const u32 row = row_of<Config>(warp, lane & 15);
             const SharedAddress line = staged + row * slab_bytes;
 #pragma unroll
@@ -243,12 +245,12 @@ private:
                             pack<Out>(four[6], four[7]));
             }
         } else if constexpr (out_bytes == 1) {
-            // stmatrix would take four neighbouring columns of a lane, which has two. No two of a
-            // warp's pairs are in different words of one bank: eight rows have chunks of their own
-            // (of rows from an A in registers, two share one).
+            // stmatrix would need four adjacent columns per lane, but a lane has two. A warp's
+            // pairs never lie in different words of one bank, because each of eight rows has a
+            // chunk of its own (rows of an A in registers share one chunk by twos).
             const u32 row = row_of<Config>(warp, lane / 4);
             constexpr u32 below = row_of<Config>(0, 8);
-            static_assert(below % 8 == 0, "the swizzle of both rows is the same");
+            static_assert(below % 8 == 0, "both rows of a lane must have the same swizzle");
 #pragma unroll
             for (u32 group = 0; group < groups; ++group) {
                 if (!has_group(column, group))
@@ -275,16 +277,16 @@ private:
         }
     }
 
-    // Write the transpose of `rows` columns of a block's accumulators from `column` on: of all its
-    // rows, or, of 32 bits, of the 32 that `strip` begins: the lane's first of each pair, or its
-    // second.
+    // Stage the transpose of `rows` columns of a block's accumulators, from `column` on. 16-bit
+    // elements take all rows of the block. 32-bit elements take the 32 rows from `strip` on: the
+    // first row of each of the lane's pairs, or the second.
     template <int count>
     CUPYGEMM_INLINE static void stage_turned(SharedAddress staged, u32 thread,
                                              typename Config::Accumulator (&value)[count],
                                              u32 column, u32 strip, u32 rows) {
         const u32 warp = thread / 32, lane = thread % 32;
         if constexpr (out_bytes == 2) {
-            // Matrices go right, 16 columns of C, which are the warp's rows, then down.
+            // Matrices go right by 16 columns of C, which are the warp's rows, and then down.
             const u32 line = (lane >> 4) * 8 + (lane & 7), chunk = 2 * warp + (lane >> 3 & 1);
             const SharedAddress to = staged + line * slab_bytes + ((chunk ^ (line & 7)) << 4);
 #pragma unroll
@@ -309,8 +311,8 @@ private:
         }
     }
 
-    // Store a staged block of `rows` rows, `wide` columns of it, without TMA. A warp stores 16,
-    // which it has staged itself where no others had to.
+    // Store `rows` rows and `wide` columns of a staged block without TMA. A warp stores 16 rows,
+    // which it has staged itself unless they came from other warps.
     CUPYGEMM_INLINE static void store_block_rows(const HopperArgs &args, const Work &work, u32 row,
                                                  u32 column, u32 rows, u32 wide, u32 thread,
                                                  SharedAddress staged) {
@@ -323,7 +325,7 @@ private:
         const u32 lane = thread % 32, line = thread / 32 * 16;
         const u64 first = args.c_address +
                           (matrix + static_cast<i64>(row + line) * args.ldc + column) * out_bytes;
-        // Promoted sums, many sums, and three consumers, leave few registers.
+        // Promoted sums, many sums, and three consumers leave few registers.
         constexpr bool many = T::consumer_blocks * Config::tile_n / 2 > 128;
         constexpr u32 ahead = many ? 1
                               : Config::promote || Config::num_consumers == 3 || T::a_in_registers

@@ -1,7 +1,7 @@
-// Four neighbouring sums, in fp32 or fp64, on their way through an epilogue to C.
+// Four adjacent sums in fp32 or fp64, passed through an epilogue to C.
 //
-// `config.cuh` says in which (`Config::Accumulator`), and whether C takes stores of four elements,
-// of 16 bytes at most (`Config::c_vectors`).
+// `config.cuh` defines the type of the sums (`Config::Accumulator`), and whether C takes stores of
+// four elements of at most 16 bytes (`Config::c_vectors`).
 #pragma once
 
 #include "hopper/sources.cuh"
@@ -31,7 +31,8 @@ CUPYGEMM_INLINE Four load_four(const PartSum *address) {
     return four;
 }
 
-// Store the first `count` of four sums after the epilogue. Columns past n belong to the pitch only.
+// Apply the epilogue to four sums and store the first `count`. Columns beyond n exist only in the
+// pitch.
 template <class Epilogue> CUPYGEMM_INLINE void store_four(typename Epilogue::Bits *to, Four sum,
                                                           u32 row, u32 column, u32 count,
                                                           const Epilogue &epilogue) {

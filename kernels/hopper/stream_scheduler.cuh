@@ -1,16 +1,18 @@
-// The stream-K schedule: where tiles do not fill the clusters evenly, some are cut along k.
+// The stream-K scheduler: splits some tiles along k where tiles do not fill the clusters evenly.
 //
-// Of T tiles and C clusters, as many as give each cluster the same number, at least one, are left
-// for the end, to be computed whole; the steps of the others, fewer than 2 C tiles, are dealt in
-// one row, so that shares differ by a step. A cluster walks its share from the end backwards:
+// Of T tiles for C clusters, each cluster computes the same number of whole tiles, and does so
+// last. The other tiles, all T of them or C to 2 C - 1, are split: their k steps form one sequence,
+// which is dealt in equal shares that differ by at most one group of steps. A cluster walks its
+// share from the end backwards:
 //
 //   steps     |    tile 0     |    tile 1     |    tile 2     |
 //   clusters  |     0     |     1     |     2     |     3     |
-//   cluster 1             | 2nd| 1st  |        it leaves tile 1's first steps for others to add,
-//                                              then sums tile 0's last, adds cluster 0's and stores
+//   cluster 1             | 2nd| 1st  |        it leaves the sum of tile 1's first steps for
+//                                              another cluster, then sums tile 0's last steps,
+//                                              adds what cluster 0 left, and stores the tile
 //
-// So what a cluster adds was left by those before it, with what they began with: blocks start in
-// the order of their numbers, and nobody waits for one that may not have started.
+// A cluster therefore adds only what previous clusters left, from their first pieces. Blocks start
+// in the order of their numbers, so no cluster waits for one that may not have started.
 // Source of the idea: Osama et al., "Stream-K" (PPoPP 2023).
 #pragma once
 
@@ -20,11 +22,11 @@
 namespace cupygemm {
 
 template <class Config> struct StreamScheduler : OfOneProduct {
-    static_assert(!Config::split_k, "tiles are cut one way");
+    static_assert(!Config::split_k, "stream-K and split-K are mutually exclusive");
 
     Scheduler<Config> whole; // the tiles that are computed whole
-    u32 first_whole, groups; // tiles before those; groups of steps of a tile
-    u32 begin, end;          // of the cluster's share of groups: what is left of it
+    u32 first_whole, groups; // number of split tiles; groups of steps per tile
+    u32 begin, end;          // what remains of the cluster's share, in groups
 
     CUPYGEMM_INLINE explicit StreamScheduler(const HopperArgs &args)
         : whole(args), groups(whole.step_groups) {

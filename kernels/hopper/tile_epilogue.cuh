@@ -1,10 +1,11 @@
-// The epilogue of a tile as one lane of a consumer sees it, and what it has fetched of the sources.
+// The epilogue of a tile for one lane of a consumer, with the sources that the lane has fetched.
 //
-// A lane holds pairs of columns of two rows of each staged block (store.cuh), in groups of eight
-// columns. What the first block takes is fetched while the last wgmma of the tile run, what the
-// next one takes as soon as this one is staged, while the warpgroup meets and its store begins;
-// where registers would not suffice, less is fetched at once, and no sooner than it is needed.
-// Matrices are brought to L2 when the tile begins, so that what is then waited for is near.
+// A lane holds pairs of columns in two rows of each staged block (store.cuh), in groups of eight
+// columns. It fetches the sources of the first block while the tile's last wgmma run. It fetches
+// those of the next block once the current block is staged, while the warpgroup synchronises and
+// the block's store begins. Where registers would not suffice, it fetches less at once, and only
+// when needed. Matrix sources are prefetched to L2 when the tile begins, so that these waits are
+// short.
 #pragma once
 
 #include "hopper/scheduler.cuh"
@@ -12,7 +13,7 @@
 
 namespace cupygemm {
 
-// Rounding takes nothing.
+// Rounding needs no sources.
 template <class Config, u32 block_groups, bool fused = Config::has_epilogue> struct TileEpilogue {
     static constexpr bool is_ahead = false;
     CUPYGEMM_INLINE static void prefetch(const HopperArgs &, const Work &, u32, u32) {}
@@ -26,8 +27,8 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
     using Epilogue =
         FusedEpilogue<Parts, typename Config::ElementC, typename Config::Accumulator, Memories>;
 
-    // Words that a source takes of a lane for a pair, for a group, and for its two rows. Elements
-    // that are loaded one by one have a word each until they meet.
+    // Words that a source takes per lane: for a pair, for a group, and for the lane's two rows.
+    // Elements that are loaded one by one take a word each until they are combined.
     template <class S> static constexpr u32 element_words =
         WordRun<typename Numeric<typename S::Element>::Bits, 1>::words;
     template <class S> static constexpr u32 pair_words =
@@ -45,8 +46,8 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
         row_words<typename Parts::ScaleA> + row_words<typename Parts::ScaleB> +
         row_words<typename Parts::C> + row_words<typename Parts::Bias>;
 
-    // Beside the accumulators there is room for so many words. Where a block takes more, it is
-    // fetched in halves, or two groups at a time, when it is staged.
+    // The registers beside the accumulators hold `room` words. If a block needs more, it is fetched
+    // in halves, or two groups at a time, when it is staged.
     static constexpr u32 room = Config::num_consumers == 3 ? 16 : 32;
     static constexpr bool is_ahead = block_groups * group_words + all_row_words <= room;
     static constexpr u32 groups = is_ahead                                 ? block_groups
@@ -59,7 +60,7 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
     typename Epilogue::template Columns<2> columns[groups];
     typename Epilogue::template Elements<2> elements[groups][2];
 
-    // Everything that the first staged block takes.
+    // Fetch the sources of the first staged block.
     template <class Args>
     CUPYGEMM_INLINE TileEpilogue(const Args &args, const Work &work, u32 consumer, u32 thread)
         : TileEpilogue(args, corner(args, work, consumer * T::consumer_rows + row_of_lane(thread),
@@ -68,7 +69,7 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
             fetch(0, 0);
     }
 
-    // One warpgroup. Bring the consumer's rows of the sources that are matrices to L2.
+    // One warpgroup. Prefetch the consumer's rows of matrix sources to L2.
     template <class Args> CUPYGEMM_INLINE static void prefetch(const Args &args, const Work &work,
                                                                u32 consumer, u32 thread) {
         const TileCorner at = corner(args, work, consumer * T::consumer_rows, 0);
@@ -76,7 +77,8 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
         prefetch_rows<typename Parts::Bias>(args, args.epilogue.bias, at, thread);
     }
 
-    // What the lane's pairs in `groups` groups take of a block of 64 rows, from a column on.
+    // Fetch the sources of the lane's pairs in `groups` groups, in a block of 64 rows from a column
+    // on.
     CUPYGEMM_INLINE void fetch(u32 block, u32 column) {
 #pragma unroll
         for (u32 half = 0; half < 2; ++half) {
@@ -95,20 +97,20 @@ template <class Config, u32 block_groups> struct TileEpilogue<Config, block_grou
         }
     }
 
-    // Of 32 bits at least.
+    // A result type of at least 32 bits.
     using Word = decltype(typename Numeric<typename Config::ElementC>::Bits() + 0u);
 
     CUPYGEMM_INLINE Word finish(typename Config::Accumulator sum, u32 group, u32 half,
                                 u32 e) const {
         const int index = static_cast<int>(e);
-        if constexpr (IsSame<typename Config::ElementC, i32>::value) // by one instruction
+        if constexpr (IsSame<typename Config::ElementC, i32>::value) // one instruction
             return static_cast<Word>(nearest_i32(
                 epilogue.computed(sum, index, rows[half], columns[group], elements[group][half])));
         else
             return epilogue.finish(sum, index, rows[half], columns[group], elements[group][half]);
     }
 
-    // The lane's two single bytes of a row of a group, rounded by one instruction.
+    // Finish the lane's two 1-byte elements in a row of a group, which one instruction rounds.
     CUPYGEMM_INLINE u16 finish_bytes(typename Config::Accumulator low,
                                      typename Config::Accumulator high, u32 group, u32 half) const {
         return pack_bytes<typename Config::ElementC>(

@@ -1,10 +1,11 @@
 // TMA: the copy engine moves boxes of tensors between global and shared memory.
 //
-// A tensor map, made by the host (cupygemm._backends.hopper.tensormap), holds address, extents, pitches, box
-// and swizzle; one thread names the map and the coordinates of a box, innermost first. Elements
-// outside the tensor are zeros when loaded and dropped when stored, so tiles need no predicates. Of
-// a box narrower than the swizzle, rows lie as far apart in shared memory as of one that is not
-// (seen on an H200), and boxes may begin at any row: the swizzle is of the address.
+// A tensor map, made by the host (cupygemm._backends.hopper.tensormap), holds the address, extents,
+// pitches, box and swizzle. One thread names the map and the coordinates of a box, innermost first.
+// Elements outside the tensor are loaded as zeros and dropped by stores, so tiles need no
+// predicates. The rows of a box narrower than the swizzle have the same spacing in shared memory as
+// those of a full box (observed on an H200). Boxes may begin at any row, because the swizzle
+// depends only on the address.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor".
 #pragma once
 
@@ -16,7 +17,7 @@ struct alignas(64) TensorMap {
     u64 opaque[16];
 };
 
-// Coordinates of a box: along the adjacent axis, across it, and the three batch axes.
+// The coordinates of a box: along the contiguous axis, across it, and along three batch axes.
 struct BoxIndex {
     i32 inner, outer;
     i32 batch2, batch1, batch0;
@@ -26,12 +27,12 @@ CUPYGEMM_INLINE void tma_prefetch_map(const TensorMap &map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
 
-// The landing of the bytes is counted by `barrier`. With `multicast`, they land, and are counted,
-// at the same address in every block of the cluster whose bit is set in `blocks`.
+// Load a box. `barrier` counts the bytes that land. With `multicast`, they land and are counted at
+// the same address in every block of the cluster whose bit is set in `blocks`.
 template <int rank, bool multicast>
 CUPYGEMM_INLINE void tma_load(SharedAddress destination, const TensorMap &map, BoxIndex box,
                               SharedAddress barrier, u16 blocks) {
-    static_assert(rank == 3 || rank == 5, "maps have one batch axis or three");
+    static_assert(rank == 3 || rank == 5, "tensor maps must have one batch axis or three");
     if constexpr (rank == 3 && !multicast) {
         asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::"
                      "bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
@@ -61,7 +62,7 @@ CUPYGEMM_INLINE void tma_load(SharedAddress destination, const TensorMap &map, B
 
 template <int rank>
 CUPYGEMM_INLINE void tma_store(const TensorMap &map, BoxIndex box, SharedAddress source) {
-    static_assert(rank == 3 || rank == 5, "maps have one batch axis or three");
+    static_assert(rank == 3 || rank == 5, "tensor maps must have one batch axis or three");
     if constexpr (rank == 3) {
         asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
                      "[%0, {%2, %3, %4}], [%1];" ::"l"(&map),
@@ -81,12 +82,12 @@ CUPYGEMM_INLINE void tma_store_commit() {
     asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 }
 
-// Wait until at most `younger` groups of this thread still have to read shared memory.
+// Wait until at most `younger` store groups of this thread still read shared memory.
 template <int younger> CUPYGEMM_INLINE void tma_store_wait_read() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(younger) : "memory");
 }
 
-// What ordinary stores of this thread wrote to shared memory becomes visible to the copy engine.
+// Make this thread's ordinary stores to shared memory visible to the copy engine.
 CUPYGEMM_INLINE void fence_async_shared() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

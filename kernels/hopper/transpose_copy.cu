@@ -1,10 +1,10 @@
-// Copies an operand of 8-bit elements so that those along k are adjacent: wgmma reads no others.
+// Copies an operand of 8-bit elements so that it is contiguous along k, as wgmma requires.
 //
-// A block turns a tile of 128 x 128 bytes. A thread reads 16 bytes of each of four rows, turns 4 x
-// 4 at a time in registers, and writes words to shared memory; from there eight threads store a
-// line of the tile, 16 bytes each. Rows of the source may begin anywhere: their vectors are shifted
-// into place, as in pad_copy.cu. Rows of the destination begin at multiples of 16 bytes. Bound by
-// memory bandwidth.
+// A block transposes a tile of 128 x 128 bytes. A thread reads 16 bytes of each of four rows,
+// transposes 4 x 4 bytes at a time in registers, and writes words to shared memory; from there
+// eight threads store a line of the tile, 16 bytes each. Rows of the source may begin anywhere:
+// their vectors are shifted into place, as in pad_copy.cu. Rows of the destination begin at
+// multiples of 16 bytes. The kernel is bound by memory bandwidth.
 #include "common/numeric.hpp"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/vector.cuh"
@@ -25,8 +25,9 @@ static_assert(sizeof(TransposeArgs) == 72,
 
 constexpr u32 tile = 128; // rows and columns of the source
 constexpr u32 threads = 256;
-constexpr u32 vectors = tile / Vector::bytes; // of a line
-static_assert(threads == tile / 4 * vectors, "a thread turns a vector of each of four rows");
+constexpr u32 vectors = tile / Vector::bytes; // per line
+static_assert(threads == tile / 4 * vectors,
+              "a thread must transpose a vector of each of four rows");
 
 // Byte j of row i becomes byte i of row j.
 CUPYGEMM_INLINE void turn(u32 (&rows)[4]) {
@@ -38,8 +39,8 @@ CUPYGEMM_INLINE void turn(u32 (&rows)[4]) {
     rows[3] = __byte_perm(c, d, 0x7632);
 }
 
-// Read a vector of each of four rows, from `column` on. Rows below the last are zeros; what follows
-// a row's last byte is anything, and becomes lines that are not stored.
+// Load a vector of each of four rows, from `column` on. Rows below the last are zeros. Bytes beyond
+// the end of a row are arbitrary, and become lines that are not stored.
 CUPYGEMM_INLINE void load_rows(const TransposeArgs &args, u64 source, u32 row, u32 column,
                                Vector (&rows)[4]) {
     Vector next[4];
@@ -56,7 +57,7 @@ CUPYGEMM_INLINE void load_rows(const TransposeArgs &args, u64 source, u32 row, u
             next[i] = load_global_vector(aligned + Vector::bytes);
         shift[i] = static_cast<u32>(first - aligned);
     }
-    if ((shift[0] | shift[1] | shift[2] | shift[3]) == 0) // all loads are on their way by then
+    if ((shift[0] | shift[1] | shift[2] | shift[3]) == 0) // not before all loads are in flight
         return;
 #pragma unroll
     for (u32 i = 0; i < 4; ++i)
@@ -68,8 +69,8 @@ CUPYGEMM_INLINE void load_rows(const TransposeArgs &args, u64 source, u32 row, u
 extern "C" __global__ void __launch_bounds__(cupygemm::threads)
     cupygemm_transpose_copy(const __grid_constant__ cupygemm::TransposeArgs args) {
     using namespace cupygemm;
-    // (column, four rows). Vector v of column c lies at v ^ c / 16: the words that a warp writes,
-    // and the vectors that it reads, are then in different banks.
+    // (column, four rows). Vector v of column c lies at v ^ c / 16, so that the words a warp
+    // writes, and the vectors it reads, are in different banks.
     __shared__ __align__(16) u32 staged[tile][tile / 4];
     let_next_kernel_start();
     const u32 tiles_across = ceil_div(args.columns, tile);
@@ -84,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(cupygemm::threads)
                            outer / args.batch1 * args.stride[0];
         const u64 destination =
             args.destination + static_cast<u64>(batch) * args.columns * args.out_pitch;
-        wait_for_work_before(); // the first time round: addresses are ready by then
+        wait_for_work_before(); // in the first iteration only, after the addresses are computed
         Vector rows[4];
         load_rows(args, source, row0 + 4 * four, column0 + vector * Vector::bytes, rows);
 #pragma unroll
@@ -107,6 +108,6 @@ extern "C" __global__ void __launch_bounds__(cupygemm::threads)
                                         static_cast<u64>(column0 + line) * args.out_pitch + row,
                                     Vector{{words[0], words[1], words[2], words[3]}});
         }
-        __syncthreads(); // and may be overwritten
+        __syncthreads(); // every word has been read: the tile may be overwritten
     }
 }

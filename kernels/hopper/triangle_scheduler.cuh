@@ -1,9 +1,9 @@
-// The schedule of a symmetric product: the tiles of the lower triangle only.
+// The scheduler of a symmetric product: it visits only the tiles of the lower triangle.
 //
-// C is square, and a tile of it is wanted if it holds an element on or below the diagonal. Bands of
-// `group_m` rows of tiles follow one another, and within a band the order is the grouped one: down
-// a column of tiles, then on by one. The first columns of a band are whole, the last ones begin
-// further down at each step:
+// C is square, and a tile is computed if it holds an element on or below the diagonal. The tiles
+// are visited in bands of `group_m` tile rows. Within a band the order is the grouped one: down a
+// column of tiles, then on to the next column. The first columns of a band are whole; each later
+// one begins further down:
 //
 //   group_m = 3        0  3
 //                      1  4  6
@@ -17,14 +17,16 @@ namespace cupygemm {
 template <class Config> struct TriangleScheduler : OfOneProduct {
     static constexpr u32 rows = Config::tile_m * Config::cluster_m;
     static constexpr u32 columns = Config::tile_n * Config::cluster_n;
-    static_assert(!Config::split_k && !Config::c_turned && Config::operand_rank == 3,
-                  "a triangle is of one matrix, summed whole, and stored as it is computed");
-    static_assert(!Config::hilbert_order, "a triangle is walked in bands of group_m rows");
+    static_assert(
+        !Config::split_k && !Config::c_turned && Config::operand_rank == 3,
+        "a triangle must be a single matrix, summed over all of k, and stored untransposed");
+    static_assert(!Config::hilbert_order,
+                  "a triangle is visited in bands of group_m rows, not in Hilbert order");
 
     u32 tiles_m, tiles_n; // of clusters
     u32 step_groups;
-    u32 unit, stride; // the unit counts within the band
-    // The band: its first row of tiles, how many it has, its whole columns, its tiles.
+    u32 unit, stride; // the unit is counted within the band
+    // The band: its first tile row, its number of tile rows, of whole columns, and of tiles.
     u32 row, height, whole, tiles;
 
     CUPYGEMM_INLINE explicit TriangleScheduler(const HopperArgs &args)
@@ -62,10 +64,10 @@ template <class Config> struct TriangleScheduler : OfOneProduct {
     }
 
 private:
-    // The first row of tiles that reaches down to the diagonal in a column of tiles.
+    // The first tile row that reaches the diagonal in a column of tiles.
     CUPYGEMM_INLINE static u32 first_row(u32 column) { return column * columns / rows; }
 
-    // The tiles of a column that is not whole, which are none from some column on.
+    // The number of tiles in a column that is not whole; zero from some column on.
     CUPYGEMM_INLINE u32 height_of(u32 column) const {
         const u32 above = first_row(column) - row;
         return above < height ? height - above : 0;

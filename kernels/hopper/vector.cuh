@@ -1,4 +1,4 @@
-// Vectors of 16 bytes, from memory whose rows begin anywhere.
+// Vectors of 16 bytes, loaded from memory whose rows begin anywhere.
 #pragma once
 
 #include "common/platform.hpp"
@@ -10,11 +10,11 @@ struct Vector {
     u32 words[4];
 };
 
-// The 16 bytes from byte `shift` of the 32 of (x, y) on; `shift` is less than 16.
+// The 16 bytes that begin at byte `shift` of the 32 bytes (x, y); `shift` is less than 16.
 CUPYGEMM_INLINE Vector shifted(Vector x, Vector y, u32 shift) {
     const u32 both[8] = {x.words[0], x.words[1], x.words[2], x.words[3],
                          y.words[0], y.words[1], y.words[2], y.words[3]};
-    u32 pairs[6], words[5]; // from the pair of words, and from the word, of the first byte on
+    u32 pairs[6], words[5]; // from the first byte's pair of words, and from its word, on
 #pragma unroll
     for (u32 i = 0; i < 6; ++i)
         pairs[i] = shift & 8 ? both[i + 2] : both[i];
@@ -29,7 +29,7 @@ CUPYGEMM_INLINE Vector shifted(Vector x, Vector y, u32 shift) {
     return v;
 }
 
-// Not ld.global.nc, which the compiler may move before the wait for the kernel that writes there.
+// Not ld.global.nc, which the compiler may move ahead of the wait for the kernel that writes there.
 CUPYGEMM_INLINE Vector load_global_vector(u64 address) {
     Vector v;
     asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -44,7 +44,7 @@ CUPYGEMM_INLINE void store_global_vector(u64 address, Vector v) {
                  : "memory");
 }
 
-// The barrier before it orders it: it may move past stores to global memory.
+// Ordered only by the preceding barrier: the load may move past stores to global memory.
 CUPYGEMM_INLINE Vector load_shared_vector(u32 address) {
     Vector v;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
