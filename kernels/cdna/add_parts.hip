@@ -2,8 +2,8 @@
 // that adds the partial sums in the workspace, applies the epilogue and rounds once.
 //
 // A workgroup of cupygemm_add_parts reduces one group of quads of one wave of the GEMM: in each of
-// 64 lanes, the sums that the lane would store together. Wave w of its four waves adds parts w, w +
-// 4, ... in the order of k; then the sums of the four waves are added in order. The result is
+// 64 lanes, the sums that the lane would store together. Wave w of its four waves adds parts w,
+// w + 4, ... in the order of k; then the sums of the four waves are added in order. The result is
 // bitwise reproducible.
 //
 // Where the GEMM adds its sums directly to C (Config::adds_to_result) there are no parts. This
@@ -57,7 +57,7 @@ extern "C" __global__ void
     using Sums = typename Acc::Scalar[Store::group_quads][4];
     constexpr u32 groups_of_wave = Acc::fragments_m * Store::num_groups;
     constexpr u32 groups_of_tile = Config::waves_m * Config::waves_n * groups_of_wave;
-    __shared__ Sums others[add_waves - 1][wave_size];
+    __shared__ Sums others[add_waves - 1][wave_size]; // (wave 1 .. 3, lane, quad, sum)
 
     const u32 thread = __builtin_amdgcn_workitem_id_x();
     const u32 add_wave = __builtin_amdgcn_readfirstlane(thread / wave_size);

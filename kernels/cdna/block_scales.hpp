@@ -12,7 +12,7 @@
 // three dwords for each instruction along k. They are loaded straight to registers. The registers
 // for a half of A are free once that half has been multiplied, so the factors of the next tile
 // replace them. The factors of B are needed until the end of the tile, so those of the next tile
-// have registers of their own. Only targets with block-scaled MFMA compile this specialization.
+// have registers of their own. It requires a target with block-scaled MFMA.
 #pragma once
 
 #include "cdna/buffer.hpp"
@@ -29,7 +29,6 @@ template <class Config, bool present = Config::block_scaled> struct BlockScales 
     CUPYGEMM_INLINE void take_next_b() {}
 };
 
-#if defined(__gfx950__)
 template <class Config> struct BlockScales<Config, true> {
     using Acc = Accumulators<Config>;
     using Instruction = typename Acc::Instruction;
@@ -44,8 +43,8 @@ template <class Config> struct BlockScales<Config, true> {
                       Config::tile_n / Config::waves_n == group_rows,
                   "a wave must have 64 rows of each part of A and 64 columns");
 
-    u32 a[halves][steps], b[steps], next_b[steps];
-    u64 base_a, base_b;  // at the first step of the workgroup's part of k
+    u32 a[halves][steps], b[steps], next_b[steps]; // (half of A, step), (step), (step)
+    u64 base_a, base_b;                            // at the first step of the workgroup's part of k
     const u32 half_step; // bytes from a wave's rows of one half of A to its rows of the next
     const u32 lane_offset;
 
@@ -111,6 +110,5 @@ private:
             multiply_bytes<index + 1>(fragment_b, fragment_a, scale_a, scale_b, which, acc);
     }
 };
-#endif
 
 } // namespace cupygemm

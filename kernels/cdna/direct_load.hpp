@@ -185,7 +185,6 @@ template <class Operand, Major major = Operand::major> struct DirectReader
     using FragmentReader<Operand>::FragmentReader;
 };
 
-#if defined(__gfx950__)
 template <class Operand> struct DirectReader<Operand, Major::row> {
     using Map = TransposeMap<Operand>;
     static constexpr int reads_per_fragment = 2;
@@ -203,7 +202,6 @@ template <class Operand> struct DirectReader<Operand, Major::row> {
         return u32x4{half[0].x, half[0].y, half[1].x, half[1].y};
     }
 };
-#endif
 
 template <class T> CUPYGEMM_INLINE void exchange_if(bool condition, T &x, T &y) {
     const T kept = x;

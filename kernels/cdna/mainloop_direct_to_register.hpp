@@ -158,8 +158,8 @@ template <class Config> struct DirectToRegister {
         });
     }
 
-    // Visit each of a lane's sums with its offset in a region. Its long index follows from lane /
-    // 16 and its place in the accumulator, its short index from lane % 16.
+    // Visit each of a lane's sums with its offset in a region. Its long index follows from
+    // lane / 16 and its place in the accumulator, its short index from lane % 16.
     template <class Visit> CUPYGEMM_INLINE void for_each(Visit visit) const {
         const u32 part = at.lane / slice_rows;
 #pragma unroll

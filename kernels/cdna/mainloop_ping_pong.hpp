@@ -81,10 +81,10 @@ template <class Config> struct PingPong {
     StagerA stager_a;
     StagerB stager_b;
     typename StagerA::Vectors next_a; // (half, vector)
-    typename StagerB::Vectors next_b;
-    u32x4 a[num_steps][half_m];      // (k step, fragment m) of one half of A: 16 bytes of k each
-    u32x4 b[num_steps][fragments_n]; // (k step, fragment n)
-    BlockScales<Config> scales;      // of the fragments, if there are any
+    typename StagerB::Vectors next_b; // (vector)
+    u32x4 a[num_steps][half_m];       // (k step, fragment m) of one half of A: 16 bytes of k each
+    u32x4 b[num_steps][fragments_n];  // (k step, fragment n)
+    BlockScales<Config> scales;       // of the fragments, if there are any
 
     CUPYGEMM_INLINE PingPong(const KernelArgs<Config> &arguments, const Position &position,
                              LdsBase shared)

@@ -15,7 +15,6 @@
 #pragma once
 
 #include "cdna/target.hpp"
-#include "common/numeric.hpp"
 
 namespace cupygemm {
 
@@ -74,7 +73,6 @@ CUPYGEMM_INLINE f64x4 mfma(Shape<16, 16, 4>, f64, f64, u32x2 a, u32x2 b, f64x4 c
                                                 __builtin_bit_cast(double, b), c, 0, 0, 0);
 }
 
-#if defined(__gfx90a__)
 CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 16>, i8, i8, u32 a, u32 b, i32x4 c) {
     return __builtin_amdgcn_mfma_i32_16x16x16i8(__builtin_bit_cast(i32, a),
                                                 __builtin_bit_cast(i32, b), c, 0, 0, 0);
@@ -84,7 +82,7 @@ CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 8>, i8, i8, u32 a, u32 b, i32x16 c) {
     return __builtin_amdgcn_mfma_i32_32x32x8i8(__builtin_bit_cast(i32, a),
                                                __builtin_bit_cast(i32, b), c, 0, 0, 0);
 }
-#else
+
 CUPYGEMM_INLINE i32x4 mfma(Shape<16, 16, 32>, i8, i8, u32x2 a, u32x2 b, i32x4 c) {
     return __builtin_amdgcn_mfma_i32_16x16x32_i8(__builtin_bit_cast(long, a),
                                                  __builtin_bit_cast(long, b), c, 0, 0, 0);
@@ -94,9 +92,7 @@ CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 16>, i8, i8, u32x2 a, u32x2 b, i32x16 
     return __builtin_amdgcn_mfma_i32_32x32x16_i8(__builtin_bit_cast(long, a),
                                                  __builtin_bit_cast(long, b), c, 0, 0, 0);
 }
-#endif
 
-#if defined(__gfx942__)
 CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 8>, tf32, tf32, u32x2 a, u32x2 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x8_xf32(__builtin_bit_cast(f32x2, a),
                                                   __builtin_bit_cast(f32x2, b), c, 0, 0, 0);
@@ -106,19 +102,9 @@ CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 4>, tf32, tf32, u32x2 a, u32x2 b, f32x
     return __builtin_amdgcn_mfma_f32_32x32x4_xf32(__builtin_bit_cast(f32x2, a),
                                                   __builtin_bit_cast(f32x2, b), c, 0, 0, 0);
 }
-#endif
 
 // 8-bit floats: the instructions have the same names on every target, but the formats, fp8 and bf8,
 // are the target's.
-#if defined(__gfx942__) || defined(__gfx950__)
-#if defined(__gfx950__)
-using fp8 = e4m3fn;
-using bf8 = e5m2;
-#else
-using fp8 = e4m3fnuz;
-using bf8 = e5m2fnuz;
-#endif
-
 CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, fp8, fp8, u32x2 a, u32x2 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a),
                                                       __builtin_bit_cast(long, b), c, 0, 0, 0);
@@ -158,9 +144,7 @@ CUPYGEMM_INLINE f32x16 mfma(Shape<32, 32, 16>, bf8, bf8, u32x2 a, u32x2 b, f32x1
     return __builtin_amdgcn_mfma_f32_32x32x16_bf8_bf8(__builtin_bit_cast(long, a),
                                                       __builtin_bit_cast(long, b), c, 0, 0, 0);
 }
-#endif
 
-#if defined(__gfx950__)
 CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 32>, bf16, bf16, u32x4 a, u32x4 b, f32x4 c) {
     return __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(bf16x8, a),
                                                    __builtin_bit_cast(bf16x8, b), c, 0, 0, 0);
@@ -202,9 +186,9 @@ CUPYGEMM_INLINE f32x4 mfma(Shape<16, 16, 128>, First, Second, u32x8 a, u32x8 b, 
         FormatCode<Second>::value, 0, 0, 0, 0);
 }
 
-// The same instruction with a factor 2^(s - 127) for every 32 k of a row. Lane l holds s for row l
-// % 16 and for the (l / 16)-th 32 k, in byte `first_byte` of `first_scale`. 4-bit floats fill only
-// the first half of an operand.
+// The same instruction with a factor 2^(s - 127) for every 32 k of a row. Lane l holds s for row
+// l % 16 and for the (l / 16)-th 32 k, in byte `first_byte` of `first_scale`. 4-bit floats fill
+// only the first half of an operand.
 template <class First, class Second, int first_byte, int second_byte>
 CUPYGEMM_INLINE f32x4 mfma_scale_16x16x128(u32x8 a, u32x8 b, f32x4 c, u32 first_scale,
                                            u32 second_scale) {
@@ -223,7 +207,6 @@ CUPYGEMM_INLINE i32x16 mfma(Shape<32, 32, 32>, i8, i8, u32x4 a, u32x4 b, i32x16 
     return __builtin_amdgcn_mfma_i32_32x32x32_i8(__builtin_bit_cast(i32x4, a),
                                                  __builtin_bit_cast(i32x4, b), c, 0, 0, 0);
 }
-#endif
 
 // -- One chunk of k -------------------------------------------------------------------------------
 

@@ -160,7 +160,7 @@ template <class Operand, u32 num_steps> struct ShortSlice {
     using End = VectorEnd<At::element_bytes>;
     static constexpr u32 elements = At::elements;
 
-    u32x4 chunks[num_steps];
+    u32x4 chunks[num_steps]; // (k step)
 
     CUPYGEMM_INLINE static u32 k_of(u32 step, u32 lane) {
         return (step * chunks_per_step + lane / slice_rows) * elements;

@@ -47,7 +47,6 @@ struct FragmentReader {
     }
 };
 
-#if defined(__gfx950__)
 template <class Operand, int parts> struct FragmentReader<Operand, parts, true> {
     using Map = TransposedReadMap<Operand, parts>;
     static constexpr int reads_per_fragment = 2;
@@ -80,14 +79,13 @@ template <class Operand, int parts> struct FragmentReader<Operand, parts, true> 
             return ds_read_b64_tr_b16(tile, offset);
     }
 };
-#endif
 
 // The fragments of one k step of a wave, as the readers fetch them.
 template <class Config, class ReaderA = FragmentReader<OperandA<Config>>,
           class ReaderB = FragmentReader<OperandB<Config>>>
 struct Fragments {
     u32x4 a[ReaderA::Map::num_fragments]; // (fragment, 16 bytes of k)
-    u32x4 b[ReaderB::Map::num_fragments];
+    u32x4 b[ReaderB::Map::num_fragments]; // (fragment, 16 bytes of k)
 
     CUPYGEMM_INLINE void read(const ReaderA &reader_a, const ReaderB &reader_b, LdsBase tile_a,
                               LdsBase tile_b, u32 step) {
@@ -122,7 +120,7 @@ template <class Config> struct Accumulators {
     static constexpr int quads_per_fragment = sizeof(Registers) / sizeof(Scalar) / 4;
     static constexpr int num_quads = fragments_n * quads_per_fragment;
 
-    Registers registers[fragments_m][fragments_n];
+    Registers registers[fragments_m][fragments_n]; // (fragment m, fragment n)
 
     CUPYGEMM_INLINE void clear() {
 #pragma unroll

@@ -1,10 +1,10 @@
 // The end of a matrix within a 16-byte vector: elements beyond it become zero.
 //
-// The first `valid` elements of a vector lie inside the matrix; `valid` may exceed the vector's size
-// or be negative. If the dword that holds the matrix's last element also holds bytes beyond the matrix,
-// the load of the vector returns zero for all of that dword. Elements narrower than a dword are
-// therefore loaded once more, one by one, back from the end: `load` starts these loads, and `cut`
-// merges them.
+// The first `valid` elements of a vector lie inside the matrix; `valid` may exceed the vector's
+// size or be negative. If the dword that holds the matrix's last element also holds bytes beyond
+// the matrix, the load of the vector returns zero for all of that dword. Elements narrower than a
+// dword are therefore loaded once more, one by one, back from the end: `load` starts these loads,
+// and `cut` merges them.
 #pragma once
 
 #include "cdna/buffer.hpp"
