@@ -12,7 +12,7 @@
 // three dwords for each instruction along k. They are loaded straight to registers. The registers
 // for a half of A are free once that half has been multiplied, so the factors of the next tile
 // replace them. The factors of B are needed until the end of the tile, so those of the next tile
-// have registers of their own. It requires a target with block-scaled MFMA.
+// have registers of their own. The specialization requires a target with block-scaled MFMA.
 #pragma once
 
 #include "cdna/buffer.hpp"

@@ -67,7 +67,7 @@ extern "C" __global__ void
     __attribute__((amdgpu_waves_per_eu(cupygemm::Config::waves_per_simd)))
     cupygemm_grouped_gemm(const cupygemm::GroupedArgs groups) {
     using namespace cupygemm;
-    __shared__ alignas(256) u8 shared[Mainloop<Config>::lds_bytes];
+    __shared__ alignas(256) u8 shared[Mainloop<Config>::lds_bytes]; // laid out by the mainloop
 
     // The wave index is uniform, which the compiler cannot know: readfirstlane puts it in a scalar
     // register.

@@ -51,8 +51,8 @@ template <class Config> struct DirectToRegister {
                             Config::mma_n, Config::mma_k>;
     using Sums = typename Instruction::Accumulator[num_fragments];
 
-    // LDS: (region, long index, short index). A pitch of 17 avoids bank conflicts in both
-    // directions.
+    // LDS, used only for the final exchange: (region, long index, short index). A pitch of 17
+    // avoids bank conflicts in both directions.
     static constexpr u32 num_regions = num_waves / 2;
     static constexpr u32 pitch = slice_rows + 1;
     static constexpr u32 region_bytes = Long::tile_rows * pitch * sizeof(Scalar);
@@ -97,7 +97,7 @@ template <class Config> struct DirectToRegister {
         for (i32 stage = 0; stage + 1 < Config::num_stages; ++stage)
             load(slices[stage], stage < whole_tiles);
         multiply(sums, ragged);
-        __builtin_amdgcn_sched_barrier(0); // the last stage reuses the ragged slice\'s registers
+        __builtin_amdgcn_sched_barrier(0); // the last stage reuses the ragged slice's registers
         load(slices[Config::num_stages - 1], Config::num_stages <= whole_tiles);
         // Tiles beyond the last whole one are not read; their registers hold zeros.
         for (i32 tile = 0; tile < whole_tiles; tile += Config::num_stages) {

@@ -154,8 +154,8 @@ template <class Config> struct Accumulators {
         return RowMap::row_of_wave(wave_m) + RowMap::row_of_fragment(fragment) + row;
     }
 
-    // Element `e` of quad `quad`. It belongs to the C column whose LDS row is lds_row(lane, quad,
-    // e).
+    // Element `e` of quad `quad`. It belongs to the C column whose LDS row is lds_row(lane,
+    // quad, e).
     CUPYGEMM_INLINE Scalar element(int fm, int quad, int e) const {
         return Instruction::element(registers[fm][quad / quads_per_fragment],
                                     quad % quads_per_fragment * 4 + e);

@@ -62,6 +62,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     __launch_bounds__(cupygemm::Shape::num_threads, 1)
         cupygemm_gemm(const __grid_constant__ cupygemm::Parameter<cupygemm::Config> args) {
     using namespace cupygemm;
+    // ((stage, A then B), epilogue staging, barriers); see tile.cuh
     extern __shared__ __align__(1024) u8 dynamic_shared[];
     const SharedAddress shared = shared_address(dynamic_shared);
     // Broadcast from lane 0, so that the compiler knows the value to be uniform: roles do not

@@ -247,7 +247,7 @@ private:
         } else if constexpr (out_bytes == 1) {
             // stmatrix would need four adjacent columns per lane, but a lane has two. A warp's
             // pairs never lie in different words of one bank, because each of eight rows has a
-            // chunk of its own (rows of an A in registers share one chunk by twos).
+            // chunk of its own (with A in registers, two rows share one).
             const u32 row = row_of<Config>(warp, lane / 4);
             constexpr u32 below = row_of<Config>(0, 8);
             static_assert(below % 8 == 0, "both rows of a lane must have the same swizzle");
