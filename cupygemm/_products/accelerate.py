@@ -52,7 +52,7 @@ def accelerate() -> Iterator[None]:
 
     Examples
     --------
-    >>> import cupy as cp, cupygemm
+    >>> import cupygemm, cupy as cp
     >>> a = cp.ones((2, 3), "float16")
     >>> with cupygemm.accelerate():
     ...     c = a @ a.T

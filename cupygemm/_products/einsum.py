@@ -87,7 +87,7 @@ def einsum(
 
     Examples
     --------
-    >>> import cupy as cp, cupygemm
+    >>> import cupygemm, cupy as cp
     >>> a = cp.arange(6, dtype="float32").reshape(2, 3)
     >>> cupygemm.einsum("ij,kj->ik", a, a)
     array([[ 5., 14.],

@@ -138,7 +138,7 @@ def matmul(  # numpydoc ignore=PR02
 
     Examples
     --------
-    >>> import cupy as cp, cupygemm
+    >>> import cupygemm, cupy as cp
     >>> a = cp.ones((2, 3), "float16")
     >>> b = cp.ones((3, 4), "float16")
     >>> cupygemm.matmul(a, b, dtype="float32")
@@ -195,7 +195,7 @@ def explain(  # numpydoc ignore=PR02
 
     Examples
     --------
-    >>> import cupy as cp, cupygemm
+    >>> import cupygemm, cupy as cp
     >>> a = cp.ones((256, 256), "float16")
     >>> print(cupygemm.explain(a, a.T))  # doctest: +SKIP
     """
