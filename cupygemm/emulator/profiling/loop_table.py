@@ -10,7 +10,7 @@ from cupygemm.emulator.state import LANES
 
 KIND = (
     "computed from the code object; a bound that the instructions set, not a time: see "
-    "docs/howto/profile_a_kernel.rst"
+    "docs/reference/profile_figures.rst"
 )
 
 
