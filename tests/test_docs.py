@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import doctest
 import re
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
@@ -49,6 +51,36 @@ def test_examples_of_the_readme(
     address = re.compile("0x[0-9a-f]+")  # the only part that differs from run to run
     if expected:
         assert address.sub("0x", output) == address.sub("0x", expected)
+
+
+def test_the_example_of_the_landing_page(run_python: Callable[..., str]) -> None:
+    text = (ROOT / "docs" / "index.rst").read_text()
+    (block,) = re.findall(r"\.\. code-block:: python\n\n((?: .*\n|\n)+)", text)
+    code = textwrap.dedent(block) + "print(c.shape, c.dtype)"
+    assert run_python(code, target="gfx942").splitlines()[-1] == "(300, 500) float16"
+
+
+def texts_with_examples() -> list[tuple[str, str]]:
+    """Return the README, the pages and the docstrings: (place, text)."""
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.rst"))]
+    texts = [(str(path.relative_to(ROOT)), path.read_text()) for path in paths]
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+    for path in sorted((ROOT / "cupygemm").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = ast.get_docstring(node) if isinstance(node, documented) else None
+            if text and ">>>" in text:
+                texts.append((f"{path.relative_to(ROOT)}: {getattr(node, 'name', '')}", text))
+    return texts
+
+
+def test_examples_import_cupygemm_before_cupy() -> None:
+    """With CUPYGEMM_EMULATE set, the other order fails."""
+    late = []
+    for place, text in texts_with_examples():
+        first = re.search(r"^\W*(import|from) (cupy|cupygemm)\b", text, re.MULTILINE)
+        if first is not None and first[2] == "cupy":
+            late.append(place)
+    assert not late
 
 
 def test_the_readme_has_examples() -> None:
