@@ -1,6 +1,6 @@
-# Two commands do everything on a fresh x86-64 Linux machine with Python >= 3.11 and make, without
-# root: `make demo` and `make test`. Each target sets up what it needs in $(VENV) from PyPI, and does
-# nothing where that is done. `make` alone lists the targets.
+# On a fresh x86-64 Linux machine with Python 3.11 to 3.14 and make, `make demo` and `make test` need
+# no preparation and no root. Each target first installs into $(VENV) the extras that it needs and
+# that are not there yet. `make` alone lists the targets.
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -11,7 +11,7 @@ BIN = $(VENV)/bin
 ASV = $(abspath $(VENV))/bin/asv
 SETUP = command -v $(PYTHON) >/dev/null || { \
 	echo "setup: error: no $(PYTHON) on PATH"; \
-	echo "setup: to mend it: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
+	echo "setup: remedy: sudo apt install python3 python3-venv, or name one: make $@ PYTHON=/path/to/python3.12"; \
 	exit 1; }; \
 	$(PYTHON) tools/setup_environment.py $(VENV)
 CUDA_TESTS = tests/cuda tests/products/test_matmul.py tests/products/test_matmul_errors.py tests/plan/test_plan.py \
@@ -35,7 +35,7 @@ setup: ## Create .venv and install cupygemm, its emulator and its tests
 	@echo "setup: ready: $(BIN)/python -m cupygemm info"
 
 demo: ## Multiply CuPy arrays on the best device at hand and check the results
-	@$(SETUP) emulator,test
+	@$(SETUP) emulator
 	@$(BIN)/python -m cupygemm demo
 
 test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/test_matmul.py" chooses)

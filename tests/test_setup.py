@@ -1,4 +1,4 @@
-"""The set-up script of `make setup`: what it checks, says and skips. Nothing is installed."""
+"""The set-up script of the Makefile: what it checks, prints and skips. Nothing is installed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import ast
 import hashlib
 import importlib.util
 import json
+import re
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -27,21 +29,114 @@ def script() -> ModuleType:
     return module
 
 
-def test_it_parses_under_the_pythons_that_it_turns_down() -> None:
-    ast.parse(SCRIPT.read_text(), feature_version=(3, 6))
+# Syntax that Python 2.7 lacks.
+YOUNGER = (
+    ast.JoinedStr,
+    ast.AnnAssign,
+    ast.NamedExpr,
+    ast.Nonlocal,
+    ast.AsyncFunctionDef,
+    ast.Await,
+    ast.YieldFrom,
+    ast.MatMult,
+    ast.Match,
+)
 
 
-def test_a_python_too_old_is_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script.sys, "version_info", (3, 9, 2))
-    monkeypatch.setattr(script.shutil, "which", lambda name: None)
-    with pytest.raises(SystemExit, match=r"(?s)Python 3\.9\.2 is too old.*make setup PYTHON="):
-        script.use_recent_python()
+def younger_syntax(tree: ast.Module) -> list[str]:
+    """Return what in a file Python 2.7 does not parse."""
+    found = [node for node in ast.walk(tree) if isinstance(node, YOUNGER)]
+    for node in ast.walk(tree):
+        match node:
+            case ast.List() | ast.Tuple() | ast.Set():
+                found += [item for item in node.elts if isinstance(item, ast.Starred)]
+            case ast.Dict():
+                found += [node] * (None in node.keys)
+            case ast.Call():
+                starred = [isinstance(item, ast.Starred) for item in node.args]
+                found += [node] * any(starred[:-1])
+            case ast.Raise():
+                found += [node] * (node.cause is not None)
+            case ast.arguments():
+                found += node.kwonlyargs + node.posonlyargs
+            case ast.arg():
+                found += [node] * (node.annotation is not None)
+            case ast.FunctionDef():
+                found += [node] * (node.returns is not None)
+    return [f"line {node.lineno}: {type(node).__name__}" for node in found]
+
+
+def test_python_2_parses_the_script() -> None:
+    text = SCRIPT.read_text()
+    assert text.isascii()
+    assert younger_syntax(ast.parse(text)) == []
+    assert "from __future__ import print_function" in text
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["f'{x}'", "x: int = 1", "def f(*, a): pass", "[*x]", "f(*x, 1)", "def f() -> int: pass"],
+)
+def test_syntax_younger_than_python_2_is_recognised(code: str) -> None:
+    assert younger_syntax(ast.parse(code))
+
+
+@pytest.mark.parametrize("name", ["python2.7", "python3.6", "python3.10"])
+def test_an_old_interpreter_prints_what_to_do(name: str, tmp_path: Path) -> None:
+    old = shutil.which(name)
+    if old is None or subprocess.run([old, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip(f"no {name} on PATH")
+    where = [old, "-c", "import sys; print(sys.executable)"]
+    old = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+    process = subprocess.run(
+        [old, str(SCRIPT), str(tmp_path / "env"), "emulator"],
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 1
+    assert f"Python {name.removeprefix('python')}." in process.stderr
+    assert "too old" in process.stderr
+    assert "Traceback" not in process.stderr
+    assert "uv python install" in process.stderr
+
+
+@pytest.mark.parametrize(
+    ("version", "word"), [((2, 7, 18), "old"), ((3, 10, 13), "old"), ((3, 15, 0), "new")]
+)
+def test_an_unsupported_python_is_told_what_to_do(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, version: tuple[int, ...], word: str
+) -> None:
+    monkeypatch.setattr(script.sys, "version_info", version)
+    monkeypatch.setattr(script, "which", lambda name: None)
+    text = ".".join(map(str, version))
+    with pytest.raises(SystemExit, match=rf"(?s)Python {text} is too {word}.*sudo apt install"):
+        script.use_supported_python()
+
+
+def test_an_unsupported_python_continues_with_a_supported_one(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(script.sys, "version_info", (3, 10, 13))
+    monkeypatch.setattr(script.sys, "argv", ["setup", "env", "emulator"])
+    monkeypatch.setattr(script, "which", lambda name: f"/opt/{name}")
+    monkeypatch.setattr(script, "succeeds", lambda command: "python3.12" in command[0])
+
+    def execv(path: str, arguments: list[str]) -> None:
+        raise SystemExit([path, *arguments])
+
+    monkeypatch.setattr(script.os, "execv", execv)
+    with pytest.raises(SystemExit) as error:
+        script.use_supported_python()
+    other = "/opt/python3.12"
+    assert error.value.code == [other, other, "setup", "env", "emulator"]
 
 
 def test_a_missing_venv_module_is_told(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(script, "succeeds", lambda command: False)
     with pytest.raises(
         SystemExit, match=r"(?s)venv or ensurepip.*sudo apt install python3\.\d+-venv"
     ):
@@ -51,23 +146,31 @@ def test_a_missing_venv_module_is_told(
 def test_a_full_disk_is_told(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(script.shutil, "disk_usage", lambda path: SimpleNamespace(free=50 << 20))
-    with pytest.raises(SystemExit, match=r"(?s)50 MB are free.*make setup VENV="):
+    disk = SimpleNamespace(f_bavail=50 << 8, f_frsize=4096)
+    monkeypatch.setattr(script.os, "statvfs", lambda path: disk)
+    with pytest.raises(SystemExit, match=r"(?s)has 50 MB free.*make setup VENV="):
         script.check_space(tmp_path, ["emulator"])
 
 
-@pytest.mark.parametrize(("system", "machine"), [("Linux", "aarch64"), ("Darwin", "x86_64")])
-def test_a_machine_without_wheels_is_told(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, system: str, machine: str
+@pytest.mark.parametrize(
+    ("system", "machine", "message"),
+    [
+        ("Linux", "aarch64", "Linux on aarch64.*docker run"),
+        ("Darwin", "arm64", "macOS on arm64.*docker run"),
+        ("Windows", "AMD64", "Windows on AMD64.*wsl --install"),
+    ],
+)
+def test_a_machine_without_wheels_is_told_what_to_do(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, system: str, machine: str, message: str
 ) -> None:
     monkeypatch.setattr(script.platform, "system", lambda: system)
     monkeypatch.setattr(script.platform, "machine", lambda: machine)
-    with pytest.raises(SystemExit, match=f"{system} on {machine}"):
+    with pytest.raises(SystemExit, match=f"(?s){message}"):
         script.check_machine()
 
 
 @pytest.mark.parametrize(
-    ("log", "mend"),
+    ("log", "remedy"),
     [
         ("OSError: [Errno 28] No space left on device", "make room"),
         ("Temporary failure in name resolution", "PIP_INDEX_URL"),
@@ -76,8 +179,8 @@ def test_a_machine_without_wheels_is_told(
         ("something else", "read the lines above"),
     ],
 )
-def test_a_failure_of_pip_names_what_mends_it(script: ModuleType, log: str, mend: str) -> None:
-    assert mend in script.hint(log)
+def test_a_failure_of_pip_names_its_remedy(script: ModuleType, log: str, remedy: str) -> None:
+    assert remedy in script.hint(log)
 
 
 @pytest.mark.parametrize("change", [None, "pyproject", "prefix", "extras"])
@@ -97,3 +200,48 @@ def test_a_finished_set_up_is_not_repeated(
     monkeypatch.setattr(script.sys, "argv", ["setup", str(tmp_path), "emulator,test"])
     script.main()
     assert installed == ([] if change is None else [["emulator", "test"]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "used"),
+    [
+        (":env:.default-timeout='180'\n", True),
+        ("", True),
+        ("global.index-url='https://mirror.example/simple'\n", False),
+        (":env:.extra-index-url='file:///wheels'\n", False),
+        (":env:.cert='/etc/ssl/ca.crt'\n", False),
+    ],
+)
+def test_uv_is_used_unless_pip_has_settings_of_its_own(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, settings: str, used: bool
+) -> None:
+    monkeypatch.setattr(script, "which", lambda name: "/opt/uv")
+    monkeypatch.setattr(script, "run", lambda command: (0, settings))
+    assert script.find_uv("python") == ("/opt/uv" if used else None)
+
+
+def test_pip_installs_where_uv_fails(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commands = []
+
+    def run(command: list[str], log: str | None = None) -> tuple[int, str]:
+        commands.append(command)
+        return int(command[0] == "/opt/uv"), ""
+
+    monkeypatch.setattr(script, "find_uv", lambda python: "/opt/uv")
+    monkeypatch.setattr(script, "run", run)
+    script.install(str(tmp_path), ["emulator"])
+    python = str(tmp_path / "bin" / "python")
+    assert [command[:3] for command in commands] == [
+        ["/opt/uv", "pip", "install"],
+        [python, "-m", "pip"],
+    ]
+    assert all(command[-1] == f"{ROOT}[emulator]" for command in commands)
+
+
+def test_the_demo_installs_no_packages_of_the_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    demo = re.search(r"^demo:.*\n\t@\$\(SETUP\) (\S+)\n", makefile, re.MULTILINE)
+    assert demo is not None
+    assert demo[1] == "emulator"

@@ -1,101 +1,100 @@
 """Create or complete the virtual environment: ``setup_environment.py DIRECTORY EXTRA,EXTRA,...``.
 
-Run by the Makefile with whatever Python the machine has, so it uses the standard library alone and
-no syntax younger than Python 3.6. It checks the machine, creates the environment, installs this
-checkout (editable) with the extras named, and records what it installed from which pyproject.toml:
-a second run with nothing to do ends at once. Every failure ends with the command that mends it.
+The Makefile runs this script with whatever Python the machine has. It uses the standard library
+only, and syntax that Python 2.7 parses, so that an old interpreter prints a sentence that helps and
+not a SyntaxError. It checks the machine, creates the environment, installs this checkout (editable)
+with the extras named, and records what it installed from which pyproject.toml: a second run with
+nothing to do ends at once. Every error message ends with the command that solves the problem.
 """
 
+from __future__ import print_function
+
 import hashlib
-import importlib.util
 import json
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OLDEST, NEWEST = (3, 11), (3, 14)
 STAMP = "cupygemm-setup.json"
 LOG = "cupygemm-setup.log"
-# Installed size and, beside it, the downloads and pip's unpacking, in MB (cupy-rocm and ziglang).
-SPACE_MB = {"emulator": 1800, "rocm": 900, "cuda": 900}
-BASE_SPACE_MB = 500
+# Disk space in MB: what is installed, plus the downloads, which are kept until the end.
+SPACE_MB = {"emulator": 900, "rocm": 500, "cuda": 900, "test": 600}
+BASE_SPACE_MB = 300
+# uv does not read pip's configuration: with one of these settings, pip installs.
+PIP_SETTINGS = r"\b(index.url|find.links|no.index|proxy|cert|trusted.host|constraint)='"
 
 
 def main():
     """Set up the environment named on the command line."""
     if len(sys.argv) != 3:
         sys.exit(__doc__)
-    directory = Path(sys.argv[1]).absolute()
-    wanted = sorted(set(sys.argv[2].split(",")))
-    digest = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
+    directory = os.path.abspath(sys.argv[1])
+    wanted = set(sys.argv[2].split(","))
+    with open(os.path.join(ROOT, "pyproject.toml"), "rb") as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
     stamp = read_stamp(directory)
-    done = stamp["extras"] if stamp["pyproject"] == digest else []
-    missing = [extra for extra in wanted if extra not in done]
-    python = directory / "bin" / "python"
-    if not missing and python.exists() and stamp["prefix"] == str(directory):
+    done = set(stamp["extras"]) if stamp["pyproject"] == digest else set()
+    python = os.path.join(directory, "bin", "python")
+    if wanted <= done and os.path.exists(python) and stamp["prefix"] == directory:
         return
     check_machine()
     if not has_pip(python):
-        use_recent_python()
+        use_supported_python()
         create(directory)
-    check_space(directory, missing)
-    install(directory, sorted(set(done) | set(wanted)))
-    record = {
-        "pyproject": digest,
-        "prefix": str(directory),
-        "extras": sorted(set(done) | set(wanted)),
-    }
-    (directory / STAMP).write_text(json.dumps(record) + "\n")
+    check_space(directory, wanted - done)
+    install(directory, sorted(done | wanted))
+    record = {"pyproject": digest, "prefix": directory, "extras": sorted(done | wanted)}
+    with open(os.path.join(directory, STAMP), "w") as file:
+        file.write(json.dumps(record) + "\n")
 
 
 def read_stamp(directory):
     """Return what an earlier run recorded, or an empty record."""
     try:
-        return json.loads((directory / STAMP).read_text())
-    except (OSError, ValueError):
+        with open(os.path.join(directory, STAMP)) as file:
+            return json.load(file)
+    except (IOError, ValueError):
         return {"pyproject": "", "prefix": "", "extras": []}
 
 
 def check_machine():
-    """End with an explanation where no wheel of CuPy exists for the machine."""
+    """Exit with an explanation if CuPy has no wheel for this machine."""
     system, machine = platform.system(), platform.machine()
-    if system != "Linux" or machine not in ("x86_64", "AMD64"):
-        fail(
-            "this machine is {} on {}; CuPy's ROCm wheel exists for Linux on x86-64 only".format(
-                system, machine
-            ),
-            "use an x86-64 Linux machine or container: docker run -it --platform linux/amd64 "
-            "-v $PWD:/cupygemm python:3.12 bash",
-        )
+    if system == "Linux" and machine in ("x86_64", "AMD64"):
+        return
+    problem = "CuPy's ROCm wheel exists only for Linux on x86-64, and this is {} on {}".format(
+        {"Darwin": "macOS"}.get(system, system), machine
+    )
+    if system == "Windows":
+        fail(problem, "run `wsl --install` in PowerShell and `make demo` in the Linux it installs")
+    fail(
+        problem,
+        "run it in a container: docker run -it --rm --platform linux/amd64 "
+        '-v "$PWD":/cupygemm -w /cupygemm python:3.12 make demo VENV=/tmp/venv',
+    )
 
 
-def use_recent_python():
-    """Go on with another interpreter where this one is too old; return where it will do."""
-    if sys.version_info[:2] >= OLDEST:
+def use_supported_python():
+    """Continue with another interpreter if this one is unsupported; return if it is supported."""
+    if OLDEST <= sys.version_info[:2] <= NEWEST:
         return
     for minor in range(NEWEST[1], OLDEST[1] - 1, -1):
-        other = shutil.which("python3.{}".format(minor))
-        if (
-            other
-            and subprocess.call([other, "-c", "import venv, ensurepip"], stderr=subprocess.DEVNULL)
-            == 0
-        ):
-            say("{} is Python {}; going on with {}".format(sys.executable, version(), other))
-            os.execv(other, [other, *sys.argv])
+        other = which("python3.{}".format(minor))
+        if other and succeeds([other, "-c", "import venv, ensurepip"]):
+            say("{} is Python {}; continuing with {}".format(sys.executable, version(), other))
+            os.execv(other, [other] + sys.argv)
     fail(
-        "Python {} is too old: cupygemm needs 3.11 or newer, and no newer one is on PATH".format(
-            version()
+        "Python {} is too {}: cupygemm runs on Python 3.11 to 3.14, and none is on PATH".format(
+            version(), "old" if sys.version_info[:2] < OLDEST else "new"
         ),
-        "install one, then name it:  make setup PYTHON=/path/to/python3.12\n"
-        "  Debian, Ubuntu: sudo apt install python3.12 python3.12-venv\n"
-        "  Fedora, RHEL:   sudo dnf install python3.12\n"
-        "  without root:   curl -LsSf https://astral.sh/uv/install.sh | sh; uv python install 3.12",
+        "install one (Debian and Ubuntu: sudo apt install python3.11-venv; Fedora: sudo dnf "
+        "install python3.12; without root: curl -LsSf https://astral.sh/uv/install.sh | sh && "
+        "~/.local/bin/uv python install 3.12) and run the same command again",
     )
 
 
@@ -104,111 +103,140 @@ def version():
     return "{}.{}.{}".format(*sys.version_info[:3])
 
 
+def which(name):
+    """Return the path of an executable on PATH or in uv's default directory, or None."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    for folder in folders + [os.path.expanduser("~/.local/bin")]:
+        path = os.path.join(folder, name)
+        if os.path.isfile(path) and os.access(path, os.X_OK):
+            return path
+    return None
+
+
+def succeeds(command):
+    """Run a command silently; return whether it succeeds."""
+    with open(os.devnull, "w") as nowhere:
+        return subprocess.call(command, stdout=nowhere, stderr=nowhere) == 0
+
+
 def has_pip(python):
-    """Tell whether the environment stands and can install."""
-    if not python.exists():
-        return False
-    return (
-        subprocess.call(
-            [str(python), "-m", "pip", "--version"],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        == 0
-    )
+    """Return whether the environment exists and can install packages."""
+    return os.path.exists(python) and succeeds([python, "-m", "pip", "--version"])
 
 
 def create(directory):
-    """Create the environment, or complete one that was left half-way."""
-    if importlib.util.find_spec("ensurepip") is None or importlib.util.find_spec("venv") is None:
+    """Create the environment, or complete one that was interrupted."""
+    if not succeeds([sys.executable, "-c", "import venv, ensurepip"]):
         package = "python{}.{}-venv".format(*sys.version_info[:2])
         fail(
             "{} cannot create virtual environments: its venv or ensurepip module is not "
             "installed".format(sys.executable),
-            "Debian, Ubuntu:  sudo apt install {}   (or python3-venv)\n"
-            "  without root:    python3 -m pip install --user virtualenv && "
-            "python3 -m virtualenv {}".format(package, directory),
+            "Debian and Ubuntu: sudo apt install {} (or python3-venv); without root: python3 -m "
+            "pip install --user virtualenv && python3 -m virtualenv {}".format(package, directory),
         )
     say("creating {} with Python {} ({})".format(directory, version(), sys.executable))
-    result = subprocess.run(
-        [sys.executable, "-m", "venv", str(directory)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        universal_newlines=True,
-        check=False,
-    )
-    if result.returncode:
-        fail("the virtual environment could not be created:\n" + result.stdout, hint(result.stdout))
+    status, output = run([sys.executable, "-m", "venv", directory])
+    if status:
+        fail("the virtual environment could not be created:\n" + output, hint(output))
 
 
 def check_space(directory, extras):
-    """End with an explanation where the disk cannot hold what is to be installed."""
+    """Exit with an explanation if the disk cannot hold what is to be installed."""
     needed = BASE_SPACE_MB + sum(SPACE_MB.get(extra, 0) for extra in extras)
-    free = shutil.disk_usage(str(directory)).free >> 20
+    disk = os.statvfs(directory)
+    free = disk.f_bavail * disk.f_frsize >> 20
     if free < needed:
         fail(
-            "{} MB are free where {} lies; about {} MB are needed".format(free, directory, needed),
-            "make room there, or put the environment elsewhere:  make setup VENV=/roomy/disk/venv",
+            "the disk of {} has {} MB free; about {} MB are needed".format(directory, free, needed),
+            "make room there, or put the environment elsewhere: make setup VENV=/roomy/disk/venv",
         )
 
 
 def install(directory, extras):
-    """Install this checkout and the extras by pip, naming each large download."""
+    """Install this checkout and the extras: with uv if it can, else with pip."""
+    python = os.path.join(directory, "bin", "python")
     say("installing cupygemm[{}] from PyPI into {}".format(",".join(extras), directory))
-    command = [
-        str(directory / "bin" / "python"),
-        *("-m", "pip", "install", "--progress-bar", "off", "--disable-pip-version-check"),
-        *("--editable", "{}[{}]".format(ROOT, ",".join(extras))),
-    ]
-    begin = time.monotonic()
+    begin = time.time()
+    requirement = ["--editable", "{}[{}]".format(ROOT, ",".join(extras))]
+    uv = find_uv(python)
+    if uv:
+        log = os.path.join(directory, LOG)
+        status, _ = run([uv, "pip", "install", "--python", python] + requirement, log)
+        if status == 0:
+            say("installed by uv in {:.0f} s".format(time.time() - begin))
+            return
+        say("uv failed (see {}); trying pip".format(log))
+    install_with_pip(python, requirement, os.path.join(directory, LOG))
+    say("installed in {:.0f} s".format(time.time() - begin))
+
+
+def find_uv(python):
+    """Return the path of uv, or None: also if pip has settings that uv would not read."""
+    uv = which("uv")
+    if uv is None:
+        return None
+    status, settings = run([python, "-m", "pip", "config", "list"])
+    return None if status or re.search(PIP_SETTINGS, settings) else uv
+
+
+def install_with_pip(python, requirement, log):
+    """Install with pip, or exit with its output and a remedy."""
+    # Python compiles the modules that are imported; to compile all would take pip half its time.
+    # Unlike the option, the variable also reaches the environment that builds this package.
+    os.environ["PIP_COMPILE"] = "0"
+    command = [python, "-m", "pip", "install", "--progress-bar", "off"]
+    status, output = run(command + ["--disable-pip-version-check"] + requirement, log)
+    if status:
+        end = "\n".join(output.splitlines()[-30:])
+        fail("pip failed (the full log is {}):\n{}".format(log, end), hint(output))
+
+
+def run(command, log=os.devnull):
+    """Run a command, print its large downloads as they begin; return its status and its output."""
     lines = []
-    log = directory / LOG
-    with log.open("w") as out:
+    with open(log, "w") as out:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
         )
         for line in process.stdout:
             out.write(line)
             lines.append(line)
-            if re.match(r"\s+(Downloading|Using cached) .*\([\d.]+ MB\)", line):
+            if re.match(r"\s*(Downloading|Using cached) .*\([\d.]+ ?Mi?B\)", line):
                 say("  " + line.strip())
-        process.wait()
-    if process.returncode:
-        text = "".join(lines[-30:])
-        fail("pip failed (all of it is in {}):\n{}".format(log, text), hint("".join(lines)))
-    say("installed in {:.0f} s".format(time.monotonic() - begin))
+    return process.wait(), "".join(lines)
 
 
 def hint(text):
-    """Return the mending command for a failure that printed `text`."""
+    """Return the remedy for a failure that printed `text`."""
     if "No space left" in text or "Disk quota" in text:
-        return "make room (pip also unpacks under $TMPDIR, /tmp when unset):  df -h . /tmp"
+        return "make room (pip also unpacks under $TMPDIR, /tmp when unset): df -h . /tmp"
     if "Permission denied" in text or "Read-only file system" in text:
-        return "use a place that you may write to:  make setup VENV=$HOME/cupygemm-venv"
+        return "use a directory that you may write to: make setup VENV=$HOME/cupygemm-venv"
     network = (
-        "check the way to https://pypi.org; behind a proxy set HTTPS_PROXY, with a mirror "
-        "PIP_INDEX_URL, and run the same command again: what was downloaded is kept"
+        "check the connection to https://pypi.org (behind a proxy set HTTPS_PROXY, for a mirror "
+        "PIP_INDEX_URL), then run the same command again: finished downloads are kept"
     )
     if re.search(r"(?i)name resolution|connection|timed out|timeout|ssl|proxy|unreachable", text):
         return network
     if "No matching distribution" in text:
         return network + (
-            "\n  Where other packages do come: the wheels are for x86-64 Linux with glibc 2.28 or "
-            "newer and\n  Python 3.11 to 3.14; name one:  rm -r .venv; make setup PYTHON=python3.12"
+            "; if other packages install, note that the wheels need glibc 2.28 or newer and Python "
+            "3.11 to 3.14, which you choose with: rm -r .venv; make setup PYTHON=python3.12"
         )
     if "ensurepip" in text:
         return "sudo apt install python3-venv"
-    return "read the lines above; then run the same command again: what was downloaded is kept"
+    return "read the lines above, then run the same command again: finished downloads are kept"
 
 
 def say(message):
     """Print one line of progress."""
-    print("setup: " + message, flush=True)
+    print("setup: " + message)
+    sys.stdout.flush()
 
 
-def fail(message, mend):
-    """End with what is wrong and what mends it."""
-    sys.exit("setup: error: {}\nsetup: to mend it: {}".format(message, mend))
+def fail(message, remedy):
+    """Exit with the problem and its remedy."""
+    sys.exit("setup: error: {}\nsetup: remedy: {}".format(message, remedy))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,16 @@
-"""The demonstration: a handful of products on the device at hand, each held to its error bound.
+"""The demonstration: a few products on the device at hand, each compared with its error bound.
 
 Operands are random and laid out in the ways that matter to a kernel; the reference is NumPy's
-product in float64. What the emulated device counts is shown as such.
+product in float64. Everything that the products need is compiled first, in parallel, so that the
+times shown are those of the products alone.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -105,20 +108,54 @@ CASES = (
 )  # fmt: skip
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """A case with its operands, as NumPy arrays and on the device."""
+
+    case: Case
+    x1: Any
+    x2: Any
+    on_device: Operands
+
+
 def run_cases() -> Iterator[Outcome]:
     """Multiply, compare and time each case on CuPy's current device."""
-    for seed, case in enumerate(CASES):
-        yield _run(case, seed)
+    prepared = [_prepare(case, seed) for seed, case in enumerate(CASES)]
+    for ready, explanation in zip(prepared, _compile(prepared), strict=True):
+        yield _run(ready, explanation)
 
 
-def _run(case: Case, seed: int) -> Outcome:
+def _prepare(case: Case, seed: int) -> _Prepared:
+    import cupy
+
+    x1, x2 = random_operands(case.x1, case.x2, case.dtype, seed=seed)
+    on_device = case.arrange(cupy, cupy.asarray(x1), cupy.asarray(x2))
+    return _Prepared(case, x1, x2, on_device)
+
+
+def _compile(prepared: list[_Prepared]) -> list[Explanation]:
+    """Compile the kernels, and the emulated device's native code, on all processors."""
+    from cupygemm import emulator
+    from cupygemm.emulator import native
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # The native code takes the longest, so it goes first.
+        library = pool.submit(native.library) if emulator.is_enabled() else None
+        explanations = list(
+            pool.map(lambda ready: explain(*ready.on_device, dtype=ready.case.result), prepared)
+        )
+        if library is not None:
+            library.result()
+    return explanations
+
+
+def _run(ready: _Prepared, explanation: Explanation) -> Outcome:
     import cupy
 
     from cupygemm import emulator
 
-    x1, x2 = random_operands(case.x1, case.x2, case.dtype, seed=seed)
-    a, b, out = case.arrange(cupy, cupy.asarray(x1), cupy.asarray(x2))
-    explanation = explain(a, b, out, dtype=case.result)
+    case = ready.case
+    a, b, out = ready.on_device
     matmul(a, b, out, dtype=case.result)
     device = cupy.cuda.Device()
     device.synchronize()
@@ -130,7 +167,7 @@ def _run(case: Case, seed: int) -> Outcome:
     # Of all its launches: parts of k are added by a second one.
     mfma, instructions = (now - then for now, then in zip(_executed(), before, strict=True))
     emulated = emulator.is_enabled()
-    error, bound = errors_and_bounds(result, *case.arrange(np, x1, x2)[:2])
+    error, bound = errors_and_bounds(result, *case.arrange(np, ready.x1, ready.x2)[:2])
     worst = np.unravel_index(np.argmax(error / bound), error.shape)
     return Outcome(
         _shape(a.shape, b.shape, result.shape),
