@@ -71,6 +71,8 @@ def test_wheel_carries_version_licence_and_command(site: Path) -> None:
     assert info.name == f"cupygemm-{__version__}.dist-info"
     assert (info / "licenses" / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
     assert "cupygemm = cupygemm._commands.cli:main" in (info / "entry_points.txt").read_text()
+    metadata = (info / "METADATA").read_text().splitlines()
+    assert "Project-URL: Source, https://github.com/cupygemm/cupygemm" in metadata
 
 
 def test_package_data_is_found_outside_the_checkout(site: Path) -> None:
