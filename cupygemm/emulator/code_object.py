@@ -21,6 +21,7 @@ from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.targets import TARGETS
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
@@ -33,7 +34,7 @@ _DAMAGE = (
     ELFError, ConstructError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
     OverflowError, UnicodeError, struct.error,
 )  # fmt: skip
-_MACHINES = {0x3F: "gfx90a", 0x4C: "gfx942", 0x4F: "gfx950"}  # EF_AMDGPU_MACH
+_MACHINES = {target.elf_machine: target.name for target in TARGETS.values()}
 _R_ABS32_LO, _R_ABS32_HI, _R_ABS64, _R_RELATIVE64 = 1, 2, 3, 13
 
 

@@ -1,13 +1,14 @@
-"""Registers that must not be read yet: those whose load is in flight.
+"""Loads in flight: a register must not be used before an s_waitcnt has waited for its load.
 
-The emulated memory answers at once, so a missing s_waitcnt would go unseen. `Scoreboard` keeps what
-the hardware's counters keep: every vector or scalar load leaves its destination unreadable until an
-s_waitcnt of the wave covers it. Vector memory and LDS return in order, each in its own counter;
-scalar memory returns in any order, so only lgkmcnt(0) covers it; FLAT needs both counters.
+The emulated memory answers at once, so a missing s_waitcnt would go unnoticed. `Scoreboard` mirrors
+the wait counters of the hardware: the destination of every vector or scalar load stays unreadable
+until an s_waitcnt of the wave covers the load. Vector memory and LDS return in order, each with its
+own counter. Scalar memory returns in any order, so only lgkmcnt(0) covers it. FLAT needs both
+counters.
 
 The common case costs a few integer operations: `pending_vector` and `pending_scalar` are bit masks
-over the register files, true if any wave of the batch might be concerned; only a hit looks at the
-waves. (What nothing has written is another matter: `definedness`.)
+over the register files, with a bit set if any wave of the batch may be affected, and only then are
+the waves examined. (Registers that nothing has written are the subject of `definedness`.)
 """
 
 from __future__ import annotations
@@ -25,26 +26,37 @@ from cupygemm.emulator.state import Group, State
 Counter = Literal["vm", "lds", "scalar", "flat"]
 
 _UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
+_COUNTERS: dict[str, Counter] = {  # by encoding
+    "MUBUF": "vm",
+    "MTBUF": "vm",
+    "GLOBAL": "vm",
+    "SCRATCH": "vm",
+    "DS": "lds",
+    "SMEM": "scalar",
+    "FLAT": "flat",
+}
+_WAITS: dict[Counter, str] = {
+    "vm": "vmcnt",
+    "lds": "lgkmcnt",
+    "scalar": "lgkmcnt(0)",
+    "flat": "vmcnt(0) lgkmcnt(0)",
+}
 
 
 def counter_of(inst: Instruction) -> Counter | None:
     """Return the wait counter that an instruction increments."""
     if inst.mnemonic.startswith(_UNCOUNTED):
         return None
-    kinds: dict[str, Counter] = {
-        "MUBUF": "vm", "MTBUF": "vm", "GLOBAL": "vm", "SCRATCH": "vm", "DS": "lds",
-        "SMEM": "scalar", "FLAT": "flat",
-    }  # fmt: skip
-    return kinds.get(inst.encoding)
+    return _COUNTERS.get(inst.encoding)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Pending:
-    """One memory instruction whose results may still be on their way."""
+    """A memory instruction whose results may still be in flight."""
 
     counter: Counter
     waves: Any  # slice or index array into the batch
-    vm: Any  # sequence numbers, scalar or one per wave
+    vm: Any  # sequence numbers of the instruction: a scalar, or one per wave
     lds: Any
     scalar: Any
     vector_mask: int
@@ -54,12 +66,12 @@ class Pending:
 
 
 class Scoreboard:
-    """Wait counters of one batch.
+    """The wait counters of one batch.
 
     Attributes
     ----------
     pending_vector, pending_scalar : int
-        Registers with a load that some wave has not waited for.
+        Bit masks of the registers with a load that some wave has not waited for.
     """
 
     def __init__(self, state: State, initial_vector: int, initial_scalar: int) -> None:
@@ -75,7 +87,7 @@ class Scoreboard:
     # -- before an instruction ---------------------------------------------------------------------
 
     def check(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
-        """Raise a `Fault` if the group reads or overwrites what it must not touch yet."""
+        """Raise a `Fault` if the group reads or overwrites a register whose load is in flight."""
         waiting_v = (inst.vector_reads | inst.vector_writes) & self.pending_vector
         waiting_s = (inst.scalar_reads | inst.scalar_writes) & self.pending_scalar
         if waiting_v or waiting_s:
@@ -89,7 +101,7 @@ class Scoreboard:
             writes_v = inst.vector_writes & entry.vector_mask
             writes_s = inst.scalar_writes & entry.scalar_mask
             if counter == entry.counter and counter != "scalar":
-                writes_v = writes_s = 0  # returns in order: the younger load wins
+                writes_v = writes_s = 0  # loads return in order: the younger one wins
             if not (reads_v or reads_s or writes_v or writes_s):
                 continue
             late = np.zeros(self.state.num_waves, bool)
@@ -101,8 +113,7 @@ class Scoreboard:
                 (reads_v | writes_v, "v") if reads_v or writes_v else (reads_s | writes_s, "s")
             )
             name = register_name(prefix, registers(mask)[0])
-            wait = {"vm": "vmcnt", "lds": "lgkmcnt", "scalar": "lgkmcnt(0)",
-                    "flat": "vmcnt(0) lgkmcnt(0)"}[entry.counter]  # fmt: skip
+            wait = _WAITS[entry.counter]
             verb = "is read" if reads_v or reads_s else "is overwritten"
             _, load = self.state.kernel.code_object.locate(entry.pc)
             raise Fault(
@@ -115,7 +126,7 @@ class Scoreboard:
     # -- after an instruction ----------------------------------------------------------------------
 
     def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
-        """Count a memory instruction; its destinations become unreadable until waited for."""
+        """Count a memory instruction; its results become unreadable until a wait covers it."""
         state, waves = self.state, group.waves
         if counter in ("vm", "flat"):
             state.vm_issued[waves] += 1
@@ -125,15 +136,15 @@ class Scoreboard:
             self.scalar_issued[waves] += 1
         if inst.vector_writes or inst.scalar_writes:
             entry = Pending(
-                counter,
-                waves,
-                state.vm_issued[waves].copy(),
-                state.lds_issued[waves].copy(),
-                self.scalar_issued[waves].copy(),
-                inst.vector_writes,
-                inst.scalar_writes,
-                pc,
-                inst,
+                counter=counter,
+                waves=waves,
+                vm=state.vm_issued[waves].copy(),
+                lds=state.lds_issued[waves].copy(),
+                scalar=self.scalar_issued[waves].copy(),
+                vector_mask=inst.vector_writes,
+                scalar_mask=inst.scalar_writes,
+                pc=pc,
+                inst=inst,
             )
             self.outstanding.append(entry)
             self.pending_vector |= inst.vector_writes
@@ -171,7 +182,7 @@ class Scoreboard:
         return done
 
     def release(self, waves: Any) -> None:
-        """Note what the waves that pass a barrier have waited for."""
+        """Record what the waves that pass a barrier have waited for."""
         self.state.lds_released[waves] = self.lds_done[waves]
         self.state.vm_released[waves] = self.vm_done[waves]
         self.state.vm_passed[waves] = self.state.vm_issued[waves]
@@ -184,13 +195,13 @@ class NoScoreboard(Scoreboard):
         super().__init__(state, (1 << 512) - 1, (1 << 128) - 1)
 
     def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
-        """Nothing is in flight."""
+        """Ignore the instruction: nothing is tracked."""
 
     def wait(self, group: Group, simm16: int) -> None:
-        """There is nothing to wait for."""
+        """Ignore the wait: nothing is tracked."""
 
     def release(self, waves: Any) -> None:
-        """Nobody asks what is ordered."""
+        """Ignore the barrier: nothing is tracked."""
 
 
 def _raise_to(counter: NDArray[np.int32], waves: Any, value: NDArray[np.int32]) -> None:

@@ -51,7 +51,7 @@ class Program:
         if not 0 <= pc < len(self.image):
             raise Fault("wild jump", f"the program counter 0x{pc:x} is outside the code object")
         inst = self._instruction(pc)
-        for hazard in hazards_behind(pc, inst, self.target.name, self._instruction_or_none):
+        for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
             self._refuse(hazard)
         control = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}.get(
             inst.mnemonic, ""

@@ -1,29 +1,33 @@
-"""Wait states that code must keep and the hardware does not: hazards that take s_nop to mend.
+"""Manually inserted wait states: hazards that a program must avoid, with s_nop or otherwise.
 
-An instruction is one wait state, ``s_nop n`` is n + 1. Compilers put in what is needed; in assembly
-and inline assembly it is the author's. The checker looks ahead from each instruction that has such
-a shadow, along every branch, while the program is decoded; what it finds is reported when the
-instruction that comes too early is executed.
+Every instruction is one wait state; ``s_nop n`` is n + 1. A compiler inserts the s_nop instructions
+that its code needs; in assembly and inline assembly they are the author's responsibility. While a
+program is decoded, the checker looks ahead from each instruction that may cause such a hazard,
+along every branch. What it finds is reported when the instruction that comes too early executes.
 
 Sources: LLVM's GCNHazardRecognizer (checkMAIHazards90A, checkMAIVALUHazards, checkVALUHazards,
 checkVMEMHazards, checkDPPHazards, checkDivFMasHazards, checkRWLaneHazards, checkReadM0Hazards);
 AMD's CDNA3 ISA guide, section 4.5, "Manually Inserted Wait States".
-What LLVM 22 asks for on gfx950 beyond gfx942, one state, is not asked for: older compilers do not.
+LLVM 22 inserts one more wait state on CDNA4 than on CDNA3 in some cases. It is not required here,
+because older compilers do not insert it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction, register_name
+from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.matrix import Shape
 
-_FURTHEST = 20  # no shadow is longer
+_LONGEST = 20  # no hazard lasts longer, in wait states
 _MEMORY = ("MUBUF", "MTBUF", "FLAT", "GLOBAL", "SCRATCH", "DS")
-_VECTOR_MEMORY = _MEMORY[:-1]
+_VECTOR_MEMORY = ("MUBUF", "MTBUF", "FLAT", "GLOBAL", "SCRATCH")
 _LANE = ("v_readlane_b32", "v_readfirstlane_b32", "v_writelane_b32")
 _TRANSCENDENTAL = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_")
+_JUMPS = ("s_endpgm", "s_setpc_b64", "s_swappc_b64", "s_call_b64")
 _VCC_MASK, _EXEC_MASK, _M0_MASK = 3 << VCC, 3 << EXEC, 1 << M0
 
 
@@ -38,7 +42,7 @@ class Hazard:
     what : str
         What the consumer does, ``"reads v3"``.
     needed, found : int
-        Wait states between the two.
+        Wait states that must lie between the two, and those that do.
     """
 
     producer: int
@@ -48,39 +52,49 @@ class Hazard:
     found: int
 
 
+class _Wait(NamedTuple):
+    """A number of wait states, and what the later instruction does that requires them."""
+
+    states: int
+    what: str
+
+
+_NO_WAIT = _Wait(0, "")
+
+
 @dataclass
 class _Shadow:
-    """What must not happen for a while behind an instruction."""
+    """The effects of an instruction that later instructions may run into."""
 
     pc: int
     inst: Instruction
-    vector: int  # registers that it wrote and nothing has overwritten since
+    vector: int  # registers that it wrote and that nothing has overwritten since
     scalar: int
 
 
 def is_mfma(inst: Instruction) -> bool:
-    """Tell whether an instruction is a matrix instruction, and no move of an AGPR."""
+    """Return whether an instruction is a matrix instruction, AGPR moves excluded."""
     return inst.mnemonic.startswith(("v_mfma_", "v_smfmac_"))
 
 
 def is_valu(inst: Instruction) -> bool:
-    """Tell whether an instruction is one of the vector unit, and no matrix instruction."""
+    """Return whether the vector ALU executes an instruction, matrix instructions excluded."""
     return inst.encoding.startswith(("VOP", "MFMA")) and not is_mfma(inst)
 
 
-def mfma_passes(inst: Instruction, target: str) -> int:
-    """Return the passes of a matrix instruction, of 4 cycles each.
+def mfma_passes(inst: Instruction, target: Target) -> int:
+    """Return how many passes of 4 cycles a matrix instruction takes.
 
     Sources: AMD's matrix instruction calculator, LLVM's SISchedule.td.
     """
     shape = Shape.of(inst.mnemonic)
     if shape.a == "f64":
-        return 4 if shape.m == 4 else 16 if target == "gfx950" else 8
+        return 4 if shape.m == 4 else target.f64_mfma_passes
     if shape.m == 4:
         return 2
     passes = 4 if shape.m == 16 else 8
     blocks = inst.dst[0].count * 64 // (shape.m * shape.n)
-    if target == "gfx90a" or shape.a == "f32" or blocks > 1:
+    if target.generation == 2 or shape.a == "f32" or blocks > 1:
         passes *= 2
     elif shape.a == "f8f6f4" and min(inst.fields["cbsz"], inst.fields["blgp"]) < 2:
         passes *= 2  # formats 0 and 1 have 8 bits: one such operand halves the rate
@@ -88,20 +102,20 @@ def mfma_passes(inst: Instruction, target: str) -> int:
 
 
 def hazards_behind(
-    pc: int, inst: Instruction, target: str, at: Callable[[int], Instruction | None]
+    pc: int, inst: Instruction, target: Target, at: Callable[[int], Instruction | None]
 ) -> Iterator[Hazard]:
-    """Yield what comes too early behind an instruction.
+    """Yield the hazards between an instruction and those that follow it.
 
     Parameters
     ----------
     pc : int
+        Byte offset of the instruction.
     inst : Instruction
-    target : str
-        ``"gfx90a"``, ``"gfx942"`` or ``"gfx950"``.
+    target : Target
     at : callable
-        The instruction at a byte offset; None where there is none.
+        Returns the instruction at a byte offset, or None if there is none.
     """
-    length = _length(inst, target)
+    length = _length(inst)
     if not length:
         return
     start = _Shadow(pc, inst, inst.vector_writes, inst.scalar_writes)
@@ -109,17 +123,19 @@ def hazards_behind(
     while paths:
         place, states, shadow = paths.pop()
         while states < length and (follower := at(place)) is not None:
-            needed, what = _needed(shadow, follower, target)
-            if needed > states:
-                yield Hazard(pc, place, what, needed, states)
+            wait = _wait_between(shadow, follower, target)
+            if wait.states > states:
+                yield Hazard(
+                    producer=pc, consumer=place, what=wait.what, needed=wait.states, found=states
+                )
                 break
-            if follower.mnemonic in ("s_endpgm", "s_setpc_b64", "s_swappc_b64", "s_call_b64"):
+            if follower.mnemonic in _JUMPS:
                 break
             shadow = _Shadow(
                 pc,
                 inst,
-                shadow.vector & ~follower.vector_writes,
-                shadow.scalar & ~follower.scalar_writes,
+                vector=shadow.vector & ~follower.vector_writes,
+                scalar=shadow.scalar & ~follower.scalar_writes,
             )
             nop = follower.mnemonic == "s_nop"
             states += (follower.fields["simm16"] & 15) + 1 if nop else 1
@@ -133,114 +149,119 @@ def hazards_behind(
                     paths.append((other, states, shadow))
 
 
-def _length(inst: Instruction, target: str) -> int:
-    """Return how many wait states the shadow of an instruction can be long, 0 for none."""
+def _length(inst: Instruction) -> int:
+    """Return the longest wait that an instruction can cause, 0 if it causes none."""
     if is_mfma(inst):
-        return _FURTHEST
+        return _LONGEST
     if is_valu(inst):
         return 5 if inst.scalar_writes else 2
     return 1 if inst.scalar_writes & _M0_MASK else 0
 
 
-def _needed(shadow: _Shadow, follower: Instruction, target: str) -> tuple[int, str]:
-    """Return the wait states that must lie before a follower, and what it does too early."""
+def _wait_between(shadow: _Shadow, follower: Instruction, target: Target) -> _Wait:
+    """Return the wait states that a later instruction requires after an earlier one."""
     if is_mfma(shadow.inst):
-        return _behind_mfma(shadow, follower, target)
+        return _after_mfma(shadow, follower, target)
     if is_valu(shadow.inst):
-        return _behind_valu(shadow, follower, target)
+        return max(_after_valu(shadow, follower, target), default=_NO_WAIT)
     loads_lds = follower.encoding in _VECTOR_MEMORY and (
         "_lds" in follower.mnemonic or bool(follower.fields.get("lds"))
     )
-    return (1, "reads m0") if loads_lds and shadow.scalar & _M0_MASK else (0, "")
+    return _Wait(1, "reads m0") if loads_lds and shadow.scalar & _M0_MASK else _NO_WAIT
 
 
-def _behind_valu(shadow: _Shadow, follower: Instruction, target: str) -> tuple[int, str]:
-    """Return the longest of the waits behind an instruction of the vector unit."""
+def _after_valu(shadow: _Shadow, follower: Instruction, target: Target) -> Iterator[_Wait]:
+    """Yield the waits that an instruction requires after one of the vector ALU."""
+    name, first = follower.mnemonic, shadow.inst.mnemonic
     vector = shadow.vector & follower.vector_reads
     scalar = shadow.scalar & follower.scalar_reads & ~_EXEC_MASK
-    name, modern = follower.mnemonic, target != "gfx90a"
-    dpp, mfma, lane = follower.variant == "DPP", is_mfma(follower), name in _LANE
-    dot = shadow.inst.mnemonic.startswith("v_dot")
-    vector_memory = follower.encoding in _VECTOR_MEMORY
-    cases: tuple[tuple[int, int | bool, str], ...] = (
-        (5 if dpp else 4, (dpp or mfma or (lane and modern)) and shadow.scalar & _EXEC_MASK,
-         "depends on exec"),
-        (2, (mfma and not dot and vector) or (dpp and shadow.vector & _register(follower, "src0")),
-         _read(vector)),
-        (1, modern and is_valu(follower) and vector
-         and (lane or shadow.inst.mnemonic.startswith(_TRANSCENDENTAL)), _read(vector)),
-        (4, name.startswith("v_div_fmas") and scalar & _VCC_MASK, "reads vcc"),
-        (4, lane and shadow.scalar & _register(follower, "src1"), "selects a lane by an SGPR"),
-        (2, modern and is_valu(follower) and scalar, "reads an SGPR or vcc"),
-        (5, vector_memory and scalar, "reads an SGPR"),
-    )  # fmt: skip
-    return max(((needed, what) for needed, holds, what in cases if holds), default=(0, ""))
+    dpp, lane = follower.variant == "DPP", name in _LANE
+    valu_waits = target.generation >= 3  # before, the hardware orders its own VALU instructions
+    if shadow.scalar & _EXEC_MASK:
+        if dpp:
+            yield _Wait(5, "depends on exec")
+        elif is_mfma(follower) or (lane and valu_waits):
+            yield _Wait(4, "depends on exec")
+    if is_mfma(follower) and not first.startswith("v_dot") and vector:
+        yield _Wait(2, _read(vector))
+    if dpp and shadow.vector & _register(follower, "src0"):
+        yield _Wait(2, _read(vector))
+    if name.startswith("v_div_fmas") and scalar & _VCC_MASK:
+        yield _Wait(4, "reads vcc")
+    if lane and shadow.scalar & _register(follower, "src1"):
+        yield _Wait(4, "selects a lane by an SGPR")
+    if follower.encoding in _VECTOR_MEMORY and scalar:
+        yield _Wait(5, "reads an SGPR")
+    if valu_waits and is_valu(follower):
+        if vector and (lane or first.startswith(_TRANSCENDENTAL)):
+            yield _Wait(1, _read(vector))
+        if scalar:
+            yield _Wait(2, "reads an SGPR or vcc")
 
 
-def _behind_mfma(shadow: _Shadow, follower: Instruction, target: str) -> tuple[int, str]:
-    passes = mfma_passes(shadow.inst, target)
-    xdl = _is_xdl(shadow.inst, target)
-    wide = _is_f64(shadow.inst)
+def _after_mfma(shadow: _Shadow, follower: Instruction, target: Target) -> _Wait:
+    """Return the wait that an instruction requires after a matrix instruction."""
     if is_mfma(follower):
         return max(
-            _accumulator_behind(shadow, follower, target, passes),
-            _factor_behind(shadow, follower, target),
+            _before_accumulator(shadow, follower, target),
+            _before_factor(shadow, follower, target),
         )
     memory = follower.encoding in _MEMORY
     if not memory and not is_valu(follower):
-        return 0, ""
+        return _NO_WAIT
+    passes, wide = mfma_passes(shadow.inst, target), _is_f64(shadow.inst)
     reading = writing = _until_read(shadow.inst, target)
-    if wide:
-        reading = (9 if passes == 4 else 18) if memory else writing
+    if wide and memory:
+        reading = 9 if passes == 4 else 18
     reads, writes = shadow.vector & follower.vector_reads, shadow.vector & follower.vector_writes
-    after_reading = 0 if wide or not xdl else max(passes - 1, 1)
+    after_reading = 0 if wide or not _is_xdl(shadow.inst, target) else max(passes - 1, 1)
     overwritten = _accumulator(shadow.inst) & follower.vector_writes
     return max(
-        (reading if reads else 0, _read(reads)),
-        (writing if writes else 0, _write(writes)),
-        (after_reading if overwritten else 0, _write(overwritten) + ", which it accumulates on,"),
+        _Wait(reading if reads else 0, _read(reads)),
+        _Wait(writing if writes else 0, _write(writes)),
+        _Wait(
+            after_reading if overwritten else 0,
+            f"{_write(overwritten)}, an accumulator that the matrix instruction still reads,",
+        ),
     )
 
 
-def _accumulator_behind(
-    shadow: _Shadow, follower: Instruction, target: str, passes: int
-) -> tuple[int, str]:
-    """Return what an MFMA needs whose accumulator the first one wrote, or some of it."""
+def _before_accumulator(shadow: _Shadow, follower: Instruction, target: Target) -> _Wait:
+    """Return the wait of an MFMA whose accumulator overlaps the result of an earlier one."""
     reads = shadow.vector & _accumulator(follower)
     if not reads:
-        return 0, ""
+        return _NO_WAIT
+    passes = mfma_passes(shadow.inst, target)
     first_wide, second_wide = _is_f64(shadow.inst), _is_f64(follower)
-    modern = target != "gfx90a"
+    cdna2 = target.generation == 2
     needed = 0
-    if not second_wide and first_wide and not modern:
+    if not second_wide and first_wide and cdna2:
         needed = 0
     elif shadow.inst.vector_writes == _accumulator(follower):
         if first_wide and second_wide and passes == 4:
             needed = 4
-        elif modern and passes == 2:
+        elif not cdna2 and passes == 2:
             needed = 2
     elif first_wide:
-        overlapping = 4 if passes == 4 else 17 if target == "gfx950" else 9
+        overlapping = 4 if passes == 4 else passes + 1
         needed = 0 if _is_xdl(follower, target) else overlapping
-    elif not modern:
+    elif cdna2:
         needed = passes + second_wide
     elif _is_xdl(shadow.inst, target):
         needed = passes + 1
     elif not _is_xdl(follower, target):
         needed = passes
-    return needed, _read(reads)
+    return _Wait(needed, _read(reads))
 
 
-def _factor_behind(shadow: _Shadow, follower: Instruction, target: str) -> tuple[int, str]:
-    """Return what an MFMA needs of which the first one wrote a factor."""
+def _before_factor(shadow: _Shadow, follower: Instruction, target: Target) -> _Wait:
+    """Return the wait of an MFMA whose A or B overlaps the result of an earlier one."""
     reads = shadow.vector & (_register(follower, "src0") | _register(follower, "src1"))
-    if not reads:
-        return 0, ""
-    return _until_read(shadow.inst, target), _read(reads)
+    return _Wait(_until_read(shadow.inst, target), _read(reads)) if reads else _NO_WAIT
 
 
-def _until_read(inst: Instruction, target: str) -> int:
-    """Return the wait states until the vector unit or an MFMA's factor can take a result."""
+def _until_read(inst: Instruction, target: Target) -> int:
+    """Return the wait states until a result of an MFMA can be read, other than as accumulator."""
     passes = mfma_passes(inst, target)
     if _is_f64(inst):
         return 6 if passes == 4 else passes + 3
@@ -251,10 +272,10 @@ def _is_f64(inst: Instruction) -> bool:
     return Shape.of(inst.mnemonic).a == "f64"
 
 
-def _is_xdl(inst: Instruction, target: str) -> bool:
-    """Tell whether an MFMA runs on the unit of the narrow types; gfx90a has but one."""
+def _is_xdl(inst: Instruction, target: Target) -> bool:
+    """Return whether an MFMA runs on the unit of the narrow types; on CDNA2 f32 MFMA do, too."""
     a = Shape.of(inst.mnemonic).a
-    return a != "f64" and (target == "gfx90a" or a != "f32")
+    return a != "f64" and (target.generation == 2 or a != "f32")
 
 
 def _accumulator(inst: Instruction) -> int:
@@ -278,4 +299,5 @@ def _write(mask: int) -> str:
 
 
 def _first(mask: int) -> str:
+    """Return the name of the first register of a mask."""
     return register_name("v", (mask & -mask).bit_length() - 1) if mask else ""

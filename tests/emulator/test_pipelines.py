@@ -27,7 +27,7 @@ FAULTS = (
     ("direct_to_lds_no_wait", "LDS race: read after another wave's write", "load_lds_dword"),
     ("direct_to_lds_no_barrier", "LDS", ""),
     ("direct_to_lds_small_lds", "out-of-bounds LDS write", "768 bytes: 4 bytes past its end"),
-    ("ring", "LDS race", "a flag in LDS is not taken for order"),
+    ("ring", "LDS race", "a flag in LDS does not count as synchronisation"),
 )
 
 

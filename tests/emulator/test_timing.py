@@ -11,6 +11,7 @@ import pytest
 from cupygemm.emulator.profiling.record import KernelProfile
 from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.operations import Unit, mfma_passes
+from cupygemm.emulator.targets import TARGETS
 from tests.emulator.harness import assemble_all
 from tests.emulator.profiled import at, profiled
 
@@ -61,7 +62,7 @@ def gaps(profile: KernelProfile, start: str, wave: int = 0) -> list[int]:
 )
 def test_passes(target: str, text: str, passes: int) -> None:
     (inst,) = assemble_all([text], target)
-    assert mfma_passes(inst, target) == passes
+    assert mfma_passes(inst, TARGETS[target]) == passes
 
 
 def test_mfma_issue_every_16_cycles_whatever_their_accumulators() -> None:

@@ -63,7 +63,7 @@ def hazards(instructions: dict[int, Instruction], target: str) -> list[Hazard]:
     return [
         found
         for pc, inst in instructions.items()
-        for found in hazards_behind(pc, inst, target, instructions.get)
+        for found in hazards_behind(pc, inst, TARGETS[target], instructions.get)
     ]
 
 

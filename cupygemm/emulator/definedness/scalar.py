@@ -1,7 +1,8 @@
-"""What scalar instructions make of undefined bits, SCC included.
+"""Undefined bits through scalar instructions, SCC included.
 
-Lane masks are scalars, and their bits are followed one by one: the comparison of an undefined value
-leaves its own lane's bit undefined, and an AND with a mask that has a 0 there ends the matter.
+A lane mask is a scalar, and its bits are tracked one by one: the comparison of an undefined value
+makes only its own lane's bit undefined, and an AND with a mask whose bit is 0 makes it defined
+again.
 """
 
 from __future__ import annotations
@@ -15,30 +16,20 @@ from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, tabl
 from cupygemm.emulator.definedness.marks import SCC, Marks
 from cupygemm.emulator.isa import EXEC, VCC, Instruction, Operand
 from cupygemm.emulator.state import Group
-from cupygemm.emulator.units.scalar_ops import PAIRS, SINGLES
+from cupygemm.emulator.units.scalar_ops import LOGIC, PAIRS, SINGLES
 from cupygemm.emulator.units.scalar_source import scalar_source
 
-_LOGIC = {
-    name: table_of(function, 2)
-    for name, function in {
-        "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-        "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "nand": lambda a, b: ~(a & b),
-        "nor": lambda a, b: ~(a | b), "xnor": lambda a, b: ~(a ^ b),
-        "andn1": lambda a, b: ~a & b, "orn1": lambda a, b: ~a | b,
-    }.items()
-}  # fmt: skip
-_SUMS = ("s_add_", "s_sub_", "s_mul_i32", "s_lshl1_", "s_lshl2_", "s_lshl3_", "s_lshl4_",
-         "s_addk_", "s_mulk_")  # fmt: skip
-# The result's bits are bits of the first source (of both, to pack), moved.
-_MOVED = ("s_lshl_", "s_lshr_", "s_ashr_", "s_bfe_", "s_pack_", "s_brev_", "s_sext_",
-          "s_bitreplicate_")  # fmt: skip
+_TABLES = {name: table_of(function, 2) for name, function in LOGIC.items()}
+_SUMS = tuple("s_add_ s_sub_ s_mul_i32 s_lshl1_ s_lshl2_ s_lshl3_ s_lshl4_ s_addk_ s_mulk_".split())
+# The bits of the result are bits of the first source, moved; s_pack_ moves bits of both sources.
+_MOVED = tuple("s_lshl_ s_lshr_ s_ashr_ s_bfe_ s_pack_ s_brev_ s_sext_ s_bitreplicate_".split())
 _PLAIN = ("s_mov_b", "s_not_b")
 _MOVES = ("s_mov", "s_cmov", "s_cselect", "s_and", "s_or", *_MOVED)
 _READS_SCC = ("s_cbranch_scc", "s_cselect_", "s_cmov", "s_addc_", "s_subb_")
 
 
 def reads_scc(inst: Instruction) -> bool:
-    """Tell whether an instruction depends on SCC."""
+    """Return whether an instruction depends on SCC."""
     special = any(op.kind == "special" and op.index == 253 for op in inst.src)
     return special or inst.mnemonic.startswith(_READS_SCC)
 
@@ -47,29 +38,29 @@ def reads_scc(inst: Instruction) -> bool:
 def _sets_scc(name: str) -> bool:
     one, flag = np.zeros(1, np.uint32), np.zeros(1, bool)
     if name in PAIRS:
-        width, is_count, function = PAIRS[name]
+        pair, width, counts = PAIRS[name]
         wide = np.zeros(1, np.uint64 if width == 64 else np.uint32)
-        return function(wide, one if is_count else wide, flag)[1] is not None
+        return pair(wide, one if counts else wide, flag)[1] is not None
     if name in SINGLES:
-        width, single = SINGLES[name]
+        single, width = SINGLES[name]
         return single(np.zeros(1, np.uint64 if width == 64 else np.uint32))[1] is not None
     return name.startswith("s_addk_") or "_saveexec_" in name or "_wrexec_" in name
 
 
 def writes_scc(inst: Instruction) -> bool:
-    """Tell whether an instruction sets SCC."""
+    """Return whether an instruction sets SCC."""
     if inst.encoding == "SOPC" or inst.mnemonic.startswith("s_cmpk_"):
         return True
     return inst.encoding in ("SOP1", "SOP2", "SOPK") and _sets_scc(inst.mnemonic)
 
 
 def moves(inst: Instruction) -> bool:
-    """Tell whether an instruction moves bits and does not compute."""
+    """Return whether an instruction only moves bits."""
     return inst.mnemonic.startswith(_MOVES)
 
 
 def undefined_of(marks: Marks, group: Group, op: Operand, *, wide: bool | None = None) -> Any:
-    """Return the undefined bits of a scalar source, uint32 or uint64 (count,)."""
+    """Return the undefined bits of a scalar source as uint32 or uint64 (count,)."""
     wide = op.count == 2 or op.bits == 64 if wide is None else wide
     dtype = np.dtype(np.uint64 if wide else np.uint32)
     rows = marks.undefined_scalar
@@ -85,9 +76,10 @@ def undefined_of(marks: Marks, group: Group, op: Operand, *, wide: bool | None =
 
 
 def result_of(marks: Marks, group: Group, inst: Instruction) -> tuple[Any, Any]:
-    """Return the undefined bits of what an instruction writes, and of SCC (bool), before it runs.
+    """Return the undefined bits of an instruction's result, and whether its SCC is undefined.
 
-    The first is for the destination, or for EXEC where that is one; uint32 or uint64 (count,).
+    It is called before the instruction executes. The bits are those of the destination, or of EXEC
+    if the instruction writes it; uint32 or uint64 (count,). The flag is a bool array (count,).
     """
     name = inst.mnemonic
     if "_saveexec_" in name or "_wrexec_" in name:
@@ -114,7 +106,7 @@ def result_of(marks: Marks, group: Group, inst: Instruction) -> tuple[Any, Any]:
 def _comparison(
     group: Group, inst: Instruction, operands: list[Operand], bits: list[Any], found: Any
 ) -> Any:
-    """Return in which waves the outcome is undefined."""
+    """Return in which waves the result of a comparison is undefined."""
     if not inst.mnemonic.startswith("s_cmp_"):
         return found
     relation, kind = inst.mnemonic.removeprefix("s_cmp_").split("_")
@@ -126,10 +118,12 @@ def _result(marks: Marks, group: Group, inst: Instruction, dtype: np.dtype[Any],
     name, sources = inst.mnemonic, inst.src
     wide = dtype.itemsize == 8
     operation, _, _ = name.removeprefix("s_").partition("_")
-    if operation in _LOGIC and len(sources) == 2:
+    if operation in _TABLES and len(sources) == 2:
         values = [np.asarray(_value(group, op, wide)) for op in sources]
         return logic(
-            _LOGIC[operation], values, [undefined_of(marks, group, op, wide=wide) for op in sources]
+            _TABLES[operation],
+            values,
+            [undefined_of(marks, group, op, wide=wide) for op in sources],
         )
     if name.startswith(_PLAIN):
         return undefined_of(marks, group, sources[0], wide=wide)
@@ -151,14 +145,14 @@ def _result(marks: Marks, group: Group, inst: Instruction, dtype: np.dtype[Any],
 def _moved(marks: Marks, group: Group, inst: Instruction, dtype: np.dtype[Any]) -> Any:
     name, sources = inst.mnemonic, inst.src
     if name in SINGLES:
-        width, single = SINGLES[name]
+        single, width = SINGLES[name]
         return single(undefined_of(marks, group, sources[0], wide=width == 64))[0]
-    width, is_count, function = PAIRS[name]
+    pair, width, counts = PAIRS[name]
     first = undefined_of(marks, group, sources[0], wide=width == 64)
-    second = undefined_of(marks, group, sources[1], wide=width == 64 and not is_count)
+    second = undefined_of(marks, group, sources[1], wide=width == 64 and not counts)
     if name.startswith("s_pack_"):
-        return function(first, second, group.scc)[0]
-    moved = function(first, np.asarray(_value(group, sources[1], wide=False)), group.scc)[0]
+        return pair(first, second, group.scc)[0]
+    moved = pair(first, np.asarray(_value(group, sources[1], wide=False)), group.scc)[0]
     return moved | anywhere(second, dtype)
 
 
@@ -171,12 +165,12 @@ def _exec_result(marks: Marks, group: Group, inst: Instruction) -> tuple[Any, An
     op = inst.src[0]
     values = [np.asarray(_value(group, op, wide=True)), group.s64(EXEC)]
     bits = [undefined_of(marks, group, op, wide=True), np.zeros(group.count, np.uint64)]
-    result = logic(_LOGIC[operation], values, bits)
+    result = logic(_TABLES[operation], values, bits)
     return result, result != 0
 
 
 def branch_undefined(marks: Marks, group: Group, inst: Instruction) -> Any:
-    """Return which waves branch on an undefined condition, bool (count,)."""
+    """Return which waves branch on an undefined condition, as bool (count,)."""
     name = inst.mnemonic
     if "_scc" in name:
         return marks.undefined_scalar[SCC, group.waves] != 0

@@ -17,7 +17,6 @@ HIP_VERSION = 70051831  # what ROCm 7.0.0's runtime reports
 WARP_SIZE = 64
 PCI_BUS_ID = "0000:01:00.0"
 _INT_MAX = 2**31 - 1
-_COMPUTE_CAPABILITY = {"gfx90a": (9, 0), "gfx942": (9, 4), "gfx950": (9, 5)}
 
 # Bits of hipDeviceArch_t: atomics, doubles, vote, ballot, shuffle, system fence, 3-D grids; not
 # funnel shift (11), __syncthreads_count and its like (13), surfaces (14), dynamic parallelism (16).
@@ -99,7 +98,7 @@ class DeviceProperties(ctypes.Structure):
 
 def device_properties(target: Target) -> DeviceProperties:
     """Return what hipGetDeviceProperties reports for a target."""
-    major, minor = _COMPUTE_CAPABILITY[target.name]
+    major, minor = target.compute_capability
     threads = MAX_THREADS_PER_BLOCK
     return DeviceProperties(
         name=target.part.encode(),

@@ -1,14 +1,14 @@
 """The execution units. Each turns a decoded instruction into a step over a `Group`.
 
-A unit module has ``bind(inst, target) -> Step | None``. It is called once per instruction and
-kernel, so it does all the work that does not depend on register contents (resolving operands,
-modifiers and constants), and returns a closure. It returns None for a mnemonic that it does not
-have.
+A unit module has a function ``bind(inst, target) -> Step | None``. It is called once per
+instruction and kernel, does all the work that does not depend on register contents (resolving
+operands, modifiers and constants), and returns a closure. It returns None for a mnemonic that the
+unit does not implement.
 
-A step does the architectural work only. Hazards (reads of registers that were never written or
-whose load is still in flight), the wait counters, program counter and statistics are the run
-loop's. A branch step returns the new byte offset: an int, or an int64 array (count,) when the waves
-disagree; every other step returns None. A step that finds a fault raises `errors.Fault`.
+A step does the architectural work only. The run loop takes care of hazards (reads of registers that
+were never written or whose load is still in flight), wait counters, the program counter and
+statistics. A branch step returns the new byte offset: an int, or an int64 array (count,) when the
+waves disagree. Every other step returns None. A step that finds a fault raises `errors.Fault`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
 
-_UNITS = {
-    "SOP1": "scalar", "SOP2": "scalar", "SOPC": "scalar", "SOPK": "scalar", "SOPP": "scalar",
-    "VOP1": "vector", "VOP2": "vector", "VOP3": "vector", "VOP3P": "vector", "VOPC": "vector",
-    "MFMA": "matrix", "DS": "lds", "SMEM": "memory", "FLAT": "memory", "GLOBAL": "memory",
-    "SCRATCH": "memory", "MUBUF": "memory", "MTBUF": "memory",
-}  # fmt: skip
+_ENCODINGS = {
+    "scalar": "SOP1 SOP2 SOPC SOPK SOPP",
+    "vector": "VOP1 VOP2 VOP3 VOP3P VOPC",
+    "matrix": "MFMA",
+    "lds": "DS",
+    "memory": "SMEM FLAT GLOBAL SCRATCH MUBUF MTBUF",
+}
+_UNITS = {encoding: unit for unit, names in _ENCODINGS.items() for encoding in names.split()}
 
 Step = Callable[[Group], Any]
 
@@ -38,7 +40,7 @@ def bind(inst: Instruction, target: Target) -> Step:
     Raises
     ------
     UnsupportedInstruction
-        No unit has it.
+        No unit implements the instruction.
     """
     name = "matrix" if inst.mnemonic.startswith("v_accvgpr_") else _UNITS[inst.encoding]
     unit = import_module(f"cupygemm.emulator.units.{name}")

@@ -1,8 +1,8 @@
-"""Operands that are no register: inline constants, literals, and what the hardware tells.
+"""Operands that are not registers: inline constants, literals and hardware values.
 
-A *kind* is how an operation sees an operand: ``u32 i32 f32 u64 i64 f64 u16 i16 f16 bf16`` or
-``mask``, one bool per lane from a scalar register pair. Codes: AMD's CDNA3 instruction-set guide,
-section 5.2.
+The *kind* of an operand is the type that an operation reads: ``u32 i32 f32 u64 i64 f64 u16 i16 f16
+bf16``, or ``mask`` for one bool per lane from a scalar register pair. Operand codes: AMD's CDNA3
+instruction-set guide, section 5.2.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import struct
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, Operand
 
 WIDTH = {
-    "u32": 32, "i32": 32, "f32": 32, "u64": 64, "i64": 64, "f64": 64,
-    "u16": 16, "i16": 16, "f16": 16, "bf16": 16, "mask": 64,
-}  # fmt: skip
+    **dict.fromkeys(("u16", "i16", "f16", "bf16"), 16),
+    **dict.fromkeys(("u32", "i32", "f32"), 32),
+    **dict.fromkeys(("u64", "i64", "f64", "mask"), 64),
+}
 FLOATS = frozenset(("f32", "f64", "f16", "bf16"))
 VCCZ, EXECZ, SCC = 251, 252, 253
 APERTURES = {
@@ -23,7 +24,7 @@ APERTURES = {
     237: APERTURE_PRIVATE,
     238: APERTURE_PRIVATE | 0xFFFFFFFF,
 }
-"""Base and limit of the addresses that flat instructions take for LDS and for private memory."""
+"""Base and limit of the apertures through which flat instructions reach LDS and private memory."""
 _FLOAT_INLINE = {240: 0.5, 241: -0.5, 242: 1.0, 243: -1.0, 244: 2.0, 245: -2.0, 246: 4.0, 247: -4.0}
 _INVERSE_TWO_PI = {"f16": 0x3118, "bf16": 0x3E22, "f32": 0x3E22F983, "f64": 0x3FC45F306DC9C882}
 
@@ -31,9 +32,9 @@ _INVERSE_TWO_PI = {"f16": 0x3118, "bf16": 0x3E22, "f32": 0x3E22F983, "f64": 0x3F
 def constant_bits(op: Operand, kind: str) -> int:
     """Return the bits of an inline constant or literal as an operand of `kind`.
 
-    Inline floats take the operand's width (16-bit integers read the half-precision pattern); a
-    literal is the high half of an f64, and otherwise is extended to 64 bits by the operand's
-    signedness.
+    An inline float has the operand's width; a 16-bit integer operand reads the half-precision
+    pattern. A literal is the high half of an f64 operand. For other 64-bit operands it is extended
+    by the operand's signedness.
     """
     width = WIDTH[kind]
     all_ones = (1 << width) - 1
@@ -55,7 +56,7 @@ def constant_bits(op: Operand, kind: str) -> int:
 
 
 def float_bits(value: float, kind: str) -> int:
-    """Return the bits of a value that `kind` represents exactly."""
+    """Return the bits of a value that `kind` can represent exactly."""
     if kind == "bf16":
         return float_bits(value, "f32") >> 16
     code = {"f16": "<e", "f32": "<f", "f64": "<d"}[kind]

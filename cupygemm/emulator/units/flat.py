@@ -1,10 +1,11 @@
 """GLOBAL, FLAT and SCRATCH instructions.
 
 GLOBAL adds a signed 13-bit offset to a 64-bit VGPR pair, or to an SGPR pair plus an unsigned 32-bit
-VGPR. FLAT has a 64-bit VGPR pair and an unsigned 12-bit offset, and reaches LDS and private memory
-through apertures; its SADDR field means nothing. SCRATCH reaches the lane's private memory at
-SADDR + VGPR + offset, either of which may be absent: gfx940 and later use the VGPR when the SVE bit
-is set, gfx90a when there is no SADDR. (CDNA3 ISA guide, chapter 10; LLVM's FLATInstructions.td.)
+VGPR. FLAT adds an unsigned 12-bit offset to a 64-bit VGPR pair, ignores its SADDR field, and
+reaches LDS and private memory through apertures. SCRATCH accesses the lane's private memory at
+SADDR + VGPR + offset, where SADDR or VGPR may be absent. Targets with architected flat scratch use
+the VGPR when the SVE bit is set; others use it when there is no SADDR, and the same bit of their
+encoding selects a load to LDS. (CDNA3 ISA guide, chapter 10; LLVM's FLATInstructions.td.)
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.lds import m0_mask
-from cupygemm.emulator.units.memory_operations import operation, vector_memory_step
+from cupygemm.emulator.units.memory_operations import memory_operation, vector_memory_step
 
 _NO_SADDR = 0x7F
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
-    """Return the step that executes the instruction, or None for one that is not emulated."""
+    """Return the step that executes the instruction, or None if it is not emulated."""
     fields = inst.fields
     where: dict[str, Any] = {"m0_mask": m0_mask(target), "address": fields["addr"]}
     to_lds = False
@@ -31,7 +32,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
         where["offset"] = ((fields["offset"] & 0x1FFF) ^ 0x1000) - 0x1000
         if fields["saddr"] != _NO_SADDR:
             where["scalar"] = fields["saddr"]
-        to_lds = bool(fields["sve"]) and not target.architected_flat_scratch  # gfx90a's LDS bit
+        to_lds = bool(fields["sve"]) and not target.architected_flat_scratch
     if inst.encoding == "GLOBAL":
         where["wide"] = fields["saddr"] == _NO_SADDR
     elif inst.encoding == "SCRATCH":
@@ -41,4 +42,5 @@ def bind(inst: Instruction, target: Target) -> Step | None:
             uses_vector = fields["saddr"] == _NO_SADDR
         if not uses_vector:
             where["address"] = -1
-    return vector_memory_step(operation(inst, inst.encoding.lower(), to_lds=to_lds, **where))
+    operation = memory_operation(inst, inst.encoding.lower(), to_lds=to_lds, **where)
+    return vector_memory_step(operation)

@@ -1,12 +1,13 @@
 """Bank conflicts: the phases in which LDS serves the lanes of an instruction.
 
-native/profile.c counts cycles from these tables. Each phase is a mask of lanes; lanes conflict only
-within one phase. gfx90a and gfx942 have 32 banks of 4 bytes, gfx950 has 64.
+native/profile.c counts cycles with the masks that `phases` returns. Each phase is a mask of lanes,
+and lanes conflict only within a phase. Banks are 4 bytes wide; a target has 32 or 64 of them.
 
-Sources: for gfx942 nod-ai's amd-shark-ai notes, Composable Kernel's documentation and the ROCm
-blogs; for gfx950 HipKittens (arXiv 2511.08083), who measured the read phases. Not documented, and
-assumed here: a b96 access has the phases of b128; a phase of a gfx950 write is as many consecutive
-lanes as fill the banks once; both halves of a read2 or write2 are served one after the other.
+Sources: for 32 banks, nod-ai's amd-shark-ai notes, Composable Kernel's documentation and the ROCm
+blogs; for 64 banks, HipKittens (arXiv 2511.08083), who measured the phases of reads. The following
+is assumed, since it is not documented: a b96 access has the phases of b128; with 64 banks, a phase
+of a write is as many consecutive lanes as fill the banks once; the two halves of a read2 or write2
+are served one after the other.
 """
 
 from __future__ import annotations
@@ -22,12 +23,15 @@ from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.machine import Operation, c_function, machine_of, wave_list
 
 _B128_READS_32_BANKS = (
-    (range(4), range(20, 24)), (range(4, 8), range(16, 20)),
-    (range(8, 12), range(28, 32)), (range(12, 16), range(24, 28)),
-)  # fmt: skip
+    (range(4), range(20, 24)),
+    (range(4, 8), range(16, 20)),
+    (range(8, 12), range(28, 32)),
+    (range(12, 16), range(24, 28)),
+)
 _B128_READS_64_BANKS = (
-    (range(4), range(12, 16), range(20, 28)), (range(4, 12), range(16, 20), range(28, 32)),
-)  # fmt: skip
+    (range(4), range(12, 16), range(20, 28)),
+    (range(4, 12), range(16, 20), range(28, 32)),
+)
 
 
 def phases(size: int, *, reads: bool, banks: int) -> list[int]:
@@ -38,7 +42,7 @@ def phases(size: int, *, reads: bool, banks: int) -> list[int]:
     size : int
         Bytes per lane.
     reads : bool
-        Reads and writes of 16 bytes differ.
+        Whether the access is a read; reads and writes of 16 bytes differ.
     banks : {32, 64}
 
     Returns
@@ -61,9 +65,9 @@ def _mask(lanes: Iterable[int]) -> int:
 def conflict_counter(operation: Operation, target: Target) -> Callable[[Group], None]:
     """Return a function that counts the conflicts of a DS instruction in a group.
 
-    It adds to ``State.units["lds_conflicts"]``: program counter to (wave-instructions, cycles,
-    cycles lost to conflicts). Where ``State.units["lds_cycles"]`` is wanted (it is there), it
-    becomes the cycles of each wave of the group.
+    The function adds to ``State.units["lds_conflicts"]``, which maps a program counter to
+    (wave-instructions, cycles, cycles lost to conflicts). If ``State.units["lds_cycles"]`` exists,
+    the function replaces it by the cycles of each wave of the group.
     """
     reads = operation.name in ("load", "transpose")
     masks = np.array(phases(operation.struct.bytes, reads=reads, banks=target.lds_banks), np.uint64)
@@ -77,10 +81,17 @@ def conflict_counter(operation: Operation, target: Target) -> Callable[[Group], 
         if "lds_cycles" in state.units:
             each = state.units["lds_cycles"] = np.zeros(group.count, np.int32)
         function(
-            machine_of(state).address, operation.address, None if ids is None else ids.ctypes.data,
-            first, step, group.count, masks.ctypes.data, masks.size, ctypes.addressof(totals),
+            machine_of(state).address,
+            operation.address,
+            None if ids is None else ids.ctypes.data,
+            first,
+            step,
+            group.count,
+            masks.ctypes.data,
+            masks.size,
+            ctypes.addressof(totals),
             None if each is None else each.ctypes.data,
-        )  # fmt: skip
+        )
         counters = state.units.setdefault("lds_conflicts", {})
         old = counters.get(state.current_pc, (0, 0, 0))
         counters[state.current_pc] = tuple(a + b for a, b in zip(old, totals, strict=True))

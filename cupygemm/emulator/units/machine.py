@@ -1,10 +1,10 @@
-"""How the memory units call C: the batch's arrays and an instruction's operands as C structures.
+"""The interface of the memory units to C: a batch's arrays and an instruction's operands.
 
 `Machine` and `Operation` mirror `struct machine` and `struct operation` of native/machine.h, field
-for field. A machine is made once per batch and kept in ``State.units["machine"]``; it points into
-the state's arrays, which are updated in place and never replaced. It also holds the shadow
-memory of LDS: a record of who last touched each 4 bytes, refined to 2 or 1 when the kernel first
-makes a narrower or misaligned access.
+for field. A machine is created once per batch and kept in ``State.units["machine"]``. It points
+into the state's arrays, which are updated in place and never replaced. It also holds the shadow
+memory of LDS, which records the last accesses to each 4 bytes; the granules become 2 bytes or 1
+when the kernel first makes a narrower or misaligned access.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from ctypes import c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from ctypes import c_int32, c_int64, c_uint8, c_uint32, c_void_p
 from typing import Any
 
 import numpy as np
@@ -21,91 +21,89 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
-from cupygemm.emulator.units.faults import NEEDS_FINER_SHADOW, memory_fault
+from cupygemm.emulator.units.faults import FaultCode, memory_fault
+from cupygemm.emulator.units.structures import members
 
-MAX_WAVES = 16  # of a workgroup
+MAX_WAVES = 16  # per workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
-RELEASES = 16  # of a wave, that are on record
+RELEASES = 16  # release operations that are remembered per wave
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
 
-# Enumerations of native/machine.h, by name.
-_SPACES = {name: i for i, name in enumerate(("global", "flat", "scratch", "buffer", "lds"))}
-_KINDS = {
-    name: i
-    for i, name in enumerate(
-        ("load", "store", "atomic", "load_to_lds", "transpose", "permute", "bpermute", "swizzle",
-         "append")
-    )
-}  # fmt: skip
-_FORMATS = {
-    name: i
-    for i, name in enumerate(
-        ("dwords", "u8", "s8", "u16", "s16", "u8_low", "s8_low", "u16_low", "u8_high", "s8_high",
-         "u16_high")
-    )
-}  # fmt: skip
-_ATOMICS = {
-    name: i
-    for i, name in enumerate(
-        ("swap", "cmpswap", "add", "sub", "rsub", "smin", "umin", "smax", "umax", "and", "or",
-         "xor", "inc", "dec", "mskor", "wrap", "fadd", "fmin", "fmax", "fcmpswap", "pk_add_f16",
-         "pk_add_bf16", "condxchg")
-    )
-}  # fmt: skip
+
+def _enumeration(names: str) -> dict[str, int]:
+    """Return the values of an enumeration of native/machine.h, whose order `names` repeats."""
+    return {name: value for value, name in enumerate(names.split())}
+
+
+_SPACES = _enumeration("global flat scratch buffer lds")
+_KINDS = _enumeration("load store atomic load_to_lds transpose permute bpermute swizzle append")
+_FORMATS = _enumeration("dwords u8 s8 u16 s16 u8_low s8_low u16_low u8_high s8_high u16_high")
+FORMAT_BYTES = {name: 2 if "16" in name else 1 for name in _FORMATS if name != "dwords"}
+_ATOMICS = _enumeration(
+    """
+    swap cmpswap add sub rsub smin umin smax umax and or xor inc dec mskor wrap
+    fadd fmin fmax fcmpswap pk_add_f16 pk_add_bf16 condxchg
+    """
+)
 
 
 class FaultStruct(ctypes.Structure):
     """``struct fault``."""
 
-    _fields_ = [
-        ("position", c_int32), ("lane", c_int32), ("address", c_uint64), ("bytes", c_int32),
-        ("other_wave", c_int32), ("other_pc", c_int64), ("writes", c_int32), ("is_atomic", c_int32),
-        ("reg", c_int32), ("lanes", c_uint64),
-    ]  # fmt: skip
+    _fields_ = members(
+        """
+        int32  position lane
+        uint64 address
+        int32  bytes other_wave
+        int64  other_pc
+        int32  writes is_atomic reg
+        uint64 lanes
+        """
+    )
 
 
 class MachineStruct(ctypes.Structure):
     """``struct machine``."""
 
     _fields_ = [
-        *((name, c_void_p) for name in (
-            "vgpr", "sgpr", "lds", "scratch", "shadow", "workgroup", "wave_in_group", "wave_ids",
-            "lds_issued", "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
-            "starts", "ends", "lds_history", "vm_history", "global_shadow", "vm_passed", "clock",
-            "acquired", "releases", "defined", "undefined", "undefined_scalar", "origin",
-            "origin_scalar", "lds_undefined", "lds_origin", "scratch_defined", "scratch_origin",
-            "undefined_address",
-        )),
-        *((name, c_int64) for name in (
-            "num_waves", "num_ranges", "lds_bytes", "scratch_bytes", "shadow_stride",
-            "shadow_shift",
-        )),
-        ("scratch_base", c_uint64), ("shared_aperture", c_uint64), ("private_aperture", c_uint64),
-        ("bank_shift", c_int64), ("needed_shift", c_int64), ("global_base", c_uint64),
-        ("global_end", c_uint64), *((name, c_int64) for name in (
-            "num_groups", "waves_per_group", "first_wave", "launch_start", "num_undefined",
-            "strict_alignment", "tainted",
-        )),
+        *members(
+            """
+            pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
+            pointer lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
+            pointer starts ends lds_history vm_history global_shadow vm_passed clock
+            pointer acquired releases defined undefined undefined_scalar origin
+            pointer origin_scalar lds_undefined lds_origin scratch_defined scratch_origin
+            pointer undefined_address
+            int64   num_waves num_ranges lds_bytes scratch_bytes shadow_stride shadow_shift
+            uint64  scratch_base shared_aperture private_aperture
+            int64   bank_shift needed_shift
+            uint64  global_base global_end
+            int64   num_groups waves_per_group first_wave launch_start num_undefined
+            int64   strict_alignment tainted
+            """
+        ),
         ("fault", FaultStruct),
-    ]  # fmt: skip
+    ]
 
 
 class OperationStruct(ctypes.Structure):
     """``struct operation``."""
 
     _fields_ = [
-        *((name, c_int32) for name in (
-            "space", "kind", "format", "atomic", "dwords", "bytes", "address", "wide", "data",
-            "data2", "result", "scalar", "resource", "offen", "idxen", "pair", "element_bits",
-            "add_lane", "coherent",
-        )),
-        ("offset", c_int64), ("offset2", c_int64), ("m0_mask", c_uint32), ("constant", c_uint32),
+        *members(
+            """
+            int32  space kind format atomic dwords bytes address wide data data2 result
+            int32  scalar resource offen idxen pair element_bits add_lane coherent
+            int64  offset offset2
+            uint32 m0_mask constant
+            """
+        ),
         ("lanes", c_uint8 * LANES),
-    ]  # fmt: skip
+    ]
 
 
 class Operation:
-    """An instruction with its operands resolved, as C reads it.
+    """A memory instruction with its operands resolved, as C reads it.
 
     Parameters
     ----------
@@ -119,7 +117,8 @@ class Operation:
     lanes : sequence of int
         Source lanes of a swizzle.
     **fields : int
-        Further fields of ``struct operation``; a register that is not given is -1, the rest 0.
+        Further fields of ``struct operation``. A register that is not given is -1; any other field
+        is 0.
     """
 
     __slots__ = ("address", "name", "struct")
@@ -136,13 +135,22 @@ class Operation:
     ) -> None:
         self.name = kind
         self.struct = OperationStruct(
-            space=_SPACES[space], kind=_KINDS[kind], format=_FORMATS[form],
-            atomic=_ATOMICS[atomic], address=-1, data=-1, data2=-1, result=-1, scalar=-1,
-            resource=-1, lanes=(c_uint8 * LANES)(*lanes),
-        )  # fmt: skip
+            space=_SPACES[space],
+            kind=_KINDS[kind],
+            format=_FORMATS[form],
+            atomic=_ATOMICS[atomic],
+            lanes=(c_uint8 * LANES)(*lanes),
+            **dict.fromkeys(("address", "data", "data2", "result", "scalar", "resource"), -1),
+        )
         for name, value in fields.items():
             setattr(self.struct, name, value)
         self.address = ctypes.addressof(self.struct)
+
+
+_STATE_ARRAYS = """
+vgpr sgpr lds scratch workgroup wave_in_group
+lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
+"""
 
 
 class Machine:
@@ -151,18 +159,19 @@ class Machine:
     def __init__(self, state: State) -> None:
         self.state = state
         self.struct = MachineStruct(
-            num_waves=state.num_waves, lds_bytes=state.lds.shape[1],
-            scratch_bytes=state.scratch.shape[2], shadow_shift=2, scratch_base=SCRATCH_BASE,
-            shared_aperture=APERTURE_SHARED, private_aperture=APERTURE_PRIVATE,
+            num_waves=state.num_waves,
+            lds_bytes=state.lds.shape[1],
+            scratch_bytes=state.scratch.shape[2],
+            shadow_shift=2,
+            scratch_base=SCRATCH_BASE,
+            shared_aperture=APERTURE_SHARED,
+            private_aperture=APERTURE_PRIVATE,
             bank_shift=state.target.lds_banks.bit_length() - 1,
-        )  # fmt: skip
-        self.struct.strict_alignment = state.alignment
+            strict_alignment=state.alignment,
+        )
         self.address = ctypes.addressof(self.struct)
         self.arrays: dict[str, NDArray[Any]] = {}
-        for name in (
-            "vgpr", "sgpr", "lds", "scratch", "workgroup", "wave_in_group", "lds_issued",
-            "lds_released", "vm_issued", "vm_released", "vm_waited", "barrier_epoch",
-        ):  # fmt: skip
+        for name in _STATE_ARRAYS.split():
             self._point(name, getattr(state, name))
         self.vgpr = state.vgpr
         wave_ids = np.zeros((len(state.lds), MAX_WAVES), np.int32)
@@ -182,7 +191,7 @@ class Machine:
             self._watch_global_memory(state)
 
     def _watch_global_memory(self, state: State) -> None:
-        """Let C look for races in global memory, where the launch has a shadow of it."""
+        """Let C detect races in global memory, if the launch has a shadow of that memory."""
         shadow = getattr(state.memory, "shadow", None)
         if shadow is None:
             return
@@ -209,14 +218,14 @@ class Machine:
         self.struct.shadow_stride = records.shape[1]
 
     def refine_shadow(self, shift: int) -> None:
-        """Keep a record for each ``2**shift`` bytes from now on; the old ones are repeated."""
+        """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records."""
         times = 1 << (self.struct.shadow_shift - shift)
         self._set_shadow(np.repeat(self.arrays["shadow"], times, axis=1))
         self.struct.shadow_shift = shift
 
 
 def machine_of(state: State) -> Machine:
-    """Return the machine of a batch, made on first use."""
+    """Return the machine of a batch, which is created on first use."""
     machine: Machine | None = state.units.get("machine")
     if machine is None or machine.vgpr is not state.vgpr:
         machine = state.units["machine"] = Machine(state)
@@ -224,7 +233,7 @@ def machine_of(state: State) -> Machine:
 
 
 class NativeStep:
-    """A C function applied to an operation: a step of the unit that bound it.
+    """A step that applies a C function to an operation.
 
     Parameters
     ----------
@@ -232,7 +241,7 @@ class NativeStep:
         ``vector_memory``, ``scalar_memory`` or ``lds_instruction``.
     operation : Operation
     profiler : callable, optional
-        Called with the group before the instruction executes, when the state asks for a profile.
+        Called with the group before the instruction executes, if the launch is profiled.
     """
 
     __slots__ = ("function", "operation", "profiler")
@@ -258,7 +267,7 @@ class NativeStep:
         ):
             position = machine.struct.fault.position
             done += position
-            if code != NEEDS_FINER_SHADOW:
+            if code != FaultCode.NEEDS_FINER_SHADOW:
                 raise memory_fault(code, machine.struct.fault, group, done)
             machine.refine_shadow(machine.struct.needed_shift)
             first += position * step
@@ -268,7 +277,7 @@ class NativeStep:
             self._note_undefined(machine)
 
     def _note_undefined(self, machine: Machine) -> None:
-        """Tell the batch which registers a load has left undefined."""
+        """Record in the batch which registers a load has left undefined."""
         op, machine.struct.num_undefined = self.operation.struct, 0
         scalar = op.result < 0
         count = op.dwords * (2 if op.pair else 1)
@@ -278,7 +287,7 @@ class NativeStep:
 
 
 def wave_list(group: Group) -> tuple[NDArray[np.int64] | None, int, int]:
-    """Return the group's waves for C: an index array, or first and step."""
+    """Return the group's waves for C: an index array, or None with the first wave and the step."""
     waves = group.waves
     if isinstance(waves, slice):
         return None, waves.start or 0, waves.step or 1
@@ -287,7 +296,7 @@ def wave_list(group: Group) -> tuple[NDArray[np.int64] | None, int, int]:
 
 @functools.cache
 def c_function(name: str, *extra: Any) -> Any:
-    """Return a function of the native library that takes a machine, an operation and waves."""
+    """Return a native function that takes a machine, an operation, waves and `extra` arguments."""
     function = getattr(library(), name)
     function.argtypes = [c_void_p, c_void_p, c_void_p, c_int64, c_int64, c_int64, *extra]
     function.restype = c_int32

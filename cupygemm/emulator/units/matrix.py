@@ -1,11 +1,12 @@
 """The matrix unit: dense and sparse MFMA of every target, and moves between VGPRs and AGPRs.
 
-`bind` turns an instruction into a record of what it multiplies, where its operands lie and which
-arithmetic the target uses; ``native/mfma.c`` executes it for all waves of the group, straight on
-the register file, since these instructions ignore EXEC. Many waves are shared out among threads.
+`bind` turns an instruction into a record that states what it multiplies, where its operands are
+stored and which arithmetic the target uses. ``native/mfma.c`` executes the record for all waves of
+the group, directly on the register file, because these instructions ignore EXEC. Several threads
+share the work if there are many waves.
 
 Layouts, modifiers and availability: AMD's matrix instruction calculator and ISA guides. Arithmetic:
-MMA-Sim (Xie et al., arXiv 2511.10909); ``native/mfma_tiles.h`` says what is assumed for CDNA4.
+MMA-Sim (Xie et al., arXiv 2511.10909); ``native/mfma_tiles.h`` lists the assumptions for CDNA4.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,70 +30,72 @@ from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.constants import constant_bits
+from cupygemm.emulator.units.structures import members
 
 Step = Callable[[Group], None]
 
-_EVERYWHERE = """
-v_mfma_f32_32x32x1_2b_f32 v_mfma_f32_16x16x1_4b_f32 v_mfma_f32_4x4x1_16b_f32
-v_mfma_f32_32x32x2_f32 v_mfma_f32_16x16x4_f32
-v_mfma_f32_32x32x4_2b_f16 v_mfma_f32_16x16x4_4b_f16 v_mfma_f32_4x4x4_16b_f16
-v_mfma_f32_32x32x8_f16 v_mfma_f32_16x16x16_f16
-v_mfma_i32_32x32x4_2b_i8 v_mfma_i32_16x16x4_4b_i8 v_mfma_i32_4x4x4_16b_i8
-v_mfma_f64_16x16x4_f64 v_mfma_f64_4x4x4_4b_f64
-"""
-_CDNA2 = """
-v_mfma_f32_32x32x4bf16_1k v_mfma_f32_16x16x4bf16_1k v_mfma_f32_4x4x4bf16_1k
-v_mfma_f32_32x32x8bf16_1k v_mfma_f32_16x16x16bf16_1k
-v_mfma_f32_32x32x2bf16 v_mfma_f32_16x16x2bf16 v_mfma_f32_4x4x2bf16
-v_mfma_f32_32x32x4bf16 v_mfma_f32_16x16x8bf16
-v_mfma_i32_32x32x8i8 v_mfma_i32_16x16x16i8
-"""
+
+class _Availability(NamedTuple):
+    """Matrix instructions, and the first and last CDNA generation that have them."""
+
+    names: str
+    first: int
+    last: int | None = None
+
+
+_AVAILABLE = (
+    _Availability(
+        """
+        v_mfma_f32_32x32x1_2b_f32 v_mfma_f32_16x16x1_4b_f32 v_mfma_f32_4x4x1_16b_f32
+        v_mfma_f32_32x32x2_f32 v_mfma_f32_16x16x4_f32
+        v_mfma_f32_32x32x4_2b_f16 v_mfma_f32_16x16x4_4b_f16 v_mfma_f32_4x4x4_16b_f16
+        v_mfma_f32_32x32x8_f16 v_mfma_f32_16x16x16_f16
+        v_mfma_i32_32x32x4_2b_i8 v_mfma_i32_16x16x4_4b_i8 v_mfma_i32_4x4x4_16b_i8
+        v_mfma_f64_16x16x4_f64 v_mfma_f64_4x4x4_4b_f64
+        """,
+        first=2,
+    ),
+    _Availability(
+        """
+        v_mfma_f32_32x32x4bf16_1k v_mfma_f32_16x16x4bf16_1k v_mfma_f32_4x4x4bf16_1k
+        v_mfma_f32_32x32x8bf16_1k v_mfma_f32_16x16x16bf16_1k
+        v_mfma_f32_32x32x2bf16 v_mfma_f32_16x16x2bf16 v_mfma_f32_4x4x2bf16
+        v_mfma_f32_32x32x4bf16 v_mfma_f32_16x16x8bf16
+        v_mfma_i32_32x32x8i8 v_mfma_i32_16x16x16i8
+        """,
+        first=2,
+        last=2,
+    ),
+    _Availability(
+        """
+        v_mfma_f32_32x32x4_2b_bf16 v_mfma_f32_16x16x4_4b_bf16 v_mfma_f32_4x4x4_16b_bf16
+        v_mfma_f32_32x32x8_bf16 v_mfma_f32_16x16x16_bf16
+        v_mfma_i32_32x32x16_i8 v_mfma_i32_16x16x32_i8
+        v_mfma_f32_16x16x32_EIGHT_BIT v_mfma_f32_32x32x16_EIGHT_BIT
+        v_smfmac_f32_16x16x32_f16 v_smfmac_f32_32x32x16_f16
+        v_smfmac_f32_16x16x32_bf16 v_smfmac_f32_32x32x16_bf16
+        v_smfmac_i32_16x16x64_i8 v_smfmac_i32_32x32x32_i8
+        v_smfmac_f32_16x16x64_EIGHT_BIT v_smfmac_f32_32x32x32_EIGHT_BIT
+        """,
+        first=3,
+    ),
+    _Availability("v_mfma_f32_16x16x8_xf32 v_mfma_f32_32x32x4_xf32", first=3, last=3),
+    _Availability(
+        """
+        v_mfma_f32_16x16x32_f16 v_mfma_f32_32x32x16_f16
+        v_mfma_f32_16x16x32_bf16 v_mfma_f32_32x32x16_bf16
+        v_mfma_i32_16x16x64_i8 v_mfma_i32_32x32x32_i8
+        v_mfma_f32_16x16x128_f8f6f4 v_mfma_f32_32x32x64_f8f6f4
+        v_mfma_scale_f32_16x16x128_f8f6f4 v_mfma_scale_f32_32x32x64_f8f6f4
+        v_smfmac_f32_16x16x64_f16 v_smfmac_f32_32x32x32_f16
+        v_smfmac_f32_16x16x64_bf16 v_smfmac_f32_32x32x32_bf16
+        v_smfmac_i32_16x16x128_i8 v_smfmac_i32_32x32x64_i8
+        v_smfmac_f32_16x16x128_EIGHT_BIT v_smfmac_f32_32x32x64_EIGHT_BIT
+        """,
+        first=4,
+    ),
+)
 _EIGHT_BIT = ("fp8_fp8", "fp8_bf8", "bf8_fp8", "bf8_bf8")
-_SINCE_CDNA3 = (
-    """
-v_mfma_f32_32x32x4_2b_bf16 v_mfma_f32_16x16x4_4b_bf16 v_mfma_f32_4x4x4_16b_bf16
-v_mfma_f32_32x32x8_bf16 v_mfma_f32_16x16x16_bf16
-v_mfma_i32_32x32x16_i8 v_mfma_i32_16x16x32_i8
-v_smfmac_f32_16x16x32_f16 v_smfmac_f32_32x32x16_f16
-v_smfmac_f32_16x16x32_bf16 v_smfmac_f32_32x32x16_bf16
-v_smfmac_i32_16x16x64_i8 v_smfmac_i32_32x32x32_i8
-""".split()
-    + [
-        f"v_{name}_{types}"
-        for name in (
-            "mfma_f32_16x16x32",
-            "mfma_f32_32x32x16",
-            "smfmac_f32_16x16x64",
-            "smfmac_f32_32x32x32",
-        )
-        for types in _EIGHT_BIT
-    ]
-)
-_CDNA3_ONLY = ["v_mfma_f32_16x16x8_xf32", "v_mfma_f32_32x32x4_xf32"]
-_SINCE_CDNA4 = (
-    """
-v_mfma_f32_16x16x32_f16 v_mfma_f32_32x32x16_f16 v_mfma_f32_16x16x32_bf16 v_mfma_f32_32x32x16_bf16
-v_mfma_i32_16x16x64_i8 v_mfma_i32_32x32x32_i8
-v_mfma_f32_16x16x128_f8f6f4 v_mfma_f32_32x32x64_f8f6f4
-v_mfma_scale_f32_16x16x128_f8f6f4 v_mfma_scale_f32_32x32x64_f8f6f4
-v_smfmac_f32_16x16x64_f16 v_smfmac_f32_32x32x32_f16
-v_smfmac_f32_16x16x64_bf16 v_smfmac_f32_32x32x32_bf16
-v_smfmac_i32_16x16x128_i8 v_smfmac_i32_32x32x64_i8
-""".split()
-    + [
-        f"v_smfmac_f32_{shape}_{types}"
-        for shape in ("16x16x128", "32x32x64")
-        for types in _EIGHT_BIT
-    ]
-)
-MNEMONICS: dict[str, frozenset[str]] = {
-    "gfx90a": frozenset(_EVERYWHERE.split() + _CDNA2.split()),
-    "gfx942": frozenset(_EVERYWHERE.split() + _SINCE_CDNA3 + _CDNA3_ONLY),
-    "gfx950": frozenset(_EVERYWHERE.split() + _SINCE_CDNA3 + _SINCE_CDNA4),
-}
-# Types of one-block instructions that permute B by BLGP, as AMD's matrix instruction calculator
-# says for CDNA2 and CDNA3; those of several blocks do on every target.
-_ONE_BLOCK_PERMUTES_B = {"gfx90a": ("f32", "f16", "bf16", "i8"), "gfx942": ("f32",)}
 _NAME = re.compile(
     r"v_(?P<kind>mfma|smfmac)_(?P<scale>scale_)?(?P<d>f32|f64|i32)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+?)_?"
     r"(?:\d+b_)?(?P<a>xf32|f64|f32|f16|bf16|i8|fp8|bf8|f8f6f4)(?:_(?P<b>fp8|bf8))?(?P<tall>_1k)?"
@@ -104,38 +107,51 @@ _SPECIAL = {"ieee": 0, "fn": 1, "fnuz": 2, "none": 3}
 
 
 class _Format(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_int32) for name in ("bits", "mantissa_bits", "bias", "special")]
+    """``mfma_format`` of native/mfma_operands.h."""
+
+    _fields_ = members("int32 bits mantissa_bits bias special")
+
+
+_FORMATS = {
+    "f16": _Format(bits=16, mantissa_bits=10, bias=15),
+    "bf16": _Format(bits=16, mantissa_bits=7, bias=127),
+    "xf32": _Format(bits=32, mantissa_bits=23, bias=127),
+    "f32": _Format(bits=32, mantissa_bits=23, bias=127),
+    "f64": _Format(bits=64, mantissa_bits=52, bias=1023),
+    "i8": _Format(bits=8, mantissa_bits=0, bias=0),
+}
 
 
 class _Instruction(ctypes.Structure):
-    """Mirrors mfma_op of native/mfma_operands.h, which explains the fields: keep both in step."""
+    """``mfma_op`` of native/mfma_operands.h, which explains the fields."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("arithmetic", "group", "m", "n", "k", "blocks")),
+        *members("int32 arithmetic group m n k blocks"),
         ("a", _Format),
         ("b", _Format),
-        *(
-            (name, ctypes.c_int32)
-            for name in (
-                "truncate", "chunked_a", "chunked_b", "a_reg", "b_reg", "c_reg", "d_reg", "d_count",
-            )
-        ),
+        *members("int32 truncate chunked_a chunked_b a_reg b_reg c_reg d_reg d_count"),
         ("constant", ctypes.c_uint32 * 2),
-        *(
-            (name, ctypes.c_int32)
-            for name in (
-                "negate", "scale_a", "scale_b", "scale_a_byte", "scale_b_byte", "index_reg",
-                "index_shift",
-            )
-        ),
+        *members("int32 negate scale_a scale_b scale_a_byte scale_b_byte index_reg index_shift"),
         ("a_block", ctypes.c_uint8 * 16),
         ("b_lane", ctypes.c_uint8 * LANES),
-    ]  # fmt: skip
+    ]
 
 
-@dataclass(frozen=True)
+@functools.cache
+def mnemonics(generation: int) -> frozenset[str]:
+    """Return the matrix instructions of a CDNA generation."""
+    names = [
+        name
+        for row in _AVAILABLE
+        if row.first <= generation and (row.last is None or generation <= row.last)
+        for name in row.names.split()
+    ]
+    return frozenset(name.replace("EIGHT_BIT", types) for name in names for types in _EIGHT_BIT)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What the name of an instruction says: D (m, n) = A (m, k) B (k, n) + C, and the types."""
+    """The shape D (m, n) = A (m, k) B (k, n) + C and the types that a mnemonic states."""
 
     m: int
     n: int
@@ -143,17 +159,23 @@ class Shape:
     a: str
     b: str
     sparse: bool
-    tall: bool  # bf16 with 4 elements to a lane, as against gfx908's 2
+    tall: bool  # bf16 with 4 elements per lane (_1k); the older CDNA instructions have 2
 
     @classmethod
     def of(cls, mnemonic: str) -> Shape:
         """Parse a mnemonic."""
         found = _NAME.fullmatch(mnemonic)
         if found is None:
-            raise ValueError(f"{mnemonic} is no matrix instruction")
-        m, n, k = (int(found[name]) for name in "mnk")
-        sparse = found["kind"] == "smfmac"
-        return cls(m, n, k, found["a"], found["b"] or found["a"], sparse, found["tall"] is not None)
+            raise ValueError(f"{mnemonic!r} is not a matrix instruction")
+        return cls(
+            m=int(found["m"]),
+            n=int(found["n"]),
+            k=int(found["k"]),
+            a=found["a"],
+            b=found["b"] or found["a"],
+            sparse=found["kind"] == "smfmac",
+            tall=found["tall"] is not None,
+        )
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
@@ -166,7 +188,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
     """
     if inst.mnemonic.startswith("v_accvgpr_"):
         return _bind_move(inst)
-    if inst.mnemonic not in MNEMONICS[target.name]:
+    if inst.mnemonic not in mnemonics(target.generation):
         return None
     op = describe(inst, target)
     macs = op.m * op.n * op.k * op.blocks
@@ -178,7 +200,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
 
 
 def _bind_move(inst: Instruction) -> Step:
-    """Bind v_accvgpr_read, _write and _mov: 32-bit moves that obey EXEC."""
+    """Return the step of v_accvgpr_read, _write or _mov: a 32-bit move that obeys EXEC."""
     (destination,), source = inst.dst, inst.src[0]
     if source.kind == "imm":
         constant = np.uint32(constant_bits(source, "u32"))
@@ -187,11 +209,11 @@ def _bind_move(inst: Instruction) -> Step:
         return lambda group: group.set_v(destination.index, group.s(source.index)[:, None])
     if source.kind == "v":
         return lambda group: group.set_v(destination.index, group.v(source.index))
-    raise UnsupportedInstruction(f"{inst.text}: a source that AGPR moves do not have")
+    raise UnsupportedInstruction(f"{inst.text}: AGPR moves have no such source")
 
 
 def describe(inst: Instruction, target: Target) -> _Instruction:
-    """Return the record of a matrix instruction that C executes."""
+    """Return the record of a matrix instruction, for C to execute."""
     shape = Shape.of(inst.mnemonic)
     a, b, d = inst.operand("src0"), inst.operand("src1"), inst.dst[0]
     if a is None or b is None or a.kind != "v" or b.kind != "v":
@@ -209,13 +231,13 @@ def describe(inst: Instruction, target: Target) -> _Instruction:
 
 
 def _choose_arithmetic(op: _Instruction, shape: Shape, inst: Instruction, target: Target) -> None:
-    """Set how values are decoded and added up."""
+    """Set how values are decoded and summed."""
     if shape.a == "f8f6f4":
         kinds = (formats.FP8, formats.BF8, formats.FP6, formats.BF6, formats.FP4)
         for side, field in (("a", "cbsz"), ("b", "blgp")):
             code = inst.fields[field]
             if code >= len(kinds):
-                raise UnsupportedInstruction(f"{inst.text}: {field} {code} is no format")
+                raise UnsupportedInstruction(f"{inst.text}: {field} {code} is not a format")
             setattr(op, side, _format(kinds[code]))
             setattr(op, f"chunked_{side}", int(kinds[code].bits == 8))
     else:
@@ -236,27 +258,29 @@ def _choose_arithmetic(op: _Instruction, shape: Shape, inst: Instruction, target
 
 
 def _format(fmt: formats.Format) -> _Format:
-    return _Format(fmt.bits, fmt.mantissa_bits, fmt.bias, _SPECIAL[fmt.special])
+    return _Format(
+        bits=fmt.bits,
+        mantissa_bits=fmt.mantissa_bits,
+        bias=fmt.bias,
+        special=_SPECIAL[fmt.special],
+    )
 
 
 def _named_format(name: str, target: Target) -> _Format:
     if name in ("fp8", "bf8"):
         return _format(formats.fp8_format(name, target.fp8_fnuz))  # type: ignore[arg-type]
-    bits, mantissa_bits, bias = {
-        "f16": (16, 10, 15), "bf16": (16, 7, 127), "xf32": (32, 23, 127), "f32": (32, 23, 127),
-        "f64": (64, 52, 1023), "i8": (8, 0, 0),
-    }[name]  # fmt: skip
-    return _Format(bits, mantissa_bits, bias, _SPECIAL["ieee"])
+    return _FORMATS[name]
 
 
 def _choose_addend(op: _Instruction, shape: Shape, inst: Instruction, d: Operand) -> None:
-    """Set where C is: registers, an inline constant, or D itself with sparse A."""
+    """Set where C is stored: in registers, as an inline constant, or in D itself if A is sparse."""
     third = inst.operand("src2")
     if third is None:
         raise UnsupportedInstruction(f"{inst.text}: no third operand")
     if shape.sparse:
         op.c_reg, op.index_reg = d.index, third.index
-        # An index register holds several sets of pairs; ABID picks one, unless CBSZ says the first.
+        # An index register holds several sets of pairs: the one that ABID selects, or with CBSZ
+        # the first.
         pairs = shape.m * shape.k // 2 // LANES
         op.index_shift = 0 if inst.fields["cbsz"] else 2 * pairs * inst.fields["abid"]
         if op.index_shift + 2 * pairs > 32:
@@ -282,12 +306,12 @@ def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target:
             op.scale_a_byte = (low & 1) | (high & 1) << 1
             op.scale_b_byte = (low >> 1 & 1) | (high >> 1 & 1) << 1
         return
-    if shape.a == "f64" and target.name != "gfx90a":
+    if shape.a == "f64" and target.f64_mfma_negates:
         op.negate, blgp = blgp, 0
     if shape.sparse:
         cbsz = abid = 0
     broadcasts_a = op.blocks > 1 and shape.a != "f64"
-    broadcasts_b = broadcasts_a or shape.a in _ONE_BLOCK_PERMUTES_B.get(target.name, ())
+    broadcasts_b = broadcasts_a or shape.a in target.mfma_permutes_b
     if (blgp and not broadcasts_b) or ((cbsz or abid) and not broadcasts_a):
         raise UnsupportedInstruction(f"{inst.text}: {target.name} has no such broadcast here")
     if op.blocks >> cbsz == 0 or abid >> cbsz:
@@ -297,7 +321,7 @@ def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target:
 
 
 def _broadcast_lane(lane: int, blgp: int) -> int:
-    """Return the lane whose B `lane` uses: BLGP broadcasts 32 or 16 lanes, or rotates by 16."""
+    """Return the lane whose B `lane` uses; BLGP broadcasts 32 or 16 lanes, or rotates by 16."""
     if blgp in (1, 2):
         return lane % 32 + 32 * (blgp - 1)
     if blgp == 3:
@@ -307,25 +331,29 @@ def _broadcast_lane(lane: int, blgp: int) -> int:
 
 # ---- Execution ----------------------------------------------------------------------------------
 
-# Below this many multiply-adds (about 0.1 ms) a second thread costs more than it saves.
+# Below this many multiply-adds (about 0.1 ms), a second thread costs more than it saves.
 _MACS_PER_THREAD = 400_000
 
 
 @functools.cache
 def native() -> Any:
-    """Return ``mfma_run`` of the native library, its arguments declared."""
+    """Return ``mfma_run`` of the native library with its signature."""
     run = library().mfma_run
     run.argtypes = [
-        ctypes.POINTER(_Instruction), ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p,
-        ctypes.c_int64, ctypes.c_int64,
-    ]  # fmt: skip
+        ctypes.POINTER(_Instruction),
+        ctypes.c_void_p,
+        ctypes.c_int64,
+        ctypes.c_void_p,
+        ctypes.c_int64,
+        ctypes.c_int64,
+    ]
     run.restype = None
     return run
 
 
 @functools.cache
 def _helpers() -> tuple[ThreadPoolExecutor | None, int]:
-    """Return threads that help the calling one, and how many threads that makes."""
+    """Return a pool of threads to help the calling one, and the number of threads in all."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     if count is None or count == 1:
         return None, 1

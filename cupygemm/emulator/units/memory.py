@@ -1,8 +1,8 @@
-"""Memory instructions outside DS: which module binds which encoding.
+"""Memory instructions other than DS, dispatched to the module that binds their encoding.
 
-When the state asks for a profile, ``State.units["global_lines"]`` maps the program counter of each
-vector memory instruction to (wave-instructions, lanes, bytes, 64-byte lines, 128-byte lines): what
-it asked of global memory, lines being counted once per wave-instruction.
+When a launch is profiled, ``State.units["global_lines"]`` maps the program counter of each vector
+memory instruction to its accesses to global memory: (wave-instructions, lanes, bytes, 64-byte
+lines, 128-byte lines). A line is counted once per wave-instruction.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cupygemm.emulator.units import Step, buffer, flat, scalar_memory
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
-    """Return the step that executes a memory instruction, or None for one that is not emulated."""
+    """Return the step that executes a memory instruction, or None if it is not emulated."""
     if inst.encoding == "SMEM":
         return scalar_memory.bind(inst)
     if inst.encoding == "MUBUF":

@@ -1,4 +1,4 @@
-"""What FLAT, GLOBAL, SCRATCH and MUBUF instructions have in common: widths, formats, atomics."""
+"""The widths, formats and atomics that FLAT, GLOBAL, SCRATCH and MUBUF instructions share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units.machine import (
+    FORMAT_BYTES,
     NativeStep,
     Operation,
     c_function,
@@ -18,34 +19,47 @@ from cupygemm.emulator.units.machine import (
     wave_list,
 )
 
-_NARROW = {
-    "ubyte": ("u8", 1), "sbyte": ("s8", 1), "byte": ("u8", 1), "ushort": ("u16", 2),
-    "sshort": ("s16", 2), "short": ("u16", 2), "ubyte_d16": ("u8_low", 1),
-    "ubyte_d16_hi": ("u8_high", 1), "sbyte_d16": ("s8_low", 1), "sbyte_d16_hi": ("s8_high", 1),
-    "short_d16": ("u16_low", 2), "short_d16_hi": ("u16_high", 2), "byte_d16_hi": ("u8_high", 1),
-}  # fmt: skip
-_WIDE = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4}
+_FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
+    "ubyte": "u8",
+    "sbyte": "s8",
+    "byte": "u8",
+    "ushort": "u16",
+    "sshort": "s16",
+    "short": "u16",
+    "ubyte_d16": "u8_low",
+    "ubyte_d16_hi": "u8_high",
+    "sbyte_d16": "s8_low",
+    "sbyte_d16_hi": "s8_high",
+    "short_d16": "u16_low",
+    "short_d16_hi": "u16_high",
+    "byte_d16_hi": "u8_high",
+}
+_DWORDS = {"dword": 1, "dwordx2": 2, "dwordx3": 3, "dwordx4": 4}
 _MNEMONIC = re.compile(r"[a-z]+_(load_lds|load|store|atomic)_(\w+)")
-_ATOMICS = {
-    "swap": ("swap", 4), "cmpswap": ("cmpswap", 4), "add": ("add", 4), "sub": ("sub", 4),
-    "smin": ("smin", 4), "umin": ("umin", 4), "smax": ("smax", 4), "umax": ("umax", 4),
-    "and": ("and", 4), "or": ("or", 4), "xor": ("xor", 4), "inc": ("inc", 4), "dec": ("dec", 4),
-    "add_f32": ("fadd", 4), "pk_add_f16": ("pk_add_f16", 4), "pk_add_bf16": ("pk_add_bf16", 4),
-    "add_f64": ("fadd", 8), "min_f64": ("fmin", 8), "max_f64": ("fmax", 8),
-}  # fmt: skip
+_INTEGER_ATOMICS = frozenset("swap cmpswap add sub smin umin smax umax and or xor inc dec".split())
+_FLOAT_ATOMICS = {
+    "add_f32": "fadd",
+    "pk_add_f16": "pk_add_f16",
+    "pk_add_bf16": "pk_add_bf16",
+    "add_f64": "fadd",
+    "min_f64": "fmin",
+    "max_f64": "fmax",
+}
 
 
-def operation(inst: Instruction, space: str, *, to_lds: bool, **address: Any) -> Operation | None:
-    """Return the operation of a vector memory instruction, or None for one that is not emulated.
+def memory_operation(
+    inst: Instruction, space: str, *, to_lds: bool, **address: Any
+) -> Operation | None:
+    """Return the operation of a vector memory instruction, or None if it is not emulated.
 
     Parameters
     ----------
     inst : Instruction
     space : {"global", "flat", "scratch", "buffer"}
     to_lds : bool
-        The load's LDS bit is set.
+        Whether the load's LDS bit is set.
     **address : int
-        The fields that say where; see ``struct operation``.
+        The fields of ``struct operation`` that form the address.
     """
     match = _MNEMONIC.fullmatch(inst.mnemonic)
     if match is None:
@@ -57,23 +71,36 @@ def operation(inst: Instruction, space: str, *, to_lds: bool, **address: Any) ->
     past_caches = any(inst.fields.get(bit) for bit in ("sc0", "sc1", "glc"))
     address["coherent"] = int(past_caches)
     if verb == "atomic":
-        wide = suffix.endswith("_x2")
-        atomic, size = _ATOMICS.get(suffix.removesuffix("_x2"), ("", 0))
-        if not atomic:
+        name = suffix.removesuffix("_x2")
+        atomic = name if name in _INTEGER_ATOMICS else _FLOAT_ATOMICS.get(name)
+        if atomic is None:
             return None
-        size = 8 if wide else size
+        size = 8 if suffix.endswith(("_x2", "_f64")) else 4
         return Operation(
-            space, "atomic", atomic=atomic, dwords=size // 4, bytes=size, data=data,
-            data2=data + size // 4 if atomic == "cmpswap" else -1, result=returned, **address,
-        )  # fmt: skip
-    form, size = _NARROW.get(suffix, ("dwords", 4 * _WIDE.get(suffix, 0)))
+            space,
+            "atomic",
+            atomic=atomic,
+            dwords=size // 4,
+            bytes=size,
+            data=data,
+            data2=data + size // 4 if atomic == "cmpswap" else -1,
+            result=returned,
+            **address,
+        )
+    form = _FORMATS.get(suffix, "dwords")
+    size = 4 * _DWORDS.get(suffix, 0) if form == "dwords" else FORMAT_BYTES[form]
     if not size:
         return None
-    kind = "load_to_lds" if to_lds or verb == "load_lds" else verb
     return Operation(
-        space, kind, form=form, dwords=max(1, size // 4), bytes=size, data=data,
-        result=returned, **address,
-    )  # fmt: skip
+        space,
+        "load_to_lds" if to_lds or verb == "load_lds" else verb,
+        form=form,
+        dwords=max(1, size // 4),
+        bytes=size,
+        data=data,
+        result=returned,
+        **address,
+    )
 
 
 def vector_memory_step(op: Operation | None) -> NativeStep | None:
@@ -82,7 +109,7 @@ def vector_memory_step(op: Operation | None) -> NativeStep | None:
 
 
 def line_counter(op: Operation) -> Callable[[Group], None]:
-    """Return a function that counts what an operation asks of global memory in a group."""
+    """Return a function that counts the lanes, bytes and lines that an operation accesses."""
     function = c_function("count_lines", c_void_p)
 
     def count(group: Group) -> None:
@@ -90,9 +117,14 @@ def line_counter(op: Operation) -> Callable[[Group], None]:
         ids, first, step = wave_list(group)
         totals = (c_int64 * 5)()
         function(
-            machine_of(state).address, op.address, None if ids is None else ids.ctypes.data,
-            first, step, group.count, ctypes.addressof(totals),
-        )  # fmt: skip
+            machine_of(state).address,
+            op.address,
+            None if ids is None else ids.ctypes.data,
+            first,
+            step,
+            group.count,
+            ctypes.addressof(totals),
+        )
         counters = state.units.setdefault("global_lines", {})
         old = counters.get(state.current_pc, (0,) * 5)
         counters[state.current_pc] = tuple(a + b for a, b in zip(old, totals, strict=True))

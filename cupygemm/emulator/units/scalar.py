@@ -1,7 +1,7 @@
-"""The scalar unit: SOP1, SOP2, SOPC and SOPK; `scalar_control` has what steers the program.
+"""The scalar unit: SOP1, SOP2, SOPC and SOPK. `scalar_control` implements program control.
 
-One value per wave: operands are uint32 or uint64 arrays (count,), results wrap. SCC rules follow
-AMD's CDNA3 instruction-set guide, chapter 16.
+A scalar register holds one value per wave: operands are uint32 or uint64 arrays (count,), and
+results wrap. SCC follows AMD's CDNA3 instruction-set guide, chapter 16.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from cupygemm.emulator.units.scalar_control import (
     bind_program_control,
     bind_setreg,
 )
-from cupygemm.emulator.units.scalar_ops import COMPARES, PAIRS, SINGLES
+from cupygemm.emulator.units.scalar_ops import COMPARES, LOGIC, PAIRS, SINGLES
 from cupygemm.emulator.units.scalar_source import Source, scalar_source
 
 Step = Callable[[Group], Any]
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
-    """Return the step of a scalar instruction, or None if there is none."""
+    """Return the step of a scalar instruction, or None if it is not emulated."""
     name = inst.mnemonic
     if inst.encoding == "SOPP":
         return bind_program_control(inst)
     if inst.encoding == "SOPK":
         return _bind_immediate(inst, target)
     if name in COMPARES:
-        width, compare = COMPARES[name]
+        compare, width = COMPARES[name]
         left, right = (
             scalar_source(op, width if i == 0 else None) for i, op in enumerate(inst.src)
         )
@@ -57,16 +57,16 @@ def bind(inst: Instruction, target: Target) -> Step | None:
 
 
 def _bind_pair(inst: Instruction) -> Step:
-    width, is_count, operation = PAIRS[inst.mnemonic]
+    operation, width, counts = PAIRS[inst.mnemonic]
     left = scalar_source(inst.src[0], width)
-    right = scalar_source(inst.src[1], 32 if is_count else width)
+    right = scalar_source(inst.src[1], 32 if counts else width)
     if inst.mnemonic.startswith("s_pack_"):
         left = scalar_source(inst.src[0], 32)
     return _store_result(inst, lambda group: operation(left(group), right(group), group.scc))
 
 
 def _bind_single(inst: Instruction) -> Step:
-    width, operation = SINGLES[inst.mnemonic]
+    operation, width = SINGLES[inst.mnemonic]
     source = scalar_source(inst.src[0], width)
     return _store_result(inst, lambda group: operation(source(group)))
 
@@ -88,13 +88,7 @@ def _store_result(inst: Instruction, compute: Callable[[Group], tuple[Any, Any]]
 
 def _bind_exec(inst: Instruction) -> Step | None:
     """Bind s_<op>_saveexec_b64 (dst = exec, exec = op) and s_<op>_wrexec_b64 (dst = exec = op)."""
-    operations: dict[str, Callable[[Any, Any], Any]] = {
-        "and": lambda s, e: s & e, "or": lambda s, e: s | e, "xor": lambda s, e: s ^ e,
-        "andn2": lambda s, e: s & ~e, "orn2": lambda s, e: s | ~e, "nand": lambda s, e: ~(s & e),
-        "nor": lambda s, e: ~(s | e), "xnor": lambda s, e: ~(s ^ e), "andn1": lambda s, e: ~s & e,
-        "orn1": lambda s, e: ~s | e,
-    }  # fmt: skip
-    operation = operations[inst.mnemonic.split("_")[1]]
+    operation = LOGIC[inst.mnemonic.split("_")[1]]
     source, index = scalar_source(inst.src[0], 64), inst.dst[0].index
     save = "_saveexec_" in inst.mnemonic
 
@@ -117,7 +111,7 @@ def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
     index = inst.fields["sdst"]
     immediate = np.uint32(signed & 0xFFFFFFFF)
     if name.startswith("s_cmpk_"):
-        _, compare = COMPARES["s_cmp_" + name.removeprefix("s_cmpk_")]
+        compare = COMPARES["s_cmp_" + name.removeprefix("s_cmpk_")].function
         operand = np.uint32(raw) if name.endswith("u32") else immediate
         return lambda group: group.set_scc(compare(group.s(index), operand))
     if name == "s_movk_i32":
@@ -125,7 +119,7 @@ def _bind_immediate(inst: Instruction, target: Target) -> Step | None:
     if name == "s_cmovk_i32":
         return lambda group: group.set_s(index, np.where(group.scc, immediate, group.s(index)))
     if name in ("s_addk_i32", "s_mulk_i32"):
-        operation = PAIRS["s_add_i32" if name == "s_addk_i32" else "s_mul_i32"][2]
+        operation = PAIRS["s_add_i32" if name == "s_addk_i32" else "s_mul_i32"].function
         return _store_result(inst, lambda group: operation(group.s(index), immediate, group.scc))
     if name == "s_call_b64":
         return bind_call(index, signed)
@@ -173,7 +167,7 @@ def _bind_bitset(inst: Instruction) -> Step:
 
 
 def _bind_relative_move(inst: Instruction) -> Step:
-    """Bind s_movrels and s_movreld: register number plus M0."""
+    """Bind s_movrels and s_movreld, which add M0 to a register number."""
     wide, relative_source = inst.dst[0].count == 2, "movrels" in inst.mnemonic
     source, target = inst.src[0], inst.dst[0].index
 

@@ -1,7 +1,7 @@
-"""The scalar unit's control of the program: branches, calls, MODE and the registers of s_getreg.
+"""Program control of the scalar unit: branches, calls, MODE and other hardware registers.
 
-s_waitcnt, s_barrier and s_endpgm belong to the run loop. A step that returns something returns
-where the waves go on: one offset from the kernel's entry, or one for each.
+The run loop implements s_waitcnt, s_barrier and s_endpgm. The step of a branch returns where the
+waves continue: one byte offset, or one per wave.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ Step = Callable[[Group], Any]
 
 _MODE_REGISTER, _XCC_ID_REGISTER = 1, 20
 _GPR_IDX_ENABLE = 27  # bit of MODE
-_IGNORED = {
-    "s_nop", "s_sleep", "s_setprio", "s_icache_inv", "s_incperflevel", "s_decperflevel",
-    "s_ttracedata",
-    "s_wakeup", "s_sethalt",
-}  # fmt: skip
+_IGNORED = frozenset(
+    """
+    s_nop s_sleep s_setprio s_icache_inv s_incperflevel s_decperflevel s_ttracedata s_wakeup
+    s_sethalt
+    """.split()
+)
 
 _CONDITIONS: dict[str, Callable[[Group], Any]] = {
     "s_cbranch_scc0": lambda group: ~group.scc,
@@ -38,7 +39,7 @@ _CONDITIONS: dict[str, Callable[[Group], Any]] = {
 
 
 def bind_program_control(inst: Instruction) -> Step | None:
-    """Return the step of an instruction in SOPP, or None if there is none."""
+    """Return the step of a SOPP instruction, or None if it is not emulated."""
     name, raw = inst.mnemonic, inst.fields["simm16"]
     jump = 4 + 4 * (raw - (1 << 16) if raw >> 15 else raw)
     if name in _IGNORED:
@@ -61,9 +62,7 @@ def bind_program_control(inst: Instruction) -> Step | None:
     if name == "s_trap":
 
         def trap(_group: Group) -> None:
-            raise Fault(
-                "trap", f"the kernel ended itself with s_trap {raw}: an abort() or an assert"
-            )
+            raise Fault("trap", f"the kernel executed s_trap {raw}: an abort() or a failed assert")
 
         return trap
     if name == "s_set_gpr_idx_off":
@@ -98,7 +97,7 @@ def _bind_setpc(inst: Instruction) -> Step:
 
 
 def bind_call(index: int, offset: int) -> Step:
-    """Return the step of s_call_b64, which goes `offset` dwords on from its end."""
+    """Return the step of s_call_b64, which jumps `offset` dwords from its end."""
 
     def step(group: Group) -> int:
         after = group.state.current_pc + 4
@@ -113,20 +112,20 @@ PROGRAM_COUNTER: dict[str, Callable[[Instruction], Step]] = {
     "s_setpc_b64": _bind_setpc,
     "s_swappc_b64": _bind_setpc,
 }
-"""Steps of instructions in SOP1 that move the program counter."""
+"""SOP1 instructions that read or set the program counter."""
 
 
 # -- MODE and other hardware registers -------------------------------------------------------------
 
 
 def bind_getreg(index: int, register: int, offset: int, mask: int, target: Target) -> Step:
-    """Return the step of s_getreg_b32 on a field of a hardware register."""
+    """Return the step of s_getreg_b32, which reads a field of a hardware register."""
 
     def step(group: Group) -> None:
         if register == _MODE_REGISTER:
             value: Any = group.state.modes[group.waves]
         elif register == _XCC_ID_REGISTER:
-            # Workgroup w of a launch is dealt to XCD w mod the number of XCDs.
+            # Workgroups are distributed over the XCDs in turn.
             value = group.state.launch_order[group.workgroup] % target.num_xcds
         else:
             value = np.uint32(0)
@@ -136,16 +135,18 @@ def bind_getreg(index: int, register: int, offset: int, mask: int, target: Targe
 
 
 def bind_setreg(value: Source, register: int, offset: int, mask: int) -> Step:
-    """Return the step of s_setreg on a field of a hardware register."""
+    """Return the step of s_setreg, which writes a field of a hardware register."""
 
     def step(group: Group) -> None:
         if register != _MODE_REGISTER:
-            return  # the others are debug and trap state
+            return  # the other registers hold debug and trap state
         modes = group.state.modes
         bits = (value(group) << np.uint32(offset)) & np.uint32(mask)
         modes[group.waves] = (modes[group.waves] & np.uint32(~mask & 0xFFFFFFFF)) | bits
         if np.ptp(modes[group.waves]):
-            raise UnsupportedInstruction("s_setreg gives waves of one group different MODE values")
+            raise UnsupportedInstruction(
+                "s_setreg writes different MODE values in the waves of one group"
+            )
         group.state.mode = int(np.atleast_1d(modes[group.waves])[0])
 
     return step
@@ -183,4 +184,4 @@ INDEX_MODE: dict[str, Callable[[Instruction], Step]] = {
     "s_set_gpr_idx_on": _bind_index_on,
     "s_set_gpr_idx_idx": _bind_index_value,
 }
-"""Steps of the instructions that let M0 index vector registers."""
+"""Instructions that turn on the indexing of vector registers by M0."""

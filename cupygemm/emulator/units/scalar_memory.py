@@ -2,9 +2,9 @@
 
     address = SBASE + offset (21 bits, signed) + SOFFSET
 
-A buffer load checks against the resource's size and returns 0 beyond it. The clocks count reads of
-themselves, so that a run is repeatable: they advance, and say nothing about time. (CDNA3 ISA guide,
-chapter 8.)
+A buffer load returns 0 beyond the end of the resource. Each clock advances by a fixed amount when
+it is read, so that a run is repeatable; the values do not measure time. (CDNA3 ISA guide, chapter
+8.)
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TICKS = {"s_memtime": 64, "s_memrealtime": 4}
 
 
 def bind(inst: Instruction) -> Step | None:
-    """Return the step that executes the instruction, or None for one that is not emulated."""
+    """Return the step that executes a SMEM instruction, or None if it is not emulated."""
     if inst.mnemonic.startswith("s_dcache_"):
         return lambda _group: None  # the emulated memory has no caches
     if inst.mnemonic in _TICKS:
@@ -36,14 +36,17 @@ def bind(inst: Instruction) -> Step | None:
     if not match[1]:
         immediate = (immediate ^ 0x100000) - 0x100000
     dwords = int(match[3] or 1)
-    step = NativeStep(
-        "scalar_memory",
-        Operation(
-            "buffer" if match[1] else "global", match[2], dwords=dwords, bytes=4 * dwords,
-            data=data.index, resource=base.index, offset=immediate,
-            scalar=-1 if offset is None else offset.index,
-        ),
-    )  # fmt: skip
+    operation = Operation(
+        "buffer" if match[1] else "global",
+        match[2],
+        dwords=dwords,
+        bytes=4 * dwords,
+        data=data.index,
+        resource=base.index,
+        offset=immediate,
+        scalar=-1 if offset is None else offset.index,
+    )
+    step = NativeStep("scalar_memory", operation)
     if match[2] == "store" or data.index + dwords <= EXEC:
         return step
 

@@ -1,15 +1,48 @@
-"""The arithmetic of the scalar unit: tables from mnemonic to a function on arrays."""
+"""The arithmetic of the scalar unit: tables that map a mnemonic to a function on arrays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 Width = Literal[32, 64]
+Compare = Callable[[Any, Any], Any]
 Single = Callable[[Any], tuple[Any, Any]]
 Pair = Callable[[Any, Any, Any], tuple[Any, Any]]
+
+
+class SingleOp(NamedTuple):
+    """An operation on one operand of `width` bits: value -> (result, new SCC or None)."""
+
+    function: Single
+    width: Width = 32
+
+
+class PairOp(NamedTuple):
+    """An operation on two operands: (left, right, SCC) -> (result, new SCC or None).
+
+    Attributes
+    ----------
+    function : callable
+    width : {32, 64}
+        Width of the operands.
+    counts : bool
+        The right operand is a count or a control word, always of 32 bits.
+    """
+
+    function: Pair
+    width: Width = 32
+    counts: bool = False
+
+
+class CompareOp(NamedTuple):
+    """A comparison of two operands: (left, right) -> SCC. `width` is that of the left one."""
+
+    function: Compare
+    width: Width = 32
+
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 
@@ -32,7 +65,21 @@ def _nonzero(value: Any) -> tuple[Any, Any]:
     return value, value != 0
 
 
-# -- two operands: (left, right, scc) -> (result, new scc or None) ---------------------------------
+# -- two operands ----------------------------------------------------------------------------------
+
+LOGIC: dict[str, Callable[[Any, Any], Any]] = {
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "andn2": lambda a, b: a & ~b,
+    "orn2": lambda a, b: a | ~b,
+    "nand": lambda a, b: ~(a & b),
+    "nor": lambda a, b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b),
+    "andn1": lambda a, b: ~a & b,
+    "orn1": lambda a, b: ~a | b,
+}
+"""Bitwise functions by the part of the mnemonic that names them."""
 
 
 def _add(a: Any, b: Any, _: Any) -> tuple[Any, Any]:
@@ -107,7 +154,7 @@ def _extract(signed: bool) -> Pair:
         control = np.asarray(b)
         offset = (control & _U32(bits - 1)).astype(kind)
         size = np.minimum((control >> _U32(16)) & _U32(0x7F), _U32(bits)).astype(kind)
-        left = kind(bits) - size  # bring the field to the top, then down again
+        left = kind(bits) - size  # shift the field to the top, then down again
         field = np.where(size == 0, kind(0), (a >> offset) << (left % kind(bits)))
         down = left % kind(bits)
         result = _unsigned(_signed(field) >> _signed(down)) if signed else field >> down
@@ -157,51 +204,46 @@ def _conditional_select(a: Any, b: Any, scc: Any) -> tuple[Any, Any]:
     return np.where(scc, a, b), None
 
 
-PAIRS: dict[str, tuple[Width, bool, Pair]] = {
-    # mnemonic: (operand width, the second operand is a 32-bit count or control, function)
-    "s_add_u32": (32, False, _add),
-    "s_addc_u32": (32, False, _addc),
-    "s_sub_u32": (32, False, _sub),
-    "s_subb_u32": (32, False, _subb),
-    "s_add_i32": (32, False, _signed_sum(1)),
-    "s_sub_i32": (32, False, _signed_sum(-1)),
-    "s_min_i32": (32, False, _select(np.less, True)),
-    "s_min_u32": (32, False, _select(np.less, False)),
-    "s_max_i32": (32, False, _select(np.greater, True)),
-    "s_max_u32": (32, False, _select(np.greater, False)),
-    "s_cselect_b32": (32, False, _conditional_select),
-    "s_cselect_b64": (64, False, _conditional_select),
-    "s_bfm_b32": (32, False, _bitfield_mask(32)),
-    "s_bfm_b64": (32, False, _bitfield_mask(64)),
-    "s_mul_i32": (32, False, _multiply),
-    "s_mul_hi_u32": (32, False, _multiply_high(False)),
-    "s_mul_hi_i32": (32, False, _multiply_high(True)),
-    "s_absdiff_i32": (32, False, _absolute_difference),
-    "s_pack_ll_b32_b16": (32, False, _pack(False, False)),
-    "s_pack_lh_b32_b16": (32, False, _pack(False, True)),
-    "s_pack_hh_b32_b16": (32, False, _pack(True, True)),
-    "s_bfe_u32": (32, True, _extract(False)),
-    "s_bfe_i32": (32, True, _extract(True)),
-    "s_bfe_u64": (64, True, _extract(False)),
-    "s_bfe_i64": (64, True, _extract(True)),
-    "s_ashr_i32": (32, True, _shift("arithmetic")),
-    "s_ashr_i64": (64, True, _shift("arithmetic")),
+PAIRS: dict[str, PairOp] = {
+    "s_add_u32": PairOp(_add),
+    "s_addc_u32": PairOp(_addc),
+    "s_sub_u32": PairOp(_sub),
+    "s_subb_u32": PairOp(_subb),
+    "s_add_i32": PairOp(_signed_sum(1)),
+    "s_sub_i32": PairOp(_signed_sum(-1)),
+    "s_min_i32": PairOp(_select(np.less, signed=True)),
+    "s_min_u32": PairOp(_select(np.less, signed=False)),
+    "s_max_i32": PairOp(_select(np.greater, signed=True)),
+    "s_max_u32": PairOp(_select(np.greater, signed=False)),
+    "s_cselect_b32": PairOp(_conditional_select),
+    "s_cselect_b64": PairOp(_conditional_select, width=64),
+    "s_bfm_b32": PairOp(_bitfield_mask(32)),
+    "s_bfm_b64": PairOp(_bitfield_mask(64)),
+    "s_mul_i32": PairOp(_multiply),
+    "s_mul_hi_u32": PairOp(_multiply_high(signed=False)),
+    "s_mul_hi_i32": PairOp(_multiply_high(signed=True)),
+    "s_absdiff_i32": PairOp(_absolute_difference),
+    "s_pack_ll_b32_b16": PairOp(_pack(a_high=False, b_high=False)),
+    "s_pack_lh_b32_b16": PairOp(_pack(a_high=False, b_high=True)),
+    "s_pack_hh_b32_b16": PairOp(_pack(a_high=True, b_high=True)),
+    "s_bfe_u32": PairOp(_extract(signed=False), counts=True),
+    "s_bfe_i32": PairOp(_extract(signed=True), counts=True),
+    "s_bfe_u64": PairOp(_extract(signed=False), width=64, counts=True),
+    "s_bfe_i64": PairOp(_extract(signed=True), width=64, counts=True),
+    "s_ashr_i32": PairOp(_shift("arithmetic"), counts=True),
+    "s_ashr_i64": PairOp(_shift("arithmetic"), width=64, counts=True),
 }
-for _name, _function in {
-    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
-    "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b, "nand": lambda a, b: ~(a & b),
-    "nor": lambda a, b: ~(a | b), "xnor": lambda a, b: ~(a ^ b),
-}.items():  # fmt: skip
-    PAIRS[f"s_{_name}_b32"] = (32, False, _logic(_function))
-    PAIRS[f"s_{_name}_b64"] = (64, False, _logic(_function))
+for _name in ("and", "or", "xor", "andn2", "orn2", "nand", "nor", "xnor"):
+    PAIRS[f"s_{_name}_b32"] = PairOp(_logic(LOGIC[_name]))
+    PAIRS[f"s_{_name}_b64"] = PairOp(_logic(LOGIC[_name]), width=64)
 for _direction, _name in (("left", "lshl"), ("right", "lshr")):
-    PAIRS[f"s_{_name}_b32"] = (32, True, _shift(_direction))
-    PAIRS[f"s_{_name}_b64"] = (64, True, _shift(_direction))
+    PAIRS[f"s_{_name}_b32"] = PairOp(_shift(_direction), counts=True)
+    PAIRS[f"s_{_name}_b64"] = PairOp(_shift(_direction), width=64, counts=True)
 for _amount in (1, 2, 3, 4):
-    PAIRS[f"s_lshl{_amount}_add_u32"] = (32, False, _shift_add(_amount))
+    PAIRS[f"s_lshl{_amount}_add_u32"] = PairOp(_shift_add(_amount))
 
 
-# -- one operand: value -> (result, new scc or None) -----------------------------------------------
+# -- one operand -----------------------------------------------------------------------------------
 
 
 def _move(value: Any) -> tuple[Any, Any]:
@@ -229,14 +271,14 @@ def _count(ones: bool) -> Single:
 
 
 def _lowest(value: Any) -> Any:
-    """Return the index of the lowest set bit, -1 for none."""
+    """Return the index of the lowest set bit, or -1 if no bit is set."""
     value = np.asarray(value)
     isolated = value & np.negative(value)
     return np.where(value == 0, -1, np.bitwise_count(isolated - value.dtype.type(1)).astype(_I32))
 
 
 def _leading_zeros(value: Any) -> Any:
-    """Return the number of zeros above the highest set bit, -1 when there is no set bit."""
+    """Return the number of zeros above the highest set bit, or -1 if no bit is set."""
     value = np.asarray(value)
     filled, shift = value.copy(), 1
     while shift < _bits(value):
@@ -268,7 +310,7 @@ def _absolute(value: Any) -> tuple[Any, Any]:
 
 
 def _quads(value: Any) -> Any:
-    """Return, at bit 4i, whether any of the bits 4i..4i+3 is set."""
+    """Return a mask whose bit 4i tells whether any of the bits 4i to 4i + 3 is set."""
     value = np.asarray(value)
     kind = value.dtype.type
     pairs = value | value >> kind(1)
@@ -290,7 +332,7 @@ def _quad_mask(value: Any) -> tuple[Any, Any]:
 
 
 def _replicate(value: Any) -> tuple[Any, Any]:
-    """Double every bit: bit i goes to bits 2i and 2i + 1."""
+    """Repeat every bit: bit i goes to bits 2i and 2i + 1."""
     value = np.asarray(value, _U64)
     result = np.zeros_like(value)
     for i in range(32):
@@ -298,32 +340,32 @@ def _replicate(value: Any) -> tuple[Any, Any]:
     return result, None
 
 
-SINGLES: dict[str, tuple[Width, Single]] = {
-    "s_sext_i32_i8": (32, _extend(np.int8)),
-    "s_sext_i32_i16": (32, _extend(np.int16)),
-    "s_abs_i32": (32, _absolute),
-    "s_flbit_i32": (32, _find_sign),
-    "s_flbit_i32_i64": (64, _find_sign),
-    "s_flbit_i32_b32": (32, _find_last),
-    "s_flbit_i32_b64": (64, _find_last),
-    "s_bitreplicate_b64_b32": (32, _replicate),
+SINGLES: dict[str, SingleOp] = {
+    "s_sext_i32_i8": SingleOp(_extend(np.int8)),
+    "s_sext_i32_i16": SingleOp(_extend(np.int16)),
+    "s_abs_i32": SingleOp(_absolute),
+    "s_flbit_i32": SingleOp(_find_sign),
+    "s_flbit_i32_i64": SingleOp(_find_sign, width=64),
+    "s_flbit_i32_b32": SingleOp(_find_last),
+    "s_flbit_i32_b64": SingleOp(_find_last, width=64),
+    "s_bitreplicate_b64_b32": SingleOp(_replicate),
 }
 _WIDTHS: tuple[tuple[str, Width], ...] = (("b32", 32), ("b64", 64))
-for _bits_name, _width in _WIDTHS:
-    SINGLES[f"s_mov_{_bits_name}"] = (_width, _move)
-    SINGLES[f"s_not_{_bits_name}"] = (_width, _invert)
-    SINGLES[f"s_wqm_{_bits_name}"] = (_width, _whole_quad)
-    SINGLES[f"s_quadmask_{_bits_name}"] = (_width, _quad_mask)
-    SINGLES[f"s_brev_{_bits_name}"] = (_width, _reverse)
+for _type, _width in _WIDTHS:
+    SINGLES[f"s_mov_{_type}"] = SingleOp(_move, _width)
+    SINGLES[f"s_not_{_type}"] = SingleOp(_invert, _width)
+    SINGLES[f"s_wqm_{_type}"] = SingleOp(_whole_quad, _width)
+    SINGLES[f"s_quadmask_{_type}"] = SingleOp(_quad_mask, _width)
+    SINGLES[f"s_brev_{_type}"] = SingleOp(_reverse, _width)
     for _digit in (0, 1):
-        SINGLES[f"s_bcnt{_digit}_i32_{_bits_name}"] = (_width, _count(_digit == 1))
-        SINGLES[f"s_ff{_digit}_i32_{_bits_name}"] = (_width, _find_first(_digit == 1))
+        SINGLES[f"s_bcnt{_digit}_i32_{_type}"] = SingleOp(_count(_digit == 1), _width)
+        SINGLES[f"s_ff{_digit}_i32_{_type}"] = SingleOp(_find_first(_digit == 1), _width)
 
 
-# -- comparisons: (left, right) -> scc -------------------------------------------------------------
+# -- comparisons -----------------------------------------------------------------------------------
 
 
-def _bit_compare(expected: int) -> Callable[[Any, Any], Any]:
+def _bit_compare(expected: int) -> Compare:
     def operation(a: Any, b: Any) -> Any:
         a = np.asarray(a)
         kind = a.dtype.type
@@ -333,21 +375,26 @@ def _bit_compare(expected: int) -> Callable[[Any, Any], Any]:
     return operation
 
 
-def _as_signed(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _as_signed(compare: Compare) -> Compare:
     return lambda a, b: compare(_signed(a), _signed(b))
 
 
-COMPARES: dict[str, tuple[Width, Callable[[Any, Any], Any]]] = {
-    "s_cmp_eq_u64": (64, np.equal),
-    "s_cmp_lg_u64": (64, np.not_equal),
-    "s_bitcmp0_b32": (32, _bit_compare(0)),
-    "s_bitcmp1_b32": (32, _bit_compare(1)),
-    "s_bitcmp0_b64": (64, _bit_compare(0)),
-    "s_bitcmp1_b64": (64, _bit_compare(1)),
+COMPARES: dict[str, CompareOp] = {
+    "s_cmp_eq_u64": CompareOp(np.equal, width=64),
+    "s_cmp_lg_u64": CompareOp(np.not_equal, width=64),
+    "s_bitcmp0_b32": CompareOp(_bit_compare(0)),
+    "s_bitcmp1_b32": CompareOp(_bit_compare(1)),
+    "s_bitcmp0_b64": CompareOp(_bit_compare(0), width=64),
+    "s_bitcmp1_b64": CompareOp(_bit_compare(1), width=64),
 }
-for _name, _compare in {
-    "eq": np.equal, "lg": np.not_equal, "gt": np.greater, "ge": np.greater_equal, "lt": np.less,
+_RELATIONS: dict[str, Compare] = {
+    "eq": np.equal,
+    "lg": np.not_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "lt": np.less,
     "le": np.less_equal,
-}.items():  # fmt: skip
-    COMPARES[f"s_cmp_{_name}_u32"] = (32, _compare)
-    COMPARES[f"s_cmp_{_name}_i32"] = (32, _as_signed(_compare))
+}
+for _name, _compare in _RELATIONS.items():
+    COMPARES[f"s_cmp_{_name}_u32"] = CompareOp(_compare)
+    COMPARES[f"s_cmp_{_name}_i32"] = CompareOp(_as_signed(_compare))

@@ -1,4 +1,4 @@
-"""Where scalar instructions take operands from: one value per wave, or a constant for all."""
+"""Source operands of scalar instructions: one value per wave, or one constant for all waves."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Source = Callable[[Group], Any]
 
 
 def scalar_source(op: Operand, width: Width | None = None) -> Source:
-    """Return a function that fetches a scalar operand, an array (count,) or a NumPy scalar.
+    """Return a function that fetches a scalar operand as an array (count,) or a NumPy scalar.
 
     Parameters
     ----------
     op : Operand
     width : {32, 64}, optional
-        Width of the value; the operand's own by default.
+        Width of the value. The default is the operand's own width.
     """
     wide = (width or (64 if op.count == 2 or op.bits == 64 else 32)) == 64
     if op.kind == "s":
@@ -45,6 +45,6 @@ def _special_source(code: int) -> Source:
     if code == SCC:
         return lambda group: group.scc.astype(np.uint32)
     if code not in APERTURES:
-        raise UnsupportedInstruction(f"scalar source operand {code} is not supported")
+        raise UnsupportedInstruction(f"scalar source operand {code} is not emulated")
     value = np.uint64(APERTURES[code])
     return lambda _group: value

@@ -18,6 +18,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.profiling.timing.machine import TimingMachine
 from cupygemm.emulator.state import LANES
+from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.matrix import Shape
 from cupygemm.emulator.wait_states import mfma_passes
 
@@ -122,7 +123,7 @@ def _set_registers(op: TimingOp, inst: Instruction) -> None:
 
 
 def _set_matrix(op: TimingOp, inst: Instruction, target: str) -> None:
-    passes, shape = mfma_passes(inst, target), Shape.of(inst.mnemonic)
+    passes, shape = mfma_passes(inst, TARGETS[target]), Shape.of(inst.mnemonic)
     op.busy = passes * _TURN
     op.ready = op.ready_matrix = (1 + passes + 3) * _TURN
     op.ready_accumulator = (1 + passes + 1) * _TURN

@@ -1,0 +1,30 @@
+"""Fields of ctypes structures, declared as text in the manner of C."""
+
+from __future__ import annotations
+
+from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from typing import Any
+
+_TYPES: dict[str, Any] = {
+    "int32": c_int32,
+    "int64": c_int64,
+    "uint32": c_uint32,
+    "uint64": c_uint64,
+    "pointer": c_void_p,
+}
+
+
+def members(declarations: str) -> list[tuple[str, Any]]:
+    """Return the fields of a structure, in order.
+
+    Parameters
+    ----------
+    declarations : str
+        One declaration per line: a type (``int32``, ``int64``, ``uint32``, ``uint64`` or
+        ``pointer``), then the names of the members of that type.
+    """
+    fields = []
+    for line in declarations.strip().splitlines():
+        type_name, *names = line.split()
+        fields += [(name, _TYPES[type_name]) for name in names]
+    return fields
