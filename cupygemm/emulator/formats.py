@@ -1,8 +1,8 @@
-"""Number formats narrower than float32, as the hardware's conversions read and write them.
+"""Number formats narrower than float32, with the hardware's conversions.
 
-A `Format` describes one; `decode` and `encode` work on whole NumPy arrays. Encoding rounds to
-nearest even or, given random bits, stochastically; it works in float64, so that float32 values, and
-float32 values times a power of two, are rounded once.
+A `Format` describes a format; `decode` and `encode` convert whole NumPy arrays. Encoding rounds to
+nearest even or, with random bits, stochastically. It computes in float64, so that float32 values,
+also when multiplied by a power of two, are rounded only once.
 
 Sources: OCP 8-bit Floating Point Specification 1.0 and Microscaling Formats 1.0 for the OCP types;
 AMD's CDNA3 instruction-set guide and HIP's fp8 headers for FNUZ, overflow and stochastic rounding.
@@ -32,8 +32,9 @@ class Format:
     name : str
     exponent_bits, mantissa_bits, bias : int
     special : {"ieee", "fn", "fnuz", "none"}
-        Where Inf and NaN are: ``ieee`` in the top exponent; ``fn`` no Inf and NaN with all bits
-        set; ``fnuz`` no Inf, NaN in place of negative zero; ``none`` neither.
+        How Inf and NaN are encoded. ``ieee``: with the highest exponent. ``fn``: NaN has all bits
+        set, and there is no Inf. ``fnuz``: NaN takes the code of negative zero, and there is no
+        Inf. ``none``: there is neither.
     """
 
     name: str
@@ -49,7 +50,7 @@ class Format:
 
     @property
     def max_code(self) -> int:
-        """Return the bits of the largest finite value."""
+        """Return the code of the largest finite value."""
         top = (1 << self.bits - 1) - 1
         reserved = {"ieee": 1 << self.mantissa_bits, "fn": 1, "fnuz": 0, "none": 0}
         return top - reserved[self.special]
@@ -60,17 +61,17 @@ class Format:
         return float(decode_table(self)[self.max_code])
 
 
-FP8_FNUZ = Format("e4m3fnuz", 4, 3, 8, "fnuz")
-BF8_FNUZ = Format("e5m2fnuz", 5, 2, 16, "fnuz")
-FP8 = Format("e4m3fn", 4, 3, 7, "fn")
-BF8 = Format("e5m2", 5, 2, 15, "ieee")
-FP6 = Format("e2m3", 2, 3, 1, "none")
-BF6 = Format("e3m2", 3, 2, 3, "none")
-FP4 = Format("e2m1", 2, 1, 1, "none")
+FP8_FNUZ = Format("e4m3fnuz", exponent_bits=4, mantissa_bits=3, bias=8, special="fnuz")
+BF8_FNUZ = Format("e5m2fnuz", exponent_bits=5, mantissa_bits=2, bias=16, special="fnuz")
+FP8 = Format("e4m3fn", exponent_bits=4, mantissa_bits=3, bias=7, special="fn")
+BF8 = Format("e5m2", exponent_bits=5, mantissa_bits=2, bias=15, special="ieee")
+FP6 = Format("e2m3", exponent_bits=2, mantissa_bits=3, bias=1, special="none")
+BF6 = Format("e3m2", exponent_bits=3, mantissa_bits=2, bias=3, special="none")
+FP4 = Format("e2m1", exponent_bits=2, mantissa_bits=1, bias=1, special="none")
 
 
 def fp8_format(kind: Kind, fnuz: bool) -> Format:
-    """Return the 8-bit format that a target means by ``fp8`` or ``bf8``."""
+    """Return the 8-bit format ``fp8`` or ``bf8`` of a target."""
     if kind == "fp8":
         return FP8_FNUZ if fnuz else FP8
     return BF8_FNUZ if fnuz else BF8
@@ -78,7 +79,7 @@ def fp8_format(kind: Kind, fnuz: bool) -> Format:
 
 @functools.cache
 def decode_table(fmt: Format) -> F32:
-    """Return the value of every code of `fmt` as float32 (2**bits,); read-only."""
+    """Return the values of all codes of `fmt` as a read-only float32 array (2**bits,)."""
     codes = np.arange(1 << fmt.bits)
     magnitude = codes & (1 << fmt.bits - 1) - 1
     exponent = magnitude >> fmt.mantissa_bits
@@ -100,7 +101,7 @@ def decode_table(fmt: Format) -> F32:
 
 
 def decode(codes: ArrayLike, fmt: Format) -> F32:
-    """Return the float32 values of an array of codes, one per element, in the low bits."""
+    """Return the float32 values of an array of codes, which are the low bits of its elements."""
     table = decode_table(fmt)
     values: F32 = table[np.asarray(codes) & (table.size - 1)]
     return values
@@ -114,19 +115,21 @@ def encode(values: ArrayLike, fmt: Format, *, saturate: bool = False, random: An
     values : array_like of float32 or float64
     fmt : Format
     saturate : bool
-        A finite value beyond the largest becomes the largest (the MODE register's FP16_OVFL) rather
-        than Inf, or NaN where the format has no Inf. A true Inf stays Inf, or NaN, either way.
+        Whether a finite value that overflows becomes the largest finite value (FP16_OVFL in the
+        MODE register). Otherwise it becomes Inf, or NaN if the format has no Inf. An infinite value
+        becomes Inf or NaN in both cases.
     random : array_like of uint32, optional
-        Round stochastically: the top bits of these are added below the last mantissa bit (21 bits
-        for a 2-bit mantissa, 20 for others), then the rest is cut off. None rounds to nearest even.
+        Round stochastically: the top bits of these numbers are added below the last mantissa bit
+        (21 bits for a 2-bit mantissa, 20 for others), and the sum is truncated. By default, values
+        are rounded to nearest even.
 
     Returns
     -------
     ndarray of uint8
-        A format without Inf and NaN turns both into its largest value with their sign: OCP
-        Microscaling 1.0 saturates Inf so, and leaves NaN to the implementation.
+        In a format without Inf and NaN, both become the largest value with their sign. OCP
+        Microscaling 1.0 saturates Inf in this way and leaves NaN to the implementation.
     """
-    with np.errstate(invalid="ignore"):  # a signalling NaN is no error here
+    with np.errstate(invalid="ignore"):  # a signalling NaN is not an error here
         wide = np.asarray(values, np.float64)
     code = _magnitude_codes(wide, fmt, random)
     sign: NDArray[np.int64] = np.where(np.signbit(wide), 1 << fmt.bits - 1, 0)
@@ -147,7 +150,7 @@ def encode(values: ArrayLike, fmt: Format, *, saturate: bool = False, random: An
 
 
 def _magnitude_codes(values: NDArray[np.float64], fmt: Format, random: Any) -> NDArray[np.int64]:
-    """Return the magnitudes' codes as if the exponent had no upper bound; 0 for Inf and NaN."""
+    """Return the codes of the magnitudes without an upper bound on the exponent; 0 for Inf, NaN."""
     magnitude = np.where(np.isfinite(values), np.abs(values), 0.0)
     min_exponent = 1 - fmt.bias
     exponent = np.maximum(np.frexp(magnitude)[1] - 1, min_exponent)
@@ -159,21 +162,21 @@ def _magnitude_codes(values: NDArray[np.float64], fmt: Format, random: Any) -> N
         width = 21 if fmt.mantissa_bits == 2 else 20  # bits S1[31:11] and S1[31:12]
         noise = (np.asarray(random, np.uint32) >> np.uint32(32 - width)).astype(np.int64)
         units = (np.floor(np.ldexp(scaled, width)).astype(np.int64) + noise) >> width
-    # A carry out of the mantissa runs into the exponent, which is the next code.
+    # A carry out of the mantissa increments the exponent, which gives the next code.
     steps = (exponent - min_exponent).astype(np.int64) << fmt.mantissa_bits
     codes: NDArray[np.int64] = units + steps
     return codes
 
 
 def fp8_to_f32(codes: ArrayLike, kind: Kind, fnuz: bool) -> F32:
-    """Decode 8-bit floats: e4m3 (``"fp8"``) or e5m2 (``"bf8"``), FNUZ (gfx942) or OCP (gfx950)."""
+    """Decode 8-bit floats: e4m3 (``"fp8"``) or e5m2 (``"bf8"``), in their FNUZ or OCP variant."""
     return decode(codes, fp8_format(kind, fnuz))
 
 
 def f32_to_fp8(
     values: ArrayLike, kind: Kind, fnuz: bool, *, saturate: bool = False, random: Any = None
 ) -> U8:
-    """Encode 8-bit floats as ``v_cvt_pk_fp8_f32`` or, with `random`, ``v_cvt_sr_fp8_f32`` do.
+    """Encode 8-bit floats like ``v_cvt_pk_fp8_f32`` or, with `random`, ``v_cvt_sr_fp8_f32``.
 
     See `encode` for `saturate` and `random`.
     """
@@ -193,10 +196,11 @@ def bf16_to_f32(codes: ArrayLike) -> F32:
 
 
 def f32_to_bf16(values: ArrayLike, *, random: Any = None) -> U16:
-    """Encode bfloat16, to nearest even or, with `random` (its top 16 bits), stochastically.
+    """Encode bfloat16, to nearest even or, with the top 16 bits of `random`, stochastically.
 
-    A NaN keeps its sign and upper payload and becomes quiet; subnormals are kept. That the top bits
-    are the ones that count is taken over from the 8-bit conversions.
+    A NaN becomes quiet and keeps its sign and the upper part of its payload. Subnormals are kept.
+    It is an assumption, by analogy with the 8-bit conversions, that the top bits of the random
+    number are used.
     """
     bits = np.atleast_1d(np.asarray(values, np.float32)).view(np.uint32).astype(np.uint64)
     if random is None:
@@ -216,6 +220,6 @@ def f16_to_f32(codes: ArrayLike) -> F32:
 
 
 def f32_to_f16(values: ArrayLike) -> U16:
-    """Encode IEEE half precision to nearest even; a value too large becomes Inf."""
+    """Encode IEEE half precision to nearest even; an overflow becomes Inf."""
     with np.errstate(over="ignore"):
         return np.asarray(values, np.float32).astype(np.float16).view(np.uint16)

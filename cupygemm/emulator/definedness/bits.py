@@ -1,6 +1,6 @@
-"""Undefined bits through operations on bits: logic by truth table, sums, and what moves bits.
+"""Undefined bits through bitwise logic, sums and comparisons.
 
-Arrays of undefined bits are unsigned integers as wide as the values; a 1 is undefined.
+An array of undefined bits holds unsigned integers as wide as the values; a bit of 1 is undefined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Bits = Any  # unsigned integers of any width and shape
 
 
 def table_of(function: Callable[..., int], inputs: int) -> int:
-    """Return the truth table of a bitwise function: its result for inputs i in bit i.
+    """Return the truth table of a bitwise function; bit i is the result for the inputs i.
 
     The first input is the highest bit of i.
     """
@@ -26,7 +26,7 @@ def table_of(function: Callable[..., int], inputs: int) -> int:
 
 
 def logic(table: int, values: Sequence[Any], undefined: Sequence[Bits]) -> Bits:
-    """Return the undefined bits of a bitwise function: those that an undefined input can change."""
+    """Return the undefined bits of a bitwise function: those that undefined inputs can change."""
     inputs = len(values)
     can_be: list[Any] = [0, 0]
     for row in range(1 << inputs):
@@ -41,12 +41,12 @@ def logic(table: int, values: Sequence[Any], undefined: Sequence[Bits]) -> Bits:
 
 
 def upward(undefined: Bits) -> Bits:
-    """Return the bits of a sum or product: a bit depends on those of the operands up to it."""
+    """Return the undefined bits of a sum or product, where bit i depends on the bits 0 to i."""
     return undefined | np.negative(undefined)
 
 
 def anywhere(undefined: Bits, like: Any) -> Bits:
-    """Return all bits where there are any, of the type of `like`."""
+    """Return all bits where any bit is undefined, with the type of `like`."""
     kind = np.dtype(like)
     return np.where(np.asarray(undefined) != 0, kind.type(np.iinfo(kind).max), kind.type(0))
 
@@ -56,7 +56,7 @@ def comparison(
 ) -> Any:
     """Return where undefined bits can change the comparison of two integers, as bools.
 
-    An order is tried on the least and the greatest value that each of the two can have.
+    An order relation is evaluated for the least and the greatest value that each integer can have.
     """
     a, b = values
     if relation in ("eq", "ne", "lg"):
@@ -64,7 +64,7 @@ def comparison(
         return (unsure != 0) & ((a ^ b) & ~unsure == 0)
     if relation not in _ORDERS:
         return (undefined[0] | undefined[1]) != 0
-    if signed:  # the order of unsigned integers once the sign bit is turned
+    if signed:  # flipping the sign bit gives the order of unsigned integers
         kind = np.asarray(a).dtype.type
         sign = kind(1 << 8 * kind(0).itemsize - 1)
         a, b = a ^ sign, b ^ sign

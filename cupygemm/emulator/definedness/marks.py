@@ -1,12 +1,13 @@
-"""The undefined bits of registers and memory, and where they come from.
+"""The undefined bits of registers and memory, and their origins.
 
-A word of undefined bits stands for each lane of each vector register, and for each scalar register.
-`suspect_vector` and `suspect_scalar` are bit masks over the register files, true if any wave of the
-batch might be concerned: the run loop tests them and does nothing else in the common case. Vector
-registers that a wave has never written are kept apart, as one flag per wave: whatever writes some
-of its lanes is taken to define the register, since lanes of another branch are not read.
+There is a word of undefined bits for each lane of each vector register and for each scalar
+register. `suspect_vector` and `suspect_scalar` are bit masks over the register files, with a bit
+set if any wave of the batch may be affected. In the common case, the run loop tests these masks and
+does nothing else. A flag per wave marks the vector registers that the wave has never written. A
+write to some lanes of such a register counts as defining all of it, since the lanes of another
+branch are not read.
 
-An *origin* is an integer that native/definedness.h explains: which load, or which register.
+An *origin* is an integer that identifies a load or a register; see native/definedness.h.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from cupygemm.emulator.reports import instruction_at
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group, State
 
-Register = tuple[str, int]  # the file, "v" or "s", and the number
+Register = tuple[str, int]  # register file ("v" or "s") and number
 
 ALL = 0xFFFFFFFF
-SCC = 128  # its place among the scalar registers
+SCC = 128  # its row among the scalar registers
 COMPUTED, _SPACE, BY_MATRIX = 1, 6, 1 << 30
 _FROM_REGISTER, _FROM_GLOBAL, _FROM_LDS, _FROM_PRIVATE = 0, 2, 4, 6
-_SCALAR0 = 512  # number of s0 among registers that are origins
+_SCALAR0 = 512  # number of s0 among the registers that are origins
 _KINDS = {
     _FROM_REGISTER: "uninitialised register",
     _FROM_GLOBAL: "uninitialised memory",
@@ -38,24 +39,25 @@ _KINDS = {
 
 
 class Marks:
-    """What is undefined in one batch.
+    """The undefined bits of one batch.
 
     Attributes
     ----------
     undefined : uint32 (512, waves, 64)
         Undefined bits of the vector registers.
     undefined_scalar : uint32 (129, waves)
-        Undefined bits of the scalar registers, and of SCC: all or none.
+        Undefined bits of the scalar registers. In the row of SCC, all bits are set or none.
     unwritten : bool (512, waves)
-        Vector registers that a wave has never written; `undefined` does not tell.
+        Vector registers that a wave has never written; `undefined` does not include them.
     origin, origin_scalar : int32 (512, waves), (129, waves)
+        Where the undefined bits of a register come from.
     suspect_vector, suspect_scalar : int
-        Registers that are not defined in all waves.
+        Bit masks of the registers that are not defined in all waves.
     """
 
     def __init__(self, state: State) -> None:
         waves, lds = state.num_waves, state.lds
-        # Zeroed memory costs nothing until it is touched, and most of this never is.
+        # Zeroed pages cost nothing until they are accessed, and most of them never are.
         self.undefined = np.zeros((512, waves, 64), np.uint32)
         self.undefined_scalar = np.zeros((129, waves), np.uint32)
         self.origin = np.zeros((512, waves), np.int32)
@@ -70,17 +72,20 @@ class Marks:
             "scratch_origin": np.zeros(state.scratch.size // 4 + 1, np.int32),
             "undefined_address": np.zeros(waves, np.uint64),
         }
-        self._addresses: dict[int, Any] = {}  # by the pc of a load, of each wave
+        self._addresses: dict[int, Any] = {}  # of each wave, by the pc of a load
 
     def arrays(self) -> dict[str, Any]:
         """Return the arrays that C reads and writes, by their names in ``struct machine``."""
         return {
-            "undefined": self.undefined, "undefined_scalar": self.undefined_scalar,
-            "origin": self.origin, "origin_scalar": self.origin_scalar, **self._memory,
-        }  # fmt: skip
+            "undefined": self.undefined,
+            "undefined_scalar": self.undefined_scalar,
+            "origin": self.origin,
+            "origin_scalar": self.origin_scalar,
+            **self._memory,
+        }
 
     def start(self, vector: int, scalar: int) -> None:
-        """Note that nothing has written any register but those of two bit masks."""
+        """Mark all registers as unwritten, except those in two bit masks."""
         self.suspect_vector = ~vector & (1 << 512) - 1
         self.suspect_scalar = ~scalar & (1 << 128) - 1
         self.unwritten[registers(self.suspect_vector)] = True
@@ -91,7 +96,7 @@ class Marks:
     # -- vector registers --------------------------------------------------------------------------
 
     def expose(self, group: Group, register: int) -> bool:
-        """Bring `undefined` up to date for a register; return whether any lane has some."""
+        """Update `undefined` for a register and return whether any lane has undefined bits."""
         bit = 1 << register
         if not self.suspect_vector & bit:
             return False
@@ -106,15 +111,15 @@ class Marks:
         return bool(self._marked & bit) and bool(self.undefined[register, group.waves].any())
 
     def is_marked(self, register: int) -> bool:
-        """Return whether some wave's lane of the register may have undefined bits."""
+        """Return whether the register may have undefined bits in a lane of some wave."""
         return bool(self._marked >> register & 1)
 
     def written(self, group: Group, register: int) -> None:
-        """Note that the group writes some lanes of a register; their undefined bits are set."""
+        """Record that the group writes a register; the caller sets the undefined bits."""
         self.unwritten[register, group.waves] = False
 
     def settle(self, register: int, *, marked: bool = False) -> None:
-        """Bring the bit masks up to date for a register that was written."""
+        """Update the bit masks for a vector register that was written."""
         bit = 1 << register
         if marked or self._marked & bit:
             if self.undefined[register].any():
@@ -128,12 +133,12 @@ class Marks:
             self.suspect_vector &= ~bit
 
     def expect(self, register: int) -> None:
-        """Note that C is about to set undefined bits of a register."""
+        """Record that C is about to set undefined bits of a register."""
         self._marked |= 1 << register
         self.suspect_vector |= 1 << register
 
     def clear(self, group: Group, register: int, bits: int = ALL) -> None:
-        """Note that the group's active lanes get defined bits in a register."""
+        """Record that the group writes defined bits to its active lanes of a register."""
         self.written(group, register)
         if self._marked >> register & 1:
             rows = self.undefined[register, group.waves]
@@ -142,7 +147,7 @@ class Marks:
         self.settle(register)
 
     def define_all(self, group: Group) -> None:
-        """Take every vector register of the group for written."""
+        """Treat every vector register of the group as written."""
         self.unwritten[:, group.waves] = False
         for register in registers(self.suspect_vector):
             self.settle(register)
@@ -150,7 +155,7 @@ class Marks:
     # -- scalar registers --------------------------------------------------------------------------
 
     def settle_scalar(self, register: int) -> None:
-        """Bring the bit mask up to date for a scalar register that was written."""
+        """Update the bit mask for a scalar register that was written."""
         if self.undefined_scalar[register].any():
             self.suspect_scalar |= 1 << register
         else:
@@ -161,29 +166,29 @@ class Marks:
     def hand_on(
         self, group: Group, sources: list[Register], targets: list[Register], flags: int
     ) -> None:
-        """Note that registers get their undefined bits from others, the first of them if several.
+        """Propagate origins: each target gets the origin of the first source with undefined bits.
 
-        It is called before the undefined bits of the targets change; `flags` tell how the bits got
-        there, COMPUTED or BY_MATRIX.
+        It is called before the undefined bits of the targets change. `flags` states how the bits
+        reach the targets: COMPUTED, BY_MATRIX, both or neither.
         """
         found = np.zeros(group.count, np.int32)
         anywhere = np.zeros(group.count, bool)
         for file, register in reversed(sources):
-            undefined, origins = (
-                (self.undefined, self.origin) if file == "v"
-                else (self.undefined_scalar, self.origin_scalar)
-            )  # fmt: skip
-            rows = undefined[register, group.waves]
-            concerned = rows.any(axis=1) if rows.ndim == 2 else rows != 0
-            found = np.where(concerned, origins[register, group.waves], found)
-            anywhere |= concerned
+            if file == "v":
+                affected = self.undefined[register, group.waves].any(axis=1)
+                origins = self.origin
+            else:
+                affected = self.undefined_scalar[register, group.waves] != 0
+                origins = self.origin_scalar
+            found = np.where(affected, origins[register, group.waves], found)
+            anywhere |= affected
         found |= np.int32(flags)
         for file, register in targets:
             into = self.origin if file == "v" else self.origin_scalar
             into[register, group.waves] = np.where(anywhere, found, into[register, group.waves])
 
     def note_load(self, pc: int, first: int, count: int, *, scalar: bool) -> None:
-        """Note that a load found undefined bytes, which C has marked in registers."""
+        """Record that a load found undefined bytes; C has marked the registers."""
         addresses = self._addresses.setdefault(pc, np.zeros_like(self._memory["undefined_address"]))
         found = self._memory["undefined_address"]
         np.copyto(addresses, found, where=found != 0)
@@ -203,7 +208,7 @@ class Marks:
         position: int,
         lanes: tuple[int, ...] = (),
     ) -> Fault:
-        """Return the fault of an undefined value that would change a result.
+        """Return the fault for an undefined value that would change a result.
 
         Parameters
         ----------
@@ -211,12 +216,13 @@ class Marks:
         register : tuple of str and int
             File and number of the register that is used.
         wave : int
-            Index in the batch.
+            Index of the wave in the batch.
         use : str
-            What becomes of the value: ``"is an address"``.
+            How the value is used, as a predicate: ``"is an address"``.
         position : int
-            Of the wave within the group.
+            Position of the wave within the group.
         lanes : tuple of int
+            The lanes that use the value.
         """
         file, number = register
         origin = int((self.origin if file == "v" else self.origin_scalar)[number, wave])
@@ -224,10 +230,8 @@ class Marks:
         name = "scc" if register == ("s", SCC) else register_name(file, number)
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
         if space == _FROM_REGISTER:
-            return Fault(
-                _KINDS[space], self._unwritten_register(register, name, origin, use), position,
-                lane, lanes=lanes,
-            )  # fmt: skip
+            detail = self._unwritten_register(register, name, origin, use)
+            return Fault(_KINDS[space], detail, wave=position, lane=lane, lanes=lanes)
         pc = origin >> 3 << 2
         addresses = self._addresses.get(pc)
         address = int(addresses[wave]) - 1 if addresses is not None else -1
@@ -245,9 +249,14 @@ class Marks:
         if is_global:
             detail += f"\nfrom {place}"
         return Fault(
-            _KINDS[space], detail, position, lane, address if address >= 0 else None,
-            is_global=is_global, lanes=lanes,
-        )  # fmt: skip
+            _KINDS[space],
+            detail,
+            wave=position,
+            lane=lane,
+            address=address if address >= 0 else None,
+            is_global=is_global,
+            lanes=lanes,
+        )
 
     @staticmethod
     def _unwritten_register(register: Register, name: str, origin: int, use: str) -> str:

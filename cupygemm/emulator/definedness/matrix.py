@@ -1,10 +1,12 @@
-"""What matrix instructions make of undefined bits: which elements of D depend on undefined ones.
+"""Undefined bits through matrix instructions: the elements of D that depend on undefined values.
 
-The instruction runs twice more, on a copy of the registers where 1 stands for a lane of A (or of B)
-that is not wholly defined, 0 for one that is, and all of the other operand is 1: an element of D is
-not 0 iff an undefined one went into it. So the layouts, broadcasts and sparse indices are those of
-the instruction itself. The addend has D's layout. (A lane of A holds elements of one row.) Integers
-are looked at one by one, and a known 0 ends the matter: 0 times anything is 0.
+The instruction itself is executed twice more, once for A and once for B, on a copy of the
+registers. In the copy, the elements of a lane of A (or B) are 1 if the lane has undefined bits and
+0 otherwise, and all elements of the other operand are 1. Thus an element of D is nonzero if and
+only if an undefined element contributes to it, and layouts, broadcasts and sparse indices need no
+second implementation. The addend has the layout of D. Lanes are treated as a whole because a lane
+of A holds elements of a single row. Integers are treated one by one, and those known to be 0 as
+such, since 0 times anything is 0.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ def run(marks: Marks, group: Group, inst: Instruction) -> None:
     for place, lanes in enumerate(tainted):
         if lanes.any():
             result |= _reached(state, group, op, (a, b), lanes, place, integers)
-    for operand in inst.src:  # block scales, the index of a sparse A: one value for many elements
+    for operand in inst.src:  # block scales and sparse indices affect many elements
         if operand.field.startswith("scale_") or operand.index == op.index_reg:
             whole = _lanes(marks, group, operand).any(axis=1)
             result |= np.where(whole, np.uint32(ALL), np.uint32(0))[None, :, None]
@@ -43,21 +45,21 @@ def run(marks: Marks, group: Group, inst: Instruction) -> None:
 
 
 def _lanes(marks: Marks, group: Group, op: Operand) -> Any:
-    """Return which lanes of an operand are not wholly defined, bool (count, 64)."""
+    """Return which lanes of an operand have undefined bits, as bool (count, 64)."""
     if op.kind != "v":
         return np.zeros((group.count, LANES), bool)
     return (marks.undefined[op.index : op.index + op.count][:, group.waves] != 0).any(axis=0)
 
 
 def _bytes(marks: Marks, group: Group, op: Operand) -> tuple[Any, Any]:
-    """Return registers with 1 in the bytes that are undefined, and in those that may not be 0."""
+    """Return registers with 1 in the undefined bytes, and others with 1 in the nonzero ones too."""
     rows = slice(op.index, op.index + op.count)
     undefined = _ones_of(marks.undefined[rows][:, group.waves])
     return undefined, undefined | _ones_of(group.state.vgpr[rows][:, group.waves])
 
 
 def _ones_of(words: Any) -> Any:
-    """Return 1 in each byte that is not 0."""
+    """Return words with 1 in each byte that is nonzero."""
     octets = np.ascontiguousarray(words).view(np.uint8)
     return (octets != 0).astype(np.uint8).view(np.uint32)
 
@@ -71,7 +73,7 @@ def _reached(
     place: int,
     integers: list[tuple[Any, Any]] | None,
 ) -> Any:
-    """Return all bits of the elements of D that the lanes of A (or, `place` 1, of B) go into."""
+    """Return all bits of the elements of D to which lanes of A (or B, if `place`) contribute."""
     counts = [operand.count for operand in operands]
     base = sum(counts)
     index = base + op.d_count
@@ -88,21 +90,21 @@ def _reached(
     probe.scale_a = probe.scale_b = -1
     probe.negate = 0
     probe.constant[:] = [0, 0]
-    if op.index_reg >= 0:  # sparse: D is the addend, and the index is a register
+    if op.index_reg >= 0:  # sparse: D is the addend, and a register holds the index
         probe.c_reg, probe.index_reg = base, index
         registers[index] = state.vgpr[op.index_reg, group.waves]
     matrix.native()(
         ctypes.byref(probe), registers.ctypes.data, registers.strides[0] // 4, None, 0, group.count
     )
     found = registers[base:index]
-    if op.d_count and op.a.bits == 64:  # f64: a pair of registers for each element
+    if op.d_count and op.a.bits == 64:  # f64: an element fills a pair of registers
         found = found[0::2] | found[1::2]
         found = np.repeat(found, 2, axis=0)
     return np.where(found != 0, np.uint32(ALL), np.uint32(0))
 
 
 def _ones(fmt: Any, count: int) -> Any:
-    """Return registers whose elements of a format are all 1."""
+    """Return the registers of an operand whose elements are all 1."""
     one = fmt.bias << fmt.mantissa_bits if fmt.mantissa_bits else 1
     word, bits = 0, 32 * count
     for low in range(0, bits, fmt.bits):

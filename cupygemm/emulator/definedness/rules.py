@@ -1,8 +1,8 @@
-"""Rules: the undefined bits of a vector operation's result from those of its sources.
+"""Rules: how the undefined bits of a vector operation's result follow from those of its sources.
 
-`rule_of` gives the rule of an instruction. A rule takes the undefined bits of the sources, and
-functions that fetch their values, for the few operations where these matter; it returns undefined
-bits as wide as the result, or bools: lanes that are wholly undefined.
+`rule_of` returns the rule of an instruction. A rule takes the undefined bits of the sources and
+functions that fetch their values, which only a few rules need. It returns undefined bits as wide as
+the result, or an array of bools that tells which lanes are undefined as a whole.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _U32 = np.uint32
 
 
 def rule_of(inst: Instruction) -> tuple[Rule, bool]:
-    """Return the rule of an instruction, and whether it moves bits and does not compute."""
+    """Return the rule of an instruction, and whether the instruction only moves bits."""
     name = inst.mnemonic
     rule = _MOVES.get(name) or _COMPUTES.get(name)
     if name.startswith("v_bitop3_"):
@@ -68,7 +68,7 @@ def _table(function: Callable[..., int], inputs: int) -> Rule:
 
 
 def _moving(name: str, *data: int) -> Rule:
-    """Return the rule of an operation that moves bits of its data as the other sources tell."""
+    """Return the rule of an operation that moves bits of its data under control of the others."""
     function = vector.OPS[name].function
     assert function is not None
     kinds = vector.OPS[name].sources.split() or ["i32" if name.endswith("_i32") else "u32"]
@@ -96,7 +96,7 @@ def _signed(array: Any) -> Any:
 
 
 def _permute(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
-    """Move bytes; a selector of 12 or more gives a constant."""
+    """Move bytes; a selector of 12 or more produces a constant."""
     moved, selector = _moving("v_perm_b32", 0, 1)(bits, values), values[2]()
     constant: Any = _U32(0)
     for byte in range(4):
@@ -123,7 +123,7 @@ def _add_shift(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
 
 
 def _select(bits: list[Any], values: list[Callable[[], Any]]) -> Any:
-    """Lanes whose selector is undefined are, too, unless both values are the same."""
+    """Select; an undefined selector makes the bits undefined in which the two values differ."""
     first, second, selector = bits
     chosen = np.where(values[2](), second, first)
     unsure = (values[0]() ^ values[1]()) | first | second
@@ -156,17 +156,18 @@ def _bitop3(inst: Instruction) -> Rule:
 
 
 _OR = table_of(lambda a, b: a | b, 2)
-_SHIFTS = {
-    f"v_{name}rev_{kind}": (f"v_{name}rev_{kind}", 1)
-    for name, kinds in (("lshl", "b16 b32 b64"), ("lshr", "b16 b32 b64"), ("ashr", "i16 i32 i64"))
-    for kind in kinds.split()
-}
+_SHIFTS = """
+v_lshlrev_b16 v_lshlrev_b32 v_lshlrev_b64
+v_lshrrev_b16 v_lshrrev_b32 v_lshrrev_b64
+v_ashrrev_i16 v_ashrrev_i32 v_ashrrev_i64
+"""
+_COPIES = "v_mov_b32 v_mov_b64 v_accvgpr_read_b32 v_accvgpr_write_b32 v_accvgpr_mov_b32"
+_SUMS = """
+v_add_u32 v_sub_u32 v_subrev_u32 v_add_i32 v_sub_i32 v_add3_u32 v_xad_u32 v_mul_lo_u32
+"""
 _MOVES: dict[str, Rule] = {
-    **{name: _moving(*what) for name, what in _SHIFTS.items()},
-    **dict.fromkeys(
-        ("v_mov_b32", "v_mov_b64", "v_accvgpr_read_b32", "v_accvgpr_write_b32",
-         "v_accvgpr_mov_b32"), _same,
-    ),
+    **{name: _moving(name, 1) for name in _SHIFTS.split()},
+    **dict.fromkeys(_COPIES.split(), _same),
     "v_and_b32": _table(lambda a, b: a & b, 2),
     "v_or_b32": _table(lambda a, b: a | b, 2),
     "v_and_or_b32": _table(lambda a, b, c: a & b | c, 3),
@@ -181,25 +182,20 @@ _MOVES: dict[str, Rule] = {
     "v_lshl_or_b32": _shift_or,
     "v_cndmask_b32": _select,
     "v_pack_b32_f16": _packed_half,
-}  # fmt: skip
+}
 _COMPUTES: dict[str, Rule] = {
     "v_not_b32": _same,
     "v_xor_b32": _table(lambda a, b: a ^ b, 2),
     "v_xnor_b32": _table(lambda a, b: ~(a ^ b), 2),
-    **dict.fromkeys(
-        ("v_add_u32", "v_sub_u32", "v_subrev_u32", "v_add_i32", "v_sub_i32", "v_add3_u32",
-         "v_xad_u32", "v_mul_lo_u32"), _sum,
-    ),
+    **dict.fromkeys(_SUMS.split(), _sum),
     **{
         f"v_{name}_co_u32": _sum_with_carry
         for name in ("add", "sub", "subrev", "addc", "subb", "subbrev")
     },
-    **dict.fromkeys(
-        ("v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24"), _sum24
-    ),
+    **dict.fromkeys(("v_mul_u32_u24", "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24"), _sum24),
     **dict.fromkeys(("v_mad_u64_u32", "v_mad_i64_i32"), _wide_sum),
     "v_lshl_add_u32": _shift_add,
     "v_lshl_add_u64": _shift_add,
     "v_add_lshl_u32": _add_shift,
     **{f"v_cvt_f32_ubyte{i}": _byte(i) for i in range(4)},
-}  # fmt: skip
+}

@@ -1,9 +1,10 @@
-"""Where undefined values are reported, and who follows them through an instruction.
+"""Propagation of undefined values through an instruction, and the uses that are reported.
 
-`follow` is called before an instruction that touches a register with undefined bits. What decides
-where a wave goes or what memory it touches must be defined: addresses, branch conditions, EXEC, and
-what atomics get. So must be what is stored to device memory (native/definedness.h, which knows
-which lanes a buffer's bounds cut off). Everything else only hands the undefined bits on.
+The run loop calls `follow` before an instruction that accesses a register with undefined bits.
+Values that determine where a wave continues or which memory it accesses must be defined: addresses,
+branch conditions, EXEC, and operands of atomics. So must be values that are stored to device
+memory; native/definedness.h checks these, since it knows which lanes a buffer's bounds exclude. All
+other instructions only propagate undefined bits.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ _INDEX_ENABLE = 1 << 27  # of MODE: s_set_gpr_idx_on
 
 
 def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
-    """Set the undefined bits of what an instruction is about to write.
+    """Set the undefined bits of the registers that an instruction is about to write.
 
     Returns
     -------
     bool
-        Whether C is to look at the undefined bits of what the instruction reads.
+        Whether C must examine the undefined bits of the instruction's operands.
 
     Raises
     ------
     Fault
-        An undefined value would change where the wave goes or what it stores.
+        An undefined value would change where the wave continues or what it stores.
     """
     encoding = inst.encoding
     if inst.mnemonic.startswith("s_set_gpr_idx_"):
-        marks.define_all(group)  # from here on, operands are not where the instruction says
+        marks.define_all(group)  # from here on, M0 shifts the registers
     if group.state.mode & _INDEX_ENABLE and encoding in _VECTOR:
         return False
     if encoding in _VECTOR:
@@ -90,7 +91,7 @@ def _sources(marks: Marks, group: Group, inst: Instruction) -> list[Register]:
 def _require(
     marks: Marks, group: Group, op: Operand, use: str, *, waves: Any = True, lanes: Any = None
 ) -> None:
-    """Raise a fault if an active lane (or one of the `waves`) has undefined bits in a source."""
+    """Raise a fault if a source is undefined in an active lane, or in one of the `waves`."""
     for key in _exposed(marks, group, op):
         if key[0] == "v":
             bad = (marks.undefined[key[1], group.waves] != 0) & group.mask
@@ -183,7 +184,10 @@ def _memory(marks: Marks, group: Group, inst: Instruction) -> bool:
 
 
 def _exchange(marks: Marks, group: Group, inst: Instruction, data: list[Operand]) -> bool:
-    """Lane exchanges move the undefined bits in C; a lane picked by an undefined index has all."""
+    """Propagate undefined bits through a lane exchange.
+
+    C moves the undefined bits of the data. A lane with an undefined index becomes undefined.
+    """
     source = next(op for op in data if op.field == "data0" or len(data) == 1)
     (register,) = registers(inst.vector_writes)
     tainted = _exposed(marks, group, source)
@@ -255,7 +259,7 @@ def _scalar(marks: Marks, group: Group, inst: Instruction) -> None:
 def _check_exec(
     marks: Marks, group: Group, inst: Instruction, sources: list[Register], result: Any
 ) -> None:
-    """EXEC must be defined: its undefined bits are the lanes in doubt."""
+    """Raise a fault if EXEC becomes undefined; its undefined bits are the lanes to report."""
     if not sources or not any(op.kind == "s" and op.index == EXEC for op in inst.dst):
         return
     lanes = unpack_mask(np.asarray(result, np.uint64))

@@ -1,8 +1,9 @@
-"""What vector instructions make of undefined bits: each runs a second time, on these.
+"""Undefined bits through vector instructions: each is executed a second time, on these bits.
 
-A rule (`rules`) takes the place of the operation; fetching (DPP, SDWA, halves) and writing (lane
-masks, halves that are kept) are the same as for the values. Whatever has no rule of its own gives a
-wholly undefined result in each lane where any bit that it reads is undefined.
+In the second run, a rule (see `rules`) replaces the operation. Sources are fetched (DPP, SDWA,
+halves) and results are written (lane masks, preserved halves) as for the values. Without a rule of
+its own, an instruction gives a completely undefined result in each lane in which any bit that it
+reads is undefined.
 """
 
 from __future__ import annotations
@@ -37,21 +38,23 @@ _BOOL = np.dtype(bool)
 
 
 class ShadowGroup(Group):
-    """The group as an instruction's second run sees it: its registers are undefined bits."""
+    """A group whose registers are the undefined bits, for the second run of an instruction."""
 
     __slots__ = ()
 
     def __init__(self, group: Group, marks: Marks) -> None:
         self.state = SimpleNamespace(  # type: ignore[assignment]
-            vgpr=marks.undefined, sgpr=marks.undefined_scalar, mode=0,
+            vgpr=marks.undefined,
+            sgpr=marks.undefined_scalar,
+            mode=0,
             num_waves=marks.undefined.shape[1],
-        )  # fmt: skip
+        )
         self.waves, self.count = group.waves, group.count
         self._whole = group.count == marks.undefined.shape[1]
         self.mask, self.full = group.mask, group.full
 
     def refresh_mask(self) -> None:
-        """Keep EXEC: what it would get is looked at elsewhere."""
+        """Keep EXEC; `uses` checks the undefined bits of a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,7 @@ class Shadow:
     run : callable
         Takes the shadow group and the group itself, before the instruction executes.
     moves : bool
-        It moves bits and does not compute.
+        The instruction only moves bits.
     """
 
     run: Callable[[ShadowGroup, Group], None]
@@ -124,14 +127,14 @@ def _lanewise(inst: Instruction, rule: Rule) -> Callable[[ShadowGroup, Group], N
 
 
 def _put(inst: Instruction, op: Operand, *, keep: bool) -> Callable[[ShadowGroup, Any, Any], None]:
-    """Return a function that writes undefined bits, or lanes that are wholly undefined."""
+    """Return a function that writes undefined bits to a destination."""
     if op.kind == "s" and op.count == 2:  # a lane mask
 
         def put_mask(shadow: ShadowGroup, _result: Any, flags: Any) -> None:
             shadow.set_lane_mask(op.index, np.broadcast_to(flags, (shadow.count, LANES)))
 
         return put_mask
-    part = _kept_part(inst, op)
+    part = _written_part(inst, op)
     kind = "u32" if part != ALL else {16: "u16", 64: "u64"}.get(op.bits, "u32")
     if inst.mnemonic == "v_bitop3_b16":
         kind = "u16"
@@ -152,8 +155,16 @@ def _put(inst: Instruction, op: Operand, *, keep: bool) -> Callable[[ShadowGroup
     return put
 
 
-def _kept_part(inst: Instruction, op: Operand) -> int:
-    """Return the bits of a register that a conversion to 8-bit floats writes."""
+_WRITES_HALF = (
+    "v_cvt_pk_fp8_",
+    "v_cvt_pk_bf8_",
+    "v_cvt_scalef32_pk_fp8_",
+    "v_cvt_scalef32_pk_bf8_",
+)
+
+
+def _written_part(inst: Instruction, op: Operand) -> int:
+    """Return the bits of a register that a conversion or a mixed-precision operation writes."""
     name, opsel = inst.mnemonic, inst.fields.get("opsel", 0)
     if op.count > 1 or not name.startswith(("v_cvt_", "v_fma_mix", "v_mad_mix")):
         return ALL
@@ -161,8 +172,7 @@ def _kept_part(inst: Instruction, op: Operand) -> int:
         return 0xFFFF0000 if "hi" in name else 0xFFFF
     if "_sr_fp8_" in name or "_sr_bf8_" in name:
         return 0xFF << 8 * (opsel >> 2 & 3)
-    if name.startswith(("v_cvt_pk_fp8_", "v_cvt_pk_bf8_", "v_cvt_scalef32_pk_fp8_",
-                        "v_cvt_scalef32_pk_bf8_")):  # fmt: skip
+    if name.startswith(_WRITES_HALF):
         return 0xFFFF << 16 * (opsel >> 3 & 1)
     if name.startswith("v_cvt_scalef32_pk_fp4_"):
         return 0xFF << 8 * (opsel >> 2 & 3)
@@ -173,7 +183,10 @@ def _kept_part(inst: Instruction, op: Operand) -> int:
 
 
 def _packed(inst: Instruction) -> Callable[[ShadowGroup, Group], None]:
-    """Halves of 16 bits, or registers of a pair: each result depends on those that op_sel picks."""
+    """Return the second run of a packed instruction.
+
+    Each half of the result, or each register of a pair, depends on the halves that op_sel selects.
+    """
     operands = source_operands(inst)
     fields, count, index = inst.fields, inst.dst[0].count, inst.dst[0].index
     high = fields["opsel_hi"] | fields["opsel_hi2"] << 2

@@ -1,7 +1,7 @@
 """Operations that move values between lanes, or between vector and scalar registers.
 
-v_readlane and v_writelane ignore EXEC; v_readfirstlane takes the lowest active lane, or lane 0 when
-there is none. The permlane swaps (gfx950) exchange rows of 16 or halves of 32 lanes between two
+v_readlane and v_writelane ignore EXEC. v_readfirstlane reads the lowest active lane, or lane 0 if
+no lane is active. The permlane swaps of CDNA4 exchange rows of 16 or halves of 32 lanes between two
 registers.
 """
 
@@ -33,11 +33,8 @@ def _read_first_lane(inst: Instruction) -> Step:
 
 def _read_lane(inst: Instruction) -> Step:
     operand, selector = source_operands(inst)[:2]
-    value, lane, index = (
-        source(inst, operand, "u32"),
-        source(inst, selector, "u32"),
-        inst.dst[0].index,
-    )
+    value, lane = source(inst, operand, "u32"), source(inst, selector, "u32")
+    index = inst.dst[0].index
 
     def step(group: Group) -> None:
         lanes = np.broadcast_to(value(group), (group.count, LANES))
@@ -49,11 +46,8 @@ def _read_lane(inst: Instruction) -> Step:
 
 def _write_lane(inst: Instruction) -> Step:
     operand, selector = source_operands(inst)[:2]
-    value, lane, index = (
-        source(inst, operand, "u32"),
-        source(inst, selector, "u32"),
-        inst.dst[0].index,
-    )
+    value, lane = source(inst, operand, "u32"), source(inst, selector, "u32")
+    index = inst.dst[0].index
 
     def step(group: Group) -> None:
         chosen = lane(group) & np.uint32(LANES - 1)  # (waves, 1) or (1, 1)
@@ -75,7 +69,7 @@ def _swap(inst: Instruction) -> Step:
 
 
 def _permlane_swap(width: int) -> Callable[[Instruction], Step]:
-    """Return the swap of odd groups of `width` lanes of vdst with even ones of src0."""
+    """Return the binder of a swap: odd groups of `width` lanes of vdst with even ones of src0."""
     partner = _LANE ^ width
     odd = (_LANE & width) != 0
 
@@ -104,6 +98,6 @@ _BINDERS: dict[str, Callable[[Instruction], Step]] = {
 
 
 def bind(inst: Instruction) -> Step | None:
-    """Return the step of a cross-lane instruction, or None."""
+    """Return the step of a cross-lane instruction, or None if it is not one."""
     binder = _BINDERS.get(inst.mnemonic)
     return binder(inst) if binder is not None else None

@@ -1,8 +1,8 @@
-"""Data-parallel primitives: the lane that src0 of a DPP instruction comes from.
+"""Data-parallel primitives (DPP): the lane from which an instruction reads src0.
 
-`pattern` turns a dpp_ctrl into the source lane of each of the 64 lanes, -1 where it has none. A
-source lane that is out of range or switched off by EXEC is invalid: with bound_ctrl the value read
-is 0, without it the lane is not written. row_mask and bank_mask switch lanes off as destinations.
+`pattern` returns the source lane that a dpp_ctrl gives each of the 64 lanes, or -1 for none. A
+source lane that is out of range or switched off by EXEC is invalid: with bound_ctrl the lane reads
+0, without it the lane is not written. row_mask and bank_mask exclude lanes from being written.
 Source: AMD's CDNA3 instruction-set guide, section on DPP; LLVM's AMDGPU operand syntax.
 """
 
@@ -22,12 +22,12 @@ ROW, BANK = 16, 4
 
 
 def pattern(control: int) -> NDArray[np.intp]:
-    """Return the source lane of each lane, -1 for none, (64,).
+    """Return the source lane of each lane as an array (64,), with -1 for none.
 
     Raises
     ------
     UnsupportedInstruction
-        The code is reserved.
+        The value of dpp_ctrl is reserved.
     """
     lane = np.arange(LANES)
     row, within = lane & -ROW, lane % ROW
@@ -56,13 +56,13 @@ _WHOLE_WAVE: dict[int, Callable[[Any], Any]] = {
     0x13C: lambda lane: (lane - 1) % LANES,  # wave_ror
     0x140: lambda lane: lane ^ (ROW - 1),  # row_mirror
     0x141: lambda lane: lane ^ (ROW // 2 - 1),  # row_half_mirror
-    0x142: lambda lane: (lane & -ROW) - 1,  # row_bcast:15, the last lane of the row before
+    0x142: lambda lane: (lane & -ROW) - 1,  # row_bcast:15, the last lane of the previous row
     0x143: lambda lane: np.where(lane < 32, -1, 31),  # row_bcast:31
 }
 
 
 def source(inst: Instruction, index: int) -> Callable[[Group], NDArray[np.uint32]]:
-    """Return a function that fetches register `index` through the instruction's lane pattern."""
+    """Return a function that reads register `index` through the instruction's lane pattern."""
     lanes = pattern(inst.fields["dpp"])
     from_lane = np.maximum(lanes, 0)
     if not inst.fields["bc"]:
@@ -74,7 +74,7 @@ def source(inst: Instruction, index: int) -> Callable[[Group], NDArray[np.uint32
 
 
 def enabled_lanes(inst: Instruction) -> Callable[[Group], Mask] | None:
-    """Return a function for the lanes that a DPP instruction writes, None for all others."""
+    """Return a function for the lanes that an instruction writes, or None without DPP."""
     if inst.variant != "DPP":
         return None
     lane = np.arange(LANES)

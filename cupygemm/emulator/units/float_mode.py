@@ -1,9 +1,9 @@
-"""What MODE and the modifiers ask of a float result: rounding, subnormals, output modifier, clamp.
+"""Float modes: the rounding, subnormals, output modifier and clamp of a float result.
 
-MODE holds one rounding and one subnormal setting for f32 and another for f64 and f16. HIP kernels
-run with the defaults (nearest even, subnormals kept), for which NumPy's own arithmetic is right;
-`careful` is the way for every other setting. Rounding is the host thread's, switched around the
-operation.
+MODE holds a rounding and a subnormal setting for f32, and another pair for f64 and f16. HIP kernels
+run with the defaults (nearest even, subnormals kept), for which NumPy's own arithmetic is correct.
+`careful` handles every other setting; it switches the rounding mode of the host thread for the time
+of the operation.
 Source: AMD's CDNA3 instruction-set guide, sections on MODE and on input and output modifiers.
 """
 
@@ -22,7 +22,7 @@ from cupygemm.emulator.units.vector_native import NEAREST, Array
 Finish = Callable[[Array, int], Array]
 
 DEFAULT = 0xF0
-SINGLE, DOUBLE = 0x33, 0xCC  # bits of MODE that matter to f32, and to f64 and f16
+SINGLE, DOUBLE = 0x33, 0xCC  # bits of MODE that affect f32, and those that affect f64 and f16
 DX10_CLAMP, FP16_OVFL = 1 << 8, 1 << 23
 KEEP_INPUTS, KEEP_RESULTS = 1, 2
 _SMALLEST_NORMAL = {"f32": 2.0**-126, "f16": 2.0**-14, "f64": 2.0**-1022, "bf16": 2.0**-126}
@@ -39,19 +39,19 @@ def rounding_of(mode: int, kind: str) -> int:
 
 
 def _subnormals_of(mode: int, kind: str) -> int:
-    """Return MODE's setting for `kind`: `KEEP_INPUTS` and `KEEP_RESULTS`, or less."""
+    """Return MODE's subnormal setting for `kind`, a sum of `KEEP_INPUTS` and `KEEP_RESULTS`."""
     return mode >> (6 if kind in ("f16", "f64") else 4) & 3
 
 
 def flush(values: Array, kind: str) -> Array:
-    """Return `values` with subnormals replaced by zeros of their sign."""
+    """Replace subnormals by zeros of the same sign."""
     tiny = np.abs(values) < values.dtype.type(_SMALLEST_NORMAL[kind])
     return np.where(tiny, np.copysign(values.dtype.type(0), values), values)
 
 
 @contextmanager
 def rounding(mode: int) -> Iterator[None]:
-    """Compute with the given rounding: 0 nearest even, 1 up, 2 down, 3 towards zero."""
+    """Set the rounding of the thread: 0 nearest even, 1 up, 2 down, 3 towards zero."""
     if mode == NEAREST:
         yield
         return
@@ -70,15 +70,15 @@ def careful(
     arguments: list[Array],
     mode: int,
 ) -> Any:
-    """Apply `function` under a MODE other than the default.
+    """Apply `function` with a MODE other than the default.
 
     Parameters
     ----------
     function : callable
     kinds : sequence of str
-        Kind of each argument.
+        The kind of each argument.
     result : str
-        Kind of the (first) result.
+        The kind of the result, or of the first one.
     arguments : list of ndarray
     mode : int
     """
@@ -98,10 +98,10 @@ def careful(
 
 
 def finisher(inst: Instruction, kind: str) -> Finish | None:
-    """Return what happens to a float result before it is stored, None if nothing does.
+    """Return a function that finishes a float result before it is stored, or None.
 
-    That is the output modifier, the clamp, and for f16 the rounding from the float32 that it was
-    computed in. The function takes the result and MODE, and returns bits for f16.
+    It applies the output modifier and the clamp, and rounds an f16 result from the float32 in which
+    it was computed. The function takes the result and MODE, and returns bits for f16.
     """
     omod, clamp = inst.fields.get("omod", 0), inst.fields.get("clmp", 0)
     if inst.encoding == "VOP3P":
@@ -112,7 +112,7 @@ def finisher(inst: Instruction, kind: str) -> Finish | None:
         return _finish_half if half else None
 
     def finish(value: Array, mode: int) -> Array:
-        # The guide: output modifiers are ignored where subnormal results are kept.
+        # The guide: the output modifier is ignored if subnormal results are kept.
         if omod and not _subnormals_of(mode, kind) & KEEP_RESULTS:
             value = value * value.dtype.type(scale)
         if clamp:
@@ -123,7 +123,7 @@ def finisher(inst: Instruction, kind: str) -> Finish | None:
 
 
 def clamp_unit(value: Array, mode: int) -> Array:
-    """Clamp to [0, 1]; NaN becomes 0 if MODE says so (DX10_CLAMP)."""
+    """Clamp to [0, 1]. NaN becomes 0 if DX10_CLAMP is set in MODE."""
     zero, one = value.dtype.type(0), value.dtype.type(1)
     clamped: Array = np.where(value > zero, np.minimum(value, one), zero)
     if mode & DX10_CLAMP:
@@ -135,7 +135,7 @@ def _finish_half(value: Array, mode: int) -> Array:
     if mode & (DOUBLE | FP16_OVFL) == DEFAULT & DOUBLE:
         return vector_native.float_to_half(value)
     half = vector_native.float_to_half(value, rounding_of(mode, "f16"))
-    if mode & FP16_OVFL:  # what overflows becomes the largest number; a true Inf stays
+    if mode & FP16_OVFL:  # an overflow becomes the largest number; a true Inf stays
         overflown = (half & np.uint16(0x7FFF) == 0x7C00) & np.isfinite(value)
         half = np.where(overflown, half - np.uint16(1), half)
     if _subnormals_of(mode, "f16") & KEEP_RESULTS:

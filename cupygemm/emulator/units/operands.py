@@ -1,9 +1,9 @@
-"""Operands of vector instructions: where a value comes from, its type and modifiers, where it goes.
+"""Operands of vector instructions: how sources are fetched and results are written.
 
 ``f16`` and ``bf16`` values are held as float32, which represents them exactly. `source` and
-`destination` resolve everything that the instruction fixes (register, constant, SDWA selection,
-DPP pattern, sign modifiers) and return closures over a `Group`. Arrays are (waves, 64), (waves, 1)
-for a scalar register, or (1, 1) for a constant, and broadcast.
+`destination` resolve everything that the instruction determines (register, constant, SDWA
+selection, DPP pattern, sign modifiers) and return closures over a `Group`. Arrays are (waves, 64),
+(waves, 1) for a scalar register, or (1, 1) for a constant; they broadcast.
 """
 
 from __future__ import annotations
@@ -36,18 +36,29 @@ Fetch = Callable[[Group], Array]
 Put = Callable[[Group, Array], None]
 
 _NUMPY = {
-    "u32": np.uint32, "i32": np.int32, "f32": np.float32, "u64": np.uint64, "i64": np.int64,
+    "u32": np.uint32,
+    "i32": np.int32,
+    "f32": np.float32,
+    "u64": np.uint64,
+    "i64": np.int64,
     "f64": np.float64,
-}  # fmt: skip
+}
 _KIND_OF_FORMAT = {
-    "F32": "f32", "I32": "i32", "I24": "i32", "F64": "f64", "U64": "u64", "B64": "u64",
+    **dict.fromkeys(("U16", "B16"), "u16"),
+    **dict.fromkeys(("U64", "B64"), "u64"),
+    **dict.fromkeys(("I32", "I24"), "i32"),
+    "I16": "i16",
     "I64": "i64",
-    "F16": "f16", "BF16": "bf16", "U16": "u16", "B16": "u16", "I16": "i16", "M64": "mask",
-}  # fmt: skip
+    "F16": "f16",
+    "BF16": "bf16",
+    "F32": "f32",
+    "F64": "f64",
+    "M64": "mask",
+}
 
 
 def kind_of(op: Operand) -> str:
-    """Return the kind of an operand by its number format; packed and 8-bit ones are raw ``u32``."""
+    """Return the kind of an operand by its number format; packed and 8-bit formats are ``u32``."""
     return _KIND_OF_FORMAT.get(op.fmt, "u64" if op.bits == 64 else "u32")
 
 
@@ -60,7 +71,7 @@ def source(inst: Instruction, op: Operand, kind: str, *, signed: bool = False) -
     op : Operand
     kind : str
     signed : bool
-        Apply the abs and neg modifiers although `kind` is no float (a 32-bit select of floats).
+        Apply the abs and neg modifiers although `kind` is not a float, for a 32-bit select.
     """
     if kind == "mask":
         return lane_mask(op)
@@ -73,7 +84,7 @@ def source(inst: Instruction, op: Operand, kind: str, *, signed: bool = False) -
 
 
 def lane_mask(op: Operand) -> Fetch:
-    """Return a function that fetches a scalar pair (or a constant) as one bool per lane."""
+    """Return a function that fetches a scalar register pair or a constant as one bool per lane."""
     if op.kind == "imm":
         bits = np.full(1, constant_bits(op, "u64"), np.uint64)
         return always(unpack_mask(bits))
@@ -82,7 +93,7 @@ def lane_mask(op: Operand) -> Fetch:
 
 
 def always(value: Array) -> Fetch:
-    """Return a function that fetches a constant."""
+    """Return a function that returns a constant for every group."""
 
     def fetch(_group: Group) -> Array:
         return value
@@ -129,9 +140,9 @@ def _special32(index: int) -> Fetch:
         return lambda group: (group.s64(EXEC) == 0).astype(np.uint32)[:, None]
     if index == SCC:
         return lambda group: group.scc.astype(np.uint32)[:, None]
-    if index in APERTURES:  # a 32-bit read gets the low half: LLVM's getSegmentAperture says so
+    if index in APERTURES:  # a 32-bit read gets the low half, see LLVM's getSegmentAperture
         return always(np.full((1, 1), APERTURES[index] & 0xFFFFFFFF, np.uint32))
-    raise UnsupportedInstruction(f"operand code {index} is no source of a vector instruction")
+    raise UnsupportedInstruction(f"operand code {index} is not a source of vector instructions")
 
 
 def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
@@ -155,18 +166,18 @@ def _raw64(inst: Instruction, op: Operand, kind: str) -> Fetch:
 
 
 def position(op: Operand) -> int:
-    """Return 0, 1 or 2 for src0, src1 and src2; 3 for others, which have no modifiers."""
+    """Return 0, 1 or 2 for src0, src1 and src2, and 3 for others, which have no modifiers."""
     return {"src0": 0, "src1": 1, "src2": 2}.get(op.field, 3)
 
 
 def _selection(inst: Instruction, op: Operand, width: int) -> list[Callable[[Array], Array]]:
-    """Return the step that picks the bytes, the word or the half that the operation reads."""
+    """Return the step that extracts the bytes, the word or the half that the operation reads."""
     where = position(op)
     if inst.variant == "SDWA" and where < 2:
         selector, extend = inst.fields[f"src{where}_sel"], inst.fields[f"src{where}_sext"]
         if selector < 6:
-            return [_extractor(8 * selector, 8, extend) if selector < 4
-                    else _extractor(16 * (selector - 4), 16, extend)]  # fmt: skip
+            low, bits = (8 * selector, 8) if selector < 4 else (16 * (selector - 4), 16)
+            return [_extractor(low, bits, extend)]
         return []
     halves = inst.encoding == "VOP3" and width == 16 and where < 3 and op.kind != "imm"
     if halves and inst.fields.get("opsel", 0) >> where & 1:
@@ -237,8 +248,9 @@ def _typed(kind: str) -> list[Callable[[Array], Array]]:
 def destination(inst: Instruction, op: Operand, kind: str, *, keep_high: bool = False) -> Put:
     """Return a function that writes a result of `kind` to a destination operand.
 
-    16-bit results (as uint16 bits) zero the other half of the register; with `keep_high`, or where
-    op_sel names the high half, they keep it. ``mask`` results are bools, cut to the active lanes.
+    A 16-bit result (as uint16 bits) clears the other half of the register, but preserves it with
+    `keep_high` or if op_sel names the high half. A ``mask`` result is an array of bools, of which
+    only the active lanes count.
     """
     index = op.index
     if kind == "mask":
@@ -285,7 +297,7 @@ def _half_put(inst: Instruction, index: int, put: Put, keep_high: bool) -> Put:
 
 
 def _sdwa_put(inst: Instruction, index: int, put: Put) -> Put:
-    """Write the byte or word that dst_sel names; dst_unused says what happens to the rest."""
+    """Return a function that writes the byte or word dst_sel; dst_unused governs the other bits."""
     selector, unused = inst.fields.get("dst_sel", 6), inst.fields.get("dst_unused", 0)
 
     def widen(value: Array) -> Array:

@@ -1,9 +1,9 @@
-"""One lane-wise vector operation: its description, and how it becomes a step.
+"""Lane-wise vector operations: how a mnemonic is described, and how it becomes a step.
 
-`Op` says what a mnemonic computes on typed arrays; the operand kinds come from the ISA tables
-unless the entry overrides them. `bind` does the rest, the same for every operation: fetch, float
-mode, compute, output modifier and clamp, write. A function returns an array of its result's kind
-(float32 values for f16), or a pair of that and a lane mask for an instruction with a carry.
+An `Op` states what a mnemonic computes on typed arrays. The operand kinds come from the ISA tables
+unless the entry overrides them. `bind` adds what all operations share: fetch, float mode, compute,
+output modifier and clamp, write. A function returns an array of its result's kind (float32 values
+for f16). For an instruction with a carry, it returns a pair of that array and a lane mask.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cupygemm.emulator.units.vector_native import Array
 
 Function = Callable[..., Any]
 Step = Callable[[Group], None]
-_LIMITS = {
-    "u32": (0, 0xFFFFFFFF), "i32": (-(1 << 31), (1 << 31) - 1),
-    "u16": (0, 0xFFFF), "i16": (-(1 << 15), (1 << 15) - 1),
-}  # fmt: skip
-_NUMPY = {
-    "u32": np.uint32, "i32": np.int32, "u16": np.uint16, "i16": np.int16, "f32": np.float32,
-}  # fmt: skip
+_NUMPY: dict[str, Any] = {
+    "u32": np.uint32,
+    "i32": np.int32,
+    "u16": np.uint16,
+    "i16": np.int16,
+    "f32": np.float32,
+}
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class Op:
     function : callable or None
         Takes one array per source, in the order src0, src1, src2, vcc, vdst.
     sources : str
-        Kinds of the sources, blank-separated; empty for those of the ISA tables.
+        The kinds of the sources, separated by blanks. If empty, the ISA tables determine them.
     result : str
-        Kind of the result; empty for that of the ISA tables.
+        The kind of the result. If empty, the ISA tables determine it.
     make : callable or None
-        ``make(inst, target)`` returns the function, for one that depends on them.
+        ``make(inst, target)`` returns the function if it depends on the two.
     exact : bool
-        A float operation that MODE does not influence.
+        The operation is on floats, and MODE does not influence it.
     keep_high : bool
-        A 16-bit result keeps the other half of the register instead of zeroing it.
+        A 16-bit result preserves the other half of the register instead of clearing it.
     signed : bool
-        abs and neg apply although the sources are held as bits, not as floats.
+        The abs and neg modifiers apply although the sources are held as bits, not as floats.
     """
 
     function: Function | None = None
@@ -67,7 +67,7 @@ class Op:
 def source_operands(inst: Instruction) -> list[Operand]:
     """Return the sources in the order src0, src1, src2, vcc (a mask), vdst (an accumulator)."""
     order = {"src0": 0, "src1": 1, "src2": 2, "vcc": 3, "vdst": 4}
-    # A VCC that is no lane mask stands for what src_vccz depends on.
+    # A VCC that is not a lane mask is the implicit operand of src_vccz.
     used = (op for op in inst.src if op.field in order and (op.field, op.fmt) != ("vcc", "B64"))
     return sorted(used, key=lambda op: order[op.field])
 
@@ -104,7 +104,7 @@ def bind(inst: Instruction, op: Op, target: Target) -> Step:
 def _in_place(
     function: np.ufunc, fetches: list[Fetch], index: int, kind: str, bits: int, otherwise: Step
 ) -> Step:
-    """Return a step that computes straight into the register where every lane is active."""
+    """Return a step that computes directly into the register if every lane is active."""
     first, second = fetches
     dtype, default = _NUMPY[kind], float_mode.DEFAULT & bits
 
@@ -120,7 +120,7 @@ def _in_place(
 def _computation(
     function: Function, fetches: list[Fetch], kinds: list[str], result: str, bits: int
 ) -> Callable[[Group], Any]:
-    """Return a closure that fetches and computes, under the float mode if `bits` of MODE matter."""
+    """Return a closure that fetches and computes, with the float mode if it depends on `bits`."""
     plain = apply(function, fetches)
     if not bits:
         return plain
@@ -137,7 +137,7 @@ def _computation(
 
 
 def apply(function: Function, fetches: list[Fetch]) -> Callable[[Group], Any]:
-    """Return a closure that applies `function` to what `fetches` fetch."""
+    """Return a closure that applies `function` to the fetched sources."""
     if len(fetches) == 1:
         (first,) = fetches
         return lambda group: function(first(group))
@@ -173,14 +173,14 @@ def _storing(
 
 
 def _saturating(function: Function, kind: str) -> Function:
-    """Return `function` computed in 64 bits and clamped to the range of its narrower result."""
+    """Return `function` computed in 64 bits and clamped to the range of its result."""
     if WIDTH[kind] > 32:
         return function
-    low, high = _LIMITS[kind]
     dtype = _NUMPY[kind]
+    limits = np.iinfo(dtype)
 
     def clamped(*arguments: Array) -> Any:
         wide = [value if value.dtype == bool else value.astype(np.int64) for value in arguments]
-        return np.clip(function(*wide), low, high).astype(dtype)
+        return np.clip(function(*wide), int(limits.min), int(limits.max)).astype(dtype)
 
     return clamped

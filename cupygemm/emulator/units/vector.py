@@ -1,8 +1,8 @@
-"""The vector ALU: VOP1, VOP2, VOP3, VOP3P (but for the matrix instructions) and VOPC.
+"""The vector ALU: VOP1, VOP2, VOP3, VOP3P (except matrix instructions) and VOPC.
 
-The operations are tables of `Op` in the ``vector_*`` modules beside this one; comparisons, packed
-and cross-lane operations, whose operands or results are shaped differently, bind themselves.
-v_accvgpr_* belong to the matrix unit.
+The ``vector_*`` modules hold the operations in tables of `Op`. Comparisons, packed and cross-lane
+operations have operands or results of other shapes, so their modules bind them. The matrix unit
+implements v_accvgpr_*.
 """
 
 from __future__ import annotations
@@ -81,8 +81,9 @@ def _bind(inst: Instruction, target: Target) -> Step | None:
 
 
 # -- relative register indexing --------------------------------------------------------------------
-# s_set_gpr_idx_on sets a bit of MODE; M0 then holds the index, one per wave, and in bits 12..15
-# which operands it is added to. Waves are split by index; the instruction is bound anew per index.
+# s_set_gpr_idx_on sets a bit of MODE. M0 then holds the index of each wave and, in bits 12 to 15,
+# the operands to which it is added. The waves are split by index, and the instruction is bound once
+# for each index.
 
 _INDEX_ENABLE = 1 << 27
 _INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}

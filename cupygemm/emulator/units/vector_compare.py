@@ -1,7 +1,7 @@
 """Comparisons of the vector ALU: v_cmp and v_cmpx over integers and floats, and v_cmp_class.
 
-The result is one bit per lane in VCC or a scalar register pair, 0 for inactive lanes; v_cmpx writes
-EXEC as well. Float comparisons other than the negated ones are false where an operand is NaN.
+The result is one bit per lane in VCC or a scalar register pair, with 0 for inactive lanes. v_cmpx
+also writes EXEC. If an operand is NaN, all float comparisons except the negated ones are false.
 """
 
 from __future__ import annotations
@@ -36,8 +36,16 @@ def _negated(compare: Function) -> Function:
 
 
 _RELATIONS: dict[str, Function] = {
-    "f": _never, "lt": np.less, "eq": np.equal, "le": np.less_equal, "gt": np.greater,
-    "ne": np.not_equal, "ge": np.greater_equal, "t": _always, "tru": _always,
+    "f": _never,
+    "lt": np.less,
+    "eq": np.equal,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ne": np.not_equal,
+    "ge": np.greater_equal,
+    "t": _always,
+    "tru": _always,
+    # of floats
     "lg": lambda a, b: (a < b) | (a > b),
     "o": lambda a, b: ~_unordered(a, b),
     "u": _unordered,
@@ -47,11 +55,11 @@ _RELATIONS: dict[str, Function] = {
     "nle": _negated(np.less_equal),
     "neq": np.not_equal,
     "nlt": _negated(np.less),
-}  # fmt: skip
+}
 
 
 def bind(inst: Instruction) -> Step | None:
-    """Return the step of a VOPC instruction in any of its encodings, or None."""
+    """Return the step of a comparison in any of its encodings, or None if it is not one."""
     prefix, _, rest = inst.mnemonic.partition("_cmp")
     if prefix != "v" or not rest:
         return None
@@ -59,8 +67,8 @@ def bind(inst: Instruction) -> Step | None:
     relation, _, kind = rest.rpartition("_")
     left, right, *_ = source_operands(inst)
     if relation == "class":
-        compute = _class_test(source(inst, left, _bits_kind(kind), signed=True),
-                              source(inst, right, "u32"), kind)  # fmt: skip
+        value = source(inst, left, f"u{WIDTH[kind]}", signed=True)
+        compute = _class_test(value, source(inst, right, "u32"), kind)
     elif relation in _RELATIONS:
         fetches = [source(inst, op, kind) for op in (left, right)]
         compute = _comparison(_RELATIONS[relation], fetches, kind)
@@ -103,15 +111,11 @@ def _comparison(relation: Function, fetches: list[Fetch], kind: str) -> Callable
 _EXPONENT_BITS = {"f16": 5, "f32": 8, "f64": 11}
 
 
-def _bits_kind(kind: str) -> str:
-    return f"u{WIDTH[kind]}"
-
-
 def _class_test(value: Fetch, wanted: Fetch, kind: str) -> Callable[[Group], Array]:
-    """Test whether a value is in one of the classes whose bits are set in the second operand.
+    """Return a function that tests whether a value belongs to one of the wanted classes.
 
-    Bits: 0 signalling NaN, 1 quiet NaN, 2 -Inf, 3 -normal, 4 -subnormal, 5 -0, 6 +0, 7 +subnormal,
-    8 +normal, 9 +Inf.
+    The bits of the second operand select classes: 0 signalling NaN, 1 quiet NaN, 2 -Inf, 3 -normal,
+    4 -subnormal, 5 -0, 6 +0, 7 +subnormal, 8 +normal, 9 +Inf.
     """
     width = WIDTH[kind]
     mantissa_bits = width - 1 - _EXPONENT_BITS[kind]

@@ -1,8 +1,8 @@
 """Conversions of the vector ALU between integers, f16, bf16, f32, f64 and packed forms of them.
 
-Float to integer truncates, saturates, and turns NaN into 0. f32 to f16 rounds as MODE says, the
-packed f32 to f16 towards zero. Conversions to and from 8-bit floats, and gfx950's scaled ones, are
-in vector_fp8.py.
+A conversion from float to integer truncates, saturates and converts NaN to 0. f32 to f16 rounds
+according to MODE, and the packed form v_cvt_pkrtz rounds towards zero. vector_fp8.py has the
+conversions to and from 8-bit floats and the scaled ones of CDNA4.
 Source: AMD's pseudocode in the CDNA instruction-set guides.
 """
 
@@ -44,13 +44,13 @@ def _unsigned_byte(index: int) -> Function:
 
 
 def _four_bit_offset(a: Array) -> Array:
-    """Return the low four bits as a signed number of sixteenths."""
+    """Convert the low four bits, a signed number of sixteenths."""
     value = (a & 15).astype(_I32)
     return ((value ^ 8) - 8).astype(_F32) / _F32(16)
 
 
 def _normalized(dtype: Any) -> Function:
-    """Return the map of [-1, 1] or [0, 1] onto a 16-bit integer's range, to nearest even."""
+    """Return the map of [-1, 1] or [0, 1] to the range of a 16-bit integer, to nearest even."""
     high = np.iinfo(dtype).max
     low = -high if np.iinfo(dtype).min else 0
 
@@ -94,7 +94,7 @@ def _saturate_pack_bytes(a: Array) -> Array:
 
 
 def _shift_pack(low: int, high: int) -> Function:
-    """Return v_ashr_pk: two shifted integers saturated to bytes, packed in 16 bits."""
+    """Return v_ashr_pk: two shifted integers, saturated to bytes and packed in 16 bits."""
 
     def shift_pack(a: Array, b: Array, shift: Array) -> Array:
         amount = (shift & _U32(31)).view(_I32)
@@ -109,9 +109,9 @@ def _shift_pack(low: int, high: int) -> Function:
 
 
 def _half_stochastic(a: Array, random: Array) -> Array:
-    """Round f32 to f16 by adding random bits below the last place; returns the f16 value.
+    """Round f32 to f16 values by adding random bits below the last place.
 
-    The 13 bits that a normal result drops are compared with the top 13 bits of the random number.
+    The top 13 bits of the random number are added to the 13 bits that a normal result drops.
     """
     magnitude = np.abs(a.astype(_F64))
     exponent = np.maximum(np.frexp(magnitude)[1] - 1, -14)
@@ -149,15 +149,12 @@ OPS: dict[str, Op] = {
     "v_cvt_norm_u16_f16": Op(_normalized(_U16), exact=True),
     # floats and floats
     "v_cvt_f16_f32": Op(lambda a: a),
-    "v_cvt_f32_f16": Op(lambda a: a * _F32(1)),  # a product makes NaN quiet
+    "v_cvt_f32_f16": Op(lambda a: a * _F32(1)),  # the product quiets NaN
     "v_cvt_f32_f64": Op(lambda a: a.astype(_F32)),
     "v_cvt_f64_f32": Op(lambda a: a.astype(_F64)),
     "v_cvt_f32_bf16": Op(lambda a: a * _F32(1), exact=True),
     "v_cvt_sr_f16_f32": Op(_half_stochastic, exact=True, keep_high=True),
-    "v_cvt_sr_bf16_f32": Op(
-        _bf16_stochastic, "f32 u32", "u16",
-        keep_high=True,
-    ),
+    "v_cvt_sr_bf16_f32": Op(_bf16_stochastic, "f32 u32", "u16", keep_high=True),
     # two results in one register
     "v_cvt_pkrtz_f16_f32": Op(_pack(_half_towards_zero)),
     "v_cvt_pk_f16_f32": Op(_pack(float_to_half)),
@@ -174,4 +171,4 @@ OPS: dict[str, Op] = {
     "v_sat_pk_u8_i16": Op(_saturate_pack_bytes, "u32", "u16"),
     "v_ashr_pk_i8_i32": Op(_shift_pack(-128, 127), "i32 i32 u32", "u16", keep_high=True),
     "v_ashr_pk_u8_i32": Op(_shift_pack(0, 255), "i32 i32 u32", "u16", keep_high=True),
-}  # fmt: skip
+}

@@ -1,14 +1,18 @@
 """The operations from which compilers build division, and the bits of 2/pi for trigonometry.
 
-x / y, correctly rounded, is v_div_scale of both (move them where a reciprocal and its refinement
-neither overflow nor lose digits), v_rcp and a few v_fma, v_div_fmas (last step, undoing the scale),
-v_div_fixup (Inf, NaN, zero and results out of range).
+A correctly rounded x / y takes four steps. v_div_scale scales both operands to where a reciprocal
+and its refinement neither overflow nor lose digits. v_rcp and a few v_fma compute the quotient.
+v_div_fmas is the last refinement and undoes the scaling. v_div_fixup handles Inf, NaN, zero and
+results out of range.
 
-AMD's pseudocode is followed but for four places where taken literally it divides wrongly: in
-v_div_scale_f32, "1/S1 is subnormal" is meant in f32; where 1/S1 and S2/S1 are both subnormal, the
-denominator is scaled down, not up (up overflows); v_div_fmas scales towards the side that
-v_div_scale moved away from, by the full 2**64 or 2**128, told by the exponent of the approximate
-quotient; and v_div_fixup turns a quotient that overflowed on the way, and so became NaN, into Inf.
+The implementation follows AMD's pseudocode, except in four places where the pseudocode, taken
+literally, divides wrongly:
+
+- In v_div_scale_f32, "1/S1 is subnormal" refers to f32.
+- If 1/S1 and S2/S1 are both subnormal, the denominator is scaled down; scaling it up overflows.
+- v_div_fmas undoes the scaling of v_div_scale by the full 2**64 or 2**128. The exponent of the
+  approximate quotient tells the direction.
+- v_div_fixup returns Inf for a quotient that became NaN because an intermediate result overflowed.
 """
 
 from __future__ import annotations
@@ -36,16 +40,16 @@ def _exponent(values: Array) -> Array:
 
 
 def _div_scale(*, near_max: int, step: int, tiny: int, min_exponent: int) -> Function:
-    """Return v_div_scale: what to divide with (s0 is s1 or s2), and whether to scale back later.
+    """Return v_div_scale: the scaled operand s0 (s1 or s2), and whether to scale back later.
 
     Parameters
     ----------
     near_max : int
-        Exponent difference from which the quotient may overflow on the way.
+        Difference of the exponents from which an intermediate result may overflow.
     step : int
-        Exponent that operands are moved by.
+        Operands are scaled by 2**step or 2**-step.
     tiny : int
-        Biased exponent of a numerator whose remainder would be subnormal.
+        Biased exponent up to which the remainder of a numerator would be subnormal.
     min_exponent : int
         Exponent of the smallest normal number, 2**min_exponent.
     """
@@ -58,36 +62,34 @@ def _div_scale(*, near_max: int, step: int, tiny: int, min_exponent: int) -> Fun
         zero = (s1 == 0) | (s2 == 0)
         near = _exponent(s2) - _exponent(s1) >= near_max
         subnormal = _exponent(s1) == 0
-        # |s1| > 1 / smallest normal, and |s2 / s1| < smallest normal, by mantissas in [1/2, 1).
+        # |s1| > 1 / smallest normal and |s2 / s1| < smallest normal, with mantissas in [1/2, 1).
         small_reciprocal = exponent1 - (mantissa1 == 0.5) > -min_exponent
         difference = exponent2 - exponent1 - (mantissa2 < mantissa1)
         small_quotient = (difference < min_exponent) & np.isfinite(s1) & np.isfinite(s2)
         both = small_reciprocal & small_quotient
-        conditions = [zero, near, subnormal, both, small_reciprocal, small_quotient,
-                      _exponent(s2) <= tiny]  # fmt: skip
-        conditions = [np.broadcast_to(c, np.broadcast_shapes(s0.shape, s1.shape, s2.shape))
-                      for c in conditions]  # fmt: skip
         nan = np.full((1, 1), np.nan, s0.dtype)
-        choices = [
-            nan,
-            np.where(is_denominator, up, s0),
-            up,
-            np.where(is_denominator, down, s0),
-            down,
-            np.where(is_numerator, up, s0),
-            up,
-        ]
-        value = np.select(conditions, choices, s0).astype(s0.dtype)
-        scaled = np.select(conditions, [False, True, False, True, False, True, False], False)
+        cases = (  # condition, result, whether to scale back; the first that holds counts
+            (zero, nan, False),
+            (near, np.where(is_denominator, up, s0), True),
+            (subnormal, up, False),
+            (both, np.where(is_denominator, down, s0), True),
+            (small_reciprocal, down, False),
+            (small_quotient, np.where(is_numerator, up, s0), True),
+            (_exponent(s2) <= tiny, up, False),
+        )
+        shape = np.broadcast_shapes(s0.shape, s1.shape, s2.shape)
+        conditions = [np.broadcast_to(condition, shape) for condition, _, _ in cases]
+        value = np.select(conditions, [result for _, result, _ in cases], s0).astype(s0.dtype)
+        scaled = np.select(conditions, [back for _, _, back in cases], False)
         return value, scaled
 
     return div_scale
 
 
 def _div_fixup(*, underflow: int | None) -> Function:
-    """Return v_div_fixup: the quotient s0 of s2 by s1, corrected in the special cases.
+    """Return v_div_fixup, which corrects the quotient s0 of s2 by s1 in special cases.
 
-    `underflow` is the exponent difference below which every quotient rounds to zero.
+    `underflow` is the difference of the exponents below which every quotient rounds to zero.
     """
 
     def div_fixup(s0: Array, s1: Array, s2: Array) -> Array:
@@ -102,7 +104,7 @@ def _div_fixup(*, underflow: int | None) -> Function:
         result = np.where(sign, -result, result)
         invalid = (s1 == 0) & (s2 == 0) | infinite1 & infinite2
         result = np.where(invalid, dtype(-np.nan), result)
-        result = np.where(np.isnan(s1), s1 + s1, result)  # a sum makes NaN quiet
+        result = np.where(np.isnan(s1), s1 + s1, result)  # the sum quiets NaN
         return np.where(np.isnan(s2), s2 + s2, result)
 
     return div_fixup

@@ -1,7 +1,7 @@
 """Dot products of 2, 4 or 8 packed numbers, added to a 32-bit accumulator.
 
-Float products are exact in f32; the sums are taken in the order of AMD's pseudocode, each rounded.
-Integer sums wrap, or saturate with the clamp bit. The ``c`` forms accumulate into their
+Products of floats are exact in f32. They are added in the order of AMD's pseudocode, each sum being
+rounded. Integer sums wrap, or saturate with the clamp bit. The ``c`` forms accumulate into their
 destination.
 """
 
@@ -23,7 +23,7 @@ _NAME = re.compile(r"v_dot(2|4|8)(c?)_(f32|i32|u32)_(bf16|f16|i16|u16|i8|u8|i4|u
 
 
 def bind(inst: Instruction) -> Step | None:
-    """Return the step of a dot product, or None."""
+    """Return the step of a dot product, or None if the instruction is not one."""
     match = _NAME.fullmatch(inst.mnemonic)
     if match is None:
         return None

@@ -1,10 +1,10 @@
 """Floating-point operations of the vector ALU: arithmetic, rounding, minima, transcendentals.
 
-f16 operations receive and return float32 values: float32 has more than twice the digits of f16, so
-one addition or multiplication rounded first to float32 and then to f16 is correctly rounded.
-Transcendental functions are computed in float64 and rounded, which is within the hardware's one
-unit in the last place; like the hardware's, the f32 ones treat subnormals as zero (LLVM scales
-around them for that reason).
+f16 operations receive and return float32 values. float32 has more than twice the digits of f16, so
+an addition or multiplication that is rounded first to float32 and then to f16 is correctly rounded.
+Transcendental functions are computed in float64 and rounded, which is within the hardware's error
+of one unit in the last place. As on the hardware, the f32 ones treat subnormals as zero, which is
+why LLVM scales their operands.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def _round_to_half(a: Array) -> Array:
 
 
 def _mad_flushed(a: Array, b: Array, c: Array) -> Array:
-    """Return gfx90a's unfused f32 multiply-add, which always treats subnormals as zero."""
+    """Return CDNA2's unfused f32 multiply-add, which always treats subnormals as zero."""
     a, b, c = (flush(value, "f32") for value in (a, b, c))
     return flush(flush(a * b, "f32") + c, "f32")
 
 
 def _mad_legacy(a: Array, b: Array, c: Array) -> Array:
     a, b = flush(a, "f32"), flush(b, "f32")
-    zero = (a == 0) | (b == 0)  # even times Inf or NaN
+    zero = (a == 0) | (b == 0)  # even if the other factor is Inf or NaN
     return _mad_flushed(np.where(zero, _F32(0), a), np.where(zero, _F32(0), b), c)
 
 
 def _literal_factor(function: Function) -> Callable[[Instruction, Target], Function]:
-    """Return the maker of a * literal + b."""
+    """Return a function that makes a * literal + b for an instruction."""
 
     def make(inst: Instruction, target: Target) -> Function:
         literal = np.array([[inst.fields["literal"]]], _U32).view(_F32)
@@ -69,7 +69,7 @@ def _literal_factor(function: Function) -> Callable[[Instruction, Target], Funct
 
 
 def _literal_addend(function: Function) -> Callable[[Instruction, Target], Function]:
-    """Return the maker of a * b + literal."""
+    """Return a function that makes a * b + literal for an instruction."""
 
     def make(inst: Instruction, target: Target) -> Function:
         literal = np.array([[inst.fields["literal"]]], _U32).view(_F32)
@@ -87,8 +87,8 @@ def _half_literal(inst: Instruction, target: Target, *, multiplies: bool) -> Fun
 
 
 # -- minima and maxima -----------------------------------------------------------------------------
-# IEEE mode (MODE bit 9) is on in every kernel that HIP compiles, and decides only what a signalling
-# NaN does; the compiler quiets those before it emits a minimum. So the mode is taken as on.
+# IEEE mode (MODE bit 9) is assumed to be on, as in every kernel that HIP compiles. It affects only
+# signalling NaNs, which the compiler quiets before it emits a minimum.
 
 
 _minimum, _maximum = vector_native.minimum, vector_native.maximum
@@ -103,7 +103,7 @@ def _max3(a: Array, b: Array, c: Array) -> Array:
 
 
 def _propagating(pick: Callable[[Array, Array], Array]) -> Callable[[Array, Array], Array]:
-    """Return a minimum or maximum of IEEE 754-2019, which NaN wins."""
+    """Return a minimum or maximum of IEEE 754-2019, which is NaN if an operand is."""
 
     def propagating(a: Array, b: Array) -> Array:
         return np.where(np.isnan(a) | np.isnan(b), a + b, pick(a, b))
@@ -118,7 +118,7 @@ _minimum_2019, _maximum_2019 = _propagating(_minimum), _propagating(_maximum)
 
 
 def _fract(a: Array) -> Array:
-    """Return x - floor(x), kept below 1 also where the difference rounds up to it."""
+    """Return x - floor(x), kept below 1 even if the difference rounds to 1."""
     below_one = np.nextafter(a.dtype.type(1), a.dtype.type(0))
     result: Array = np.minimum(a - np.floor(a), below_one)
     return result
@@ -129,7 +129,7 @@ def _fract_half(a: Array) -> Array:
 
 
 def _frexp_mantissa(a: Array) -> Array:
-    return np.where(np.isfinite(a), np.frexp(a)[0], a + a)  # a sum makes NaN quiet
+    return np.where(np.isfinite(a), np.frexp(a)[0], a + a)  # the sum quiets NaN
 
 
 def _frexp_exponent(a: Array) -> Array:
@@ -137,7 +137,6 @@ def _frexp_exponent(a: Array) -> Array:
 
 
 def _ldexp(a: Array, exponent: Array) -> Array:
-    # NumPy's ldexp hands over to C's, which takes any int.
     return np.ldexp(a, exponent)
 
 
@@ -149,7 +148,7 @@ def _ldexp_half(a: Array, exponent: Array) -> Array:
 
 
 def _in_double(function: Callable[[Any], Any]) -> Function:
-    """Return an f32 function computed in float64, subnormals flushed on both sides."""
+    """Return an f32 function computed in float64, with subnormal arguments and results flushed."""
 
     def rounded(a: Array) -> Array:
         result = function(flush(a, "f32").astype(_F64)).astype(_F32)
@@ -167,12 +166,12 @@ def _reciprocal(a: Array) -> Array:
 
 
 def _reciprocal_root(a: Array) -> Array:
-    # The reciprocal square root of -0 is -Inf, as 1/sqrt(-0).
+    # The reciprocal square root of -0 is -Inf, like 1/sqrt(-0).
     return 1.0 / np.sqrt(a)
 
 
 def _sine(a: Array) -> Array:
-    """Return sin(2 pi a); 0 outside of the documented domain of 256 turns."""
+    """Return sin(2 pi a), or 0 outside the documented domain of 256 turns."""
     return np.where(
         np.abs(a) <= 256, np.sin(_TWO_PI * _turn(a)), np.where(np.isfinite(a), 0.0, np.nan)
     )
@@ -185,6 +184,7 @@ def _cosine(a: Array) -> Array:
 
 
 def _turn(a: Array) -> Array:
+    """Return the fraction of a turn, from -1/2 to 1/2."""
     return a - np.rint(a)
 
 
@@ -192,7 +192,7 @@ def _turn(a: Array) -> Array:
 
 
 def _cube(select: Callable[[Array, Array, Array], tuple[Array, Array, Array]]) -> Function:
-    """Return a cube-map operation: `select` gives the result for major axis z, y and x."""
+    """Return a cube-map operation; `select` returns its result for the major axes z, y and x."""
 
     def cube(x: Array, y: Array, z: Array) -> Array:
         size_x, size_y, size_z = np.abs(x), np.abs(y), np.abs(z)
@@ -219,16 +219,23 @@ _CUBES = {
 }
 
 _TRANSCENDENTAL: dict[str, Callable[[Any], Any]] = {
-    "exp": np.exp2, "log": np.log2, "rcp": _reciprocal, "rsq": _reciprocal_root, "sqrt": np.sqrt,
-    "sin": _sine, "cos": _cosine,
-}  # fmt: skip
+    "exp": np.exp2,
+    "log": np.log2,
+    "rcp": _reciprocal,
+    "rsq": _reciprocal_root,
+    "sqrt": np.sqrt,
+    "sin": _sine,
+    "cos": _cosine,
+}
 _ROUNDING = {"trunc": np.trunc, "ceil": np.ceil, "rndne": np.rint, "floor": np.floor}
 
 OPS: dict[str, Op] = {
     **{
         f"v_{name}_{kind}": Op(function)
         for name, function in (
-            ("add", np.add), ("sub", np.subtract), ("subrev", _subtract_reversed),
+            ("add", np.add),
+            ("sub", np.subtract),
+            ("subrev", _subtract_reversed),
             ("mul", np.multiply),
         )
         for kind in ("f32", "f64", "f16")
@@ -257,18 +264,17 @@ OPS: dict[str, Op] = {
     **{
         f"v_{name}_{kind}": Op(function, keep_high=kind == "f16" and name.endswith("3"))
         for name, function in (
-            ("min", _minimum), ("max", _maximum), ("min3", _min3), ("max3", _max3),
+            ("min", _minimum),
+            ("max", _maximum),
+            ("min3", _min3),
+            ("max3", _max3),
             ("med3", vector_native.median),
         )
         for kind in ("f32", "f16", "f64")
         if kind != "f64" or name in ("min", "max")
     },
-    "v_minimum3_f32": Op(
-        lambda a, b, c: _minimum_2019(_minimum_2019(a, b), c)
-    ),
-    "v_maximum3_f32": Op(
-        lambda a, b, c: _maximum_2019(_maximum_2019(a, b), c)
-    ),
+    "v_minimum3_f32": Op(lambda a, b, c: _minimum_2019(_minimum_2019(a, b), c)),
+    "v_maximum3_f32": Op(lambda a, b, c: _maximum_2019(_maximum_2019(a, b), c)),
     # rounding to integers, exponents
     **{
         f"v_{name}_{kind}": Op(function, exact=True)
@@ -295,4 +301,4 @@ OPS: dict[str, Op] = {
     "v_rsq_f64": Op(_reciprocal_root),
     "v_sqrt_f64": Op(np.sqrt),
     **{name: Op(_cube(select)) for name, select in _CUBES.items()},
-}  # fmt: skip
+}

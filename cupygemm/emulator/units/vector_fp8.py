@@ -1,9 +1,10 @@
-"""Conversions to and from 8-, 6- and 4-bit floats, with gfx950's block scales.
+"""Conversions to and from 8-, 6- and 4-bit floats, with the block scales of CDNA4.
 
-The formats are those of the target: FNUZ on gfx942, OCP on gfx950. A scaled conversion to a narrow
-format divides by the scale, one from it multiplies; the scale is 2 to the exponent field of an f32
-operand. Stochastic ones draw a new random number per element with v_prng_b32's step. op_sel says
-which byte or half of a register is meant; the rest of a destination is kept.
+The target determines the 8-bit formats: FNUZ or OCP. A scaled conversion divides by the scale if
+its result is narrow, and multiplies by it otherwise. The scale is the power of two that the
+exponent field of an f32 operand states. A stochastic conversion generates a new random number for
+each element with the step of v_prng_b32. op_sel selects the byte or half of a register; the rest
+of a destination is preserved.
 Source: AMD's pseudocode in the CDNA3 and CDNA4 instruction-set guides.
 """
 
@@ -43,7 +44,7 @@ _WIDE = ("f32", "f16", "bf16")
 
 
 def bind(inst: Instruction, target: Target) -> Step | None:
-    """Return the step of a conversion that involves a narrow float, or None."""
+    """Return the step of a conversion to or from a narrow float, or None if it is not one."""
     match = _NAME.fullmatch(inst.mnemonic)
     if match is None or (match["to"] in _WIDE) == (match["source"] in _WIDE):
         return None
@@ -60,13 +61,13 @@ def _format(name: str, target: Target) -> Format:
 
 
 def _scale(inst: Instruction, index: int) -> Fetch:
-    """Return a function that fetches a scale: float64, NaN for the exponent of NaN."""
+    """Return a function that fetches a scale as float64; the exponent of NaN gives NaN."""
     bits = source(inst, source_operands(inst)[index], "u32")
     return lambda group: formats.e8m0_to_f32(bits(group) >> _U32(23) & _U32(0xFF)).astype(_F64)
 
 
 def _select(inst: Instruction, bits: int) -> int:
-    """Return the lowest bit of the part of a register that op_sel[1:0], or op_sel[0], names."""
+    """Return the lowest bit of the byte or half that op_sel[1:0] or op_sel[0] selects."""
     opsel = inst.fields.get("opsel", 0)
     return 8 * (opsel & 3) if bits == 8 else 16 * (opsel & 1)
 
@@ -101,7 +102,7 @@ def _codes(inst: Instruction, fmt: Format, scaled: bool, count: int) -> Callable
 
 
 def unpack6(words: list[Array]) -> list[Array]:
-    """Split six uint32 arrays into 32 arrays of 6-bit codes, lowest bits first."""
+    """Split six uint32 arrays into 32 arrays of 6-bit codes, starting at the lowest bits."""
     codes = []
     for i in range(32):
         word, low = divmod(6 * i, 32)
@@ -146,7 +147,8 @@ def _put_wide(inst: Instruction, kind: str, count: int) -> Callable[[Group, Arra
     return put_halves
 
 
-# A narrow value times a power of two has few digits: float32 holds it unless it is subnormal there.
+# A narrow value times a power of two has few digits, so float32 represents it unless it is
+# subnormal there.
 def _to_half(values: Array) -> Array:
     return float_to_half(values.astype(_F32))
 
@@ -184,7 +186,7 @@ def _bind_narrowing(inst: Instruction, fmt: Format, match: re.Match[str], count:
 def _values(
     inst: Instruction, kind: str, count: int, random: bool, interleaved: bool
 ) -> Callable[[Group], list[Array]]:
-    """Return a function that fetches the values to convert, a list of `count` float32 arrays."""
+    """Return a function that fetches the values to convert as a list of `count` float32 arrays."""
     operands = source_operands(inst)
     first = operands[0]
     if kind == "f32" and (count == 1 or (count == 2 and not random)):

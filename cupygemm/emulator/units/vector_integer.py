@@ -1,7 +1,7 @@
 """Integer operations of the vector ALU: arithmetic, shifts, bit fields, counting.
 
 Every entry follows the pseudocode of AMD's CDNA instruction-set guides. Arrays wrap at their own
-width; an operation that the clamp bit may saturate is written so that it is right in int64 too.
+width. An operation that the clamp bit may saturate is also correct on int64 arrays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64
 _LOW5, _LOW6, _LOW4 = _U32(31), _U32(63), _U32(15)
 _MASK24, _SIGN24 = _I32(0xFFFFFF), _I32(0x800000)
 _ALL = _U32(0xFFFFFFFF)
-# Bits of the lanes below each lane, low and high half of the wave.
+# For each lane, a mask of the lanes below it, in the low and in the high half of the wave.
 _BELOW = (np.uint64(1) << np.arange(LANES, dtype=np.uint64)) - np.uint64(1)
 _BELOW_LOW, _BELOW_HIGH = _BELOW.astype(np.uint32), (_BELOW >> np.uint64(32)).astype(np.uint32)
 
@@ -109,7 +109,7 @@ def _reverse_bits(a: Array) -> Array:
 
 
 def _bitop3(inst: Instruction, target: Target) -> Function:
-    """Apply the truth table that the modifier fields spell: bit 4a + 2b + c of it is the result."""
+    """Return the function whose truth table the modifier fields hold, with bit 4a + 2b + c."""
     fields = inst.fields
     table = fields["omod"] << 6 | fields["abs"] << 3 | fields["neg"]
 
@@ -128,7 +128,7 @@ def _bitop3(inst: Instruction, target: Target) -> Function:
 
 
 def _leading_zeros(a: Array) -> Array:
-    """Count the zeros above the highest one; -1 for 0."""
+    """Return the number of zeros above the highest set bit, or -1 if no bit is set."""
     length = np.frexp(a.astype(np.float64))[1]
     return np.where(a == 0, _I32(-1), _I32(32) - length)
 
@@ -210,8 +210,9 @@ OPS: dict[str, Op] = {
     "v_mul_u32_u24": Op(lambda a, b: (a & _U32(0xFFFFFF)) * (b & _U32(0xFFFFFF))),
     "v_mul_i32_i24": Op(lambda a, b: _sext24(a) * _sext24(b)),
     "v_mul_hi_u32_u24": Op(
-        lambda a, b: ((a & _U32(0xFFFFFF)).astype(_U64) * (b & _U32(0xFFFFFF)) >> _U64(32))
-        .astype(_U32)
+        lambda a, b: ((a & _U32(0xFFFFFF)).astype(_U64) * (b & _U32(0xFFFFFF)) >> _U64(32)).astype(
+            _U32
+        )
     ),
     "v_mul_hi_i32_i24": Op(
         lambda a, b: (_sext24(a).astype(_I64) * _sext24(b) >> _I64(32)).astype(_I32)
@@ -241,7 +242,10 @@ OPS: dict[str, Op] = {
     **{
         f"v_{name}_{kind}": Op(function, keep_high=kind.endswith("16") and name.endswith("3"))
         for name, function in (
-            ("min", np.minimum), ("max", np.maximum), ("min3", _min3), ("max3", _max3),
+            ("min", np.minimum),
+            ("max", np.maximum),
+            ("min3", _min3),
+            ("max3", _max3),
             ("med3", _median),
         )
         for kind in ("i32", "u32", "i16", "u16")
@@ -261,7 +265,5 @@ OPS: dict[str, Op] = {
     "v_bcnt_u32_b32": Op(lambda a, b: np.bitwise_count(a) + b),
     "v_mbcnt_lo_u32_b32": Op(_count_below(_BELOW_LOW)),
     "v_mbcnt_hi_u32_b32": Op(_count_below(_BELOW_HIGH)),
-    "v_prng_b32": Op(
-        lambda a: (a << _U32(1)) ^ np.where(a >> _U32(31), _U32(197), _U32(0))
-    ),
-}  # fmt: skip
+    "v_prng_b32": Op(lambda a: (a << _U32(1)) ^ np.where(a >> _U32(31), _U32(197), _U32(0))),
+}

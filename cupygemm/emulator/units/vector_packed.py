@@ -1,9 +1,9 @@
 """Packed operations (VOP3P): two 16-bit or two 32-bit lanes in one, dot products, mixed precision.
 
-A packed 16-bit source is viewed as (waves, lanes, 2); op_sel and op_sel_hi pick which half feeds
-the low and the high result, neg and neg_hi flip their signs, and one NumPy operation serves both.
-Packed f32 works on two consecutive registers instead. Inline constants sit in the low half and
-leave the high half as an integer's sign, so compilers set op_sel_hi to 0 for them.
+A packed 16-bit source is viewed as (waves, lanes, 2). op_sel and op_sel_hi select the half that
+feeds the low and the high result, neg and neg_hi flip their signs, and one NumPy operation computes
+both. Packed f32 uses two consecutive registers instead. An inline constant fills the low half; the
+high half is zero or an integer's sign, so compilers set op_sel_hi to 0 for constants.
 Source: AMD's pseudocode; LLVM's isInlinableLiteralV216 for constants.
 """
 
@@ -53,7 +53,8 @@ def _raw_pair(inst: Instruction, op: Operand, kind: str) -> Fetch:
     """Fetch a 32-bit source whose halves are of `kind`, as raw uint32."""
     if op.kind != "imm" or op.index == 255:
         return source(inst, op, "u32")
-    # f16 pairs read the half pattern, zero above; integer pairs the 32-bit one.
+    # A pair of f16 reads the half-precision pattern with zeros above it; a pair of integers reads
+    # the 32-bit pattern.
     bits = constant_bits(op, kind if kind in ("f16", "bf16") else "u32")
     if kind in ("f16", "bf16") and op.index <= 208:
         bits = constant_bits(op, "u32")
@@ -134,7 +135,7 @@ def _saturating(function: Function, kind: str) -> Function:
 
 
 def _rowwise(function: Function) -> Function:
-    """Apply a function of (waves, 64) arrays to the halves of (waves, lanes, 2) ones."""
+    """Apply a function of (waves, 64) arrays to the halves of (waves, lanes, 2) arrays."""
 
     def rowwise(*arguments: Array) -> Array:
         waves = max(argument.shape[0] for argument in arguments)
@@ -189,7 +190,7 @@ _PAIRS: dict[str, tuple[Function, str]] = {
 
 
 def _word(op: Operand, half: int, negate: int) -> Fetch:
-    """Fetch one register of a 64-bit packed source as uint32; a constant serves both halves."""
+    """Fetch one register of a 64-bit packed source as uint32; a constant serves as both halves."""
     sign = _U32(0x80000000 * negate)
     if op.kind == "imm":
         return always(np.full((1, 1), constant_bits(op, "f32"), _U32) ^ sign)
@@ -228,7 +229,7 @@ def _bind_float_pairs(inst: Instruction, function: Function) -> Step:
         return result.view(_U32)
 
     def step(group: Group) -> None:
-        first = compute(group, 0, low)  # both before either is written: registers may overlap
+        first = compute(group, 0, low)  # compute both before writing either: registers may overlap
         second = compute(group, 1, high)
         group.set_v(index, first)
         group.set_v(index + 1, second)
@@ -237,7 +238,7 @@ def _bind_float_pairs(inst: Instruction, function: Function) -> Step:
 
 
 def _bind_pair_move(inst: Instruction) -> Step:
-    """v_pk_mov_b32: op_sel picks the half of src0 for the low word and of src1 for the high one."""
+    """Bind v_pk_mov_b32: op_sel selects a half of src0 (low word) and of src1 (high word)."""
     first, second = source_operands(inst)
     opsel = inst.fields["opsel"]
     low, high = _word(first, opsel & 1, 0), _word(second, opsel >> 1 & 1, 0)
@@ -245,7 +246,7 @@ def _bind_pair_move(inst: Instruction) -> Step:
 
     def step(group: Group) -> None:
         first_word = low(group)
-        second_word = np.array(high(group))  # a copy: the first write may hit its register
+        second_word = np.array(high(group))  # a copy: the first write may change its register
         group.set_v(index, first_word)
         group.set_v(index + 1, second_word)
 
@@ -262,7 +263,7 @@ _FLOAT_PAIRS: dict[str, Function] = {
 
 
 def _mixed(inst: Instruction, op: Operand, where: int) -> Fetch:
-    """Fetch a source of v_fma_mix: f32, or with op_sel_hi the half of it that op_sel names."""
+    """Fetch a source of v_fma_mix: f32, or with op_sel_hi the f16 half that op_sel selects."""
     low, is_half = _selection(inst, where)
     negate, absolute = _negation(inst, where)  # neg_hi means abs here
     if is_half:
@@ -307,14 +308,16 @@ def _bind_mixed(inst: Instruction) -> Step:
             return
         half = value.view(_U16).astype(_U32)
         old = group.v(index)
-        group.set_v(index, old & _U32(0xFFFF) | half << _U32(16) if high
-                    else old & _U32(0xFFFF0000) | half)  # fmt: skip
+        if high:
+            group.set_v(index, old & _U32(0xFFFF) | half << _U32(16))
+        else:
+            group.set_v(index, old & _U32(0xFFFF0000) | half)
 
     return step
 
 
 def bind(inst: Instruction) -> Step | None:
-    """Return the step of a packed or mixed-precision instruction, or None."""
+    """Return the step of a packed or mixed-precision instruction, or None if it is not one."""
     name = inst.mnemonic
     if name in _PAIRS:
         return _bind_pairs(inst, *_PAIRS[name])

@@ -50,7 +50,7 @@ def _sad_u16(a: Array, b: Array, c: Array) -> Array:
 
 
 def _sliding(sad: Function) -> Function:
-    """Return the packed form: four 16-bit sums, of the bytes 0..3, 1..4, 2..5 and 3..6 of a."""
+    """Return the packed form: four 16-bit sums over the bytes 0..3, 1..4, 2..5 and 3..6 of a."""
 
     def packed(a: Array, b: Array, c: Array) -> Array:
         result: Any = _U64(0)
@@ -70,7 +70,7 @@ def _lerp_u8(a: Array, b: Array, c: Array) -> Array:
 
 
 def bind(inst: Instruction) -> Step | None:
-    """Return the step of v_mqsad_u32_u8, whose accumulators are four registers, or None."""
+    """Return the step of v_mqsad_u32_u8, which has four accumulators, or None for others."""
     if inst.mnemonic != "v_mqsad_u32_u8":
         return None
     window, reference, accumulators = source_operands(inst)
