@@ -9,9 +9,9 @@ from typing import Any
 from cupygemm.emulator.definedness.marks import SCC
 from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.hazards import Counter, counter_of
 from cupygemm.emulator.isa import Instruction, decode
 from cupygemm.emulator.reports import instruction_at
+from cupygemm.emulator.scoreboard import Counter, counter_of
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import bind

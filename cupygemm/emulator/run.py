@@ -23,10 +23,10 @@ from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.hazards import NoScoreboard, Scoreboard
 from cupygemm.emulator.program import Program
 from cupygemm.emulator.reports import argument_near, host_call_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
+from cupygemm.emulator.scoreboard import NoScoreboard, Scoreboard
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.machine import machine_of

@@ -12,7 +12,7 @@ An *origin* is an integer that identifies a load or a register; see native/defin
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -22,8 +22,6 @@ from cupygemm.emulator.reports import instruction_at
 
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group, State
-
-Register = tuple[str, int]  # register file ("v" or "s") and number
 
 ALL = 0xFFFFFFFF
 SCC = 128  # its row among the scalar registers
@@ -36,6 +34,13 @@ _KINDS = {
     _FROM_LDS: "uninitialised LDS",
     _FROM_PRIVATE: "uninitialised private memory",
 }
+
+
+class Register(NamedTuple):
+    """A register file, ``"v"`` or ``"s"``, and the number of a register in it."""
+
+    file: str
+    number: int
 
 
 class Marks:
@@ -163,7 +168,7 @@ class Marks:
 
     # -- origins -----------------------------------------------------------------------------------
 
-    def hand_on(
+    def propagate_origins(
         self, group: Group, sources: list[Register], targets: list[Register], flags: int
     ) -> None:
         """Propagate origins: each target gets the origin of the first source with undefined bits.
@@ -201,7 +206,7 @@ class Marks:
     def fault(
         self,
         state: State,
-        register: Register,
+        register: tuple[str, int],
         wave: int,
         use: str,
         *,
@@ -214,7 +219,7 @@ class Marks:
         ----------
         state : State
         register : tuple of str and int
-            File and number of the register that is used.
+            File and number of the register that is used, as in `Register`.
         wave : int
             Index of the wave in the batch.
         use : str
@@ -227,7 +232,7 @@ class Marks:
         file, number = register
         origin = int((self.origin if file == "v" else self.origin_scalar)[number, wave])
         origin &= ~BY_MATRIX
-        name = "scc" if register == ("s", SCC) else register_name(file, number)
+        name = "scc" if register == Register("s", SCC) else register_name(file, number)
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
         if space == _FROM_REGISTER:
             detail = self._unwritten_register(register, name, origin, use)
@@ -259,10 +264,11 @@ class Marks:
         )
 
     @staticmethod
-    def _unwritten_register(register: Register, name: str, origin: int, use: str) -> str:
+    def _unwritten_register(register: tuple[str, int], name: str, origin: int, use: str) -> str:
         number = origin >> 3
-        source = ("s", number - _SCALAR0) if number >= _SCALAR0 else ("v", number)
+        is_scalar = number >= _SCALAR0
+        source = Register("s", number - _SCALAR0) if is_scalar else Register("v", number)
         if source == register:
             return f"{name} {use}, and nothing has written it in this wave"
-        other = register_name(*source)
+        other = register_name(source.file, source.number)
         return f"{name} {use}; it depends on {other}, which nothing has written in this wave"

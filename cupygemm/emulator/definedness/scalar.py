@@ -40,10 +40,12 @@ def _sets_scc(name: str) -> bool:
     if name in PAIRS:
         pair, width, counts = PAIRS[name]
         wide = np.zeros(1, np.uint64 if width == 64 else np.uint32)
-        return pair(wide, one if counts else wide, flag)[1] is not None
+        _, scc = pair(wide, one if counts else wide, flag)
+        return scc is not None
     if name in SINGLES:
         single, width = SINGLES[name]
-        return single(np.zeros(1, np.uint64 if width == 64 else np.uint32))[1] is not None
+        _, scc = single(np.zeros(1, np.uint64 if width == 64 else np.uint32))
+        return scc is not None
     return name.startswith("s_addk_") or "_saveexec_" in name or "_wrexec_" in name
 
 
@@ -146,13 +148,15 @@ def _moved(marks: Marks, group: Group, inst: Instruction, dtype: np.dtype[Any]) 
     name, sources = inst.mnemonic, inst.src
     if name in SINGLES:
         single, width = SINGLES[name]
-        return single(undefined_of(marks, group, sources[0], wide=width == 64))[0]
+        moved, _ = single(undefined_of(marks, group, sources[0], wide=width == 64))
+        return moved
     pair, width, counts = PAIRS[name]
     first = undefined_of(marks, group, sources[0], wide=width == 64)
     second = undefined_of(marks, group, sources[1], wide=width == 64 and not counts)
     if name.startswith("s_pack_"):
-        return pair(first, second, group.scc)[0]
-    moved = pair(first, np.asarray(_value(group, sources[1], wide=False)), group.scc)[0]
+        moved, _ = pair(first, second, group.scc)
+        return moved
+    moved, _ = pair(first, np.asarray(_value(group, sources[1], wide=False)), group.scc)
     return moved | anywhere(second, dtype)
 
 

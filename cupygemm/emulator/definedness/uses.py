@@ -68,14 +68,14 @@ def _exposed(marks: Marks, group: Group, op: Operand) -> list[Register]:
     """Return the registers of a source that have undefined bits in some wave of the group."""
     if op.kind == "v":
         return [
-            ("v", register)
+            Register("v", register)
             for register in range(op.index, op.index + op.count)
             if marks.expose(group, register)
         ]
     if op.kind != "s" or not marks.suspect_scalar >> op.index & (1 << op.count) - 1:
         return []
     return [
-        ("s", register)
+        Register("s", register)
         for register in range(op.index, op.index + op.count)
         if marks.undefined_scalar[register, group.waves].any()
     ]
@@ -84,7 +84,7 @@ def _exposed(marks: Marks, group: Group, op: Operand) -> list[Register]:
 def _sources(marks: Marks, group: Group, inst: Instruction) -> list[Register]:
     found = [key for op in inst.src for key in _exposed(marks, group, op)]
     if scalar.reads_scc(inst) and marks.undefined_scalar[SCC, group.waves].any():
-        found.append(("s", SCC))
+        found.append(Register("s", SCC))
     return found
 
 
@@ -93,11 +93,11 @@ def _require(
 ) -> None:
     """Raise a fault if a source is undefined in an active lane, or in one of the `waves`."""
     for key in _exposed(marks, group, op):
-        if key[0] == "v":
-            bad = (marks.undefined[key[1], group.waves] != 0) & group.mask
+        if key.file == "v":
+            bad = (marks.undefined[key.number, group.waves] != 0) & group.mask
             _report(marks, group, key, bad.any(axis=1), use, bad)
         else:
-            bad = (marks.undefined_scalar[key[1], group.waves] != 0) & waves
+            bad = (marks.undefined_scalar[key.number, group.waves] != 0) & waves
             _report(marks, group, key, bad, use, lanes)
 
 
@@ -123,7 +123,7 @@ def _shadow_of(inst: Instruction) -> Any:
 def _vector(marks: Marks, group: Group, inst: Instruction) -> None:
     sources = _sources(marks, group, inst)
     targets = [
-        ("v" if op.kind == "v" else "s", register)
+        Register("v" if op.kind == "v" else "s", register)
         for op in inst.dst
         for register in range(op.index, op.index + op.count)
     ]
@@ -136,7 +136,7 @@ def _vector(marks: Marks, group: Group, inst: Instruction) -> None:
     )
     if sources or marked:
         shadow = _shadow_of(inst)
-        marks.hand_on(group, sources, targets, 0 if shadow.moves else COMPUTED)
+        marks.propagate_origins(group, sources, targets, 0 if shadow.moves else COMPUTED)
         shadow.run(ShadowGroup(group, marks), group)
     for file, register in targets:
         if file == "v":
@@ -150,7 +150,8 @@ def _matrix(marks: Marks, group: Group, inst: Instruction) -> None:
     sources = _sources(marks, group, inst)
     written = registers(inst.vector_writes)
     if sources or any(marks.is_marked(register) for register in written):
-        marks.hand_on(group, sources, [("v", r) for r in written], COMPUTED | BY_MATRIX)
+        targets = [Register("v", register) for register in written]
+        marks.propagate_origins(group, sources, targets, COMPUTED | BY_MATRIX)
         matrix.run(marks, group, inst)
     for register in written:
         marks.written(group, register)
@@ -196,9 +197,10 @@ def _exchange(marks: Marks, group: Group, inst: Instruction, data: list[Operand]
     if not tainted and not unsure:
         marks.clear(group, register)
         return False
-    marks.hand_on(group, [*unsure, *tainted], [("v", register)], int(bool(unsure)))
+    flags = COMPUTED if unsure else 0
+    marks.propagate_origins(group, [*unsure, *tainted], [Register("v", register)], flags)
     if unsure:
-        bad = np.any([marks.undefined[key[1], group.waves] for key in unsure], axis=0)
+        bad = np.any([marks.undefined[key.number, group.waves] for key in unsure], axis=0)
         rows = marks.undefined[register, group.waves]
         rows = np.where(bad & group.mask, np.uint32(ALL), rows)
         marks.undefined[register, group.waves] = rows
@@ -236,12 +238,12 @@ def _scalar(marks: Marks, group: Group, inst: Instruction) -> None:
         return
     sources = _sources(marks, group, inst)
     writes_scc = scalar.writes_scc(inst)
-    targets = [("s", register) for register in registers(inst.scalar_writes)]
+    targets = [Register("s", register) for register in registers(inst.scalar_writes)]
     result, flag = scalar.result_of(marks, group, inst)
     _check_exec(marks, group, inst, sources, result)
     if sources:
-        everything = [*targets, ("s", SCC)] if writes_scc else targets
-        marks.hand_on(group, sources, everything, 0 if scalar.moves(inst) else COMPUTED)
+        everything = [*targets, Register("s", SCC)] if writes_scc else targets
+        marks.propagate_origins(group, sources, everything, 0 if scalar.moves(inst) else COMPUTED)
     save = "_saveexec_" in name
     for place, (_, register) in enumerate(targets):
         word = np.uint32(0)
@@ -265,5 +267,5 @@ def _check_exec(
     lanes = unpack_mask(np.asarray(result, np.uint64))
     bad = lanes.any(axis=1)
     for key in sources:
-        rows = marks.undefined_scalar[key[1], group.waves]
+        rows = marks.undefined_scalar[key.number, group.waves]
         _report(marks, group, key, bad & (rows != 0), "decides which lanes run", lanes)

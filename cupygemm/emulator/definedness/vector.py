@@ -23,6 +23,7 @@ from cupygemm.emulator.isa import EXEC, Instruction, Operand
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.units import cross_lane, vector
 from cupygemm.emulator.units.constants import WIDTH
+from cupygemm.emulator.units.lanewise import source_operands
 from cupygemm.emulator.units.operands import (
     Fetch,
     always,
@@ -31,7 +32,6 @@ from cupygemm.emulator.units.operands import (
     lane_mask,
     source,
 )
-from cupygemm.emulator.units.operation import source_operands
 
 _U32 = np.uint32
 _BOOL = np.dtype(bool)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.hazards import Counter, Scoreboard
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.caches import CacheModel, Traffic
 from cupygemm.emulator.profiling.counts import Wait
@@ -23,6 +22,7 @@ from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.record import KernelProfile
 from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.program import Entry, Program
+from cupygemm.emulator.scoreboard import Counter, Scoreboard
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units.machine import NativeStep
 

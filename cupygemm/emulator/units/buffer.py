@@ -16,7 +16,7 @@ from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.lds import m0_mask
-from cupygemm.emulator.units.memory_operations import memory_operation, vector_memory_step
+from cupygemm.emulator.units.vector_memory import memory_operation, vector_memory_step
 
 _CACHE_CONTROL = ("buffer_wbl2", "buffer_inv", "buffer_invl2", "buffer_wbinvl1")
 

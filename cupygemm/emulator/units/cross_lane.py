@@ -13,8 +13,8 @@ import numpy as np
 
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.units.lanewise import Step, source_operands
 from cupygemm.emulator.units.operands import source
-from cupygemm.emulator.units.operation import Step, source_operands
 
 _LANE = np.arange(LANES)
 

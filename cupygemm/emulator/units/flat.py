@@ -16,7 +16,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.lds import m0_mask
-from cupygemm.emulator.units.memory_operations import memory_operation, vector_memory_step
+from cupygemm.emulator.units.vector_memory import memory_operation, vector_memory_step
 
 _NO_SADDR = 0x7F
 

@@ -2,8 +2,8 @@
 
 MODE holds a rounding and a subnormal setting for f32, and another pair for f64 and f16. HIP kernels
 run with the defaults (nearest even, subnormals kept), for which NumPy's own arithmetic is correct.
-`careful` handles every other setting; it switches the rounding mode of the host thread for the time
-of the operation.
+`apply_in_mode` handles every other setting; it switches the rounding mode of the host thread while
+the operation runs.
 Source: AMD's CDNA3 instruction-set guide, sections on MODE and on input and output modifiers.
 """
 
@@ -63,7 +63,7 @@ def rounding(mode: int) -> Iterator[None]:
         set_rounding(NEAREST)
 
 
-def careful(
+def apply_in_mode(
     function: Callable[..., Any],
     kinds: Sequence[str],
     result: str,

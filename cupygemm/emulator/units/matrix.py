@@ -299,10 +299,10 @@ def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target:
     """Set broadcasts (CBSZ and ABID of A, BLGP of B), negation and block scales."""
     cbsz, abid, blgp = (inst.fields[name] for name in ("cbsz", "abid", "blgp"))
     if shape.a == "f8f6f4":
-        scales = inst.operand("scale_src0"), inst.operand("scale_src1")
-        if scales[0] is not None and scales[1] is not None:
+        scale_a, scale_b = inst.operand("scale_src0"), inst.operand("scale_src1")
+        if scale_a is not None and scale_b is not None:
             low, high = inst.fields["opsel"], inst.fields["opsel_hi"]
-            op.scale_a, op.scale_b = scales[0].index, scales[1].index
+            op.scale_a, op.scale_b = scale_a.index, scale_b.index
             op.scale_a_byte = (low & 1) | (high & 1) << 1
             op.scale_b_byte = (low >> 1 & 1) | (high >> 1 & 1) << 1
         return

@@ -20,7 +20,7 @@ from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import (
     cross_lane,
-    operation,
+    lanewise,
     vector_compare,
     vector_convert,
     vector_division,
@@ -31,7 +31,7 @@ from cupygemm.emulator.units import (
     vector_packed,
     vector_sad,
 )
-from cupygemm.emulator.units.operation import Op, Step
+from cupygemm.emulator.units.lanewise import Op, Step
 
 OPS: dict[str, Op] = {
     **vector_integer.OPS,
@@ -69,7 +69,7 @@ def _bind(inst: Instruction, target: Target) -> Step | None:
         return lambda _group: None
     op = OPS.get(name)
     if op is not None:
-        return operation.bind(inst, op, target)
+        return lanewise.bind(inst, op, target)
     return (
         vector_packed.bind(inst)
         or cross_lane.bind(inst)

@@ -14,8 +14,8 @@ from cupygemm.emulator.isa import EXEC, Instruction
 from cupygemm.emulator.state import Group, pack_mask
 from cupygemm.emulator.units import float_mode
 from cupygemm.emulator.units.constants import FLOATS, WIDTH
+from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, source
-from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 from cupygemm.emulator.units.vector_native import Array
 
 
@@ -100,7 +100,7 @@ def _comparison(relation: Function, fetches: list[Fetch], kind: str) -> Callable
             result: Array = plain(group)
         else:
             arguments = [fetch(group) for fetch in fetches]
-            result = float_mode.careful(relation, [kind, kind], "mask", arguments, mode)
+            result = float_mode.apply_in_mode(relation, [kind, kind], "mask", arguments, mode)
         return result
 
     return compare

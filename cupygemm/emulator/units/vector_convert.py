@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator import formats
-from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import TO_ZERO, Array, float_to_half
 
 _F32, _F64, _U32, _I32, _U16, _I16 = (

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.units import vector_native
-from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import Array
 
 _F32, _F64 = np.float32, np.float64

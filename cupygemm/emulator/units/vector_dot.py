@@ -14,8 +14,8 @@ import numpy as np
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import float_mode
+from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
-from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 from cupygemm.emulator.units.vector_native import Array
 from cupygemm.emulator.units.vector_packed import pair
 
@@ -55,7 +55,7 @@ def _bind_float(inst: Instruction, kind: str, accumulates: bool) -> Step:
             value = compute(group)
         else:
             arguments = [fetch(group) for fetch in fetches]
-            value = float_mode.careful(dot, [kind, kind, "f32"], "f32", arguments, mode)
+            value = float_mode.apply_in_mode(dot, [kind, kind, "f32"], "f32", arguments, mode)
         put(group, value if finish is None else finish(value, mode))
 
     return step

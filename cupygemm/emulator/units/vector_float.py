@@ -18,7 +18,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import vector_native
 from cupygemm.emulator.units.float_mode import flush
-from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import Array
 
 _F32, _F64, _I32, _I64, _U32 = np.float32, np.float64, np.int32, np.int64, np.uint32

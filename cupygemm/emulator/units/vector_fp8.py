@@ -22,8 +22,8 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.float_mode import FP16_OVFL
+from cupygemm.emulator.units.lanewise import Step, source_operands
 from cupygemm.emulator.units.operands import Fetch, destination, source
-from cupygemm.emulator.units.operation import Step, source_operands
 from cupygemm.emulator.units.vector_native import Array, float_to_half
 
 _U8, _U16, _U32, _U64, _F32, _F64 = (

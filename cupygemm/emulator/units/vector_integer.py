@@ -14,7 +14,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import vector_native as native
-from cupygemm.emulator.units.operation import Function, Op
+from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import Array
 
 _U32, _U64, _I32, _I64 = np.uint32, np.uint64, np.int32, np.int64

@@ -18,8 +18,8 @@ from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.units import float_mode, vector_native
 from cupygemm.emulator.units.constants import constant_bits
+from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, always, destination, source
-from cupygemm.emulator.units.operation import Function, Step, apply, source_operands
 from cupygemm.emulator.units.vector_native import Array
 
 _U16, _U32, _I16, _I64, _F32, _F64 = (
@@ -116,7 +116,9 @@ def _bind_pairs(inst: Instruction, function: Function, kind: str) -> Step:
             value = compute(group)
         else:
             arguments = [fetch(group) for fetch in fetches]
-            value = float_mode.careful(function, ["f16"] * len(fetches), "f16", arguments, mode)
+            value = float_mode.apply_in_mode(
+                function, ["f16"] * len(fetches), "f16", arguments, mode
+            )
         put(group, _joined(half(value, mode)))
 
     return step
@@ -224,7 +226,9 @@ def _bind_float_pairs(inst: Instruction, function: Function) -> Step:
             value = plain(group)
         else:
             arguments = [fetch(group) for fetch in halves[half]]
-            value = float_mode.careful(function, ["f32"] * len(arguments), "f32", arguments, mode)
+            value = float_mode.apply_in_mode(
+                function, ["f32"] * len(arguments), "f32", arguments, mode
+            )
         result: Array = value if finish is None else finish(value, mode)
         return result.view(_U32)
 
@@ -300,7 +304,7 @@ def _bind_mixed(inst: Instruction) -> Step:
             value = compute(group)
         else:
             arguments = [fetch(group) for fetch in fetches]
-            value = float_mode.careful(vector_native.fma, ["f32"] * 3, "f32", arguments, mode)
+            value = float_mode.apply_in_mode(vector_native.fma, ["f32"] * 3, "f32", arguments, mode)
         if finish is not None:
             value = finish(value, mode)
         if result == "f32":

@@ -11,8 +11,8 @@ import numpy as np
 
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import Group
+from cupygemm.emulator.units.lanewise import Function, Op, Step, source_operands
 from cupygemm.emulator.units.operands import source
-from cupygemm.emulator.units.operation import Function, Op, Step, source_operands
 from cupygemm.emulator.units.vector_native import Array
 
 _U8, _U32, _U64 = np.uint8, np.uint32, np.uint64

@@ -13,10 +13,10 @@ import re
 from ctypes import c_int16, c_int32
 from enum import IntEnum, IntFlag
 
-from cupygemm.emulator.hazards import counter_of
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.classify import category
 from cupygemm.emulator.profiling.timing.machine import TimingMachine
+from cupygemm.emulator.scoreboard import counter_of
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.matrix import Shape

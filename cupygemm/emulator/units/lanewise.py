@@ -131,7 +131,7 @@ def _computation(
         if mode & bits == default:
             return plain(group)
         arguments = [fetch(group) for fetch in fetches]
-        return float_mode.careful(function, kinds, result, arguments, mode)
+        return float_mode.apply_in_mode(function, kinds, result, arguments, mode)
 
     return compute
 
