@@ -1,4 +1,4 @@
-// assert stops the kernel with a trap, which the emulated device reports.
+// A failed assertion stops the kernel with a trap, which the emulated device reports.
 #undef assert
 #ifdef NDEBUG
 #define assert(condition) ((void)0)

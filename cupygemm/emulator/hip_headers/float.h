@@ -1,5 +1,4 @@
-// The C header. CuPy's complex functions define some of these too, with values of their own
-// spelling.
+// The C header. CuPy's complex functions define some of these macros again, in another spelling.
 #pragma once
 
 #ifndef FLT_MIN

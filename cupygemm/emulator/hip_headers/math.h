@@ -1,4 +1,4 @@
-// The C header: its functions are there already; these are its constants.
+// The constants of the C header. <hip/hip_runtime.h> has already declared its functions.
 #pragma once
 
 #include <device/math.h>

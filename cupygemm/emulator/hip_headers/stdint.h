@@ -1,4 +1,4 @@
-// The C header, as far as device code needs it.
+// The part of the C header that device code needs.
 #pragma once
 
 typedef __INT8_TYPE__ int8_t;

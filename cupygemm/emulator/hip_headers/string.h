@@ -1,4 +1,4 @@
-// The C header: what there is of it in device code is there already.
+// The C header. <hip/hip_runtime.h> has already declared the functions that device code may use.
 #pragma once
 
 #include <device/memory.h>

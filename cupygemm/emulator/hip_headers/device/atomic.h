@@ -1,10 +1,10 @@
-// Atomic read-modify-write functions: relaxed, at the scope of the device (plain), the system
-// (_system) or the block (_block). Each returns the value before.
+// Atomic read-modify-write functions with relaxed order, at the scope of the device (plain name),
+// the system (_system) or the block (_block). Each returns the previous value.
 #pragma once
 
 #include <device/keywords.h>
 
-// Every type's three scopes of one function, whose body gets the scope as `scope`.
+// Defines a function at its three scopes; the body uses the scope under the name `scope`.
 #define HIP_ATOMIC_SCOPES(type, name, parameters, arguments, ...)                                  \
     template <int scope>                                                                           \
     HIP_DEVICE type hip_##name parameters __VA_ARGS__ HIP_DEVICE type name parameters {            \
@@ -65,7 +65,7 @@ HIP_ATOMIC_CAS(long long)
 HIP_ATOMIC_CAS(float)
 HIP_ATOMIC_CAS(double)
 
-// old >= value ? 0 : old + 1, and old == 0 || old > value ? value : old - 1
+// atomicInc stores old >= value ? 0 : old + 1, atomicDec old == 0 || old > value ? value : old - 1.
 HIP_ATOMIC_SCOPES(unsigned int, atomicInc, (unsigned int *address, unsigned int value),
                   (address, value), {
                       unsigned int old = __hip_atomic_load(address, __ATOMIC_RELAXED, scope);

@@ -1,4 +1,4 @@
-// Integer functions, and the casts that keep bits.
+// Integer functions, and casts that preserve the bits.
 #pragma once
 
 #include <device/keywords.h>
@@ -58,7 +58,7 @@ HIP_DEVICE unsigned int __funnelshift_r(unsigned int low, unsigned int high, uns
     return (unsigned int)(((unsigned long long)high << 32 | low) >> (shift & 31));
 }
 
-// Minimum, maximum and absolute value, for the types that HIP overloads them for.
+// Minimum, maximum and absolute value for the types for which HIP overloads them.
 #define HIP_MIN_MAX(type)                                                                          \
     HIP_DEVICE constexpr type min(type a, type b) { return a < b ? a : b; }                        \
     HIP_DEVICE constexpr type max(type a, type b) { return a < b ? b : a; }
@@ -74,7 +74,8 @@ HIP_MIN_MAX(long long)
 HIP_MIN_MAX(unsigned long long)
 #undef HIP_MIN_MAX
 
-// Mixed widths and signs, which would be ambiguous: the usual arithmetic conversions decide.
+// Without these, mixed widths and signs would be ambiguous; they apply the usual arithmetic
+// conversions.
 #define HIP_MIN_MAX_MIXED(a_type, b_type)                                                          \
     HIP_DEVICE constexpr auto min(a_type a, b_type b) -> decltype(a + b) {                         \
         return (decltype(a + b))a < (decltype(a + b))b ? a : b;                                    \

@@ -16,7 +16,7 @@
     HIP_LAUNCH_BOUNDS(__VA_ARGS__, HIP_LAUNCH_BOUNDS_2, HIP_LAUNCH_BOUNDS_1)(__VA_ARGS__)
 #define __grid_constant__
 
-// CuPy defines these two again, with the same words.
+// CuPy repeats these two definitions verbatim.
 #define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 
@@ -24,7 +24,7 @@
 #define HIP_KERNEL_NAME(...) __VA_ARGS__
 #define HIP_SYMBOL(name) name
 
-// Device functions of these headers are all inline: nothing is kept that a kernel does not use.
+// All device functions of these headers are inline, so that a kernel contains only what it uses.
 #define HIP_DEVICE static inline __device__
 
 #include <stddef.h>

@@ -1,6 +1,6 @@
-// threadIdx, blockIdx, blockDim, gridDim and warpSize, and waiting for the block.
+// threadIdx, blockIdx, blockDim, gridDim and warpSize, and synchronisation of a block.
 //
-// The grid's extent in blocks comes from the implicit kernel arguments, whose first three dwords
+// The size of the grid in blocks comes from the implicit kernel arguments, whose first three dwords
 // are the block counts (LLVM's AMDGPU guide, "Code Object V5 Metadata").
 #pragma once
 
@@ -82,14 +82,14 @@ HIP_DEVICE void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST,
 HIP_DEVICE void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
 HIP_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
 
-// What was stored before the barrier, by any wave of the block, is seen behind it.
+// After the barrier, all stores that any wave of the block made before it are visible.
 HIP_DEVICE __attribute__((convergent)) void __syncthreads() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }
 
-// The number of work-items of the block whose predicate is not zero.
+// Returns the number of work-items of the block whose predicate is nonzero.
 HIP_DEVICE __attribute__((convergent)) int __syncthreads_count(int predicate) {
     static __shared__ int count;
     bool first = threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0;
@@ -102,7 +102,7 @@ HIP_DEVICE __attribute__((convergent)) int __syncthreads_count(int predicate) {
     }
     __syncthreads();
     int result = count;
-    __syncthreads(); // all have read it before the next call clears it
+    __syncthreads(); // all must have read the count before the next call clears it
     return result;
 }
 HIP_DEVICE __attribute__((convergent)) int __syncthreads_or(int predicate) {

@@ -1,13 +1,13 @@
-// Rounding, remainders, classification and other functions that are exact or nearly instructions.
+// Rounding, remainders, classification and other functions that are exact or almost instructions.
 #pragma once
 
 #include <device/integer.h>
 #include <device/keywords.h>
 
-// The code that follows in a function relies on each operation being rounded by itself.
+// Forbids contraction in a function that relies on the rounding of each single operation.
 #define HIP_EXACT _Pragma("clang fp contract(off) reassociate(off)")
 
-// A function of one or two arguments in both precisions, from the builtin of that name.
+// Defines a function of one or two arguments in both precisions by the builtin of that name.
 #define HIP_MATH_BUILTIN(name)                                                                     \
     HIP_DEVICE double name(double x) { return __builtin_##name(x); }                               \
     HIP_DEVICE float name##f(float x) { return __builtin_##name##f(x); }
@@ -88,7 +88,7 @@ HIP_DEVICE double scalbln(double x, long exponent) {
 }
 HIP_DEVICE float scalblnf(float x, long exponent) { return (float)scalbln((double)x, exponent); }
 
-// The next value towards y: one step of the bits, away from zero if y is further out.
+// Returns the next value towards y: the bits plus or minus 1, plus if y is further from zero.
 HIP_DEVICE double nextafter(double x, double y) {
     if (isnan(x) || isnan(y)) {
         return x + y;
@@ -116,7 +116,7 @@ HIP_DEVICE float nextafterf(float x, float y) {
     return __int_as_float(bits + ((x < y) == (x > 0) ? 1 : -1));
 }
 
-// x - n*y for the integer n that is nearest to x/y, the even one in a tie; n's low bits in
+// Returns x - n*y for the integer n nearest to x/y, ties to even, and stores the low bits of n in
 // *quotient.
 HIP_DEVICE double remquo(double x, double y, int *quotient) {
     HIP_EXACT
@@ -163,7 +163,7 @@ HIP_DEVICE long lroundf(float x) { return (long)roundf(x); }
 HIP_DEVICE long long llround(double x) { return (long long)round(x); }
 HIP_DEVICE long long llroundf(float x) { return (long long)roundf(x); }
 
-// Scaled by a power of two, so that the squares neither overflow nor vanish.
+// Scales by a power of two, so that the squares neither overflow nor underflow.
 HIP_DEVICE double hypot(double x, double y) {
     double big = fmax(fabs(x), fabs(y)), small = fmin(fabs(x), fabs(y));
     if (isinf(x) || isinf(y)) {

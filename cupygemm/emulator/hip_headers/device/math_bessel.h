@@ -1,11 +1,11 @@
 // Bessel functions.
 //
-// J and Y below 25: Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + ... = 1, and
-// Neumann's series for Y0 and Y1 in the same J's. From 25 on: Hankel's asymptotic expansion, whose
-// smallest term is far below a rounding error there. I0 and I1: the power series, whose terms are
-// all positive, and the asymptotic one from 30 on. Formulas: DLMF 10.6, 10.8, 10.12, 10.17, 10.25,
-// 10.40. Errors are a few units in the last place of the largest value nearby, so near a zero they
-// are absolute ones.
+// For x < 25, J uses Miller's backward recurrence, normalised by J0 + 2 J2 + 2 J4 + ... = 1, and Y0
+// and Y1 use Neumann's series in the same J. For x >= 25, both use Hankel's asymptotic expansion,
+// whose smallest term is far below a rounding error there. I0 and I1 use the power series, whose
+// terms are all positive, and from 30 on the asymptotic expansion. Formulas: DLMF 10.6, 10.8,
+// 10.12, 10.17, 10.25, 10.40. Errors are a few units in the last place of the largest value nearby;
+// close to a zero, the absolute error is small but the relative error is not.
 #pragma once
 
 #include <device/math_exponential.h>
@@ -51,7 +51,7 @@ HIP_DEVICE hip_bessel hip_bessel_recurrence(double x) {
     return b;
 }
 
-// J and Y of order 0 or 1 for x >= 25
+// Returns J and Y of order 0 or 1 for x >= 25.
 HIP_DEVICE void hip_bessel_asymptotic(double x, int order, double *j, double *y) {
     double p = 1, q = 0, term = 1;
     double mu = 4.0 * order * order;
@@ -111,7 +111,7 @@ HIP_DEVICE double j0(double x) { return hip_bessel_j(x, 0); }
 HIP_DEVICE double j1(double x) { return hip_bessel_j(x, 1); }
 HIP_DEVICE double y0(double x) { return hip_bessel_y(x, 0); }
 HIP_DEVICE double y1(double x) { return hip_bessel_y(x, 1); }
-// Forward recurrence is stable for Y, and for J while the order is below the argument.
+// The forward recurrence is stable for Y, and for J if the order is below the argument.
 HIP_DEVICE double yn(int n, double x) {
     double before = y0(x), here = y1(x);
     if (n == 0 || isinf(here) || isnan(here)) {
@@ -159,7 +159,7 @@ HIP_DEVICE double jn(int n, double x) {
     return sign * wanted / (sum + here);
 }
 
-// I of order 0 or 1 of |x|
+// Returns I of order 0 or 1 at |x|.
 HIP_DEVICE double hip_bessel_i(double x, int order) {
     if (x < 30) {
         double z = 0.25 * x * x;

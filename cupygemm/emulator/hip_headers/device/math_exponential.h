@@ -1,8 +1,10 @@
 // Exponentials, logarithms and powers.
 //
-// exp: x = k ln 2 + r with |r| <= ln(2)/2, and the Taylor series of e^r to r^13/13!. log: x = 2^k m
-// with m in [1/sqrt 2, sqrt 2), and log m = 2 artanh(s), s = (m - 1)/(m + 1), |s| < 0.172. pow:
-// exp(y log x), with log x as an unevaluated sum of two doubles to some 2^-64 of it.
+// exp: x = k ln 2 + r with |r| <= ln(2)/2, and the Taylor series of e^r up to r^13/13!.
+// log: x = 2^k m with m in [1/sqrt 2, sqrt 2), and log m = 2 artanh(s), s = (m - 1)/(m + 1),
+// |s| < 0.172.
+// pow: exp(y log x), where log x is an unevaluated sum of two doubles with a relative error of
+// about 2^-64.
 #pragma once
 
 #include <device/math_basic.h>
@@ -34,7 +36,7 @@ HIP_DEVICE hip_double_double hip_sum(hip_double_double a, hip_double_double b) {
     return hip_sum(s.high, s.low);
 }
 
-static constexpr double hip_ln2_high = 0x1.62e42fee00000p-1; // 21 zeros at its end
+static constexpr double hip_ln2_high = 0x1.62e42fee00000p-1; // ends with 21 zero bits
 static constexpr double hip_ln2_low = 0x1.a39ef35793c76p-33;
 static constexpr double hip_log2_e = 0x1.71547652b82fep+0;
 
@@ -70,7 +72,7 @@ HIP_DEVICE double hip_exp(hip_double_double x) {
     double k = rint(x.high * hip_log2_e);
     hip_double_double r = hip_sum(fma(-k, hip_ln2_high, x.high), fma(-k, hip_ln2_low, x.low));
     double e = 1 + (r.high + (r.low + hip_exp_tail(r.high)));
-    // In two steps, so that a subnormal result is rounded once.
+    // Scale in two steps, so that a subnormal result is rounded once.
     int half = (int)k / 2;
     return ldexp(ldexp(e, half), (int)k - half);
 }
@@ -91,7 +93,7 @@ HIP_DEVICE double exp10(double x) {
     if (!(fabs(x) < 400)) {
         return isnan(x) ? x : x > 0 ? __builtin_inf() : 0;
     }
-    // The whole powers of ten up to 10^22 are doubles.
+    // The integer powers of ten up to 10^22 are doubles.
     if (x == rint(x) && x >= 0 && x <= 22) {
         double power = 1;
         for (int i = 0; i < (int)x; i++) {
@@ -129,7 +131,7 @@ HIP_DEVICE double expm1(double x) {
     return sum.high + (sum.low + scale * tail);
 }
 
-// log(x) for a finite x > 0 as a sum of two doubles
+// Returns log(x) for a finite x > 0 as a sum of two doubles.
 HIP_DEVICE hip_double_double hip_log(double x) {
     HIP_EXACT
     int k;
@@ -164,7 +166,7 @@ HIP_DEVICE hip_double_double hip_log(double x) {
     hip_double_double power = hip_sum(k * hip_ln2_high, k * hip_ln2_low);
     return hip_sum(power, whole);
 }
-// What the logarithms have in common outside the positive numbers.
+// Handles the arguments of logarithms that are not positive finite numbers.
 HIP_DEVICE bool hip_log_is_special(double x, double *result) {
     if (x > 0 && !isinf(x)) {
         return false;
@@ -256,7 +258,7 @@ HIP_DEVICE double cbrt(double x) {
         return x;
     }
     double a = fabs(x);
-    if (a < 0x1p-900) { // the cube of a small root would not be exact
+    if (a < 0x1p-900) { // scale, since the cube of a small root would not be exact
         return 0x1p-100 * cbrt(0x1p300 * x);
     }
     double r = exp(log(a) / 3);

@@ -1,4 +1,4 @@
-// Hyperbolic functions and their inverses, by expm1 and log1p.
+// Hyperbolic functions and their inverses, computed with expm1 and log1p.
 #pragma once
 
 #include <device/math_exponential.h>

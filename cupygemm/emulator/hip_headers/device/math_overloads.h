@@ -1,5 +1,5 @@
-// C++ overloads: the plain names in single precision and for integers, mixed arguments, min and max
-// of floating-point numbers, and the fast and the explicitly rounded functions.
+// C++ overloads: the plain names for single precision, integers and mixed arguments, min and max of
+// floating-point numbers, and the fast and the explicitly rounded functions.
 #pragma once
 
 #include <device/math_basic.h>
@@ -52,7 +52,7 @@ template <typename A, typename B> struct hip_are_same {
 template <typename A> struct hip_are_same<A, A> {
     static constexpr bool value = true;
 };
-// double for two arithmetic types that are not both float or both double
+// Is double for two arithmetic types that are not both float or both double.
 template <typename A, typename B> using hip_if_mixed =
     typename hip_enable_if<hip_is_arithmetic<A>::value && hip_is_arithmetic<B>::value &&
                                (!hip_are_same<A, B>::value || hip_is_integer<A>::value),
@@ -179,7 +179,7 @@ HIP_DEVICE float max(float x, float y) { return fmaxf(x, y); }
 HIP_DEVICE double min(double x, double y) { return fmin(x, y); }
 HIP_DEVICE double max(double x, double y) { return fmax(x, y); }
 
-// The fast functions may be less accurate; here they need not be.
+// HIP allows the fast functions to be less accurate; here they are as accurate as the others.
 HIP_DEVICE float __expf(float x) { return expf(x); }
 HIP_DEVICE float __exp10f(float x) { return exp10f(x); }
 HIP_DEVICE float __logf(float x) { return logf(x); }
@@ -193,7 +193,7 @@ HIP_DEVICE void __sincosf(float x, float *sine, float *cosine) { sincosf(x, sine
 HIP_DEVICE float __fdividef(float x, float y) { return x / y; }
 HIP_DEVICE float __saturatef(float x) { return x > 0 ? fminf(x, 1.0f) : 0; }
 
-// Each operation rounded to nearest by itself, never contracted.
+// Each operation is rounded to nearest on its own and never contracted.
 #define HIP_ROUNDED(type, name, expression)                                                        \
     HIP_DEVICE type name(type x, type y) {                                                         \
         HIP_EXACT                                                                                  \

@@ -1,9 +1,9 @@
-// The error function, the gamma function, and their relatives.
+// The error function, the gamma function and related functions.
 //
-// The polynomials are Chebyshev fits, made for these headers with mpmath at 200 bits: erf(x)/x in
-// x^2 up to 0.22; exp(x^2) erfc(x) (1 + 2x) in (x - 3)/(x + 3) for x from 0.46875 to 28; lgamma(2 +
-// z)/z in z between -0.5 and 0.5. Their relative errors are below 4e-17. The gamma function beyond
-// that moves to the interval by Gamma(x + 1) = x Gamma(x), and above 20 uses Stirling's series.
+// The polynomials are Chebyshev fits, computed for these headers with mpmath at 200 bits: erf(x)/x
+// in x^2 up to 0.22; exp(x^2) erfc(x) (1 + 2x) in (x - 3)/(x + 3) for x from 0.46875 to 28;
+// lgamma(2 + z)/z in z between -0.5 and 0.5. Their relative errors are below 4e-17. Outside that
+// interval, the gamma function uses Gamma(x + 1) = x Gamma(x), and above 20 Stirling's series.
 #pragma once
 
 #include <device/math_exponential.h>
@@ -90,7 +90,7 @@ HIP_DEVICE double erfcx(double x) {
     return x > 0 || isnan(x) ? scaled : 2 * hip_exp(hip_product(x, x)) - scaled;
 }
 
-// The inverse of erfc on (0, 1]: Winitzki's closed form, then Halley's steps.
+// Returns the inverse of erfc on (0, 1] by Winitzki's closed form and steps of Halley's method.
 HIP_DEVICE double hip_erfc_inverse(double y) {
     double l = log(y * (2 - y));
     double b = 2 / (hip_pi * 0.147) + 0.5 * l;
@@ -126,7 +126,7 @@ HIP_DEVICE double erfcinv(double y) {
     }
     return y <= 1 ? hip_erfc_inverse(y) : -hip_erfc_inverse(2 - y);
 }
-// erfc(-x/sqrt 2)/2; what the rounding of x/sqrt 2 left out counts in the tail.
+// Returns erfc(-x/sqrt 2)/2. In the tail, the rounding error of x/sqrt 2 must be compensated.
 HIP_DEVICE double normcdf(double x) {
     hip_double_double u = hip_product(-x, 0x1.6a09e667f3bcdp-1);
     u.low += -x * -0x1.bdd3413b26456p-55;
@@ -148,7 +148,7 @@ HIP_DEVICE double hip_lgamma_near_two(double z) {
     };
     return z * hip_polynomial(coefficients, z);
 }
-// lgamma(x) - ((x - 1/2) log x - x + log(2 pi)/2) for x >= 20, the Bernoulli numbers' series
+// Returns lgamma(x) - ((x - 1/2) log x - x + log(2 pi)/2) for x >= 20 by Stirling's series.
 HIP_DEVICE double hip_stirling(double x) {
     double z = 1 / (x * x);
     double p = -691.0 / 360360;
@@ -210,7 +210,7 @@ HIP_DEVICE double tgamma(double x) {
         return __builtin_inf();
     }
     if (x > 20) {
-        double root = pow(x, 0.5 * x - 0.25); // its square might overflow before exp(-x) counts
+        double root = pow(x, 0.5 * x - 0.25); // its square may overflow before the factor exp(-x)
         return root * exp(-x) * root * 0x1.40d931ff62706p+1 * exp(hip_stirling(x));
     }
     double factor = 1;

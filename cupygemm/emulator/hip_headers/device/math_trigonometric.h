@@ -1,9 +1,9 @@
 // Sine, cosine, tangent and their inverses.
 //
-// x = q pi/2 + r with |r| <= pi/4: up to 2^30 by subtracting q times pi/2 in three pieces, beyond
-// that by multiplying x with the bits of 2/pi that matter (Payne and Hanek, 1983). Then Taylor
-// series. atan: the nearest multiple of pi/8 is taken off first, which leaves |t| < 0.2 for the
-// series.
+// The argument is reduced to x = q pi/2 + r with |r| <= pi/4: up to 2^30 by subtracting q times
+// pi/2 in three pieces, beyond that by multiplying x by the significant bits of 2/pi (Payne and
+// Hanek, 1983). Then a Taylor series follows. atan first subtracts the nearest multiple of pi/8,
+// which leaves |t| < 0.2 for its series.
 #pragma once
 
 #include <device/math_exponential.h>
@@ -11,7 +11,7 @@
 static constexpr double hip_pi = 0x1.921fb54442d18p+1;
 static constexpr hip_double_double hip_pi_2 = {0x1.921fb54442d18p+0, 0x1.1a62633145c07p-54};
 
-// 64 zero bits, then the first 1280 bits of 2/pi behind the point.
+// 64 zero bits, then the first 1280 fraction bits of 2/pi.
 static __device__ const unsigned long long hip_two_over_pi[21] = {
     0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
     0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
@@ -21,21 +21,20 @@ static __device__ const unsigned long long hip_two_over_pi[21] = {
     0xf0cfbc209af4361d,
 };
 
-// 64 bits of the table from a bit position on
+// Returns 64 bits of the table, starting at a bit position.
 HIP_DEVICE unsigned long long hip_two_over_pi_bits(int position) {
     int word = position >> 6, shift = position & 63;
     unsigned long long bits = hip_two_over_pi[word] << shift;
     return shift == 0 ? bits : bits | hip_two_over_pi[word + 1] >> (64 - shift);
 }
 
-// x modulo pi/2 for a finite |x| >= 2^30: the quotient modulo 4, and the remainder.
+// Reduces a finite |x| >= 2^30 modulo pi/2: the quotient modulo 4, and the remainder.
 HIP_DEVICE int hip_reduce_large(double x, hip_double_double *r) {
     HIP_EXACT
     unsigned long long bits = (unsigned long long)__double_as_longlong(x);
     int exponent = (int)(bits >> 52 & 0x7ff) - 1075; // |x| = m 2^exponent
     unsigned long long m = (bits & 0xfffffffffffffull) | 0x10000000000000ull;
-    // Bits above 4 modulo the quotient are left out: the window starts where m contributes units of
-    // 4.
+    // Only the quotient modulo 4 matters, so the window starts where m contributes units of 4.
     int position = exponent - 2 + 64;
     unsigned long long w2 = hip_two_over_pi_bits(position);
     unsigned long long w1 = hip_two_over_pi_bits(position + 64);
@@ -54,7 +53,7 @@ HIP_DEVICE int hip_reduce_large(double x, hip_double_double *r) {
         low = ~low;
         high = ~high;
     }
-    // The fraction in 32-bit pieces, each exact: near a multiple of pi/2 only the last ones count.
+    // Split the fraction into exact 32-bit pieces: near a multiple of pi/2, the leading ones are 0.
     hip_double_double f = hip_sum(
         hip_sum((double)(unsigned int)(high >> 32) * 0x1p-32, (double)(unsigned int)high * 0x1p-64),
         hip_sum((double)(unsigned int)(low >> 32) * 0x1p-96, (double)(unsigned int)low * 0x1p-128));
@@ -134,7 +133,7 @@ HIP_DEVICE double tan(double x) {
     sincos(x, &s, &c);
     return x == 0 ? x : s / c;
 }
-// Of pi x: the quotient by 1/2 and the remainder are exact.
+// Reduces pi x, where the quotient of x by 1/2 and the remainder are exact.
 HIP_DEVICE void sincospi(double x, double *sine, double *cosine) {
     if (!isfinite(x)) {
         *sine = *cosine = __builtin_nan("");
@@ -161,10 +160,10 @@ HIP_DEVICE double cospi(double x) {
     return c;
 }
 
-// atan(y/x) in the first octant, 0 <= y <= x and x > 0
+// Returns atan(y/x) in the first octant, where 0 <= y <= x and x > 0.
 HIP_DEVICE double hip_atan_octant(double y, double x) {
     HIP_EXACT
-    // Take off 0, pi/8 or pi/4: t = (y - x tan a)/(x + y tan a)
+    // Subtract a = 0, pi/8 or pi/4: t = (y - x tan a)/(x + y tan a).
     double ratio = y / x;
     hip_double_double angle = {0, 0};
     double tangent = 0;
@@ -212,7 +211,7 @@ HIP_DEVICE double atan2(double y, double x) {
     } else if (isinf(ax)) {
         angle = 0;
     } else {
-        // Near the ends of the range both are scaled, so that no product overflows or vanishes.
+        // Near the ends of the range, scale both, so that no product overflows or underflows.
         if (fmax(ax, ay) > 0x1p1000) {
             ax *= 0x1p-100;
             ay *= 0x1p-100;

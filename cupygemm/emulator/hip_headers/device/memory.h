@@ -14,7 +14,7 @@ template <typename T> HIP_DEVICE void __stcs(T *address, T value) {
     __builtin_nontemporal_store(value, address);
 }
 
-// The compiler expands these itself, into loops where the size is not known.
+// The compiler expands these calls, into loops if the size is not constant.
 extern "C" {
 __forceinline__ __device__ void *memcpy(void *to, const void *from, size_t size) {
     return __builtin_memcpy(to, from, size);
@@ -26,7 +26,7 @@ __forceinline__ __device__ void *memset(void *to, int value, size_t size) {
     return __builtin_memset(to, value, size);
 }
 
-// There is nothing on the host that would print.
+// Printing is not emulated: the host does not serve it.
 __attribute__((unavailable("the emulated device has no device-side printf"))) __device__ int
 printf(const char *, ...);
 

@@ -1,7 +1,7 @@
 // dim3 and the short vectors: char2 to double4, their make_ functions and componentwise operators.
 //
-// Alignment as HIP documents it: a vector is aligned to its size, up to 16 bytes, but those of
-// three components to one component.
+// Alignment follows HIP's documentation: a vector is aligned to its size, at most 16 bytes; a
+// vector of three components is aligned to one component.
 #pragma once
 
 #include <device/keywords.h>

@@ -1,8 +1,8 @@
-// Functions across the 64 lanes of a wave: votes, shuffles, and who is there.
+// Functions across the 64 lanes of a wave: votes, shuffles, and the set of active lanes.
 //
-// A shuffle moves 32-bit pieces through ds_bpermute, so it takes any type whose size is a multiple
-// of four bytes, and the smaller integers widened. The _sync forms take a 64-bit mask, as on ROCm
-// 7.
+// A shuffle moves 32-bit pieces through ds_bpermute, so it accepts any type whose size is a
+// multiple of four bytes; smaller integers are widened. The _sync forms take a 64-bit mask, as on
+// ROCm 7.
 #pragma once
 
 #include <device/keywords.h>
@@ -31,7 +31,7 @@ HIP_DEVICE __attribute__((convergent)) int __any_sync(unsigned long long mask, i
 HIP_DEVICE __attribute__((convergent)) int __all_sync(unsigned long long mask, int predicate) {
     return (__ballot(predicate == 0) & mask) == 0;
 }
-// A wave runs in lockstep; only the order of its memory accesses is at stake.
+// A wave runs in lockstep, so only the order of its memory accesses needs a fence.
 HIP_DEVICE void __syncwarp(unsigned long long = ~0ull) {
     __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "wavefront");
 }
@@ -39,7 +39,7 @@ HIP_DEVICE void __syncwarp(unsigned long long = ~0ull) {
 HIP_DEVICE unsigned long long __lanemask_lt() { return (1ull << __lane_id()) - 1; }
 HIP_DEVICE unsigned long long __lanemask_gt() { return ~__lanemask_lt() << 1; }
 
-// The value of another lane, by the lane's number within the wave.
+// Returns the value of another lane, given the number of that lane within the wave.
 template <typename T>
 HIP_DEVICE __attribute__((convergent)) T hip_value_of_lane(T value, int lane) {
     if constexpr (sizeof(T) < 4) {
@@ -59,8 +59,8 @@ HIP_DEVICE __attribute__((convergent)) T hip_value_of_lane(T value, int lane) {
     return value;
 }
 
-// `width` divides the wave into groups that shuffle apart; a lane outside its group keeps its
-// value.
+// `width` divides the wave into groups that shuffle independently. A source lane outside the group
+// leaves the value unchanged.
 template <typename T>
 HIP_DEVICE __attribute__((convergent)) T __shfl(T value, int lane, int width = warpSize) {
     int own = __lane_id();

@@ -1,5 +1,5 @@
-// __hip_bfloat16 and __hip_bfloat162 on top of clang's __bf16: arithmetic in single precision,
-// rounded once.
+// __hip_bfloat16 and __hip_bfloat162 on top of clang's __bf16. Arithmetic is done in single
+// precision and rounded once.
 #pragma once
 
 #include <device/math.h>

@@ -1,4 +1,4 @@
-// Another name of <hip/hip_bf16.h>.
+// An alias of <hip/hip_bf16.h>.
 #pragma once
 
 #include <hip/hip_bf16.h>

@@ -1,5 +1,5 @@
-// half and half2 (IEEE binary16) on top of clang's _Float16: each operation is rounded once, unless
-// the compiler contracts it into a fused one (HIP's default; --fmad=false keeps it from that).
+// half and half2 (IEEE binary16) on top of clang's _Float16. Each operation is rounded once, unless
+// the compiler contracts it into a fused operation (HIP's default, which --fmad=false disables).
 #pragma once
 
 #include <device/math.h>
@@ -75,7 +75,7 @@ HIP_HALF_COMPARISON(>, __hgt)
 HIP_HALF_COMPARISON(>=, __hge)
 #undef HIP_HALF_COMPARISON
 
-// A half with a number of another type becomes that type, or a half with an integer.
+// Mixed operands: a half is converted to the other floating-point type, an integer to half.
 #define HIP_HALF_MIXED(op)                                                                         \
     HIP_DEVICE constexpr float operator op(__half a, float b) { return (float)a op b; }            \
     HIP_DEVICE constexpr float operator op(float a, __half b) { return a op(float) b; }            \
@@ -116,7 +116,7 @@ HIP_DEVICE __half __float2half(float x) { return __half(x); }
 HIP_DEVICE __half __float2half_rn(float x) { return __half(x); }
 HIP_DEVICE __half __float2half_rz(float x) {
     __half nearest(x);
-    if (fabsf((float)nearest) > fabsf(x)) { // it was rounded away from zero: one step back
+    if (fabsf((float)nearest) > fabsf(x)) { // it was rounded away from zero: go one step back
         unsigned short bits = __builtin_bit_cast(unsigned short, nearest.value);
         nearest.value = __builtin_bit_cast(_Float16, (unsigned short)(bits - 1));
     }

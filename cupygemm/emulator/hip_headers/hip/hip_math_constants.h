@@ -1,4 +1,4 @@
-// HIP's names of mathematical constants.
+// HIP's names for mathematical constants.
 #pragma once
 
 #define HIP_INF_F __builtin_inff()

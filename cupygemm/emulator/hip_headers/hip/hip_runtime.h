@@ -1,5 +1,5 @@
-// What HIP's device language adds to C++, for the emulated device: written from AMD's HIP
-// documentation ("HIP C++ language extensions", "HIP math API") on top of clang's builtins, without
+// The additions of HIP's device language to C++, for the emulated device. They are based on AMD's
+// HIP documentation ("HIP C++ language extensions", "HIP math API") and clang's builtins, without
 // ROCm's device libraries. hiprtc includes this header before every program.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Another name of <device/vector_types.h>.
+// An alias of <device/vector_types.h>.
 #pragma once
 
 #include <device/vector_types.h>

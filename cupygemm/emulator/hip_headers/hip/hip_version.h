@@ -1,4 +1,4 @@
-// The version of HIP that these headers stand in for.
+// The version of HIP that these headers replace.
 #pragma once
 
 #define HIP_VERSION_MAJOR 7

@@ -1,4 +1,4 @@
-// Another name of <hip/hip_runtime.h>.
+// An alias of <hip/hip_runtime.h>.
 #pragma once
 
 #include <hip/hip_runtime.h>

@@ -1,4 +1,4 @@
-// Thrust's <thrust/pair.h>, which CuPy's JIT kernels include: the standard one under its name.
+// <thrust/pair.h>, which CuPy's JIT kernels include: the standard header in namespace thrust.
 #pragma once
 
 #include <iterator>

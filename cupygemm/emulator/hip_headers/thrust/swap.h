@@ -1,4 +1,4 @@
-// Thrust's <thrust/swap.h>, which CuPy's JIT kernels include: the standard one under its name.
+// <thrust/swap.h>, which CuPy's JIT kernels include: the standard header in namespace thrust.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,4 @@
-// Thrust's <thrust/tuple.h>, which CuPy's JIT kernels include: the standard one under its name.
+// <thrust/tuple.h>, which CuPy's JIT kernels include: the standard header in namespace thrust.
 #pragma once
 
 #include <tuple>

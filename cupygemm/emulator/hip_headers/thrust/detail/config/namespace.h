@@ -1,4 +1,4 @@
-// The one header of Thrust that CuPy's complex numbers include: the bounds of its namespace.
+// The header of Thrust that CuPy's complex numbers include: it opens and closes the namespace.
 #pragma once
 
 #define THRUST_NAMESPACE_BEGIN namespace thrust {
