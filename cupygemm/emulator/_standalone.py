@@ -39,7 +39,7 @@ def launch(
     Parameters
     ----------
     code : path or bytes
-        An AMDGPU ELF file (``.hsaco``, ``.co``) for gfx90a, gfx942 or gfx950, by any compiler.
+        An AMDGPU ELF file (``.hsaco``, ``.co``) for one of the emulated targets, by any compiler.
     grid, block : int or sequence of int
         Workgroups, and work-items of a workgroup, along x, y and z; 1 where left out.
     arguments : sequence

@@ -1,8 +1,8 @@
 """What the command processor does with a launch: checks it, writes the arguments, starts the waves.
 
 The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Backend", section
-"Initial Kernel Execution State", for gfx90a (private segment buffer, FLAT_SCRATCH by the prologue)
-and for gfx942 and gfx950 (architected flat scratch), all with packed work-item ids.
+"Initial Kernel Execution State", for targets with architected flat scratch and for those without
+(private segment buffer, FLAT_SCRATCH set by the prologue), all with packed work-item ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-/* DS instructions: LDS reads, writes and atomics, transposing reads (gfx950), and the lane
+/* DS instructions: LDS reads, writes and atomics, transposing reads (CDNA4), and the lane
  * exchanges that go through the LDS hardware without touching its memory.
  *
  *   operands ─► LDS address of each lane ─► bounds ─► races, undefined bits ─► data
@@ -243,7 +243,7 @@ static uint32_t take_bits(const uint32_t *words, int first, int bits) {
 
 /* Each 16 consecutive lanes read a tile of 16 columns, its rows one after another: n elements of
  * 64 (or 96) bits from each lane, so 16/n lanes to a row. Lane l gets column l%16, row 0 lowest.
- * gfx950; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175):
+ * CDNA4; the b16 layout as ROCm's rocjitsu states it (ROCm/rocm-systems, pull request 10175):
  * element n of lane l is element l%4 of lane 16(l/16) + (l/4)%4 + 4n. The narrower types follow
  * the same rule with their own n. */
 static void transpose_tile(const struct operation *op, uint32_t (*read)[3],

@@ -86,7 +86,7 @@ def compile_program(
     name : str
         What diagnostics call it.
     target_name : str
-        Processor, e.g. ``"gfx942"``.
+        LLVM's name of the processor.
     options : sequence of str, optional
         hiprtc's or clang's.
     headers : mapping of str to str, optional

@@ -46,5 +46,5 @@ def bind(inst: Instruction, target: Target) -> Step:
     unit = import_module(f"cupygemm.emulator.units.{name}")
     step: Step | None = unit.bind(inst, target)
     if step is None:
-        raise UnsupportedInstruction(f"{inst.text}: not implemented for {target.name}")
+        raise UnsupportedInstruction(f"{inst.text}: not emulated on {target.name}")
     return step

@@ -284,7 +284,8 @@ def _choose_addend(op: _Instruction, shape: Shape, inst: Instruction, d: Operand
         pairs = shape.m * shape.k // 2 // LANES
         op.index_shift = 0 if inst.fields["cbsz"] else 2 * pairs * inst.fields["abid"]
         if op.index_shift + 2 * pairs > 32:
-            raise UnsupportedInstruction(f"{inst.text}: abid selects beyond the index register")
+            abid = inst.fields["abid"]
+            raise UnsupportedInstruction(f"{inst.text}: abid {abid} is beyond the index register")
     elif third.kind == "v":
         op.c_reg = third.index
     elif third.kind == "imm" and third.index != 255:
@@ -292,7 +293,7 @@ def _choose_addend(op: _Instruction, shape: Shape, inst: Instruction, d: Operand
         bits = constant_bits(third, "f64" if shape.a == "f64" else "u32")
         op.constant[:] = [bits & 0xFFFFFFFF, bits >> 32]
     else:
-        raise UnsupportedInstruction(f"{inst.text}: C must be vector registers or inline")
+        raise UnsupportedInstruction(f"{inst.text}: C must be in vector registers or inline")
 
 
 def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target: Target) -> None:
@@ -313,9 +314,13 @@ def _choose_modifiers(op: _Instruction, shape: Shape, inst: Instruction, target:
     broadcasts_a = op.blocks > 1 and shape.a != "f64"
     broadcasts_b = broadcasts_a or shape.a in target.mfma_permutes_b
     if (blgp and not broadcasts_b) or ((cbsz or abid) and not broadcasts_a):
-        raise UnsupportedInstruction(f"{inst.text}: {target.name} has no such broadcast here")
+        raise UnsupportedInstruction(
+            f"{inst.text}: {target.name} does not define cbsz {cbsz}, abid {abid}, blgp {blgp} here"
+        )
     if op.blocks >> cbsz == 0 or abid >> cbsz:
-        raise UnsupportedInstruction(f"{inst.text}: cbsz and abid select no block")
+        raise UnsupportedInstruction(
+            f"{inst.text}: cbsz {cbsz} and abid {abid} select none of the {op.blocks} blocks"
+        )
     op.a_block[:] = [(block >> cbsz << cbsz) + abid for block in range(16)]
     op.b_lane[:] = [_broadcast_lane(lane, blgp) for lane in range(LANES)]
 

@@ -36,7 +36,7 @@ def _exponent(values: Array) -> Array:
         return (values.view(np.uint32) >> np.uint32(23) & np.uint32(0xFF)).astype(np.int32)
     if values.dtype == _F64:
         return (values.view(np.uint64) >> np.uint64(52) & np.uint64(0x7FF)).astype(np.int32)
-    raise TypeError(f"no exponent field of {values.dtype}")
+    raise TypeError(f"{values.dtype} values: expected float32 or float64")
 
 
 def _div_scale(*, near_max: int, step: int, tiny: int, min_exponent: int) -> Function:
