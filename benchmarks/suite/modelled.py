@@ -61,7 +61,7 @@ class Calibration:
     timeout = 300
 
     def setup_cache(self) -> dict[str, float]:
-        from cupygemm.emulator.profiling.calibration import ladder, lds, turns
+        from cupygemm.emulator.calibration import ladder, lds, turns
 
         groups: dict[str, list[float]] = {}
         for figure in lds.figures():

@@ -155,7 +155,7 @@ def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
 
 
 def _calibrate(what: list[str], as_json: bool) -> None:
-    from cupygemm.emulator.profiling.calibration import figures, figures_to_dict, render
+    from cupygemm.emulator.calibration import figures, figures_to_dict, render
 
     if what:
         raise ValueError(f"--calibration has kernels of its own, and takes no {' '.join(what)!r}")
@@ -205,7 +205,7 @@ def _profile_product(
 
 def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> LoopProfile:
     from cupygemm.emulator import profile_loop
-    from cupygemm.emulator.profiling.arguments import parse_extent
+    from cupygemm.emulator.arguments import parse_extent
 
     threads = math.prod(parse_extent(block)) if block else None
     return profile_loop(path, kernel, threads=threads)
@@ -214,12 +214,18 @@ def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> Loop
 def _code_object(
     path: Path, kernel: str | None, grid: str | None, block: str | None, lds: int, args: str | None
 ) -> Any:
-    from cupygemm.emulator.profiling.arguments import (
+    from cupygemm.emulator.arguments import (
         parse_argument,
         parse_extent,
         profile_code_object,
     )
 
     arguments = [parse_argument(word) for word in (args or "").split()]
-    extents = parse_extent(grid or "1"), parse_extent(block or "64")
-    return profile_code_object(path, kernel, *extents, lds, arguments)
+    return profile_code_object(
+        path,
+        kernel,
+        grid=parse_extent(grid or "1"),
+        block=parse_extent(block or "64"),
+        dynamic_lds=lds,
+        arguments=arguments,
+    )

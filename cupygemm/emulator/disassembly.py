@@ -1,9 +1,9 @@
-"""Print decoded instructions as the assembly text of LLVM's disassembler.
+"""Format decoded instructions as LLVM's disassembler does.
 
 An instruction is a mnemonic, operands and modifiers. Each encoding has one function that yields the
-operand texts in LLVM's order; the modifiers are in `disassembly_modifiers`. The text is for error
-messages and listings, and the tests hold it against LLVM's own word by word. One thing differs on
-purpose: a branch names the byte offset it goes to.
+operand texts in LLVM's order; the modifiers are in `disassembly_modifiers`. Error messages and
+listings show the text, and the tests compare it with LLVM's word by word. There is one intended
+difference: a branch names the byte offset of its target.
 """
 
 from __future__ import annotations
@@ -22,58 +22,77 @@ from cupygemm.emulator.disassembly_modifiers import (
     vector_modifiers,
     waitcnt_text,
 )
-from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import AGPR0, LITERAL, Instruction, Operand, decode
+from cupygemm.emulator.isa import AGPR0, LITERAL, Instruction, Operand
+from cupygemm.emulator.isa_targets import is_cdna2
 
 _SCALAR_NAMES = {102: "flat_scratch", 104: "xnack_mask", 106: "vcc", 126: "exec"}
 _FLOATS = {
-    240: "0.5", 241: "-0.5", 242: "1.0", 243: "-1.0", 244: "2.0", 245: "-2.0", 246: "4.0",
+    240: "0.5",
+    241: "-0.5",
+    242: "1.0",
+    243: "-1.0",
+    244: "2.0",
+    245: "-2.0",
+    246: "4.0",
     247: "-4.0",
-}  # fmt: skip
+}
 # The bits of the same constants, and of 1/(2 pi), as 32-bit floats.
 _SINGLES = {
-    0x3F000000: "0.5", 0xBF000000: "-0.5", 0x3F800000: "1.0", 0xBF800000: "-1.0",
-    0x40000000: "2.0", 0xC0000000: "-2.0", 0x40800000: "4.0", 0xC0800000: "-4.0",
+    0x3F000000: "0.5",
+    0xBF000000: "-0.5",
+    0x3F800000: "1.0",
+    0xBF800000: "-1.0",
+    0x40000000: "2.0",
+    0xC0000000: "-2.0",
+    0x40800000: "4.0",
+    0xC0800000: "-4.0",
     0x3E22F983: "0.15915494",
-}  # fmt: skip
-# The same in the bits of a half: what LLVM prints for them in an integer operand of 16 bits.
+}
+# The same constants as the bits of a half. LLVM prints these in an integer operand of 16 bits.
 _HALVES = {
-    240: "0x3800", 241: "0xb800", 242: "0x3c00", 243: "0xbc00", 244: "0x4000", 245: "0xc000",
-    246: "0x4400", 247: "0xc400",
-}  # fmt: skip
+    240: "0x3800",
+    241: "0xb800",
+    242: "0x3c00",
+    243: "0xbc00",
+    244: "0x4000",
+    245: "0xc000",
+    246: "0x4400",
+    247: "0xc400",
+}
 _SPECIAL = {
-    235: "src_shared_base", 236: "src_shared_limit", 237: "src_private_base",
-    238: "src_private_limit", 239: "src_pops_exiting_wave_id", 251: "src_vccz", 252: "src_execz",
-    253: "src_scc", 254: "src_lds_direct",
-}  # fmt: skip
+    235: "src_shared_base",
+    236: "src_shared_limit",
+    237: "src_private_base",
+    238: "src_private_limit",
+    239: "src_pops_exiting_wave_id",
+    251: "src_vccz",
+    252: "src_execz",
+    253: "src_scc",
+    254: "src_lds_direct",
+}
 _COMPACT = ("VOP1", "VOP2", "VOPC")
 _NEVER_SUFFIXED = (
-    "v_fmamk", "v_fmaak", "v_madmk", "v_madak", "v_readfirstlane", "v_swap_b32", "v_nop",
-    "v_clrexcp", "v_accvgpr_mov",
-)  # fmt: skip
+    "v_fmamk",
+    "v_fmaak",
+    "v_madmk",
+    "v_madak",
+    "v_readfirstlane",
+    "v_swap_b32",
+    "v_nop",
+    "v_clrexcp",
+    "v_accvgpr_mov",
+)
 _WITHOUT_OPERANDS = (
-    "s_endpgm", "s_endpgm_saved", "s_endpgm_ordered_ps_done", "s_barrier", "s_wakeup",
-    "s_icache_inv", "s_set_gpr_idx_off", "s_ttracedata",
-)  # fmt: skip
+    "s_endpgm",
+    "s_endpgm_saved",
+    "s_endpgm_ordered_ps_done",
+    "s_barrier",
+    "s_wakeup",
+    "s_icache_inv",
+    "s_set_gpr_idx_off",
+    "s_ttracedata",
+)
 _CDNA2_MFMA_NAME = re.compile(r"(v_mfma_.*x\d+)_(?:\d+b_)?(f32|f16|i8|f64)$")
-
-
-def disassemble(code: bytes, base: int = 0, target: str = "") -> Iterator[tuple[int, str]]:
-    """Yield ``(pc, text)`` for every instruction of `code`, whose first byte is at pc `base`.
-
-    Bytes that are no instruction come out as ``.long``, so that a listing never stops half-way.
-    """
-    offset = 0
-    while offset + 4 <= len(code):
-        try:
-            inst = decode(code, offset, target)
-        except UnsupportedInstruction:
-            word = int.from_bytes(code[offset : offset + 4], "little")
-            yield base + offset, f".long 0x{word:08x}"
-            offset += 4
-        else:
-            yield base + offset, format_instruction(inst, base + offset)
-            offset += inst.size
 
 
 def format_instruction(inst: Instruction, pc: int | None = None) -> str:
@@ -83,8 +102,8 @@ def format_instruction(inst: Instruction, pc: int | None = None) -> str:
     ----------
     inst : Instruction
     pc : int, optional
-        Where the instruction is. A branch target is then its absolute byte offset, ``0x1c0``;
-        otherwise it is relative to the branch, ``pc+0x1c``.
+        Byte offset of the instruction. With it, a branch target is an absolute byte offset,
+        ``0x1c0``; without it, the target is relative to the branch, ``pc+0x1c``.
     """
     if inst.encoding == "SOPP":
         return f"{inst.mnemonic} {_program_control(inst, pc)}".rstrip()
@@ -94,9 +113,9 @@ def format_instruction(inst: Instruction, pc: int | None = None) -> str:
 
 
 def mnemonic_with_suffix(inst: Instruction) -> str:
-    """Return LLVM's mnemonic, with ``_e32``, ``_e64``, ``_sdwa`` or ``_dpp`` where it has one."""
+    """Return LLVM's mnemonic, with its suffix ``_e32``, ``_e64``, ``_sdwa`` or ``_dpp`` if any."""
     mnemonic = inst.mnemonic
-    if inst.target == "gfx90a":
+    if is_cdna2(inst.target):
         if inst.encoding == "MFMA":
             return _CDNA2_MFMA_NAME.sub(r"\1\2", mnemonic)
         mnemonic = mnemonic.replace("_load_lds_", "_load_")  # a modifier there
@@ -127,13 +146,13 @@ def operand_text(op: Operand) -> str:
 
 
 def _literal_text(value: int, bits: int = 32) -> str:
-    """Return a literal; ``lit()`` around one that the assembler would otherwise make inline."""
+    """Return a literal, in ``lit()`` if the assembler would make it an inline constant."""
     inline = value <= 64 or (bits <= 32 and (value >= 0xFFFFFFF0 or value in _SINGLES))
     return f"lit(0x{value:x})" if inline and bits != 16 else f"0x{value:x}"
 
 
 def _immediate_text(value: int) -> str:
-    """Return a 32-bit value that no operand code could stand for, as a number where it is short."""
+    """Return a 32-bit value that has no operand code, in decimal if it is short."""
     if value <= 64 or value >= 0xFFFFFFF0:
         return str(signed(value, 32))
     return _SINGLES.get(value) or f"0x{value:x}"
@@ -224,7 +243,7 @@ def _scalar_memory_operands(inst: Instruction, pc: int | None) -> Iterator[str]:
     fields = inst.fields
     if inst.mnemonic.startswith("s_atc_probe"):
         yield _integer(fields["sdata"])
-    elif "_atomic_" in inst.mnemonic:  # the data that it gives, not the part that it returns
+    elif "_atomic_" in inst.mnemonic:  # the data operand, not the result, which may be narrower
         yield operand_text(next(op for op in inst.src if op.field == "sdata"))
     else:
         yield from _named(inst, "sdata")
@@ -319,7 +338,7 @@ def _flat_operands(inst: Instruction, pc: int | None) -> Iterator[str]:
 def _buffer_operands(inst: Instruction, pc: int | None) -> Iterator[str]:
     if inst.operand("srsrc") is None:
         return
-    if "_atomic_" in inst.mnemonic:  # the data that it gives, not the part that it returns
+    if "_atomic_" in inst.mnemonic:  # the data operand, not the result, which may be narrower
         yield operand_text(next(op for op in inst.src if op.field == "vdata"))
     elif not inst.fields.get("lds"):
         yield from _named(inst, "vdata")

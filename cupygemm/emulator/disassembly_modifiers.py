@@ -1,4 +1,4 @@
-"""The parts of an instruction's text that follow its operands: waits, lane patterns, modifiers.
+"""Format the parts of an instruction behind its operands: waits, lane patterns, modifiers.
 
 Each function yields words in LLVM's order. The lane patterns (DPP, SDWA, ds_swizzle) are described
 in the CDNA3 ISA guide, chapters 6 and 12; the spelling is LLVM's.
@@ -9,25 +9,49 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.isa_targets import is_cdna2
 
 _SDWA_SELECT = ("BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD", "invalid")
 _SDWA_UNUSED = ("UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE", "invalid")
 _DPP_CONTROL = {
-    0x130: "wave_shl:1", 0x134: "wave_rol:1", 0x138: "wave_shr:1", 0x13C: "wave_ror:1",
-    0x140: "row_mirror", 0x141: "row_half_mirror", 0x142: "row_bcast:15", 0x143: "row_bcast:31",
-}  # fmt: skip
+    0x130: "wave_shl:1",
+    0x134: "wave_rol:1",
+    0x138: "wave_shr:1",
+    0x13C: "wave_ror:1",
+    0x140: "row_mirror",
+    0x141: "row_half_mirror",
+    0x142: "row_bcast:15",
+    0x143: "row_bcast:31",
+}
 _DPP_SHIFTS = {0x100: "row_shl", 0x110: "row_shr", 0x120: "row_ror", 0x150: "row_newbcast"}
 _OMOD = ("", "mul:2", "mul:4", "div:2")
 _HARDWARE_REGISTERS = {
-    1: "MODE", 2: "STATUS", 3: "TRAPSTS", 4: "HW_ID", 5: "GPR_ALLOC", 6: "LDS_ALLOC", 7: "IB_STS",
-    15: "SH_MEM_BASES", 16: "TBA_LO", 17: "TBA_HI", 18: "TMA_LO", 19: "TMA_HI", 20: "XCC_ID",
-    21: "SQ_PERF_SNAPSHOT_DATA", 22: "SQ_PERF_SNAPSHOT_DATA1", 23: "SQ_PERF_SNAPSHOT_PC_LO",
+    1: "MODE",
+    2: "STATUS",
+    3: "TRAPSTS",
+    4: "HW_ID",
+    5: "GPR_ALLOC",
+    6: "LDS_ALLOC",
+    7: "IB_STS",
+    15: "SH_MEM_BASES",
+    16: "TBA_LO",
+    17: "TBA_HI",
+    18: "TMA_LO",
+    19: "TMA_HI",
+    20: "XCC_ID",
+    21: "SQ_PERF_SNAPSHOT_DATA",
+    22: "SQ_PERF_SNAPSHOT_DATA1",
+    23: "SQ_PERF_SNAPSHOT_PC_LO",
     24: "SQ_PERF_SNAPSHOT_PC_HI",
-}  # fmt: skip
-# Conversions of two operands that have the op_sel bit of a third: it selects a byte of the result.
-_WITH_BYTE_SELECT = ("v_cvt_sr_fp8", "v_cvt_sr_bf8", "v_cvt_scalef32_pk_fp4_f16",
-                     "v_cvt_scalef32_pk_fp4_bf16")  # fmt: skip
-# What gfx90a calls the cache policy bits that are sc0, nt and sc1 from gfx940 on.
+}
+# Conversions of two operands that use the op_sel bit of a third to select a byte of the result.
+_WITH_BYTE_SELECT = (
+    "v_cvt_sr_fp8",
+    "v_cvt_sr_bf8",
+    "v_cvt_scalef32_pk_fp4_f16",
+    "v_cvt_scalef32_pk_fp4_bf16",
+)
+# The names on CDNA2 of the cache policy bits that are sc0, nt and sc1 from CDNA3 on.
 _CDNA2_CACHE = {"sc0": "glc", "nt": "slc", "sc1": "scc"}
 
 
@@ -49,7 +73,7 @@ def _values(name: str, values: Sequence[int]) -> str:
 
 
 def waitcnt_text(simm16: int) -> str:
-    """Return ``vmcnt(0) lgkmcnt(0)`` for the immediate of s_waitcnt, without idle counters."""
+    """Return ``vmcnt(0) lgkmcnt(0)`` for the immediate of s_waitcnt; idle counters are left out."""
     counters = (
         ("vmcnt", simm16 & 0xF | simm16 >> 10 & 0x30, 63),
         ("expcnt", simm16 >> 4 & 7, 7),
@@ -67,9 +91,9 @@ def gpr_index_text(bits: int) -> str:
 
 
 def hardware_register_text(simm16: int, target: str = "") -> str:
-    """Return the register, and the bits if they are not all, of s_getreg and s_setreg."""
+    """Return the register of s_getreg or s_setreg, with the range of bits unless it is whole."""
     number, offset, width = simm16 & 0x3F, simm16 >> 6 & 0x1F, (simm16 >> 11) + 1
-    name = _HARDWARE_REGISTERS.get(number) if target != "gfx90a" or number < 20 else None
+    name = _HARDWARE_REGISTERS.get(number) if number < 20 or not is_cdna2(target) else None
     text = str(number) if name is None else f"HW_REG_{name}"
     return f"hwreg({text})" if (offset, width) == (0, 32) else f"hwreg({text}, {offset}, {width})"
 
@@ -123,7 +147,7 @@ def _packed_modifiers(inst: Instruction) -> Iterator[str]:
             yield bit_list("op_sel", fields["opsel"], count)
         if high & every != (0 if mixed else every):
             yield bit_list("op_sel_hi", high, count)
-    if not mixed:  # its neg and abs are with the operands
+    if not mixed:  # neg and abs are printed with the operands
         for name, bits in (("neg_lo", fields["neg"]), ("neg_hi", fields["neg_hi"])):
             if bits & every:
                 yield bit_list(name, bits, count)
@@ -144,7 +168,7 @@ def matrix_modifiers(inst: Instruction) -> Iterator[str]:
     if fields.get("abid") and "x2encoding" not in fields:
         yield f"abid:{fields['abid']}"
     if fields.get("blgp"):
-        negates = "_f64_" in inst.mnemonic and inst.target != "gfx90a"
+        negates = "_f64_" in inst.mnemonic and not is_cdna2(inst.target)
         yield bit_list("neg", fields["blgp"], 3) if negates else f"blgp:{fields['blgp']}"
 
 
@@ -218,7 +242,7 @@ def _swizzle_text(offset: int) -> str:
 
 
 def _bitmask_text(keep: int, with_or: int, with_xor: int) -> str:
-    """Return what becomes of each lane bit, highest first: kept, inverted, 0 or 1."""
+    """Return the result for each lane bit, highest first: p (kept), i (inverted), 0 or 1."""
     text = ""
     for position in reversed(range(5)):
         kept, ored, flipped = (mask >> position & 1 for mask in (keep, with_or, with_xor))
@@ -233,7 +257,7 @@ def flat_modifiers(inst: Instruction) -> Iterator[str]:
     if offset:
         yield f"offset:{offset}"
     yield from _cache_policy(inst)
-    if inst.target == "gfx90a" and "_load_lds_" in inst.mnemonic:
+    if is_cdna2(inst.target) and "_load_lds_" in inst.mnemonic:
         yield "lds"
 
 
@@ -249,5 +273,5 @@ def buffer_modifiers(inst: Instruction) -> Iterator[str]:
 
 
 def _cache_policy(inst: Instruction) -> Iterator[str]:
-    names = _CDNA2_CACHE if inst.target == "gfx90a" else {}
+    names = _CDNA2_CACHE if is_cdna2(inst.target) else {}
     yield from (names.get(bit, bit) for bit in ("sc0", "nt", "sc1") if inst.fields[bit])

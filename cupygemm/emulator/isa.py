@@ -1,17 +1,14 @@
-"""Decode CDNA machine code into typed instructions.
+"""The records of decoded CDNA instructions, and the numbering of the registers.
 
-`decode` turns bytes into an `Instruction`, whose operands carry register file, number, width and
-number format, and whose register masks drive the hazard checks. `isa_operands` builds it from the
-encoding tables of tinygrad's wheel; `isa_targets` says where a target differs from them.
+The operands of an `Instruction` carry their register file, number, width and number format. Its
+register masks drive the hazard checks. `decode` makes instructions from machine code.
 
-Register numbering: VGPR ``v0..v255`` are 0..255 of the vector file and AGPR ``a0..a255`` are
-256..511; scalar registers use the hardware's operand codes (s0.. = 0.., flat_scratch 102, vcc 106,
-m0 124, exec 126).
+VGPRs ``v0..v255`` are numbers 0..255 of the vector file, AGPRs ``a0..a255`` are 256..511. Scalar
+registers have the hardware's operand codes: s0 is 0, flat_scratch 102, vcc 106, m0 124, exec 126.
 """
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -21,7 +18,8 @@ AGPR0 = 256
 # Flat addresses of LDS and of private memory: the high words that src_shared_base and
 # src_private_base give.
 APERTURE_SHARED, APERTURE_PRIVATE = 0x0001_0000 << 32, 0x0002_0000 << 32
-LITERAL = 255
+LITERAL = 255  # operand code of a literal, which follows the instruction
+_SPECIAL_PAIRS = {FLAT_SCRATCH: "flat_scratch", XNACK_MASK: "xnack_mask", VCC: "vcc", EXEC: "exec"}
 
 OperandKind = Literal["v", "s", "imm", "special"]
 
@@ -84,7 +82,10 @@ class Instruction:
         Bit masks over the two register files. A destination of which a part survives (a 16-bit
         half, a lane that a DPP row mask leaves out) does not count as read.
     target : str
-        The processor it was decoded for, ``""`` for any; gfx90a spells some text differently.
+        LLVM's name of the processor it was decoded for, ``""`` for any. The spelling of some
+        instructions depends on it.
+    text : str
+        The instruction as assembly text; `decode.decode` fills it in.
     """
 
     mnemonic: str
@@ -100,6 +101,7 @@ class Instruction:
     scalar_reads: int = field(repr=False)
     scalar_writes: int = field(repr=False)
     target: str = ""
+    text: str = field(default="", repr=False)
 
     def operand(self, name: str) -> Operand | None:
         """Return the operand of that field, or None."""
@@ -107,45 +109,6 @@ class Instruction:
             if op.field == name:
                 return op
         return None
-
-    @property
-    def text(self) -> str:
-        """Return the instruction as assembly text."""
-        from cupygemm.emulator.disassembly import format_instruction
-
-        return format_instruction(self)
-
-
-def decode(code: bytes, offset: int = 0, target: str = "") -> Instruction:
-    """Decode the instruction at `offset` bytes into `code`.
-
-    Parameters
-    ----------
-    code : bytes
-    offset : int
-    target : str
-        LLVM's processor name. gfx90a gives some opcodes another meaning, and an instruction that
-        the target lacks is refused. Without it every instruction of gfx942 and gfx950 is known.
-
-    Raises
-    ------
-    UnsupportedInstruction
-        The bytes are no instruction of the tables, or none of the target's.
-    """
-    # Only a scaled MFMA takes 16 bytes. Its table does not check the first half, so that any 8
-    # bytes before an f8f6f4 MFMA would pass for one: show it no more than the instruction can have.
-    scaled = bytes(code[offset + 2 : offset + 4]) == _SCALE_PREFIX
-    return _decode_bytes(bytes(code[offset : offset + (16 if scaled else 8)]), target)
-
-
-_SCALE_PREFIX = b"\xac\xd3"
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _decode_bytes(data: bytes, target: str) -> Instruction:
-    from cupygemm.emulator.isa_operands import build
-
-    return build(data, target)
 
 
 def registers(mask: int) -> list[int]:
@@ -162,7 +125,7 @@ def register_name(kind: str, index: int) -> str:
     """Return the assembly name of a register."""
     if kind == "v":
         return f"v{index}" if index < 256 else f"a{index - 256}"
-    special = {102: "flat_scratch_lo", 103: "flat_scratch_hi", 104: "xnack_mask_lo",
-               105: "xnack_mask_hi", 106: "vcc_lo", 107: "vcc_hi", 124: "m0",
-               126: "exec_lo", 127: "exec_hi"}  # fmt: skip
-    return special.get(index, f"s{index}")
+    if index == M0:
+        return "m0"
+    name = _SPECIAL_PAIRS.get(index & ~1)
+    return f"s{index}" if name is None else f"{name}_{'hi' if index & 1 else 'lo'}"

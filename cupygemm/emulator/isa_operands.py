@@ -1,9 +1,9 @@
-"""Build an `Instruction` from the bytes of one, with its operands and register masks.
+"""Build an `Instruction` with its operands and register masks from machine code.
 
-This is the only module that knows where the encoding tables come from: tinygrad's wheel carries
-them, generated from AMD's machine-readable ISA. They give fields, operand widths and number
-formats; what is written here is what they leave open: which operands an encoding's modifiers switch
-off or widen, which registers are implied, and which operands are read rather than written.
+This is the only module that knows the source of the encoding tables. They are part of tinygrad's
+wheel, generated from AMD's machine-readable ISA, and give the fields, operand widths and number
+formats. This module adds what they leave open: which operands an encoding's modifiers switch off or
+widen, which registers are implied, and which operands are read rather than written.
 """
 
 from __future__ import annotations
@@ -12,21 +12,40 @@ from typing import Any
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import AGPR0, EXEC, LITERAL, M0, VCC, Instruction, Operand, OperandKind
-from cupygemm.emulator.isa_targets import CDNA2_ALIASES, CDNA2_MFMA, CDNA3_MFMA, Mfma, lacks
+from cupygemm.emulator.isa_targets import (
+    CDNA2_ALIASES,
+    CDNA2_MFMA,
+    CDNA3_MFMA,
+    Mfma,
+    is_cdna2,
+    lacks,
+)
 
-# Instructions whose destination is also a source, without a source operand saying so.
+# Instructions that read their destination, although the tables have no source operand for it.
 _READS_DESTINATION = (
-    "v_fmac_", "v_mac_", "v_pk_fmac_", "v_dot2c_", "v_dot4c_", "v_dot8c_", "v_swap_", "v_smfmac_",
-    "v_permlane16_swap", "v_permlane32_swap", "v_cvt_pkaccum_", "s_addk_", "s_mulk_", "s_cmov",
+    "v_fmac_",
+    "v_mac_",
+    "v_pk_fmac_",
+    "v_dot2c_",
+    "v_dot4c_",
+    "v_dot8c_",
+    "v_swap_",
+    "v_smfmac_",
+    "v_permlane16_swap",
+    "v_permlane32_swap",
+    "v_cvt_pkaccum_",
+    "s_addk_",
+    "s_mulk_",
+    "s_cmov",
     "s_bitset",
-)  # fmt: skip
-# Instructions whose field named as a destination is a source alone.
+)
+# Instructions whose destination field is only a source.
 _ONLY_READS = ("s_cmpk_", "s_setreg_", "s_cbranch_i_fork")
 # Instructions that read a carry or a mask from VCC in their 32-bit encoding.
 _READS_VCC = ("v_cndmask_", "v_addc_", "v_subb_", "v_subbrev_", "v_div_fmas_")
 _WRITES_VCC = ("v_add_co_", "v_sub_co_", "v_subrev_co_", "v_addc_", "v_subb_", "v_subbrev_")
 _EXEC_MASK_OPS = ("_saveexec_", "_wrexec_")
-# LLVM's name where the tables have another.
+# LLVM's names of instructions that the tables name differently.
 _RENAMED = {
     "v_mad_mix_f32": "v_fma_mix_f32",
     "v_mad_mixlo_f16": "v_fma_mixlo_f16",
@@ -37,32 +56,33 @@ _RENAMED = {
 _DPP, _NO_ADDRESS, _VCCZ = 250, 0x7F, 251
 
 
-def build(data: bytes, target: str) -> Instruction:
+def build_instruction(data: bytes, target: str) -> Instruction:
     """Return the instruction that `data` (up to 16 bytes) starts with."""
     inst, mnemonic, supplement = _recognise(data, target)
     if lacks(target, mnemonic):
         raise UnsupportedInstruction(f"{target} has no {mnemonic}")
-    return _Builder(inst, mnemonic, supplement, target, data).build()
+    builder = _Builder(
+        inst=inst, mnemonic=mnemonic, supplement=supplement, target=target, data=data
+    )
+    return builder.build()
 
 
 def _recognise(data: bytes, target: str) -> tuple[Any, str, Mfma | None]:
-    """Return tinygrad's instruction, LLVM's mnemonic, and what replaces the tables' operands."""
+    """Return tinygrad's instruction, LLVM's mnemonic, and a replacement of the tables' operands."""
     from tinygrad.renderer.amd import decode_inst
     from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
 
     word, mnemonic = int.from_bytes(data[:4], "little"), ""
-    if target == "gfx90a":
-        for mask, value, shift, width, aliases in CDNA2_ALIASES:
-            alias = aliases.get(word >> shift & (1 << width) - 1) if word & mask == value else None
-            if alias is not None:
-                mnemonic = alias.mnemonic
-                word = word & ~((1 << width) - 1 << shift) | alias.opcode << shift
-                data = word.to_bytes(4, "little") + data[4:]
+    if is_cdna2(target):
+        for encoding in CDNA2_ALIASES:
+            word, alias = encoding.replace(word)
+            mnemonic = alias or mnemonic
+        data = word.to_bytes(4, "little") + data[4:]
     if word >> 23 == 0x1A7:  # VOP3P
-        table = CDNA2_MFMA if target == "gfx90a" else CDNA3_MFMA
+        table = CDNA2_MFMA if is_cdna2(target) else CDNA3_MFMA
         supplement = table.get(word >> 16 & 0x7F)
         if supplement is not None:
-            inst = object.__new__(VOP3P_MFMA)  # from_bytes wants an opcode that it knows
+            inst = object.__new__(VOP3P_MFMA)  # from_bytes refuses an unknown opcode
             inst._raw = int.from_bytes(data[:8], "little")
             return inst, supplement.mnemonic, supplement
     try:
@@ -79,7 +99,7 @@ class _Builder:
     """Translate one of tinygrad's instructions into an `Instruction`."""
 
     def __init__(
-        self, inst: Any, mnemonic: str, supplement: Mfma | None, target: str, data: bytes
+        self, *, inst: Any, mnemonic: str, supplement: Mfma | None, target: str, data: bytes
     ) -> None:
         self.inst = inst
         self.mnemonic = mnemonic
@@ -89,7 +109,7 @@ class _Builder:
         self.cls = type(inst).__name__
         self.fields = {name: _raw(inst, name, bits) for name, bits in inst._fields}
         self.encoding, self.variant = self._encoding()
-        if target == "gfx90a" and self.encoding in ("GLOBAL", "SCRATCH") and self.fields["sve"]:
+        if is_cdna2(target) and self.encoding in ("GLOBAL", "SCRATCH") and self.fields["sve"]:
             self.mnemonic = mnemonic.replace("_load_", "_load_lds_")  # its LDS bit
         if self.encoding == "VOPC" and not self.variant and self.fields["src0"] == _DPP:
             raise UnsupportedInstruction(f"{mnemonic} has no DPP form")
@@ -118,11 +138,20 @@ class _Builder:
         size = self.inst.size()
         raw = int.from_bytes(self.data[:size], "little")
         return Instruction(
-            self.mnemonic, self.encoding, self.variant, size, raw, self.fields,
-            tuple(self.dst), tuple(self.src),
-            _mask(self.src, "v"), _mask(self.dst, "v"), _mask(self.src, "s"), _mask(self.dst, "s"),
-            self.target,
-        )  # fmt: skip
+            mnemonic=self.mnemonic,
+            encoding=self.encoding,
+            variant=self.variant,
+            size=size,
+            raw=raw,
+            fields=self.fields,
+            dst=tuple(self.dst),
+            src=tuple(self.src),
+            vector_reads=_mask(self.src, "v"),
+            vector_writes=_mask(self.dst, "v"),
+            scalar_reads=_mask(self.src, "s"),
+            scalar_writes=_mask(self.dst, "s"),
+            target=self.target,
+        )
 
     # -- operands by family ------------------------------------------------------------------------
 
@@ -150,19 +179,19 @@ class _Builder:
             self.src.append(self.dst[0])
 
     def _supplementary_operands(self, supplement: Mfma) -> None:
-        mnemonic, wide, narrow = supplement
-        single = "I32" if "_i32_" in mnemonic else "F32"
+        single = "I32" if "_i32_" in supplement.mnemonic else "F32"
         for name in ("vdst", "src0", "src1", "src2"):
             code = self.fields[name] + (256 if name == "vdst" else 0)
-            count = narrow if name in ("src0", "src1") else wide
-            fmt = "B32" if name in ("src0", "src1") else f"PK{count}_{single}"
+            factor = name in ("src0", "src1")
+            count = supplement.inputs if factor else supplement.accumulators
+            fmt = "B32" if factor else f"PK{count}_{single}"
             operand = self._operand(name, self._accumulator_code(name, code), 32 * count, fmt)
             (self.dst if name == "vdst" else self.src).append(operand)
 
     def _code(self, name: str, canonical: str) -> int:
         """Return the 9-bit operand code of a field: 0..255 scalar and constants, 256.. VGPR."""
         fields = self.fields
-        if self.variant and canonical == "src0":  # SDWA and DPP keep their real src0 apart
+        if self.variant and canonical == "src0":  # SDWA and DPP have the real src0 in another field
             scalar = self.variant == "SDWA" and fields.get("s0")
             return fields["vsrc0"] + (0 if scalar else 256)
         code = fields[name]
@@ -213,7 +242,7 @@ class _Builder:
         atomic, store = "_atomic_" in self.mnemonic, "_store_" in self.mnemonic
         if atomic and name == "vdata":
             self.src.append(operand)
-            bits //= 1 + ("cmpswap" in self.mnemonic)  # returns one of the two values it is given
+            bits //= 1 + ("cmpswap" in self.mnemonic)  # returns one of its two operands
             operand = self._operand(name, code, bits, fmt)
         if name not in ("vdst", "vdata") or (store and not atomic):
             self.src.append(operand)
@@ -227,10 +256,10 @@ class _Builder:
         elif self.encoding == "GLOBAL":
             bits = 32 if fields["saddr"] != _NO_ADDRESS else 64
         elif self.encoding == "SCRATCH":
-            # gfx940 and later have a bit, SVE, for the use of the VGPR. On gfx90a that bit has
-            # another meaning, and the VGPR is used when there is no SADDR.
+            # CDNA3 and later use the VGPR if the bit SVE is set. That bit has another meaning on
+            # CDNA2, which uses the VGPR if there is no SADDR.
             alone = fields["saddr"] == _NO_ADDRESS
-            if not (alone if self.target == "gfx90a" else fields["sve"]):
+            if not (alone if is_cdna2(self.target) else fields["sve"]):
                 return
             bits = 32
         self.src.append(self._operand("addr", fields["addr"] + 256, bits, fmt))
@@ -282,7 +311,7 @@ class _Builder:
             self.dst.append(self.src[0])
 
     def _check_registers(self) -> None:
-        """Refuse operands that run past a register file, and results that go to no register."""
+        """Refuse operands beyond the end of a register file, and results that are not registers."""
         for op in (*self.dst, *self.src):
             end = {"s": 128, "v": 256 if op.index < AGPR0 else 512}.get(op.kind)
             if end is not None and op.index + op.count > end:
@@ -293,20 +322,27 @@ class _Builder:
         for op in self.dst:
             if op.kind not in ("s", "v"):
                 raise UnsupportedInstruction(
-                    f"{self.mnemonic}: {op.field} {op.index} is no register to write"
+                    f"{self.mnemonic}: {op.field} {op.index} is not a writable register"
                 )
 
     def _operand(self, name: str, code: int, bits: int, fmt: str) -> Operand:
-        count = max(1, bits // 32)
-        fmt = fmt.removeprefix("FMT_NUM_").removeprefix("FMT_")
+        kind: OperandKind
         if code >= 256:
-            return Operand(name, "v", code - 256, count, bits, fmt)
-        if code < 128:
-            return Operand(name, "s", code, count, bits, fmt)
-        constant = code <= 208 or 240 <= code <= 248 or code == LITERAL
-        kind: OperandKind = "imm" if constant else "special"
-        literal = self.fields.get("literal", 0) if code == LITERAL else 0
-        return Operand(name, kind, code, count, bits, fmt, literal)
+            kind = "v"
+        elif code < 128:
+            kind = "s"
+        else:
+            constant = code <= 208 or 240 <= code <= 248 or code == LITERAL
+            kind = "imm" if constant else "special"
+        return Operand(
+            field=name,
+            kind=kind,
+            index=code - 256 if kind == "v" else code,
+            count=max(1, bits // 32),
+            bits=bits,
+            fmt=fmt.removeprefix("FMT_NUM_").removeprefix("FMT_"),
+            literal=self.fields.get("literal", 0) if code == LITERAL else 0,
+        )
 
 
 def _raw(inst: Any, name: str, bits: Any) -> int:

@@ -1,4 +1,4 @@
-"""A kernel's code as the run loop executes it: instructions, each with what performs it."""
+"""A kernel's code in the form that the run loop executes: instructions with their functions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from cupygemm.emulator.definedness.marks import SCC
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.marks import SCC
 from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.scoreboard import Counter, counter_of
 from cupygemm.emulator.state import Group, State
@@ -18,7 +19,7 @@ from cupygemm.emulator.units import bind
 from cupygemm.emulator.wait_states import Hazard, hazards_behind
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Entry:
     """One instruction of a program, ready to execute."""
 
@@ -33,13 +34,15 @@ class Entry:
 
 
 class Program:
-    """The decoded instructions of a code object for a target; decoded where execution gets to."""
+    """The instructions of a code object for a target, decoded when execution reaches them."""
 
     def __init__(self, image: bytes, target: Target) -> None:
         self.image = image
         self.target = target
         self.entries: dict[int, Entry] = {}
-        self._hazards: dict[int, Hazard] = {}  # by the instruction that comes too early
+        self._hazards: dict[
+            int, Hazard
+        ] = {}  # by the program counter of the instruction that comes too early
         self._decoded: dict[int, Instruction] = {}
 
     def entry(self, pc: int) -> Entry:
@@ -59,18 +62,24 @@ class Program:
         step = (lambda _group: None) if control else bind(inst, self.target)
         if inst.mnemonic.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
             control = "branch"
+        scc = (reads_scc(inst) or writes_scc(inst)) << SCC
         entry = Entry(
-            pc, inst, step, pc + inst.size, control, counter_of(inst),
-            inst.vector_reads | inst.vector_writes,
-            inst.scalar_reads | inst.scalar_writes | (reads_scc(inst) or writes_scc(inst)) << SCC,
-        )  # fmt: skip
+            pc=pc,
+            inst=inst,
+            step=step,
+            next_pc=pc + inst.size,
+            control=control,
+            counter=counter_of(inst),
+            vector_uses=inst.vector_reads | inst.vector_writes,
+            scalar_uses=inst.scalar_reads | inst.scalar_writes | scc,
+        )
         self.entries[pc] = entry
         if pc in self._hazards:
             self._refuse(self._hazards[pc])
         return entry
 
     def _refuse(self, hazard: Hazard) -> None:
-        """Let the instruction that comes too early fail, in launches that are checked."""
+        """Make an instruction that comes too early fail in checked launches."""
         self._hazards[hazard.consumer] = hazard
         entry = self.entries.get(hazard.consumer)
         if entry is None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import decode
+from cupygemm.emulator.line_table import line_table
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Extent
@@ -26,8 +27,6 @@ _HOST_CALLS = {
 
 def source_line(kernel: Kernel, pc: int) -> tuple[str, int] | None:
     """Return the file and line of an instruction; None where the code object does not tell."""
-    from cupygemm.emulator.profiling.source import line_table
-
     code_object = getattr(kernel, "code_object", None)  # a test's kernel has none
     return None if code_object is None else line_table(code_object).find(pc)
 

@@ -12,7 +12,7 @@ depends on their order shows as different bits.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,8 @@ from cupygemm.emulator.code_object import Kernel
 from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.marks import marks_of
+from cupygemm.emulator.profiling import active
 from cupygemm.emulator.program import Program
 from cupygemm.emulator.reports import argument_near, host_call_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
@@ -33,7 +35,7 @@ from cupygemm.emulator.units.machine import machine_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
-    from cupygemm.emulator.profiling.record import KernelProfile
+    from cupygemm.emulator.profiling.kernel_profile import KernelProfile
     from cupygemm.emulator.profiling.recorder import Recorder
 
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
@@ -84,8 +86,6 @@ class LaunchStats:
 
 _last: LaunchStats | None = None
 _totals = [0, 0]  # MFMA, instructions
-# Who wants the profile of every launch; `emulator.profile` enters itself while it collects.
-observers: list[Callable[[KernelProfile], None]] = []
 
 
 def launch_totals() -> tuple[int, int]:
@@ -138,7 +138,7 @@ def launch(
         slower.
     checks : bool, optional
         Look for races, missing waits and reads of what nothing has written; by default, as
-        `cupygemm.emulator.checks` says. A profile is always checked.
+        `cupygemm.emulator.checks` says.
 
     Returns
     -------
@@ -155,8 +155,8 @@ def launch(
     """
     global _last  # noqa: PLW0603  # what last_launch returns
     started = time.perf_counter()
-    profile = profile or bool(observers)
-    checks = profile or (checking() if checks is None else checks)
+    profile = profile or bool(active)
+    checks = checking() if checks is None else checks
     dispatch = Dispatch(kernel, grid, block, dynamic_lds, target, checks=checks)
     if checks and memory.shadow is not None:
         memory.shadow.start_launch()
@@ -208,8 +208,8 @@ def launch(
     if recorder is not None:
         profiled = recorder.finish(counts, conflicts, lines)
         _last = replace(_last, profile=profiled)
-        for observer in tuple(observers):
-            observer(profiled)
+        for collecting in tuple(active):
+            collecting.add(profiled)
     return _last
 
 
@@ -272,7 +272,7 @@ class Executor:
     def _run_group(self, group: Group, pc: int) -> None:
         """Run a group from `pc` until it ends, waits, splits or has to make way."""
         state, board, counts = self.state, self.scoreboard, self.counts
-        entries, scheduler, marks = self.program.entries, self.scheduler, state.marks
+        entries, scheduler, marks = self.program.entries, self.scheduler, marks_of(state)
         steps, limit = 0, scheduler.quantum
         count, alone = group.count, not scheduler.others
         while True:

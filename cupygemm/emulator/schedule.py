@@ -1,4 +1,4 @@
-"""Which waves run next, and who waits at a barrier."""
+"""Choose the waves that run next, and hold waves at barriers."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from cupygemm.emulator.state import Group, State
 
 Order = Literal["lockstep", "forward", "reverse"] | tuple[Literal["random"], int]
 
-# A group that runs this many steps while others could run makes way for them; a group that has not
-# run for this many turns gets one. Both shrink each time that they are needed: what spins once (on
-# a lock, say) spins again, and each wait costs as many steps.
+# A group that runs for this many steps yields to others that could run, and a group that has not
+# run for this many turns gets a turn. Both limits shrink each time that they are reached: waves
+# that spin once, such as on a lock, spin again, and each wait costs as many steps as the limit.
 _FAIR_STEPS, _LEAST_STEPS = 20_000, 500
 _PATIENCE, _LEAST_PATIENCE = 1024, 32
 
 LIMIT_VARIABLE = "CUPYGEMM_EMULATE_LIMIT"
-_LIMIT = 20_000_000  # steps without a wave ending: minutes of emulation
+_LIMIT = 20_000_000  # steps until a wave must have ended; they take minutes
 _TURN_STEPS = 16  # forming a group takes about as long as this many steps
 
 _NOWHERE = 1 << 62
 
 
 def step_limit() -> int:
-    """Return how many steps may pass without a wave ending, from the environment or the default.
+    """Return the number of steps within which some wave must end; the environment may set it.
 
     A step is one instruction executed by any number of waves together. 0 lifts the limit.
 
@@ -43,7 +43,7 @@ def step_limit() -> int:
         return int(text) or _NOWHERE
     except ValueError:
         raise ValueError(
-            f"{LIMIT_VARIABLE}={text!r}: a number of instructions, 0 for none"
+            f"{LIMIT_VARIABLE}={text!r}: set it to a number of instructions, or to 0 for no limit"
         ) from None
 
 
@@ -54,27 +54,28 @@ class BarrierFault(Fault):
 class Scheduler:
     """Form the next group of waves.
 
-    In lockstep, the waves at the lowest program counter run: loops finish before what follows them,
-    so diverged waves meet again. In the other orders, the waves of a workgroup run one at a time,
-    each until it waits at a barrier or ends; a random order also switches at random instructions.
-    In every order, waves that spin (on a flag or a lock that another wave holds) make way for the
-    others from time to time; when none ends for very long, the launch is a fault.
+    In lockstep, the waves at the lowest program counter run. Loops finish before the code behind
+    them runs, so diverged waves meet again. In the other orders, the waves of a workgroup run one
+    at a time, each until it waits at a barrier or ends; a random order also switches at random
+    instructions. In every order, waves that spin (on a flag or a lock that another wave holds)
+    yield to the others from time to time. If no wave ends for very long, the launch is a fault.
 
     Attributes
     ----------
     others : set of int
-        Program counters of runnable waves outside the group; reaching one of them merges.
+        Program counters of runnable waves outside the group. The group merges with them when it
+        reaches one.
     ahead : int
-        The lowest of them: passing it hands over.
+        The lowest of these beyond the group; a group that passes it yields.
     quantum : int
-        Steps until the group makes way.
+        Steps until the group yields.
     """
 
     def __init__(self, state: State, order: Order) -> None:
         self.state = state
         self.alive = np.ones(state.num_waves, bool)
         self.at_barrier = np.zeros(state.num_waves, bool)
-        self._synchronised = np.zeros(state.num_waves, bool)  # took part in a barrier
+        self._synchronised = np.zeros(state.num_waves, bool)  # has taken part in a barrier
         self.others: set[int] = set()
         self.ahead = _NOWHERE
         self.quantum = _NOWHERE
@@ -96,7 +97,7 @@ class Scheduler:
         Raises
         ------
         Fault
-            Waves are left, and all of them wait, or none has ended for too long.
+            All remaining waves wait, or no wave has ended for too long.
         """
         runnable = self.alive & ~self.at_barrier
         if not runnable.any():
@@ -151,7 +152,7 @@ class Scheduler:
         return mask
 
     def yielded(self, exhausted: bool) -> None:
-        """Note that a group stopped while it could run on, and whether its quantum was used."""
+        """Record that a group stopped early, and whether its quantum is spent."""
         if not exhausted:
             return
         self._spent += self.quantum
@@ -160,24 +161,24 @@ class Scheduler:
             self._fair_steps = max(self._fair_steps // 2, _LEAST_STEPS)
 
     def end(self, group: Group) -> Any:
-        """Retire waves at s_endpgm; return the waves that this releases from a barrier, or None.
+        """End waves at s_endpgm; return the waves that this releases from a barrier, or None.
 
         Raises
         ------
         Fault
-            Other waves of the workgroup wait at a barrier that these went round.
+            Other waves of the workgroup wait at a barrier that these waves skipped.
         """
         self.alive[group.waves] = False
         self._spent = 0
         return self._release() if self.at_barrier.any() else None
 
     def arrive(self, group: Group) -> Any:
-        """Let waves wait at a barrier; return the waves it releases, or None.
+        """Hold waves at a barrier; return the waves that are released, or None.
 
         Raises
         ------
         Fault
-            Waves of the workgroup have ended that went round the barrier.
+            Waves of the workgroup skipped the barrier and have ended.
         """
         state = self.state
         self._synchronised[group.waves] = True
@@ -188,14 +189,14 @@ class Scheduler:
         return self._release()
 
     def _release(self) -> Any:
-        """Let the workgroups go whose waves all wait; return the waves, or None."""
+        """Release the workgroups whose waves all wait; return the waves, or None."""
         state = self.state
         size = self._per_group.size
         waiting = np.bincount(state.workgroup[self.at_barrier], minlength=size)
         ended = np.bincount(state.workgroup[~self.alive], minlength=size)
         complete = (waiting > 0) & (waiting + ended == self._per_group)
         for workgroup in np.flatnonzero(complete & (ended > 0)):
-            if self._went_round(int(workgroup)):
+            if self._skipped_barrier(int(workgroup)):
                 raise self._divergent(int(workgroup))
         if not complete.any():
             return None
@@ -204,12 +205,12 @@ class Scheduler:
         state.barrier_epoch[complete] += 1
         return np.flatnonzero(released)
 
-    def _went_round(self, workgroup: int) -> bool:
-        """Return whether a wave of the workgroup ended without the barrier that the others wait at.
+    def _skipped_barrier(self, workgroup: int) -> bool:
+        """Return whether a wave of the workgroup skipped the barrier at which the others wait.
 
-        The hardware counts the waves that have not ended, so that work-items without work may
-        return at once. A wave did not do that if it took part in an earlier barrier, or worked on
-        memory beyond this one.
+        The hardware counts only waves that have not ended, so that work-items without work may
+        return at once. A wave did not return at once if it took part in an earlier barrier, or
+        accessed memory behind this one.
         """
         state = self.state
         members = state.workgroup == workgroup
@@ -219,7 +220,7 @@ class Scheduler:
         return bool((self._synchronised[ended] | worked_on).any())
 
     def whole(self, group: Group, released: Any) -> bool:
-        """Return whether the released waves are the group's own, so that it can run on."""
+        """Return whether the released waves are the group's, so that the group can continue."""
         count = self.state.num_waves if isinstance(released, slice) else len(released)
         if count != group.count:
             return False
@@ -270,7 +271,7 @@ class Scheduler:
 
 
 def _as_slice(chosen: NDArray[np.bool_]) -> slice | NDArray[np.intp]:
-    """Return a mask as a slice if it is evenly spaced, so that register rows are views."""
+    """Return a mask as a slice if its waves are evenly spaced, so that register rows are views."""
     indices = np.flatnonzero(chosen)
     first, count = int(indices[0]), indices.size
     if count == 1:

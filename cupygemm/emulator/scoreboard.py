@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import Instruction, register_name, registers
+from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.state import Group, State
 
 Counter = Literal["vm", "lds", "scalar", "flat"]
@@ -79,7 +80,7 @@ class Scoreboard:
         self.state = state
         self.outstanding: list[Pending] = []
         self.pending_vector = self.pending_scalar = 0
-        state.marks.start(initial_vector, initial_scalar)
+        marks_of(state).start(initial_vector, initial_scalar)
         self.vm_done, self.lds_done = state.vm_waited, state.lds_waited
         self.scalar_issued = np.zeros(waves, np.int32)
         self.scalar_done = np.zeros(waves, np.int32)

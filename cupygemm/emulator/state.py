@@ -14,7 +14,6 @@ Lanes that EXEC switches off keep their old contents: write through `Group.set_v
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +24,6 @@ from cupygemm.emulator.isa import EXEC, VCC
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.code_object import Kernel
-    from cupygemm.emulator.definedness.marks import Marks
     from cupygemm.emulator.targets import Target
 
 LANES = 64
@@ -130,13 +128,6 @@ class State:
     def num_waves(self) -> int:
         """Return the number of waves in the batch."""
         return self.pc.size
-
-    @cached_property
-    def marks(self) -> Marks:
-        """What is undefined in registers and memory, and why."""
-        from cupygemm.emulator.definedness.marks import Marks
-
-        return Marks(self)
 
 
 class Group:

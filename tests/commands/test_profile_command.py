@@ -14,9 +14,9 @@ from typer.testing import CliRunner
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._commands import cli as _cli
-from cupygemm.emulator.profiling import calibration
-from cupygemm.emulator.profiling.arguments import parse_argument, parse_extent
-from cupygemm.emulator.profiling.calibration.figures import Figure
+from cupygemm.emulator import calibration
+from cupygemm.emulator.arguments import parse_argument, parse_extent
+from cupygemm.emulator.calibration.figures import Figure
 
 SOURCE = """\
 #define KERNEL extern "C" __attribute__((global)) void
@@ -136,7 +136,7 @@ def test_arguments_that_do_not_fit(invoke: Callable[..., Any], words: str, messa
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--clock", "-3"), "a clock of -3.0 MHz"),
+        (("--clock", "-3"), "clock_mhz=-3.0"),
         (("--timeline", "x.png", "--cycles", "9"), "--cycles 9: write FIRST:LAST"),
         (("--timeline", "x.png", "--cycles", "9:3"), "cycles 9 to 3"),
     ],
@@ -150,7 +150,10 @@ def test_times_that_cannot_be_modelled(
 
 
 def test_calibration(invoke: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    figures = [Figure("reads", "b32", "cycles", 500, "someone", 550)]
+    case = Figure(
+        group="reads", name="b32", unit="cycles", published=500, source="someone", modelled=550
+    )
+    figures = [case]
     monkeypatch.setattr(calibration, "figures", lambda: iter(figures))
     result = invoke("--calibration")
     assert result.exit_code == 0, result.output

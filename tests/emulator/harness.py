@@ -23,7 +23,8 @@ from elftools.elf.elffile import ELFFile
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm.emulator.isa import EXEC, Instruction, decode
+from cupygemm.emulator.decode import decode
+from cupygemm.emulator.isa import EXEC, Instruction
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind

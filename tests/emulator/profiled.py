@@ -6,7 +6,7 @@ from typing import Any
 
 from cupygemm.emulator import run
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, State
 from tests.emulator.harness import (
     HostMemory,
@@ -232,7 +233,7 @@ def test_load_to_lds(suffix: str, dwords: int, target: str) -> None:
     np.testing.assert_array_equal(state.lds[0].view(np.uint32), expected)
     state.vgpr[2] = 4 * int(np.flatnonzero(~written)[0])
     run(state, assemble("ds_read_b32 v3, v2", target))
-    assert (state.marks.undefined[3, 0, exec_lanes(state, 0)] == 0xFFFFFFFF).all()
+    assert (marks_of(state).undefined[3, 0, exec_lanes(state, 0)] == 0xFFFFFFFF).all()
 
 
 # -- the private segment buffer (gfx90a) -----------------------------------------------------------

@@ -13,12 +13,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cupygemm.emulator import code_object, run
+from cupygemm.emulator import calibration, code_object, run
+from cupygemm.emulator.calibration import ladder, lds, turns
+from cupygemm.emulator.calibration.figures import Figure
+from cupygemm.emulator.calibration.kernels import build
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.profiling import calibration
-from cupygemm.emulator.profiling.calibration import ladder, lds, turns
-from cupygemm.emulator.profiling.calibration.figures import Figure
-from cupygemm.emulator.profiling.calibration.kernels import build
 from cupygemm.emulator.targets import TARGETS
 
 KERNELS = [("ladder.hip", f"ladder_{name}", 128, 256) for name in (*ladder.PUBLISHED, "shallow")]
@@ -114,7 +113,7 @@ def test_table_and_json(steps: dict[str, Figure]) -> None:
     assert row.split()[1] == "245"
     assert row.split()[3].endswith("%")
     assert "gau-nernst/learn-cuda" in text
-    assert "Fitted on the ladder" in text
+    assert "fitted on the ladder" in text
     entry = json.loads(json.dumps(calibration.figures_to_dict(steps.values())))["calibration"][0]
     assert (entry["name"], entry["published"], entry["unit"]) == ("tile", 122.21, "TFLOP/s")
     assert entry["error"] == pytest.approx(entry["modelled"] / 122.21 - 1)

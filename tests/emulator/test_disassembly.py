@@ -18,8 +18,9 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm.emulator.disassembly import disassemble, format_instruction, mnemonic_with_suffix
-from cupygemm.emulator.isa import LITERAL, decode
+from cupygemm.emulator.decode import decode, disassemble
+from cupygemm.emulator.disassembly import format_instruction, mnemonic_with_suffix
+from cupygemm.emulator.isa import LITERAL
 from tests.emulator.listing import TARGETS, entries
 from tests.hip.harness import SOURCES, VARIANTS, compile_source
 

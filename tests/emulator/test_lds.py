@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
-from cupygemm.emulator.isa import decode
 from cupygemm.emulator.state import LANES, State
 from tests.emulator.harness import assemble, exec_lanes, make_state, run, set_exec
 

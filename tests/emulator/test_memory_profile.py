@@ -71,10 +71,16 @@ def profiled(target: str, lds_bytes: int = 32768) -> State:
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("ds_read_u8 v8, v1", 1), ("ds_read_b32 v8, v1", 4), ("ds_read_b64 v[8:9], v1", 8),
-     ("ds_read_b96 v[8:10], v1", 12), ("ds_read_b128 v[8:11], v1", 16),
-     ("ds_write_b64 v1, v[8:9]", 8), ("ds_write_b128 v1, v[8:11]", 16)],
-)  # fmt: skip
+    [
+        ("ds_read_u8 v8, v1", 1),
+        ("ds_read_b32 v8, v1", 4),
+        ("ds_read_b64 v[8:9], v1", 8),
+        ("ds_read_b96 v[8:10], v1", 12),
+        ("ds_read_b128 v[8:11], v1", 16),
+        ("ds_write_b64 v1, v[8:9]", 8),
+        ("ds_write_b128 v1, v[8:11]", 16),
+    ],
+)
 def test_conflicts_of_random_addresses(text: str, size: int, target: str) -> None:
     state = profiled(target)
     banks = 64 if target == "gfx950" else 32

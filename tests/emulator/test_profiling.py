@@ -11,10 +11,10 @@ import pytest
 
 from cupygemm import emulator
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm.emulator import code_object, run
+from cupygemm.emulator import code_object, profiling, run
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.profiling import Profile
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
 from tests.emulator.profiled import profiled
@@ -33,7 +33,7 @@ def run_twice(observe: bool) -> Profile:
             assert len(inner.launches) == 1
     stats = run.launch(kernel, (1, 1, 1), (64, 1, 1), 0, [], memory, TARGETS["gfx942"])
     assert stats.profile is None
-    assert run.observers == []
+    assert profiling.active == []
     return outer
 
 
@@ -56,7 +56,35 @@ def test_a_fault_ends_the_collection() -> None:
     with pytest.raises(emulator.KernelFault), emulator.profile() as collected:
         profiled("global_load_dword v1, v0, s[4:5]\nv_mov_b32 v2, v1")
     assert collected.launches == []
-    assert run.observers == []
+    assert profiling.active == []
+
+
+HASTY = "global_load_dword v1, v0, s[4:5]\nv_mov_b32 v2, v1\ns_waitcnt vmcnt(0)"
+
+
+def test_checks_can_be_off_while_profiling() -> None:
+    with pytest.raises(emulator.KernelFault, match="read before wait"):
+        profiled(HASTY)
+    with emulator.checks(False), emulator.profile() as collected:
+        profiled(HASTY)
+    assert len(collected.launches) == 1
+
+
+def test_checks_do_not_change_what_is_counted() -> None:
+    body = """
+    v_lshlrev_b32 v1, 2, v0
+    global_load_dword v2, v1, s[4:5]
+    ds_write_b32 v1, v0
+    s_waitcnt vmcnt(0) lgkmcnt(0)
+    ds_read_b32 v3, v1
+    s_waitcnt lgkmcnt(0)
+    global_store_dword v1, v3, s[4:5]
+    """
+    checked = profiled(body, lds=1024, block=128)
+    with emulator.checks(False):
+        unchecked = profiled(body, lds=1024, block=128)
+    assert unchecked.to_dict() == checked.to_dict()
+    assert len(checked.waits) == 2
 
 
 def test_cupy_is_profiled(cp: ModuleType) -> None:

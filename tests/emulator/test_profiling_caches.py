@@ -112,9 +112,15 @@ def test_random_gathers(target: str) -> None:
     assert buffer % 128 == 0
     memory.write(buffer, offsets.tobytes() + bytes(DATA))
     stats = run.launch(
-        kernel, (WORKGROUPS, 1, 1), (64, 1, 1), 0, [buffer.to_bytes(8, "little")], memory,
-        TARGETS[target], profile=True,
-    )  # fmt: skip
+        kernel,
+        (WORKGROUPS, 1, 1),
+        (64, 1, 1),
+        0,
+        [buffer.to_bytes(8, "little")],
+        memory,
+        TARGETS[target],
+        profile=True,
+    )
     assert stats.profile is not None
     found = [
         inst.global_memory.traffic for inst in stats.profile.instructions if inst.global_memory

@@ -30,9 +30,17 @@ def test_instruction_mix_and_flop_of_the_lanes_that_are_on() -> None:
         block=128,
     )
     assert profile.mix == {
-        "MFMA": 0, "VALU": 8, "SALU": 2, "VMEM": 0, "LDS": 0, "SMEM": 2, "branch": 2,
-        "waitcnt": 2, "barrier": 2, "other": 4,
-    }  # fmt: skip
+        "MFMA": 0,
+        "VALU": 8,
+        "SALU": 2,
+        "VMEM": 0,
+        "LDS": 0,
+        "SMEM": 2,
+        "branch": 2,
+        "waitcnt": 2,
+        "barrier": 2,
+        "other": 4,
+    }
     assert profile.executed == 22
     assert profile.vector_flop == {"f32": 2 * 8 * (1 + 2 + 4)}
     assert [inst.lanes for inst in at(profile, "v_")] == [128, 16, 16, 16]
@@ -60,8 +68,13 @@ def test_flop_of_an_mfma(target: str, text: str, expected: tuple[int, str]) -> N
 
 
 def test_what_is_no_floating_point_operation() -> None:
-    lines = ["v_max_f32 v0, v1, v2", "v_cvt_f32_f16 v0, v1", "v_add_u32 v0, v1, v2",
-             "v_accvgpr_write_b32 a0, v0", "v_cmp_lt_f32 vcc, v0, v1"]  # fmt: skip
+    lines = [
+        "v_max_f32 v0, v1, v2",
+        "v_cvt_f32_f16 v0, v1",
+        "v_add_u32 v0, v1, v2",
+        "v_accvgpr_write_b32 a0, v0",
+        "v_cmp_lt_f32 vcc, v0, v1",
+    ]
     for inst in assemble_all(lines):
         assert category(inst) == "VALU"
         assert vector_flop(inst) == matrix_flop(inst) == (0, "")

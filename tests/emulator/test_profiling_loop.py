@@ -9,10 +9,11 @@ import pytest
 from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm.emulator import profile_loop
 from cupygemm.emulator.allocations import Memory
-from cupygemm.emulator.isa import decode
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.profiling.classify import matrix_cycles
 from cupygemm.emulator.profiling.control_flow import dominators, graph, heaviest_path, loops
 from cupygemm.emulator.profiling.loop import LoopProfile
+from cupygemm.emulator.profiling.trip_count import trip_count
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
 from tests.emulator.harness import assemble_all
@@ -99,9 +100,19 @@ def test_waves_in_step_hide_nothing() -> None:
     assert loop.efficiency == 512 / (read + multiply)
 
 
+AROUND_A_BARRIER = """
+{}
+s_cmp_lt_u32 s8, 4
+s_cbranch_scc0 loop
+s_barrier
+"""
+WAVE = "v_lshrrev_b32 v1, 6, v0\nv_readfirstlane_b32 s8, v1"
+ARGUMENT = "s_load_dword s8, s[0:1], 0x0\ns_waitcnt lgkmcnt(0)"
+
+
 def test_staggered_waves_hide_each_others_memory_phase() -> None:
     """With half of the waves held back, each slot is one group's MFMA and the other's reads."""
-    skewed = "s_cbranch_scc0 loop\ns_barrier\n" + looped(BARRIERS)
+    skewed = AROUND_A_BARRIER.format(WAVE) + looped(BARRIERS)
     loop = profile(skewed, threads=512)
     assert loop.groups == 2
     assert loop.slots == ((256.0, "MFMA"), (256.0, "MFMA"))
@@ -109,6 +120,110 @@ def test_staggered_waves_hide_each_others_memory_phase() -> None:
     assert profile(skewed, threads=512, staggered=False).groups == 1
     assert profile(looped(BARRIERS), threads=512, staggered=True).groups == 2
     assert profile("s_barrier\n" + looped(BARRIERS), threads=512).groups == 1  # all waves pass it
+
+
+def test_a_barrier_that_no_wave_or_every_wave_avoids_staggers_nothing() -> None:
+    """The branch depends on an argument, or on the work-item alone behind a reconvergence."""
+    assert profile(AROUND_A_BARRIER.format(ARGUMENT) + looped(BARRIERS), threads=512).groups == 1
+    masked = """
+    v_cmp_gt_u32 vcc, 256, v0
+    s_and_saveexec_b64 s[10:11], vcc
+    {}
+    s_or_b64 exec, exec, s[10:11]
+    s_cmp_eq_u32 s2, 0
+    s_cselect_b64 s[12:13], -1, 0
+    s_and_b64 vcc, exec, s[12:13]
+    s_cbranch_vccz loop
+    s_barrier
+    """
+    assert profile(masked.format("v_mov_b32 v1, 0") + looped(BARRIERS), threads=512).groups == 1
+    skipping = masked.format("s_cbranch_execz join\ns_barrier\njoin:")
+    assert profile(skipping + looped(BARRIERS), threads=512).groups == 2
+    both = """
+    s_cmp_lt_u32 s8, 4
+    s_cbranch_scc0 other
+    s_barrier
+    s_branch loop
+    other:
+    s_barrier
+    """
+    assert profile(WAVE + both + looped(BARRIERS), threads=512).groups == 1
+
+
+def test_a_barrier_between_two_loops_staggers_nothing() -> None:
+    """All waves pass the barrier behind the inner loop before they come back to it."""
+    nested = (
+        f"outer:\nloop:\n{BARRIERS}\ns_cbranch_scc1 loop\ns_barrier\ns_cbranch_vccz outer\ns_endpgm"
+    )
+    assert profile(nested, threads=512).groups == 1
+
+
+def nested_loops(bound: str) -> str:
+    return f"""
+    outer:
+    buffer_load_dwordx4 v[104:107], v110, s[4:7], 0 offen
+    s_mov_b32 s8, 0
+    inner:
+    {mfmas(2)}
+    s_add_i32 s8, s8, 2
+    s_cmp_lt_i32 s8, {bound}
+    s_cbranch_scc1 inner
+    s_waitcnt vmcnt(0)
+    s_barrier
+    s_cbranch_vccz outer
+    s_endpgm
+    """
+
+
+def test_the_loop_around_a_loop_of_known_length_is_counted() -> None:
+    """Of 0, 2, 4 and 6, all are below 7: the inner loop runs 4 times for one load and barrier."""
+    loop = profile(nested_loops("7"), memory_latency=0)
+    assert loop.begin == 0
+    assert loop.mfma == 4 * 2
+    assert loop.instructions == {
+        "VMEM": 1,
+        "MFMA": 8,
+        "SALU": 1 + 2 * 4,
+        "branch": 4 + 1,
+        "waitcnt": 1,
+        "barrier": 1,
+    }
+    assert loop.global_bytes == 1024
+    assert loop.enclosing is None
+
+
+def test_a_loop_of_unknown_length_is_counted_alone_and_says_so() -> None:
+    loop = profile(nested_loops("s9"))
+    assert (loop.mfma, loop.global_bytes) == (2, 0)
+    assert loop.enclosing is not None
+    assert loop.enclosing[0] == 0 < loop.begin < loop.end < loop.enclosing[1]
+    assert "the code does not tell how often this one repeats" in str(loop)
+    assert loop.to_dict()["enclosing"] == loop.enclosing
+    # More instructions than are counted at most.
+    assert profile(nested_loops("0x4000")).mfma == 2
+
+
+@pytest.mark.parametrize(
+    ("start", "step", "compare", "count"),
+    [
+        ("s_mov_b32 s8, 0", "s_add_i32 s8, s8, 32", "s_cmp_lg_u32 s8, 0x100", 8),
+        ("s_movk_i32 s8, 0x100", "s_sub_u32 s8, s8, 64", "s_cmp_lg_u32 s8, 0", 4),
+        ("s_mov_b32 s8, 10", "s_addk_i32 s8, -3", "s_cmpk_gt_i32 s8, 0xfffe", 4),  # 10 7 4 1 -2
+        ("s_mov_b32 s8, 0", "s_add_u32 s8, 1, s8", "s_cmp_ge_u32 5, s8", 6),
+        ("s_mov_b32 s8, 0", "s_add_i32 s8, s8, s9", "s_cmp_lg_u32 s8, 0x100", None),
+        ("s_mov_b32 s8, s9", "s_add_i32 s8, s8, 32", "s_cmp_lg_u32 s8, 0x100", None),
+        ("s_mov_b32 s8, 0", "s_lshl_b32 s8, s8, 1", "s_cmp_lg_u32 s8, 0x100", None),
+        ("s_mov_b32 s8, 1", "s_add_i32 s8, s8, 2", "s_cmp_lg_u32 s8, 0", None),  # never equal
+    ],
+)
+def test_how_often_a_loop_repeats(start: str, step: str, compare: str, count: int | None) -> None:
+    memory = Memory()
+    kernel = load_kernel(f"{start}\n" + looped(f"v_nop\n{step}\n{compare}"), memory)
+    nodes = graph(kernel)
+    idom = dominators(nodes, kernel.entry)
+    (loop,) = loops(nodes, idom)
+    assert trip_count(nodes, idom, loop) == count
+    memory.close()
 
 
 def test_latency_of_memory_that_nothing_covers() -> None:
@@ -186,21 +301,36 @@ def test_the_table() -> None:
 # Passes of 4 cycles, from AMD's matrix instruction calculator and LLVM's scheduling model.
 PASSES = {
     "gfx90a": {
-        "v_mfma_f32_32x32x8f16": 16, "v_mfma_f32_16x16x16bf16_1k": 8, "v_mfma_f32_32x32x4bf16": 16,
-        "v_mfma_f32_4x4x4f16": 2, "v_mfma_f64_16x16x4f64": 8, "v_mfma_f64_4x4x4f64": 4,
-        "v_mfma_f32_32x32x1f32": 16, "v_mfma_f32_16x16x4f16": 8, "v_mfma_i32_16x16x16i8": 8,
+        "v_mfma_f32_32x32x8f16": 16,
+        "v_mfma_f32_16x16x16bf16_1k": 8,
+        "v_mfma_f32_32x32x4bf16": 16,
+        "v_mfma_f32_4x4x4f16": 2,
+        "v_mfma_f64_16x16x4f64": 8,
+        "v_mfma_f64_4x4x4f64": 4,
+        "v_mfma_f32_32x32x1f32": 16,
+        "v_mfma_f32_16x16x4f16": 8,
+        "v_mfma_i32_16x16x16i8": 8,
     },
     "gfx942": {
-        "v_mfma_f32_32x32x8_bf16": 8, "v_mfma_f32_16x16x16_bf16": 4, "v_mfma_f32_16x16x8_xf32": 4,
-        "v_mfma_f32_16x16x32_fp8_bf8": 4, "v_mfma_i32_32x32x16_i8": 8, "v_mfma_f32_16x16x4_f32": 8,
-        "v_mfma_f32_32x32x4_2b_f16": 16, "v_mfma_f32_16x16x4_4b_f16": 8,
+        "v_mfma_f32_32x32x8_bf16": 8,
+        "v_mfma_f32_16x16x16_bf16": 4,
+        "v_mfma_f32_16x16x8_xf32": 4,
+        "v_mfma_f32_16x16x32_fp8_bf8": 4,
+        "v_mfma_i32_32x32x16_i8": 8,
+        "v_mfma_f32_16x16x4_f32": 8,
+        "v_mfma_f32_32x32x4_2b_f16": 16,
+        "v_mfma_f32_16x16x4_4b_f16": 8,
         "v_smfmac_f32_16x16x32_f16": 4,
     },
     "gfx950": {
-        "v_mfma_f32_16x16x32_bf16": 4, "v_mfma_f32_32x32x16_f16": 8, "v_mfma_f32_16x16x16_f16": 4,
-        "v_mfma_f64_16x16x4_f64": 16, "v_mfma_i32_16x16x64_i8": 4, "v_mfma_f32_32x32x8_f16": 8,
+        "v_mfma_f32_16x16x32_bf16": 4,
+        "v_mfma_f32_32x32x16_f16": 8,
+        "v_mfma_f32_16x16x16_f16": 4,
+        "v_mfma_f64_16x16x4_f64": 16,
+        "v_mfma_i32_16x16x64_i8": 4,
+        "v_mfma_f32_32x32x8_f16": 8,
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -215,8 +345,13 @@ def test_cycles_of_the_matrix_pipe(target: str) -> None:
     }
     # The cost model's table agrees. Complex products are several instructions; the f8f6f4 ones take
     # the cycles of their formats.
-    names = {"e4m3fn": "fp8_fp8", "e4m3fnuz": "fp8_fp8", "e5m2": "bf8_bf8", "e5m2fnuz": "bf8_bf8",
-             "tf32": "xf32"}  # fmt: skip
+    names = {
+        "e4m3fn": "fp8_fp8",
+        "e4m3fnuz": "fp8_fp8",
+        "e5m2": "bf8_bf8",
+        "e5m2fnuz": "bf8_bf8",
+        "tf32": "xf32",
+    }
     for dtype, shapes in ARCHS[target].mfma_cycles.items():
         if dtype in ("c64", "c128"):
             continue

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.operations import Unit, mfma_passes
 from cupygemm.emulator.targets import TARGETS

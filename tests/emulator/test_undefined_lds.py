@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.state import LANES, State
 from cupygemm.emulator.units.machine import machine_of
 from tests.emulator.harness import assemble, make_state, run, set_exec
@@ -15,7 +16,7 @@ ALL32 = 0xFFFFFFFF
 
 def undefined(state: State, register: int) -> np.ndarray:
     """Return the undefined bits of a register, (waves, lanes)."""
-    return state.marks.undefined[register]
+    return marks_of(state).undefined[register]
 
 
 def test_uninitialised_read() -> None:
@@ -75,7 +76,7 @@ def test_uninitialised_transposing_read() -> None:
     run(state, assemble("ds_write_b64 v1, v[2:3]", "gfx950"))
     set_exec(state, ALL)
     run(state, assemble("ds_read_b64_tr_b16 v[4:5], v1", "gfx950"))
-    found = state.marks.undefined[4:6, 0]
+    found = marks_of(state).undefined[4:6, 0]
     assert np.flatnonzero(found.any(axis=0)).tolist() == [4, 5, 6, 7]  # the columns of lane 1
     assert (found[0, 4:8] == 0xFFFF).all()
     assert not found[1].any()
@@ -110,7 +111,7 @@ def test_undefined_data_stay_undefined_in_lds() -> None:
     state = make_state(lds_bytes=256)
     state.vgpr[1] = 4 * np.arange(LANES)
     undefined(state, 2)[0, 7] = 0xFF00
-    state.marks.suspect_vector |= 1 << 2
+    marks_of(state).suspect_vector |= 1 << 2
     machine_of(state).struct.tainted = True  # as the run loop does
     run(state, store())
     machine_of(state).struct.tainted = False

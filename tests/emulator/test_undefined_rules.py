@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cupygemm.emulator.definedness.marks import SCC
 from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.isa import EXEC, Instruction
+from cupygemm.emulator.marks import SCC, marks_of
 from cupygemm.emulator.state import Group, State
 from tests.emulator.harness import assemble_all, make_state, run, set_exec
 
@@ -120,7 +120,7 @@ def undefined_state(rng: np.random.Generator, *, dense: bool) -> State:
     state = make_state(waves=2, seed=int(rng.integers(1 << 30)))
     set_exec(state, [(1 << 64) - 1, 0x00FF_F00F_1234_FFFF])
     state.sgpr[8] = 0x070C0104  # a selector, with a constant byte
-    marks = state.marks
+    marks = marks_of(state)
     for register in (4, 5, 6, 7, 8, 9, 20, 21):
         bits = rng.integers(0, 1 << 32, (2, 64), np.uint32)
         if not dense:
@@ -145,7 +145,10 @@ def changes(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return which bits of the registers depend on undefined ones, as far as trials tell."""
     vgpr, sgpr, scc = results(state)
-    unsure, unsure_s = state.marks.undefined.copy(), state.marks.undefined_scalar.copy()[:128]
+    unsure, unsure_s = (
+        marks_of(state).undefined.copy(),
+        marks_of(state).undefined_scalar.copy()[:128],
+    )
     outcomes = []
     for _ in range(TRIALS):
         noise = rng.integers(0, 1 << 32, (32, *vgpr.shape[1:]), np.uint32)
@@ -182,8 +185,8 @@ def test_what_can_change_is_marked(family: str) -> None:
             state = undefined_state(rng, dense=dense)
             vector, scalar, scc = changes(state, inst, rng)
             group = Group(state, slice(0, 2), 2)
-            follow(state.marks, group, inst)
-            marks = state.marks
+            follow(marks_of(state), group, inst)
+            marks = marks_of(state)
             for register in written(inst, "v"):
                 missed = vector[register] & ~marks.undefined[register]
                 assert not missed.any(), f"{text}: v{register}"
@@ -207,7 +210,7 @@ def test_elements_of_a_matrix_product(text: str) -> None:
     halves = (0x3FF00000, 0) if "f64" in text else (one, one)
     for register in range(4, 10):
         state.vgpr[register] = halves[(register + 1) % 2]
-    marks = state.marks
+    marks = marks_of(state)
     lanes = {4: [5, 40], 6: [17]}  # of A, of B
     for register, which in lanes.items():
         for place in (0, 1):

@@ -9,8 +9,9 @@ import pytest
 
 from cupygemm.emulator import code_object
 from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import KernelFault
-from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.wait_states import Hazard, hazards_behind

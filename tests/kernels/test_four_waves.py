@@ -17,7 +17,7 @@ from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
 from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import profile_loop
-from cupygemm.emulator.profiling.calibration.turns import efficiency
+from cupygemm.emulator.calibration.turns import efficiency
 from tests.kernels.gemm import Case
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "naive_to_ping_pong.rst"

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.definedness.marks import ALL, Marks
 from cupygemm.emulator.isa import Instruction, Operand
+from cupygemm.emulator.marks import ALL, Marks
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units import matrix
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere, comparison, logic, table_of, upward
-from cupygemm.emulator.definedness.marks import SCC, Marks
 from cupygemm.emulator.isa import EXEC, VCC, Instruction, Operand
+from cupygemm.emulator.marks import SCC, Marks
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units.scalar_ops import LOGIC, PAIRS, SINGLES
 from cupygemm.emulator.units.scalar_source import scalar_source

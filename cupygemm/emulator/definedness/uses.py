@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.definedness import matrix, scalar
-from cupygemm.emulator.definedness.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
 from cupygemm.emulator.definedness.vector import ShadowGroup, shadow_of
 from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
+from cupygemm.emulator.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units.machine import machine_of
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from cupygemm.emulator.definedness.bits import anywhere
-from cupygemm.emulator.definedness.marks import ALL, Marks
 from cupygemm.emulator.definedness.rules import Rule, either, rule_of
 from cupygemm.emulator.isa import EXEC, Instruction, Operand
+from cupygemm.emulator.marks import ALL, Marks
 from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.units import cross_lane, vector
 from cupygemm.emulator.units.constants import WIDTH

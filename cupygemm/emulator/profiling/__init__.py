@@ -1,4 +1,4 @@
-"""Profile kernels on the emulated device: what they execute, ask of memory, wait for, and take.
+"""Profile kernels on the emulated device: instructions, memory traffic, waits and modelled time.
 
     with cupygemm.emulator.profile() as p:
         c = a @ b                      # any CuPy code
@@ -7,9 +7,10 @@
     print(profile_loop("kernel.hsaco"))   # the main loop of a code object, without running it
 
     recorder ─► build, timing ─► KernelProfile ─► tables, listing, export, roofline, timeline
-    (a launch)                   (record.py)
+    (a launch)                   (kernel_profile.py)
 
-Counts are *computed* or *emulated*; times and cycles are *modelled* (`timing`), and named so.
+Counts are *computed* or *emulated*. Times and cycles are *modelled* (`timing`), and their names say
+so.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.profiling.kernel_profile import KernelProfile
     from cupygemm.emulator.profiling.loop import LoopProfile
-    from cupygemm.emulator.profiling.record import KernelProfile
 
 __all__ = ["Profile", "profile", "profile_loop"]
 
@@ -30,17 +31,17 @@ MEMORY_LATENCY = 630
 
 
 class Profile:
-    """The profiles of the launches of a stretch of code.
+    """The profiles of the launches in a block of code.
 
     Parameters
     ----------
     clock_mhz : float, optional
-        For modelled times; the boost clock by default.
+        The clock of modelled times; the boost clock by default.
 
     Attributes
     ----------
     launches : list of KernelProfile
-        One for each launch that ended well, in their order.
+        One for each launch that succeeded, in order.
     """
 
     def __init__(self, clock_mhz: float | None = None) -> None:
@@ -69,9 +70,9 @@ class Profile:
     def kernels(self) -> list[KernelProfile]:
         """Return the launches merged by kernel, in the order of their first launch.
 
-        Launches are of one kernel if name, code, block and LDS are the same.
+        Launches belong to one kernel if name, code, block and LDS are equal.
         """
-        from cupygemm.emulator.profiling.record import merge_key
+        from cupygemm.emulator.profiling.kernel_counts import merge_key
 
         result: dict[Any, KernelProfile] = {}
         for launch in self.launches:
@@ -112,7 +113,7 @@ class Profile:
     def roofline(self, path: str | Path) -> None:
         """Draw the kernels under the roofline of their device, and save the picture.
 
-        It shows what the counted FLOP per byte allow at most; nothing in it is a measured speed.
+        It shows the upper bound that the counted FLOP per byte set. No speed in it is measured.
 
         Parameters
         ----------
@@ -124,7 +125,7 @@ class Profile:
         ModuleNotFoundError
             matplotlib is not installed.
         ValueError
-            No kernel does floating-point operations.
+            No kernel does floating-point operations on global memory.
         """
         from cupygemm.emulator.profiling.roofline import draw
 
@@ -133,14 +134,14 @@ class Profile:
     def timeline(
         self, path: str | Path, *, kernel: str | None = None, cycles: tuple[int, int] | None = None
     ) -> None:
-        """Draw what each wave of a compute unit does over the modelled cycles; save the picture.
+        """Draw what each wave of a compute unit does in each modelled cycle, and save the picture.
 
         Parameters
         ----------
         path : str or Path
             A file name that ends in ``.png``, ``.svg`` or ``.pdf``.
         kernel : str, optional
-            Part of the name of the kernel; the one of the longest modelled time by default.
+            A part of the kernel's name. By default, the kernel with the longest modelled time.
         cycles : (int, int), optional
             The first and the last cycle; all by default.
 
@@ -149,7 +150,7 @@ class Profile:
         ModuleNotFoundError
             matplotlib is not installed.
         ValueError
-            No kernel of that name has a modelled time, or the cycles are none.
+            No kernel of that name has a modelled time, or the range of cycles is empty.
         """
         from cupygemm.emulator.profiling.timeline import draw
 
@@ -160,22 +161,26 @@ class Profile:
         draw(max(found, key=lambda k: k.timing.cycles if k.timing else 0), Path(path), cycles)
 
 
+active: list[Profile] = []
+"""The profiles that collect launches at present: those of the `profile` blocks in progress."""
+
+
 @contextmanager
 def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
     """Collect a profile of every launch on the emulated device inside a ``with`` block.
 
-    Launches are slower inside, and as fast as ever outside. Blocks may be nested.
+    Launches inside the block are slower; those outside are not affected. Blocks may be nested.
 
     Parameters
     ----------
     clock_mhz : float, optional
-        The clock at which times are modelled; the part's boost clock by default. A dense product
-        runs well below it on a real board.
+        The clock at which times are modelled; the part's boost clock by default. On a real board, a
+        dense product runs well below the boost clock.
 
     Yields
     ------
     Profile
-        It fills as kernels are launched.
+        Each launch adds a profile to it.
 
     Raises
     ------
@@ -189,16 +194,14 @@ def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
     ...     c = a @ b
     >>> print(p)  # doctest: +SKIP
     """
-    from cupygemm.emulator import run
-
     if clock_mhz is not None and clock_mhz <= 0:
-        raise ValueError(f"clock_mhz={clock_mhz}: it must be positive")
+        raise ValueError(f"clock_mhz={clock_mhz}: the clock must be positive")
     collected = Profile(clock_mhz)
-    run.observers.append(collected.add)
+    active.append(collected)
     try:
         yield collected
     finally:
-        run.observers.remove(collected.add)
+        active.remove(collected)
 
 
 def profile_loop(
@@ -212,22 +215,26 @@ def profile_loop(
 ) -> LoopProfile:
     """Count the main loop of a kernel: MFMA, issue, LDS and memory of one iteration.
 
+    The main loop is the innermost loop with the most MFMA cycles. If the code tells how often that
+    loop repeats, the loop around it is counted instead, with all iterations of the inner one.
+
     Parameters
     ----------
     code : bytes, str or Path
         A code object or its path.
     kernel : str, optional
-        Its name, if the code object holds several.
+        The kernel's name; required if the code object holds several kernels.
     threads : int, optional
-        Work-items of a workgroup; by default the most that the kernel is compiled for.
+        Work-items of a workgroup; by default, the maximum that the kernel was compiled for.
     staggered : bool, optional
-        Whether half of the waves run one segment behind. By default they do if there is a barrier
-        before the loop that some paths to it avoid.
+        Whether half of the waves run one segment behind. By default they do if a branch that
+        depends on the wave leads around a barrier before the loop.
     memory_latency : int
-        Cycles from a load to its data; 0 counts no waits for global memory.
+        Cycles from a load to its data. With 0, waits for global memory are not counted.
     conflicts : mapping of int to float, optional
-        LDS cycles that bank conflicts add to a wave's instruction, by its offset from the kernel's
-        entry: addresses are not known without running it.
+        LDS cycles that bank conflicts add to a wave's instruction, by the instruction's offset from
+        the kernel's entry. The addresses, and so the conflicts, are not known without running the
+        kernel.
 
     Returns
     -------
@@ -236,9 +243,9 @@ def profile_loop(
     Raises
     ------
     ValueError
-        There is no such kernel, or no loop with MFMA in it.
+        The code object has no such kernel, or the kernel has no loop with MFMA.
     cupygemm.emulator.EmulatorError
-        The bytes are no code object, or hold an unknown instruction.
+        The bytes are not a code object, or hold an unknown instruction.
     """
     from cupygemm.emulator import code_object
     from cupygemm.emulator.allocations import Memory
@@ -255,7 +262,11 @@ def profile_loop(
             raise ValueError(f"the code object has no kernel {kernel!r}; its kernels: {names}")
         found = kernels[kernel]
         return count_loop(
-            found, threads or found.max_threads, staggered, memory_latency, conflicts or {}
+            found,
+            threads=threads or found.max_threads,
+            staggered=staggered,
+            memory_latency=memory_latency,
+            conflicts=conflicts or {},
         )
     finally:
         memory.close()

@@ -1,4 +1,4 @@
-"""Make a `KernelProfile` of what a launch's recorder counted."""
+"""Build a `KernelProfile` from the counts of a launch's recorder."""
 
 from __future__ import annotations
 
@@ -7,80 +7,99 @@ import weakref
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.line_table import Line, line_table
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
-from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile
-from cupygemm.emulator.profiling.source import Line, line_table
+from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, KernelProfile
 from cupygemm.emulator.profiling.timing.model import model
 from cupygemm.emulator.profiling.timing.workload import build_workload
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel
-    from cupygemm.emulator.profiling.caches import Traffic
-    from cupygemm.emulator.profiling.recorder import Recorder
+    from cupygemm.emulator.dispatch import Dispatch
+    from cupygemm.emulator.profiling.caches import MemoryTraffic, Traffic
+    from cupygemm.emulator.profiling.counts import Wait
+    from cupygemm.emulator.profiling.occupancy import Occupancy
+    from cupygemm.emulator.profiling.timing.trace import Trace
+    from cupygemm.emulator.targets import Target
 
 
 @dataclass(frozen=True)
-class _Fixed:
-    """What is known of an instruction without running it."""
+class _StaticInstruction:
+    """The properties of an instruction that do not depend on its execution."""
 
     inst: Instruction
-    text: str
     category: str
     source: Line | None
-    flop: int  # of a wave (MFMA) or of a lane
+    flop: int  # of a wave for an MFMA, else of a lane
     flop_type: str
 
 
-_fixed: weakref.WeakKeyDictionary[CodeObject, dict[int, _Fixed]] = weakref.WeakKeyDictionary()
+_static: weakref.WeakKeyDictionary[CodeObject, dict[int, _StaticInstruction]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def build(
-    recorder: Recorder,
-    counts: dict[int, int],
-    conflicts: dict[int, Any],
-    lines: dict[int, Any],
-    traffic: dict[int, Traffic],
-) -> KernelProfile:
-    """Return the profile of a launch; see `Recorder.finish`."""
-    kernel, target, dispatch = recorder.kernel, recorder.target, recorder.dispatch
-    known = _fixed.setdefault(kernel.code_object, {})
-    lane_bytes = recorder.program.lane_bytes
+@dataclass(frozen=True, kw_only=True)
+class LaunchCounts:
+    """What a recorder counted during a launch.
+
+    Attributes
+    ----------
+    dispatch : Dispatch
+    target : Target
+    executions, lanes : dict of int to int
+        Waves that executed each instruction, and its active lanes, by program counter.
+    lane_bytes : dict of int to int
+        Bytes of LDS that a lane of each DS instruction accesses, by program counter.
+    conflicts, lines : dict
+        Those of `LaunchStats`, by byte offset from the kernel's entry.
+    traffic : dict of int to Traffic
+        By program counter.
+    memory : MemoryTraffic
+    waits : dict of (int, str) to Wait
+        By program counter and counter.
+    occupancy : Occupancy
+    trace : Trace
+    """
+
+    dispatch: Dispatch
+    target: Target
+    executions: dict[int, int]
+    lanes: dict[int, int]
+    lane_bytes: dict[int, int]
+    conflicts: dict[int, Any]
+    lines: dict[int, Any]
+    traffic: dict[int, Traffic]
+    memory: MemoryTraffic
+    waits: dict[tuple[int, str], Wait]
+    occupancy: Occupancy
+    trace: Trace
+
+
+def build_profile(found: LaunchCounts) -> KernelProfile:
+    """Return the profile of a launch."""
+    dispatch, target, kernel = found.dispatch, found.target, found.dispatch.kernel
+    known = _static.setdefault(kernel.code_object, {})
     instructions, code = [], hashlib.sha256()
-    for pc in _places(kernel, counts):
-        fixed = known.get(pc)
-        if fixed is None:
-            fixed = known[pc] = _describe(kernel.code_object, pc, target.name)
-        offset = pc - kernel.entry
-        code.update(f"{offset} {fixed.inst.raw:x} ".encode())
-        executions, lanes = counts.get(pc, 0), recorder.lanes.get(pc, 0)
-        instructions.append(
-            InstructionProfile(
-                offset=offset,
-                text=fixed.text,
-                category=fixed.category,
-                source=fixed.source,
-                executions=executions,
-                lanes=lanes,
-                flop=fixed.flop * (executions if fixed.category == "MFMA" else lanes),
-                flop_type=fixed.flop_type,
-                global_memory=_global(fixed.inst, lines.get(offset), traffic.get(pc)),
-                lds=_lds(lanes * lane_bytes.get(pc, 0), conflicts.get(offset), target.lds_banks),
-                waits=tuple(wait for (at, _), wait in recorder.waits.items() if at == pc),
-            )
-        )
-    fabric_written, hbm_read, hbm_written = recorder.caches.finish()
-    workgroups = dispatch.num_workgroups
+    for pc in _places(kernel, found.executions):
+        static = known.get(pc)
+        if static is None:
+            static = known[pc] = _describe(kernel.code_object, pc, target.name)
+        code.update(f"{pc - kernel.entry} {static.inst.raw:x} ".encode())
+        instructions.append(_instruction(found, static, pc))
+    memory = found.memory
     profile = KernelProfile(
         kernel=kernel.name,
         target=target.name,
         launches=1,
         grid=dispatch.grid,
         block=dispatch.block,
-        workgroups=workgroups,
-        waves=workgroups * dispatch.waves_per_workgroup,
+        workgroups=dispatch.num_workgroups,
+        waves=dispatch.num_workgroups * dispatch.waves_per_workgroup,
         registers={
             "vgpr": kernel.num_vgpr,
             "agpr": kernel.num_agpr,
@@ -89,22 +108,51 @@ def build(
             "scratch": dispatch.scratch_bytes,
         },
         lds_bytes=dispatch.lds_bytes,
-        occupancy=recorder.occupancy,
+        occupancy=found.occupancy,
         code=code.hexdigest()[:16],
         instructions=tuple(instructions),
-        fabric_written=fabric_written,
-        hbm_read=hbm_read,
-        hbm_written=hbm_written,
+        fabric_written=memory.fabric_written,
+        hbm_read=memory.hbm_read,
+        hbm_written=memory.hbm_written,
     )
     workload = build_workload(
-        recorder.trace, target.name, kernel.entry, {pc: fixed.inst for pc, fixed in known.items()},
-        lane_bytes, workgroups, profile.global_memory, fabric_written, (hbm_read, hbm_written),
-    )  # fmt: skip
+        found.trace,
+        target.name,
+        instructions={pc: static.inst for pc, static in known.items()},
+        entry=kernel.entry,
+        lane_bytes=found.lane_bytes,
+        workgroups=dispatch.num_workgroups,
+        traffic=profile.global_memory.traffic,
+        memory=memory,
+    )
     return profile if workload is None else profile.timed(*model(workload))
 
 
+def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> InstructionProfile:
+    """Return the counts of one instruction."""
+    offset = pc - found.dispatch.kernel.entry
+    executions, lanes = found.executions.get(pc, 0), found.lanes.get(pc, 0)
+    return InstructionProfile(
+        offset=offset,
+        text=static.inst.text,
+        category=static.category,
+        source=static.source,
+        executions=executions,
+        lanes=lanes,
+        flop=static.flop * (executions if static.category == "MFMA" else lanes),
+        flop_type=static.flop_type,
+        global_memory=_global(static.inst, found.lines.get(offset), found.traffic.get(pc)),
+        lds=_lds(
+            lanes * found.lane_bytes.get(pc, 0),
+            found.conflicts.get(offset),
+            found.target.lds_banks,
+        ),
+        waits=tuple(wait for (at, _), wait in found.waits.items() if at == pc),
+    )
+
+
 def _places(kernel: Kernel, counts: dict[int, int]) -> list[int]:
-    """Return where the instructions are: those executed, and the rest of the kernel's function."""
+    """Return the program counters of the executed instructions and of the kernel's function."""
     code_object, places = kernel.code_object, set(counts)
     pc, end = kernel.entry, kernel.entry + kernel.code_bytes
     while pc < end:
@@ -117,32 +165,47 @@ def _places(kernel: Kernel, counts: dict[int, int]) -> list[int]:
     return sorted(places)
 
 
-def _describe(code_object: CodeObject, pc: int, target: str) -> _Fixed:
+def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstruction:
     inst = decode(code_object.image, pc, target)
     kind = category(inst)
     flop, flop_type = matrix_flop(inst) if kind == "MFMA" else vector_flop(inst)
-    return _Fixed(inst, inst.text, kind, line_table(code_object).find(pc), flop, flop_type)
+    return _StaticInstruction(
+        inst=inst,
+        category=kind,
+        source=line_table(code_object).find(pc),
+        flop=flop,
+        flop_type=flop_type,
+    )
 
 
 def _lds(size: int, conflicts: tuple[int, int, int] | None, banks: int) -> LdsCounts | None:
     if conflicts is None:
         return None
     instructions, cycles, lost = conflicts
-    return LdsCounts(instructions, size, cycles, lost, 4 * banks * cycles)
+    return LdsCounts(
+        instructions=instructions,
+        bytes=size,
+        cycles=cycles,
+        conflict_cycles=lost,
+        capacity=4 * banks * cycles,
+    )
 
 
 def _global(
     inst: Instruction, lines: tuple[int, ...] | None, traffic: Traffic | None
 ) -> GlobalCounts | None:
-    """Return the counts of a vector memory instruction; None if it reached no global memory."""
+    """Return the counts of a vector memory instruction; None if it accessed no global memory."""
     if lines is None or traffic is None or not lines[1]:
         return None
     instructions, lanes, size, lines_64, lines_128 = lines
-    kind = "atomic" if "_atomic_" in inst.mnemonic else (
-        "written" if "_store_" in inst.mnemonic else "read"
-    )  # fmt: skip
-    counts = GlobalCounts(
-        instructions, lanes, lines_64=lines_64, lines_128=lines_128, traffic=traffic
+    atomic, store = "_atomic_" in inst.mnemonic, "_store_" in inst.mnemonic
+    return GlobalCounts(
+        instructions=instructions,
+        lanes=lanes,
+        bytes_read=0 if atomic or store else size,
+        bytes_written=size if store and not atomic else 0,
+        bytes_atomic=size if atomic else 0,
+        lines_64=lines_64,
+        lines_128=lines_128,
+        traffic=traffic,
     )
-    setattr(counts, f"bytes_{kind}", size)
-    return counts

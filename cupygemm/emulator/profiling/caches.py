@@ -1,17 +1,17 @@
-"""The cache model of a launch: what Python keeps of it; native/caches.c simulates.
+"""The cache model of a launch: its state and its counts. native/caches.c does the simulation.
 
 Every launch starts with cold caches. With X XCDs, workgroup w of a launch runs on XCD w mod X, and
-there on CU (w div X) mod (CUs of an XCD): neighbours are dealt round-robin over the XCDs.
-Workgroups in flight together in the emulator (1024 waves of them) interleave their accesses
+there on CU (w div X) mod (CUs of an XCD): consecutive workgroups go round-robin over the XCDs.
+Workgroups that the emulator executes together (1024 waves of them) interleave their accesses
 instruction by instruction; on a GPU they drift apart.
 
-Addresses are those of allocations laid out one after another, each in pages of its own, so that a
-run repeats: what the host's allocator did plays no part. Of an access to a swizzled buffer only the
-place of the first dword counts.
+The model lays out the allocations one after another, each in its own pages. Its addresses do not
+depend on the host's allocator, so that a run can be repeated exactly. For an access to a swizzled
+buffer, only the address of the first dword counts.
 
 Not modelled: the scalar and instruction caches and their share of L2, translation, prefetching,
-cache-control bits (sc0, sc1, nt) and invalidations, LDS and private memory (scratch) traffic, the
-capacity that other kernels take, and any effect of time.
+cache-control bits (sc0, sc1, nt) and invalidations, the traffic of LDS and of private memory
+(scratch), the capacity that other kernels take, and all effects of time.
 """
 
 from __future__ import annotations
@@ -56,20 +56,21 @@ class _Model(ctypes.Structure):
 
 @dataclass
 class Traffic:
-    """What vector memory instructions asked of the caches; ``struct traffic``, summed.
+    """The cache requests of vector memory instructions; sums of ``struct traffic``.
 
     Attributes
     ----------
     requests : int
-        Lines of vL1D, counted once for each wave-instruction that touches them.
+        Lines of vL1D, each counted once per wave-instruction that touches it.
     ideal_requests : int
-        The lines that the same bytes fill when contiguous, at most `requests` of each instruction.
+        Lines that the same bytes would fill if they were contiguous; for each instruction at most
+        its `requests`.
     l1_reads, l1_hits : int
-        Requests of loads, and how many vL1D had. Stores and atomics go through to L2.
+        Requests of loads, and how many of them hit in vL1D. Stores and atomics go through to L2.
     l2_requests, l2_hits : int
-        A write hits if the line is there.
+        Requests that reach L2, and hits. A write hits if L2 holds the line.
     fabric_read : int
-        Bytes that L2 misses fetched.
+        Bytes that L2 misses fetched from the fabric.
     """
 
     requests: int = 0
@@ -86,10 +87,26 @@ class Traffic:
         Parameters
         ----------
         other : Traffic
-            Left as it is.
+            Not modified.
         """
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTraffic:
+    """Bytes that a launch moved beyond L2.
+
+    Attributes
+    ----------
+    fabric_written : int
+        Bytes that the L2s wrote back.
+    hbm_read, hbm_written : int
+    """
+
+    fabric_written: int
+    hbm_read: int
+    hbm_written: int
 
 
 class CacheModel:
@@ -102,9 +119,10 @@ class CacheModel:
             l1=self._cache(part.l1, target.num_cus, folded=False),
             l2=self._cache(part.l2, target.num_xcds, folded=True),
             last=self._cache(part.last, 1, folded=True) if part.last else _Cache(),
-            num_xcds=target.num_xcds, cus_per_xcd=target.num_cus // target.num_xcds,
+            num_xcds=target.num_xcds,
+            cus_per_xcd=target.num_cus // target.num_xcds,
             has_last=part.last is not None,
-        )  # fmt: skip
+        )
         self._address = ctypes.addressof(self._struct)
         self._l2_lines = target.num_xcds * part.l2.size // part.l2.line
         self._last_lines = part.last.size // part.last.line if part.last else 0
@@ -116,12 +134,18 @@ class CacheModel:
         arrays = np.zeros(lines, np.uint64), np.zeros(lines, np.uint64), np.zeros(lines, np.uint8)
         self._arrays += arrays
         tags, used, state = (array.ctypes.data for array in arrays)
-        fold = geometry.sets.bit_length() - 1 if folded else 0
-        shift = geometry.line.bit_length() - 1
-        return _Cache(tags, used, state, geometry.sets, geometry.ways, shift, fold)
+        return _Cache(
+            tags=tags,
+            used=used,
+            state=state,
+            sets=geometry.sets,
+            ways=geometry.ways,
+            line_shift=geometry.line.bit_length() - 1,
+            fold=geometry.sets.bit_length() - 1 if folded else 0,
+        )
 
     def start_batch(self, state: State) -> None:
-        """Point the model at the batch that runs next; what the caches hold stays."""
+        """Point the model at the batch that runs next; the contents of the caches stay."""
         starts, ends = state.memory.ranges()
         within = starts.astype(np.uint64) % np.uint64(_PAGE)
         sizes = -(-(ends - starts + within).astype(np.int64) // _PAGE) * _PAGE
@@ -145,29 +169,33 @@ class CacheModel:
         group : Group
         operation : Operation
         traffic : ctypes array of 7 int64
-            Counts to add to, in the order of `Traffic`.
+            The counts to which the access adds, in the order of `Traffic`.
         outcomes : int32 (waves, 5), optional
-            Added to for each wave of the group: bytes, and lines found in vL1D, in L2, in the
-            last-level cache and in memory.
+            The counts of each wave of the group, to which the access adds: bytes, and lines found
+            in vL1D, in L2, in the last-level cache and in memory.
         """
         ids, first, step = wave_list(group)
         self._simulate(
-            machine_of(group.state).address, operation.address,
-            None if ids is None else ids.ctypes.data, first, step, group.count, self._address,
-            ctypes.addressof(traffic), None if outcomes is None else outcomes.ctypes.data,
-        )  # fmt: skip
+            machine_of(group.state).address,
+            operation.address,
+            None if ids is None else ids.ctypes.data,
+            first,
+            step,
+            group.count,
+            self._address,
+            ctypes.addressof(traffic),
+            None if outcomes is None else outcomes.ctypes.data,
+        )
 
-    def finish(self) -> tuple[int, int, int]:
-        """Write back what is dirty.
-
-        Returns
-        -------
-        fabric_written, hbm_read, hbm_written : int
-            Bytes, of the whole launch.
-        """
+    def finish(self) -> MemoryTraffic:
+        """Write back the dirty lines, and return what the launch moved beyond L2."""
         write_back = library().write_back_caches
         write_back.argtypes = [c_void_p, c_int64, c_int64]
         write_back.restype = None
         write_back(self._address, self._l2_lines, self._last_lines)
         model = self._struct
-        return model.fabric_written, model.hbm_read, model.hbm_written
+        return MemoryTraffic(
+            fabric_written=model.fabric_written,
+            hbm_read=model.hbm_read,
+            hbm_written=model.hbm_written,
+        )

@@ -1,9 +1,9 @@
-"""What kind of instruction it is, and how many floating-point operations it does.
+"""Classify instructions, and count their floating-point operations.
 
-The FLOP of an MFMA are 2*M*N*K times its blocks, whatever EXEC says; a sparse one (SMFMAC) counts
-the K that its name states, zeros included. The FLOP of the vector ALU are counted for the lanes
-that are on: 2 for a fused multiply-add, 1 for an addition, a product or a transcendental function,
-none for a comparison, a conversion, a minimum or a move. Integer MFMA operations count like FLOP.
+An MFMA does 2*M*N*K FLOP per block, whatever EXEC is. A sparse one (SMFMAC) counts the K in its
+name, zeros included. The FLOP of the vector ALU are counted for the active lanes: 2 for a fused
+multiply-add; 1 for an addition, a product or a transcendental function; 0 for a comparison, a
+conversion, a minimum or a move. Integer MFMA operations count as FLOP.
 """
 
 from __future__ import annotations
@@ -14,18 +14,42 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.occupancy import SIMDS
 from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.state import LANES
+from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units.matrix import Shape
 
 CATEGORIES = (
-    "MFMA", "VALU", "SALU", "VMEM", "LDS", "SMEM", "branch", "waitcnt", "barrier", "other",
-)  # fmt: skip
+    "MFMA",
+    "VALU",
+    "SALU",
+    "VMEM",
+    "LDS",
+    "SMEM",
+    "branch",
+    "waitcnt",
+    "barrier",
+    "other",
+)
 
 _BRANCHES = ("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call", "s_rfe")
 _UNITS = {
-    "MFMA": "MFMA", "VOP1": "VALU", "VOP2": "VALU", "VOP3": "VALU", "VOP3P": "VALU", "VOPC": "VALU",
-    "SOP1": "SALU", "SOP2": "SALU", "SOPC": "SALU", "SOPK": "SALU", "DS": "LDS", "SMEM": "SMEM",
-    "FLAT": "VMEM", "GLOBAL": "VMEM", "SCRATCH": "VMEM", "MUBUF": "VMEM", "MTBUF": "VMEM",
-}  # fmt: skip
+    "MFMA": "MFMA",
+    "VOP1": "VALU",
+    "VOP2": "VALU",
+    "VOP3": "VALU",
+    "VOP3P": "VALU",
+    "VOPC": "VALU",
+    "SOP1": "SALU",
+    "SOP2": "SALU",
+    "SOPC": "SALU",
+    "SOPK": "SALU",
+    "DS": "LDS",
+    "SMEM": "SMEM",
+    "FLAT": "VMEM",
+    "GLOBAL": "VMEM",
+    "SCRATCH": "VMEM",
+    "MUBUF": "VMEM",
+    "MTBUF": "VMEM",
+}
 _ONE = "add|sub|subrev|mul|mul_legacy|rcp|rcp_iflag|rsq|sqrt|exp|log|sin|cos"
 _TWO = "fma|fmac|mac|mad|fmaak|fmamk|madak|madmk|mad_legacy|mac_legacy|fma_legacy|div_fmas"
 _VALU = re.compile(rf"v_(pk_)?(?:({_ONE})|({_TWO}))_(f16|f32|f64)")
@@ -33,7 +57,7 @@ _DOT = re.compile(r"v_(?:dot2c?_f32_(?:f16|bf16)|fma_mix(?:lo|hi)?_f(?:16|32))")
 
 
 def category(inst: Instruction) -> str:
-    """Return which of `CATEGORIES` an instruction is of."""
+    """Return the category of an instruction, one of `CATEGORIES`."""
     name = inst.mnemonic
     if name == "s_waitcnt":
         return "waitcnt"
@@ -47,12 +71,12 @@ def category(inst: Instruction) -> str:
 
 
 def matrix_flop(inst: Instruction) -> tuple[int, str]:
-    """Return the FLOP of one wave's MFMA and the type of its operands, a key of `Part`'s rates.
+    """Return the FLOP of a wave's MFMA and the type of its operands, a key of `Part`'s rates.
 
     Returns
     -------
     flop : int
-        0 if the instruction is no MFMA.
+        0 if the instruction is not an MFMA.
     type : str
     """
     if inst.encoding != "MFMA" or inst.mnemonic.startswith("v_accvgpr_"):
@@ -68,9 +92,9 @@ def matrix_flop(inst: Instruction) -> tuple[int, str]:
 def matrix_cycles(inst: Instruction, target: str) -> int:
     """Return the cycles for which an MFMA occupies its SIMD's matrix pipe; 0 for anything else.
 
-    They are its FLOP over the part's rate, but no fewer than its result takes to write: an
-    instruction of an older generation does not become faster (gfx950 runs 16x16x16 bf16 at half
-    rate). Sparse ones multiply half of the FLOP that they count.
+    The cycles are the FLOP divided by the part's rate, but at least those that the result takes to
+    write: an instruction of an older generation does not become faster (CDNA4 runs 16x16x16 bf16
+    at half rate). A sparse MFMA multiplies half of the FLOP that it counts.
     """
     flop, kind = matrix_flop(inst)
     if not flop:
@@ -82,7 +106,7 @@ def matrix_cycles(inst: Instruction, target: str) -> int:
     results = inst.dst[0].count * LANES // (2 if shape.a == "f64" else 1)
     if shape.m == 4:
         least = 16 if shape.a == "f64" else 8
-    elif target == "gfx90a":
+    elif TARGETS[target].generation == 2:
         least = 2 * shape.m
     else:
         least = max(16, results // 32)
@@ -90,7 +114,7 @@ def matrix_cycles(inst: Instruction, target: str) -> int:
 
 
 def vector_flop(inst: Instruction) -> tuple[int, str]:
-    """Return the FLOP of a vector ALU instruction for each lane that is on, and their type."""
+    """Return the FLOP of a vector ALU instruction per active lane, and their type."""
     name = inst.mnemonic
     if (match := _VALU.fullmatch(name)) is not None:
         packed, one, _, kind = match.groups()

@@ -1,8 +1,9 @@
-"""A kernel's machine code as a graph, and its loops, found without running it.
+"""The control-flow graph of a kernel's machine code, and its loops.
 
-An edge whose target dominates its source closes a natural loop: the target is the loop's head, and
-its body is whatever reaches the source without passing the head (Aho et al., "Compilers", 9.6).
-Calls are taken to return to the next instruction; an indirect branch ends a path.
+An edge whose target dominates its source closes a natural loop. The target is the loop's head; the
+body is the set of instructions that reach the source without passing the head (Aho et al.,
+"Compilers", 9.6). Calls are assumed to return to the next instruction. An indirect branch ends a
+path.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.isa import Instruction, decode
+from cupygemm.emulator.decode import decode
+from cupygemm.emulator.isa import Instruction
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
@@ -22,7 +24,7 @@ _NO_SUCCESSOR = ("s_endpgm", "s_setpc", "s_rfe")
 
 @dataclass(frozen=True)
 class Node:
-    """An instruction, and where execution may go from it."""
+    """An instruction, and the instructions that execution may reach from it."""
 
     inst: Instruction
     successors: tuple[int, ...]
@@ -35,11 +37,11 @@ class Loop:
     Attributes
     ----------
     head : int
-        Program counter at which every iteration begins.
+        Program counter of the instruction at which every iteration begins.
     latches : tuple of int
         Program counters of the branches back to it.
     body : frozenset of int
-        Program counters of its instructions, those of inner loops included.
+        Program counters of the loop's instructions, those of inner loops included.
     """
 
     head: int
@@ -48,7 +50,7 @@ class Loop:
 
 
 def graph(kernel: Kernel) -> dict[int, Node]:
-    """Return the instructions that a kernel's entry reaches, by program counter.
+    """Return the instructions that can be reached from a kernel's entry, by program counter.
 
     Raises
     ------
@@ -86,13 +88,13 @@ def dominators(nodes: Mapping[int, Node], entry: int) -> dict[int, int]:
     """
     order = _reverse_postorder(nodes, entry)
     rank = {pc: i for i, pc in enumerate(order)}
-    predecessors = _predecessors(nodes)
+    before = predecessors(nodes)
     idom = {entry: entry}
     changed = True
     while changed:
         changed = False
         for pc in order[1:]:
-            known = [p for p in predecessors[pc] if p in idom]
+            known = [p for p in before[pc] if p in idom]
             new = functools.reduce(lambda a, b: _meet(idom, rank, a, b), known)
             if idom.get(pc) != new:
                 idom[pc] = new
@@ -101,7 +103,7 @@ def dominators(nodes: Mapping[int, Node], entry: int) -> dict[int, int]:
 
 
 def _meet(idom: Mapping[int, int], rank: Mapping[int, int], one: int, other: int) -> int:
-    """Return the closest place that dominates both."""
+    """Return the closest instruction that dominates both."""
     while one != other:
         if rank[one] > rank[other]:
             one = idom[one]
@@ -111,15 +113,15 @@ def _meet(idom: Mapping[int, int], rank: Mapping[int, int], one: int, other: int
 
 
 def dominates(idom: Mapping[int, int], upper: int, lower: int) -> bool:
-    """Tell whether every path from the entry to `lower` passes `upper`."""
+    """Return whether every path from the entry to `lower` passes `upper`."""
     while lower != upper and idom[lower] != lower:
         lower = idom[lower]
     return lower == upper
 
 
 def loops(nodes: Mapping[int, Node], idom: Mapping[int, int]) -> list[Loop]:
-    """Return the natural loops, those of one head merged."""
-    predecessors = _predecessors(nodes)
+    """Return the natural loops; loops with the same head are merged."""
+    before = predecessors(nodes)
     entry = next(pc for pc, above in idom.items() if pc == above)
     rank = {pc: i for i, pc in enumerate(_reverse_postorder(nodes, entry))}
     latches: dict[int, list[int]] = {}
@@ -134,7 +136,7 @@ def loops(nodes: Mapping[int, Node], idom: Mapping[int, int]) -> list[Loop]:
             pc = waiting.pop()
             if pc not in body:
                 body.add(pc)
-                waiting += predecessors[pc]
+                waiting += before[pc]
         found.append(Loop(head, tuple(sorted(sources)), frozenset(body)))
     return found
 
@@ -142,10 +144,10 @@ def loops(nodes: Mapping[int, Node], idom: Mapping[int, int]) -> list[Loop]:
 def heaviest_path(
     nodes: Mapping[int, Node], loop: Loop, weight: Callable[[Instruction], int]
 ) -> list[int]:
-    """Return the iteration of the greatest weight: from the head to a latch, each place once.
+    """Return the heaviest path from the head of a loop to a latch, each instruction once.
 
-    Of iterations of equal weight it is the one with the most instructions, so that a branch around
-    loads or waits counts as not taken.
+    Among paths of equal weight, the one with the most instructions is chosen. A branch around loads
+    or waits therefore counts as not taken.
     """
     order = _reverse_postorder(nodes, loop.head, loop.body)
     rank = {pc: i for i, pc in enumerate(order)}
@@ -156,7 +158,7 @@ def heaviest_path(
         here = weight(node.inst)
         if pc in loop.latches:
             best[pc] = (here, 1)
-        for goal in node.successors:  # an edge to a place before closes this or an inner loop
+        for goal in node.successors:  # a backward edge closes this or an inner loop
             if goal in best and rank[goal] > rank[pc]:
                 total = best[goal][0] + here, best[goal][1] + 1
                 if total > best.get(pc, (-1, 0)):
@@ -168,7 +170,8 @@ def heaviest_path(
     return path
 
 
-def _predecessors(nodes: Mapping[int, Node]) -> dict[int, list[int]]:
+def predecessors(nodes: Mapping[int, Node]) -> dict[int, list[int]]:
+    """Return the instructions from which execution may come to each instruction."""
     result: dict[int, list[int]] = {pc: [] for pc in nodes}
     for pc, node in nodes.items():
         for goal in node.successors:

@@ -1,4 +1,4 @@
-"""Counts of waits, of global memory and of LDS: of an instruction, a source line or a kernel."""
+"""Counts of waits, global memory and LDS for an instruction, a source line or a kernel."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from cupygemm.emulator.profiling.caches import Traffic
 
 @dataclass
 class Wait:
-    """What an ``s_waitcnt`` waited for.
+    """The operations that an ``s_waitcnt`` waited for.
 
     Attributes
     ----------
     counter : {"vmcnt", "lgkmcnt"}
     waves : int
-        Waves that had an operation outstanding; for the others it was free.
+        Waves that had an operation outstanding; the others did not wait.
     distance : int
-        Instructions between the youngest operation waited for and the wait, summed over those
-        waves: how much a wave did meanwhile.
+        Instructions that a wave executed between the youngest operation and the wait, summed over
+        those waves.
     operations : dict of int to int
-        Operations waited for: how many, by the byte offset of the instruction that issued them.
+        Number of operations waited for, by the byte offset of the instruction that issued them.
     """
 
     counter: str
@@ -35,7 +35,7 @@ class Wait:
         Parameters
         ----------
         other : Wait
-            Left as it is.
+            Not modified.
         """
         self.waves += other.waves
         self.distance += other.distance
@@ -45,16 +45,16 @@ class Wait:
 
 @dataclass
 class GlobalCounts:
-    """What vector memory instructions asked of global memory.
+    """The global memory accesses of vector memory instructions.
 
     Attributes
     ----------
     instructions, lanes : int
-        Wave-instructions, and lanes of them that took part.
+        Wave-instructions, and the lanes that took part.
     bytes_read, bytes_written, bytes_atomic : int
-        Bytes that the lanes asked for.
+        Bytes that the lanes requested.
     lines_64, lines_128 : int
-        Lines touched, counted once for each wave-instruction.
+        Lines of 64 and 128 bytes touched, each counted once per wave-instruction.
     traffic : Traffic
     """
 
@@ -69,22 +69,22 @@ class GlobalCounts:
 
     @property
     def bytes(self) -> int:
-        """Return the bytes asked for."""
+        """Return the bytes that the lanes requested."""
         return self.bytes_read + self.bytes_written + self.bytes_atomic
 
     @property
     def coalescing(self) -> float | None:
-        """Return ideal over actual vL1D requests, or None without any."""
+        """Return the ratio of ideal to actual vL1D requests, or None if there are none."""
         return ratio(self.traffic.ideal_requests, self.traffic.requests)
 
     @property
     def l1_hit_rate(self) -> float | None:
-        """Return the share of load requests that vL1D had."""
+        """Return the share of load requests that hit in vL1D."""
         return ratio(self.traffic.l1_hits, self.traffic.l1_reads)
 
     @property
     def l2_hit_rate(self) -> float | None:
-        """Return the share of requests that L2 had."""
+        """Return the share of requests that hit in L2."""
         return ratio(self.traffic.l2_hits, self.traffic.l2_requests)
 
     def add(self, other: GlobalCounts) -> None:
@@ -93,7 +93,7 @@ class GlobalCounts:
         Parameters
         ----------
         other : GlobalCounts
-            Left as it is.
+            Not modified.
         """
         _add_integers(self, other)
         self.traffic.add(other.traffic)
@@ -101,20 +101,20 @@ class GlobalCounts:
 
 @dataclass
 class LdsCounts:
-    """What DS instructions asked of LDS.
+    """The LDS accesses of DS instructions.
 
     Attributes
     ----------
     instructions : int
         Wave-instructions that access LDS memory.
     bytes : int
-        Bytes that the lanes that were on asked for.
+        Bytes that the active lanes requested.
     cycles : int
-        Of the LDS pipe, by the phase tables of `units.lds_profile`; at least one for each phase.
+        Cycles of the LDS pipe, by the phase tables of `units.lds_profile`; at least one per phase.
     conflict_cycles : int
-        Those of them that bank conflicts add.
+        The cycles among them that bank conflicts add.
     capacity : int
-        Bytes that the banks can give in those cycles.
+        Bytes that the banks can transfer in those cycles.
     """
 
     instructions: int = 0
@@ -125,15 +125,15 @@ class LdsCounts:
 
     @property
     def utilisation(self) -> float | None:
-        """Return bytes asked over what the banks can give in the same cycles.
+        """Return the ratio of the requested bytes to those that the banks can transfer meanwhile.
 
-        Above 1 where lanes share dwords.
+        It exceeds 1 if lanes share dwords.
         """
         return ratio(self.bytes, self.capacity)
 
     @property
     def conflict_rate(self) -> float | None:
-        """Return the share of cycles that conflicts cost."""
+        """Return the share of the cycles that bank conflicts add."""
         return ratio(self.conflict_cycles, self.cycles)
 
     def add(self, other: LdsCounts) -> None:
@@ -142,18 +142,18 @@ class LdsCounts:
         Parameters
         ----------
         other : LdsCounts
-            Left as it is.
+            Not modified.
         """
         _add_integers(self, other)
 
 
 def ratio(part: int, whole: int) -> float | None:
-    """Return a quotient, or None where there is nothing to divide by."""
+    """Return a quotient, or None if the divisor is 0."""
     return part / whole if whole else None
 
 
 def percent(rate: float | None) -> str:
-    """Return a rate as text; a dash if there is none."""
+    """Return a rate as text, or a dash for None."""
     return "-" if rate is None else f"{100 * rate:.1f} %"
 
 

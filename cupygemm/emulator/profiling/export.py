@@ -1,4 +1,4 @@
-"""A profile as plain numbers, strings, lists and dictionaries: what ``--json`` prints."""
+"""Convert a profile to numbers, strings, lists and dictionaries, which ``--json`` prints."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from dataclasses import asdict
 from typing import Any
 
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait
-from cupygemm.emulator.profiling.modelled import timing_to_dict
-from cupygemm.emulator.profiling.record import (
+from cupygemm.emulator.profiling.kernel_counts import (
     InstructionProfile,
-    KernelProfile,
+    KernelCounts,
     mix,
     sum_cycles,
     sum_waits,
 )
+from cupygemm.emulator.profiling.modelled import timing_to_dict
 
 
-def kernel_to_dict(profile: KernelProfile) -> dict[str, Any]:
-    """Return a kernel's profile; rates are fractions of 1, None where there is nothing to count."""
+def kernel_to_dict(profile: KernelCounts) -> dict[str, Any]:
+    """Return a kernel's profile; rates are fractions of 1, or None if there is nothing to count."""
     return {
         "kernel": profile.kernel,
         "target": profile.target,
@@ -97,7 +97,7 @@ def _instruction(inst: InstructionProfile) -> dict[str, Any]:
 
 
 def _line(instructions: list[InstructionProfile]) -> dict[str, Any]:
-    """Return the sums of the instructions of a source line."""
+    """Return the sums over the instructions of a source line."""
     memory, lds = GlobalCounts(), LdsCounts()
     for inst in instructions:
         if inst.global_memory is not None:

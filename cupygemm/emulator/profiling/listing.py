@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from cupygemm.emulator.profiling import modelled
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait, percent
-from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, iterate_lines
+from cupygemm.emulator.profiling.kernel_counts import (
+    InstructionProfile,
+    KernelCounts,
+    iterate_lines,
+)
 
 _TEXT_WIDTH = 56
 
 
-def listing(profile: KernelProfile) -> str:
-    """Return the disassembly of a kernel with what each instruction did."""
+def listing(profile: KernelCounts) -> str:
+    """Return the disassembly of a kernel with notes about each instruction."""
     grid, block = ("x".join(map(str, extent)) for extent in (profile.grid, profile.block))
     title = f"; {profile.kernel} on emulated {profile.target}: {profile.launches} launch(es), "
     title += f"grid {grid}, block {block}, {profile.waves} waves"
@@ -29,7 +33,7 @@ def listing(profile: KernelProfile) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _line(inst: InstructionProfile, profile: KernelProfile) -> str:
+def _line(inst: InstructionProfile, profile: KernelCounts) -> str:
     count = str(inst.executions) if inst.executions else "."
     sign = "-" if inst.offset < 0 else "+"
     place = f"{sign}0x{abs(inst.offset):04x}"
@@ -52,7 +56,7 @@ def _notes(inst: InstructionProfile) -> list[str]:
 
 
 def memory_note(counts: GlobalCounts) -> str:
-    """Return what instructions asked of global memory, in a few words."""
+    """Return a short note about the global memory accesses of some instructions."""
     parts = [
         f"{counts.bytes / counts.instructions:.0f} B/wave",
         f"{counts.traffic.requests / counts.instructions:.1f} lines",
@@ -66,14 +70,16 @@ def memory_note(counts: GlobalCounts) -> str:
 
 
 def lds_note(counts: LdsCounts) -> str:
-    """Return what LDS instructions cost, in a few words."""
+    """Return a short note about the cycles of LDS instructions."""
     each, lost = (n / counts.instructions for n in (counts.cycles, counts.conflict_cycles))
     return f"LDS {each:.1f} cycles" + (f", {lost:.1f} of them bank conflicts" if lost else "")
 
 
 def _wait_note(wait: Wait, executions: int) -> str:
-    operations = ", ".join(f"{'-' if at < 0 else '+'}0x{abs(at):04x}" for at in sorted(
-        wait.operations, key=lambda at: -wait.operations[at])[:4])  # fmt: skip
+    operations = ", ".join(
+        f"{'-' if at < 0 else '+'}0x{abs(at):04x}"
+        for at in sorted(wait.operations, key=lambda at: -wait.operations[at])[:4]
+    )
     more = len(wait.operations) - 4
     text = f"{wait.counter} for {operations}" + (f" and {more} more" if more > 0 else "")
     if wait.waves < executions:

@@ -1,47 +1,49 @@
-"""Count what the main loop of a kernel issues, and what share of its cycles the matrix pipe works.
+"""Count what the main loop of a kernel issues, and the share of its cycles with a busy MFMA pipe.
 
-Everything is *computed* from the code object; nothing is executed. The main loop is the one with
-the most MFMA cycles in one iteration, and an innermost one. Of its paths the one with the most MFMA
-counts. It falls into *segments*, each ended by an s_barrier.
+Everything is *computed* from the code object; nothing is executed. The main loop is the innermost
+loop with the most MFMA cycles in one iteration. If the code tells how often it repeats
+(`trip_count`), the loop around it is counted instead, with all iterations of the inner one, and so
+on outwards. Of the paths through an iteration, the one with the most MFMA cycles counts. It
+consists of *segments*, each of which ends with an s_barrier.
 
 Cycles of an iteration, on one SIMD with `waves_per_simd` waves of one workgroup, in `groups`:
 
-    groups 1   all waves are in the same segment: nothing of it hides another's memory phase
-    groups 2   half of the waves were held back by one barrier before the loop, so that they are one
-               segment behind: while one half is in segment s, the other is in s - 1
+    groups 1   All waves are in the same segment: a memory phase of one hides nothing of another.
+    groups 2   One barrier before the loop holds back half of the waves (`stagger`), so that they
+               are one segment behind: while one half is in segment s, the other is in s - 1.
 
-    slot s     lasts the longest of: each group's issue in its segment (`loop_issue.walk`; the MFMA
-               of the other waves of a group come on top), the MFMA cycles of all waves on the SIMD,
-               their issue slots of VALU and MFMA, and the LDS cycles of all waves of the CU
-    exposed    what a wait for global memory lasts beyond the cycles since the load was issued, at
-               a latency of `MEMORY_LATENCY`
+    slot s     The maximum of: the issue cycles of each group in its segment (`loop_issue.walk`;
+               the MFMA cycles of the group's other waves are added), the MFMA cycles of all waves
+               on the SIMD, their issue slots of VALU and MFMA, and the LDS cycles of all waves of
+               the CU.
+    exposed    The cycles by which a wait for global memory outlasts the time since the load was
+               issued, at a latency of `MEMORY_LATENCY`.
 
     efficiency = MFMA cycles of all waves on the SIMD / (sum of the slots + exposed)
 
-It is a bound from the instruction stream, not a prediction: barriers release at once, nothing
-queues, the instruction cache always hits, and memory has bandwidth to spare. Other workgroups of
-the CU are left out; where waves of theirs fill gaps, efficiency rises up to
+The efficiency is a bound that the instruction stream sets, not a prediction: barriers release at
+once, no queue fills, the instruction cache always hits, and memory bandwidth is unlimited. Other
+workgroups of the CU are left out. Where their waves fill gaps, the efficiency rises up to
 `efficiency_of_residents`.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.classify import category, matrix_cycles
 from cupygemm.emulator.profiling.control_flow import (
     Loop,
     Node,
-    dominates,
     dominators,
     graph,
     heaviest_path,
     loops,
 )
+from cupygemm.emulator.profiling.loop_counts import LoopCounts, Slot
 from cupygemm.emulator.profiling.loop_issue import (
     SLOT,
     Segment,
@@ -51,16 +53,22 @@ from cupygemm.emulator.profiling.loop_issue import (
     waits,
     walk,
 )
+from cupygemm.emulator.profiling.loop_table import render
 from cupygemm.emulator.profiling.occupancy import SIMDS, occupancy
+from cupygemm.emulator.profiling.stagger import is_staggered
+from cupygemm.emulator.profiling.trip_count import trip_count
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import TARGETS
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
 
+_LONGEST_ITERATION = 4096
+"""Instructions of an iteration, with all repetitions of inner loops, that are counted at most."""
 
-@dataclass(frozen=True)
-class LoopProfile:
+
+@dataclass(frozen=True, kw_only=True)
+class LoopProfile(LoopCounts):
     """One iteration of a kernel's main loop.
 
     Attributes
@@ -73,128 +81,68 @@ class LoopProfile:
     waves_per_simd : int
         Waves of one workgroup on a SIMD.
     groups : int
-        2 if half of them run one segment behind, else 1.
+        2 if half of the waves run one segment behind the others, else 1.
     resident : int
         Workgroups that a CU holds at once.
     segments : tuple of Segment
-        What one wave does, between barriers.
+        What one wave does between barriers.
     waits : tuple of str
-        Its s_waitcnt instructions.
+        The s_waitcnt instructions of a wave.
     mfma : int
-        Its MFMA instructions.
+        The MFMA instructions of a wave.
     global_bytes, lds_bytes : int
-        Bytes that it moves by vector memory and by DS instructions.
+        Bytes that a wave moves by vector memory and by DS instructions.
     slots : tuple of (float, str)
-        Cycles of each segment, and what binds them.
+        Cycles of each segment, and the resource that binds them.
     memory_latency : int
-        Cycles from a load to its data, assumed.
+        Cycles from a load to its data; an assumption.
     exposed_cycles : float
-        Of waits for global memory.
+        Cycles of waits for global memory.
+    enclosing : (int, int) or None
+        Bytes from the kernel's entry to the first instruction and past the last of a loop around
+        this one, which is not counted because the code does not tell how often this one repeats.
     """
 
-    kernel: str
-    target: str
-    begin: int
-    end: int
-    threads: int
-    waves_per_simd: int
-    groups: int
-    resident: int
-    segments: tuple[Segment, ...] = field(repr=False)
-    waits: tuple[str, ...] = field(repr=False)
-    mfma: int
-    global_bytes: int
-    lds_bytes: int
-    slots: tuple[tuple[float, str], ...] = field(repr=False)
-    memory_latency: int
-    exposed_cycles: float
-
-    @property
-    def instructions(self) -> dict[str, int]:
-        """Return the instructions of a wave by category; those that it has."""
-        total: Counter[str] = Counter()
-        for segment in self.segments:
-            total.update(segment.instructions)
-        return dict(total)
-
-    @property
-    def mfma_cycles(self) -> int:
-        """Return the MFMA cycles of a wave."""
-        return sum(segment.mfma_cycles for segment in self.segments)
-
-    @property
-    def lds_cycles(self) -> float:
-        """Return the LDS cycles of a wave, conflicts included if they are known."""
-        return sum(segment.lds_cycles for segment in self.segments)
-
-    @property
-    def lds_conflict_cycles(self) -> float:
-        """Return the LDS cycles of a wave that bank conflicts add."""
-        return sum(segment.lds_conflict_cycles for segment in self.segments)
-
-    @property
-    def cycles(self) -> float:
-        """Return the cycles of an iteration, for one workgroup alone on its CU."""
-        return sum(cycles for cycles, _ in self.slots) + self.exposed_cycles
-
-    @property
-    def efficiency(self) -> float:
-        """Return the share of the cycles in which the matrix pipe works."""
-        return self.waves_per_simd * self.mfma_cycles / self.cycles
-
-    @property
-    def efficiency_of_residents(self) -> float:
-        """Return the share at best, with all workgroups that a CU holds."""
-        return min(1.0, self.resident * self.efficiency)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the counts as numbers, strings, lists and dictionaries, for JSON.
-
-        Returns
-        -------
-        dict
-            The attributes and properties by name.
-        """
-        names = (
-            "instructions", "mfma_cycles", "lds_cycles", "lds_conflict_cycles", "cycles",
-            "efficiency", "efficiency_of_residents",
-        )  # fmt: skip
-        return asdict(self) | {name: getattr(self, name) for name in names}
-
     def __str__(self) -> str:
-        from cupygemm.emulator.profiling.loop_table import render
-
         return render(self)
 
 
 def count_loop(
-    kernel: Kernel, threads: int, staggered: bool | None, latency: int,
+    kernel: Kernel,
+    *,
+    threads: int,
+    staggered: bool | None,
+    memory_latency: int,
     conflicts: Mapping[int, float],
-) -> LoopProfile:  # fmt: skip
+) -> LoopProfile:
     """Return the counts; see `cupygemm.emulator.profile_loop`."""
     target, entry = kernel.code_object.target_name, kernel.entry
     nodes = graph(kernel)
-    idom = dominators(nodes, entry)
-    loop, places = _main_loop(nodes, loops(nodes, idom), target)
-    path = _from_barrier([(pc, nodes[pc].inst) for pc in places])
+    main = _main_loop(nodes, entry, target)
+    path = _from_barrier([(pc, nodes[pc].inst) for pc in main.path])
+    waves = -(-threads // LANES)
     waves_per_simd = -(-threads // (LANES * SIMDS))
     if staggered is None:
-        staggered = waves_per_simd % 2 == 0 and _has_stagger(nodes, idom, loop)
+        staggered = waves_per_simd % 2 == 0 and is_staggered(nodes, entry, main.loop)
     groups = 2 if staggered else 1
-    together = -(-threads // LANES) // groups
     absolute = {entry + offset: cycles for offset, cycles in conflicts.items()}
-    segments, events = walk(path, target, together, absolute)
-    slots = _slots(segments, groups, together)
-    starts = [sum(cycles for cycles, _ in slots[:s]) for s in range(len(slots))]
-    period = sum(cycles for cycles, _ in slots)
+    segments, events = walk(path, target, waves // groups, absolute)
+    slots = _slots(segments, groups, waves // groups)
+    starts = [sum(slot.cycles for slot in slots[:s]) for s in range(len(slots))]
+    period = sum(slot.cycles for slot in slots)
     room = occupancy(
-        kernel, -(-threads // LANES), kernel.lds_bytes, TARGETS[target].num_cus, TARGETS[target]
+        kernel,
+        TARGETS[target],
+        waves_per_workgroup=waves,
+        lds_bytes=kernel.lds_bytes,
+        workgroups=TARGETS[target].num_cus,
     )
+    begin, end = _extent(nodes, entry, main.loop)
     return LoopProfile(
         kernel=kernel.name,
         target=target,
-        begin=min(loop.body) - entry,
-        end=max(pc + nodes[pc].inst.size for pc in loop.body) - entry,
+        begin=begin,
+        end=end,
         threads=threads,
         waves_per_simd=waves_per_simd,
         groups=groups,
@@ -205,53 +153,99 @@ def count_loop(
         global_bytes=sum(global_bytes(inst) for _, inst in path),
         lds_bytes=sum(lds_bytes(inst) for _, inst in path),
         slots=tuple(slots),
-        memory_latency=latency,
-        exposed_cycles=exposed_cycles(events, starts, period, latency),
+        memory_latency=memory_latency,
+        exposed_cycles=exposed_cycles(events, starts, period, memory_latency),
+        enclosing=None if main.enclosing is None else _extent(nodes, entry, main.enclosing),
     )
 
 
-def _main_loop(nodes: Mapping[int, Node], found: list[Loop], target: str) -> tuple[Loop, list[int]]:
-    """Return the innermost loop with the most MFMA cycles on a path, and that path."""
+@dataclass(frozen=True)
+class _MainLoop:
+    """The loop that is counted.
 
-    def weight(inst: Instruction) -> int:
+    Attributes
+    ----------
+    loop : Loop
+    path : list of int
+        Program counters of one iteration, in order.
+    enclosing : Loop or None
+        The next loop around it, which cannot be counted.
+    """
+
+    loop: Loop
+    path: list[int]
+    enclosing: Loop | None
+
+
+def _main_loop(nodes: Mapping[int, Node], entry: int, target: str) -> _MainLoop:
+    """Choose the loop to count; see the module's description."""
+
+    def cycles(inst: Instruction) -> int:
         return matrix_cycles(inst, target)
 
-    busy = [loop for loop in found if any(weight(nodes[pc].inst) for pc in loop.body)]
+    idom = dominators(nodes, entry)
+    found = loops(nodes, idom)
+    busy = [loop for loop in found if any(cycles(nodes[pc].inst) for pc in loop.body)]
     inner = [loop for loop in busy if not any(other.body < loop.body for other in busy)]
     if not inner:
         raise ValueError(
             f"none of the kernel's {len(found)} loops has an MFMA: there is nothing to count"
         )
-    paths = [(loop, heaviest_path(nodes, loop, weight)) for loop in inner]
-    return max(paths, key=lambda item: sum(weight(nodes[pc].inst) for pc in item[1]))
+    paths = {loop: heaviest_path(nodes, loop, cycles) for loop in inner}
+    chosen = max(inner, key=lambda loop: sum(cycles(nodes[pc].inst) for pc in paths[loop]))
+    path = paths[chosen]
+
+    def iteration(loop: Loop) -> list[int] | None:
+        """Return one iteration with all repetitions of inner loops; None if one is unknown."""
+        steps: list[int] | None = heaviest_path(nodes, loop, cycles)
+        for child in _directly_inside(found, loop):
+            if steps is None or child.head not in steps:
+                continue
+            count, repeated = trip_count(nodes, idom, child), iteration(child)
+            if count is None or repeated is None:
+                return None
+            if len(repeated) * count > _LONGEST_ITERATION:
+                return None
+            first = steps.index(child.head)
+            after = [pc for pc in steps[first:] if pc not in child.body]
+            steps = [*steps[:first], *repeated * count, *after]
+        return steps
+
+    while (enclosing := _directly_around(found, chosen)) is not None:
+        longer = iteration(enclosing)
+        if longer is None or len(longer) > _LONGEST_ITERATION:
+            break
+        chosen, path = enclosing, longer
+    return _MainLoop(chosen, path, enclosing)
+
+
+def _directly_inside(found: list[Loop], loop: Loop) -> list[Loop]:
+    """Return the loops inside a loop that are inside no other one of them."""
+    inside = [other for other in found if other.body < loop.body]
+    return [one for one in inside if not any(one.body < other.body for other in inside)]
+
+
+def _directly_around(found: list[Loop], loop: Loop) -> Loop | None:
+    """Return the smallest loop around a loop, if there is one."""
+    around = [other for other in found if loop.body < other.body]
+    return min(around, key=lambda other: len(other.body), default=None)
+
+
+def _extent(nodes: Mapping[int, Node], entry: int, loop: Loop) -> tuple[int, int]:
+    """Return the bytes from the entry to a loop's first instruction, and past its last."""
+    return min(loop.body) - entry, max(pc + nodes[pc].inst.size for pc in loop.body) - entry
 
 
 def _from_barrier(path: list[tuple[int, Instruction]]) -> list[tuple[int, Instruction]]:
-    """Rotate an iteration so that it ends with a barrier, if it has one."""
+    """Rotate an iteration so that it ends with a barrier if it has one."""
     last = max((i for i, (_, inst) in enumerate(path) if category(inst) == "barrier"), default=-1)
     return path[last + 1 :] + path[: last + 1]
 
 
-def _has_stagger(nodes: Mapping[int, Node], idom: Mapping[int, int], loop: Loop) -> bool:
-    """Tell whether only some paths to the loop pass a certain barrier."""
-    for pc, node in nodes.items():
-        if category(node.inst) != "barrier" or dominates(idom, pc, loop.head):
-            continue
-        seen, waiting = {pc}, [pc]
-        while waiting:
-            for goal in nodes[waiting.pop()].successors:
-                if goal not in seen:
-                    seen.add(goal)
-                    waiting.append(goal)
-        if loop.head in seen and pc not in loop.body:
-            return True
-    return False
-
-
-def _slots(segments: list[Segment], groups: int, waves: int) -> list[tuple[float, str]]:
-    """Return the cycles of each slot and what binds; a group has `waves` on the CU."""
+def _slots(segments: list[Segment], groups: int, waves: int) -> list[Slot]:
+    """Return the slots of an iteration; a group has `waves` on the CU."""
     slots = []
-    each = -(-waves // SIMDS)  # on a SIMD
+    each = -(-waves // SIMDS)  # waves of a group on a SIMD
     for s in range(len(segments)):
         together = [segments[s - group] for group in range(groups)]
         needs = {
@@ -261,7 +255,7 @@ def _slots(segments: list[Segment], groups: int, waves: int) -> list[tuple[float
             "LDS": sum(waves * p.lds_cycles for p in together),
         }
         bound = max(needs, key=lambda name: (needs[name], name == "MFMA"))
-        slots.append((float(needs[bound]), bound))
+        slots.append(Slot(float(needs[bound]), bound))
     return slots
 
 

@@ -1,21 +1,23 @@
-"""What a wave's instructions take to issue, between the barriers of a loop. *Computed*.
+"""The issue cycles of a wave's instructions between the barriers of a loop. *Computed*.
 
 The walk follows one wave in program order. Each instruction takes an issue slot of 4 cycles (64
-lanes on 16 units); besides
+lanes on 16 units). In addition:
 
-    MFMA            starts when the wave's last one has left the matrix pipe, and then frees the
-                    issue after its slot: what follows issues in its shadow
-    s_nop n         takes n + 1 slots
-    DS write        holds the issue for as many more slots as a lane has dwords to send
-    s_waitcnt       for LDS waits until the data are there: `LDS_LATENCY` after the issue, and after
-                    the LDS accesses in front of it, all of which every wave of the group makes too
+    MFMA            An MFMA starts when the wave's last one has left the matrix pipe. It frees the
+                    issue after its slot, so that later instructions issue in its shadow.
+    s_nop n         It takes n + 1 slots.
+    DS write        It holds the issue for one more slot per dword that a lane sends.
+    s_waitcnt       A wait for LDS ends when the data arrive: `LDS_LATENCY` after LDS has served the
+                    access and all those in front of it, of which every wave of the group makes one.
 
-Not in it: the latency of global memory (`loop` counts how much of it is covered), of scalar loads
-and of instruction fetch; stalls of full queues; how long a barrier takes to release.
+Not included are the latencies of global memory (`loop` counts how much of it is exposed), of scalar
+loads and of instruction fetch, the stalls of full queues, and the time that a barrier takes to
+release.
 
-Sources: ROCm/gfx950-gluon-tutorials, docs/lds_throughput.md (4-cycle issue; LDS answers 50 to 70
-cycles after the issue; LDS serves the four SIMDs in turn) and its thread traces (a ds_write_b128
-takes about 20 cycles to issue; narrower writes are taken to scale).
+Sources: ROCm's Gluon tutorials (`calibration.figures.GT` names the repository),
+docs/lds_throughput.md (4-cycle issue; LDS answers 50 to 70 cycles after the issue; LDS serves the
+four SIMDs in turn) and its thread traces (a ds_write_b128 takes about 20 cycles to issue; narrower
+writes are assumed to scale).
 """
 
 from __future__ import annotations
@@ -41,20 +43,20 @@ _TO_LDS = re.compile(r"_lds_(?:dword(?:x(\d))?|\w*short|\w*byte)")
 
 @dataclass
 class Segment:
-    """What one wave does between two barriers of a loop.
+    """The instructions and cycles of one wave between two barriers of a loop.
 
     Attributes
     ----------
     instructions : dict of str to int
         By category, as in `classify.CATEGORIES`.
     mfma_cycles : int
-        Of the matrix pipe.
+        Cycles of the matrix pipe.
     lds_cycles, lds_conflict_cycles : float
-        Of the LDS pipe, the second among the first.
+        Cycles of the LDS pipe, and those among them that bank conflicts add.
     issue_cycles : int
-        From the first instruction to the barrier's, included, with the waits for LDS.
+        Cycles from the first instruction to the barrier, both included, with the waits for LDS.
     stall_cycles : int
-        Of those, spent in waits for LDS.
+        The cycles among these that are spent in waits for LDS.
     """
 
     instructions: dict[str, int] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class GlobalEvent:
-    """A vector memory instruction, or a wait for some: which segment, and cycles into it."""
+    """A vector memory instruction or a wait for some: its segment, and its cycle in the segment."""
 
     segment: int
     cycle: int
@@ -88,13 +90,13 @@ def walk(
         Program counters and instructions.
     target : str
     waves : int
-        Of the workgroup that walk together: LDS serves them all.
+        Waves of the workgroup that walk together; LDS serves them all.
     conflicts : mapping of int to float
-        By program counter, LDS cycles that bank conflicts add.
+        LDS cycles that bank conflicts add, by program counter.
     """
     segments, events = [Segment()], []
     clock = pipe_free = lds_free = 0
-    arrivals: list[int] = []  # of the data of each LDS access in flight
+    arrivals: list[int] = []  # when the data of each LDS access in flight arrive
     for number, (pc, inst) in enumerate(path):
         current, kind = segments[-1], category(inst)
         current.instructions[kind] = current.instructions.get(kind, 0) + 1
@@ -185,9 +187,9 @@ def exposed_cycles(
     starts : sequence of float
         When each segment begins.
     period : float
-        Of an iteration, without these waits.
+        Cycles of an iteration without these waits.
     latency : int
-        From the issue of an access to its end.
+        Cycles from the issue of an access to its end.
     """
     exposed = 0.0
     before = 0.0

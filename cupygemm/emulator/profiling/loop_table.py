@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from cupygemm.emulator.profiling.classify import CATEGORIES
-from cupygemm.emulator.profiling.loop import LoopProfile
+from cupygemm.emulator.profiling.loop_counts import LoopCounts
 from cupygemm.emulator.state import LANES
 
 KIND = (
@@ -14,8 +14,8 @@ KIND = (
 )
 
 
-def render(loop: LoopProfile) -> str:
-    """Return a table: a row a metric, its value and a note."""
+def render(loop: LoopCounts) -> str:
+    """Return a table with a row for each metric: name, value and note."""
     rows = [
         *_matrix(loop),
         *_instructions(loop),
@@ -31,7 +31,7 @@ def render(loop: LoopProfile) -> str:
     return "\n".join([title, *lines, KIND])
 
 
-def _matrix(loop: LoopProfile) -> list[tuple[str, str, str]]:
+def _matrix(loop: LoopCounts) -> list[tuple[str, str, str]]:
     pattern = {1: "in step", 2: "in two groups, one segment apart"}[loop.groups]
     alone = f"of {loop.cycles:,.0f} cycles, for {loop.waves_per_simd} wave(s) per SIMD, {pattern}"
     rows = [
@@ -40,23 +40,28 @@ def _matrix(loop: LoopProfile) -> list[tuple[str, str, str]]:
     if loop.resident > 1:
         note = f"at best, if the {loop.resident} workgroups of a CU fill each other's gaps"
         rows.append(("  with residents", f"{loop.efficiency_of_residents:.1%}", note))
+    if loop.enclosing is not None:
+        note = "around this one, not counted: the code does not tell how often this one repeats"
+        begin, end = loop.enclosing
+        rows.append(("Another loop", f"+0x{begin:04x}..+0x{end:04x}", note))
     note = f"{loop.mfma_cycles:,} cycles of the matrix pipe"
     return [*rows, ("MFMA of a wave", f"{loop.mfma:,}", note)]
 
 
-def _instructions(loop: LoopProfile) -> list[tuple[str, str, str]]:
+def _instructions(loop: LoopCounts) -> list[tuple[str, str, str]]:
     counts = loop.instructions
     named = ", ".join(f"{counts[name]} {name}" for name in CATEGORIES if name in counts)
     kinds = Counter(loop.waits)
-    waits = ", ".join(text.removeprefix("s_waitcnt ") + (f" x{n}" if n > 1 else "")
-                      for text, n in kinds.items())  # fmt: skip
+    waits = ", ".join(
+        text.removeprefix("s_waitcnt ") + (f" x{n}" if n > 1 else "") for text, n in kinds.items()
+    )
     return [
         ("Instructions of a wave", f"{sum(counts.values()):,}", named),
         ("Waits", f"{len(loop.waits)}", waits),
     ]
 
 
-def _memory(loop: LoopProfile) -> list[tuple[str, str, str]]:
+def _memory(loop: LoopCounts) -> list[tuple[str, str, str]]:
     waves = -(-loop.threads // LANES)
     lost = waves * loop.lds_conflict_cycles
     note = f"{lost:,.0f} of them bank conflicts" if lost else "without bank conflicts"
@@ -64,14 +69,17 @@ def _memory(loop: LoopProfile) -> list[tuple[str, str, str]]:
         ("LDS cycles", f"{waves * loop.lds_cycles:,.0f}", f"of the workgroup, {note}"),
         ("LDS bytes per MFMA", f"{loop.lds_bytes / loop.mfma:,.0f}", ""),
         ("Global bytes per MFMA", f"{loop.global_bytes / loop.mfma:,.0f}", ""),
-    ]  # fmt: skip
+    ]
 
 
-def _cycles(loop: LoopProfile) -> list[tuple[str, str, str]]:
+def _cycles(loop: LoopCounts) -> list[tuple[str, str, str]]:
     rows = [
-        ("Exposed memory latency", f"{loop.exposed_cycles:,.0f}",
-         f"cycles, at {loop.memory_latency} from load to data"),
-    ]  # fmt: skip
+        (
+            "Exposed memory latency",
+            f"{loop.exposed_cycles:,.0f}",
+            f"cycles, at {loop.memory_latency} from load to data",
+        ),
+    ]
     for number, (segment, (cycles, bound)) in enumerate(
         zip(loop.segments, loop.slots, strict=True)
     ):

@@ -1,4 +1,4 @@
-"""The modelled figures of a profile, as table rows, notes and plain numbers; each says modelled."""
+"""The modelled figures of a profile as table rows, notes and numbers; each is named as modelled."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from cupygemm.emulator.profiling.counts import percent
-from cupygemm.emulator.profiling.record import InstructionProfile, KernelProfile, sum_cycles
+from cupygemm.emulator.profiling.kernel_counts import InstructionProfile, KernelCounts, sum_cycles
 from cupygemm.emulator.profiling.roofline import roof
 from cupygemm.emulator.profiling.timing.model import ISSUE, Timing
 
 _HOT = 5  # instructions in the table
-_NOTED = 0.005  # share of the cycles from which on an instruction has a note
+_NOTED = 0.005  # instructions with a smaller share of the cycles get no note
 
 
 def seconds(time: float) -> str:
@@ -22,15 +22,18 @@ def seconds(time: float) -> str:
     return f"{time * 1e9:.3g} ns"
 
 
-def rows(kernel: KernelProfile) -> list[tuple[str, str, str]]:
+def rows(kernel: KernelCounts) -> list[tuple[str, str, str]]:
     """Return the rows of a kernel's table."""
     timing = kernel.timing
     if timing is None:
-        return [("Modelled time", "-", "the launch was too long to keep for the timing model")]
+        return [("Modelled time", "-", "the launch was too long for the timing model to keep")]
     result = [
-        ("Modelled time", seconds(timing.seconds),
-         f"{timing.cycles:,.0f} cycles at {timing.clock_mhz:.0f} MHz{_sustained(timing)}")
-    ]  # fmt: skip
+        (
+            "Modelled time",
+            seconds(timing.seconds),
+            f"{timing.cycles:,.0f} cycles at {timing.clock_mhz:.0f} MHz{_sustained(timing)}",
+        )
+    ]
     if kernel.flop and kernel.matrix_flop | kernel.vector_flop:
         rate = kernel.flop / timing.seconds
         unit, _ = roof(kernel)
@@ -41,17 +44,23 @@ def rows(kernel: KernelProfile) -> list[tuple[str, str, str]]:
     result.append(("Modelled bound", timing.bound, rounds))
     total = max(sum(timing.wave_cycles.values()), 1)
     result.append(
-        ("Modelled waits", percent(1 - timing.wave_cycles[ISSUE] / total),
-         f"of the waves' cycles: {shares(waits(timing.wave_cycles), total)}")
-    )  # fmt: skip
+        (
+            "Modelled waits",
+            percent(1 - timing.wave_cycles[ISSUE] / total),
+            f"of the waves' cycles: {shares(waits(timing.wave_cycles), total)}",
+        )
+    )
     for inst in hottest(kernel):
         place = f"{'-' if inst.offset < 0 else '+'}0x{abs(inst.offset):04x}"
         waited = waits(inst.modelled_cycles)
         where = f", {inst.source[0]}:{inst.source[1]}" if inst.source else ""
         result.append(
-            (f"  at {place}", percent(sum(waited.values()) / total),
-             f"{inst.text.partition(' ')[0]}: {shares(waited, total)}{where}")
-        )  # fmt: skip
+            (
+                f"  at {place}",
+                percent(sum(waited.values()) / total),
+                f"{inst.text.partition(' ')[0]}: {shares(waited, total)}{where}",
+            )
+        )
     return result
 
 
@@ -67,20 +76,20 @@ def waits(cycles: dict[str, int]) -> dict[str, int]:
     return {name: n for name, n in cycles.items() if name != ISSUE}
 
 
-def hottest(kernel: KernelProfile) -> list[InstructionProfile]:
-    """Return the instructions at which most of the modelled waiting is, the worst first."""
+def hottest(kernel: KernelCounts) -> list[InstructionProfile]:
+    """Return the instructions with the most modelled waiting, the worst first."""
     waiting = [inst for inst in kernel.instructions if sum(waits(inst.modelled_cycles).values())]
     return sorted(waiting, key=lambda inst: -sum(waits(inst.modelled_cycles).values()))[:_HOT]
 
 
 def shares(cycles: dict[str, int], total: int) -> str:
-    """Return where cycles go, the most first, as shares of a total."""
+    """Return what cycles are spent on as shares of a total, the largest first."""
     ordered = sorted(cycles.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {n / total:.1%}" for name, n in ordered if n / total >= 0.001)
 
 
-def note(instructions: Iterable[InstructionProfile], kernel: KernelProfile) -> str:
-    """Return what share of the modelled cycles some instructions take; empty if it is little."""
+def note(instructions: Iterable[InstructionProfile], kernel: KernelCounts) -> str:
+    """Return the share of the modelled cycles that some instructions take; empty if it is small."""
     if kernel.timing is None:
         return ""
     total = max(sum(kernel.timing.wave_cycles.values()), 1)

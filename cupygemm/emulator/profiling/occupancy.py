@@ -1,8 +1,8 @@
-"""How many waves of a kernel a SIMD can hold at once, and what limits it. *Computed*.
+"""The number of waves of a kernel that a SIMD can hold at once, and its limits. *Computed*.
 
-A SIMD has 512 registers for each lane, VGPRs and AGPRs together, and room for 8 waves; a wave of
-more than 100 SGPRs leaves room for 7 (LLVM's AMDGPU backend, AMDGPUBaseInfo). A CU has 4 SIMDs and
-one LDS, and takes whole workgroups.
+A SIMD has 512 registers per lane, VGPRs and AGPRs together, and slots for 8 waves. With more than
+100 SGPRs per wave, only 7 waves fit (LLVM's AMDGPU backend, AMDGPUBaseInfo). A CU has 4 SIMDs and
+one LDS, and holds whole workgroups.
 """
 
 from __future__ import annotations
@@ -22,22 +22,23 @@ _REGISTERS, _MAX_WAVES, _SGPRS_FOR_ALL_WAVES = 512, 8, 100
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Room for a kernel's workgroups on a CU.
+    """The number of a kernel's workgroups that fit on a CU.
 
     Attributes
     ----------
     workgroups : int
-        That a CU holds at once.
+        Workgroups that a CU holds at once.
     waves_per_simd : float
-        Waves of them on each SIMD, of at most 8.
+        Their waves on each SIMD, at most 8.
     limits : dict of str to int
-        Workgroups that each resource alone would allow: ``registers``, ``SGPRs``, ``LDS``,
-        ``wave slots``.
+        Workgroups that would fit if one resource were the only limit: ``registers``, ``SGPRs``,
+        ``LDS`` or ``wave slots``.
     limited_by : str
-        The scarcest resources. A compiler that sees one limit may allocate more of another resource
-        than it uses, up to the same limit.
+        The scarcest resources. A compiler that knows of one limit may allocate more of another
+        resource than the kernel uses, up to the same limit.
     fills : float
-        Workgroups of the launch over what the device holds at once; below 1 some CUs have room.
+        Workgroups of the launch over those that the device holds at once. Below 1, some CUs have
+        room for more.
     """
 
     workgroups: int
@@ -48,19 +49,19 @@ class Occupancy:
 
 
 def occupancy(
-    kernel: Kernel, waves_per_workgroup: int, lds_bytes: int, workgroups: int, target: Target
+    kernel: Kernel, target: Target, *, waves_per_workgroup: int, lds_bytes: int, workgroups: int
 ) -> Occupancy:
-    """Return the room for a kernel's workgroups.
+    """Return how many of a kernel's workgroups fit on a CU.
 
     Parameters
     ----------
     kernel : Kernel
+    target : Target
     waves_per_workgroup : int
     lds_bytes : int
         Static and dynamic LDS of a workgroup.
     workgroups : int
-        Of the launch.
-    target : Target
+        Workgroups of the launch.
     """
     granule = PARTS[target.name].lds_granule
     by_registers = _REGISTERS // max(kernel.descriptor.num_registers, 1)
@@ -75,7 +76,7 @@ def occupancy(
     fitting = min(limits.values())
     scarcest = [name for name, count in limits.items() if count == fitting]
     if "wave slots" in scarcest:
-        scarcest = ["wave slots"]  # nothing that the kernel uses is scarce
+        scarcest = ["wave slots"]  # no resource that the kernel uses is scarce
     return Occupancy(
         workgroups=fitting,
         waves_per_simd=fitting * waves_per_workgroup / SIMDS,

@@ -1,13 +1,13 @@
-"""What the profiler knows of each target's part: caches, registers, peak rates.
+"""The caches and peak rates of each target's part.
 
 Sources: AMD's CDNA2, CDNA3 and CDNA4 white papers and instruction-set guides; ROCm's table of GPU
-specifications; AMD's matrix instruction calculator for the rates. A part's figures are those of one
-device as the runtime shows it: one of an MI250X's two dies, all of an MI300X or MI355X.
+specifications; AMD's matrix instruction calculator for the rates. The figures are those of one
+device as the runtime presents it: one of the two dies of an MI250X, or a whole MI300X or MI355X.
 
 vL1D of CDNA3 and CDNA4 has 4 sets of 64 ways (nod-ai's amd-shark-ai, "AMDGPU kernel optimization
-guide"). Not published, and assumed here: the replacement policy (least recently used), the ways of
-CDNA2's vL1D (4, which AMD's GCN white paper gives for its predecessor) and the hash that picks an
-L2 channel.
+guide"). Three things are not published, and are assumptions: the replacement policy (least
+recently used), the ways of CDNA2's vL1D (4, which AMD's GCN white paper gives for its predecessor)
+and the hash that selects an L2 channel.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ class CacheGeometry:
         return self.size // (self.line * self.ways)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Part:
     """One device.
 
     Attributes
     ----------
     l1 : CacheGeometry
-        vL1D of a CU.
+        The vL1D cache of a CU.
     l2 : CacheGeometry
-        Of an XCD.
+        The L2 cache of an XCD.
     last : CacheGeometry or None
         The memory-side cache (AMD Infinity Cache) behind the L2s.
     hbm_bytes_per_second : float
-        Peak, of the data sheet.
+        Peak bandwidth in the data sheet.
     matrix_flop_per_clock : dict of str to int
-        Peak MFMA FLOP of a CU in a clock by type; integer operations count alike.
+        Peak MFMA FLOP of a CU per clock, by type; integer operations count as FLOP.
     vector_flop_per_clock : dict of str to int
-        Peak FLOP of a CU's vector ALUs in a clock by type, packed instructions included.
+        Peak FLOP of a CU's vector ALUs per clock, by type, with packed instructions.
     lds_granule : int
-        Bytes in which LDS is allocated to workgroups.
+        LDS is allocated to workgroups in multiples of so many bytes.
     """
 
     l1: CacheGeometry
@@ -67,24 +67,53 @@ class Part:
     lds_granule: int
 
 
-_INFINITY_CACHE = CacheGeometry(256 << 20, 128, 16)
+_INFINITY_CACHE = CacheGeometry(size=256 << 20, line=128, ways=16)
+_CDNA3_L1 = CacheGeometry(size=32 << 10, line=128, ways=64)
+_CDNA3_L2 = CacheGeometry(size=4 << 20, line=128, ways=16)
 _VECTOR = {"f16": 256, "f32": 256, "f64": 128}
 
 PARTS = {
     "gfx90a": Part(
-        CacheGeometry(16 << 10, 64, 4), CacheGeometry(8 << 20, 128, 16), None, 1.6384e12,
-        {"f16": 1024, "bf16": 1024, "i8": 1024, "f32": 256, "f64": 256},
-        {"f16": 256, "f32": 256, "f64": 128}, 512,
+        l1=CacheGeometry(size=16 << 10, line=64, ways=4),
+        l2=CacheGeometry(size=8 << 20, line=128, ways=16),
+        last=None,
+        hbm_bytes_per_second=1.6384e12,
+        matrix_flop_per_clock={"f16": 1024, "bf16": 1024, "i8": 1024, "f32": 256, "f64": 256},
+        vector_flop_per_clock=_VECTOR,
+        lds_granule=512,
     ),
     "gfx942": Part(
-        CacheGeometry(32 << 10, 128, 64), CacheGeometry(4 << 20, 128, 16), _INFINITY_CACHE, 5.3e12,
-        {"f16": 2048, "bf16": 2048, "fp8": 4096, "i8": 4096, "xf32": 1024, "f32": 256, "f64": 256},
-        _VECTOR, 512,
+        l1=_CDNA3_L1,
+        l2=_CDNA3_L2,
+        last=_INFINITY_CACHE,
+        hbm_bytes_per_second=5.3e12,
+        matrix_flop_per_clock={
+            "f16": 2048,
+            "bf16": 2048,
+            "fp8": 4096,
+            "i8": 4096,
+            "xf32": 1024,
+            "f32": 256,
+            "f64": 256,
+        },
+        vector_flop_per_clock=_VECTOR,
+        lds_granule=512,
     ),
     "gfx950": Part(
-        CacheGeometry(32 << 10, 128, 64), CacheGeometry(4 << 20, 128, 16), _INFINITY_CACHE, 8.0e12,
-        {"f16": 4096, "bf16": 4096, "fp8": 8192, "fp6, fp4": 16384, "i8": 8192, "f32": 256,
-         "f64": 128},
-        _VECTOR, 1280,
+        l1=_CDNA3_L1,
+        l2=_CDNA3_L2,
+        last=_INFINITY_CACHE,
+        hbm_bytes_per_second=8.0e12,
+        matrix_flop_per_clock={
+            "f16": 4096,
+            "bf16": 4096,
+            "fp8": 8192,
+            "fp6, fp4": 16384,
+            "i8": 8192,
+            "f32": 256,
+            "f64": 128,
+        },
+        vector_flop_per_clock=_VECTOR,
+        lds_granule=1280,
     ),
-}  # fmt: skip
+}

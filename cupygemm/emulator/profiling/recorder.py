@@ -1,9 +1,9 @@
 """Collect the counts of one launch while it runs.
 
-The run loop is the same whether it profiles or not. `ProfiledProgram` wraps the step of every
-instruction, to count lanes, to feed the cache model, and to trace the waves that the timing model
-simulates; `ProfilingScoreboard` remembers which instructions an s_waitcnt waits for. Neither exists
-in a launch that is not profiled.
+The run loop is the same with and without a profile. `ProfiledProgram` wraps the step of every
+instruction to count lanes, to feed the cache model, and to trace the waves that the timing model
+simulates. `ProfilingScoreboard` remembers which instructions an s_waitcnt waits for. Launches
+without a profile use neither.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.profiling.build import LaunchCounts, build_profile
 from cupygemm.emulator.profiling.caches import CacheModel, Traffic
 from cupygemm.emulator.profiling.counts import Wait
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.occupancy import occupancy
-from cupygemm.emulator.profiling.record import KernelProfile
 from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.program import Entry, Program
 from cupygemm.emulator.scoreboard import Counter, Scoreboard
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.targets import Target
 
-_RING = 64  # memory operations of a wave and a counter that are remembered; vmcnt counts to 63
+_RING = 64  # operations remembered per wave and counter; vmcnt counts to 63
+_ALL_VECTOR, _ALL_SCALAR = (1 << 512) - 1, (1 << 128) - 1  # every register, as bit masks
 _VECTOR_MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF")
 
 
@@ -88,11 +90,11 @@ class Recorder:
     clock : int64 (waves,)
         Instructions that each wave of the batch has executed.
     lanes : dict of int to int
-        Lanes that were on, summed over waves, by program counter.
+        Active lanes, summed over waves, by program counter.
     waits : dict of (int, str) to Wait
-        By program counter and counter.
+        By program counter and name of the counter.
     trace : Trace
-        Of the workgroups that the first compute unit holds at once.
+        Trace of the workgroups that the first compute unit holds at once.
     """
 
     def __init__(self, dispatch: Dispatch, target: Target) -> None:
@@ -106,9 +108,12 @@ class Recorder:
         )
         self.caches = CacheModel(target)
         self.occupancy = occupancy(
-            kernel, dispatch.waves_per_workgroup, dispatch.lds_bytes, dispatch.num_workgroups,
+            kernel,
             target,
-        )  # fmt: skip
+            waves_per_workgroup=dispatch.waves_per_workgroup,
+            lds_bytes=dispatch.lds_bytes,
+            workgroups=dispatch.num_workgroups,
+        )
         resident = max(self.occupancy.workgroups, 1)
         stop = min(dispatch.num_workgroups, resident * target.num_cus)
         self.trace = Trace(range(0, stop, target.num_cus))
@@ -128,7 +133,7 @@ class Recorder:
         return ProfilingScoreboard(state, vector, scalar, self)
 
     def count_lanes(self, pc: int, group: Group) -> None:
-        """Count the lanes that are on in a group."""
+        """Count the active lanes of a group."""
         lanes = LANES * group.count if group.full else int(np.count_nonzero(group.mask))
         self.lanes[pc] = self.lanes.get(pc, 0) + lanes
 
@@ -149,12 +154,12 @@ class Recorder:
         Parameters
         ----------
         pc : int
-            Of the s_waitcnt.
+            Program counter of the s_waitcnt.
         counter : str
         pcs : int64 array
-            The operations waited for, of all waves together.
+            Program counters of the operations waited for, those of all waves together.
         distances : int64 array
-            For each wave, the instructions between the youngest of them and the wait.
+            Instructions between the youngest operation and the wait, for each wave.
         """
         wait = self.waits.setdefault((pc, counter), Wait(counter))
         wait.waves += distances.size
@@ -173,18 +178,35 @@ class Recorder:
         counts : dict of int to int
             Waves that executed each instruction, by program counter.
         conflicts, lines : dict
-            Of `LaunchStats`, by byte offset from the kernel's entry.
+            Those of `LaunchStats`, by byte offset from the kernel's entry.
         """
-        from cupygemm.emulator.profiling.build import build
-
-        traffic = {pc: Traffic(*values) for pc, values in self._traffic.items()}
-        return build(self, counts, conflicts, lines, traffic)
+        return build_profile(
+            LaunchCounts(
+                dispatch=self.dispatch,
+                target=self.target,
+                executions=counts,
+                lanes=self.lanes,
+                lane_bytes=self.program.lane_bytes,
+                conflicts=conflicts,
+                lines=lines,
+                traffic={pc: Traffic(*values) for pc, values in self._traffic.items()},
+                memory=self.caches.finish(),
+                waits=self.waits,
+                occupancy=self.occupancy,
+                trace=self.trace,
+            )
+        )
 
 
 class ProfilingScoreboard(Scoreboard):
-    """A scoreboard that also keeps which instruction each wait waits for."""
+    """A scoreboard that also records which instructions each wait waits for.
+
+    In a launch without checks it counts waits only: every register may be read at any time.
+    """
 
     def __init__(self, state: State, vector: int, scalar: int, recorder: Recorder) -> None:
+        if not state.checks:
+            vector, scalar = _ALL_VECTOR, _ALL_SCALAR
         super().__init__(state, vector, scalar)
         self.recorder = recorder
         waves = state.num_waves
@@ -194,7 +216,7 @@ class ProfilingScoreboard(Scoreboard):
         }
 
     def _counters(self, name: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """Return what each wave has issued and waited for of one kind."""
+        """Return the numbers of operations that each wave has issued, and has waited for."""
         return {
             "vm": (self.state.vm_issued, self.vm_done),
             "lds": (self.state.lds_issued, self.lds_done),
@@ -204,6 +226,9 @@ class ProfilingScoreboard(Scoreboard):
     def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
         """Count a memory instruction, and remember it."""
         super().issue(group, inst, counter, pc)
+        if not self.state.checks:
+            self.outstanding.clear()
+            self.pending_vector = self.pending_scalar = 0
         ids = group.wave_ids
         for name in ("vm", "lds") if counter == "flat" else (counter,):
             issued, _ = self._counters(name)
@@ -212,7 +237,7 @@ class ProfilingScoreboard(Scoreboard):
             self._rings[name][ids, issued[ids] % _RING] = place
 
     def wait(self, group: Group, simm16: int) -> None:
-        """Execute s_waitcnt, counting what each wave had to wait for."""
+        """Execute s_waitcnt, and count the operations that each wave had to wait for."""
         ids, pc = group.wave_ids, self.state.current_pc
         before = {name: self._counters(name)[1][ids] for name in self._rings}
         super().wait(group, simm16)
@@ -230,7 +255,7 @@ class ProfilingScoreboard(Scoreboard):
     def _waited(
         self, name: str, ids: NDArray[Any], before: NDArray[Any]
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return the operations waited for, and when each wave issued its youngest; 0 for none."""
+        """Return the operations waited for, and the clock of each wave's youngest, 0 for none."""
         _, done = self._counters(name)
         after = done[ids]
         pending = np.minimum(after - before, _RING)

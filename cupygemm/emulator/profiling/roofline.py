@@ -1,7 +1,8 @@
-"""The roofline picture: the most that the counted FLOP per byte allow on the part.
+"""The roofline picture: the upper bound that the counted FLOP per byte set on a part.
 
-The roofs are data-sheet peaks: HBM bandwidth, and the rate of the type that does most of a kernel's
-FLOP. A kernel's mark lies on its roof. There is no speed in the picture, since none is measured.
+The roofs are peaks from the data sheet: the HBM bandwidth, and the rate of the type with most of a
+kernel's FLOP. A kernel's mark lies on its roof. The picture shows no speed, because none is
+measured.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.parts import PARTS
-from cupygemm.emulator.profiling.record import KernelProfile
 from cupygemm.emulator.targets import TARGETS
 
 CAPTION = (
@@ -19,8 +20,8 @@ CAPTION = (
 )
 
 
-def roof(profile: KernelProfile) -> tuple[str, float]:
-    """Return the unit and type that do most of a kernel's FLOP, and its peak in FLOP/s.
+def roof(profile: KernelCounts) -> tuple[str, float]:
+    """Return the unit and type that do most of a kernel's FLOP, and their peak in FLOP/s.
 
     Raises
     ------
@@ -37,8 +38,8 @@ def roof(profile: KernelProfile) -> tuple[str, float]:
     return f"{unit} {kind}", rates[kind] * target.num_cus * target.clock_mhz * 1e6
 
 
-def attainable(profile: KernelProfile) -> float:
-    """Return the FLOP/s that the peak rate and the HBM bandwidth allow a kernel at most."""
+def attainable(profile: KernelCounts) -> float:
+    """Return the upper bound of FLOP/s that the peak rate and the HBM bandwidth set."""
     _, peak = roof(profile)
     intensity = profile.flop_per_byte
     if intensity is None:
@@ -46,7 +47,7 @@ def attainable(profile: KernelProfile) -> float:
     return min(peak, intensity * PARTS[profile.target].hbm_bytes_per_second)
 
 
-def draw(kernels: Sequence[KernelProfile], path: Path) -> None:
+def draw(kernels: Sequence[KernelCounts], path: Path) -> None:
     """Draw kernels under the rooflines of their part; see `Profile.roofline`."""
     drawn = [kernel for kernel in kernels if kernel.flop and kernel.hbm_bytes]
     if not drawn:

@@ -1,9 +1,9 @@
-"""The source lines of a profiled kernel, with what the instructions of each line did.
+"""The source lines of a profiled kernel, with notes about the instructions of each line.
 
     ; scale.hip: wave-instructions by line
            3        6  float value = x[i];       VALU 3, VMEM 1, waitcnt 2; 256 B/wave, ...
 
-The text of a line is shown where the file can be read.
+The text of a line is shown if the file can be read.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from pathlib import Path
 
 from cupygemm.emulator.profiling import modelled
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
-from cupygemm.emulator.profiling.listing import lds_note, memory_note
-from cupygemm.emulator.profiling.record import (
+from cupygemm.emulator.profiling.kernel_counts import (
     InstructionProfile,
-    KernelProfile,
+    KernelCounts,
     mix,
     sum_waits,
 )
+from cupygemm.emulator.profiling.listing import lds_note, memory_note
 
 _TEXT_WIDTH = 64
 
 
-def source_listing(profile: KernelProfile) -> str:
+def source_listing(profile: KernelCounts) -> str:
     """Return the executed lines of each source file of a kernel."""
     lines = [f"; {profile.kernel} on emulated {profile.target}"]
     if not profile.by_source():
@@ -41,7 +41,7 @@ def source_listing(profile: KernelProfile) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _note(instructions: list[InstructionProfile], profile: KernelProfile) -> str:
+def _note(instructions: list[InstructionProfile], profile: KernelCounts) -> str:
     memory, lds = GlobalCounts(), LdsCounts()
     for inst in instructions:
         if inst.global_memory is not None:

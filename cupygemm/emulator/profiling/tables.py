@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.table import Table
 
 from cupygemm.emulator.profiling.counts import percent
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.modelled import rows, seconds
 from cupygemm.emulator.profiling.parts import PARTS
-from cupygemm.emulator.profiling.record import KernelProfile
 
 _WIDTH = 130
 KINDS = (
@@ -36,7 +36,7 @@ def render(kernels: Sequence[KernelProfile]) -> str:
 
 
 def tables(kernels: Sequence[KernelProfile]) -> list[Table]:
-    """Return a table of all kernels, if there are several, and one of each."""
+    """Return one table for each kernel, after an overview if there are several."""
     overview = [_overview(kernels)] if len(kernels) > 1 else []
     return overview + [_details(kernel) for kernel in kernels]
 
@@ -45,20 +45,37 @@ def _overview(kernels: Sequence[KernelProfile]) -> Table:
     table = Table(box=None, pad_edge=False, title="Kernels", title_justify="left")
     table.add_column("kernel", overflow="fold", max_width=32)
     for heading in (
-        "launches", "VGPRs", "waves/SIMD", "MFMA", "FLOP", "vL1D req", "hit", "coalesc.", "L2 hit",
-        "HBM", "LDS confl.", "modelled",
-    ):  # fmt: skip
+        "launches",
+        "VGPRs",
+        "waves/SIMD",
+        "MFMA",
+        "FLOP",
+        "vL1D req",
+        "hit",
+        "coalesc.",
+        "L2 hit",
+        "HBM",
+        "LDS confl.",
+        "modelled",
+    ):
         table.add_column(heading, justify="right", no_wrap=True)
     for kernel in kernels:
         memory = kernel.global_memory
         table.add_row(
-            kernel.kernel, str(kernel.launches), str(kernel.registers["allocated"]),
-            f"{kernel.occupancy.waves_per_simd:g}", f"{kernel.mix['MFMA']:,}", count(kernel.flop),
-            f"{memory.traffic.requests:,}", percent(memory.l1_hit_rate),
-            percent(memory.coalescing), percent(memory.l2_hit_rate), size(kernel.hbm_bytes),
+            kernel.kernel,
+            str(kernel.launches),
+            str(kernel.registers["allocated"]),
+            f"{kernel.occupancy.waves_per_simd:g}",
+            f"{kernel.mix['MFMA']:,}",
+            count(kernel.flop),
+            f"{memory.traffic.requests:,}",
+            percent(memory.l1_hit_rate),
+            percent(memory.coalescing),
+            percent(memory.l2_hit_rate),
+            size(kernel.hbm_bytes),
             percent(kernel.lds.conflict_rate),
             "-" if kernel.timing is None else seconds(kernel.timing.seconds),
-        )  # fmt: skip
+        )
     return table
 
 
@@ -66,9 +83,12 @@ def _details(kernel: KernelProfile) -> Table:
     grid, block = ("x".join(map(str, extent)) for extent in (kernel.grid, kernel.block))
     launches = f", {kernel.launches} launches" if kernel.launches > 1 else ""
     table = Table(
-        box=None, pad_edge=False, title_justify="left", show_header=False,
+        box=None,
+        pad_edge=False,
+        title_justify="left",
+        show_header=False,
         title=f"{kernel.kernel} on emulated {kernel.target}: grid {grid}, block {block}{launches}",
-    )  # fmt: skip
+    )
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("note", overflow="fold")
@@ -84,14 +104,23 @@ def _wavefront(kernel: KernelProfile) -> list[Row]:
     limits = ", ".join(f"{name} {n}" for name, n in room.limits.items())
     used = ", ".join(f"{registers[name]} {name.upper()}s" for name in ("vgpr", "agpr", "sgpr"))
     return [
-        ("VGPRs per wave", str(registers["allocated"]),
-         f"{used} used; {registers['scratch']} bytes of scratch"),
+        (
+            "VGPRs per wave",
+            str(registers["allocated"]),
+            f"{used} used; {registers['scratch']} bytes of scratch",
+        ),
         ("LDS per workgroup", size(kernel.lds_bytes), ""),
-        ("Wave occupancy", f"{room.waves_per_simd:g} of 8",
-         f"waves per SIMD, limited by {room.limited_by} (workgroups per CU: {limits})"),
-        ("Workgroups", f"{kernel.workgroups:,}",
-         f"{kernel.waves:,} waves; a launch fills the device {room.fills:.2f} times"),
-    ]  # fmt: skip
+        (
+            "Wave occupancy",
+            f"{room.waves_per_simd:g} of 8",
+            f"waves per SIMD, limited by {room.limited_by} (workgroups per CU: {limits})",
+        ),
+        (
+            "Workgroups",
+            f"{kernel.workgroups:,}",
+            f"{kernel.waves:,} waves; a launch fills the device {room.fills:.2f} times",
+        ),
+    ]
 
 
 def _instructions(kernel: KernelProfile) -> list[Row]:
@@ -119,14 +148,23 @@ def _l1(kernel: KernelProfile) -> list[Row]:
     asked += f"{size(memory.bytes_atomic)} atomic"
     touched = f"{memory.lines_64:,} lines of 64 bytes, {memory.lines_128:,} of 128"
     return [
-        ("Global memory", size(memory.bytes),
-         f"asked for by {memory.instructions:,} wave-instructions: {asked}; {touched}"),
+        (
+            "Global memory",
+            size(memory.bytes),
+            f"asked for by {memory.instructions:,} wave-instructions: {asked}; {touched}",
+        ),
         ("vL1D requests", f"{traffic.requests:,}", f"lines of {line} bytes"),
-        ("vL1D hit", percent(memory.l1_hit_rate),
-         f"{traffic.l1_hits:,} of {traffic.l1_reads:,} load requests"),
-        ("vL1D coalescing", percent(memory.coalescing),
-         f"{traffic.ideal_requests:,} requests if contiguous"),
-    ]  # fmt: skip
+        (
+            "vL1D hit",
+            percent(memory.l1_hit_rate),
+            f"{traffic.l1_hits:,} of {traffic.l1_reads:,} load requests",
+        ),
+        (
+            "vL1D coalescing",
+            percent(memory.coalescing),
+            f"{traffic.ideal_requests:,} requests if contiguous",
+        ),
+    ]
 
 
 def _l2(kernel: KernelProfile) -> list[Row]:
@@ -136,13 +174,22 @@ def _l2(kernel: KernelProfile) -> list[Row]:
         return []
     last = "" if PARTS[kernel.target].last is None else ", behind the last-level cache"
     return [
-        ("L2 hit", percent(memory.l2_hit_rate),
-         f"{traffic.l2_hits:,} of {traffic.l2_requests:,} requests, each XCD its own L2"),
-        ("L2-fabric", size(traffic.fabric_read + kernel.fabric_written),
-         f"{size(traffic.fabric_read)} read, {size(kernel.fabric_written)} written"),
-        ("HBM", size(kernel.hbm_bytes),
-         f"{size(kernel.hbm_read)} read, {size(kernel.hbm_written)} written{last}"),
-    ]  # fmt: skip
+        (
+            "L2 hit",
+            percent(memory.l2_hit_rate),
+            f"{traffic.l2_hits:,} of {traffic.l2_requests:,} requests, each XCD its own L2",
+        ),
+        (
+            "L2-fabric",
+            size(traffic.fabric_read + kernel.fabric_written),
+            f"{size(traffic.fabric_read)} read, {size(kernel.fabric_written)} written",
+        ),
+        (
+            "HBM",
+            size(kernel.hbm_bytes),
+            f"{size(kernel.hbm_read)} read, {size(kernel.hbm_written)} written{last}",
+        ),
+    ]
 
 
 def _lds(kernel: KernelProfile) -> list[Row]:
@@ -151,10 +198,13 @@ def _lds(kernel: KernelProfile) -> list[Row]:
         return []
     return [
         ("LDS", size(lds.bytes), f"by {lds.instructions:,} wave-instructions"),
-        ("LDS cycles", f"{lds.cycles:,}",
-         f"{lds.conflict_cycles:,} of them bank conflicts ({percent(lds.conflict_rate)})"),
+        (
+            "LDS cycles",
+            f"{lds.cycles:,}",
+            f"{lds.conflict_cycles:,} of them bank conflicts ({percent(lds.conflict_rate)})",
+        ),
         ("LDS utilisation", percent(lds.utilisation), "bytes over what the banks give meanwhile"),
-    ]  # fmt: skip
+    ]
 
 
 def _waits(kernel: KernelProfile) -> list[Row]:

@@ -1,8 +1,8 @@
-"""The timeline picture: what each wave of a compute unit does, cycle by cycle. *Modelled*.
+"""The timeline picture: the activity of each wave of a compute unit, by cycle. *Modelled*.
 
-A row is a wave, rows of a SIMD lie together, and colours tell what the wave issues or waits for. A
-wait for a busy unit has the unit's colour. Each column of the picture shows what happens at its
-middle, so that bars narrower than a column may be missing: zoom in by `cycles`.
+Each row is a wave, the rows of a SIMD are adjacent, and the colour shows what the wave issues or
+waits for. A wait for a busy unit has the unit's colour. Each column of the picture shows the state
+at its middle, so bars narrower than a column may be missing; zoom in with `cycles`.
 """
 
 from __future__ import annotations
@@ -12,33 +12,50 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.timing.machine import SIMDS
 from cupygemm.emulator.profiling.timing.pipeline import Reason, Schedule
 from cupygemm.emulator.profiling.timing.workload import Workload
 from cupygemm.emulator.targets import TARGETS
 
 COLUMNS = 2400
+_NOT_RUNNING = "not running"
 COLOURS = {
-    "MFMA": "#1b6ca8", "VALU": "#6fb1de", "LDS": "#f0a202", "VMEM": "#7a3e9d", "scalar": "#3a9d5d",
-    "wait": "#e8e2d0", "barrier": "#c8102e", "other stall": "#8c8c8c", "not running": "#ffffff",
-}  # fmt: skip
+    "MFMA": "#1b6ca8",
+    "VALU": "#6fb1de",
+    "LDS": "#f0a202",
+    "VMEM": "#7a3e9d",
+    "scalar": "#3a9d5d",
+    "wait": "#e8e2d0",
+    "barrier": "#c8102e",
+    "other stall": "#8c8c8c",
+    _NOT_RUNNING: "#ffffff",
+}
 _NAMES = list(COLOURS)
 _OF_CATEGORY = {
-    "MFMA": "MFMA", "VALU": "VALU", "LDS": "LDS", "VMEM": "VMEM", "barrier": "barrier",
+    "MFMA": "MFMA",
+    "VALU": "VALU",
+    "LDS": "LDS",
+    "VMEM": "VMEM",
+    "barrier": "barrier",
     "waitcnt": "wait",
-}  # fmt: skip
+}
 _OF_REASON = {
-    Reason.MFMA_BUSY: "MFMA", Reason.VALU_BUSY: "VALU", Reason.LDS_BUSY: "LDS",
-    Reason.VMEM_BUSY: "VMEM", Reason.VMCNT: "wait", Reason.LGKMCNT: "wait",
-    Reason.COUNTER_FULL: "wait", Reason.BARRIER: "barrier",
-}  # fmt: skip
+    Reason.MFMA_BUSY: "MFMA",
+    Reason.VALU_BUSY: "VALU",
+    Reason.LDS_BUSY: "LDS",
+    Reason.VMEM_BUSY: "VMEM",
+    Reason.VMCNT: "wait",
+    Reason.LGKMCNT: "wait",
+    Reason.COUNTER_FULL: "wait",
+    Reason.BARRIER: "barrier",
+}
 
 
 def states(
     schedule: Schedule, workload: Workload, categories: dict[int, str], edges: NDArray[np.float64]
 ) -> NDArray[np.int64]:
-    """Return what each wave does at some cycles: index into `COLOURS`, (waves, cycles).
+    """Return the activity of each wave at some cycles: index into `COLOURS`, (waves, cycles).
 
     Parameters
     ----------
@@ -57,11 +74,13 @@ def states(
     )
     of_reason = np.array([_NAMES.index(_OF_REASON.get(r, "other stall")) for r in Reason])
     hold = np.array([op.hold for op in workload.ops])
-    result = np.full((len(schedule.waves), len(edges)), _NAMES.index("not running"))
+    result = np.full((len(schedule.waves), len(edges)), _NAMES.index(_NOT_RUNNING))
     for row, wave in enumerate(schedule.waves):
         part = slice(int(wave["first"]), int(wave["first"] + wave["count"]))
         issue, places = schedule.issue[part], schedule.places[part]
-        place = np.searchsorted(issue, edges, side="right") - 1  # the last that was issued
+        place = (
+            np.searchsorted(issue, edges, side="right") - 1
+        )  # the instruction that was issued last
         issued = np.maximum(place, 0)
         after = issue[issued] + hold[places[issued]]
         following = np.minimum(issued + 1, len(issue) - 1)
@@ -71,7 +90,7 @@ def states(
         )
         before = place < 0
         state[before] = of_reason[schedule.reason[part][0]]
-        state[waiting & (issued == len(issue) - 1)] = _NAMES.index("not running")
+        state[waiting & (issued == len(issue) - 1)] = _NAMES.index(_NOT_RUNNING)
         result[row] = state
     return result
 
@@ -105,9 +124,14 @@ def draw(kernel: KernelProfile, path: Path, cycles: tuple[int, int] | None) -> N
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.imshow(
-        image[order], aspect="auto", interpolation="nearest", vmin=0, vmax=len(_NAMES) - 1,
-        cmap=ListedColormap(list(COLOURS.values())), extent=(first, last, len(waves) - 0.5, -0.5),
-    )  # fmt: skip
+        image[order],
+        aspect="auto",
+        interpolation="nearest",
+        vmin=0,
+        vmax=len(_NAMES) - 1,
+        cmap=ListedColormap(list(COLOURS.values())),
+        extent=(first, last, len(waves) - 0.5, -0.5),
+    )
     per_group = np.bincount(waves["workgroup"])
     within = np.arange(len(waves)) - np.concatenate([[0], np.cumsum(per_group)])[waves["workgroup"]]
     labels = [
@@ -121,8 +145,9 @@ def draw(kernel: KernelProfile, path: Path, cycles: tuple[int, int] | None) -> N
     axes.set_xlabel(f"modelled cycles at {timing.clock_mhz:.0f} MHz")
     axes.set_title(
         f"Modelled timeline of {kernel.kernel:.60} on {kernel.target} ({part}): a CU with "
-        f"{timing.resident} workgroup(s), {SIMDS} SIMDs", fontsize="medium",
-    )  # fmt: skip
-    handles = [Patch(color=COLOURS[name], label=name) for name in _NAMES[:-1]]
+        f"{timing.resident} workgroup(s), {SIMDS} SIMDs",
+        fontsize="medium",
+    )
+    handles = [Patch(color=COLOURS[name], label=name) for name in _NAMES if name != _NOT_RUNNING]
     figure.legend(handles=handles, ncols=len(handles), loc="outside lower center", fontsize="small")
     figure.savefig(path)

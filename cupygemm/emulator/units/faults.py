@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.reports import instruction_at
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def lanes_of(mask: int) -> tuple[int, ...]:
 
 
 def _undefined_data(code: FaultCode, found: Any, group: Group, position: int) -> Fault:
-    marks = group.state.marks
+    marks = marks_of(group.state)
     wave = int(group.wave_ids[position])
     use = (
         "is stored to global memory" if code == FaultCode.UNDEFINED_STORE else "goes into an atomic"

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
+from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
 from cupygemm.emulator.units.faults import FaultCode, memory_fault
@@ -186,7 +187,7 @@ class Machine:
         if state.checks:
             granules = -(-state.lds.shape[1] // 4)
             self._set_shadow(np.zeros((len(state.lds), granules), RECORD))
-            for name, array in state.marks.arrays().items():
+            for name, array in marks_of(state).arrays().items():
                 self._point(name, array)
             self._watch_global_memory(state)
 
@@ -283,7 +284,7 @@ class NativeStep:
         count = op.dwords * (2 if op.pair else 1)
         first = op.data if scalar else op.result
         state = machine.state
-        state.marks.note_load(state.current_pc, first, count, scalar=scalar)
+        marks_of(state).note_load(state.current_pc, first, count, scalar=scalar)
 
 
 def wave_list(group: Group) -> tuple[NDArray[np.int64] | None, int, int]:

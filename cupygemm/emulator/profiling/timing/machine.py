@@ -1,10 +1,10 @@
-"""What the timing model takes each target for: rates and latencies, with their sources.
+"""The rates and latencies of each target in the timing model, with their sources.
 
 Nothing here was measured by this project. The sources, by key:
 
 MIC
-    AMD's matrix instruction calculator: passes of an MFMA, and what the vector unit can do under
-    one.
+    AMD's matrix instruction calculator: the passes of an MFMA, and what the vector unit can do
+    during one.
 LLVM
     The AMDGPU backend: wait states behind an MFMA (GCNHazardRecognizer), quarter-rate instructions
     and branches (SISchedule.td).
@@ -16,7 +16,7 @@ MT4G
     of LDS 51, vL1D 116, L2 288, L2 and its miss 497, memory 900, scalar cache and its miss 172
     cycles at 2100 MHz.
 HK
-    HipKittens (arXiv 2511.08083), MI355X: 300 ns behind an L2 miss, 500 ns behind one of the
+    HipKittens (arXiv 2511.08083), MI355X: 300 ns after an L2 miss, 500 ns after a miss in the
     last-level cache.
 WP
     AMD's white papers of CDNA2, CDNA3 and CDNA4: widths of the caches and of the fabric.
@@ -31,10 +31,11 @@ SIMDS = 4
 
 @dataclass(frozen=True)
 class Power:
-    """The clock that the board's power leaves: it falls as the matrix units work more.
+    """The clock to which the board's power limits a kernel: it falls as the matrix units work more.
 
-    Power goes with the clock and the square of the voltage, and the voltage with the clock; so the
-    cube of the clock times (what works always + what the matrix units do) stays within the board's.
+    Power is proportional to the clock and to the square of the voltage, and the voltage is
+    proportional to the clock. So the cube of the clock times (constant work + work of the matrix
+    units) stays within a budget.
 
     Attributes
     ----------
@@ -42,7 +43,7 @@ class Power:
     budget : float
         GHz cubed.
     base : float
-        What works always, in units of busy matrix units.
+        The constant work, relative to that of the busy matrix units.
     """
 
     boost_mhz: float
@@ -50,42 +51,43 @@ class Power:
     base: float
 
     def clock_mhz(self, matrix_share: float) -> float:
-        """Return the clock at which the matrix units can work for a share of the cycles."""
+        """Return the clock at which the matrix units can be busy for a share of the cycles."""
         limit: float = 1000 * (self.budget / (self.base + matrix_share)) ** (1 / 3)
         return min(self.boost_mhz, limit)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TimingMachine:
     """A target's rates and latencies.
 
     Attributes
     ----------
     lds_port_bytes : int
-        That pass between a SIMD and LDS in a cycle.
+        Bytes that pass between a SIMD and LDS per cycle.
     lds_latency : int
-        From the end of an access until its wave can use it, in cycles.
+        Cycles from the end of an access until its wave can use the data.
     l1_bytes, l1_lines : int
-        That vL1D handles in a cycle.
+        Bytes and lines that vL1D handles per cycle.
     l1_latency, l2_latency : int
         Cycles.
     last_ns, memory_ns : float
-        Beyond the latency of L2, to the last-level cache and to memory. Their clock is another.
+        Times beyond the latency of L2, to the last-level cache and to memory, which have clocks of
+        their own.
     l2_bytes : int
-        That an L2 gives its CUs in a cycle; no CU gets more than `l1_bytes`.
+        Bytes that an L2 transfers to its CUs per cycle; no CU gets more than `l1_bytes`.
     fabric_bytes : int
-        That an L2 gets from the fabric in a cycle.
+        Bytes that an L2 gets from the fabric per cycle.
     memory_efficiency : float
-        Share of the data sheet's bandwidth that can be had.
+        Share of the data sheet's bandwidth that can be reached.
     scalar_latency : int
-        Of a scalar load, cycles.
+        Cycles of a scalar load.
     branch_cycles, barrier_latency : int
-        From a branch to the next instruction; from the last wave's arrival to the first one's
-        release.
+        Cycles from a branch to the next instruction, and from the last wave's arrival at a barrier
+        to the first one's release.
     memory_queue : int
-        Cycles of work of vL1D that can wait for it before waves have to.
+        Cycles of work that can queue for vL1D before waves have to wait.
     power : Power or None
-        *Fitted*, where there are published figures to fit.
+        *Fitted*, if there are published figures to fit.
     """
 
     lds_port_bytes: int
@@ -130,8 +132,8 @@ _CDNA3 = TimingMachine(
 )
 
 MACHINES = {
-    # No figures of MI250X's own were at hand but WP's; the rest is assumed to be as on MI300X, with
-    # no cache between L2 and memory.
+    # The only figures of MI250X are WP's. The rest is assumed to be as on MI300X, without a cache
+    # between L2 and memory.
     "gfx90a": TimingMachine(
         lds_port_bytes=64,
         lds_latency=43,

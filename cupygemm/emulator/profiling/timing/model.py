@@ -1,9 +1,9 @@
-"""From a compute unit to a launch: rounds of workgroups, and the bandwidth that all CUs share.
+"""Extend a compute unit's cycles to a launch: rounds of workgroups, and shared bandwidth.
 
     time = full rounds x cycles of a full CU + cycles of the last, partial round
-           but no less than L2, the fabric and HBM need for what the launch moves
+           but at least the time that L2, the fabric and HBM need for the launch's traffic
 
-A round is as many workgroups as the device holds at once. *Modelled*: every figure here is.
+A round is the number of workgroups that the device holds at once. Every figure is *modelled*.
 """
 
 from __future__ import annotations
@@ -21,21 +21,31 @@ from cupygemm.emulator.targets import TARGETS
 
 ISSUE = "issue"
 REASONS = {
-    Reason.NONE: ISSUE, Reason.DEPENDENCY: "dependency", Reason.MFMA_BUSY: "MFMA busy",
-    Reason.VALU_BUSY: "VALU busy", Reason.LDS_BUSY: "LDS busy", Reason.VMEM_BUSY: "VMEM busy",
-    Reason.VMCNT: "vmcnt", Reason.LGKMCNT: "lgkmcnt", Reason.COUNTER_FULL: "counter full",
-    Reason.BARRIER: "barrier", Reason.ARBITRATION: "arbitration",
-}  # fmt: skip
-"""What a wave's cycles go to: issuing its instructions, or waiting for something."""
+    Reason.NONE: ISSUE,
+    Reason.DEPENDENCY: "dependency",
+    Reason.MFMA_BUSY: "MFMA busy",
+    Reason.VALU_BUSY: "VALU busy",
+    Reason.LDS_BUSY: "LDS busy",
+    Reason.VMEM_BUSY: "VMEM busy",
+    Reason.VMCNT: "vmcnt",
+    Reason.LGKMCNT: "lgkmcnt",
+    Reason.COUNTER_FULL: "counter full",
+    Reason.BARRIER: "barrier",
+    Reason.ARBITRATION: "arbitration",
+}
+"""What a wave spends its cycles on: issuing its instructions, or waiting for one of these."""
 
-_BUSY = 0.8  # share of the cycles from which on a unit is what binds
+_BUSY = 0.8  # a unit that is busy for this share of the cycles is the bound
 
 UNITS = {
-    "MFMA": Unit.MATRIX, "VALU": Unit.VECTOR, "LDS": Unit.LDS, "VMEM": Unit.VECTOR_MEMORY,
-}  # fmt: skip
+    "MFMA": Unit.MATRIX,
+    "VALU": Unit.VECTOR,
+    "LDS": Unit.LDS,
+    "VMEM": Unit.VECTOR_MEMORY,
+}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Timing:
     """The modelled time of a launch, or the sum over several.
 
@@ -45,20 +55,20 @@ class Timing:
     cycles : float
         Modelled cycles of the launch at that clock, without the launch's own overhead.
     cu_cycles : int
-        Of a compute unit with as many workgroups as it holds, from their start to their end.
+        Cycles of a compute unit that holds as many workgroups as it can, from start to end.
     resident : int
-        How many these are.
+        The number of these workgroups.
     rounds : float
-        Workgroups over what the device holds at once.
+        Workgroups of the launch over those that the device holds at once.
     bound : str
-        What decides: ``"MFMA"``, ``"VALU"``, ``"LDS"``, ``"VMEM"``, ``"L2"``, ``"fabric"``,
+        What limits it: ``"MFMA"``, ``"VALU"``, ``"LDS"``, ``"VMEM"``, ``"L2"``, ``"fabric"``,
         ``"HBM"``; or ``"latency"``, when no unit is busy most of the time.
     utilisation : dict of str to float
-        Share of `cu_cycles` for which each unit of the compute unit works.
+        Share of `cu_cycles` for which each unit of the compute unit is busy.
     wave_cycles : dict of str to int
-        What the cycles of the simulated waves go to, by the values of `REASONS`.
+        Cycles of the simulated waves, by the values of `REASONS`.
     matrix_share : float
-        Share of the launch's cycles in which a SIMD of the device multiplies matrices, on average.
+        Mean share of the launch's cycles in which the matrix unit of a SIMD is busy.
     workload : Workload
     """
 
@@ -80,7 +90,7 @@ class Timing:
 
     @property
     def sustained_clock_mhz(self) -> float | None:
-        """Return the clock that power may leave such a kernel; None where there is no fit.
+        """Return the clock to which power may limit such a kernel; None if there is no fit.
 
         Fitted for bf16 products on MI300X: see `machine.Power`.
         """
@@ -88,7 +98,7 @@ class Timing:
         return None if power is None else power.clock_mhz(self.matrix_share)
 
     def merged(self, other: Timing) -> Timing:
-        """Return the sum with another launch of the kernel; what is not a sum is this launch's.
+        """Return the sum with another launch; figures that cannot be added are this launch's.
 
         Parameters
         ----------
@@ -104,12 +114,12 @@ class Timing:
         return replace(self, cycles=self.cycles + other.cycles, wave_cycles=total)
 
     def schedule(self) -> Schedule:
-        """Simulate the full compute unit again, for what each instruction of it did when.
+        """Simulate the full compute unit again, for the cycle of each instruction.
 
         Returns
         -------
         Schedule
-            Of as many workgroups as the compute unit holds.
+            The schedule of as many workgroups as the compute unit holds.
         """
         return full_round(self.workload, self.clock_mhz)
 
@@ -123,7 +133,7 @@ def full_round(workload: Workload, clock_mhz: float) -> Schedule:
 def model(
     workload: Workload, clock_mhz: float | None = None
 ) -> tuple[Timing, dict[int, dict[str, int]]]:
-    """Return the modelled time of a launch, and what each instruction's cycles go to.
+    """Return the modelled time of a launch, and what each instruction's cycles are spent on.
 
     Parameters
     ----------
@@ -135,7 +145,7 @@ def model(
     -------
     timing : Timing
     cycles : dict of int to dict of str to int
-        By byte offset from the kernel's entry: cycles of the simulated waves by reason.
+        Cycles of the simulated waves by reason, by byte offset from the kernel's entry.
     """
     target = TARGETS[workload.target]
     clock = float(clock_mhz or target.clock_mhz)
@@ -175,12 +185,12 @@ def model(
 
 
 def _matrix_cycles(workload: Workload, schedule: Schedule) -> float:
-    """Return the cycles of matrix units of the whole launch, as those of the workgroups traced."""
+    """Return the matrix units' cycles in the whole launch, scaled from the traced workgroups."""
     return schedule.busy[Unit.MATRIX] / workload.resident * workload.workgroups
 
 
 def _shared(workload: Workload, clock_mhz: float) -> dict[str, float]:
-    """Return the cycles that what all CUs share needs at least for the launch."""
+    """Return the least cycles that the resources shared by all CUs need for the launch."""
     machine, target = MACHINES[workload.target], TARGETS[workload.target]
     per_clock = PARTS[workload.target].hbm_bytes_per_second / (clock_mhz * 1e6)
     return {
@@ -191,10 +201,10 @@ def _shared(workload: Workload, clock_mhz: float) -> dict[str, float]:
 
 
 def spent_cycles(workload: Workload, schedule: Schedule) -> dict[int, dict[str, int]]:
-    """Return what the cycles of the simulated waves go to, by instruction.
+    """Return what the cycles of the simulated waves are spent on, by instruction.
 
-    A wait belongs to the instruction that could not be issued, and to the last thing that held it;
-    the rest of an instruction's time, until the wave can issue the next, is its issue.
+    A wait belongs to the instruction that could not be issued, and to the last reason that held it.
+    The remaining time of an instruction, until the wave can issue the next, is its issue.
     """
     hold = np.array([op.hold for op in workload.ops])[schedule.places]
     waited = schedule.issue.copy()

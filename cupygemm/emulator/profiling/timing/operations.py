@@ -1,9 +1,10 @@
-"""What each instruction costs, as ``struct timing_op`` of native/timing.h.
+"""The cost of each instruction, as ``struct timing_op`` of native/timing.h.
 
-The wait states behind an MFMA of N passes (4 cycles each) are LLVM's: none if the next one has the
-same accumulator (two behind 2 passes), N+1 if it overlaps, N+3 for its other operands and for every
-other instruction; two behind a vector instruction whose result an MFMA reads. Code has the s_nops
-that the hardware does not do by itself; the model waits in either case.
+The wait states behind an MFMA of N passes (4 cycles each) are those of LLVM: none if the next MFMA
+has the same accumulator (two behind 2 passes), N+1 if the accumulators overlap, N+3 for its other
+operands and for every other instruction. There are two behind a vector instruction whose result an
+MFMA reads. Code contains s_nop instructions for waits that the hardware does not insert; the model
+waits in either case.
 """
 
 from __future__ import annotations
@@ -64,22 +65,42 @@ class TimingOp(ctypes.Structure):
     """``struct timing_op``."""
 
     _fields_ = [
-        *((name, c_int32) for name in (
-            "unit", "flags", "hold", "busy", "ready", "ready_matrix", "ready_accumulator",
-            "ready_same", "vm", "lgkm", "priority", "num_sources", "num_results",
-        )),
-        ("sources", Range * _MAX_RANGES), ("results", Range * 2),
-    ]  # fmt: skip
+        *(
+            (name, c_int32)
+            for name in (
+                "unit",
+                "flags",
+                "hold",
+                "busy",
+                "ready",
+                "ready_matrix",
+                "ready_accumulator",
+                "ready_same",
+                "vm",
+                "lgkm",
+                "priority",
+                "num_sources",
+                "num_results",
+            )
+        ),
+        ("sources", Range * _MAX_RANGES),
+        ("results", Range * 2),
+    ]
 
 
 _UNITS = {
-    "MFMA": Unit.MATRIX, "VALU": Unit.VECTOR, "SALU": Unit.SCALAR, "VMEM": Unit.VECTOR_MEMORY,
-    "LDS": Unit.LDS, "SMEM": Unit.SCALAR_MEMORY, "branch": Unit.BRANCH,
-}  # fmt: skip
+    "MFMA": Unit.MATRIX,
+    "VALU": Unit.VECTOR,
+    "SALU": Unit.SCALAR,
+    "VMEM": Unit.VECTOR_MEMORY,
+    "LDS": Unit.LDS,
+    "SMEM": Unit.SCALAR_MEMORY,
+    "branch": Unit.BRANCH,
+}
 
 
 def describe(inst: Instruction, target: str, machine: TimingMachine, lds_bytes: int) -> TimingOp:
-    """Return what an instruction costs.
+    """Return the cost of an instruction.
 
     Parameters
     ----------
@@ -87,7 +108,7 @@ def describe(inst: Instruction, target: str, machine: TimingMachine, lds_bytes: 
     target : str
     machine : TimingMachine
     lds_bytes : int
-        That a lane of a DS instruction accesses.
+        Bytes that a lane of a DS instruction accesses.
     """
     kind = category(inst)
     op = TimingOp(unit=_UNITS.get(kind, Unit.BUFFER), hold=_TURN, busy=_TURN, vm=63, lgkm=15)
@@ -128,7 +149,7 @@ def _set_matrix(op: TimingOp, inst: Instruction, target: str) -> None:
     op.ready = op.ready_matrix = (1 + passes + 3) * _TURN
     op.ready_accumulator = (1 + passes + 1) * _TURN
     op.ready_same = (1 + (2 if passes == 2 else 0)) * _TURN
-    if shape.a == "f64" or (shape.a == "f32" and target == "gfx942"):
+    if shape.a == "f64" or (shape.a == "f32" and TARGETS[target].generation == 3):
         op.flags |= Flag.BLOCKS_VECTOR
 
 
@@ -143,7 +164,7 @@ def _set_counters(op: TimingOp, inst: Instruction) -> None:
 
 
 def _set_buffered(op: TimingOp, inst: Instruction) -> None:
-    """Fill in what happens in a wave's instruction buffer."""
+    """Set the cost of an instruction that a wave's instruction buffer executes."""
     name, immediate = inst.mnemonic, inst.fields.get("simm16", 0)
     if name == "s_waitcnt":
         op.flags |= Flag.WAITS

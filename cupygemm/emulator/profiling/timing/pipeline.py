@@ -35,22 +35,36 @@ class _Machine(ctypes.Structure):
     """``struct timing_machine``."""
 
     _fields_ = [
-        *((name, c_int32) for name in (
-            "lds_latency", "scalar_latency", "barrier_latency", "memory_queue",
-        )),
+        *(
+            (name, c_int32)
+            for name in (
+                "lds_latency",
+                "scalar_latency",
+                "barrier_latency",
+                "memory_queue",
+            )
+        ),
         *((name, c_double) for name in ("l2_rate", "fabric_rate", "memory_rate")),
-    ]  # fmt: skip
+    ]
 
 
 class _Input(ctypes.Structure):
     """``struct timing_input``."""
 
     _fields_ = [
-        *((name, c_void_p) for name in (
-            "machine", "ops", "stream", "cost", "accesses", "waves",
-        )),
+        *(
+            (name, c_void_p)
+            for name in (
+                "machine",
+                "ops",
+                "stream",
+                "cost",
+                "accesses",
+                "waves",
+            )
+        ),
         *((name, c_int64) for name in ("num_waves", "num_workgroups")),
-    ]  # fmt: skip
+    ]
 
 
 class _Output(ctypes.Structure):
@@ -74,16 +88,16 @@ WAVE = np.dtype(
 """``struct timing_wave``."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What is left of a `TimingMachine` when the clock and the active CUs are known.
+    """The rates and latencies of a CU at a known clock, with a known number of active CUs.
 
     Attributes
     ----------
     lds_latency, scalar_latency, barrier_latency, memory_queue : int
         Cycles.
     l2, fabric, memory : float
-        Bytes per cycle for the CU.
+        Bytes per cycle for one CU.
     """
 
     lds_latency: int
@@ -95,20 +109,22 @@ class Rates:
     memory: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Schedule:
-    """When each instruction of the simulated waves was issued; arrays over the stream.
+    """The cycles at which the instructions of the simulated waves were issued.
+
+    The arrays are over the stream, the instructions of all waves one after another.
 
     Attributes
     ----------
     waves : structured array
-        `WAVE`: which part of the stream is whose.
+        `WAVE`: the part of the stream of each wave.
     places : int32 array
-        Index of the static instruction.
+        Index of each static instruction.
     issue, end : int64 array
-        Cycles: when it was issued, and when its unit was done or its data were there.
+        Cycle of the issue, and cycle at which the unit was done or the data arrived.
     reason : uint8 array
-        `Reason`: what it waited for last.
+        `Reason`: the last reason for which it waited.
     cycles : int
         From the start to the end of the last wave.
     busy : dict of Unit to int
@@ -124,13 +140,14 @@ class Schedule:
     busy: dict[Unit, int]
 
     def utilisation(self, unit: Unit) -> float:
-        """Return the share of the cycles that a unit works; of all four SIMDs' where it is one."""
+        """Return the share of the cycles with a busy unit, over all SIMDs if each has one."""
         units = SIMDS if unit in (Unit.VECTOR, Unit.MATRIX, Unit.SCALAR) else 1
         return self.busy[unit] / max(self.cycles * units, 1)
 
 
 def simulate(
     ops: list[TimingOp],
+    *,
     places: NDArray[np.int32],
     cost: NDArray[np.int32],
     accesses: NDArray[np.void],
@@ -143,8 +160,8 @@ def simulate(
     ----------
     ops : list of TimingOp
     places, cost : int32 array
-        The streams of all waves one after another: index into `ops`, and what the instruction cost
-        (native/timing.h).
+        The streams of all waves one after another: index into `ops`, and the cost of the
+        instruction (native/timing.h).
     accesses : structured array
         `ACCESS`.
     waves : structured array
@@ -154,24 +171,45 @@ def simulate(
     Raises
     ------
     RuntimeError
-        The waves end up waiting for each other: the streams are not those of whole workgroups.
+        The waves wait for each other for ever: the streams are not those of whole workgroups.
     """
     count = len(places)
     issue, end = np.zeros(count, np.int64), np.zeros(count, np.int64)
     reason = np.zeros(count, np.uint8)
     table = (TimingOp * max(len(ops), 1))(*ops)
     machine = _Machine(
-        rates.lds_latency, rates.scalar_latency, rates.barrier_latency, rates.memory_queue,
-        rates.l2, rates.fabric, rates.memory,
-    )  # fmt: skip
+        lds_latency=rates.lds_latency,
+        scalar_latency=rates.scalar_latency,
+        barrier_latency=rates.barrier_latency,
+        memory_queue=rates.memory_queue,
+        l2_rate=rates.l2,
+        fabric_rate=rates.fabric,
+        memory_rate=rates.memory,
+    )
     given = _Input(
-        ctypes.addressof(machine), ctypes.addressof(table), places.ctypes.data, cost.ctypes.data,
-        accesses.ctypes.data, waves.ctypes.data, len(waves), int(waves["workgroup"].max()) + 1,
-    )  # fmt: skip
-    result = _Output(issue.ctypes.data, end.ctypes.data, reason.ctypes.data)
+        machine=ctypes.addressof(machine),
+        ops=ctypes.addressof(table),
+        stream=places.ctypes.data,
+        cost=cost.ctypes.data,
+        accesses=accesses.ctypes.data,
+        waves=waves.ctypes.data,
+        num_waves=len(waves),
+        num_workgroups=int(waves["workgroup"].max()) + 1,
+    )
+    result = _Output(issue=issue.ctypes.data, end=end.ctypes.data, reason=reason.ctypes.data)
     function = library().timing_simulate
     function.argtypes, function.restype = [c_void_p, c_void_p], ctypes.c_int
     if function(ctypes.addressof(given), ctypes.addressof(result)):
-        raise RuntimeError("the traced waves wait for each other: the trace is not whole")
+        raise RuntimeError(
+            "the traced waves wait for each other: the trace does not hold whole workgroups"
+        )
     busy = {unit: int(result.busy[unit]) for unit in Unit}
-    return Schedule(waves, places, issue, end, reason, int(result.cycles), busy)
+    return Schedule(
+        waves=waves,
+        places=places,
+        issue=issue,
+        end=end,
+        reason=reason,
+        cycles=int(result.cycles),
+        busy=busy,
+    )

@@ -1,10 +1,10 @@
 """The executed instructions of the waves that share a compute unit, as the timing model reads them.
 
-    emulator: group of waves ─► segment (its traced waves, program counters, costs) ─► streams
+    emulator: group of waves ─► TracedGroup (its traced waves, program counters, costs) ─► streams
 
-Traced are the workgroups that the first compute unit of the device holds at once: w, w + CUs,
-w + 2 CUs, ..., as the cache model deals them. Each keeps what its own accesses cost in LDS and
-where their lines were found.
+The traced workgroups are those that the first compute unit of the device holds at once: w, w + CUs,
+w + 2 CUs, ..., as the cache model distributes them. The trace records the LDS cycles of each
+access, and the cache in which each line was found.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from cupygemm.emulator.state import Group, State
 
 LIMIT = 8_000_000
-"""Instructions that are kept of a launch."""
+"""Instructions of a launch that are kept."""
 
 
 @dataclass
-class Segment:
-    """What some waves executed together.
+class TracedGroup:
+    """The instructions that some waves executed together.
 
     Attributes
     ----------
@@ -40,27 +40,27 @@ class Segment:
 
 
 class Trace:
-    """Collects what the waves of some workgroups execute.
+    """The instructions that the waves of some workgroups execute.
 
     Parameters
     ----------
     workgroups : range
-        Their numbers in the launch.
+        Linear numbers of the workgroups in the launch.
 
     Attributes
     ----------
     accesses : list of ndarray
-        Of each traced wave's vector memory instructions: bytes, and lines found in vL1D, in L2, in
-        the last-level cache and in memory.
+        For each vector memory instruction of a traced wave: bytes, and lines found in vL1D, in L2,
+        in the last-level cache and in memory.
     complete : bool
-        Whether all instructions are there.
+        Whether no instruction was left out.
     """
 
     def __init__(self, workgroups: range) -> None:
         self.workgroups = workgroups
         self.accesses: list[NDArray[np.int32]] = []
         self.complete = True
-        self._segments: list[Segment] = []
+        self._groups: list[TracedGroup] = []
         self._left = LIMIT
         self._group: Group | None = None
         self._places: NDArray[np.intp] = np.zeros(0, np.intp)
@@ -88,28 +88,28 @@ class Trace:
             waves = ids[self._places]
             orders = state.launch_order[state.workgroup[waves]].tolist()
             numbers = state.wave_in_group[waves].tolist()
-            self._segments.append(Segment(list(zip(orders, numbers, strict=True))))
+            self._groups.append(TracedGroup(list(zip(orders, numbers, strict=True))))
 
     def record(self, pc: int, lds_cycles: Any = None, outcomes: Any = None) -> None:
-        """Note an instruction of the group that was last asked for.
+        """Record an instruction of the group that `wants` was last called with.
 
         Parameters
         ----------
         pc : int
         lds_cycles : int32 (waves,), optional
-            Of all waves of the group.
+            For all waves of the group.
         outcomes : int32 (waves, 5), optional
-            Likewise; see `CacheModel.access`.
+            For all waves of the group; see `CacheModel.access`.
         """
-        segment = self._segments[-1]
-        place = len(segment.pcs)
-        segment.pcs.append(pc)
+        traced = self._groups[-1]
+        place = len(traced.pcs)
+        traced.pcs.append(pc)
         if lds_cycles is not None:
-            segment.costs.append((place, lds_cycles[self._places]))
+            traced.costs.append((place, lds_cycles[self._places]))
         elif outcomes is not None:
             first = len(self.accesses)
             self.accesses.extend(outcomes[self._places])
-            segment.costs.append((place, np.arange(first, len(self.accesses))))
+            traced.costs.append((place, np.arange(first, len(self.accesses))))
         self._left -= self._places.size
         if self._left < 0:
             self.complete = False
@@ -118,12 +118,12 @@ class Trace:
     def streams(self) -> dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int32]]]:
         """Return the program counters and costs of each traced wave, in its own order."""
         parts: dict[tuple[int, int], list[tuple[Any, Any]]] = {}
-        for segment in self._segments:
-            pcs = np.array(segment.pcs, np.int64)
-            costs = np.full((len(pcs), len(segment.waves)), -1, np.int32)
-            for place, values in segment.costs:
+        for traced in self._groups:
+            pcs = np.array(traced.pcs, np.int64)
+            costs = np.full((len(pcs), len(traced.waves)), -1, np.int32)
+            for place, values in traced.costs:
                 costs[place] = values
-            for column, wave in enumerate(segment.waves):
+            for column, wave in enumerate(traced.waves):
                 parts.setdefault(wave, []).append((pcs, costs[:, column]))
         return {
             wave: (np.concatenate([p for p, _ in found]), np.concatenate([c for _, c in found]))

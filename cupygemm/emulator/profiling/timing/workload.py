@@ -1,6 +1,6 @@
-"""What the timing model needs of a launch: the traced streams, and totals of the whole launch.
+"""The timing model's input: the traced streams of a launch, and totals of the whole launch.
 
-It is kept with a profile, so that a launch can be modelled again at another clock or drawn.
+A profile keeps it, so that a launch can be drawn, or modelled again at another clock.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.profiling.counts import GlobalCounts
 from cupygemm.emulator.profiling.parts import PARTS
 from cupygemm.emulator.profiling.timing.machine import MACHINES, SIMDS
 from cupygemm.emulator.profiling.timing.operations import Flag, TimingOp, Unit, describe
@@ -21,36 +20,38 @@ from cupygemm.emulator.profiling.timing.pipeline import ACCESS, WAVE, Rates, Sch
 from cupygemm.emulator.targets import TARGETS
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.profiling.caches import MemoryTraffic, Traffic
     from cupygemm.emulator.profiling.timing.trace import Trace
 
 _SECTOR = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Workload:
-    """The traced waves of a launch, and what the launch as a whole asks of memory.
+    """The traced waves of a launch, and the memory traffic of the whole launch.
 
     Attributes
     ----------
     target : str
     workgroups : int
-        Of the launch.
+        Workgroups of the launch.
     offsets : list of int
-        Bytes from the kernel's entry of each static instruction.
+        Byte offset of each static instruction from the kernel's entry.
     ops : list of TimingOp
-        What each costs.
+        The cost of each static instruction.
     places, cost : int32 array
         The streams of the traced waves, workgroup by workgroup (native/timing.h).
     outcomes : int32 (accesses, 5)
         See `CacheModel.access`.
     loads : bool (accesses,)
-        Whether an access is a load, as against a store.
+        Whether an access is a load rather than a store.
     waves : structured array
-        `WAVE`, of the streams.
+        `WAVE` records of the streams.
     l2_bytes, fabric_bytes, memory_bytes : int
-        That the launch moves out of and into L2, between L2 and the fabric, and of HBM.
+        Bytes that the launch moves between the CUs and L2, between L2 and the fabric, and from or
+        to HBM.
     fabric_share, memory_share : float
-        Bytes from the fabric and from HBM for each that L2 is asked for.
+        Bytes from the fabric and from HBM per byte requested from L2.
     """
 
     target: str
@@ -70,11 +71,11 @@ class Workload:
 
     @property
     def resident(self) -> int:
-        """Return the traced workgroups: those that a CU holds at once."""
+        """Return the number of traced workgroups: those that a CU holds at once."""
         return int(self.waves["workgroup"].max()) + 1
 
     def repeated(self, resident: int) -> Workload:
-        """Return a workload with copies of the first workgroup, as many as a CU holds.
+        """Return a workload with copies of the first workgroup, as many as `resident`.
 
         Parameters
         ----------
@@ -105,16 +106,20 @@ class Workload:
         ----------
         clock_mhz : float
         resident : int
-            Workgroups on it, at most those that were traced.
+            Workgroups on the unit, at most as many as were traced.
         active_cus : int
-            CUs that share L2, the fabric and HBM.
+            Number of CUs that share L2, the fabric and HBM.
         """
         waves = self.waves[self.waves["workgroup"] < resident]
         count = int(waves["count"].sum())
         return simulate(
-            self.ops, self.places[:count], self.cost[:count], self._accesses(clock_mhz), waves,
-            self._rates(clock_mhz, active_cus),
-        )  # fmt: skip
+            self.ops,
+            places=self.places[:count],
+            cost=self.cost[:count],
+            accesses=self._accesses(clock_mhz),
+            waves=waves,
+            rates=self._rates(clock_mhz, active_cus),
+        )
 
     def _rates(self, clock_mhz: float, active_cus: int) -> Rates:
         machine, target = MACHINES[self.target], TARGETS[self.target]
@@ -132,7 +137,7 @@ class Workload:
         )
 
     def _accesses(self, clock_mhz: float) -> NDArray[np.void]:
-        """Return what each access costs at a clock."""
+        """Return the cost of each access at a clock."""
         machine, line = MACHINES[self.target], PARTS[self.target].l1.line
         accesses = np.zeros(max(len(self.outcomes), 1), ACCESS)
         if not len(self.outcomes):
@@ -157,13 +162,13 @@ class Workload:
 def build_workload(
     trace: Trace,
     target: str,
+    *,
     entry: int,
     instructions: Mapping[int, Instruction],
     lane_bytes: Mapping[int, int],
     workgroups: int,
-    memory: GlobalCounts,
-    fabric_written: int,
-    hbm: tuple[int, int],
+    traffic: Traffic,
+    memory: MemoryTraffic,
 ) -> Workload | None:
     """Return the workload of a launch; None if there is nothing to model.
 
@@ -178,12 +183,10 @@ def build_workload(
     lane_bytes : mapping of int to int
         Bytes of LDS that a lane of each DS instruction accesses.
     workgroups : int
-        Of the launch.
-    memory : GlobalCounts
-        Of the launch.
-    fabric_written : int
-    hbm : (int, int)
-        Bytes read from and written to HBM.
+        Workgroups of the launch.
+    traffic : Traffic
+    memory : MemoryTraffic
+        Both for the whole launch.
     """
     streams = trace.streams()
     if not trace.complete or not streams:
@@ -199,14 +202,15 @@ def build_workload(
     units = np.array([op.unit for op in ops])[places]
     stores = np.array([bool(op.flags & Flag.STORES) for op in ops])[places]
     vector_memory = units == Unit.VECTOR_MEMORY
-    # Instructions that the cache model does not see (cache control) are accesses of nothing.
+    # Instructions that the cache model does not see (cache control) become accesses of 0 bytes.
     unseen = vector_memory & (cost < 0)
     cost[unseen] = len(outcomes)
     outcomes = np.vstack([outcomes, np.zeros((1, 5), np.int32)])
-    cost[(units == Unit.LDS) & (cost < 0)] = 2  # lane exchanges: through LDS, not its memory
+    cost[(units == Unit.LDS) & (cost < 0)] = (
+        2  # lane exchanges use the LDS pipe, but not its memory
+    )
     loads = np.ones(len(outcomes), np.bool_)
     loads[cost[vector_memory]] = ~stores[vector_memory]
-    traffic = memory.traffic
     asked = max(traffic.l2_requests * line, 1)
     return Workload(
         target=target,
@@ -219,15 +223,15 @@ def build_workload(
         loads=loads,
         waves=_waves(streams),
         l2_bytes=traffic.l2_requests * line,
-        fabric_bytes=traffic.fabric_read + fabric_written,
-        memory_bytes=sum(hbm),
+        fabric_bytes=traffic.fabric_read + memory.fabric_written,
+        memory_bytes=memory.hbm_read + memory.hbm_written,
         fabric_share=traffic.fabric_read / asked,
-        memory_share=hbm[0] / asked,
+        memory_share=memory.hbm_read / asked,
     )
 
 
 def _waves(streams: Mapping[tuple[int, int], tuple[Any, Any]]) -> NDArray[np.void]:
-    """Deal the waves to SIMDs in turn, as they start: waves i and i + 4 share one."""
+    """Assign the waves to SIMDs in turn, as they start: waves i and i + 4 share a SIMD."""
     waves = np.zeros(len(streams), WAVE)
     numbers = {workgroup: n for n, workgroup in enumerate(sorted({w for w, _ in streams}))}
     waves["count"] = [len(pcs) for pcs, _ in streams.values()]

@@ -1,5 +1,5 @@
 // Two ways to keep the matrix units busy on a tile of 256 x 256 x 64 bf16, in the form of published
-// ones (ROCm/gfx950-gluon-tutorials, MI300X), as kernels to calibrate the timing model with:
+// ones (`GT` in figures.py, MI300X), as kernels to calibrate the timing model with:
 // C = A B^T for A (m, k), B (n, k), C (m, n), extents multiples of the tile, k of at least two.
 //
 //   ping_pong    eight waves in two groups, two waves on a SIMD. A tile takes a wave four phases,

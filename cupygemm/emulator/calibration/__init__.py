@@ -1,10 +1,11 @@
-"""Published figures beside modelled ones: how far the timing model is off.
+"""Compare modelled figures with published ones: the errors of the timing model.
 
     figures of a group ─► Figure (published, source, modelled) ─► table
 
-``python -m cupygemm profile --calibration`` prints them. Each group is a module: its published
-figures as data, its kernels beside it. Two constants of the model are fitted, both on the ladder:
-`machine.Power`. Everything else is from sources or assumed, as `timing.machine` says.
+``python -m cupygemm profile --calibration`` prints them. Each group of figures is a module with
+its published figures as data and its kernels beside it. Two constants of the model are fitted, both
+on the ladder: those of `machine.Power`. All others are from sources or assumed, as `timing.machine`
+says.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from cupygemm.emulator.profiling.calibration import ladder, lds, turns
-from cupygemm.emulator.profiling.calibration.figures import Figure
+from cupygemm.emulator.calibration import ladder, lds, turns
+from cupygemm.emulator.calibration.figures import Figure
 
 __all__ = ["Figure", "figures", "figures_to_dict", "render"]
 
 _NOTE = (
-    "All figures are modelled but the published ones, which others measured. Fitted on the ladder: "
-    "the two constants of the clock that power leaves; nothing else is fitted."
+    "All figures are modelled, except the published ones, which others measured. The two constants "
+    "of the power limit are fitted on the ladder; nothing else is fitted."
 )
 
 
@@ -66,7 +67,7 @@ def figures_to_dict(found: Iterable[Figure]) -> dict[str, Any]:
 
 
 def render(found: Iterable[Figure]) -> str:
-    """Return figures as a table for each group, with their errors.
+    """Return a table of each group of figures, with their errors.
 
     Parameters
     ----------
@@ -91,9 +92,12 @@ def render(found: Iterable[Figure]) -> str:
         for case in cases:
             clock = f"{case.clock_mhz:.0f}" if case.clock_mhz else ""
             table.add_row(
-                case.name, f"{case.published:.0f}", f"{case.modelled:.0f}", f"{case.error:+.1%}",
+                case.name,
+                f"{case.published:.0f}",
+                f"{case.modelled:.0f}",
+                f"{case.error:+.1%}",
                 clock,
-            )  # fmt: skip
+            )
         mean = sum(abs(case.error) for case in cases) / len(cases)
         table.add_row("mean absolute error", "", "", f"{mean:.1%}", "")
         console.print(table)

@@ -1,16 +1,17 @@
-"""A large product from one emulated workgroup and two short depths.
+"""Estimate the time of a large product from one emulated workgroup at two short depths.
 
-A workgroup costs a fixed number of cycles and as many for each step of k; both follow from two
-depths. Of a launch of many workgroups the model sees copies of that one, in rounds, at the clock
-that power leaves. What L2 misses comes from an emulation of the whole grid, once: `FABRIC_SHARE`
-and `MEMORY_SHARE` of the bytes asked of L2 for 128 x 128 tiles of 4096 x 4096 in row-major order.
+A workgroup takes a constant number of cycles, and the same number for each step of k. Two depths
+determine both. The model simulates a launch of many workgroups as copies of this one, in rounds, at
+the clock to which power limits it. The L2 misses are from one emulation of the whole grid:
+`FABRIC_SHARE` and `MEMORY_SHARE` are shares of the bytes requested from L2, for tiles of 128 x 128
+of a product of 4096 x 4096 in row-major order.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.model import model
 from cupygemm.emulator.targets import TARGETS
@@ -18,9 +19,9 @@ from cupygemm.emulator.targets import TARGETS
 FABRIC_SHARE, MEMORY_SHARE = 0.2135, 1 / 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Product:
-    """What was measured.
+    """The product that others measured.
 
     Attributes
     ----------
@@ -34,7 +35,7 @@ class Product:
     workgroups: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Estimate:
     """The modelled time of a product.
 
@@ -44,7 +45,7 @@ class Estimate:
     clock_mhz : float
     tflops : float
     matrix_share : float
-        Of the device's cycles, in which matrix units work.
+        Share of the device's cycles in which matrix units are busy.
     """
 
     cycles: float
@@ -64,21 +65,26 @@ def estimate(
     Parameters
     ----------
     profiles : (KernelProfile, KernelProfile)
-        Of one workgroup, at two depths.
+        Profiles of one workgroup at two depths.
     depths : (int, int)
     product : Product
     clock_mhz : float, optional
-        By default the clock that power leaves, where there is a fit, else the boost clock.
+        By default the clock to which power limits the product, or the boost clock without a fit.
     """
     target = profiles[0].target
     power, clock = MACHINES[target].power, float(clock_mhz or TARGETS[target].clock_mhz)
     cycles, share = _extrapolate(profiles, depths, product, clock)
     if clock_mhz is None and power is not None:
-        for _ in range(3):  # the clock decides about latencies, and they a little about the clock
+        for _ in range(3):  # the clock determines the latencies, which slightly change the clock
             clock = power.clock_mhz(share)
             cycles, share = _extrapolate(profiles, depths, product, clock)
     flop = 2 * product.m * product.n * product.k
-    return Estimate(cycles, clock, flop / (cycles / clock) / 1e6, share)
+    return Estimate(
+        cycles=cycles,
+        clock_mhz=clock,
+        tflops=flop / (cycles / clock) / 1e6,
+        matrix_share=share,
+    )
 
 
 def _extrapolate(
@@ -87,7 +93,7 @@ def _extrapolate(
     product: Product,
     clock: float,
 ) -> tuple[float, float]:
-    """Return the cycles of the product, and the share of them in which matrix units work."""
+    """Return the cycles of the product, and the share of them with busy matrix units."""
     found = []
     for profile in profiles:
         if profile.timing is None:

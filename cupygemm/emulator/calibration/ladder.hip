@@ -9,7 +9,7 @@
 //   buffered       the next tile is loaded into registers while this one is multiplied
 //   wide           LDS is read 16 bytes at a time; A and B take k in the same, permuted, order
 //   shallow        as wide with tiles half as deep, two of them in LDS, and one barrier for each:
-//                  another source (ROCm/gfx950-gluon-tutorials) found this form the slower one
+//                  another source (`GT` in figures.py) found this form the slower one
 //
 // Tile 128 x 128 x 64, four waves of 64 x 64, v_mfma_f32_16x16x16_bf16.
 

@@ -1,4 +1,4 @@
-"""Kernels of the calibration: built once into the cache, and emulated without CuPy."""
+"""The kernels of the calibration. They are built once into the cache, and emulated without CuPy."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
-from cupygemm.emulator.profiling.arguments import profile_code_object
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.arguments import profile_code_object
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 
 _FOLDER = Path(__file__).parent
 
 
 def build(name: str, target: str, **symbols: int) -> Path:
-    """Return the code object of a source of this folder, HIP or assembly with symbols set."""
+    """Return the code object of a HIP or assembly source of this folder, with symbols set."""
     toolchain = find_toolchain()
     lines = [f".set {symbol}, {value}" for symbol, value in symbols.items()]
     text = "\n".join([*lines, (_FOLDER / name).read_text()])
@@ -46,6 +46,8 @@ def profile_workgroup(
     kernel : str
     threads : int
     arguments : sequence of ndarray
-        Scalars have no dimensions; others are buffers.
+        0-d arrays are scalars; others are buffers.
     """
-    return profile_code_object(path, kernel, (1, 1, 1), (threads, 1, 1), 0, arguments)
+    return profile_code_object(
+        path, kernel, grid=(1, 1, 1), block=(threads, 1, 1), dynamic_lds=0, arguments=arguments
+    )

@@ -45,7 +45,7 @@ class LineTable:
 
 
 def line_table(code_object: CodeObject) -> LineTable:
-    """Return the line table of a code object, read once."""
+    """Return the line table of a code object; it is read once."""
     table = _tables.get(code_object)
     if table is None:
         table = _tables[code_object] = LineTable(code_object.elf)
@@ -53,7 +53,7 @@ def line_table(code_object: CodeObject) -> LineTable:
 
 
 def _collect(program: Any, rows: dict[int, Line | None]) -> None:
-    """Add the rows of a line program; a row holds up to the next one's address."""
+    """Add the rows of a line program; a row applies up to the next one's address."""
     names = _file_names(program)
     for entry in program.get_entries():
         state = entry.state
@@ -61,7 +61,7 @@ def _collect(program: Any, rows: dict[int, Line | None]) -> None:
             continue
         if state.end_sequence:
             rows.setdefault(state.address, None)
-        elif state.line:  # line 0 is code of no line, which belongs to what surrounds it
+        elif state.line:  # line 0 is code without a line; the lines around it apply
             rows[state.address] = names.get(state.file, "?"), state.line
 
 

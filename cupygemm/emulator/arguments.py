@@ -1,8 +1,8 @@
-"""Kernel arguments as words of a command line, and a launch of a code object with them.
+"""Parse kernel arguments from words of a command line, and launch a code object with them.
 
 i32:1000              a scalar
 f32[1000]             a buffer of 1000 elements, zero
-f32[1000]=arange      likewise ones, arange (0, 1, 2, ...) and random (uniform in -1..1, or 0..9)
+f32[1000]=arange      0, 1, 2, ...; also =ones, and =random (uniform in -1..1, integers in 0..9)
 """
 
 from __future__ import annotations
@@ -16,13 +16,22 @@ import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 
 _TYPES: dict[str, Any] = {
-    "i8": np.int8, "u8": np.uint8, "i16": np.int16, "u16": np.uint16, "i32": np.int32,
-    "u32": np.uint32, "i64": np.int64, "u64": np.uint64, "f16": np.float16,
-    "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
-}  # fmt: skip
+    "i8": np.int8,
+    "u8": np.uint8,
+    "i16": np.int16,
+    "u16": np.uint16,
+    "i32": np.int32,
+    "u32": np.uint32,
+    "i64": np.int64,
+    "u64": np.uint64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "f32": np.float32,
+    "f64": np.float64,
+}
 _FILLS = ("zeros", "ones", "arange", "random")
 _SCALAR = re.compile(r"(\w+):(\S+)")
 _BUFFER = re.compile(r"(\w+)\[(\d+)\](?:=(\w+))?")
@@ -30,12 +39,12 @@ _MAX_EXTENT = 2**31 - 1
 
 
 def parse_argument(text: str) -> NDArray[Any]:
-    """Return an argument: an array without dimensions for a scalar, with one for a buffer.
+    """Return an argument: a 0-d array for a scalar, a 1-d array for a buffer.
 
     Raises
     ------
     ValueError
-        The text is no argument; the message says what one looks like.
+        The text is not an argument; the message shows the syntax.
     """
     scalar, buffer = _SCALAR.fullmatch(text), _BUFFER.fullmatch(text)
     match = scalar or buffer
@@ -43,19 +52,22 @@ def parse_argument(text: str) -> NDArray[Any]:
         raise ValueError(f"argument {text!r}: write TYPE:VALUE, TYPE[COUNT] or TYPE[COUNT]=FILL")
     dtype = _TYPES.get(match[1])
     if dtype is None:
-        raise ValueError(f"argument {text!r}: type {match[1]!r} is none of {', '.join(_TYPES)}")
+        known = ", ".join(_TYPES)
+        raise ValueError(f"argument {text!r}: type {match[1]!r} is not one of {known}")
     if scalar:
         try:
             integer = np.dtype(dtype).kind in "iu"
             value: Any = int(match[2], 0) if integer else float(match[2])
             return np.array(value, dtype)
         except (ValueError, OverflowError) as err:
-            raise ValueError(f"argument {text!r}: {match[2]!r} is no {match[1]}") from err
+            raise ValueError(
+                f"argument {text!r}: {match[2]!r} is not a value of type {match[1]}"
+            ) from err
     count, fill = int(match[2]), match[3] or "zeros"
     if count < 1:
         raise ValueError(f"argument {text!r}: a buffer has at least 1 element")
     if fill not in _FILLS:
-        raise ValueError(f"argument {text!r}: fill {fill!r} is none of {', '.join(_FILLS)}")
+        raise ValueError(f"argument {text!r}: fill {fill!r} is not one of {', '.join(_FILLS)}")
     return _filled(np.dtype(dtype), count, fill)
 
 
@@ -75,11 +87,11 @@ def parse_extent(text: str) -> tuple[int, int, int]:
     Raises
     ------
     ValueError
-        It is not one to three positive integers.
+        The text is not one to three positive integers.
     """
     words = text.split(",")
     if not 1 <= len(words) <= 3 or not all(word.isdecimal() for word in words):
-        raise ValueError(f"{text!r} is not one to three positive integers with commas between")
+        raise ValueError(f"{text!r} is not one to three positive integers separated by commas")
     x, y, z = [*(int(word) for word in words), 1, 1][:3]
     if min(x, y, z) < 1 or max(x, y, z) > _MAX_EXTENT:
         raise ValueError(f"{text!r}: extents are 1 to {_MAX_EXTENT}")
@@ -89,6 +101,7 @@ def parse_extent(text: str) -> tuple[int, int, int]:
 def profile_code_object(
     path: Path,
     kernel_name: str | None,
+    *,
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     dynamic_lds: int,
@@ -101,22 +114,22 @@ def profile_code_object(
     path : Path
         An AMDGPU ELF file.
     kernel_name : str or None
-        None if it has only one.
+        None if the file has only one kernel.
     grid, block : tuple of int
         Workgroups, and work-items of a workgroup.
     dynamic_lds : int
         Bytes.
     arguments : sequence of ndarray
-        Of `parse_argument`, the explicit arguments in their order.
+        The explicit arguments in order, as `parse_argument` returns them.
 
     Raises
     ------
     OSError
         The file cannot be read.
     ValueError
-        No such kernel, several to choose from, or arguments that do not fit it.
+        The file has no such kernel or no single one, or the arguments do not fit the kernel.
     EmulatorError
-        The file is no code object, the launch is refused, or the kernel is at fault.
+        The file is not a code object, the launch is refused, or the kernel faults.
     """
     from cupygemm.emulator._standalone import launch
 

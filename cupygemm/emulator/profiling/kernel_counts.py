@@ -1,16 +1,17 @@
-"""What a profile holds: the counts of each instruction, of a kernel, and what follows from them.
+"""The counts of a kernel's instructions, of the kernel, and the figures that follow from them.
 
-Everything is *computed* (read off the code object: registers, LDS, occupancy), *emulated* (counted
-while the machine code was executed; cache hits come from a model of the caches) or, where it is
-named so, *modelled* (times and cycles, from the timing model). Nothing is measured.
+A figure is *computed* (read off the code object: registers, LDS, occupancy), *emulated* (counted
+while the machine code was executed; cache hits come from a model of the caches) or, where its name
+says so, *modelled* (times and cycles, from the timing model). No figure is measured.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
+from cupygemm.emulator.profiling.classify import CATEGORIES
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts, Wait, ratio
 from cupygemm.emulator.profiling.occupancy import Occupancy
 from cupygemm.emulator.profiling.timing.model import Timing
@@ -18,31 +19,31 @@ from cupygemm.emulator.profiling.timing.model import Timing
 
 @dataclass
 class InstructionProfile:
-    """The counts of one instruction of a kernel.
+    """The counts of an instruction of a kernel.
 
     Attributes
     ----------
     offset : int
-        Bytes from the kernel's entry; negative in a function that lies before it.
+        Bytes from the kernel's entry; negative in a function in front of it.
     text : str
     category : str
         One of `classify.CATEGORIES`.
     source : (str, int) or None
-        File and line, of code objects compiled with ``-g``.
+        File and line; known if the code object was compiled with ``-g``.
     executions : int
         Waves that executed it.
     lanes : int
-        Lanes that were on, summed over waves; 0 for scalar instructions.
+        Active lanes, summed over waves; 0 for scalar instructions.
     flop : int
         Floating-point operations (or integer ones of an MFMA), summed over waves.
     flop_type : str
-        Type of their operands, ``""`` without any.
+        Type of the operands, ``""`` if `flop` is 0.
     global_memory : GlobalCounts or None
     lds : LdsCounts or None
     waits : tuple of Wait
     modelled_cycles : dict of str to int
-        What the cycles of the waves that the timing model simulates go to here: ``"issue"``, or
-        what held the instruction (`timing.model.REASONS`).
+        Cycles that the simulated waves spend at this instruction, by what they spend them on:
+        ``"issue"``, or the reason for which they wait (`timing.model.REASONS`).
     """
 
     offset: int
@@ -81,37 +82,9 @@ class InstructionProfile:
         )
 
 
-@dataclass(frozen=True)
-class KernelProfile:
-    """Everything that was counted of a launch of a kernel, or of several.
-
-    Attributes
-    ----------
-    kernel : str
-    target : str
-    launches : int
-    grid, block : tuple of int
-        Workgroups and work-items; `grid` is that of the first launch.
-    workgroups, waves : int
-        Of all launches.
-    registers : dict of str to int
-        ``vgpr``, ``agpr``, ``sgpr`` that the kernel uses, ``allocated`` of a lane together, and
-        ``scratch`` bytes of a lane. Computed.
-    lds_bytes : int
-        LDS of a workgroup. Computed.
-    occupancy : Occupancy
-        Computed.
-    code : str
-        Digest of the kernel's code: kernels of one name may differ.
-    instructions : tuple of InstructionProfile
-        In the order of the code, those that were not executed included.
-    fabric_written : int
-        Bytes that the L2s wrote back.
-    hbm_read, hbm_written : int
-        Bytes.
-    timing : Timing or None
-        Modelled. None if there is no trace of whole workgroups: the launch was too long to keep.
-    """
+@dataclass(frozen=True, kw_only=True)
+class KernelCounts:
+    """The counts of one launch of a kernel, or of several; `KernelProfile` says what each is."""
 
     kernel: str
     target: str
@@ -184,7 +157,7 @@ class KernelProfile:
 
     @property
     def lds_conflicts(self) -> dict[int, float]:
-        """Return the LDS cycles that conflicts add to an instruction of a wave, by its offset."""
+        """Return the LDS cycles that conflicts add to a wave's instruction, by its offset."""
         return {
             inst.offset: inst.lds.conflict_cycles / inst.lds.instructions
             for inst in self.instructions
@@ -198,12 +171,12 @@ class KernelProfile:
 
     @property
     def hbm_bytes(self) -> int:
-        """Return the bytes read from and written to HBM, according to the cache model."""
+        """Return the bytes read from and written to HBM, by the cache model."""
         return self.hbm_read + self.hbm_written
 
     @property
     def flop_per_byte(self) -> float | None:
-        """Return FLOP over bytes of HBM, or None if there are no bytes."""
+        """Return the FLOP per byte of HBM traffic, or None if there is no traffic."""
         return ratio(self.flop, self.hbm_bytes)
 
     def by_source(self) -> dict[tuple[str, int], list[InstructionProfile]]:
@@ -220,14 +193,14 @@ class KernelProfile:
                 result.setdefault(inst.source, []).append(inst)
         return dict(sorted(result.items()))
 
-    # -- other forms -------------------------------------------------------------------------------
+    # -- other launches ----------------------------------------------------------------------------
 
-    def merged(self, other: KernelProfile) -> KernelProfile:
+    def merged(self, other: KernelCounts) -> Self:
         """Return the sum of this and other launches of the same kernel.
 
         Parameters
         ----------
-        other : KernelProfile
+        other : KernelCounts
 
         Returns
         -------
@@ -236,7 +209,7 @@ class KernelProfile:
         Raises
         ------
         ValueError
-            The code or the workgroup differs.
+            The kernel, its code, the block or the LDS differ.
         """
         if merge_key(self) != merge_key(other):
             raise ValueError(f"{self!r} and {other!r} are not launches of one kernel")
@@ -255,7 +228,7 @@ class KernelProfile:
             timing=self.timing and other.timing and self.timing.merged(other.timing),
         )
 
-    def timed(self, timing: Timing, cycles: dict[int, dict[str, int]]) -> KernelProfile:
+    def timed(self, timing: Timing, cycles: dict[int, dict[str, int]]) -> Self:
         """Return the profile with a modelled time; the arguments are `timing.model.model`'s.
 
         Parameters
@@ -273,77 +246,14 @@ class KernelProfile:
         )
         return replace(self, timing=timing, instructions=instructions)
 
-    def at_clock(self, clock_mhz: float) -> KernelProfile:
-        """Return the profile of one launch with its time modelled at another clock.
 
-        Parameters
-        ----------
-        clock_mhz : float
-            Latency and bandwidth beyond L2 do not scale with it; everything else does.
-
-        Returns
-        -------
-        KernelProfile
-
-        Raises
-        ------
-        ValueError
-            The clock is not positive, or the profile is a sum of several launches.
-        """
-        from cupygemm.emulator.profiling.timing.model import model
-
-        if clock_mhz <= 0:
-            raise ValueError(f"a clock of {clock_mhz} MHz: it must be positive")
-        if self.launches > 1:
-            raise ValueError(f"{self.launches} launches are summed: set the clock of each")
-        return self if self.timing is None else self.timed(*model(self.timing.workload, clock_mhz))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the profile as numbers, strings, lists and dictionaries, for JSON.
-
-        Returns
-        -------
-        dict
-            Rates are fractions of 1, or None where there is nothing to count.
-        """
-        from cupygemm.emulator.profiling.export import kernel_to_dict
-
-        return kernel_to_dict(self)
-
-    def listing(self) -> str:
-        """Return the annotated disassembly.
-
-        Returns
-        -------
-        str
-            An instruction a line: waves that executed it, offset, text, and what it did.
-        """
-        from cupygemm.emulator.profiling.listing import listing
-
-        return listing(self)
-
-    def source_listing(self) -> str:
-        """Return the source lines that are known, with what their instructions did.
-
-        Returns
-        -------
-        str
-            A line a line: number, wave-instructions, text, and what they did.
-        """
-        from cupygemm.emulator.profiling.source_listing import source_listing
-
-        return source_listing(self)
-
-
-def merge_key(profile: KernelProfile) -> tuple[Any, ...]:
-    """Return what launches have in common whose profiles can be added up."""
+def merge_key(profile: KernelCounts) -> tuple[Any, ...]:
+    """Return a key that is equal for launches whose profiles can be added up."""
     return profile.kernel, profile.target, profile.code, profile.block, profile.lds_bytes
 
 
 def mix(instructions: Iterable[InstructionProfile]) -> dict[str, int]:
     """Return the wave-instructions executed, by category; all categories."""
-    from cupygemm.emulator.profiling.classify import CATEGORIES
-
     result = dict.fromkeys(CATEGORIES, 0)
     for inst in instructions:
         result[inst.category] += inst.executions
@@ -351,7 +261,7 @@ def mix(instructions: Iterable[InstructionProfile]) -> dict[str, int]:
 
 
 def _sum(total: Any, parts: Iterable[Any]) -> Any:
-    """Add up counts into an empty `total`; None if there are none."""
+    """Add up counts into an empty `total`; return None if there are none."""
     known = [part for part in parts if part is not None]
     for part in known:
         total.add(part)
@@ -376,9 +286,9 @@ def sum_waits(waits: Iterable[Wait]) -> tuple[Wait, ...]:
 
 
 def iterate_lines(
-    profile: KernelProfile,
+    profile: KernelCounts,
 ) -> Iterator[tuple[tuple[str, int] | None, InstructionProfile]]:
-    """Yield each instruction with its source line where that changes, else None."""
+    """Yield each instruction with its source line if that is new, else with None."""
     last: tuple[str, int] | None = None
     for inst in profile.instructions:
         news = inst.source if inst.source != last else None

@@ -1,7 +1,7 @@
-"""Eight waves that take turns at the matrix units, against four that interleave (turns.hip).
+"""Compare eight waves that take turns at the matrix units with four that interleave (turns.hip).
 
-Published are bf16 products on MI300X by kernels of these forms, a tile of 256 x 256 x 64 for each
-compute unit: of 4096 x 4864 x k, for 304 tiles, and squares.
+The published figures are bf16 products on MI300X by kernels of these forms, with a tile of
+256 x 256 x 64 for each compute unit: products of 4096 x 4864 x k, which are 304 tiles, and squares.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.profiling.calibration.figures import GT, HK, Figure
-from cupygemm.emulator.profiling.calibration.kernels import build, profile_workgroup
-from cupygemm.emulator.profiling.calibration.sample import Product, estimate
-from cupygemm.emulator.profiling.record import KernelProfile
+from cupygemm.emulator.calibration.figures import GT, HK, MI300X, Figure
+from cupygemm.emulator.calibration.kernels import build, profile_workgroup
+from cupygemm.emulator.calibration.sample import Product, estimate
+from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 
-TARGET, M, N, TILE = "gfx942", 4096, 4864, 256
+TARGET, M, N, TILE = MI300X, 4096, 4864, 256
 DEPTHS = (256, 512)
 
 KERNELS = {8: "ping_pong", 4: "interleaved"}
-"""By the waves of a workgroup."""
+"""Name of the kernel by the number of waves of a workgroup."""
 
 PUBLISHED: dict[int, dict[int, float]] = {
     8: {2112: 644, 4160: 658, 8256: 647, 16448: 690},
@@ -32,7 +32,7 @@ SQUARES = {1024: 59, 2048: 219, 4096: 561, 8192: 636, 16384: 639}
 """TFLOP/s of n x n x n by HipKittens' eight waves on tiles of 256 x 256."""
 
 EFFICIENCY = {8: (0.967, 0.994), 4: (0.87, 0.90)}
-"""Share of the loop's cycles in which matrix units work, as published."""
+"""Published share of the loop's cycles in which the matrix units are busy: least and most."""
 
 
 def profile_tile(waves: int, depth: int) -> KernelProfile:
@@ -44,7 +44,7 @@ def profile_tile(waves: int, depth: int) -> KernelProfile:
 
 
 def efficiency(profiles: tuple[KernelProfile, KernelProfile]) -> float:
-    """Return the share of the loop's modelled cycles in which the matrix units work."""
+    """Return the share of the loop's modelled cycles in which the matrix units are busy."""
     cycles, matrix = [], []
     for profile in profiles:
         if profile.timing is None:
@@ -61,23 +61,37 @@ def figures() -> Iterator[Figure]:
     }
     for waves, (low, high) in EFFICIENCY.items():
         yield Figure(
-            "Busy matrix units in the loop, MI300X", f"{waves} waves", "%", 50 * (low + high), GT,
-            100 * efficiency(profiles[waves]),
-        )  # fmt: skip
+            group="Busy matrix units in the loop, MI300X",
+            name=f"{waves} waves",
+            unit="%",
+            published=50 * (low + high),
+            source=GT,
+            modelled=100 * efficiency(profiles[waves]),
+        )
     for waves, published in PUBLISHED.items():
         for k, speed in published.items():
             found = estimate(profiles[waves], DEPTHS, _product(M, N, k))
             yield Figure(
-                f"bf16 {M} x {N} x k, MI300X", f"{waves} waves, k = {k}", "TFLOP/s", speed, GT,
-                found.tflops, found.clock_mhz,
-            )  # fmt: skip
+                group=f"bf16 {M} x {N} x k, MI300X",
+                name=f"{waves} waves, k = {k}",
+                unit="TFLOP/s",
+                published=speed,
+                source=GT,
+                modelled=found.tflops,
+                clock_mhz=found.clock_mhz,
+            )
     for extent, speed in SQUARES.items():
         found = estimate(profiles[8], DEPTHS, _product(extent, extent, extent))
         yield Figure(
-            "bf16 squares, MI300X", f"8 waves, {extent}", "TFLOP/s", speed, HK, found.tflops,
-            found.clock_mhz,
-        )  # fmt: skip
+            group="bf16 squares, MI300X",
+            name=f"8 waves, {extent}",
+            unit="TFLOP/s",
+            published=speed,
+            source=HK,
+            modelled=found.tflops,
+            clock_mhz=found.clock_mhz,
+        )
 
 
 def _product(m: int, n: int, k: int) -> Product:
-    return Product(m, n, k, (m // TILE) * (n // TILE))
+    return Product(m=m, n=n, k=k, workgroups=(m // TILE) * (n // TILE))

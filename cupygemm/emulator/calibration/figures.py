@@ -1,8 +1,10 @@
-"""A published figure beside the modelled one, and who published it."""
+"""A published figure, its source, and the modelled figure."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+MI300X, MI355X = "gfx942", "gfx950"  # targets, by the product that was measured
 
 SH = "nod-ai/amd-shark-ai, docs/empirical-lds"
 LADDER = "gau-nernst/learn-cuda, 02d_matmul_cdna3"
@@ -10,7 +12,7 @@ GT = "ROCm/gfx950-gluon-tutorials"
 HK = "HazyResearch/HipKittens, branch fp6_experimental"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Figure:
     """One case of the calibration.
 
@@ -19,11 +21,11 @@ class Figure:
     group, name : str
     unit : {"cycles", "TFLOP/s", "%"}
     published : float
-        Measured by others.
+        The figure that others measured.
     source : str
     modelled : float
     clock_mhz : float
-        At which it is modelled; of no account for cycles.
+        Clock at which the figure is modelled; 0 for cycles, which do not depend on it.
     """
 
     group: str
@@ -36,5 +38,5 @@ class Figure:
 
     @property
     def error(self) -> float:
-        """Return how far the modelled figure is off, as a share of the published one."""
+        """Return the error of the modelled figure, relative to the published one."""
         return self.modelled / self.published - 1

@@ -43,6 +43,14 @@ class Register(NamedTuple):
     number: int
 
 
+def marks_of(state: State) -> Marks:
+    """Return the marks of a batch; the first call creates them."""
+    found: Marks | None = state.units.get("marks")
+    if found is None:
+        found = state.units["marks"] = Marks(state)
+    return found
+
+
 class Marks:
     """The undefined bits of one batch.
 

@@ -7,21 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.profiling.calibration.figures import GT, LADDER, Figure
-from cupygemm.emulator.profiling.calibration.kernels import build, profile_workgroup
-from cupygemm.emulator.profiling.calibration.sample import Estimate, Product, estimate
+from cupygemm.emulator.calibration.figures import GT, LADDER, MI300X, Figure
+from cupygemm.emulator.calibration.kernels import build, profile_workgroup
+from cupygemm.emulator.calibration.sample import Estimate, Product, estimate
 
-TARGET, EXTENT, TILE = "gfx942", 4096, 128
+TARGET, EXTENT, TILE = MI300X, 4096, 128
 DEPTHS = (256, 512)
 
 PUBLISHED = {
-    "tile": 122.21, "padded": 244.72, "swizzled": 369.57, "buffered": 421.10, "wide": 454.12,
-}  # fmt: skip
+    "tile": 122.21,
+    "padded": 244.72,
+    "swizzled": 369.57,
+    "buffered": 421.10,
+    "wide": 454.12,
+}
 """TFLOP/s of each step."""
 
 SHALLOW = 400 / 476
-"""Speed of tiles 32 deep, two of them in LDS, over that of tiles 64 deep, one at a time; of other
-kernels."""
+"""Published speed of tiles 32 deep, two of them in LDS, relative to tiles 64 deep, one at a time.
+These are not kernels of the ladder."""
 
 
 def step(name: str) -> Estimate:
@@ -33,7 +37,7 @@ def step(name: str) -> Estimate:
         extents = [np.array(extent, np.int32) for extent in (EXTENT, EXTENT, depth)]
         arguments: list[Any] = [operand, operand, result, *extents]
         profiles.append(profile_workgroup(path, f"ladder_{name}", 256, arguments))
-    product = Product(EXTENT, EXTENT, EXTENT, (EXTENT // TILE) ** 2)
+    product = Product(m=EXTENT, n=EXTENT, k=EXTENT, workgroups=(EXTENT // TILE) ** 2)
     return estimate((profiles[0], profiles[1]), DEPTHS, product)
 
 
@@ -43,10 +47,20 @@ def figures() -> Iterator[Figure]:
     for name, published in PUBLISHED.items():
         found[name] = step(name)
         yield Figure(
-            group, name, "TFLOP/s", published, LADDER, found[name].tflops, found[name].clock_mhz
+            group=group,
+            name=name,
+            unit="TFLOP/s",
+            published=published,
+            source=LADDER,
+            modelled=found[name].tflops,
+            clock_mhz=found[name].clock_mhz,
         )
     ratio = step("shallow").tflops / found["wide"].tflops
     yield Figure(
-        "K tile of 32 in two stages over 64 in one, MI300X", "shallow over wide", "%",
-        100 * SHALLOW, GT, 100 * ratio,
-    )  # fmt: skip
+        group="K tile of 32 in two stages over 64 in one, MI300X",
+        name="shallow over wide",
+        unit="%",
+        published=100 * SHALLOW,
+        source=GT,
+        modelled=100 * ratio,
+    )
