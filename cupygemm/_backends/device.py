@@ -6,8 +6,8 @@ import functools
 import sys
 from dataclasses import dataclass
 
-from cupygemm._backends.protocol import Backend
-from cupygemm._backends.registry import DeviceProperties, backends_for
+from cupygemm._backends.protocol import Backend, DeviceProperties
+from cupygemm._backends.registry import backends_for
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,30 @@ Addresses = Sequence[tuple[int, int, int]]
 
 
 @dataclass(frozen=True)
+class DeviceProperties:
+    """A device as factories see it.
+
+    Attributes
+    ----------
+    index : int
+        CuPy's number of the device.
+    name : str
+        What messages call it, e.g. ``"gfx942 (emulated)"``.
+    is_hip : bool
+        CuPy is built for ROCm.
+    is_emulated : bool
+    values : dict
+        All that ``cupy.cuda.runtime.getDeviceProperties`` tells.
+    """
+
+    index: int
+    name: str
+    is_hip: bool
+    is_emulated: bool
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Support:
     """Whether a backend computes a request.
 

@@ -8,35 +8,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from cupygemm._backends.protocol import Backend
-
-
-@dataclass(frozen=True)
-class DeviceProperties:
-    """A device as factories see it.
-
-    Attributes
-    ----------
-    index : int
-        CuPy's number of the device.
-    name : str
-        What messages call it, e.g. ``"gfx942 (emulated)"``.
-    is_hip : bool
-        CuPy is built for ROCm.
-    is_emulated : bool
-    values : dict
-        All that ``cupy.cuda.runtime.getDeviceProperties`` tells.
-    """
-
-    index: int
-    name: str
-    is_hip: bool
-    is_emulated: bool
-    values: dict[str, Any]
-
+from cupygemm._backends.protocol import Backend, DeviceProperties
 
 Factory = Callable[[DeviceProperties], Backend | None]
 

@@ -11,11 +11,11 @@ not nest in both operands alike, or products that would be slivers, take a copy 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-Label = Hashable
-Labels = tuple[Label, ...]
+from cupygemm._records.shapes import Label, Labels
+
 Strides = Mapping[Label, int]
 
 MAX_BATCH_AXES = 3

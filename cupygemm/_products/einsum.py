@@ -16,11 +16,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._plan.table import PLANS
-from cupygemm._products.contraction import Label, Labels, View
+from cupygemm._products.contraction import View
 from cupygemm._products.pairs import Lie, contract, viewed
 from cupygemm._products.paths import Step, plan_path
 from cupygemm._products.subscripts import Subscripts, Term, parse, split_call
 from cupygemm._records.formats import parse_dtype
+from cupygemm._records.shapes import Label, Labels
 from cupygemm._request.arrays import Array, as_array, is_scalar, may_overlap, one_device
 from cupygemm._request.axes import parsed_order
 from cupygemm._request.copies import assign

@@ -16,15 +16,9 @@ import numpy as np
 from cupygemm._plan.keys import array_key
 from cupygemm._plan.plan import Plan
 from cupygemm._plan.table import PLANS, Key
-from cupygemm._products.contraction import (
-    Contraction,
-    Label,
-    Labels,
-    View,
-    c_strides,
-    plan_contraction,
-)
+from cupygemm._products.contraction import Contraction, View, c_strides, plan_contraction
 from cupygemm._products.matmul import matmul, plan_for
+from cupygemm._records.shapes import Label, Labels
 from cupygemm._request.arrays import may_overlap
 from cupygemm._request.copies import assign
 from cupygemm._request.promotion import product_types

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cupygemm._products.contraction import Label, Labels
+from cupygemm._records.shapes import Label, Labels
 
 Positions = tuple[int, ...]
 PATH_MARK = "einsum_path"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cupygemm._products.contraction import Label, Labels
+from cupygemm._records.shapes import Label, Labels
 
 ELLIPSIS = "..."
 Term = tuple[Label, ...]  # labels as written, with at most one ELLIPSIS

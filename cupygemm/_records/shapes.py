@@ -7,9 +7,13 @@ itself never broadcast.
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 Shape = tuple[int, ...]
+Label = Hashable
+"""Names an axis; axes of one label are multiplied with each other."""
+Labels = tuple[Label, ...]
 
 
 @dataclass(frozen=True)

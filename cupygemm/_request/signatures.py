@@ -16,7 +16,7 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
-from cupygemm._products.contraction import Labels
+from cupygemm._records.shapes import Labels
 
 Axes = Sequence[Any] | None
 

@@ -56,8 +56,8 @@ def test_what_each_target_has(target, formats, precisions):
     assert backend.formats == formats
     assert backend.precisions == precisions
     for name, dtype in FLOAT8.items():
-        assert bool(backend.supports_types(request(dtype, dtype))) == (name in formats)
+        assert bool(backend.supports(request(dtype, dtype))) == (name in formats)
         stored = make_request(
             *[contiguous((8, 8), np.dtype("f2"))] * 2, options=Options(dtype=dtype)
         )
-        assert bool(backend.supports_types(stored)) == (name in formats)
+        assert bool(backend.supports(stored)) == (name in formats)

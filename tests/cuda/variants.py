@@ -19,6 +19,7 @@ from cupygemm._backends.device import device
 from cupygemm._backends.hopper.backend import HopperBackend
 from cupygemm._backends.hopper.config import HopperConfig, check
 from cupygemm._backends.hopper.plan import choose
+from cupygemm._backends.hopper.requests import place_request
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
@@ -222,7 +223,7 @@ def multiply(variant: Variant, a: Any, b: Any, **options: Any) -> Any:
     request = make_request(*operands, options=options_of_plan)
     backend = device(a.data.device_id).kernels
     assert isinstance(backend, HopperBackend)
-    placement, config = backend.place(request), variant.config
+    placement, config = place_request(request), variant.config
     choice = choose(placement.layout, backend.arch, config)
     if config.stream_k:  # over fewer clusters where these would not cut this product
         fewer = (replace(config, stream_k=n) for n in (config.stream_k, 4, 3, 2, 0))

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._backends.cdna.arch import ARCHS, Arch
-from cupygemm._backends.cdna.check import PRODUCTS, check
+from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.config import GemmConfig, grid
-from cupygemm._backends.cdna.launch import GemmLaunch, PartedLaunch
+from cupygemm._backends.cdna.kernel import Kernel, load
+from cupygemm._backends.cdna.requests import (
+    formats_of,
+    place_request,
+    precisions_of,
+    supports,
+    supports_types,
+)
 from cupygemm._backends.cdna.select import Candidate, Selection, select
-from cupygemm._backends.cdna.source import ADD_ENTRY
-from cupygemm._backends.product_table import why_types_unsupported
 from cupygemm._backends.protocol import (
-    SUPPORTED,
     BlockScaling,
     Compiled,
+    DeviceProperties,
     Group,
     NoExtras,
     Runner,
     Support,
 )
-from cupygemm._backends.registry import DeviceProperties
 from cupygemm._backends.runners import make_runner
-from cupygemm._records.dtypes import FLOAT8_NAMES
-from cupygemm._records.formats import PRECISIONS, Precision
 from cupygemm._records.problem import GemmProblem
-from cupygemm._request.layout import Layout
-from cupygemm._request.placement import Placement, place
+from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
 
@@ -37,16 +37,6 @@ def create(properties: DeviceProperties) -> CdnaBackend | None:
     target = properties.values["gcnArchName"].decode().split(":")[0]
     arch = ARCHS.get(target)
     return None if arch is None else CdnaBackend(arch)
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A compiled kernel with the placement that it was compiled for."""
-
-    placement: Placement
-    config: GemmConfig
-    path: str
-    name: str
 
 
 class CdnaBackend(NoExtras):
@@ -62,41 +52,31 @@ class CdnaBackend(NoExtras):
 
     def __init__(self, arch: Arch) -> None:
         self.arch = arch
-        self.formats = tuple(name for name in FLOAT8_NAMES if name in arch.mfma_cycles)
-        self.precisions = frozenset(name for name in PRECISIONS if name in arch.mfma_cycles)
+        self.formats = formats_of(arch)
+        self.precisions = precisions_of(arch)
 
     def supports(self, request: Request) -> Support:
         """Tell whether a kernel takes the types, and a configuration the extents and strides."""
-        support = self.supports_types(request)
-        if not support:
-            return support
-        try:
-            self._select(request, self.place(request).layout.problem)
-        except ValueError as err:  # a limit, such as rows that are gigabytes apart
-            return Support(str(err))
-        return SUPPORTED
-
-    def supports_types(self, request: Request) -> Support:
-        """Tell whether the kernels take the types of a request."""
-        precision = self.precision(request)
-        return Support(why_types_unsupported(request, PRODUCTS, self.formats, precision))
+        return supports(request, self.arch)
 
     def problem(self, request: Request) -> GemmProblem | None:
         """Return what the kernel solves; None for types that no kernel takes."""
-        return self.place(request).layout.problem if self.supports_types(request) else None
+        if not supports_types(request, self.arch):
+            return None
+        return place_request(request, self.arch).layout.problem
 
     def candidates(self, request: Request) -> Sequence[Candidate]:
         """Return the configurations that can run, by their modelled cost."""
-        return self._select(request, self.place(request).layout.problem).candidates
+        return self._select(request, place_request(request, self.arch)).candidates
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Compile the kernel for a request."""
         from cupygemm._backends.cdna.compile import compile_kernel  # needs more than the core does
 
-        placement = self.place(request)
+        placement = place_request(request, self.arch)
         problem = placement.layout.problem
         if config is None:
-            selection = self._select(request, problem)
+            selection = self._select(request, placement)
         else:
             objection = check(config, problem, self.arch)
             if objection is not None:
@@ -106,7 +86,7 @@ class CdnaBackend(NoExtras):
         return Compiled(
             computed_by="cupygemm",
             reason=selection.reason,
-            handle=Kernel(placement, selection.config, str(kernel.path), kernel.name),
+            handle=Kernel(placement, selection.config, kernel),
             notes=placement.notes,
             problem=problem,
             config=selection.config,
@@ -119,16 +99,16 @@ class CdnaBackend(NoExtras):
     def launch(self, request: Request, compiled: Compiled) -> Runner:
         """Load the kernel, and return what computes the request."""
         kernel: Kernel = compiled.handle
-        return make_runner(request, kernel.placement, load(kernel, kernel.placement.layout))
+        return make_runner(request, kernel.placement, load(kernel))
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
         """Return the products whose kernels read and write alike, each such set in one launch."""
         from cupygemm._backends.cdna.grouped import groups
 
         placements = {
-            number: self.place(request)
+            number: place_request(request, self.arch)
             for number, request in requests.items()
-            if self.supports_types(request)
+            if supports_types(request, self.arch)
         }
         return groups(placements, self.arch)
 
@@ -136,36 +116,14 @@ class CdnaBackend(NoExtras):
         """Return what computes ``x @ x.T`` by panels up to the diagonal."""
         from cupygemm._backends.cdna.triangle import make_triangle
 
-        return make_triangle(self, request)
+        return make_triangle(request, self.arch)
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return what multiplies operands with exponents for blocks of 32 along k."""
         from cupygemm._backends.cdna.block_scales import make_block_scaled
 
-        return make_block_scaled(self, request, scaling)
+        return make_block_scaled(request, scaling, self.arch)
 
-    def precision(self, request: Request) -> Precision:
-        """Return the precision in which float32 is multiplied: what is asked for, or more."""
-        return request.precision if request.precision in self.precisions else "ieee"
-
-    def place(self, request: Request) -> Placement:
-        """Return where the kernel finds the arrays of a request."""
-        return place(request, precision=self.precision(request))
-
-    def _select(self, request: Request, problem: GemmProblem) -> Selection:
+    def _select(self, request: Request, placement: Placement) -> Selection:
+        problem = placement.layout.problem
         return select(problem, self.arch, reproducible=request.reproducible)
-
-
-def load(kernel: Kernel, layout: Layout) -> tuple[GemmLaunch, ...]:
-    """Return the launches of a product, with their kernel loaded."""
-    from cupy import RawModule
-
-    module = RawModule(path=kernel.path)
-    gemm, config = module.get_function(kernel.name), kernel.config
-    if config.partition == "tiles":
-        return tuple(GemmLaunch(gemm, layout, offsets, config) for offsets in layout.launches)
-    add = module.get_function(ADD_ENTRY)
-    return tuple(
-        PartedLaunch(gemm, add, layout=layout, offsets=offsets, config=config)
-        for offsets in layout.launches
-    )

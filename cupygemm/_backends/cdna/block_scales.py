@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.cdna.arch import Arch
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K, WAVE_SIZE
+from cupygemm._backends.cdna.kernel import Kernel, load
 from cupygemm._backends.cdna.launch import BLOCK_SCALE_ARGS
+from cupygemm._backends.cdna.requests import place_request, supports_types
 from cupygemm._backends.cdna.select import select
 from cupygemm._backends.protocol import BlockScaling, Runner
 from cupygemm._backends.runners import BlockScaledLaunch, around
 from cupygemm._request.microscaling import BLOCK
 from cupygemm._request.request import Request
-
-if TYPE_CHECKING:
-    from cupygemm._backends.cdna.backend import CdnaBackend
 
 PACKED_ROWS = 64
 """Rows of which a dword of packed factors has four."""
@@ -46,17 +46,12 @@ for (int fragment = 0; fragment < 4; ++fragment) {{
 """
 
 
-def make_block_scaled(
-    backend: CdnaBackend, request: Request, scaling: BlockScaling
-) -> Runner | None:
+def make_block_scaled(request: Request, scaling: BlockScaling, arch: Arch) -> Runner | None:
     """Return what multiplies operands with exponents; None where no kernel can."""
-    from cupygemm._backends.cdna.backend import Kernel, load
-
-    arch = backend.arch
     known = scaling.kind == "e8m0" and scaling.block == BLOCK and arch.block_scales
-    if not known or not backend.supports_types(request):
+    if not known or not supports_types(request, arch):
         return None
-    placement = backend.place(request)
+    placement = place_request(request, arch)
     problem = replace(placement.layout.problem, block_scaled=True)
     if scaling.pairs:
         problem = replace(problem, a_dtype="e2m1x2", b_dtype="e2m1x2")
@@ -66,8 +61,8 @@ def make_block_scaled(
         return None
     placement = replace(placement, layout=replace(placement.layout, problem=problem))
     compiled = compile_kernel(problem, config, arch.name)
-    kernel = Kernel(placement, config, str(compiled.path), compiled.name)
-    (gemm,) = load(kernel, placement.layout)
+    kernel = Kernel(placement, config, compiled)
+    (gemm,) = load(kernel)
     depth = BLOCK_SCALED_MMA_K // (2 if scaling.pairs else 1)  # bytes along k of an instruction
     steps = config.num_steps(problem) * (config.tile_k // depth)
 

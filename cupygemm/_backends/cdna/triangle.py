@@ -12,9 +12,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from cupygemm._backends.cdna.grouped import aligned_alike, choose
+from cupygemm._backends.cdna.arch import Arch
+from cupygemm._backends.cdna.grouped import aligned_alike, choose, groups
+from cupygemm._backends.cdna.requests import place_request, supports
 from cupygemm._backends.cdna.select import select
 from cupygemm._backends.protocol import Group, Runner
 from cupygemm._backends.unfused import applied
@@ -23,9 +25,6 @@ from cupygemm._request.copies import assign, bits
 from cupygemm._request.layout import Operand, contiguous
 from cupygemm._request.options import Options
 from cupygemm._request.request import Request, make_request
-
-if TYPE_CHECKING:
-    from cupygemm._backends.cdna.backend import CdnaBackend
 
 PANEL_ROWS = 256
 """Panels have a multiple of these rows, so that no tile reaches beyond its panel."""
@@ -37,41 +36,42 @@ Edges = tuple[tuple[int, int], ...]
 """The first and the last row of each panel, last excluded."""
 
 
-def make_triangle(backend: CdnaBackend, request: Request) -> Runner | None:
+def make_triangle(request: Request, arch: Arch) -> Runner | None:
     """Return what computes ``x @ x.T`` by one triangle; None where both triangles are cheaper."""
     if request.epilogue is not None:
-        sums = make_triangle_of(backend, request.sums, passes=1 + EPILOGUE_PASSES)
+        sums = make_triangle_of(request.sums, arch, passes=1 + EPILOGUE_PASSES)
         return None if sums is None else applied(request, sums)
-    return make_triangle_of(backend, request, passes=1)
+    return make_triangle_of(request, arch, passes=1)
 
 
-def make_triangle_of(backend: CdnaBackend, request: Request, *, passes: int) -> Runner | None:
+def make_triangle_of(request: Request, arch: Arch, *, passes: int) -> Runner | None:
     """Return what computes a product without an epilogue.
 
     Parameters
     ----------
-    backend : CdnaBackend
     request : Request
+    arch : Arch
     passes : int
         How often the result passes through memory after the product.
     """
     types, x = request.types, request.x1
     in_own_type = types.operand == x.dtype and x.dtype not in FLOAT8_DTYPES
-    if types.accumulator.kind not in "fc" or not in_own_type or not backend.supports(request):
+    if types.accumulator.kind not in "fc" or not in_own_type or not supports(request, arch):
         return None
     edges = panel_edges(request.shape.m)
     if len(edges) < 2:
         return None
-    copies_x = backend.place(request).x1_copy is not None
+    copies_x = place_request(request, arch).x1_copy is not None
     operand = contiguous(x.shape, x.dtype) if copies_x else replace(x, address=x.address & 15)
     target = contiguous(request.shape.result, types.stored)
     panels = {number: _panel(operand, target, edge) for number, edge in enumerate(edges)}
-    if not triangle_pays(backend, panels, request, passes=passes):
+    if not triangle_pays(panels, request, arch, passes=passes):
         return None
-    groups = backend.groups(panels)
-    if sum(len(group.numbers) for group in groups) < len(edges):
+    placements = {number: place_request(panel, arch) for number, panel in panels.items()}
+    launches = groups(placements, arch)
+    if sum(len(group.numbers) for group in launches) < len(edges):
         return None
-    return _make_runner(request, groups, edges, copies_x=copies_x)
+    return _make_runner(request, launches, edges, copies_x=copies_x)
 
 
 def panel_edges(rows: int) -> Edges:
@@ -81,17 +81,16 @@ def panel_edges(rows: int) -> Edges:
 
 
 def triangle_pays(
-    backend: CdnaBackend, panels: Mapping[int, Request], whole: Request, *, passes: int
+    panels: Mapping[int, Request], whole: Request, arch: Arch, *, passes: int
 ) -> bool:
     """Whether the panels and what follows take fewer modelled cycles than the whole product."""
-    arch = backend.arch
-    problems = [backend.place(panel).layout.problem for panel in panels.values()]
+    problems = [place_request(panel, arch).layout.problem for panel in panels.values()]
     together = choose(aligned_alike(problems), arch)
     if together is None:
         return False
     moved = passes * whole.shape.size * whole.types.stored.itemsize
     afterwards = moved / (arch.hbm_gbytes_per_s * 1e3 / arch.clock_mhz)
-    alone = select(backend.place(whole).layout.problem, arch).candidates[0]
+    alone = select(place_request(whole, arch).layout.problem, arch).candidates[0]
     return together.cycles + afterwards < alone.cycles
 
 

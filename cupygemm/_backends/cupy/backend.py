@@ -20,11 +20,11 @@ from cupygemm._backends.protocol import (
     Backend,
     Candidate,
     Compiled,
+    DeviceProperties,
     NoExtras,
     Runner,
     Support,
 )
-from cupygemm._backends.registry import DeviceProperties
 from cupygemm._epilogue.float8 import rounded_to_float8
 from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES
 from cupygemm._records.formats import as_stored

@@ -7,36 +7,30 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._backends.hopper import tf32x3
-from cupygemm._backends.hopper.config import FLOAT8, PRODUCTS, HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig, check
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_launches
+from cupygemm._backends.hopper.requests import KNOWN_PRECISIONS, place_request, supports_types
 from cupygemm._backends.hopper.select import HopperCandidate, in_other_orders, select
-from cupygemm._backends.product_table import why_types_unsupported
 from cupygemm._backends.protocol import (
     SUPPORTED,
     BlockScaling,
     Compiled,
+    DeviceProperties,
     Group,
     NoExtras,
     Runner,
     Support,
 )
-from cupygemm._backends.registry import DeviceProperties
 from cupygemm._backends.runners import make_runner
-from cupygemm._records.formats import PRECISIONS, Precision
 from cupygemm._records.problem import GemmProblem
-from cupygemm._request.placement import Placement, place
-from cupygemm._request.promotion import F32
+from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
 MIN_TRIANGLE_ROWS = 512
 """Symmetric products of fewer rows are computed whole."""
-_EXACT_FLOAT32 = (
-    "tensor cores do not multiply float32 exactly; precision='tf32x3' is nearly exact, and "
-    "precision='tf32' rounds the operands"
-)
 
 
 def create(properties: DeviceProperties) -> HopperBackend:
@@ -64,40 +58,33 @@ class HopperBackend(NoExtras):
     name = "hopper"
     config_type = HopperConfig
     formats = FLOAT8
-    precisions = frozenset(name for name in PRECISIONS if name in PRODUCTS)
+    precisions = KNOWN_PRECISIONS
 
     def __init__(self, arch: HopperArch) -> None:
         self.arch = arch
 
     def supports(self, request: Request) -> Support:
         """Tell whether a kernel takes the request, and none of cuBLAS's is faster by the model."""
-        support = self.supports_types(request)
+        support = supports_types(request)
         if not support:
             return support
         try:
-            choose(self.place(request).layout, self.arch)
+            choose(place_request(request).layout, self.arch)
         except ValueError as err:
             return Support(str(err))
         return SUPPORTED
 
-    def supports_types(self, request: Request) -> Support:
-        """Tell whether the kernels take the types of a request."""
-        precision = self.precision(request)
-        if request.types.operand == F32 and precision == "ieee":
-            return Support(_EXACT_FLOAT32)
-        return Support(why_types_unsupported(request, PRODUCTS, self.formats, precision))
-
     def problem(self, request: Request) -> GemmProblem | None:
         """Return what the kernel solves; None for types that no kernel takes."""
-        return self.place(request).layout.problem if self.supports_types(request) else None
+        return place_request(request).layout.problem if supports_types(request) else None
 
     def candidates(self, request: Request) -> Sequence[HopperCandidate]:
         """Return the configurations that can run, by their modelled cost."""
-        return select(self.place(request).layout.problem, self.arch).candidates
+        return select(place_request(request).layout.problem, self.arch).candidates
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Compile the kernels for a request."""
-        placement = self.place(request)
+        placement = place_request(request)
         choice = choose(placement.layout, self.arch, config, reason=reason)
         if config is not None:
             objection = check(config, choice.problem, self.arch)
@@ -127,7 +114,7 @@ class HopperBackend(NoExtras):
 
     def variants(self, request: Request, config: Any) -> Sequence[HopperConfig]:
         """Return the configuration with the other orders of tiles."""
-        asked = self.place(request).layout.problem
+        asked = place_request(request).layout.problem
         problem = as_computed(asked, c_turned=config.c_turned)
         return in_other_orders(config, problem, self.arch)
 
@@ -136,9 +123,9 @@ class HopperBackend(NoExtras):
         from cupygemm._backends.hopper.grouped import groups
 
         placements = {
-            number: self.place(request)
+            number: place_request(request)
             for number, request in requests.items()
-            if self.supports_types(request)
+            if supports_types(request)
         }
         return groups(placements, self.arch)
 
@@ -146,9 +133,9 @@ class HopperBackend(NoExtras):
         """Return what computes ``x @ x.T`` by the tiles of one triangle."""
         from cupygemm._backends.hopper.triangle import choose_triangle
 
-        if request.shape.m < MIN_TRIANGLE_ROWS or not self.supports_types(request):
+        if request.shape.m < MIN_TRIANGLE_ROWS or not supports_types(request):
             return None
-        placement = self.place(request)
+        placement = place_request(request)
         choice = choose_triangle(placement.layout, self.arch)
         return None if choice is None else self.run(request, placement, choice)
 
@@ -156,16 +143,8 @@ class HopperBackend(NoExtras):
         """Return what multiplies 8-bit floats with scales for blocks of 128 along k."""
         from cupygemm._backends.hopper.block_scales import make_block_scaled
 
-        return make_block_scaled(self, request, scaling)
+        return make_block_scaled(request, scaling, self.arch)
 
     def run(self, request: Request, placement: Placement, choice: HopperChoice) -> Runner:
         """Return what computes a request by the kernels of a choice, which are loaded."""
         return make_runner(request, placement, make_launches(placement.layout, choice))
-
-    def precision(self, request: Request) -> Precision:
-        """Return the precision in which float32 is multiplied: what is asked for, or more."""
-        return request.precision if request.precision in self.precisions else "ieee"
-
-    def place(self, request: Request) -> Placement:
-        """Return where the kernel finds the arrays; rows that TMA cannot read are copied later."""
-        return place(request, precision=self.precision(request), row_bytes=1)

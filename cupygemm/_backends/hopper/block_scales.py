@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cupygemm._backends.hopper.config import (
     BLOCK_ROWS,
@@ -19,6 +19,7 @@ from cupygemm._backends.hopper.config import (
 )
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_product
+from cupygemm._backends.hopper.requests import place_request, supports_types
 from cupygemm._backends.hopper.select import select
 from cupygemm._backends.hopper.source import BlockScaling
 from cupygemm._backends.hopper.tile_shapes import configs_for
@@ -28,9 +29,6 @@ from cupygemm._backends.runners import BlockScaledLaunch, around
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 from cupygemm._request.request import Request
-
-if TYPE_CHECKING:
-    from cupygemm._backends.hopper.backend import HopperBackend
 
 BLOCK = SLAB_BYTES
 """Elements along k that have one scale, or a multiple of it."""
@@ -78,16 +76,16 @@ def scaled_configs(
     )
 
 
-def make_block_scaled(backend: HopperBackend, request: Request, scaling: Scaling) -> Runner | None:
+def make_block_scaled(request: Request, scaling: Scaling, arch: HopperArch) -> Runner | None:
     """Return what multiplies operands with scales of fp32; None where no kernel can."""
-    if scaling.kind != "float32" or scaling.block % BLOCK or not backend.supports(request):
+    if scaling.kind != "float32" or scaling.block % BLOCK or not supports_types(request):
         return None
-    placement = backend.place(request)
+    placement = place_request(request)
     layout = placement.layout
     shared = (scaling.rows, scaling.columns)
     rows_of_a, columns_of_b = shared[::-1] if layout.swapped else shared
     try:
-        choice = choose_scaled(layout, backend.arch, columns_of_b)
+        choice = choose_scaled(layout, arch, columns_of_b)
     except ValueError:  # no configuration can run
         return None
     if choice is None:

@@ -15,11 +15,13 @@ from cupygemm._backends.hopper.grouped import CAPACITIES, choose_groups, grouped
 from cupygemm._backends.hopper.launch import ADD_ARGS, FINISH_ARGS, HOPPER_ARGS, MIRROR_ARGS
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import choose
+from cupygemm._backends.hopper.requests import place_request, supports_types
 from cupygemm._backends.hopper.source import add_source
 from cupygemm._backends.hopper.stack import Stack
 from cupygemm._backends.hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
 from cupygemm._backends.hopper.triangle import choose_triangle
-from cupygemm._backends.registry import DeviceProperties, backends_for
+from cupygemm._backends.protocol import DeviceProperties
+from cupygemm._backends.registry import backends_for
 from cupygemm._build.flatten import device_source
 from cupygemm._records.dtypes import FLOAT8
 from cupygemm._request.epilogue import epilogue_arguments
@@ -38,7 +40,7 @@ def layout_of(shape1, shape2, dtype=np.float16, **strided):
         Operand(view.shape, view.strides, view.dtype, view.ctypes.data - array.ctypes.data)
         for array, view in ((a, a[v]) for a, v in zip(arrays, views, strict=True))
     ]
-    return BACKEND.place(make_request(*operands)).layout
+    return place_request(make_request(*operands)).layout
 
 
 def test_the_records_match_the_device_structs():
@@ -85,7 +87,7 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     a, b = (Operand((64, 64), (64, 1), np.dtype(np.int8)) for _ in range(2))
     request = make_request(a, b, options=Options(dtype=np.dtype(np.int32)))
     assert BACKEND.supports(request)
-    placement = BACKEND.place(request)
+    placement = place_request(request)
     assert (placement.x1_copy, placement.x2_copy) == (None, None)
     problem = placement.layout.problem
     assert (problem.a_dtype, problem.out_dtype) == ("i8", "i32")
@@ -119,7 +121,7 @@ def test_bytes_are_multiplied_to_bytes(dtype):
 
 def posed_in(precision, m, n, k):
     a, b = (Operand(s, (4 * s[1], 4), np.dtype(np.float32)) for s in ((m, k), (k, n)))
-    return BACKEND.place(make_request(a, b, options=Options(precision=precision))).layout
+    return place_request(make_request(a, b, options=Options(precision=precision))).layout
 
 
 def test_fp32_goes_to_cublas_unless_a_precision_is_asked_for():
@@ -149,7 +151,7 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
         Operand(s, strides[o](s), np.dtype(np.float32)) for s, o in zip(shapes, orders, strict=True)
     )
     options = Options(dtype=np.dtype(dtype), casting="unsafe", precision="tf32")
-    layout = BACKEND.place(make_request(a, b, options=options)).layout
+    layout = place_request(make_request(a, b, options=options)).layout
     choice = choose(layout, ARCH)
     assert choice.config.c_turned == turned
     assert (choice.problem.a_major, choice.problem.b_major) == majors
@@ -183,7 +185,7 @@ def test_a_group_may_be_turned_and_a_triangle_is_not():
     operands = (
         Operand((2304, 2304), steps, np.dtype(np.float16)) for steps in ((4608, 2), (2, 4608))
     )
-    layout = BACKEND.place(make_request(*operands)).layout
+    layout = place_request(make_request(*operands)).layout
     assert choose(layout, ARCH).config.c_turned
     triangle = choose_triangle(layout, ARCH)
     assert not triangle.config.c_turned
@@ -193,7 +195,7 @@ def test_a_group_may_be_turned_and_a_triangle_is_not():
 def posed_in_fp64(m, n, k, batch=(), **options):
     a, b = np.empty((*batch, m, k)), np.empty((k, n))
     operands = [Operand(x.shape, x.strides, x.dtype, x.ctypes.data % 16) for x in (a, b)]
-    return BACKEND.place(make_request(*operands, options=Options(**options)))
+    return place_request(make_request(*operands, options=Options(**options)))
 
 
 @pytest.mark.parametrize(
@@ -323,7 +325,7 @@ def test_hopper_says_what_it_has():
     assert BACKEND.precisions == {"tf32", "tf32x3"}
     for name, has in (("e4m3fn", True), ("e5m2", True), ("e4m3fnuz", False)):
         x = Operand((64, 64), (64, 1), FLOAT8[name])
-        assert bool(BACKEND.supports_types(make_request(x, x))) == has
+        assert bool(supports_types(make_request(x, x))) == has
 
 
 def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
