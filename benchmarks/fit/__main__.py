@@ -1,0 +1,60 @@
+"""The command line: ``python -m benchmarks.fit sweep``, see ``--help``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from benchmarks.fit.design import design
+from benchmarks.fit.samples import SampleFile
+from benchmarks.fit.sweep import FIRST, OTHERS, dry_run, sweep
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fit")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    _add_sweep(commands.add_parser("sweep", help="measure kernels on the GPU at hand"))
+    options = parser.parse_args(arguments)
+    options.run(options)
+
+
+def _add_sweep(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", choices=("cuda",), default="cuda")
+    parser.add_argument("--out", type=Path, required=True, help="a file, which is continued")
+    parser.add_argument("--seconds", type=float, default=420, help="budget, compilation included")
+    parser.add_argument("--seed", type=int, default=0, help="of the design")
+    parser.add_argument("--first", type=int, default=FIRST, help="kernels that the model prefers")
+    parser.add_argument("--others", type=int, default=OTHERS, help="random kernels")
+    parser.add_argument("--workers", type=int, help="processes that compile; default: cores - 1")
+    parser.add_argument(
+        "--dry-run", type=int, metavar="N", help="only print and compile N products; needs no GPU"
+    )
+    parser.set_defaults(run=_sweep)
+
+
+def _sweep(options: argparse.Namespace) -> None:
+    from benchmarks.fit.hopper_kernels import H200, HopperKernels
+
+    shown = {"first": options.first, "others": options.others}
+    if options.dry_run is not None:
+        dry_run(HopperKernels(H200), design(options.seed), options.dry_run, **shown)
+        return
+    out = SampleFile.open(options.out)
+    count = sweep(
+        HopperKernels(),
+        design(options.seed),
+        out,
+        options.seconds,
+        workers=options.workers,
+        **shown,
+    )
+    timings = sum(len(sample.timings) for sample in out.samples)
+    sys.stdout.write(
+        f"{count} products measured now; {options.out} has {len(out.samples)} products and "
+        f"{timings} kernels, {options.out.stat().st_size} bytes\n"
+    )
+
+
+if __name__ == "__main__":
+    main()

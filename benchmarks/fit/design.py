@@ -1,0 +1,117 @@
+"""Which products a sweep measures: a stratified, seeded design.
+
+Products come in rounds, each of which draws from every group, so any beginning of the list is
+balanced. The groups are linear layers of published models at many numbers of tokens, and random
+shapes: aligned to cache lines, to 16 bytes and to nothing, small, with long k, in batches, and of
+the other types.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+
+from benchmarks.fit.samples import Product
+
+# (n, k) of the linear layers, the projections of attention merged as servers merge them.
+LAYERS: dict[str, tuple[tuple[int, int], ...]] = {
+    "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
+    "Llama 3 70B, 8 ways": ((1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)),
+    "Qwen 3 8B": ((6144, 4096), (4096, 4096), (24576, 4096), (4096, 12288)),
+    "Qwen 3 30B-A3B": ((5120, 2048), (2048, 4096), (1536, 2048), (2048, 768)),
+    "Qwen 3 0.6B": ((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072)),
+    "DeepSeek-V3": (
+        (2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048),
+    ),
+    "ViT-L/16": ((3072, 1024), (1024, 1024), (4096, 1024), (1024, 4096)),
+    "ViT-H/14": ((3840, 1280), (1280, 1280), (5120, 1280), (1280, 5120)),
+    "UNet of SDXL": ((640, 640), (5120, 640), (640, 2560), (1280, 2048), (10240, 1280)),
+}  # fmt: skip
+TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
+TOKENS_OF_IMAGES = (64, 196, 257, 1024, 4096, 8 * 196, 8 * 257, 32 * 196)
+LAYOUTS = ("NN", "NT", "TN", "TT")
+# How often a round draws from each group of bf16, and from layers in each other type.
+ROUND = {
+    "layer": 6, "tokens": 2, "aligned": 4, "of eight": 4, "small": 3, "long k": 3, "batch": 1,
+    "odd": 1,
+}  # fmt: skip
+OTHER_TYPES = (
+    ("f16", "f16"), ("e4m3fn", "bf16"), ("e4m3fn", "e4m3fn"), ("i8", "i32"), ("tf32", "f32"),
+    ("tf32x3", "f32"), ("f64", "f64"), ("f64", "f64"), ("tf32x3", "f32"),
+)  # fmt: skip
+# Multiply-adds of a product, at most: a few milliseconds.
+_MOST = {"f64": 1 << 36, "tf32x3": 1 << 37, "tf32": 1 << 39}
+_MOST_OTHERS = 1 << 40
+_LEAST_BYTES = 16
+
+
+def design(seed: int = 0) -> Iterator[Product]:
+    """Yield products without end, none twice."""
+    rng = random.Random(seed)  # noqa: S311
+    seen: set[Product] = set()
+    while True:
+        drawn = [_draw(rng, group) for group, count in ROUND.items() for _ in range(count)]
+        drawn += [_of_type(rng, *types) for types in OTHER_TYPES]
+        rng.shuffle(drawn)
+        for product in drawn:
+            most = _MOST.get(product.operands, _MOST_OTHERS)
+            if product not in seen and product.multiply_adds <= most:
+                seen.add(product)
+                yield product
+
+
+def _draw(rng: random.Random, group: str) -> Product:
+    """Return a product of bf16."""
+    if group in ("layer", "tokens"):
+        return _layer(rng, group)
+    shape = _shape(rng, group)
+    return Product(shape, "bf16", "bf16", rng.choice(LAYOUTS), group)
+
+
+def _layer(rng: random.Random, group: str) -> Product:
+    """Return a linear layer, whose weights have a row for each output."""
+    model = rng.choice(tuple(LAYERS))
+    n, k = rng.choice(LAYERS[model])
+    if group == "tokens":
+        tokens = _log_uniform(rng, 1, 8192)
+    else:
+        images = model.startswith(("ViT", "UNet"))
+        tokens = rng.choice(TOKENS_OF_IMAGES if images else TOKENS)
+    return Product((tokens, n, k), "bf16", "bf16", "NT", group)
+
+
+def _shape(rng: random.Random, group: str) -> tuple[int, ...]:
+    if group == "aligned":
+        unit = rng.choice((64, 128))
+        return tuple(_log_uniform(rng, 64, 16384, unit) for _ in range(3))
+    if group == "of eight":
+        return tuple(_log_uniform(rng, 64, 12288, 8) for _ in range(3))
+    if group == "small":
+        return tuple(_log_uniform(rng, 8, 1024, 8) for _ in range(3))
+    if group == "long k":
+        m, n = (_log_uniform(rng, 16, 1024, 8) for _ in range(2))
+        return m, n, _log_uniform(rng, 4096, 131072, 64)
+    if group == "batch":
+        return _log_uniform(rng, 2, 128), *(_log_uniform(rng, 32, 1536, 8) for _ in range(3))
+    return tuple(_log_uniform(rng, 33, 6000) for _ in range(3))
+
+
+def _of_type(rng: random.Random, operands: str, result: str) -> Product:
+    """Return a layer, or a product of random extents, of another type than bf16."""
+    if rng.random() < 0.4:
+        layer = _layer(rng, "tokens")
+        return Product(layer.shape, operands, result, layer.layout, "layer")
+    kind = rng.choice(("aligned", "of eight", "small", "long k"))
+    shape = _shape(rng, kind)
+    if operands in ("e4m3fn", "i8"):  # whose rows would be copied below 16 bytes
+        shape = tuple(-(-extent // _LEAST_BYTES) * _LEAST_BYTES for extent in shape)
+    # Operands of bytes lie along k, as other libraries take them; those of 4 and 8 bytes anyhow.
+    layout = "NT" if operands in ("e4m3fn", "i8") else rng.choice(LAYOUTS)
+    return Product(shape, operands, result, layout, kind)
+
+
+def _log_uniform(rng: random.Random, least: int, most: int, unit: int = 1) -> int:
+    """Return a multiple of `unit` from `least` to `most`, as often from each octave."""
+    value = math.exp(rng.uniform(math.log(least), math.log(most)))
+    return max(1, round(value / unit)) * unit

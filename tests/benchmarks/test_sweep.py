@@ -1,0 +1,109 @@
+"""The sweep of `benchmarks.fit`: the design, the file of samples, and the budget."""
+
+import itertools
+import time
+from collections import Counter
+
+import pytest
+
+from benchmarks.fit.design import LAYOUTS, OTHER_TYPES, ROUND, design
+from benchmarks.fit.hopper_kernels import H200, HopperKernels
+from benchmarks.fit.samples import Product, Sample, SampleFile, Timing, compact
+from benchmarks.fit.sweep import compiled, sweep
+
+
+class FakeKernels:
+    """Two kernels for each product, whose times are made up."""
+
+    def __init__(self, seconds=0.0):
+        self.seconds = seconds
+
+    def machine(self):
+        return {"device": "fake", "unit": "us"}
+
+    def candidates(self, product, first, others):
+        return [{"tile_m": 64}, {"tile_m": 128}][: first + others]
+
+    def compile(self, product, config):
+        if product.shape[0] == 13:
+            raise ValueError("13 rows have no kernel")
+
+    def measure(self, product, configs):
+        time.sleep(self.seconds)
+        timings = [Timing(config, config["tile_m"] / 7, 2.0) for config in configs]
+        return Sample(product, tuple(timings), vendor=3.0)
+
+
+def products(*rows):
+    return [Product((m, 64, 64), "bf16", "bf16", "NT", "test") for m in rows]
+
+
+def test_the_design_is_balanced_and_repeatable():
+    size = sum(ROUND.values()) + len(OTHER_TYPES)
+    drawn = list(itertools.islice(design(1), 10 * size))
+    assert drawn == list(itertools.islice(design(1), 10 * size))
+    assert len(set(drawn)) == len(drawn)
+    assert {product.layout for product in drawn} == set(LAYOUTS)
+    groups = Counter(product.group for product in drawn if product.operands == "bf16")
+    for group, count in ROUND.items():
+        assert 7 * count <= groups[group] <= 12 * count
+
+
+def test_products_of_the_design_have_kernels():
+    kernels = HopperKernels(H200)
+    for product in itertools.islice(design(2), 60):
+        configs = kernels.candidates(product, 4, 2)
+        assert configs, product
+        assert len({str(config) for config in configs}) == len(configs)
+
+
+def test_a_sweep_continues_its_file(tmp_path):
+    path = tmp_path / "samples.jsonl.xz"
+    for rows, measured in (((1, 2), 2), ((1, 2, 3), 1)):
+        assert (
+            sweep(FakeKernels(), products(*rows), SampleFile.open(path), 60, workers=0) == measured
+        )
+    found = SampleFile.open(path)
+    assert [sample.product.shape[0] for sample in found.samples] == [1, 2, 3]
+    assert [machine["device"] for machine in found.machines] == ["fake", "fake"]
+    timing = found.samples[2].timings[1]
+    assert timing == Timing({"tile_m": 128}, pytest.approx(128 / 7, rel=1e-3), 2.0)
+    assert found.samples[0].vendor == 3.0
+
+
+def test_an_interrupted_write_loses_no_more_than_its_own_samples(tmp_path):
+    path = tmp_path / "samples.jsonl.xz"
+    sweep(FakeKernels(), products(1), SampleFile.open(path), 60, workers=0)
+    whole = path.read_bytes()
+    sweep(FakeKernels(), products(2), SampleFile.open(path), 60, workers=0)
+    for end in (len(whole) + 5, len(path.read_bytes()) - 7):
+        path.write_bytes(path.read_bytes()[:end])
+        assert SampleFile.open(path).products == set(products(1))
+        sweep(FakeKernels(), products(2), SampleFile.open(path), 60, workers=0)
+        assert SampleFile.open(path).products == set(products(1, 2))
+
+
+def test_files_are_merged(tmp_path):
+    paths = [tmp_path / "a.xz", tmp_path / "b.xz"]
+    for rows, path in enumerate(paths):
+        sweep(FakeKernels(), products(rows + 1), SampleFile.open(path), 60, workers=0)
+    compact(paths, tmp_path / "both.xz")
+    assert SampleFile.open(tmp_path / "both.xz").products == set(products(1, 2))
+
+
+def test_a_sweep_stops_in_time(tmp_path):
+    begun = time.monotonic()
+    file = SampleFile.open(tmp_path / "samples.jsonl.xz")
+    count = sweep(FakeKernels(0.1), products(*range(20, 1000)), file, 0.5, workers=0)
+    assert 1 <= count <= 6
+    assert time.monotonic() - begun < 2
+    assert len(SampleFile.open(file.path).samples) == count
+
+
+def test_kernels_that_do_not_compile_are_left_out(tmp_path, capsys):
+    configs, errors = compiled(products(13)[0], FakeKernels(), 2, 0, time.monotonic() + 60)
+    assert not configs
+    assert all("13 rows have no kernel" in error for error in errors)
+    file = SampleFile.open(tmp_path / "samples.jsonl.xz")
+    assert sweep(FakeKernels(), products(13, 14), file, 60, workers=0) == 1
+    assert "13 rows" in capsys.readouterr().out
