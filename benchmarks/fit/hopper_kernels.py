@@ -14,31 +14,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
+from benchmarks.fit.layouts import DTYPES, layout_of
 from benchmarks.fit.samples import Config, Product, Sample, Timing
-from cupygemm._backends.device import Device, device
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.plan import HopperChoice, choose
-from cupygemm._backends.hopper.product import make_preparation, make_runner
+from cupygemm._backends.hopper.product import make_preparation, make_product
 from cupygemm._backends.hopper.select import select
-from cupygemm._request.options import Options
-from cupygemm._request.request import Posed, pose
-from cupygemm._tuning.product import Product as ProductOfShape
+from cupygemm._request.layout import Layout
 from cupygemm._tuning.timer import DeviceTimer
 
-DTYPES: dict[str, Any] = {
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "f16": np.dtype(np.float16),
-    "f32": np.dtype(np.float32),
-    "tf32": np.dtype(np.float32),
-    "tf32x3": np.dtype(np.float32),
-    "f64": np.dtype(np.float64),
-    "i8": np.dtype(np.int8),
-    "i32": np.dtype(np.int32),
-    "e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
-}
 ROUNDS = 3
 _NEAR = 32  # candidates that the model ranks next; half of the random ones are drawn from them
 # Seconds of a batch of calls: more of long calls, whose clock depends on the power they draw.
@@ -59,13 +45,7 @@ class HopperKernels:
     unit = "us"
 
     def __init__(self, arch: HopperArch | None = None) -> None:
-        if arch is None:
-            place = device(0)
-            if not isinstance(place.arch, HopperArch):
-                raise SystemExit(f"sweep: {place.name} is no GPU of compute capability 9.0")
-            arch = place.arch
-        self.arch = arch
-        self.device = Device(0, arch.part, arch, is_hip=False, is_emulated=False)
+        self.arch = _arch_at_hand() if arch is None else arch
 
     def machine(self) -> dict[str, Any]:
         """Return what the times depend on."""
@@ -89,7 +69,7 @@ class HopperKernels:
     def candidates(self, product: Product, first: int, others: int) -> list[Config]:
         """Return configurations: those that the cost model ranks first, and random others."""
         rng = random.Random(str(product))  # noqa: S311
-        ranked = select(self._problem(product), self.arch).candidates
+        ranked = select(layout_of(product).problem, self.arch).candidates
         chosen, rest = list(ranked[:first]), ranked[first:]
         near, far = rest[:_NEAR], rest[_NEAR:]
         chosen += rng.sample(near, min(len(near), (others + 1) // 2))
@@ -98,19 +78,23 @@ class HopperKernels:
 
     def compile(self, product: Product, config: Config) -> None:
         """Compile the kernel into the cache."""
-        _ = self._choice(self._posed(product), config).gemm
+        _ = self._choice(layout_of(product), config).gemm
 
     def measure(self, product: Product, configs: Sequence[Config]) -> Sample:
         """Return the times of kernels, the medians of rounds in which they take turns."""
         import cupy as cp
 
-        posed = self._posed(product)
-        x1, x2 = (_operand(each) for each in self._described(product).operands())
-        out = cp.empty(posed.shape.result, posed.types.container)
-        choices = [self._choice(posed, config) for config in configs]
-        calls = [_call(make_runner(posed, choice), x1, x2, out) for choice in choices]
+        layout = layout_of(product)
+        *batch, m, n, k = product.shape
+        x1 = _operand((*batch, m, k), DTYPES[product.operands], product.layout[0])
+        x2 = _operand((*batch, k, n), DTYPES[product.operands], product.layout[1])
+        result = DTYPES[product.result]  # CuPy has no 8-bit floats
+        out = cp.empty((*batch, m, n), np.uint8 if result.itemsize == 1 else result)
+        a, b = (x2, x1) if layout.swapped else (x1, x2)
+        choices = [self._choice(layout, config) for config in configs]
+        calls = [_call(make_product(choice), a, b, out) for choice in choices]
         turned = {choice.config.c_turned: choice for choice in choices}
-        copies = {key: _copies(posed, choice, x1, x2) for key, choice in turned.items()}
+        copies = {key: _copies(choice, a, b) for key, choice in turned.items()}
         calls += [call for call in copies.values() if call is not None]
         has_vendor = product.operands in ("f64", "tf32x3")
         if has_vendor:
@@ -124,60 +108,48 @@ class HopperKernels:
         )
         return Sample(product, timings, next(times) if has_vendor else None)
 
-    def _described(self, product: Product) -> ProductOfShape:
-        dtype, result = DTYPES[product.operands], DTYPES[product.result]
-        return ProductOfShape(product.shape, dtype, result, product.layout)
-
-    def _posed(self, product: Product) -> Posed:
-        precision: Any = product.operands if product.operands.startswith("tf32") else "ieee"
-        posed = pose(
-            *self._described(product).operands(),
-            options=Options(DTYPES[product.result], precision=precision),
-            products=self.device.products,
-            row_bytes=self.device.row_bytes,
-        )
-        if posed.layout is None:
-            raise ValueError(f"no kernel of this library multiplies {product}")
-        return posed
-
-    def _problem(self, product: Product) -> Any:
-        layout = self._posed(product).layout
-        assert layout is not None
-        return layout.problem
-
-    def _choice(self, posed: Posed, config: Config) -> HopperChoice:
-        assert posed.layout is not None
-        return choose(posed.layout, self.arch, HopperConfig(**config))
+    def _choice(self, layout: Layout, config: Config) -> HopperChoice:
+        return choose(layout, self.arch, HopperConfig(**config))
 
 
-def _operand(described: Any) -> Any:
-    """Return an array of random numbers that lies as described, transposed or not."""
+def _arch_at_hand() -> HopperArch:
+    """Return what CuPy's first device is to the selector."""
     import cupy as cp
 
-    *batch, rows, columns = described.shape
-    transposed = described.strides[-1] != described.dtype.itemsize
-    extents = (*batch, columns, rows) if transposed else (*batch, rows, columns)
-    if described.dtype.itemsize == 1:  # of both signs, and no NaN of an 8-bit float
+    if cp.cuda.runtime.is_hip:
+        raise SystemExit("sweep: CuPy is built for ROCm; --device cuda needs cupy-cuda13x")
+    properties = cp.cuda.runtime.getDeviceProperties(0)
+    name, capability = properties["name"].decode(), (properties["major"], properties["minor"])
+    if capability != (9, 0):
+        raise SystemExit(f"sweep: {name} has compute capability {capability}; Hopper has (9, 0)")
+    return HopperArch(part=name, num_sms=properties["multiProcessorCount"])
+
+
+def _operand(shape: tuple[int, ...], dtype: np.dtype[Any], letter: str) -> Any:
+    """Return an array of random numbers: in C order ("N"), or a transposed view of one ("T")."""
+    import cupy as cp
+
+    *batch, rows, columns = shape
+    extents = shape if letter == "N" else (*batch, columns, rows)
+    if dtype.itemsize == 1:  # of both signs, and no NaN of an 8-bit float
         values = cp.random.randint(0, 120, extents) + 128 * cp.random.randint(0, 2, extents)
         values = values.astype(np.uint8)
     else:
-        wide = np.float64 if described.dtype.itemsize == 8 else np.float32
-        values = cp.random.uniform(-0.5, 0.5, extents, dtype=wide)
-        values = values.astype(described.dtype, copy=False)
-    return cp.swapaxes(values, -1, -2) if transposed else values
+        wide = np.float64 if dtype.itemsize == 8 else np.float32
+        values = cp.random.uniform(-0.5, 0.5, extents, dtype=wide).astype(dtype, copy=False)
+    return values if letter == "N" else cp.swapaxes(values, -1, -2)
 
 
-def _call(run: Callable[..., Any], x1: Any, x2: Any, out: Any) -> Callable[[], Any]:
-    return lambda: run(x1, x2, out)
+def _call(launch: Callable[..., None], a: Any, b: Any, out: Any) -> Callable[[], Any]:
+    addresses = a.data.ptr, b.data.ptr, out.data.ptr
+    return lambda: launch(*addresses)
 
 
-def _copies(posed: Posed, choice: HopperChoice, x1: Any, x2: Any) -> Callable[[], Any] | None:
+def _copies(choice: HopperChoice, a: Any, b: Any) -> Callable[[], Any] | None:
     """Return what copies the operands as the kernel needs them, if it needs copies."""
-    assert posed.layout is not None
     prepare = make_preparation(choice)
     if prepare is None or (choice.a_copy is None and choice.b_copy is None):
         return None
-    a, b = (x2, x1) if posed.layout.swapped else (x1, x2)
     return lambda: prepare(a.data.ptr, b.data.ptr)
 
 
