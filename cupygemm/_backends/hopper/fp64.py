@@ -9,16 +9,11 @@ rows and for small products. Products with an epilogue are ours always: it costs
 from __future__ import annotations
 
 from cupygemm._backends.hopper.config import TMA_BYTES, HopperArch
+from cupygemm._backends.hopper.constants import FP64
 from cupygemm._backends.hopper.cost import memory_cycles
+from cupygemm._backends.hopper.cost_constants import Fp64Constants
 from cupygemm._backends.hopper.select import HopperSelection
 from cupygemm._records.problem import GemmProblem
-
-# Of cuBLAS, from measurements on an H200 (driver 580, 2026-11-21).
-_LAUNCH = 6000  # cycles
-_FMA_PER_CLOCK = 125  # of an SM, whose tensor cores do 128
-_FMA_PER_CLOCK_OF_BATCHES = 113
-_UNALIGNED = 1.4
-_COPY_BYTES_PER_CLOCK = 1600  # of the GPU, read and written, by our copies
 
 
 def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) -> None:
@@ -34,17 +29,26 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     """
     if problem.epilogue is not None or not selection.candidates:
         return
-    ours = selection.candidates[0].cycles
-    rate = _FMA_PER_CLOCK_OF_BATCHES if problem.batch else _FMA_PER_CLOCK
-    cublas = problem.flops / 2 / (rate * arch.num_sms)
-    if min(problem.a_align, problem.b_align) < TMA_BYTES:
-        cublas *= _UNALIGNED
-    for alignment, rows in ((problem.a_align, problem.m), (problem.b_align, problem.n)):
-        if alignment < TMA_BYTES:
-            ours += 16 * rows * problem.k * problem.num_batches / _COPY_BYTES_PER_CLOCK
-    cublas = _LAUNCH + max(cublas, memory_cycles(problem))
+    ours = selection.candidates[0].cycles + copy_cycles(problem)
+    cublas = cublas_cycles(problem, arch)
     if cublas < ours:
         raise ValueError(
             f"cuBLAS multiplies fp64 in {cublas:.0f} cycles, and tiles of "
             f"{selection.config.tile_m}x{selection.config.tile_n} take {ours:.0f} (modelled)"
         )
+
+
+def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp64Constants = FP64) -> float:
+    """Return how long cuBLAS takes for a product of fp64."""
+    rate = constants.fma_per_clock_of_batches if problem.batch else constants.fma_per_clock
+    multiply_adds = problem.flops / 2 / (rate * arch.num_sms)
+    if min(problem.a_align, problem.b_align) < TMA_BYTES:
+        multiply_adds *= constants.unaligned
+    return constants.launch + max(multiply_adds, memory_cycles(problem))
+
+
+def copy_cycles(problem: GemmProblem, constants: Fp64Constants = FP64) -> float:
+    """Return how long the copies of operands take that TMA cannot read."""
+    rows = problem.m if problem.a_align < TMA_BYTES else 0
+    rows += problem.n if problem.b_align < TMA_BYTES else 0
+    return 16 * rows * problem.k * problem.num_batches / constants.copy_bytes_per_clock

@@ -10,6 +10,8 @@ exceeds fp32 by far; so this has to be asked for.
 from __future__ import annotations
 
 from cupygemm._backends.hopper.config import HopperArch
+from cupygemm._backends.hopper.constants import FP32
+from cupygemm._backends.hopper.cost_constants import Fp32Constants
 from cupygemm._backends.hopper.select import HopperSelection
 from cupygemm._records.problem import GemmProblem
 
@@ -18,11 +20,6 @@ MIN_K = 16
 as many units as there are terms."""
 MAX_COPY_BYTES = 16 << 30
 """Temporary memory for the parts of both operands."""
-# Cycles, from measurements on an H200 (driver 580, 2026-11-21).
-_CUBLAS = 6000  # a launch of cuBLAS's
-_FMA_PER_CLOCK = 112  # of an SM with 128 fp32 lanes
-_COPY = 5000  # of each operand: a kernel more
-_COPY_BYTES_PER_CLOCK = 1600  # of the GPU, read and written
 
 
 def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) -> None:
@@ -41,17 +38,33 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
             f"over k = {problem.k} products of tf32 parts are less exact than those of fp32; they "
             f"are not from {MIN_K} terms on"
         )
-    elements = (problem.m + problem.n) * problem.k * problem.num_batches
+    elements = _elements(problem)
     if 12 * elements > MAX_COPY_BYTES:
         raise ValueError(f"the tf32 parts of the operands would take {12 * elements >> 30} GiB")
     if not selection.candidates:
         return
-    parts = selection.candidates[0].cycles + 2 * _COPY + 16 * elements / _COPY_BYTES_PER_CLOCK
-    once = 4 * (elements + problem.m * problem.n * problem.num_batches)
-    multiply_adds = problem.flops / 2 / (_FMA_PER_CLOCK * arch.num_sms)
-    direct = _CUBLAS + max(multiply_adds, once / arch.hbm_bytes_per_clock)
+    parts = selection.candidates[0].cycles + copy_cycles(problem)
+    direct = cublas_cycles(problem, arch)
     if direct < parts:
         raise ValueError(
             f"cuBLAS multiplies fp32 exactly in {direct:.0f} cycles, and products of tf32 parts "
             f"take {parts:.0f} (modelled)"
         )
+
+
+def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp32Constants = FP32) -> float:
+    """Return how long cuBLAS takes for a product of fp32."""
+    results = problem.m * problem.n * problem.num_batches
+    memory = 4 * (_elements(problem) + results) / arch.hbm_bytes_per_clock
+    multiply_adds = problem.flops / 2 / (constants.fma_per_clock * arch.num_sms)
+    return constants.launch + max(multiply_adds, memory)
+
+
+def copy_cycles(problem: GemmProblem, constants: Fp32Constants = FP32) -> float:
+    """Return how long it takes to split both operands."""
+    return 2 * constants.copy + 16 * _elements(problem) / constants.copy_bytes_per_clock
+
+
+def _elements(problem: GemmProblem) -> int:
+    """Return the number of elements of both operands."""
+    return (problem.m + problem.n) * problem.k * problem.num_batches
