@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.fit.design import design
-from benchmarks.fit.samples import SampleFile
-from benchmarks.fit.sweep import FIRST, OTHERS, dry_run, sweep
+from benchmarks.fit.samples import Product, SampleFile
+from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -20,9 +22,11 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _add_sweep(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--device", choices=("cuda",), default="cuda")
+    parser.add_argument("--device", choices=("cuda", "rocm", "emulated"), default="cuda")
+    parser.add_argument("--target", choices=("gfx90a", "gfx942", "gfx950"), default="gfx942")
     parser.add_argument("--out", type=Path, required=True, help="a file, which is continued")
     parser.add_argument("--seconds", type=float, default=420, help="budget, compilation included")
+    parser.add_argument("--products", type=int, help="how many at most")
     parser.add_argument("--seed", type=int, default=0, help="of the design")
     parser.add_argument("--first", type=int, default=FIRST, help="kernels that the model prefers")
     parser.add_argument("--others", type=int, default=OTHERS, help="random kernels")
@@ -34,26 +38,38 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
 
 
 def _sweep(options: argparse.Namespace) -> None:
-    from benchmarks.fit.hopper_kernels import H200, HopperKernels
-
     shown = {"first": options.first, "others": options.others}
     if options.dry_run is not None:
+        from benchmarks.fit.hopper_kernels import H200, HopperKernels
+
         dry_run(HopperKernels(H200), design(options.seed), options.dry_run, **shown)
         return
+    kernels, products = _subject(options)
     out = SampleFile.open(options.out)
-    count = sweep(
-        HopperKernels(),
-        design(options.seed),
-        out,
-        options.seconds,
-        workers=options.workers,
-        **shown,
-    )
+    shown["workers"] = 0 if options.device == "emulated" else options.workers
+    products = itertools.islice(products, options.products)
+    count = sweep(kernels, products, out, options.seconds, **shown)
     timings = sum(len(sample.timings) for sample in out.samples)
     sys.stdout.write(
         f"{count} products measured now; {options.out} has {len(out.samples)} products and "
         f"{timings} kernels, {options.out.stat().st_size} bytes\n"
     )
+
+
+def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
+    """Return the kernels of the device, and the products that it measures."""
+    if options.device == "cuda":
+        from benchmarks.fit.hopper_kernels import HopperKernels
+
+        return HopperKernels(), design(options.seed)
+    if options.device == "emulated":
+        from cupygemm import emulator
+
+        emulator.enable(options.target)
+    from benchmarks.fit.cdna_kernels import CdnaKernels, emulated_design
+
+    drawn = emulated_design if options.device == "emulated" else design
+    return CdnaKernels(), drawn(options.seed)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,19 @@ def times(calls: Sequence[Callable[[], Any]]) -> list[float]:
 
 
 def operand(shape: tuple[int, ...], dtype: np.dtype[Any], letter: str) -> Any:
-    """Return an array of random numbers: in C order ("N"), or a transposed view of one ("T")."""
+    """Return an array of random numbers: in C order ("N"), or a transposed view of one ("T").
+
+    On the emulated device, where no time depends on them, the numbers are ones.
+    """
     import cupy as cp
+
+    from cupygemm import emulator
 
     *batch, rows, columns = shape
     extents = shape if letter == "N" else (*batch, columns, rows)
-    if dtype.itemsize == 1:  # of both signs, and no NaN of an 8-bit float
+    if emulator.is_enabled():
+        values = cp.ones(extents, dtype)
+    elif dtype.itemsize == 1:  # of both signs, and no NaN of an 8-bit float
         values = cp.random.randint(0, 120, extents) + 128 * cp.random.randint(0, 2, extents)
         values = values.astype(np.uint8)
     else:
