@@ -4,8 +4,9 @@ The model counts, for the compute unit with the most tiles, the cycles of the re
 its main loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Each
 configuration is estimated with whole tiles, with k in parts, and with a persistent grid that cuts
 some tiles (stream-k); sums that several workgroups share pass through memory to a second kernel.
-Its figures are modelled, from published rates (`_arch`), and serve to rank configurations, not to
-predict times.
+Its figures are modelled, from published rates (`arch`) and fitted constants (`constants`), and
+serve to rank configurations, not to predict times. Atomic additions are assumed to cost what stores
+do, although other workgroups add to the same lines.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from dataclasses import dataclass, replace
 from cupygemm._backends.cdna.arch import Arch
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.constants import KERNELS
+from cupygemm._backends.cdna.cost_constants import KernelConstants
 from cupygemm._backends.cdna.mainloops import configs_for, mainloop_of, resident_workgroups
 from cupygemm._backends.cdna.split import (
     ROUND_PARTS,
@@ -29,24 +32,7 @@ from cupygemm._epilogue import cost as _epilogue_cost
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
-# What a workgroup alone on its CU cannot hide: to start and to end, in cycles, and the load of a
-# tile from memory, in ns. *Modelled*: what the timing model of the emulated device gives for
-# products of few tiles and long k, on gfx942 and gfx950 (tests/backends/cdna/test_split_cost.py).
-# What a step's barriers cost, and how many loads overlap, is the mainloop's to say.
-_START_CYCLES = 2500
-_LOAD_NS = 690
 _L1_BYTES_PER_CLOCK = 64
-# The kernel that adds parts, once it runs: to start and to end, and for each round of loads, of
-# ROUND_PARTS each. Modelled in the same way.
-_ADD_CYCLES, _ADD_ROUND_CYCLES = 2300, 1180
-# *Assumptions*, of which nothing here can be computed or modelled, and no figure is published:
-# from memory to one CU, 200 lines of 128 bytes on their way, for 1600 cycles;
-_CU_BYTES_PER_CLOCK = 16
-# a kernel that waits for another: about 3 us from the end of one to work of the next;
-_NEXT_KERNEL_CYCLES = 6000
-# workgroups at different k, which find less of each other's operands in L2; and that atomic
-# additions cost what stores do, where other workgroups add to the same lines too.
-_SHARING = 1.03
 # Of a part of k, and steps of a workgroup's share of shared tiles: less, and it is all prologue.
 _LEAST_K_BYTES, _LEAST_STEPS = 512, 3
 
@@ -154,7 +140,12 @@ def partitions(
         yield replace(base, stream_k=slots)
 
 
-def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
+def estimate(
+    config: GemmConfig,
+    problem: GemmProblem,
+    arch: Arch,
+    constants: KernelConstants = KERNELS,
+) -> Candidate:
     """Return the modelled cost of a configuration that can run."""
     itemsize = ITEMSIZE[problem.a_dtype]
     tiles_m, tiles_n = config.num_tiles(problem)
@@ -166,7 +157,7 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     binding, throughput = max(step.items(), key=lambda item: item[1])
     mainloop = mainloop_of(config)
     idle = mainloop.idle_cycles(config)
-    load = _LOAD_NS * arch.clock_mhz / 1000
+    load = constants.load_ns * arch.clock_mhz / 1000
     alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
     elements = config.tile_m * config.tile_n
     finished = _finished_bytes(problem, config.tile_m, config.tile_n)
@@ -180,14 +171,15 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
         # The matrix units idle while all of the workgroups do, each at times of its own.
         busy = 1 - (idle / (step["MFMA"] + idle)) ** workgroups
         each = max(throughput, step["MFMA"] / busy)
-        return _START_CYCLES + depth * max(workgroups * each, alone) + workgroups * store
+        each_step = max(workgroups * each, alone)
+        return constants.start_cycles + depth * each_step + workgroups * store
 
     if config.stream_k:
         rounds, shared = divmod(tiles, config.stream_k)
         compute = rounds * batch_cycles(resident, steps, store)
         # The end of one tile, and the beginning of another.
         depth = shared * steps / config.stream_k
-        compute += batch_cycles(resident, depth, 2 * part_store) + _START_CYCLES
+        compute += batch_cycles(resident, depth, 2 * part_store) + constants.start_cycles
         most = resident
     else:
         depth = steps / config.split_k
@@ -196,20 +188,20 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
         full, rest = divmod(most, resident)
         stored = store if config.split_k == 1 else part_store
         compute = full * batch_cycles(resident, depth, stored) + batch_cycles(rest, depth, stored)
-    l2, memory = _traffic_cycles(config, problem, arch, tiles, steps)
+    l2, memory = _traffic_cycles(config, problem, arch, tiles, constants)
 
     if min(most, resident) * throughput < 0.9 * alone:
         binding = "latency"
     cycles, bound = max((compute, binding), (l2, "L2"), (memory, "memory"))
     if config.partition != "tiles":
-        cycles *= _SHARING
+        cycles *= constants.sharing
     padded = tiles_m * config.tile_m * tiles_n * config.tile_n * steps * config.tile_k
     return Candidate(
         config=config,
         # What does not bind still costs a little, which orders candidates that memory holds equal.
         cycles=cycles
         + 0.05 * (compute + l2 + memory)
-        + _sharing_cycles(config, problem, arch, tiles),
+        + _sharing_cycles(config, problem, arch, tiles, constants),
         bound=bound,
         tiles=tiles * config.split_k,
         resident=resident,
@@ -217,7 +209,9 @@ def estimate(config: GemmConfig, problem: GemmProblem, arch: Arch) -> Candidate:
     )
 
 
-def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int) -> float:
+def _sharing_cycles(
+    config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, constants: KernelConstants
+) -> float:
     """Return what shared tiles add: their sums go to memory and back, to a second kernel.
 
     That has their epilogue too, spread over all compute units.
@@ -231,14 +225,14 @@ def _sharing_cycles(config: GemmConfig, problem: GemmProblem, arch: Arch, tiles:
     moved, kernels, parts = 2 * written, 1, written / shared
     if adds_to_result(config, problem):  # zeros before, and what is added stays there
         zeros_and_sums = (tiles + written) * slot / _memory_bytes_per_clock(arch)
-        return _NEXT_KERNEL_CYCLES + zeros_and_sums
+        return constants.next_kernel_cycles + zeros_and_sums
     if config.atomic:  # zeros first; then what is added stays where it is
         moved, kernels, parts = written + 2 * tiles, 2, 1
     finished = shared * _finished_bytes(problem, rows, columns)
     return (
-        kernels * _NEXT_KERNEL_CYCLES
-        + _ADD_CYCLES
-        + _ADD_ROUND_CYCLES * -(-parts // ROUND_PARTS)
+        kernels * constants.next_kernel_cycles
+        + constants.add_cycles
+        + constants.add_round_cycles * -(-parts // ROUND_PARTS)
         + (moved * slot + finished) / _memory_bytes_per_clock(arch)
         + _epilogue_cost.cycles(problem, shared * rows * columns) / arch.num_cus
     )
@@ -273,18 +267,19 @@ def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, floa
 
 
 def _traffic_cycles(
-    config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, steps: int
+    config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, constants: KernelConstants
 ) -> tuple[float, float]:
     """Return the cycles that L2 and memory take for the launch, all CUs together."""
     itemsize = ITEMSIZE[problem.a_dtype]
-    staged = tiles * steps * (config.tile_m + config.tile_n) * config.tile_k * itemsize
+    step = (config.tile_m + config.tile_n) * config.tile_k * itemsize
+    staged = tiles * config.num_steps(problem) * step
     m, n, k = problem.m, problem.n, problem.k
     whole = 1 - _shared_tiles(config, problem, tiles) / tiles
     once = (m * k + n * k) * itemsize + whole * _finished_bytes(problem, m, n)
     l2_bytes_per_clock = arch.num_xcds * arch.l2_bytes_per_clock
     # Few compute units cannot ask for all that memory can give.
     busy = arch.num_cus if config.stream_k else min(arch.num_cus, tiles * config.split_k)
-    bytes_per_clock = min(_memory_bytes_per_clock(arch), busy * _CU_BYTES_PER_CLOCK)
+    bytes_per_clock = min(_memory_bytes_per_clock(arch), busy * constants.cu_bytes_per_clock)
     memory = once * problem.num_batches / bytes_per_clock
     return staged / l2_bytes_per_clock, memory
 

@@ -18,8 +18,9 @@ from cupygemm import emulator
 from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.backend import CdnaBackend
 from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.constants import KERNELS
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
-from cupygemm._backends.cdna.select import _NEXT_KERNEL_CYCLES, estimate
+from cupygemm._backends.cdna.select import estimate
 from cupygemm._request.call import operand_of
 from cupygemm._request.options import Options
 from cupygemm._request.request import make_request
@@ -61,7 +62,7 @@ def cycles(
     with emulator.profile() as profile:
         backend.launch(request, compiled)(a, b, out)
     modelled = [launch.timing.cycles for launch in profile.launches if launch.timing]
-    gaps = _NEXT_KERNEL_CYCLES if parts > 1 else 0
+    gaps = KERNELS.next_kernel_cycles if parts > 1 else 0
     return estimate(config, problem, ARCHS[target]).cycles - gaps, modelled
 
 
