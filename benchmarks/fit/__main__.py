@@ -8,15 +8,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.fit.constants_file import provenance, write
 from benchmarks.fit.design import design
 from benchmarks.fit.samples import Product, SampleFile
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
+
+DATA = Path(__file__).parent / "data"
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_sweep(commands.add_parser("sweep", help="measure kernels on the GPU at hand"))
+    for name, data in (("hopper", "hopper.jsonl.xz"), ("cdna", "gfx*_emulated.jsonl.xz")):
+        _add_refit(
+            commands.add_parser(name, help="refit the constants of the cost model"), name, data
+        )
     options = parser.parse_args(arguments)
     options.run(options)
 
@@ -35,6 +42,42 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
         "--dry-run", type=int, metavar="N", help="only print and compile N products; needs no GPU"
     )
     parser.set_defaults(run=_sweep)
+
+
+def _add_refit(parser: argparse.ArgumentParser, name: str, data: str) -> None:
+    present = sorted(DATA.glob(data))
+    parser.add_argument(
+        "--data", type=Path, nargs="+", default=present, help=f"files of samples; default: {data}"
+    )
+    parser.add_argument("--write", action="store_true", help="write the constants if better")
+    parser.add_argument("--max-steps", type=int, default=12, help="of the optimisation")
+    parser.set_defaults(run=_refit, name=name)
+
+
+def _refit(options: argparse.Namespace) -> None:
+    """Refit, print the errors, and write the constants where that is asked for and better."""
+    from benchmarks.fit import cdna, hopper
+
+    files = [SampleFile.open(path) for path in options.data]
+    if not any(file.samples for file in files):
+        raise SystemExit(f"{options.name}: no samples in {options.data}; run a sweep first")
+    subject = {"cdna": cdna, "hopper": hopper}[options.name]
+    reports = subject.refit(files, max_steps=options.max_steps)
+    sys.stdout.write("\n\n".join(map(str, reports.values())) + "\n")
+    if not options.write:
+        return
+    kept = [name for name, report in reports.items() if not report.is_better]
+    if len(kept) == len(reports):
+        sys.stdout.write("nothing is written: no constants are better\n")
+        return
+    module = subject.present
+    records = {
+        name: reports[name].chosen if name in reports else getattr(module, name)
+        for name in subject.RECORDS
+    }
+    held_out = reports["KERNELS"].new if "KERNELS" not in kept else reports["KERNELS"].old
+    path = write(module, provenance(files, held_out), records)
+    sys.stdout.write(f"{path} is written; kept: {', '.join(kept) or 'none'}\n")
 
 
 def _sweep(options: argparse.Namespace) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import json
 import lzma
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,9 @@ class Product:
         for extent in self.shape:
             count *= extent
         return count
+
+    def with_group(self, group: str) -> Product:
+        return replace(self, group=group)
 
 
 Config = Mapping[str, Any]

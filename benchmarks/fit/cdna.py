@@ -1,0 +1,77 @@
+"""Refit the cost model of CDNA's kernels.
+
+The samples of the emulated device are modelled cycles, without what passes between two kernels. The
+assumed cycles between kernels are added to them, so that kernels compare as in the model, and the
+constants that are assumptions keep their values. From an AMD GPU all constants are fitted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from benchmarks.fit import fitting
+from benchmarks.fit.cdna_kernels import MODELLED
+from benchmarks.fit.layouts import layout_of
+from benchmarks.fit.report import Report
+from benchmarks.fit.samples import SampleFile
+from cupygemm._backends.cdna import constants as present
+from cupygemm._backends.cdna.arch import ARCHS, Arch
+from cupygemm._backends.cdna.config import GemmConfig
+from cupygemm._backends.cdna.cost_constants import ASSUMED, KernelConstants
+from cupygemm._backends.cdna.select import estimate
+from cupygemm._records.problem import GemmProblem
+
+RECORDS = ("KERNELS",)
+"""The records of the module of constants."""
+
+
+class Subject(NamedTuple):
+    """What the model predicts the cycles of."""
+
+    config: GemmConfig
+    problem: GemmProblem
+    arch: Arch
+
+
+def rows_of(file: SampleFile) -> list[fitting.Row]:
+    """Return the kernels of a file, their times in cycles of the target's clock."""
+    is_modelled = _is_modelled(file)
+    device = file.machines[0]["device"]
+    arch = next(arch for name, arch in ARCHS.items() if name in device)
+    rows = []
+    for sample in file.samples:
+        problem = layout_of(sample.product).problem
+        product = sample.product.with_group(f"{arch.name}, {sample.product.group}")
+        for timing in sample.timings:
+            subject = Subject(GemmConfig(**timing.config), problem, arch)
+            between = _cycles_between_kernels(subject)
+            cycles = timing.time + between if is_modelled else timing.time * arch.clock_mhz
+            rows.append(fitting.Row(product, subject, cycles))
+    return rows
+
+
+def predict(constants: KernelConstants, subjects: Sequence[Subject]) -> list[float]:
+    """Return the cycles of kernels."""
+    return [estimate(*subject, constants).cycles for subject in subjects]
+
+
+def _is_modelled(file: SampleFile) -> bool:
+    (unit,) = {machine["unit"] for machine in file.machines}
+    return bool(unit == MODELLED)
+
+
+def _cycles_between_kernels(subject: Subject) -> float:
+    """Return the cycles that the model assumes between the kernels of a product."""
+    without = replace(present.KERNELS, next_kernel_cycles=0.0)
+    with_all, with_none = (predict(each, [subject])[0] for each in (present.KERNELS, without))
+    return with_all - with_none
+
+
+def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
+    """Return what each record of constants becomes, by its name in the module."""
+    rows = [row for file in files for row in rows_of(file)]
+    fixed = ASSUMED if all(map(_is_modelled, files)) else ()
+    options = {"name": "KERNELS", "fixed": fixed, **options}
+    return {"KERNELS": Report.of(present.KERNELS, rows, predict, **options)}

@@ -1,0 +1,124 @@
+"""Refit the cost models of Hopper: of the kernels, and of cuBLAS where it competes with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from benchmarks.fit import fitting
+from benchmarks.fit.layouts import layout_of
+from benchmarks.fit.report import Report
+from benchmarks.fit.samples import Sample, SampleFile
+from cupygemm._backends.hopper import constants as present
+from cupygemm._backends.hopper import fp64, tf32x3
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
+from cupygemm._backends.hopper.cost import kernel_cycles
+from cupygemm._backends.hopper.cost_constants import KernelConstants
+from cupygemm._backends.hopper.orientation import as_computed
+from cupygemm._records.problem import GemmProblem
+
+RECORDS = ("KERNELS", "FP64", "FP32")
+"""The records of the module of constants."""
+# Thresholds lie apart by a factor of two at least, and must stay in order.
+RANGES = dict.fromkeys(
+    ("warm_bytes_all", "warm_bytes_none", "cold_bytes_none", "cold_bytes_all", "long_work"), 0.3
+)
+VENDOR, COPIES = "vendor", "copies"
+
+
+class Subject(NamedTuple):
+    """What the model of a kernel predicts the cycles of."""
+
+    config: HopperConfig
+    problem: GemmProblem
+    arch: HopperArch
+
+
+class Other(NamedTuple):
+    """What the models of cuBLAS and of copies predict the cycles of."""
+
+    what: str
+    problem: GemmProblem
+    arch: HopperArch
+
+
+def arch_of(file: SampleFile) -> HopperArch:
+    """Return the GPU of a file's first sweep, as the models see it."""
+    machine = file.machines[0]
+    return HopperArch(part=machine["device"], num_sms=machine["num_sms"])
+
+
+def rows_of(file: SampleFile) -> list[fitting.Row]:
+    """Return the kernels of a file, their times in cycles, without the copies of operands."""
+    arch, rows = arch_of(file), []
+    for sample in file.samples:
+        asked = layout_of(sample.product).problem
+        ways = {turned: as_computed(asked, c_turned=turned) for turned in (False, True)}
+        for timing in sample.timings:
+            config = HopperConfig(**timing.config)
+            # What is left may be too little to be told from the error of the difference.
+            if timing.copies < 0.8 * timing.time:
+                subject = Subject(config, ways[config.c_turned], arch)
+                cycles = (timing.time - timing.copies) * arch.clock_mhz
+                rows.append(fitting.Row(sample.product, subject, cycles))
+    return rows
+
+
+def predict(constants: KernelConstants, subjects: Sequence[Subject]) -> list[float]:
+    """Return the cycles of kernels."""
+    return [kernel_cycles(*subject, constants)[0] for subject in subjects]
+
+
+def rows_of_vendor(file: SampleFile, operands: str) -> list[fitting.Row]:
+    """Return the times of cuBLAS for products of a type, and of the copies that ours need."""
+    arch, rows = arch_of(file), []
+    for sample in file.samples:
+        if sample.product.operands != operands or sample.vendor is None:
+            continue
+        problem = layout_of(sample.product).problem
+        rows.append(_other(sample, VENDOR, problem, arch, sample.vendor))
+        copies = [timing.copies for timing in sample.timings if timing.copies]
+        if copies:
+            rows.append(_other(sample, COPIES, problem, arch, min(copies)))
+    return rows
+
+
+def _other(
+    sample: Sample, what: str, problem: GemmProblem, arch: HopperArch, time: float
+) -> fitting.Row:
+    product = sample.product.with_group(what)
+    return fitting.Row(product, Other(what, problem, arch), time * arch.clock_mhz)
+
+
+def predictor_of_vendor(model: Any) -> Callable[[Any, Sequence[Other]], list[float]]:
+    """Return the prediction of `fp64` or `tf32x3`."""
+
+    def predicted(constants: Any, subjects: Sequence[Other]) -> list[float]:
+        return [
+            max(1.0, model.copy_cycles(subject.problem, constants))
+            if subject.what == COPIES
+            else model.cublas_cycles(subject.problem, subject.arch, constants)
+            for subject in subjects
+        ]
+
+    return predicted
+
+
+def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
+    """Return what each record of constants becomes, by its name in the module.
+
+    A record of which the files have no samples is left out.
+    """
+    models: list[tuple[str, list[fitting.Row], Any]] = [
+        ("KERNELS", [row for file in files for row in rows_of(file)], predict)
+    ]
+    for name, model, operands in (("FP64", fp64, "f64"), ("FP32", tf32x3, "tf32x3")):
+        rows = [row for file in files for row in rows_of_vendor(file, operands)]
+        models.append((name, rows, predictor_of_vendor(model)))
+    return {
+        name: Report.of(
+            getattr(present, name), rows, predicted, name=name, ranges=RANGES, **options
+        )
+        for name, rows, predicted in models
+        if all(fitting.split(rows))
+    }
