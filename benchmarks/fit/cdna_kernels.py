@@ -27,7 +27,8 @@ MODELLED, MEASURED = "modelled cycles", "us"
 # What the emulated device computes in well under a second.
 _MOST_MULTIPLY_ADDS = 1 << 25
 _EXTENTS = (16, 32, 48, 64, 96, 128, 192, 256, 320, 512)
-_DEPTHS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+_DEPTHS = (128, 256, 512, 1024, 2048, 4096, 8192)
+_WHOLE = 2  # kernels that do not cut k
 
 
 class CdnaKernels:
@@ -70,6 +71,9 @@ class CdnaKernels:
             return []
         ranked = select(layout_of(product).problem, self.arch).candidates
         chosen = draw(ranked, first, others, str(product))
+        # Long k is rarely best in one piece; without such kernels a fit would see few long loops.
+        whole = [each for each in ranked if each.config.partition == "tiles"]
+        chosen += [each for each in whole[:_WHOLE] if each not in chosen]
         return [asdict(candidate.config) for candidate in chosen]
 
     def compile(self, product: Product, config: Config) -> None:
@@ -115,8 +119,8 @@ def emulated_design(seed: int = 0) -> Iterator[Product]:
     rng, seen = random.Random(seed), set()  # noqa: S311
     while True:
         shape = rng.choice(_EXTENTS), rng.choice(_EXTENTS), rng.choice(_DEPTHS)
-        operands, stored = rng.choice((("bf16", "bf16"),) * 4 + (("f16", "f16"), ("i8", "i32")))
-        product = Product(shape, operands, stored, rng.choice(("NN", "NT")), "few tiles")
+        dtype, layout = rng.choice(("bf16", "bf16", "f16")), rng.choice(("NN", "NT"))
+        product = Product(shape, dtype, dtype, layout, "few tiles")
         if product.multiply_adds <= _MOST_MULTIPLY_ADDS and product not in seen:
             seen.add(product)
             yield product

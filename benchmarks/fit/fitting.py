@@ -20,11 +20,12 @@ from benchmarks.fit.samples import Product
 
 HELD_OUT = 4
 """One product of so many is held out of the fit, and the errors are those of these products."""
+RANGE = 1.2
+"""How far a refit may move the logarithm of a constant, unless a narrower range is given."""
 _WEIGHT_OF_MEAN = 0.4
 _SLOW_WEIGHT = 0.3  # of kernels that take long beside the fastest of their product, at least
 _NOISE = 0.05  # residuals above it count linearly, not by their square
 _PRIOR = 1e-4  # for each row: constants that the samples do not determine keep their values
-_RANGE = 1.2  # of the logarithm of a constant's factor
 _DIGITS = 3
 _STEP = 1e-3
 
@@ -184,7 +185,7 @@ def fit(
     names = list(start)
     subjects = [row.subject for row in rows]
     weighted = _Residuals(rows)
-    reach = np.array([(ranges or {}).get(name.partition("[")[0], _RANGE) for name in names])
+    reach = np.array([(ranges or {}).get(name.partition("[")[0], RANGE) for name in names])
 
     values = np.array(list(start.values()))
 

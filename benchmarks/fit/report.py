@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,10 +78,10 @@ class Report:
             )
         before, after = fitting.flatten(self.before), fitting.flatten(self.after)
         lines.append(f"{self.name}, constants that changed:")
-        lines += [
-            f"  {name:28s} {before[name]:.6g} -> {after[name]:.6g}"
-            for name in before
-            if before[name] != after[name]
-        ]
+        for name, old_value in before.items():
+            if old_value != after[name]:
+                far = abs(math.log(after[name] / old_value)) > 0.98 * fitting.RANGE
+                note = "  (as far as one refit goes; refit again)" if far else ""
+                lines.append(f"  {name:28s} {old_value:.6g} -> {after[name]:.6g}{note}")
         verdict = "better than" if self.is_better else "not better than"
         return "\n".join([*lines, f"{self.name}: the refitted constants are {verdict} the present"])

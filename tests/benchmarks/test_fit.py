@@ -1,0 +1,206 @@
+"""The fit of the cost models: it recovers known constants, and the models use what it writes."""
+
+import itertools
+import sys
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.fit import __main__ as command
+from benchmarks.fit import cdna, constants_file, fitting, hopper
+from benchmarks.fit.design import design
+from benchmarks.fit.hopper_kernels import H200, HopperKernels
+from benchmarks.fit.layouts import layout_of
+from benchmarks.fit.samples import Product, Sample, SampleFile, Timing
+from cupygemm._backends.cdna import constants as cdna_constants
+from cupygemm._backends.cdna import select as cdna_select
+from cupygemm._backends.hopper import constants as hopper_constants
+from cupygemm._backends.hopper import cost, fp64, tf32x3
+from cupygemm._backends.hopper.config import HopperConfig
+from cupygemm._backends.hopper.orientation import as_computed
+
+MACHINE = {"device": "NVIDIA H200", "num_sms": 132, "driver": "1", "date": "2026-01-01"}
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """Constants of a made-up model: a start, and a rate for each kind."""
+
+    start: float
+    rates: dict
+    unused: float
+    nothing: float
+
+
+def line(constants, subjects):
+    return [constants.start + size / constants.rates[kind] for size, kind in subjects]
+
+
+def line_rows(constants, noise=0.0):
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(60):
+        product = Product((number,), "bf16", "bf16", "NN", "test")
+        for kind in (1, 2, 4):
+            subject = (float(rng.integers(1, 1000)), kind)
+            time = line(constants, [subject])[0] * np.exp(noise * rng.normal())
+            rows.append(fitting.Row(product, subject, time))
+    return rows
+
+
+PRESENT = Line(start=20.0, rates={1: 3.0, 2: 3.0, 4: 3.0}, unused=5.0, nothing=0.0)
+TRUE = Line(start=31.0, rates={1: 2.0, 2: 4.0, 4: 5.0}, unused=5.0, nothing=0.0)
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_a_fit_recovers_known_constants(noise):
+    fitted = fitting.fit(PRESENT, line_rows(TRUE, noise), line)
+    found, true = fitting.flatten(fitted), fitting.flatten(TRUE)
+    assert found == pytest.approx(true, rel=0.005 + noise)
+    assert fitted.unused == PRESENT.unused
+    assert fitted.nothing == 0
+
+
+def test_constants_can_be_fixed_and_held_within_ranges():
+    rows = line_rows(TRUE)
+    assert fitting.fit(PRESENT, rows, line, fixed=("start",)).start == PRESENT.start
+    fitted = fitting.fit(PRESENT, rows, line, ranges={"start": 0.1})
+    assert fitted.start <= PRESENT.start * np.exp(0.1) * 1.01
+
+
+def test_errors_and_which_fit_is_better():
+    rows = line_rows(TRUE)
+    exact, off = fitting.errors(TRUE, rows, line), fitting.errors(PRESENT, rows, line)
+    assert (exact.median, exact.regret, exact.products, exact.kernels) == (0, 1, 60, 180)
+    assert off.median > 0.1
+    assert off.regret >= 1
+    assert fitting.is_better(exact, off)
+    assert not fitting.is_better(off, exact)
+    assert not fitting.is_better(exact, exact)
+    # A model that errs less, but chooses worse kernels, is not better.
+    assert not fitting.is_better(replace(off, median=0.0, regret=1.5), replace(off, regret=1.4))
+
+
+def test_the_held_out_products_are_always_the_same():
+    train, test = fitting.split(line_rows(TRUE))
+    assert {row.product for row in train}.isdisjoint(row.product for row in test)
+    assert 0.1 < len(test) / (len(train) + len(test)) < 0.4
+    assert [row.product for row in fitting.split(line_rows(TRUE))[1]] == [r.product for r in test]
+
+
+def hopper_samples(path, constants, count):
+    """Return samples of Hopper's model itself with other constants."""
+    kernels, file = HopperKernels(H200), SampleFile(path)
+    file.add_machine(MACHINE)
+    products = (each for each in design(3) if each.operands == "bf16")
+    for product in itertools.islice(products, count):
+        asked = layout_of(product).problem
+        timings = []
+        for described in kernels.candidates(product, 4, 2):
+            config = HopperConfig(**described)
+            problem = as_computed(asked, c_turned=config.c_turned)
+            cycles = cost.kernel_cycles(config, problem, H200, constants)[0]
+            timings.append(Timing(described, cycles / H200.clock_mhz + 2.0, copies=2.0))
+        file.add(Sample(product, tuple(timings)))
+    file.flush()
+    return SampleFile.open(path)
+
+
+def test_a_refit_of_hopper_recovers_what_the_samples_determine(tmp_path):
+    present = hopper_constants.KERNELS
+    true = replace(present, launch=2.0 * present.launch, memory=0.8 * present.memory, mma=1.2)
+    file = hopper_samples(tmp_path / "samples.xz", true, 48)
+    named = {field.name for field in fields(present)} - {"launch", "memory", "mma"}
+    (report,) = hopper.refit([file], fixed=named, max_steps=6).values()
+    assert report.after.launch == pytest.approx(true.launch, rel=0.02)
+    assert report.after.memory == pytest.approx(true.memory, rel=0.02)
+    assert report.after.mma == pytest.approx(true.mma, rel=0.02)
+    assert report.is_better
+    assert report.new.median < 0.01 < report.old.median
+    assert "better than the present" in str(report)
+
+
+def test_times_of_cublas_and_of_copies_are_fitted():
+    for model, name, operands, result in (
+        (fp64, "FP64", "f64", "f64"),
+        (tf32x3, "FP32", "tf32x3", "f32"),
+    ):
+        present = getattr(hopper_constants, name)
+        true = fitting.replaced(
+            present, {key: 1.3 * value for key, value in fitting.flatten(present).items()}
+        )
+        file = SampleFile(Path("unused"), machines=[MACHINE])
+        for number in range(40):
+            odd = number % 2
+            shape = (64 + 37 * number + odd, 256 + 8 * number + odd, 512 + 16 * number + odd)
+            shape = (8, *shape) if number % 4 == 2 else shape
+            product = Product(shape, operands, result, "NN", "test")
+            problem = layout_of(product).problem
+            vendor = model.cublas_cycles(problem, H200, true) / H200.clock_mhz
+            copies = model.copy_cycles(problem, true) / H200.clock_mhz
+            timings = (Timing({}, 100.0 + copies, copies),)
+            file.samples.append(Sample(product, timings, vendor))
+        rows = hopper.rows_of_vendor(file, operands)
+        fitted = fitting.fit(present, rows, hopper.predictor_of_vendor(model))
+        assert fitting.flatten(fitted) == pytest.approx(fitting.flatten(true), rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("subject", "module"), [(hopper, hopper_constants), (cdna, cdna_constants)]
+)
+def test_the_modules_of_constants_are_as_the_command_writes_them(subject, module):
+    records = {name: getattr(module, name) for name in subject.RECORDS}
+    text = constants_file.text_of(module, module.PROVENANCE, records)
+    assert text == Path(module.__file__).read_text()
+    assert {"device", "driver", "date", "products", "kernels"} <= module.PROVENANCE.keys()
+
+
+def test_the_models_use_the_modules_of_constants():
+    (product,) = itertools.islice(design(1), 1)
+    problem = layout_of(product).problem
+    config = HopperConfig(**HopperKernels(H200).candidates(product, 1, 0)[0])
+    problem = as_computed(problem, c_turned=config.c_turned)
+    for constants, same in (
+        (hopper_constants.KERNELS, True),
+        (replace(hopper_constants.KERNELS, launch=1e6), False),
+    ):
+        given = cost.kernel_cycles(config, problem, H200, constants)
+        assert (given == cost.kernel_cycles(config, problem, H200)) == same
+    row = cdna.rows_of(SampleFile.open(cdna_files()[0]))[0]
+    for constants, same in (
+        (cdna_constants.KERNELS, True),
+        (replace(cdna_constants.KERNELS, start_cycles=1e6), False),
+    ):
+        given = cdna_select.estimate(*row.subject, constants).cycles
+        assert (given == cdna_select.estimate(*row.subject).cycles) == same
+
+
+def cdna_files():
+    return sorted(command.DATA.glob("gfx*_emulated.jsonl.xz"))
+
+
+def test_the_command_prints_errors_and_writes_better_constants(tmp_path, monkeypatch, capsys):
+    copy = tmp_path / "constants.py"
+    worse = replace(cdna_constants.KERNELS, start_cycles=1000.0, load_ns=2000.0)
+    module = type(sys)("constants")
+    module.__file__, module.KERNELS = str(copy), worse
+    module.PROVENANCE = cdna_constants.PROVENANCE
+    copy.write_text(Path(cdna_constants.__file__).read_text())
+    monkeypatch.setattr(cdna, "present", module)
+    data = [str(path) for path in cdna_files()]
+    command.main(["cdna", "--data", *data, "--write", "--max-steps", "8"])
+    printed = capsys.readouterr().out
+    assert "held out of the fit" in printed
+    assert "start_cycles" in printed
+    assert f"{copy} is written" in printed
+    written = {}
+    exec(compile(copy.read_text(), str(copy), "exec"), written)
+    assert written["KERNELS"].start_cycles > 1500
+    assert written["PROVENANCE"]["device"] == "gfx942 (emulated), gfx950 (emulated)"
+
+
+def test_without_samples_the_command_names_the_sweep(tmp_path):
+    with pytest.raises(SystemExit, match="run a sweep first"):
+        command.main(["hopper", "--data", str(tmp_path / "missing.xz")])
