@@ -63,7 +63,8 @@ def _refit(options: argparse.Namespace) -> None:
         raise SystemExit(f"{options.name}: no samples in {options.data}; run a sweep first")
     subject = {"cdna": cdna, "hopper": hopper}[options.name]
     reports = subject.refit(files, max_steps=options.max_steps)
-    sys.stdout.write("\n\n".join(map(str, reports.values())) + "\n")
+    lines = [*map(str, reports.values()), *subject.notes(files, reports)]
+    sys.stdout.write("\n\n".join(lines) + "\n")
     if not options.write:
         return
     kept = [name for name, report in reports.items() if not report.is_better]

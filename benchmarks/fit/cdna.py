@@ -7,7 +7,7 @@ constants that are assumptions keep their values. From an AMD GPU all constants 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -75,3 +75,10 @@ def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
     fixed = ASSUMED if all(map(_is_modelled, files)) else ()
     options = {"name": "KERNELS", "fixed": fixed, **options}
     return {"KERNELS": Report.of(present.KERNELS, rows, predict, **options)}
+
+
+def notes(files: Sequence[SampleFile], reports: Mapping[str, Report]) -> list[str]:
+    """Return what else there is to say: which constants the samples cannot determine."""
+    if not all(map(_is_modelled, files)):
+        return []
+    return [f"not fitted, since the samples are modelled: {', '.join(ASSUMED)}"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from benchmarks.fit import fitting
@@ -23,6 +24,11 @@ RECORDS = ("KERNELS", "FP64", "FP32")
 RANGES = dict.fromkeys(
     ("warm_bytes_all", "warm_bytes_none", "cold_bytes_none", "cold_bytes_all", "long_work"), 0.3
 )
+VENDOR_MODELS: tuple[tuple[str, Any, str], ...] = (
+    ("FP64", fp64, "f64"),
+    ("FP32", tf32x3, "tf32x3"),
+)
+"""Records of constants, the models that they belong to, and the operands of these."""
 VENDOR, COPIES = "vendor", "copies"
 
 
@@ -112,7 +118,7 @@ def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
     models: list[tuple[str, list[fitting.Row], Any]] = [
         ("KERNELS", [row for file in files for row in rows_of(file)], predict)
     ]
-    for name, model, operands in (("FP64", fp64, "f64"), ("FP32", tf32x3, "tf32x3")):
+    for name, model, operands in VENDOR_MODELS:
         rows = [row for file in files for row in rows_of_vendor(file, operands)]
         models.append((name, rows, predictor_of_vendor(model)))
     return {
@@ -122,3 +128,49 @@ def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
         for name, rows, predicted in models
         if all(fitting.split(rows))
     }
+
+
+def notes(files: Sequence[SampleFile], reports: Mapping[str, Report]) -> list[str]:
+    """Return how well the models choose between our kernels and cuBLAS, before and after."""
+    lines = []
+    for name, model, operands in VENDOR_MODELS:
+        if name not in reports or "KERNELS" not in reports:
+            continue
+        regrets = [
+            _regret_beside_cublas(files, model, operands, kernels, others)
+            for kernels, others in (
+                (reports["KERNELS"].before, reports[name].before),
+                (reports["KERNELS"].chosen, reports[name].chosen),
+            )
+        ]
+        lines.append(
+            f"{operands}, our kernels or cuBLAS's, products held out: regret "
+            f"{regrets[0]:.4f} -> {regrets[1]:.4f}"
+        )
+    return lines
+
+
+def _regret_beside_cublas(
+    files: Sequence[SampleFile], model: Any, operands: str, kernels: KernelConstants, others: Any
+) -> float:
+    """Return the geometric mean of the chosen time over the least, of ours and cuBLAS's."""
+    logs = []
+    for file in files:
+        arch = arch_of(file)
+        for sample in file.samples:
+            product, vendor = sample.product, sample.vendor
+            if product.operands != operands or vendor is None or not fitting.is_held_out(product):
+                continue
+            asked = layout_of(product).problem
+            subjects = [
+                Subject(config, as_computed(asked, c_turned=config.c_turned), arch)
+                for config in (HopperConfig(**timing.config) for timing in sample.timings)
+            ]
+            predicted = predict(kernels, subjects)
+            first = min(range(len(predicted)), key=predicted.__getitem__)
+            ours = predicted[first] + model.copy_cycles(asked, others)
+            takes_ours = ours <= model.cublas_cycles(asked, arch, others)
+            chosen = sample.timings[first].time if takes_ours else vendor
+            least = min(vendor, *(timing.time for timing in sample.timings))
+            logs.append(math.log(chosen / least))
+    return math.exp(sum(logs) / max(1, len(logs)))

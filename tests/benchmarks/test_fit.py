@@ -147,6 +147,23 @@ def test_times_of_cublas_and_of_copies_are_fitted():
         assert fitting.flatten(fitted) == pytest.approx(fitting.flatten(true), rel=0.03)
 
 
+def test_the_choice_between_our_kernels_and_cublas(tmp_path):
+    """Times of the models themselves have no regret; a slower cuBLAS than modelled has."""
+    kernels, file = HopperKernels(H200), SampleFile(tmp_path / "samples.xz", machines=[MACHINE])
+    for product in itertools.islice((p for p in design(4) if p.operands == "f64"), 40):
+        asked = layout_of(product).problem
+        (described,) = kernels.candidates(product, 1, 0)
+        config = HopperConfig(**described)
+        subject = hopper.Subject(config, as_computed(asked, c_turned=config.c_turned), H200)
+        ours = hopper.predict(hopper_constants.KERNELS, [subject])[0] + fp64.copy_cycles(asked)
+        vendor = fp64.cublas_cycles(asked, H200) / H200.clock_mhz
+        file.samples.append(Sample(product, (Timing(described, ours / H200.clock_mhz),), vendor))
+    models = (fp64, "f64", hopper_constants.KERNELS)
+    assert hopper._regret_beside_cublas([file], *models, hopper_constants.FP64) == 1
+    slow = replace(hopper_constants.FP64, fma_per_clock=40.0, launch=60000.0)
+    assert hopper._regret_beside_cublas([file], *models, slow) > 1.01
+
+
 @pytest.mark.parametrize(
     ("subject", "module"), [(hopper, hopper_constants), (cdna, cdna_constants)]
 )
