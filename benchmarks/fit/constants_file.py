@@ -15,6 +15,8 @@ from typing import Any
 from benchmarks.fit.fitting import Errors
 from benchmarks.fit.samples import SampleFile
 
+_LINE_LENGTH = 100
+
 
 def provenance(files: Sequence[SampleFile], held_out: Errors) -> dict[str, Any]:
     """Return where constants come from: machine, size of the samples, and errors held out."""
@@ -54,7 +56,7 @@ def text_of(module: ModuleType, origin: Mapping[str, Any], records: Mapping[str,
     for name, record in records.items():
         lines.append(f"{name} = {type(record).__name__}(")
         for field in fields(record):
-            lines.append(f"    {field.name}={_value(getattr(record, field.name))},")
+            lines += _lines(field.name, getattr(record, field.name))
         lines.append(")")
     return head + "\n".join(lines) + "\n"
 
@@ -66,10 +68,15 @@ def write(module: ModuleType, origin: Mapping[str, Any], records: Mapping[str, A
     return path
 
 
-def _value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{key!r}: {each!r}" for key, each in value.items()) + "}"
-    return repr(value)
+def _lines(name: str, value: Any) -> list[str]:
+    """Return an argument as ruff formats it: a table on lines of its own where it is long."""
+    if not isinstance(value, Mapping):
+        return [f"    {name}={value!r},"]
+    entries = [f"{_quoted(key)}: {each!r}" for key, each in value.items()]
+    line = f"    {name}={{{', '.join(entries)}}},"
+    if len(line) <= _LINE_LENGTH:
+        return [line]
+    return [f"    {name}={{", *(f"        {entry}," for entry in entries), "    },"]
 
 
 def _quoted(value: Any) -> str:

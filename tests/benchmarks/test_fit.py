@@ -16,6 +16,8 @@ from benchmarks.fit.layouts import layout_of
 from benchmarks.fit.samples import Product, Sample, SampleFile, Timing
 from cupygemm._backends.cdna import constants as cdna_constants
 from cupygemm._backends.cdna import select as cdna_select
+from cupygemm._backends.cdna.cost_constants import ASSUMED
+from cupygemm._backends.cdna.mainloops import MAINLOOPS
 from cupygemm._backends.hopper import constants as hopper_constants
 from cupygemm._backends.hopper import cost, fp64, tf32x3
 from cupygemm._backends.hopper.config import HopperConfig
@@ -188,10 +190,14 @@ def test_the_models_use_the_modules_of_constants():
     row = cdna.rows_of(SampleFile.open(cdna_files()[0]))[0]
     for constants, same in (
         (cdna_constants.KERNELS, True),
-        (replace(cdna_constants.KERNELS, start_cycles=1e6), False),
+        (replace(cdna_constants.KERNELS, load_ns=1e6), False),
     ):
         given = cdna_select.estimate(*row.subject, constants).cycles
         assert (given == cdna_select.estimate(*row.subject).cycles) == same
+
+
+def test_every_mainloop_has_a_start():
+    assert cdna_constants.KERNELS.start_cycles.keys() == MAINLOOPS.keys()
 
 
 def cdna_files():
@@ -200,7 +206,7 @@ def cdna_files():
 
 def test_the_command_prints_errors_and_writes_better_constants(tmp_path, monkeypatch, capsys):
     copy = tmp_path / "constants.py"
-    worse = replace(cdna_constants.KERNELS, start_cycles=1000.0, load_ns=2000.0)
+    worse = replace(cdna_constants.KERNELS, add_cycles=20000.0, load_ns=2000.0)
     module = type(sys)("constants")
     module.__file__, module.KERNELS = str(copy), worse
     module.PROVENANCE = cdna_constants.PROVENANCE
@@ -210,14 +216,26 @@ def test_the_command_prints_errors_and_writes_better_constants(tmp_path, monkeyp
     command.main(["cdna", "--data", *data, "--write", "--max-steps", "8"])
     printed = capsys.readouterr().out
     assert "held out of the fit" in printed
-    assert "start_cycles" in printed
+    assert "start_cycles[ping_pong]" in printed
     assert f"{copy} is written" in printed
     written = {}
     exec(compile(copy.read_text(), str(copy), "exec"), written)
-    assert written["KERNELS"].start_cycles > 1500
+    assert written["KERNELS"].add_cycles < 10000
     assert written["PROVENANCE"]["device"] == "gfx942 (emulated), gfx950 (emulated)"
 
 
 def test_without_samples_the_command_names_the_sweep(tmp_path):
     with pytest.raises(SystemExit, match="run a sweep first"):
         command.main(["hopper", "--data", str(tmp_path / "missing.xz")])
+
+
+def test_the_committed_samples_give_the_constants_of_cdna():
+    rows = [row for path in cdna_files() for row in cdna.rows_of(SampleFile.open(path))]
+    train, test = fitting.split(rows)
+    true = fitting.flatten(cdna_constants.KERNELS, ASSUMED)
+    start = fitting.replaced(cdna_constants.KERNELS, {k: 1.2 * v for k, v in true.items()})
+    fitted = fitting.fit(start, train, cdna.predict, fixed=ASSUMED, max_steps=30)
+    assert fitting.flatten(fitted, ASSUMED) == pytest.approx(true, rel=0.15)
+    held_out = fitting.errors(cdna_constants.KERNELS, test, cdna.predict)
+    assert held_out.median == pytest.approx(cdna_constants.PROVENANCE["median_error"], abs=0.002)
+    assert held_out.regret < 1.02

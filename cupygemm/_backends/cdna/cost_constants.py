@@ -6,6 +6,7 @@ writes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -17,9 +18,9 @@ class KernelConstants:
 
     Attributes
     ----------
-    start_cycles : float
-        Cycles of the start and the end of a workgroup, which it cannot hide where it is alone on
-        its compute unit.
+    start_cycles : mapping of str to float
+        Cycles of the start and the end of a workgroup, by the name of its mainloop. The workgroup
+        cannot hide them where it is alone on its compute unit.
     load_ns : float
         Nanoseconds of the load of a tile from memory, which such a workgroup cannot hide either.
     add_cycles, add_round_cycles : float
@@ -34,7 +35,7 @@ class KernelConstants:
         Factor where workgroups are at different k, and find less of each other's operands in L2.
     """
 
-    start_cycles: float
+    start_cycles: Mapping[str, float]
     load_ns: float
     add_cycles: float
     add_round_cycles: float

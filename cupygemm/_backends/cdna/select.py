@@ -156,6 +156,7 @@ def estimate(
     step = _step_cycles(config, arch, problem.a_dtype)
     binding, throughput = max(step.items(), key=lambda item: item[1])
     mainloop = mainloop_of(config)
+    start = constants.start_cycles[config.mainloop]
     idle = mainloop.idle_cycles(config)
     load = constants.load_ns * arch.clock_mhz / 1000
     alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
@@ -172,14 +173,14 @@ def estimate(
         busy = 1 - (idle / (step["MFMA"] + idle)) ** workgroups
         each = max(throughput, step["MFMA"] / busy)
         each_step = max(workgroups * each, alone)
-        return constants.start_cycles + depth * each_step + workgroups * store
+        return start + depth * each_step + workgroups * store
 
     if config.stream_k:
         rounds, shared = divmod(tiles, config.stream_k)
         compute = rounds * batch_cycles(resident, steps, store)
         # The end of one tile, and the beginning of another.
         depth = shared * steps / config.stream_k
-        compute += batch_cycles(resident, depth, 2 * part_store) + constants.start_cycles
+        compute += batch_cycles(resident, depth, 2 * part_store) + start
         most = resident
     else:
         depth = steps / config.split_k
