@@ -10,7 +10,7 @@ from pathlib import Path
 
 from benchmarks.fit.constants_file import provenance, write
 from benchmarks.fit.design import design
-from benchmarks.fit.samples import Product, SampleFile
+from benchmarks.fit.samples import Product, SampleFile, compact
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 
 DATA = Path(__file__).parent / "data"
@@ -20,6 +20,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fit")
     commands = parser.add_subparsers(required=True, metavar="command")
     _add_sweep(commands.add_parser("sweep", help="measure kernels on the GPU at hand"))
+    _add_merge(commands.add_parser("merge", help="put the samples of files into one"))
     for name, data in (("hopper", "hopper.jsonl.xz"), ("cdna", "gfx*_emulated.jsonl.xz")):
         _add_refit(
             commands.add_parser(name, help="refit the constants of the cost model"), name, data
@@ -52,6 +53,19 @@ def _add_refit(parser: argparse.ArgumentParser, name: str, data: str) -> None:
     parser.add_argument("--write", action="store_true", help="write the constants if better")
     parser.add_argument("--max-steps", type=int, default=12, help="of the optimisation")
     parser.set_defaults(run=_refit, name=name)
+
+
+def _add_merge(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("files", type=Path, nargs="+")
+    parser.add_argument("--out", type=Path, required=True, help="may be one of the files")
+    parser.set_defaults(run=_merge)
+
+
+def _merge(options: argparse.Namespace) -> None:
+    merged = compact(options.files, options.out)
+    sys.stdout.write(
+        f"{options.out} has {len(merged.samples)} products, {options.out.stat().st_size} bytes\n"
+    )
 
 
 def _refit(options: argparse.Namespace) -> None:

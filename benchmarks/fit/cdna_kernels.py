@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.fit.layouts import DTYPES, layout_of
 from benchmarks.fit.samples import Config, Product, Sample, Timing
-from benchmarks.fit.timing import bound, draw, operand, result, times
+from benchmarks.fit.timing import bound, draw, is_emulated, operand, result, times
 from cupygemm._backends.cdna.arch import ARCHS, Arch
 from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.config import GemmConfig
@@ -51,7 +51,7 @@ class CdnaKernels:
         import cupy as cp
 
         date = dt.datetime.now(dt.UTC).date().isoformat()
-        if _is_emulated():
+        if is_emulated():
             driver = "none: the timing model of the emulated device"
             device = f"{self.name} (emulated)"
             return {"device": device, "driver": driver, "date": date, "unit": MODELLED}
@@ -90,7 +90,7 @@ class CdnaKernels:
         a, b = (x2, x1) if layout.swapped else (x1, x2)
         launches = [self._launch(layout, GemmConfig(**config)) for config in configs]
         calls = [bound(launch, a, b, out) for launch in launches]
-        taken = [modelled_cycles(call) for call in calls] if _is_emulated() else times(calls)
+        taken = [modelled_cycles(call) for call in calls] if is_emulated() else times(calls)
         pairs = zip(configs, taken, strict=True)
         return Sample(product, tuple(Timing(config, time) for config, time in pairs))
 
@@ -132,9 +132,3 @@ def _target(runtime: Any) -> str:
     if name not in ARCHS:
         raise SystemExit(f"sweep: no kernels for {name}; those are {', '.join(ARCHS)}")
     return name
-
-
-def _is_emulated() -> bool:
-    from cupygemm import emulator
-
-    return emulator.is_enabled()

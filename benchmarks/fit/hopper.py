@@ -49,9 +49,12 @@ class Other(NamedTuple):
 
 
 def arch_of(file: SampleFile) -> HopperArch:
-    """Return the GPU of a file's first sweep, as the models see it."""
-    machine = file.machines[0]
-    return HopperArch(part=machine["device"], num_sms=machine["num_sms"])
+    """Return the GPU of a file's sweeps, as the models see it."""
+    found = {(machine["device"], machine["num_sms"]) for machine in file.machines}
+    if len(found) != 1:
+        raise SystemExit(f"{file.path} has samples of {len(found)} GPUs: {found}; refit them apart")
+    ((part, num_sms),) = found
+    return HopperArch(part=part, num_sms=num_sms)
 
 
 def rows_of(file: SampleFile) -> list[fitting.Row]:

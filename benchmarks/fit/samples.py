@@ -164,10 +164,12 @@ class SampleFile:
 
 
 def compact(sources: Sequence[Path], target: Path) -> SampleFile:
-    """Write the samples of files to a new one, as one xz stream, and return it."""
+    """Write the samples of files to one, as one xz stream, and return it.
+
+    The target may be one of the files.
+    """
     merged = SampleFile(target)
-    for source in sources:
-        found = SampleFile.open(source)
+    for found in [SampleFile.open(source) for source in sources]:
         for machine in found.machines:
             merged.add_machine(machine)
         for sample in found.samples:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,12 @@ def times(calls: Sequence[Callable[[], Any]]) -> list[float]:
     return [statistics.median(turns) * 1e6 for turns in zip(*rounds, strict=True)]
 
 
+def is_emulated() -> bool:
+    """Whether this process emulates its device; whoever enabled that has imported the emulator."""
+    emulator = sys.modules.get("cupygemm.emulator")
+    return emulator is not None and bool(emulator.is_enabled())
+
+
 def operand(shape: tuple[int, ...], dtype: np.dtype[Any], letter: str) -> Any:
     """Return an array of random numbers: in C order ("N"), or a transposed view of one ("T").
 
@@ -41,11 +48,9 @@ def operand(shape: tuple[int, ...], dtype: np.dtype[Any], letter: str) -> Any:
     """
     import cupy as cp
 
-    from cupygemm import emulator
-
     *batch, rows, columns = shape
     extents = shape if letter == "N" else (*batch, columns, rows)
-    if emulator.is_enabled():
+    if is_emulated():
         values = cp.ones(extents, dtype)
     elif dtype.itemsize == 1:  # of both signs, and no NaN of an 8-bit float
         values = cp.random.randint(0, 120, extents) + 128 * cp.random.randint(0, 2, extents)

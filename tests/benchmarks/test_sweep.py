@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from benchmarks.fit import __main__ as command
 from benchmarks.fit.design import LAYOUTS, OTHER_TYPES, ROUND, design
 from benchmarks.fit.hopper_kernels import H200, HopperKernels
 from benchmarks.fit.samples import Product, Sample, SampleFile, Timing, compact
@@ -89,6 +90,9 @@ def test_files_are_merged(tmp_path):
         sweep(FakeKernels(), products(rows + 1), SampleFile.open(path), 60, workers=0)
     compact(paths, tmp_path / "both.xz")
     assert SampleFile.open(tmp_path / "both.xz").products == set(products(1, 2))
+    command.main(["merge", *map(str, paths), "--out", str(paths[0])])
+    assert SampleFile.open(paths[0]).products == set(products(1, 2))
+    assert len(paths[0].read_bytes()) < len(paths[1].read_bytes()) * 2
 
 
 def test_a_sweep_stops_in_time(tmp_path):
