@@ -1,8 +1,9 @@
 """Refit the cost model of CDNA's kernels.
 
 The samples of the emulated device are modelled cycles, without what passes between two kernels. The
-assumed cycles between kernels are added to them, so that kernels compare as in the model, and the
-constants that are assumptions keep their values. From an AMD GPU all constants are fitted.
+assumed cycles between kernels are added to them, so that kernels compare as in the model. Kernels
+that take no longer than the assumed bandwidth of one compute unit allows are left out. Constants
+that are assumptions keep their values. From an AMD GPU all constants are fitted, to all kernels.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ def rows_of(file: SampleFile) -> list[fitting.Row]:
         product = sample.product.with_group(f"{arch.name}, {sample.product.group}")
         for timing in sample.timings:
             subject = Subject(GemmConfig(**timing.config), problem, arch)
-            between = _cycles_between_kernels(subject)
-            cycles = timing.time + between if is_modelled else timing.time * arch.clock_mhz
-            rows.append(fitting.Row(product, subject, cycles))
+            if not is_modelled:
+                rows.append(fitting.Row(product, subject, timing.time * arch.clock_mhz))
+                continue
+            cycles = timing.time + _cycles_between_kernels(subject)
+            if not _is_bound_by_memory(subject, cycles):
+                rows.append(fitting.Row(product, subject, cycles))
     return rows
 
 
@@ -67,6 +71,19 @@ def _cycles_between_kernels(subject: Subject) -> float:
     without = replace(present.KERNELS, next_kernel_cycles=0.0)
     with_all, with_none = (predict(each, [subject])[0] for each in (present.KERNELS, without))
     return with_all - with_none
+
+
+def _is_bound_by_memory(subject: Subject, cycles: float) -> bool:
+    """Whether what memory is assumed to give takes all of the cycles, or nearly."""
+    bare = replace(
+        present.KERNELS,
+        start_cycles=dict.fromkeys(present.KERNELS.start_cycles, 0.0),
+        load_ns=0.0,
+        add_cycles=0.0,
+        add_round_cycles=0.0,
+    )
+    least = estimate(*subject, bare)
+    return least.bound == "memory" and least.cycles > 0.9 * cycles
 
 
 def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
