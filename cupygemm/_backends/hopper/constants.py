@@ -8,7 +8,7 @@ from cupygemm._backends.hopper.cost_constants import Fp32Constants, Fp64Constant
 PROVENANCE = {
     "device": "NVIDIA H200",
     "driver": "580",
-    "date": "2026-11-22",
+    "date": "2026-11-21, 2026-11-22",
     "products": 340,
     "kernels": 14900,
     "chosen_over_fastest": 1.032,
