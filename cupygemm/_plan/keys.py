@@ -18,7 +18,8 @@ from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import ARRAY_TYPES
 
 _WORDS = frozenset({bool, str, type(None)})
-_NUMBERS = frozenset({int, float, complex, np.float32, np.float64})
+_REAL_NUMBERS = frozenset({int, float, np.float32, np.float64})
+_SPECIAL = (0, 1)  # numbers that change what there is to compute
 
 
 def array_key(array: Any) -> Key:
@@ -95,8 +96,10 @@ def options_key(options: Mapping[str, Any]) -> Key | None:
             )
         elif kind in _WORDS:
             key += (name, value)
-        elif kind in _NUMBERS:
-            key += (name, value == 1, value == 0, value.imag != 0)
+        elif kind in _REAL_NUMBERS:
+            key += (name, value if value in _SPECIAL else 2)
+        elif kind is complex:
+            key += (name, "complex", value == 1, value == 0, value.imag != 0)
         elif kind is tuple:
             key += (name, len(value))
         else:

@@ -241,14 +241,10 @@ def _matmul_with_options(
     options: MatmulOptions,
 ) -> Any:
     """Compute a product with options beyond ``dtype`` and ``casting``, on the current stream."""
-    if "axes" in options or "order" in options:
-        asked = single_out("matmul", out)
-        x1, x2, target = adopted(x1, x2, asked)
-        x1, x2, target, finish = _arranged(x1, x2, target, dtype, casting, options)
-        result = finish(_first_call(x1, x2, target, dtype, casting, options))
-        return result if asked is None else asked
-    key = _key(x1, x2, out, dtype, casting, options)
-    plan: Plan | None = None if key is None else PLANS.get(key)
+    key, more = product_key(x1, x2, out, dtype, casting), options_key(options)
+    if key is None or more is None:
+        return _first_call(x1, x2, out, dtype, casting, options)
+    plan: Plan | None = PLANS.get((*key, more))
     if plan is None:
         return _first_call(x1, x2, out, dtype, casting, options)
     if plan.binding is None:
@@ -274,7 +270,7 @@ def _key(
     if key is None or not options:
         return key
     more = options_key(options)
-    return None if more is None else key + more
+    return None if more is None else (*key, more)
 
 
 def _first_call(
@@ -287,6 +283,11 @@ def _first_call(
 ) -> Any:
     """Validate a call, make its plan and keep it, and run it."""
     asked = single_out("matmul", out)
+    if "axes" in options or "order" in options:
+        x1, x2, target = adopted(x1, x2, asked)
+        x1, x2, target, finish = _arranged(x1, x2, target, dtype, casting, options)
+        result = finish(_first_call(x1, x2, target, dtype, casting, options))
+        return result if asked is None else asked
     given = call_options(options)
     call = check_call(x1, x2, asked, dtype=dtype, casting=casting, given=given)
     key = _key(call.x1, call.x2, call.out, dtype, casting, options)

@@ -29,6 +29,8 @@ def as_array(function: str, name: str, array: Any) -> Array:
     TypeError
         It is no array of a device.
     """
+    if type(array) in ARRAY_TYPES:
+        return array
     loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
         ARRAY_TYPES.add(type(array))
