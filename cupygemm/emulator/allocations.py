@@ -1,11 +1,11 @@
 """Device memory: allocations in reserved host memory, and which bytes a kernel may touch.
 
-Addresses only go up, with a gap after every allocation, and a freed address comes back only when
-the address space is used up: an access past an end, before a start or after a free always lands on
-bytes that no allocation owns, so it can be told. A part of an allocation can be *carved* into exact
-extents: CuPy's memory pool hands out arrays from larger blocks, and then only the arrays are valid,
-not the block. Fresh memory holds the byte 0xA5 (as f32 -2.87e-16, as i32 -1515870811), so that
-reading it is noticed.
+Allocations have gaps between them, and `address_space` reuses a freed address as late as possible:
+an access past the end of an allocation, before its start or after its end of life hits bytes that
+no allocation owns, and is reported. A part of an allocation can be *carved* into exact extents:
+CuPy's memory pool hands out arrays from larger blocks, and then only the arrays are valid, not the
+block. Fresh memory holds the byte 0xA5 (as f32 -2.87e-16, as i32 -1515870811), so that reading it
+is noticed.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.address_space import AddressSpace, pages
 from cupygemm.emulator.global_shadow import shadow_of
 from cupygemm.emulator.host_memory import OutOfMemory, check_host, reserve_at_most
 
 POISON = 0xA5
-_PAGE = 4096
-_GAP = 2 * _PAGE  # between an allocation's last page and its successor
 _HISTORY = 4096  # freed extents that can be told from addresses that never were
 
 
@@ -58,7 +57,8 @@ class Memory:
 
     The garbage collector can free memory in the middle of any method here, through CuPy's
     destructors: so nothing iterates over the tables themselves, and `ranges` looks whether they
-    have changed meanwhile.
+    have changed meanwhile. A signal handler can end any method at any point: each step leaves the
+    tables usable, and at worst memory is lost.
 
     Parameters
     ----------
@@ -72,13 +72,13 @@ class Memory:
         self._arena = reserve_at_most(reserve)
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._arena))
         self._limit = self._base + len(self._arena)
-        self._next = -(-self._base // _PAGE) * _PAGE + _GAP
+        self._addresses = AddressSpace(self._base, self._limit)
+        self._recycled: dict[int, list[int]] = {}  # by size in pages: starts, ready for reuse
         self._serial = 0
         self._blocks: dict[int, Extent] = {}  # by start: what malloc gave out
         self._block_starts: list[int] = []  # sorted
         self._extents: dict[int, Extent] = {}  # by start: what a kernel may touch
         self._carved: dict[int, int] = {}  # start of a carved block: extents in it
-        self._reusable: collections.deque[tuple[int, int]] = collections.deque()
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
         self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
         self._changes = 0  # to what ranges() reports
@@ -87,8 +87,17 @@ class Memory:
 
     # -- allocation --
 
-    def malloc(self, size: int, tag: str = "") -> int:
+    def malloc(self, size: int, tag: str = "", *, recycle: bool = False) -> int:
         """Allocate `size` bytes and return their address, a multiple of 4096.
+
+        Parameters
+        ----------
+        size : int
+        tag : str
+            What it is, for reports.
+        recycle : bool
+            Reuse the address of a block that was freed with `recycle`, at once. A launch's
+            arguments are allocated so: as fresh addresses they would use up the address space.
 
         Raises
         ------
@@ -97,9 +106,10 @@ class Memory:
         """
         with self._lock:
             check_host(size)
-            start = self._place(size)
+            start = self._place(size, recycle=recycle)
             self._serial += 1
             extent = Extent(start, start + size, tag, self._serial)
+            self._changed()
             self._blocks[start] = self._extents[start] = extent
             bisect.insort(self._block_starts, start)
             self._changed()
@@ -107,7 +117,7 @@ class Memory:
             self.poison(start, size)
             return start
 
-    def free(self, pointer: int) -> None:
+    def free(self, pointer: int, *, recycle: bool = False) -> None:
         """Free what `malloc` returned.
 
         Raises
@@ -116,27 +126,31 @@ class Memory:
             `pointer` is no live allocation's start; the message says what is there.
         """
         with self._lock:
-            block = self._blocks.pop(pointer, None)
+            block = self._blocks.get(pointer)
             if block is None:
                 raise ValueError(
                     f"free of 0x{pointer:x}, which no allocation starts at: "
                     + self.describe(pointer, 0)
                 )
-            self._block_starts.remove(pointer)
+            self._changed()
+            position = bisect.bisect_left(self._block_starts, pointer)
+            if self._block_starts[position : position + 1] == [pointer]:
+                del self._block_starts[position]
+            size = block.end - block.start
             if self._carved.pop(pointer, None) is not None:
                 for extent in list(self._extents.values()):
                     if block.start <= extent.start < block.end:
                         self._freed.append(self._extents.pop(extent.start))
-            else:
-                self._freed.append(self._extents.pop(pointer))
+            elif self._extents.pop(pointer, None) is not None and not recycle:
+                self._freed.append(block)
             self._changed()
-            self.used_bytes -= block.end - block.start
-            length = _pages(block.end - block.start)
-            if length:
-                self._arena.madvise(mmap.MADV_DONTNEED, block.start - self._base, length)
-            if self.shadow is not None:
-                self.shadow.forget(block.start, block.start + length)
-            self._reusable.append((block.start, max(length, _PAGE)))
+            self._give_back(block.start, size)
+            del self._blocks[pointer]
+            self.used_bytes -= size
+            if recycle:
+                self._recycled.setdefault(pages(size), []).append(pointer)
+            else:
+                self._addresses.release(pointer, size)
 
     def carve(self, start: int, size: int, tag: str = "array") -> None:
         """Make ``[start, start + size)`` valid, and of its block only what has been carved.
@@ -153,9 +167,10 @@ class Memory:
                     f"{size} bytes at 0x{start:x} are not inside one allocation: "
                     + self.describe(start, size)
                 )
+            self._changed()
             if block.start not in self._carved:
                 self._carved[block.start] = 0
-                del self._extents[block.start]
+                self._extents.pop(block.start, None)
             elif start in self._extents:
                 raise ValueError(f"0x{start:x} is already the start of {self._extents[start]}")
             self._carved[block.start] += 1
@@ -169,6 +184,7 @@ class Memory:
             block = self._block_of(start)
             if block is None or block.start not in self._carved:
                 return
+            self._changed()
             extent = self._extents.pop(start, None)
             if extent is not None:
                 self._freed.append(extent)
@@ -202,19 +218,29 @@ class Memory:
         self._changes += 1
         self._ranges = None
 
-    def _place(self, size: int) -> int:
-        length = max(_pages(size), _PAGE)
-        if self._next + length + _GAP <= self._limit:
-            start = self._next
-            self._next += length + _GAP
-            return start
-        for position, (start, available) in enumerate(self._reusable):  # oldest first
-            if available >= length:
-                del self._reusable[position]
-                return start
-        raise OutOfMemory(
-            f"no {size} bytes left of the {len(self._arena)} bytes of device address space"
-        )
+    def _place(self, size: int, *, recycle: bool) -> int:
+        if recycle and (ready := self._recycled.get(pages(size))):
+            return ready.pop()
+        start = self._addresses.take(size)
+        if start is None:
+            raise OutOfMemory(
+                f"no {size} bytes left of the {len(self._arena)} bytes of device address space"
+            )
+        return start
+
+    def _give_back(self, start: int, size: int) -> None:
+        """Return the host's memory behind a block that is no longer valid."""
+        length = pages(size)
+        self._arena.madvise(mmap.MADV_DONTNEED, start - self._base, length)
+        if self.shadow is None:
+            return
+        # A page of the shadow stands for several small blocks: it goes with the last of them.
+        position = bisect.bisect_left(self._block_starts, start)
+        previous = self._blocks.get(self._block_starts[position - 1]) if position else None
+        following = self._block_starts[position : position + 1]
+        self.shadow.forget(start, start + length)
+        free = previous.end if previous else self._base, (*following, self._limit)[0]
+        self.shadow.forget_bits(start, start + length, *free)
 
     # -- questions --
 
@@ -336,8 +362,8 @@ class Memory:
         position = bisect.bisect_right(self._block_starts, address) - 1
         if position < 0:
             return None
-        block = self._blocks[self._block_starts[position]]
-        return block if address == block.start or address < block.end else None
+        block = self._blocks.get(self._block_starts[position])
+        return block if block and (address == block.start or address < block.end) else None
 
     # -- host access --
 
@@ -368,7 +394,3 @@ class Memory:
 def _gap(extent: Extent, address: int, end: int) -> int:
     """Return the bytes between an extent and ``[address, end)``."""
     return extent.start - end if extent.start >= end else max(address - extent.end, 0)
-
-
-def _pages(size: int) -> int:
-    return -(-size // _PAGE) * _PAGE

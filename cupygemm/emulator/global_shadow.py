@@ -68,6 +68,23 @@ class GlobalShadow:
         if last > first:
             self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
+    def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
+        """Give the host's memory behind the bits of ``[start, end)`` back.
+
+        Parameters
+        ----------
+        start, end : int
+            A block that was freed.
+        free_start, free_end : int
+            Where no allocation is: a page of bits within it is given back as a whole.
+        """
+        page_span = 8 * mmap.PAGESIZE  # bytes that a page of bits stands for
+        first = max((start - self.base) // page_span, -(-(free_start - self.base) // page_span))
+        last = min(-(-(end - self.base) // page_span), (free_end - self.base) // page_span)
+        if last > first:
+            length = (last - first) * mmap.PAGESIZE
+            self._bits.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, length)
+
     def define(self, start: int, size: int) -> None:
         """Note that ``[start, start + size)`` has been written."""
         self._set(start, size, written=True)

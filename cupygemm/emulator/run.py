@@ -168,7 +168,9 @@ def launch(
     counts: dict[int, int] = {}
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
-    kernarg = memory.malloc(max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}")
+    kernarg = memory.malloc(
+        max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}", recycle=True
+    )
     memory.define(kernarg, dispatch.kernarg_bytes)
     try:
         dispatch.write_arguments(kernarg, arguments)
@@ -186,7 +188,7 @@ def launch(
                 _merge(conflicts, state.units.get("lds_conflicts", {}), kernel.entry)
                 _merge(lines, state.units.get("global_lines", {}), kernel.entry)
     finally:
-        memory.free(kernarg)
+        memory.free(kernarg, recycle=True)
     mnemonics: dict[str, int] = {}
     for pc, count in counts.items():
         name = program.entries[pc].inst.mnemonic
