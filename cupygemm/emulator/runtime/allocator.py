@@ -27,6 +27,7 @@ class _Extent:
         self._memory = memory
         self._block = block
         self._start: int = block.ptr
+        memory.uncarve(self._start)  # of an array whose __del__ an interruption ended
         memory.carve(self._start, size)
         memory.poison(self._start, size)
 

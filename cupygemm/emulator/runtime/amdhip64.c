@@ -6,17 +6,17 @@
 // error, the message that goes with it, and the launch configuration between <<<...>>> and the
 // kernel's stub.
 
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
 enum {
-    hip_launch_failure = 719,
     hip_not_supported = 801,
-    interrupted = -1, // what a callback returns that the user interrupted
+    python_failed = 999,
     message_bytes = 32768,
     max_pending_launches = 16,
 };
+
+#include "calls.h"
 
 struct dim3 {
     unsigned x, y, z;
@@ -28,9 +28,11 @@ struct ipc_handle {
 static _Thread_local int last_error;
 static _Thread_local int message_error;
 static _Thread_local char message[message_bytes];
-// The error of a launch by a host library, until someone has heard of it: such libraries often drop
-// the code. As an asynchronous error of HIP's, it is what the next call that could meet it returns.
+// The error of a launch by a host library, and its message, until someone has heard of it: the code
+// that `<<<...>>>` stands for drops what hipLaunchKernel returns. The next call of this thread that
+// waits, copies, fills or launches returns it, as it would an asynchronous error of HIP's.
 static _Thread_local int unheard;
+static _Thread_local char unheard_message[message_bytes];
 
 // Python calls this just before a callback returns `error`: hipGetErrorString of that error is then
 // `text`, so that whoever raises an exception for the error quotes it.
@@ -40,11 +42,6 @@ void cupygemm_set_message(int error, const char *text) {
 }
 
 static int settle(int error) {
-    // Interrupt again: Python raises KeyboardInterrupt as soon as control is back with it. An error
-    // from this call would come before that, and hide it.
-    if (error == interrupted) {
-        return raise(SIGINT);
-    }
     if (error != 0) {
         last_error = error;
     }
@@ -58,31 +55,31 @@ static int unsupported(const char *name) {
     return settle(hip_not_supported);
 }
 
-static int begins(const char *name, const char *with) {
-    return strncmp(name, with, strlen(with)) == 0;
-}
-
-// Launches, copies, fills and waits return the error of an earlier launch.
+// Launches, copies, fills, queries and waits return the error of an earlier launch.
 static int meets_errors(const char *name) {
     return begins(name, "hipModuleLaunch") || begins(name, "hipMemcpy") ||
-           begins(name, "hipMemset") || strstr(name, "Synchronize") != NULL;
+           begins(name, "hipMemset") || strstr(name, "Synchronize") || strstr(name, "Query");
 }
 
-// A launch that is refused before it starts (an empty grid) changes nothing, so it is not kept.
 static int answer(const char *name, int error) {
-    int failed = error == hip_launch_failure || error == hip_not_supported;
-    if (failed && begins(name, "hipLaunchKernel")) {
+    if (error != 0 && begins(name, "hipLaunchKernel")) {
+        static const char what[] = "hipLaunchKernel failed, and its caller ignored the error:\n";
         unheard = error;
+        strcpy(unheard_message, what);
+        if (message_error == error) {
+            strncat(unheard_message, message, message_bytes - sizeof what);
+        }
     }
     return settle(error);
 }
 
-// Whether an earlier launch of a host library has failed; its next ones fail likewise.
+// Returns the error of an earlier launch of a host library, whose next launches fail likewise.
 static int earlier_error(const char *name) {
     int error = unheard;
     if (error == 0 || (!meets_errors(name) && !begins(name, "hipLaunchKernel"))) {
         return 0;
     }
+    cupygemm_set_message(error, unheard_message);
     if (meets_errors(name)) {
         unheard = 0;
     }
@@ -90,7 +87,7 @@ static int earlier_error(const char *name) {
 }
 
 #define NATIVE(node, name)
-#define FUNCTION(node, name, parameters, arguments) int(*name) parameters;
+#define FUNCTION(node, name, parameters, arguments) struct callback name;
 static struct callbacks {
 #include "amdhip64.def"
 } callbacks;
@@ -99,8 +96,6 @@ static struct callbacks {
 void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table; }
 
 // Destructors of host libraries call in after Python has ended, to release what is gone anyway.
-int Py_IsInitialized(void);
-
 #define FUNCTION(node, name, parameters, arguments)                                                \
     int name parameters {                                                                          \
         if (!Py_IsInitialized()) {                                                                 \
@@ -110,7 +105,11 @@ int Py_IsInitialized(void);
         if (error != 0) {                                                                          \
             return error;                                                                          \
         }                                                                                          \
-        return callbacks.name ? answer(#name, callbacks.name arguments) : unsupported(#name);      \
+        if (!callbacks.name.function) {                                                            \
+            return unsupported(#name);                                                             \
+        }                                                                                          \
+        CALL_PYTHON(answered, name, arguments);                                                    \
+        return answer(#name, answered);                                                            \
     }
 #include "amdhip64.def"
 

@@ -1,12 +1,13 @@
-"""From Python's exceptions to C's result codes: nothing may pass through C but a number."""
+"""Convert Python's exceptions to C's result codes: only a number can pass through C.
+
+KeyboardInterrupt, SystemExit and the like are left to calls.h, which raises them again in Python.
+"""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar
-
-from cupygemm.emulator.runtime.status import INTERRUPTED
 
 Code = TypeVar("Code", bound=int)
 
@@ -33,9 +34,6 @@ def answering(
     def call(*arguments: Any) -> int:
         try:
             function(*arguments)
-        except KeyboardInterrupt:
-            # An exception cannot pass through C, so the C side interrupts again behind the call.
-            return INTERRUPTED
         except Exception as err:  # noqa: BLE001  # nothing may pass through C
             code, what = internal
             code, message = failure(err) or (code, f"{what}\n{traceback.format_exc()}")

@@ -138,14 +138,12 @@ class ModuleFunctions(Handles):
         self.device.launch(kernel, grid, block, dynamic_lds, values)
 
     def hipLaunchKernel(
-        self, stub: int, grid: Dim3, block: Dim3, parameters: int, dynamic_lds: int, stream: int
+        self, stub: int, grid: int, block: int, parameters: int, dynamic_lds: int, stream: int
     ) -> None:
         self.check_stream(stream)
         kernel = self._registered(stub)
         values = _pointed_to(kernel, parameters)
-        self.device.launch(
-            kernel, (grid.x, grid.y, grid.z), (block.x, block.y, block.z), dynamic_lds, values
-        )
+        self.device.launch(kernel, _extents(grid), _extents(block), dynamic_lds, values)
 
     def hipOccupancyMaxActiveBlocksPerMultiprocessor(
         self, blocks: int, stub: int, block_size: int, dynamic_lds: int
@@ -221,6 +219,12 @@ class ModuleFunctions(Handles):
                 f"kernel function 0x{function:x} does not exist: was its module unloaded?",
             )
         return self._functions[function]
+
+
+def _extents(dim3: int) -> tuple[int, int, int]:
+    """Return a dim3's extents from its address."""
+    words = Dim3.from_address(dim3)
+    return words.x, words.y, words.z
 
 
 def _no_module(module: int) -> HipError:

@@ -1,11 +1,12 @@
 // libhiprtc.so.7 of the emulated device: entry points that pass their arguments on to Python, as
 // amdhip64.c does. A callback returns a hiprtcResult.
 
-#include <signal.h>
 #include <stddef.h>
 #include <string.h>
 
-enum { builtin_operation_failure = 7, message_bytes = 4096 };
+enum { builtin_operation_failure = 7, python_failed = 11, message_bytes = 4096 };
+
+#include "calls.h"
 
 static _Thread_local int message_error;
 static _Thread_local char message[message_bytes];
@@ -16,9 +17,6 @@ void cupygemm_set_message(int error, const char *text) {
     strncpy(message, text, message_bytes - 1);
 }
 
-// As in amdhip64.c: -1 is a call that the user interrupted.
-static int settle(int result) { return result == -1 ? raise(SIGINT) : result; }
-
 static int unsupported(const char *name) {
     message_error = builtin_operation_failure;
     strcpy(message, "the emulated device does not support ");
@@ -27,7 +25,7 @@ static int unsupported(const char *name) {
 }
 
 #define NATIVE(node, name)
-#define FUNCTION(node, name, parameters, arguments) int(*name) parameters;
+#define FUNCTION(node, name, parameters, arguments) struct callback name;
 static struct callbacks {
 #include "hiprtc.def"
 } callbacks;
@@ -37,7 +35,11 @@ void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table;
 
 #define FUNCTION(node, name, parameters, arguments)                                                \
     int name parameters {                                                                          \
-        return callbacks.name ? settle(callbacks.name arguments) : unsupported(#name);             \
+        if (!callbacks.name.function) {                                                            \
+            return unsupported(#name);                                                             \
+        }                                                                                          \
+        CALL_PYTHON(answered, name, arguments);                                                    \
+        return answered;                                                                           \
     }
 #include "hiprtc.def"
 

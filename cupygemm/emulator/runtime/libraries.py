@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,20 +68,17 @@ class Dim3(ctypes.Structure):
     _fields_ = (("x", ctypes.c_uint), ("y", ctypes.c_uint), ("z", ctypes.c_uint))
 
 
-class _IpcHandle(ctypes.Structure):
-    _fields_ = (("reserved", ctypes.c_char * 64),)
+class _Callback(ctypes.Structure):
+    """The ``struct callback`` of calls.h."""
+
+    _fields_ = (("function", ctypes.c_void_p), ("format", ctypes.c_char_p))
 
 
 # Callbacks that C holds on to, for as long as the process lives.
 _connected: list[Any] = []
 
-_TYPES: dict[str, Any] = {
-    "int": ctypes.c_int,
-    "unsigned": ctypes.c_uint,
-    "size_t": ctypes.c_size_t,
-    "struct dim3": Dim3,
-    "struct ipc_handle": _IpcHandle,
-}
+# Py_BuildValue's letters for C types; every pointer, and the address of a struct, is a "K".
+_FORMATS = {"int": "i", "unsigned": "I", "size_t": "K"}
 
 
 def functions(library: Library) -> list[Function]:
@@ -113,8 +111,9 @@ def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CD
     library : Library
     make_callbacks : callable
         Called with a function that sets the message of a failing call; returns the callbacks by the
-        names of the functions. A callback gets the C arguments, pointers as integers (0 for null),
-        and returns a status. A function without one is not supported.
+        names of the functions. A callback gets the C arguments, pointers as integers (0 for null)
+        and structs by their addresses, and returns a status. A function without one is not
+        supported.
 
     Returns
     -------
@@ -129,12 +128,13 @@ def load_connected(library: Library, make_callbacks: MakeCallbacks) -> ctypes.CD
 
     callbacks = make_callbacks(set_message)
     listed = [function for function in functions(library) if function.parameters is not None]
-    table = (ctypes.c_void_p * len(listed))()
+    table = (_Callback * len(listed))()
     for position, function in enumerate(listed):
         if function.name in callbacks:
-            entry = _prototype(function)(callbacks[function.name])
-            _connected.append(entry)
-            table[position] = ctypes.cast(entry, ctypes.c_void_p)
+            callback = callbacks[function.name], _format(function)
+            _connected.append(callback)
+            table[position] = _Callback(id(callback[0]), callback[1])
+    loaded.cupygemm_set_main_thread(ctypes.c_ulong(threading.main_thread().ident or 0))
     loaded.cupygemm_set_callbacks(table)
     return loaded
 
@@ -144,7 +144,7 @@ def build(library: Library) -> Path:
     source = _HERE / f"{library.stem}.c"
     script = "".join(_version_script(functions(library)))
     key: list[str | bytes] = [host_compiler_version(), library.soname, script, *_OPTIONS[:-1]]
-    for path in [source, *sorted(_HERE.glob("*.def"))]:
+    for path in [source, *sorted([*_HERE.glob("*.def"), *_HERE.glob("*.h")])]:
         key += [path.name, path.read_bytes()]
 
     def compile_library(output: Path) -> None:
@@ -172,12 +172,11 @@ def _version_script(listed: list[Function]) -> Iterator[str]:
         yield f"{node} {{ global:{names}{local} }};\n"
 
 
-def _prototype(function: Function) -> Any:
+def _format(function: Function) -> bytes:
+    """Return the types of a function's arguments, for Py_BuildValue."""
     assert function.parameters is not None
-    types = []
-    for declaration in function.parameters:
-        if "*" in declaration:
-            types.append(ctypes.c_size_t)  # a pointer, which then arrives as an int, never None
-        else:
-            types.append(_TYPES[declaration.rpartition(" ")[0]])
-    return ctypes.CFUNCTYPE(ctypes.c_int, *types)
+    letters = [
+        "K" if "*" in declaration else _FORMATS.get(declaration.rpartition(" ")[0], "K")
+        for declaration in function.parameters
+    ]
+    return f"({''.join(letters)})".encode()

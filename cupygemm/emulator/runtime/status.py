@@ -5,9 +5,6 @@ from __future__ import annotations
 import ctypes
 import enum
 
-# What a callback returns that the user interrupted: the C side interrupts again behind the call.
-INTERRUPTED = -1
-
 
 class Status(enum.IntEnum):
     """The values of hipError_t that the runtime returns; all are listed in errors.def."""

@@ -1,0 +1,163 @@
+"""What the stand-in runtime does with errors that nobody looks at, and with interruptions."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from cupygemm.emulator.runtime.libraries import Dim3
+from cupygemm.emulator.runtime.status import Status
+
+# -- errors that a host library ignores --
+
+
+def test_the_random_generators_of_cupy_work(cp: ModuleType) -> None:
+    """CuPy asks for attribute 14, HIP's globalL1CacheSupported, as the number of processors."""
+    drawn = cp.random.default_rng(0).standard_normal(5000).get()
+    assert abs(drawn.mean()) < 0.1
+    assert abs(drawn.std() - 1) < 0.1
+    raw = cp.random.default_rng(0).integers(0, 1000, 100).get()
+    assert len(set(raw.tolist())) > 80
+
+
+def launch_by_a_host_library(hip: ctypes.CDLL, stub: int) -> int:
+    one, nothing = Dim3(1, 1, 1), ctypes.c_void_p()
+    hip.hipLaunchKernel.argtypes = (
+        ctypes.c_void_p, Dim3, Dim3, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p,
+    )  # fmt: skip
+    status: int = hip.hipLaunchKernel(stub, one, one, nothing, 0, nothing)
+    return status
+
+
+@pytest.mark.parametrize("wait", ["hipDeviceSynchronize", "hipStreamSynchronize", "hipStreamQuery"])
+def test_an_ignored_error_of_a_launch_surfaces_in_the_next_wait(
+    hip: ctypes.CDLL, wait: str
+) -> None:
+    launch_by_a_host_library(hip, 0x1234)  # whose status nobody looks at
+    assert hip.hipSetDevice(5) == Status.INVALID_DEVICE  # an error of its own, with a message
+    assert getattr(hip, wait)(None) == Status.INVALID_DEVICE_FUNCTION
+    text = hip.hipGetErrorString(Status.INVALID_DEVICE_FUNCTION).decode()
+    assert text == (
+        "hipLaunchKernel failed, and its caller ignored the error:\n"
+        "no kernel is registered for the stub 0x1234"
+    )
+    assert getattr(hip, wait)(None) == 0, "it is reported once"
+
+
+def test_an_ignored_error_of_a_launch_surfaces_in_the_next_copy(cp: ModuleType) -> None:
+    array, hip = cp.ones(3), ctypes.CDLL("libamdhip64.so.7")
+    launch_by_a_host_library(hip, 0x1234)
+    with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="hipLaunchKernel failed"):
+        array.get()
+    assert array.get().tolist() == [1, 1, 1]
+
+
+def test_an_error_whose_text_was_asked_for_does_not_surface_again(hip: ctypes.CDLL) -> None:
+    hip.hipGetErrorString.restype = ctypes.c_char_p
+    status = launch_by_a_host_library(hip, 0x1234)
+    assert hip.hipGetErrorString(status) == b"no kernel is registered for the stub 0x1234"
+    assert hip.hipDeviceSynchronize() == 0
+
+
+# -- interruptions --
+
+INTERRUPTED = """
+import os, signal, threading
+import cupygemm, cupy
+kernel = cupy.RawKernel('extern "C" __global__ void k(volatile int* x) { while (*x == 0); }', "k")
+kernel.compile()
+x = cupy.zeros(1, "i4")
+def handler(*_):
+    raise EXCEPTION
+signal.signal(signal.SIGTERM, handler)
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM)).start()
+try:
+    kernel((1,), (1,), (x,))
+    print("not interrupted")
+except EXCEPTION as err:
+    print(repr(err))
+x.fill(1)
+kernel((1,), (1,), (x,))
+print("done")
+"""
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(3)", "GeneratorExit('no')"])
+def test_what_a_signal_handler_raises_ends_a_launch(
+    run_python: Callable[..., str], raised: str
+) -> None:
+    kind = raised.partition("(")[0]
+    script = INTERRUPTED.replace("raise EXCEPTION", f"raise {raised}").replace("EXCEPTION", kind)
+    expected = raised if "(" in raised else f"{raised}()"
+    assert run_python(script, target="gfx942", timeout=60) == f"{expected}\ndone\n"
+
+
+RANDOMLY = """
+import random, signal
+import cupygemm, cupy, numpy
+class Stop(BaseException): pass
+def handler(*_):
+    raise Stop
+signal.signal(signal.SIGALRM, handler)
+random = random.Random(0)
+x = cupy.arange(64, dtype="f4")
+def work():
+    for _ in range(5):
+        y = cupy.empty(random.randrange(1, 5000), "u1")
+        y.fill(3)
+        (x + x).get()
+        cupy.cuda.Event().record()
+        cupy.cuda.Stream().synchronize()
+        cupy.get_default_memory_pool().free_all_blocks()
+work()
+stopped = 0
+while stopped < 300:
+    try:
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(1e-4, 1e-2))
+        work()
+    except Stop:
+        stopped += 1
+try:
+    signal.setitimer(signal.ITIMER_REAL, 0)
+except Stop:
+    pass
+assert ((x + x).get() == 2 * numpy.arange(64)).all()
+print("sound")
+"""
+
+
+def test_calls_that_are_interrupted_at_random_leave_no_errors_behind(
+    run_python: Callable[..., str],
+) -> None:
+    assert run_python(RANDOMLY, target="gfx942", timeout=120) == "sound\n"
+
+
+AT_THE_LIMIT = """
+import cupygemm, cupy
+from cupy.cuda import runtime
+pointer = runtime.malloc(64)
+seen = set()
+def deeper():
+    try:
+        runtime.deviceSynchronize()
+        runtime.memset(pointer, 0, 64)
+    except runtime.CUDARuntimeError as err:
+        seen.add(str(err))
+    deeper()
+try:
+    deeper()
+except RecursionError:
+    pass
+print(*sorted(text[:60] for text in seen), sep="\\n")
+runtime.free(pointer)
+"""
+
+
+def test_a_call_at_the_recursion_limit_fails_and_says_so(run_python: Callable[..., str]) -> None:
+    printed = run_python(AT_THE_LIMIT, target="gfx942", timeout=60).splitlines()
+    assert printed
+    assert {line.split(":")[0] for line in printed} == {"hipErrorUnknown"}
+    assert any("maximum recursion depth exceeded" in line for line in printed)
