@@ -2,48 +2,96 @@
 
 An entry is a file named by the digest of everything that decides its contents (sources, options,
 compiler version, target), and beside it a seal: the file's size and digest. The seal is published
-last, so an entry without a matching seal is one that a builder left half-way, or one damaged since;
-it is rebuilt under a lock. A published file is replaced, never written to: a process that has
-loaded it keeps the old contents.
+last, so an entry without a matching seal was left unfinished by a builder or damaged later; it is
+rebuilt under a lock. A published file is replaced, never written to: a process that has loaded it
+keeps the old contents.
+
+Entries are executed, so other users must not be able to write them: `private_dir` checks each
+directory and file. If the cache directory cannot be written to, entries that it lacks are built in
+a private temporary directory, with a warning.
 """
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import hashlib
 import os
+import shutil
+import stat
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import filelock
 import platformdirs
 
+from cupygemm._build.private_dir import (
+    VARIABLE,
+    CacheError,
+    CacheWarning,
+    check_private,
+    make_private,
+    temporary_dir,
+    warn_of,
+)
+
+__all__ = ["CacheError", "CacheWarning", "cache_dir", "get_or_build", "writable_dir"]
+
 # What a builder meets when it writes: a full disk, a full quota, a broken one, a read-only one.
 _DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
+_PROBE_BYTES = 1 << 20  # more than most entries
+_COMPILER_BYTES = 64 << 20  # what a compiler's own cache may take beside an entry
 # Entries found intact by this process, with the state of the file when they were.
-_verified: dict[Path, tuple[int, int, int]] = {}
+_verified: dict[Path, tuple[int, ...]] = {}
+# Cache directories that could not be written to, with the reason.
+_unwritable: dict[Path, str] = {}
 
 
-class CacheError(RuntimeError):
-    """The cache directory cannot be used."""
+class _Unwritable(Exception):
+    """A directory cannot be written to."""
 
 
 def cache_dir() -> Path:
     """Return the directory that holds built files.
 
     It is the platform's user cache directory, or ``CUPYGEMM_CACHE_DIR`` from the environment. It
-    need not exist yet.
+    need not exist yet. A user without a home directory gets a temporary one, with a warning.
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    CacheError
+        Another user could write to it.
+    """
+    chosen = os.environ.get(VARIABLE)
+    try:
+        if chosen:
+            path = Path(chosen).expanduser().absolute()
+        else:
+            path = Path(platformdirs.user_cache_dir("cupygemm", appauthor=False))
+            if not path.is_absolute():  # "~/.cache" with nothing to put in place of the tilde
+                raise RuntimeError(f"no home directory for {path}")
+    except (RuntimeError, KeyError) as err:
+        path = temporary_dir()
+        warn_of(f"the cache directory cannot be determined ({err})", path)
+    check_private(path)
+    return path
+
+
+def writable_dir() -> Path:
+    """Return the directory that new files are built in.
+
+    It is `cache_dir`, or the temporary directory once that could not be written to.
 
     Returns
     -------
     pathlib.Path
     """
-    chosen = os.environ.get("CUPYGEMM_CACHE_DIR")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    return Path(platformdirs.user_cache_dir("cupygemm", appauthor=False))
+    path = cache_dir()
+    return temporary_dir() if path in _unwritable else path
 
 
 def get_or_build(
@@ -77,17 +125,82 @@ def get_or_build(
     Raises
     ------
     CacheError
-        The directory cannot be created or written to.
+        Another user could write to the directory or the file, or neither the cache directory nor a
+        temporary one can be written to.
     """
     digest = _digest_of(key)
-    folder = cache_dir() / kind / digest[:2]
-    entry = folder / (digest + suffix)
-    if _is_intact(entry, check):
-        return entry
-    with _told_apart(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = filelock.FileLock(folder / (digest + ".lock"))
+    name = Path(kind, digest[:2], digest + suffix)
+    stored = cache_dir() / name
+    if _is_intact(stored, check):
+        return stored
+    return _where_writable(lambda root: _get_or_build(root, root / name, build, check))
+
+
+def publish_script(name: Path, text: str) -> Path:
+    """Write an executable script to a fixed place in the cache, unless it is there.
+
+    Parameters
+    ----------
+    name : pathlib.Path
+        Relative to the cache directory.
+    text : str
+
+    Returns
+    -------
+    pathlib.Path
+
+    Raises
+    ------
+    CacheError
+        As `get_or_build` does.
+    """
+
+    def publish(root: Path) -> Path:
+        path = root / name
+        try:
+            make_private(path.parent, root)
+            check_private(path)
+            if not path.exists() or path.read_text() != text:
+                written = path.with_name(f".{path.name}.{os.getpid()}")
+                written.write_text(text)
+                written.chmod(0o755)
+                written.replace(path)
+        except OSError as err:
+            raise _Unwritable(str(err)) from err
+        return path
+
+    return _where_writable(publish)
+
+
+def _where_writable(write: Callable[[Path], Path]) -> Path:
+    """Call `write` with the cache directory, or else with the temporary directory."""
+    first = cache_dir()
+    if first not in _unwritable:
+        try:
+            return write(first)
+        except _Unwritable as err:
+            _unwritable[first] = str(err)
+    second = temporary_dir()
+    warn_of(f"the cache directory {first} cannot be written to ({_unwritable[first]})", second)
+    try:
+        return write(second)
+    except _Unwritable as err:
+        raise CacheError(
+            f"neither the cache directory {first} nor {second} can be written to ({err}); "
+            f"set {VARIABLE} to a directory that can"
+        ) from err
+
+
+def _get_or_build(
+    root: Path, entry: Path, build: Callable[[Path], None], check: Callable[[Path], bool] | None
+) -> Path:
+    """Return an entry of the cache at `root`; raises `_Unwritable` where it cannot be built."""
+    try:
+        make_private(entry.parent, root)
+        lock = filelock.FileLock(entry.with_name(entry.name.partition(".")[0] + ".lock"))
         lock.acquire()
+    except (OSError, filelock.Timeout) as err:
+        raise _Unwritable(str(err)) from err
     try:
         if not _is_intact(entry, check):  # another process may have built it while we waited
             _build(entry, build)
@@ -101,30 +214,56 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     """Build into a temporary directory beside `entry` and publish file, then seal."""
     _verified.pop(entry, None)
     prefix = f".{entry.stem}."
-    for left in entry.parent.glob(prefix + "*"):  # of builders killed half-way: we hold the lock
-        _remove_tree(left)
-    with _told_apart(entry.parent):
+    try:
+        for left in entry.parent.glob(prefix + "*"):  # of killed builders: we hold the lock
+            _remove_tree(left)
         scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=entry.parent))
+    except OSError as err:
+        raise _Unwritable(str(err)) from err
     try:
         made = scratch / entry.name
-        with _told_apart(entry.parent, only=_DISK_ERRORS):
+        try:
             build(made)
-        with _told_apart(entry.parent):
+        except Exception as err:
+            if isinstance(err, OSError) and err.errno in _DISK_ERRORS:
+                raise _Unwritable(str(err)) from err
+            _probe(scratch)  # a compiler does not say that the disk is full
+            raise
+        try:
+            made.chmod(stat.S_IMODE(made.stat().st_mode) & 0o755)
             seal = scratch / "seal"
             seal.write_text(_seal_of(made.read_bytes()))
+            seal.chmod(0o644)
             _seal_path(entry).unlink(missing_ok=True)
             os.replace(made, entry)
             os.replace(seal, _seal_path(entry))
+        except OSError as err:
+            raise _Unwritable(str(err)) from err
     finally:
         _remove_tree(scratch)
 
 
+def _probe(folder: Path) -> None:
+    """Raise `_Unwritable` unless a directory can be written to and its disk has room."""
+    probe = folder / "probe"
+    try:
+        probe.write_bytes(b"\0" * _PROBE_BYTES)
+        probe.unlink()
+        if shutil.disk_usage(folder).free < _COMPILER_BYTES:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    except OSError as err:
+        raise _Unwritable(str(err)) from err
+
+
 def _is_intact(entry: Path, check: Callable[[Path], bool] | None) -> bool:
+    """Tell whether an entry is as it was built; raises `CacheError` if others may write to it."""
     try:
         status = entry.stat()
-        state = (status.st_ino, status.st_size, status.st_mtime_ns)
+        state = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
         if _verified.get(entry) == state:
             return True
+        for path in (entry.parent.parent, entry.parent, entry, _seal_path(entry)):
+            check_private(path)
         if _seal_path(entry).read_text() != _seal_of(entry.read_bytes()):
             return False
     except (OSError, UnicodeDecodeError):
@@ -159,17 +298,3 @@ def _remove_tree(path: Path) -> None:
         path.rmdir()
     else:
         path.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def _told_apart(folder: Path, *, only: tuple[int, ...] | None = None) -> Iterator[None]:
-    """Turn a refusal of the file system into an error that names the remedy."""
-    try:
-        yield
-    except (OSError, filelock.Timeout) as err:
-        if only is not None and err.errno not in only:
-            raise
-        raise CacheError(
-            f"the cache directory {folder} cannot be written to ({err}); "
-            "set CUPYGEMM_CACHE_DIR to a directory that can"
-        ) from err

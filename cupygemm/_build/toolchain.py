@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from cupygemm._build.cache import cache_dir
+from cupygemm._build.cache import writable_dir
 
 MINIMUM_CLANG = 22
 ToolchainName = Literal["rocm", "clang", "zig"]
@@ -352,7 +352,7 @@ def _environment() -> dict[str, str]:
     """Return the environment, with zig's own caches where we may write."""
     environment = dict(os.environ)
     for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
-        environment.setdefault(name, str(cache_dir() / "zig"))
+        environment.setdefault(name, str(writable_dir() / "zig"))
     return environment
 
 

@@ -7,19 +7,38 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cupygemm._build import cache as _cache
-from cupygemm._build.cache import CacheError, cache_dir, get_or_build
+from cupygemm._build import private_dir as _private_dir
+from cupygemm._build.cache import (
+    CacheError,
+    CacheWarning,
+    cache_dir,
+    get_or_build,
+    publish_script,
+    writable_dir,
+)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The cache directory; `temporary` beside it is the one for temporary files."""
     monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    monkeypatch.setattr(_cache, "_unwritable", {})
+    for function in (_private_dir.temporary_dir, _private_dir.warn_of):
+        function.cache_clear()
+    yield tmp_path / "cache"
+    for function in (_private_dir.temporary_dir, _private_dir.warn_of):
+        function.cache_clear()
 
 
 class Builder:
@@ -162,35 +181,67 @@ def test_a_killed_builder_leaves_the_entry_to_the_next(tmp_path: Path, folder: P
     assert not [name for name in left if name.startswith(".")], "the dead builder's files are left"
 
 
-def test_a_folder_that_cannot_be_written_is_named_with_the_remedy(
+def test_a_folder_that_cannot_be_written_gives_way_to_a_temporary_one(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder.parent.joinpath("file").write_text("")
     monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(folder.parent / "file" / "cache"))
-    with pytest.raises(CacheError, match=r"file/cache.*set CUPYGEMM_CACHE_DIR"):
+    with pytest.warns(CacheWarning, match=r"file/cache .*: set CUPYGEMM_CACHE_DIR"):
+        path = get_or_build("kind", ["a"], "", Builder())
+    assert path.is_relative_to(folder.parent / "temporary" / f"cupygemm-{os.geteuid()}")
+    assert get_or_build("kind", ["a"], "", Builder("not asked")) == path, "without a warning"
+    assert get_or_build("kind", ["b"], "", Builder()).read_text() == "built"
+    assert writable_dir() == folder.parent / "temporary" / f"cupygemm-{os.geteuid()}"
+    script = publish_script(Path("bin", "tool"), "#!/bin/sh\necho ran\n")
+    assert subprocess.check_output([script], text=True) == "ran\n"
+
+
+def test_where_nothing_can_be_written_the_error_names_the_remedy(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder.parent.joinpath("file").write_text("")
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(folder.parent / "file" / "cache"))
+    monkeypatch.setattr(tempfile, "tempdir", str(folder.parent / "file"))
+    with pytest.raises(CacheError, match="temporary files .*set CUPYGEMM_CACHE_DIR"):
         get_or_build("kind", ["a"], "", Builder())
+
+
+def test_a_temporary_folder_of_another_user_is_not_used(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted = folder.parent / "temporary" / f"cupygemm-{os.geteuid()}"
+    planted.mkdir(mode=0o700)
+    planted.chmod(0o777)  # whoever planted it left the door open
+    folder.write_text("a file")
+    with pytest.warns(CacheWarning):
+        path = get_or_build("kind", ["a"], "", Builder())
+    assert not path.is_relative_to(planted)
 
 
 def test_a_folder_made_read_only_still_serves_its_entries(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever runs this may write anywhere, so that what would write is refused as well."""
+    make = _cache.make_private
 
-    def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    def refuse(path: Path, root: Path) -> None:
+        if root == folder:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        make(path, root)
 
     build = Builder()
     path = get_or_build("kind", ["a"], "", build)
     forget()
     for place in (path, path.parent, folder):
         place.chmod(0o555)
-    monkeypatch.setattr(_cache.filelock, "FileLock", refuse)
-    monkeypatch.setattr(Path, "mkdir", refuse)
+    monkeypatch.setattr(_cache, "make_private", refuse)
     try:
         assert get_or_build("kind", ["a"], "", build) == path
         assert build.count == 1
-        with pytest.raises(CacheError, match=r"Permission denied.*set CUPYGEMM_CACHE_DIR"):
+        with pytest.warns(CacheWarning, match=r"Permission denied.*set CUPYGEMM_CACHE_DIR"):
             get_or_build("kind", ["b"], "", build)
+        assert get_or_build("kind", ["a"], "", build) == path
+        assert build.count == 2
     finally:
         path.parent.chmod(0o755)
         folder.chmod(0o755)
@@ -200,18 +251,116 @@ def out_of_space(*_: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def test_a_full_disk_is_told_with_the_remedy_and_leaves_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+def confused_compiler(_: object) -> None:
+    raise RuntimeError("memory.c does not compile for the host")
+
+
+def no_room(_: object) -> SimpleNamespace:
+    return SimpleNamespace(free=1000)
+
+
+@pytest.mark.parametrize("where", ["builder", "compiler", "publication"])
+def test_a_full_disk_gives_way_to_a_temporary_folder_and_leaves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    with pytest.raises(CacheError, match=r"No space left .*set CUPYGEMM_CACHE_DIR"):
-        get_or_build("kind", ["a"], "", out_of_space)
-    with monkeypatch.context() as patch:
-        patch.setattr(_cache.os, "replace", out_of_space)
-        with pytest.raises(CacheError, match=r"No space left .*set CUPYGEMM_CACHE_DIR"):
-            get_or_build("kind", ["a"], "", Builder())
+    failures: dict[str, Callable[..., object]] = {
+        "builder": out_of_space, "compiler": confused_compiler, "publication": out_of_space
+    }  # fmt: skip
+    build = Builder()
+
+    def fill(output: Path) -> None:
+        if output.is_relative_to(folder) and where != "publication":
+            failures[where](output)
+        build(output)
+
+    if where == "compiler":
+        monkeypatch.setattr(_cache.shutil, "disk_usage", no_room)
+    replace = os.replace
+
+    def replaced(source: Path, target: Path) -> None:
+        if target.is_relative_to(folder) and where == "publication":
+            failures[where]()
+        replace(source, target)
+
+    monkeypatch.setattr(_cache.os, "replace", replaced)
+    with pytest.warns(CacheWarning, match=r"No space left .*: set CUPYGEMM_CACHE_DIR"):
+        path = get_or_build("kind", ["a"], "", fill)
+    assert path.read_text() == "built"
+    assert path.is_relative_to(folder.parent / "temporary")
     left = [path for path in (folder / "kind").rglob("*") if path.suffix != ".lock"]
     assert [path for path in left if path.is_file()] == []
-    assert get_or_build("kind", ["a"], "", Builder()).read_text() == "built"
+
+
+# -- who may write there --
+
+
+def plant(path: Path, text: str) -> None:
+    """Alter an entry and seal it again, as an attacker would."""
+    path.chmod(0o644)
+    path.write_text(text)
+    path.with_name(path.name + ".seal").write_text(_cache._seal_of(text.encode()))
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_what_others_may_write_to_is_refused(level: int, mode: int) -> None:
+    path = get_or_build("kind", ["a"], "", Builder())
+    plant(path, "planted")
+    place = [path, *path.parents][level]
+    place.chmod(mode)
+    forget()
+    remedy = rf"{place} has mode {mode:04o}, .*chmod go-w {place}, or set CUPYGEMM_CACHE_DIR"
+    with pytest.raises(CacheError, match=remedy):
+        get_or_build("kind", ["a"], "", Builder())
+    assert place.exists(), "it is left for the user to look at"
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_what_belongs_to_another_user_is_refused(
+    monkeypatch: pytest.MonkeyPatch, level: int
+) -> None:
+    path = get_or_build("kind", ["a"], "", Builder())
+    place = [path, *path.parents][level]
+    forget()
+    real = Path.stat
+
+    def stat(self: Path, **options: bool) -> os.stat_result:
+        status = real(self, **options)
+        if self != place:
+            return status
+        return os.stat_result((*status[:4], 4242, *status[5:]))
+
+    monkeypatch.setattr(_private_dir.Path, "stat", stat)
+    with pytest.raises(CacheError, match=rf"{place} belongs to user 4242, .*CUPYGEMM_CACHE_DIR"):
+        get_or_build("kind", ["a"], "", Builder())
+
+
+def test_folders_and_entries_are_private_whatever_the_umask() -> None:
+    previous = os.umask(0)
+    try:
+        path = get_or_build("kind", ["a"], "", Builder())
+    finally:
+        os.umask(previous)
+    forget()
+    assert get_or_build("kind", ["a"], "", Builder("not asked")) == path
+    assert path.read_text() == "built"
+    assert path.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("missing", [RuntimeError("Could not determine home directory"), "~/.cache"])
+def test_a_user_without_a_home_gets_a_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, missing: object
+) -> None:
+    def user_cache_dir(*_: object, **__: object) -> str:
+        if isinstance(missing, RuntimeError):
+            raise missing
+        return f"{missing}/cupygemm"
+
+    monkeypatch.delenv("CUPYGEMM_CACHE_DIR")
+    monkeypatch.setattr(_cache.platformdirs, "user_cache_dir", user_cache_dir)
+    with pytest.warns(CacheWarning, match="home directory.*set CUPYGEMM_CACHE_DIR"):
+        path = get_or_build("kind", ["a"], "", Builder())
+    assert path.is_relative_to(folder.parent / "temporary")
 
 
 def test_another_error_of_the_builder_stays_its_own() -> None:

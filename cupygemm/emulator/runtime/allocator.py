@@ -23,16 +23,19 @@ GAP = 64  # bytes behind an array that belong to none
 class _Extent:
     """Owns an array's memory: the pool gets it back when CuPy drops this object."""
 
+    _memory: Memory | None = None  # if an interruption ended __init__ at its start
+
     def __init__(self, memory: Memory, block: Any, size: int) -> None:
-        self._memory = memory
         self._block = block
         self._start: int = block.ptr
+        self._memory = memory
         memory.uncarve(self._start)  # of an array whose __del__ an interruption ended
         memory.carve(self._start, size)
         memory.poison(self._start, size)
 
     def __del__(self, _is_ending: Callable[[], bool] = sys.is_finalizing) -> None:
-        if _is_ending():  # of arrays that a module kept, after the modules are gone
+        # Arrays that a module kept are dropped after the modules are gone.
+        if _is_ending() or self._memory is None:
             return
         # First the extent, then the block, or another array could get the block in between.
         self._memory.uncarve(self._start)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cupygemm._build.cache import cache_dir
+from cupygemm._build.cache import publish_script
 from cupygemm._build.toolchain import CompileError
 from cupygemm.emulator.runtime.compile import (
     HEADERS,
@@ -53,15 +53,8 @@ def publish(target_name: str) -> Path:
         python=shlex.quote(sys.executable),
         module=__name__,
     )
-    home = cache_dir() / "rocm" / target_name
-    path = home / "bin" / "hipcc"
-    if not path.exists() or path.read_text() != script:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        written = path.with_name(f".hipcc.{os.getpid()}")
-        written.write_text(script)
-        written.chmod(0o755)
-        written.replace(path)
-    return home
+    path = publish_script(Path("rocm", target_name, "bin", "hipcc"), script)
+    return path.parent.parent
 
 
 def main(arguments: Sequence[str]) -> int:
