@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.address_space import AddressSpace, pages
+from cupygemm.emulator.address_space import PAGE, AddressSpace, pages
 from cupygemm.emulator.global_shadow import shadow_of
 from cupygemm.emulator.host_memory import OutOfMemory, check_host, reserve_at_most
 
@@ -87,7 +87,9 @@ class Memory:
 
     # -- allocation --
 
-    def malloc(self, size: int, tag: str = "", *, recycle: bool = False) -> int:
+    def malloc(
+        self, size: int, tag: str = "", *, recycle: bool = False, fresh: bool = False
+    ) -> int:
         """Allocate `size` bytes and return their address, a multiple of 4096.
 
         Parameters
@@ -96,8 +98,9 @@ class Memory:
         tag : str
             What it is, for reports.
         recycle : bool
-            Reuse the address of a block that was freed with `recycle`, at once. A launch's
-            arguments are allocated so: as fresh addresses they would use up the address space.
+            Reuse the address of a block that was freed with `recycle`: a launch's arguments.
+        fresh : bool
+            Leave the bytes zero: the host backs them with memory when they are written.
 
         Raises
         ------
@@ -114,7 +117,8 @@ class Memory:
             bisect.insort(self._block_starts, start)
             self._changed()
             self.used_bytes += size
-            self.poison(start, size)
+            if not fresh:
+                self.poison(start, size)
             return start
 
     def free(self, pointer: int, *, recycle: bool = False) -> None:
@@ -339,8 +343,8 @@ class Memory:
         return min(live, key=lambda extent: _gap(extent, address, end), default=None)
 
     def _describe_nearest(self, address: int, end: int) -> str:
-        if address == 0:
-            return "a null pointer"
+        if 0 <= address < PAGE:
+            return f"{address} bytes past a null pointer" if address else "a null pointer"
         near = self.nearest(address)
         if near is None:
             outside = "" if self.owns(address) else "not device memory: "

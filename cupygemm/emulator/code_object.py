@@ -2,44 +2,48 @@
 
 Program counters are the ELF's virtual addresses; the image is loaded at `CodeObject.base`, so that
 the device address of a symbol is ``base + its virtual address``. Layouts: LLVM's "User Guide for
-AMDGPU Backend", sections "Kernel Descriptor", "Code Object Metadata" and "Relocation Records".
+AMDGPU Backend", sections "Kernel Descriptor" and "Code Object Metadata".
 """
 
 from __future__ import annotations
 
+import bisect
 import ctypes
-import io
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import msgpack
-from elftools.common.exceptions import ELFError
-from elftools.construct import ConstructError
 from elftools.elf.elffile import ELFFile
-from elftools.elf.relocation import RelocationSection
-from elftools.elf.sections import NoteSection, SymbolTableSection
 
-from cupygemm.emulator.errors import EmulatorError
-from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.elf import (
+    InvalidCodeObject,
+    damage_reported,
+    image_of,
+    metadata_of,
+    open_elf,
+    relocate,
+    size_in,
+    symbols_of,
+    target_of_elf,
+    unbundle,
+)
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
 
-_BUNDLE_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
-_NT_AMDGPU_METADATA = 32
-_MAX_IMAGE = 4 << 30
-# What the readers of ELF and msgpack raise over bytes that are something else, or cut short.
-_DAMAGE = (
-    ELFError, ConstructError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
-    OverflowError, UnicodeError, struct.error,
-)  # fmt: skip
-_MACHINES = {target.elf_machine: target.name for target in TARGETS.values()}
-_R_ABS32_LO, _R_ABS32_HI, _R_ABS64, _R_RELATIVE64 = 1, 2, 3, 13
+__all__ = [
+    "Argument",
+    "CodeObject",
+    "Descriptor",
+    "InvalidCodeObject",
+    "Kernel",
+    "load",
+    "read_resources",
+    "target_of",
+    "unbundle",
+]
 
-
-class InvalidCodeObject(EmulatorError):
-    """The bytes are no code object that the emulated device can load."""
+_MAX_KERNARG = 1 << 16  # bytes of a kernel's arguments
 
 
 @dataclass(frozen=True)
@@ -141,7 +145,7 @@ class CodeObject:
     base : int
         Device address of the image; add a virtual address to it.
     image : bytes
-        The image, by virtual address.
+        The image, by virtual address, up to the last byte that the file holds.
     kernels : dict of str to Kernel
     symbols : dict of str to (int, int)
         Device address and size of every global object.
@@ -163,36 +167,15 @@ class CodeObject:
     elf: bytes = field(default=b"", repr=False)
 
     def locate(self, pc: int) -> tuple[str, int]:
-        """Return the function that holds `pc`, and the offset into it."""
-        for start, size, name in self.functions:
-            if start <= pc < start + max(size, 1):
+        """Return the function that holds `pc`, and the offset into it.
+
+        A function without a size, of an assembly file, extends to the next one.
+        """
+        position = bisect.bisect_right(self.functions, pc, key=lambda function: function[0])
+        for start, size, name in reversed(self.functions[:position]):
+            if pc < start + size or (size == 0 and start == self.functions[position - 1][0]):
                 return name, pc - start
         return "", pc
-
-
-def unbundle(data: bytes, target_name: str | None = None) -> bytes:
-    """Return the code object for a target out of a clang offload bundle; other data as it is.
-
-    Raises
-    ------
-    InvalidCodeObject
-        The bundle has no code object for the target.
-    """
-    if not data.startswith(_BUNDLE_MAGIC):
-        return data
-    (count,) = struct.unpack_from("<Q", data, 24)
-    position, found = 32, []
-    for _ in range(count):
-        offset, size, length = struct.unpack_from("<QQQ", data, position)
-        triple = data[position + 24 : position + 24 + length].decode()
-        position += 24 + length
-        found.append(triple)
-        name = triple.rpartition("-")[2].partition(":")[0]
-        if size and "amdgcn" in triple and target_name in (None, name):
-            return data[offset : offset + size]
-    raise InvalidCodeObject(
-        f"the bundle has no code object for {target_name}; it holds {', '.join(found) or 'none'}"
-    )
 
 
 def target_of(data: bytes) -> str:
@@ -203,7 +186,8 @@ def target_of(data: bytes) -> str:
     InvalidCodeObject
         It is no AMDGPU ELF file, or for a processor that is not emulated.
     """
-    return _target_of(_open(data))
+    with damage_reported():
+        return target_of_elf(open_elf(data))
 
 
 def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObject:
@@ -227,99 +211,46 @@ def load(data: bytes, memory: Memory, target_name: str | None = None) -> CodeObj
         Not an AMDGPU code object, damaged, of another target, or with relocations that are not
         supported.
     """
-    data = unbundle(bytes(data), target_name)
-    elf = _open(data)
-    own_target = _target_of(elf)
-    if target_name is not None and own_target != target_name:
-        raise InvalidCodeObject(
-            f"the code object is for {own_target}, and the device is {target_name}: "
-            f"compile it with --offload-arch={target_name}"
-        )
-    try:
-        image = _image(elf)
-        base = memory.malloc(len(image), tag="code object")
-        memory.define(base, len(image))
+    with damage_reported():
+        data = unbundle(bytes(data), target_name)
+        elf = open_elf(data)
+        own_target = target_of_elf(elf)
+        if target_name is not None and own_target != target_name:
+            raise InvalidCodeObject(
+                f"the code object is for {own_target}, and the device is {target_name}: "
+                f"compile it with --offload-arch={target_name}"
+            )
+        image, size = image_of(elf)
+        base = memory.malloc(size, tag="code object", fresh=True)
+        memory.define(base, size)
         try:
             return _place(elf, data, image, base)
         except BaseException:
             memory.free(base)
             raise
-    except _DAMAGE as err:
-        raise InvalidCodeObject(
-            f"the code object is damaged ({type(err).__name__}: {err})"
-        ) from err
-
-
-def _image(elf: ELFFile) -> bytearray:
-    """Return the loaded segments in their places."""
-    segments = [seg for seg in elf.iter_segments() if seg["p_type"] == "PT_LOAD"]
-    size = max((seg["p_vaddr"] + seg["p_memsz"] for seg in segments), default=0)
-    if size > _MAX_IMAGE:
-        raise InvalidCodeObject(f"the code object is damaged: it asks for {size} bytes of memory")
-    image = bytearray(size)
-    for seg in segments:
-        image[seg["p_vaddr"] : seg["p_vaddr"] + seg["p_filesz"]] = seg.data()
-    if len(image) != size:
-        raise InvalidCodeObject("the code object is damaged: it ends within a segment")
-    return image
 
 
 def _place(elf: ELFFile, data: bytes, image: bytearray, base: int) -> CodeObject:
     """Move a code object to its address and read its kernels."""
-    _relocate(elf, image, base)
+    relocate(elf, image, base)
     ctypes.memmove(base, bytes(image), len(image))
-    code_object = CodeObject(_target_of(elf), base, bytes(image), elf=data)
-    symbols = _symbols(elf)
+    code_object = CodeObject(target_of_elf(elf), base, bytes(image), elf=data)
+    symbols = symbols_of(elf)
     _collect_symbols(code_object, symbols)
-    for entry in _metadata(elf).get("amdhsa.kernels", []):
+    for entry in metadata_of(elf).get("amdhsa.kernels", []):
         kernel = _kernel(code_object, entry, symbols)
         code_object.kernels[kernel.name] = kernel
+    known = {start for start, _, _ in code_object.functions}
+    unnamed = [(k.entry, 0, k.name) for k in code_object.kernels.values() if k.entry not in known]
+    code_object.functions = sorted([*code_object.functions, *unnamed])
     return code_object
 
 
 def read_resources(data: bytes) -> dict[str, dict[str, Any]]:
     """Return the metadata of each kernel of a code object, by name, without loading it."""
-    elf = _open(unbundle(bytes(data)))
-    return {entry[".name"]: entry for entry in _metadata(elf).get("amdhsa.kernels", [])}
-
-
-def _open(data: bytes) -> ELFFile:
-    try:
-        elf = ELFFile(io.BytesIO(data))
-    except ELFError as err:
-        raise InvalidCodeObject(f"not an ELF file ({err}); it starts with {data[:8]!r}") from err
-    if elf["e_machine"] != "EM_AMDGPU":
-        raise InvalidCodeObject(f"an ELF file for {elf['e_machine']}, not for AMDGPU")
-    return elf
-
-
-def _target_of(elf: ELFFile) -> str:
-    machine = elf["e_flags"] & 0xFF
-    if machine not in _MACHINES:
-        raise InvalidCodeObject(
-            f"compiled for a processor that is not emulated (EF_AMDGPU_MACH 0x{machine:02x}); "
-            f"emulated are {', '.join(_MACHINES.values())}"
-        )
-    return _MACHINES[machine]
-
-
-def _metadata(elf: ELFFile) -> dict[str, Any]:
-    for section in elf.iter_sections():
-        if isinstance(section, NoteSection):
-            for note in section.iter_notes():
-                if note["n_name"] == "AMDGPU" and int(note["n_type"]) == _NT_AMDGPU_METADATA:
-                    desc = note["n_descdata"]
-                    metadata: dict[str, Any] = msgpack.unpackb(desc, strict_map_key=False)
-                    return metadata
-    raise InvalidCodeObject("no AMDGPU metadata note: it was not compiled for the HSA runtime")
-
-
-def _symbols(elf: ELFFile) -> list[Any]:
-    symbols = []
-    for section in elf.iter_sections():
-        if isinstance(section, SymbolTableSection):
-            symbols += [s for s in section.iter_symbols() if s["st_shndx"] != "SHN_UNDEF"]
-    return symbols
+    with damage_reported():
+        elf = open_elf(unbundle(bytes(data)))
+        return {entry[".name"]: entry for entry in metadata_of(elf).get("amdhsa.kernels", [])}
 
 
 def _collect_symbols(code_object: CodeObject, symbols: list[Any]) -> None:
@@ -341,49 +272,35 @@ def _kernel(code_object: CodeObject, entry: dict[str, Any], symbols: list[Any]) 
     descriptor = Descriptor.parse(code_object.image[address : address + 64])
     if descriptor.properties & 1 << 10:
         raise InvalidCodeObject(f"kernel {name} is compiled for wave32; CDNA runs wave64")
+    kernarg_size = max(size_in(entry, ".kernarg_segment_size"), descriptor.kernarg_size)
+    if kernarg_size > _MAX_KERNARG:
+        raise InvalidCodeObject(
+            f"the code object is damaged: {name} would take {kernarg_size} bytes of arguments"
+        )
     pc = address + descriptor.entry_offset
     size = next((s for start, s, _ in code_object.functions if start == pc), 0)
     arguments = tuple(
-        Argument(arg.get(".name", ""), arg[".offset"], arg[".size"], arg[".value_kind"])
+        Argument(
+            str(arg.get(".name", "")),
+            size_in(arg, ".offset"),
+            size_in(arg, ".size"),
+            str(arg[".value_kind"]),
+        )
         for arg in entry.get(".args", [])
     )
     return Kernel(
         name=name,
         entry=pc,
         arguments=arguments,
-        kernarg_size=max(entry[".kernarg_segment_size"], descriptor.kernarg_size),
-        lds_bytes=entry[".group_segment_fixed_size"],
-        scratch_bytes=entry[".private_segment_fixed_size"],
+        kernarg_size=kernarg_size,
+        lds_bytes=size_in(entry, ".group_segment_fixed_size"),
+        scratch_bytes=size_in(entry, ".private_segment_fixed_size"),
         dynamic_stack=bool(entry.get(".uses_dynamic_stack", False)),
-        num_vgpr=entry[".vgpr_count"] - entry.get(".agpr_count", 0),
-        num_agpr=entry.get(".agpr_count", 0),
-        num_sgpr=entry[".sgpr_count"],
+        num_vgpr=size_in(entry, ".vgpr_count") - size_in(entry, ".agpr_count", 0),
+        num_agpr=size_in(entry, ".agpr_count", 0),
+        num_sgpr=size_in(entry, ".sgpr_count"),
         code_bytes=size,
-        max_threads=entry.get(".max_flat_workgroup_size", 1024),
+        max_threads=size_in(entry, ".max_flat_workgroup_size", 1024),
         descriptor=descriptor,
         code_object=code_object,
     )
-
-
-def _relocate(elf: ELFFile, image: bytearray, base: int) -> None:
-    """Apply the dynamic relocations for an image loaded at `base`."""
-    for section in elf.iter_sections():
-        if not isinstance(section, RelocationSection) or not section["sh_flags"] & 2:
-            continue
-        table = elf.get_section(section["sh_link"])
-        for relocation in section.iter_relocations():
-            kind, where = relocation["r_info_type"], relocation["r_offset"]
-            value = base + relocation["r_addend"]
-            if kind != _R_RELATIVE64:
-                sym = table.get_symbol(relocation["r_info_sym"])
-                if sym["st_shndx"] == "SHN_UNDEF":
-                    raise InvalidCodeObject(f"undefined symbol {sym.name}: link it in")
-                value += sym["st_value"]
-            if kind in (_R_RELATIVE64, _R_ABS64):
-                struct.pack_into("<Q", image, where, value & (1 << 64) - 1)
-            elif kind == _R_ABS32_LO:
-                struct.pack_into("<I", image, where, value & 0xFFFFFFFF)
-            elif kind == _R_ABS32_HI:
-                struct.pack_into("<I", image, where, value >> 32 & 0xFFFFFFFF)
-            else:
-                raise InvalidCodeObject(f"relocation type {kind} at 0x{where:x} is not supported")

@@ -81,7 +81,8 @@ def test_describe_tells_the_distance(memory: Memory, offset: int, size: int, exp
 
 
 def test_describe_tells_what_was_freed_and_what_never_was(memory: Memory) -> None:
-    assert memory.describe(1, 1) == "not device memory: no device memory is allocated"
+    assert memory.describe(8192, 1) == "not device memory: no device memory is allocated"
+    assert memory.describe(12, 1) == "12 bytes past a null pointer"
     freed = memory.malloc(100, "gone")
     memory.malloc(100)
     memory.free(freed)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.device import LaunchError
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.hip_memory import MemoryFunctions
 from cupygemm.emulator.runtime.hip_module import ModuleFunctions
@@ -25,6 +26,7 @@ _STATUS = (
     (UnsupportedInstruction, Status.NOT_SUPPORTED),
     (KernelFault, Status.LAUNCH_FAILURE),
     (EmulatorError, Status.LAUNCH_FAILURE),
+    (OutOfMemory, Status.OUT_OF_MEMORY),
 )
 _INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 

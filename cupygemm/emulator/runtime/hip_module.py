@@ -7,10 +7,7 @@ The methods are HIP's functions, under HIP's names.
 from __future__ import annotations
 
 import ctypes
-import errno
-import functools
 import itertools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +15,7 @@ from typing import TYPE_CHECKING
 from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.device import Device
 from cupygemm.emulator.runtime.handles import Handles
+from cupygemm.emulator.runtime.host_bytes import host_bytes
 from cupygemm.emulator.runtime.images import image_at, registered_code
 from cupygemm.emulator.runtime.libraries import Dim3
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
@@ -249,7 +247,8 @@ def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
                 Status.INVALID_VALUE,
                 f"argument {position} ({argument.name or 'unnamed'}) of {kernel.name} is missing",
             )
-        value = _host_bytes(pointer, argument.size)
+        # A launch does not say how many arguments it has: beyond the last, any pointer may follow.
+        value = host_bytes(pointer, argument.size)
         if value is None:
             raise HipError(
                 Status.INVALID_VALUE,
@@ -259,39 +258,6 @@ def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
             )
         values.append(value)
     return values
-
-
-class _Stretch(ctypes.Structure):
-    """Linux's struct iovec."""
-
-    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
-
-
-def _host_bytes(address: int, size: int) -> bytes | None:
-    """Return bytes of host memory, or None if there are none.
-
-    A launch does not say how many arguments it has: what follows the last is any pointer. The
-    kernel copies from it without a crash.
-    """
-    buffer = ctypes.create_string_buffer(size)
-    into, source = _Stretch(ctypes.addressof(buffer), size), _Stretch(address, size)
-    read = _libc().process_vm_readv(os.getpid(), ctypes.byref(into), 1, ctypes.byref(source), 1, 0)
-    if read == size:
-        return buffer.raw
-    if read >= 0 or ctypes.get_errno() == errno.EFAULT:
-        return None
-    return ctypes.string_at(address, size)  # a sandbox forbids the call
-
-
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.process_vm_readv.argtypes = (
-        ctypes.c_int, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong,
-        ctypes.c_ulong,
-    )  # fmt: skip
-    libc.process_vm_readv.restype = ctypes.c_ssize_t
-    return libc
 
 
 def _packed(kernel: Kernel, extra: int) -> list[bytes]:

@@ -48,5 +48,13 @@ def store_size(where: int, value: int) -> None:
 
 
 def text_at(where: int) -> str:
-    """Return the C string at an address."""
+    """Return the C string at an address.
+
+    Raises
+    ------
+    HipError
+        The address is null.
+    """
+    if not where:
+        raise HipError(Status.INVALID_VALUE, "a string is a null pointer")
     return ctypes.string_at(where).decode()
