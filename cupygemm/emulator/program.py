@@ -52,7 +52,7 @@ class Program:
 
     def _decode(self, pc: int) -> Entry:
         if not 0 <= pc < len(self.image):
-            raise Fault("wild jump", f"the program counter 0x{pc:x} is outside the code object")
+            raise Fault("wild jump", f"the program counter {pc:#x} is outside the code object")
         inst = self._instruction(pc)
         for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
             self._refuse(hazard)

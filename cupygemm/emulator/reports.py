@@ -12,7 +12,7 @@ from cupygemm.emulator.line_table import line_table
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Extent
-    from cupygemm.emulator.code_object import Kernel
+    from cupygemm.emulator.code_object import Argument, Kernel
     from cupygemm.emulator.state import State
 
 _POINTER_BYTES = 8
@@ -36,7 +36,7 @@ def instruction_at(state: State, pc: int) -> str:
     if pc < 0:
         return "(an instruction that is no longer on record)"
     if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
-        return f"+0x{pc:x}"
+        return f"{pc:+#x}"
     _, offset = state.kernel.code_object.locate(pc)
     try:
         text = decode(state.kernel.code_object.image, pc, state.target.name).text
@@ -44,11 +44,18 @@ def instruction_at(state: State, pc: int) -> str:
         text = "(no instruction)"
     line = source_line(state.kernel, pc)
     where = f"\n  {line[0]}:{line[1]}" if line else ""
-    return f"+0x{offset:x}: {text}{where}"
+    return f"{offset:+#x}: {text}{where}"
 
 
 def argument_near(state: State, address: int) -> str | None:
-    """Return which argument points to what was freed at an address or lies nearest, in words."""
+    """Return which argument an address may come from, in words.
+
+    It is one that points to what was freed there or lies nearest, or one that is null.
+    """
+    if 0 <= address < _NULL_PAGE:
+        return _null_argument(state)
+    if not state.memory.owns(address):
+        return None
     freed, near = state.memory.dangling(address), state.memory.nearest(address)
     if freed is not None and (argument := _argument_into(state, freed)):
         return f"{argument[0]} points into what was freed{argument[1]}"
@@ -66,21 +73,37 @@ def host_call_near(state: State, address: int) -> str | None:
     return f"is it a call of the host? {' and '.join(asked)} in a kernel are not emulated"
 
 
+def _null_argument(state: State) -> str | None:
+    """Return which pointers among the arguments are null, in words."""
+    null = [
+        f"{_named(position, argument)} is null"
+        for position, argument in enumerate(_explicit(state))
+        if argument.value_kind == "global_buffer"
+        and not any(state.arguments[argument.offset : argument.offset + argument.size])
+    ]
+    return "\n".join(null) or None
+
+
+def _named(position: int, argument: Argument) -> str:
+    name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
+    return f"argument {position}" + f" ({name})" * bool(name)
+
+
+def _explicit(state: State) -> list[Argument]:
+    arguments = state.kernel.arguments
+    return [argument for argument in arguments if not argument.value_kind.startswith("hidden_")]
+
+
 def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
     """Return the argument that points into an extent, and where in the argument the pointer is.
 
     An argument passed by value may hold the pointer anywhere in it.
     """
-    explicit = (arg for arg in state.kernel.arguments if not arg.value_kind.startswith("hidden_"))
-    for position, argument in enumerate(explicit):
+    for position, argument in enumerate(_explicit(state)):
         held = state.arguments[argument.offset : argument.offset + argument.size]
         words = np.frombuffer(held[: len(held) // _POINTER_BYTES * _POINTER_BYTES], np.uint64)
         end = max(extent.end, extent.start + 1)  # an empty one has an address, too
         for index in np.flatnonzero((words >= extent.start) & (words < end)):
-            name = argument.name.removesuffix(".coerce")  # what clang makes of a HIP pointer
             by_value = argument.size != _POINTER_BYTES
-            return (
-                f"argument {position}" + f" ({name})" * bool(name),
-                f", at its byte {_POINTER_BYTES * index}" * by_value,
-            )
+            return _named(position, argument), f", at its byte {_POINTER_BYTES * index}" * by_value
     return None

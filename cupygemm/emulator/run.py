@@ -261,7 +261,7 @@ class Executor:
             except UnsupportedInstruction as err:
                 function, offset = state.kernel.code_object.locate(state.current_pc)
                 raise UnsupportedInstruction(
-                    f"{err}\n  in kernel {state.kernel.name}, {function} +0x{offset:x}"
+                    f"{err}\n  in kernel {state.kernel.name}, {function} {offset:+#x}"
                 ) from err.__cause__
 
     def _next_group(self) -> Group | None:
@@ -341,7 +341,7 @@ class Executor:
             workgroup = tuple(int(x) for x in state.workgroup_ids[state.workgroup[index]])
         detail = fault.detail
         if function not in ("", state.kernel.name):
-            detail += f"\nin function {function} +0x{offset:x}"
+            detail += f"\nin function {function} {offset:+#x}"
         if fault.is_global and fault.address is not None:
             argument = argument_near(state, fault.address)
             host_call = host_call_near(state, fault.address)

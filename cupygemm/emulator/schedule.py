@@ -236,7 +236,7 @@ class Scheduler:
         state.current_pc = int(state.pc[waiting[0]]) - 4
         return BarrierFault(
             "divergent barrier",
-            f"waves {names} of the workgroup wait at the barrier before +0x{offset:x}, and waves "
+            f"waves {names} of the workgroup wait at the barrier before {offset:+#x}, and waves "
             f"{ended} have ended without reaching it:\n"
             "every wave that does not return at once must execute the same barriers",
             int(waiting[0]),
@@ -248,7 +248,7 @@ class Scheduler:
         entry = state.kernel.entry
         running = self.alive & ~self.at_barrier
         places = ", ".join(
-            f"{count} at +0x{pc - entry:x}"
+            f"{count} at {pc - entry:+#x}"
             for pc, count in zip(*np.unique(state.pc[running], return_counts=True), strict=True)
         )
         state.current_pc = int(state.pc[wave])

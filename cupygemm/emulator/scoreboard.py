@@ -120,7 +120,7 @@ class Scoreboard:
             raise Fault(
                 "read before wait" if reads_v or reads_s else "write before wait",
                 f"{name} {verb} while its load is in flight: no s_waitcnt {wait} covers\n"
-                f"  +0x{load:x}: {entry.inst.text}",
+                f"  {load:+#x}: {entry.inst.text}",
                 int(found[0]),
             )
 

@@ -21,11 +21,11 @@ _TEMPLATE = """
 .text
 .globl k
 .p2align 8
-.type k,@function
+{type}
 k:
 {body}
 .Lend:
-.size k, .Lend-k
+{size}
 .rodata
 .p2align 6
 .amdhsa_kernel k
@@ -64,6 +64,8 @@ def load_kernel(
     arguments: Sequence[int] = (),
     lds: int = 0,
     target: str = "gfx942",
+    sized: bool = True,
+    typed: bool = True,
 ) -> Kernel:
     """Assemble a kernel body and load it.
 
@@ -77,6 +79,8 @@ def load_kernel(
     lds : int
         Bytes of static LDS.
     target : str
+    sized, typed : bool
+        Whether the kernel's symbol has a size and is a function.
     """
     offset, entries = 0, ""
     for size in arguments:
@@ -85,8 +89,9 @@ def load_kernel(
         entries += f"\n      - {{ .offset: {offset}, .size: {size}, .value_kind: {kind} }}"
         offset += size
     source = _TEMPLATE.format(
-        target=target, body=body, lds=lds, kernarg=max(offset, 8), arguments=entries or " []"
-    )
+        target=target, body=body, lds=lds, kernarg=max(offset, 8), arguments=entries or " []",
+        type=".type k,@function" if typed else "", size=".size k, .Lend-k" if sized else "",
+    )  # fmt: skip
     toolchain = find_toolchain()
 
     def build(output: Path) -> None:

@@ -9,6 +9,11 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
+from cupygemm.emulator.code_object import CodeObject
+from cupygemm.emulator.device import Memory
+from cupygemm.emulator.run import launch
+from cupygemm.emulator.targets import TARGETS
+from tests.emulator.assembly import load_kernel
 
 SOURCE = """\
 struct View { int rows; float* data; };
@@ -72,8 +77,60 @@ def test_a_call_of_the_host_is_suspected(cp: ModuleType) -> None:
     with pytest.raises(RuntimeError, match="out-of-bounds global read") as raised:
         cp.RawKernel(SOURCE, "past_the_end")((1,), (64,), (np.uintp(0), x))
     assert "host?" not in str(raised.value)
+    assert str(raised.value).splitlines()[-2:] == [
+        "  4 bytes at 0x0: a null pointer",
+        "  argument 0 (x) is null",
+    ]
+
+
+def test_an_address_that_no_allocation_is_near_is_blamed_on_no_argument(cp: ModuleType) -> None:
+    kernel, x = cp.RawKernel(SOURCE, "past_the_end"), cp.zeros(64, "f4")
+    for address, told in ((8, "8 bytes past a null pointer"), (1 << 40, "not device memory")):
+        with pytest.raises(RuntimeError, match=told) as raised:
+            kernel((1,), (64,), (np.uintp(address), x))
+        assert "points into" not in str(raised.value)
 
 
 def test_an_instruction_before_the_entry_has_a_negative_offset() -> None:
     fault = emulator.KernelFault("k", (), -1, -1, -0x10, "s_nop 0", "kind", "")
     assert "at pc -0x10: s_nop 0" in str(fault)
+
+
+def located(functions: list[tuple[int, int, str]], pc: int) -> tuple[str, int]:
+    return CodeObject("gfx942", 0, b"", functions=functions).locate(pc)
+
+
+def test_a_function_without_a_size_extends_to_the_next() -> None:
+    """As those of assembly files without ``.size``."""
+    assert located([(0x100, 0, "k")], 0x1C78) == ("k", 0x1B78)
+    assert located([(0x100, 0, "k"), (0x400, 0, "m")], 0x3FC) == ("k", 0x2FC)
+    assert located([(0x100, 0, "k"), (0x400, 0, "m")], 0x400) == ("m", 0)
+    assert located([(0x100, 0, "k"), (0x400, 0, "m")], 0x80) == ("", 0x80)
+    assert located([(0x100, 0, "k"), (0x400, 8, "m")], 0x408) == ("", 0x408)
+    assert located([(0x100, 0x400, "k"), (0x200, 8, "inner")], 0x300) == ("k", 0x200)
+    assert located([(0x100, 0, "label"), (0x100, 64, "k")], 0x104) == ("k", 4)
+
+
+UNSIZED = """
+s_load_dwordx2 s[4:5], s[0:1], 0x0
+s_nop 0
+v_mov_b32 v2, s4
+"""
+
+
+@pytest.mark.parametrize("typed", [True, False])
+def test_offsets_in_assembly_without_sizes_are_relative_to_the_kernel(typed: bool) -> None:
+    kernel = load_kernel(UNSIZED, Memory(), arguments=[8], sized=False, typed=typed)
+    with pytest.raises(emulator.KernelFault) as raised:
+        launch(kernel, (1, 1, 1), (64, 1, 1), 0, [bytes(8)], Memory(), TARGETS["gfx942"])
+    assert raised.value.kind == "read before wait"
+    assert raised.value.pc == 0xC
+    assert raised.value.detail.splitlines()[-1].startswith("  +0x0: s_load_dwordx2")
+
+
+def test_a_jump_before_the_code_has_a_negative_address() -> None:
+    kernel = load_kernel("s_branch 0x8000\ns_endpgm", Memory())
+    with pytest.raises(emulator.KernelFault, match="wild jump") as raised:
+        launch(kernel, (1, 1, 1), (64, 1, 1), 0, [], Memory(), TARGETS["gfx942"])
+    assert "the program counter -0x1" in raised.value.detail
+    assert "0x-" not in str(raised.value)
