@@ -156,12 +156,11 @@ class Scoreboard:
         waves = group.waves
         vm = simm16 & 15 | simm16 >> 10 & 0x30
         lgkm = simm16 >> 8 & 15
-        if vm < 63:
-            _raise_to(self.vm_done, waves, self.state.vm_issued[waves] - vm)
-        if lgkm < 15:
-            _raise_to(self.lds_done, waves, self.state.lds_issued[waves] - lgkm)
-            if lgkm == 0:
-                self.scalar_done[waves] = self.scalar_issued[waves]
+        # The largest values wait too: no more operations than a counter can count are in flight.
+        _raise_to(self.vm_done, waves, self.state.vm_issued[waves] - vm)
+        _raise_to(self.lds_done, waves, self.state.lds_issued[waves] - lgkm)
+        if lgkm == 0:
+            self.scalar_done[waves] = self.scalar_issued[waves]
         if self.outstanding:
             self.outstanding = [e for e in self.outstanding if not self._done(e).all()]
             self.pending_vector = self.pending_scalar = 0

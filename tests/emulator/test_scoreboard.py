@@ -75,6 +75,14 @@ TOO_EARLY = {
         "v4",
         "lgkmcnt",
     ),
+    "the largest lgkmcnt covers one of 16": (
+        ADDRESS
+        + "ds_write_b32 v1, v1\ns_waitcnt lgkmcnt(0)\n"
+        + "".join(f"ds_read_b32 v{3 + i}, v1\n" for i in range(16))
+        + "s_waitcnt lgkmcnt(15)\nv_mov_b32 v30, v4",
+        "v4",
+        "lgkmcnt",
+    ),
     "vmcnt does not cover LDS": (
         ADDRESS + "ds_write_b32 v1, v1\nds_read_b32 v3, v1\ns_waitcnt vmcnt(0)\nv_mov_b32 v5, v3",
         "v3",
@@ -129,6 +137,16 @@ CORRECT = {
     "the younger load wins": POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\n"
     "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v2, v1, s[6:7]\ns_waitcnt vmcnt(0)\n"
     "v_add_u32 v4, v2, v2",
+    # A counter cannot count higher, so its largest value covers all but that many.
+    "the largest lgkmcnt": ADDRESS
+    + "ds_write_b32 v1, v1\ns_waitcnt lgkmcnt(0)\n"
+    + "".join(f"ds_read_b32 v{3 + i}, v1\n" for i in range(16))
+    + "s_waitcnt lgkmcnt(15)\nv_mov_b32 v30, v3",
+    "the largest vmcnt": POINTERS
+    + ADDRESS
+    + "s_waitcnt lgkmcnt(0)\n"
+    + "".join(f"global_load_dword v{3 + i}, v1, s[4:5]\n" for i in range(65))
+    + "s_waitcnt vmcnt(63)\nv_add_u32 v80, v3, v4",
     "LDS waits beside scalar loads": ADDRESS
     + "ds_write_b32 v1, v1\nds_read_b32 v3, v1\n"
     + POINTERS

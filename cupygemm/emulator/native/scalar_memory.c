@@ -2,6 +2,8 @@
  * memory). */
 #include "addresses.h"
 #include "definedness.h"
+#include "global_shadow.h"
+#include "lanes.h"
 
 static void note_scalar_load(struct machine *m, const struct operation *op, int64_t wave,
                              uint64_t address, int64_t dwords, uint32_t pc) {
@@ -23,8 +25,33 @@ static void note_scalar_load(struct machine *m, const struct operation *op, int6
     }
 }
 
-/* Load or store `dwords` scalar registers. A scalar buffer is a range of bytes: beyond its end
- * loads return 0 and stores are dropped, dword by dword. EXEC plays no part. */
+/* A scalar atomic is checked and noted as one of lane 0 of a vector instruction is. */
+static int scalar_atomic(struct machine *m, const struct operation *op, int64_t wave,
+                         uint64_t address, uint32_t pc) {
+    struct access a = {.exec = 1};
+    a.address[0] = address;
+    a.bytes[0] = (uint8_t)op->bytes;
+    a.pointer[0] = (uint8_t *)(uintptr_t)address;
+    int code = check_memory(m, op, &a);
+    if (!code)
+        code = note_global(m, op, wave, &a, pc);
+    if (code) {
+        m->fault.lane = -1;
+        m->fault.lanes = 0;
+        return code;
+    }
+    size_t pitch = (size_t)m->num_waves;
+    if (op->atomic == SWAP && op->result >= 0 && m->undefined)
+        note_scalar_load(m, op, wave, address, op->dwords, pc);
+    uint32_t *data = m->sgpr + op->data * m->num_waves + wave;
+    atomic_lanes(op, data, op->data2 >= 0 ? m->sgpr + op->data2 * m->num_waves + wave : NULL,
+                 op->result >= 0 ? data : NULL, pitch, 1, a.pointer, NULL);
+    return OK;
+}
+
+/* Load or store `dwords` scalar registers, or let an atomic exchange them. A scalar buffer is a range of bytes: beyond its end
+ * loads return 0 and stores are dropped, dword by dword. An atomic wholly or in
+ * part beyond it returns 0 and changes nothing. EXEC plays no part. */
 int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                   int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
@@ -41,24 +68,33 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
             dwords = rest < dwords ? rest : dwords;
         }
         uint64_t address = base + offset;
-        bool writes = op->kind == STORE;
+        bool atomic = op->kind == ATOMIC, writes = atomic || op->kind == STORE;
+        if (atomic && dwords < (uint64_t)op->dwords)
+            dwords = 0;
         int code = OK;
-        if (address % 4 && dwords)
+        if (address % (atomic ? (uint64_t)op->bytes : 4) && dwords)
             code = raise(m, SCALAR_MISALIGNED, -1, address, op->bytes, writes);
         else if (dwords && !inside(m, address, 4 * dwords))
             code = raise(m, OUT_OF_BOUNDS, -1, address, (int)(4 * dwords), writes);
+        else if (dwords && atomic)
+            code = scalar_atomic(m, op, wave, address, pc);
         if (code) {
             m->fault.position = (int32_t)position;
+            m->fault.is_atomic = atomic;
             return code;
         }
+        if (writes && dwords && m->defined && watched(m, address))
+            define_bytes(m, address, (int)(4 * dwords));
+        if (atomic && (dwords || op->result < 0))
+            continue;
         if (!writes && dwords && m->undefined)
             note_scalar_load(m, op, wave, address, (int64_t)dwords, pc);
         uint32_t words[16] = {0};
         uint32_t *registers = m->sgpr + op->data * m->num_waves + wave;
-        if (!writes)
+        if (op->kind == LOAD)
             memcpy(words, (const void *)(uintptr_t)address, 4 * dwords);
         for (int64_t i = 0; i < op->dwords; i++) {
-            if (!writes)
+            if (op->kind != STORE) /* an atomic past the end returns 0 */
                 registers[i * m->num_waves] = words[i];
             else if ((uint64_t)i < dwords)
                 memcpy((uint8_t *)(uintptr_t)address + 4 * i, registers + i * m->num_waves, 4);
