@@ -27,10 +27,11 @@ class Entry:
     inst: Instruction
     step: Callable[[Group], Any]
     next_pc: int
-    control: str  # "", "wait", "barrier", "end" or "branch"
+    control: str  # "", "wait", "barrier", "end", "branch" or "mode"
     counter: Counter | None
     vector_uses: int
     scalar_uses: int
+    is_vector: bool  # an instruction that MODE.vskip skips
 
 
 class Program:
@@ -62,6 +63,8 @@ class Program:
         step = (lambda _group: None) if control else bind(inst, self.target)
         if inst.mnemonic.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
             control = "branch"
+        if inst.mnemonic.startswith(("s_setvskip", "s_setreg")):
+            control = "mode"
         scc = (reads_scc(inst) or writes_scc(inst)) << SCC
         entry = Entry(
             pc=pc,
@@ -72,6 +75,7 @@ class Program:
             counter=counter_of(inst),
             vector_uses=inst.vector_reads | inst.vector_writes,
             scalar_uses=inst.scalar_reads | inst.scalar_writes | scc,
+            is_vector=not inst.encoding.startswith("S") or inst.encoding == "SCRATCH",
         )
         self.entries[pc] = entry
         if pc in self._hazards:

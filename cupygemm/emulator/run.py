@@ -25,11 +25,11 @@ from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.profiling import active
-from cupygemm.emulator.program import Program
+from cupygemm.emulator.program import Entry, Program
 from cupygemm.emulator.reports import argument_near, host_call_near, source_line
 from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
 from cupygemm.emulator.scoreboard import NoScoreboard, Scoreboard
-from cupygemm.emulator.state import Group, State
+from cupygemm.emulator.state import VSKIP, Group, State
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.machine import machine_of
 
@@ -277,10 +277,17 @@ class Executor:
         entries, scheduler, marks = self.program.entries, self.scheduler, marks_of(state)
         steps, limit = 0, scheduler.quantum
         count, alone = group.count, not scheduler.others
+        skips = bool(state.mode & VSKIP)
         while True:
             state.current_pc = pc
             entry = entries.get(pc) or self.program.entry(pc)
             inst = entry.inst
+            if skips and entry.is_vector:
+                pc = entry.next_pc
+                if not alone and (pc in scheduler.others or pc > scheduler.ahead):
+                    state.pc[group.waves] = pc
+                    return
+                continue
             suspect_v = board.pending_vector | marks.suspect_vector
             suspect_s = board.pending_scalar | marks.suspect_scalar
             tainted = False
@@ -296,33 +303,43 @@ class Executor:
                 machine_of(state).struct.tainted = False
             pc = entry.next_pc
             if entry.control:
-                if entry.control == "wait":
-                    board.wait(group, inst.fields["simm16"])
-                elif entry.control == "branch":
-                    if isinstance(target, np.ndarray):
-                        if target.size > 1 and np.ptp(target):
-                            state.pc[group.waves] = target
-                            return
-                        target = int(target.flat[0])
-                    pc = int(target)
-                elif entry.control == "end":
-                    released = scheduler.end(group)
-                    if released is not None:
-                        board.release(released)
+                following = self._steer(group, entry, target)
+                if following is None:
                     return
-                else:
-                    state.pc[group.waves] = pc
-                    released = scheduler.arrive(group)
-                    if released is None:
-                        return
-                    board.release(released)
-                    if not scheduler.whole(group, released):
-                        return
+                pc, skips = following, bool(state.mode & VSKIP)
             steps += 1
             if (not alone and (pc in scheduler.others or pc > scheduler.ahead)) or steps >= limit:
                 state.pc[group.waves] = pc
                 scheduler.yielded(steps >= limit)
                 return
+
+    def _steer(self, group: Group, entry: Entry, target: Any) -> int | None:
+        """Return where a group goes on after a control instruction, or None if it does not."""
+        state, board, scheduler = self.state, self.scoreboard, self.scheduler
+        pc = entry.next_pc
+        if entry.control == "wait":
+            board.wait(group, entry.inst.fields["simm16"])
+            return pc
+        if entry.control == "branch":
+            if isinstance(target, np.ndarray):
+                if target.size > 1 and np.ptp(target):
+                    state.pc[group.waves] = target
+                    return None
+                target = int(target.flat[0])
+            return int(target)
+        if entry.control == "end":
+            released = scheduler.end(group)
+            if released is not None:
+                board.release(released)
+            return None
+        state.pc[group.waves] = pc
+        if entry.control == "mode":  # waves of different modes run apart
+            return None if np.ptp(state.modes[group.waves]) else pc
+        released = scheduler.arrive(group)
+        if released is None:
+            return None
+        board.release(released)
+        return pc if scheduler.whole(group, released) else None
 
     def _explain(self, fault: Fault, group: Group) -> KernelFault:
         """Complete a fault with everything the unit that raised it could not know."""

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
     from cupygemm.emulator.targets import Target
 
+GPR_INDEX, VSKIP = 1 << 27, 1 << 28  # bits of MODE
 LANES = 64
 # Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
 # scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with

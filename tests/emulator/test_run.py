@@ -184,8 +184,8 @@ def test_a_wave_that_joined_may_not_leave(memory: Memory) -> None:
 
 
 def test_unsupported_instruction_names_itself_and_its_place(memory: Memory) -> None:
-    kernel = load_kernel("s_nop 0\ns_setvskip s0, s1\ns_endpgm", memory)
-    with pytest.raises(UnsupportedInstruction, match=r"s_setvskip(.|\n)*kernel k.*\+0x4"):
+    kernel = load_kernel("s_nop 0\ns_sendmsg sendmsg(MSG_INTERRUPT)\ns_endpgm", memory)
+    with pytest.raises(UnsupportedInstruction, match=r"s_sendmsg(.|\n)*kernel k.*\+0x4"):
         launch(kernel, (1, 1, 1), (64, 1, 1), 0, b"", memory, GFX942)
 
 

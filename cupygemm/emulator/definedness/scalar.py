@@ -24,6 +24,7 @@ _SUMS = tuple("s_add_ s_sub_ s_mul_i32 s_lshl1_ s_lshl2_ s_lshl3_ s_lshl4_ s_add
 # The bits of the result are bits of the first source, moved; s_pack_ moves bits of both sources.
 _MOVED = tuple("s_lshl_ s_lshr_ s_ashr_ s_bfe_ s_pack_ s_brev_ s_sext_ s_bitreplicate_".split())
 _PLAIN = ("s_mov_b", "s_not_b")
+_COMPARES = ("s_cmp_", "s_cmpk_", "s_bitcmp")
 _MOVES = ("s_mov", "s_cmov", "s_cselect", "s_and", "s_or", *_MOVED)
 _READS_SCC = ("s_cbranch_scc", "s_cselect_", "s_cmov", "s_addc_", "s_subb_")
 
@@ -51,7 +52,7 @@ def _sets_scc(name: str) -> bool:
 
 def writes_scc(inst: Instruction) -> bool:
     """Return whether an instruction sets SCC."""
-    if inst.encoding == "SOPC" or inst.mnemonic.startswith("s_cmpk_"):
+    if inst.mnemonic.startswith(_COMPARES):
         return True
     return inst.encoding in ("SOP1", "SOP2", "SOPK") and _sets_scc(inst.mnemonic)
 
@@ -92,7 +93,7 @@ def result_of(marks: Marks, group: Group, inst: Instruction) -> tuple[Any, Any]:
     for source_bits in bits:
         found = found | (source_bits != 0)
     flag = marks.undefined_scalar[SCC, group.waves] != 0
-    if inst.encoding == "SOPC" or name.startswith("s_cmpk_"):
+    if name.startswith(_COMPARES):
         return found, _comparison(group, inst, operands, bits, found)
     if not inst.dst:
         return found, found

@@ -18,7 +18,7 @@ from cupygemm.emulator.definedness import matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, shadow_of
 from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
 from cupygemm.emulator.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
-from cupygemm.emulator.state import Group, unpack_mask
+from cupygemm.emulator.state import GPR_INDEX, Group, unpack_mask
 from cupygemm.emulator.units.machine import machine_of
 
 _VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
@@ -26,7 +26,6 @@ _MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
 _ADDRESSES = ("addr", "vaddr", "saddr", "srsrc", "soffset", "m0", "sbase")
 _DATA = ("data", "vdata", "data0", "data1")
 _EXCHANGES = ("ds_bpermute_", "ds_permute_", "ds_swizzle_")
-_INDEX_ENABLE = 1 << 27  # of MODE: s_set_gpr_idx_on
 
 
 def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
@@ -45,7 +44,7 @@ def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
     encoding = inst.encoding
     if inst.mnemonic.startswith("s_set_gpr_idx_"):
         marks.define_all(group)  # from here on, M0 shifts the registers
-    if group.state.mode & _INDEX_ENABLE and encoding in _VECTOR:
+    if group.state.mode & GPR_INDEX and encoding in _VECTOR:
         return False
     if encoding in _VECTOR:
         _vector(marks, group, inst)
@@ -227,7 +226,7 @@ def _scalar_memory(marks: Marks, group: Group, inst: Instruction) -> None:
 
 def _scalar(marks: Marks, group: Group, inst: Instruction) -> None:
     name = inst.mnemonic
-    if name.startswith(("s_setpc", "s_swappc", "s_setreg_b32")):
+    if name.startswith(("s_setpc", "s_swappc", "s_setreg_b32", "s_setvskip")):
         for op in inst.src:
             _require(marks, group, op, "is jumped to" if "pc" in name else "is written to MODE")
     if name.startswith("s_cbranch"):

@@ -42,7 +42,7 @@ def bind(inst: Instruction, target: Target) -> Step:
     UnsupportedInstruction
         No unit implements the instruction.
     """
-    name = "matrix" if inst.mnemonic.startswith("v_accvgpr_") else _UNITS[inst.encoding]
+    name = _UNITS[inst.encoding]
     unit = import_module(f"cupygemm.emulator.units.{name}")
     step: Step | None = unit.bind(inst, target)
     if step is None:

@@ -22,12 +22,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupygemm.emulator import formats
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import Instruction, Operand
+from cupygemm.emulator.isa import M0, Instruction, Operand
 from cupygemm.emulator.native import library
-from cupygemm.emulator.state import LANES, Group
+from cupygemm.emulator.state import GPR_INDEX, LANES, Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.structures import members
@@ -194,9 +195,17 @@ def bind(inst: Instruction, target: Target) -> Step | None:
     macs = op.m * op.n * op.k * op.blocks
 
     def step(group: Group) -> None:
+        if group.state.mode & GPR_INDEX and _is_indexed(group.s(M0)):
+            raise UnsupportedInstruction(
+                f"{inst.text}: a matrix instruction between s_set_gpr_idx_on and s_set_gpr_idx_off"
+            )
         _run(op, group, macs)
 
     return step
+
+
+def _is_indexed(m0: NDArray[np.uint32]) -> bool:
+    return bool(((m0 & np.uint32(0xFF) != 0) & (m0 & np.uint32(0xF000) != 0)).any())
 
 
 def _bind_move(inst: Instruction) -> Step:

@@ -13,14 +13,13 @@ import numpy as np
 
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import EXEC, M0, VCC, Instruction
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.state import GPR_INDEX, VSKIP, Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.scalar_source import Source, scalar_source
 
 Step = Callable[[Group], Any]
 
 _MODE_REGISTER, _XCC_ID_REGISTER = 1, 20
-_GPR_IDX_ENABLE = 27  # bit of MODE
 _IGNORED = frozenset(
     """
     s_nop s_sleep s_setprio s_icache_inv s_incperflevel s_decperflevel s_ttracedata s_wakeup
@@ -156,8 +155,8 @@ def _set_index_mode(group: Group, enable: int | None, kinds: int | None) -> None
     """Set MODE.gpr_idx_en and the index kinds that M0[15:12] holds."""
     if enable is not None:
         modes = group.state.modes
-        cleared = modes[group.waves] & np.uint32(~(1 << _GPR_IDX_ENABLE) & 0xFFFFFFFF)
-        modes[group.waves] = cleared | np.uint32(enable << _GPR_IDX_ENABLE)
+        cleared = modes[group.waves] & np.uint32(~GPR_INDEX & 0xFFFFFFFF)
+        modes[group.waves] = cleared | np.uint32(enable * GPR_INDEX)
         group.state.mode = int(np.atleast_1d(modes[group.waves])[0])
     if kinds is not None:
         group.set_s(M0, (group.s(M0) & np.uint32(0xFFFF0FFF)) | np.uint32(kinds << 12))
@@ -180,8 +179,26 @@ def _bind_index_value(inst: Instruction) -> Step:
     )
 
 
+def _bind_vector_skip(inst: Instruction) -> Step:
+    """Bind s_setvskip, which copies a bit of its first operand to MODE.vskip.
+
+    The run loop skips vector instructions where that bit is set.
+    """
+    value, position = scalar_source(inst.src[0], 32), scalar_source(inst.src[1], 32)
+
+    def step(group: Group) -> None:
+        modes = group.state.modes
+        bit = np.asarray(value(group)) >> (np.asarray(position(group)) & np.uint32(31))
+        skips = (bit & np.uint32(1)) * np.uint32(VSKIP)
+        modes[group.waves] = (modes[group.waves] & np.uint32(~VSKIP & 0xFFFFFFFF)) | skips
+        group.state.mode = int(np.atleast_1d(modes[group.waves])[0])
+
+    return step
+
+
 INDEX_MODE: dict[str, Callable[[Instruction], Step]] = {
     "s_set_gpr_idx_on": _bind_index_on,
     "s_set_gpr_idx_idx": _bind_index_value,
+    "s_setvskip": _bind_vector_skip,
 }
-"""Instructions that turn on the indexing of vector registers by M0."""
+"""Steps of the instructions that change how vector instructions are executed."""

@@ -42,7 +42,12 @@ def bind(inst: Instruction) -> Step | None:
     if not found[1]:
         immediate = (immediate ^ 0x100000) - 0x100000
     space, scalar = "buffer" if found[1] else "global", -1 if offset is None else offset.index
-    common: Any = {"data": data.index, "resource": base.index, "offset": immediate, "scalar": scalar}
+    common: Any = {
+        "data": data.index,
+        "resource": base.index,
+        "offset": immediate,
+        "scalar": scalar,
+    }
     dwords = int(match[3] or 1) if match else 2 if found[3] else 1
     if match:
         operation = Operation(space, match[2], dwords=dwords, bytes=4 * dwords, **common)

@@ -16,7 +16,7 @@ import numpy as np
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import AGPR0, M0, Instruction, Operand
 from cupygemm.emulator.isa_targets import lacks
-from cupygemm.emulator.state import Group
+from cupygemm.emulator.state import GPR_INDEX, Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import (
     cross_lane,
@@ -45,17 +45,12 @@ _NOTHING = frozenset(("v_nop", "v_clrexcp"))  # exceptions are not modelled
 
 def bind(inst: Instruction, target: Target) -> Step | None:
     """Return the step of a vector instruction, or None if `target` does not have it."""
-    if inst.mnemonic.startswith("v_accvgpr_"):
-        from cupygemm.emulator.units import matrix
-
-        step: Step | None = matrix.bind(inst, target)
-        return step
     plain = None if lacks(target.name, inst.mnemonic) else _bind(inst, target)
     if plain is None:
         return None
 
     def step_or_indexed(group: Group) -> None:
-        if group.state.mode & _INDEX_ENABLE:
+        if group.state.mode & GPR_INDEX:
             _run_indexed(inst, target, group)
         else:
             plain(group)
@@ -65,6 +60,11 @@ def bind(inst: Instruction, target: Target) -> Step | None:
 
 def _bind(inst: Instruction, target: Target) -> Step | None:
     name = inst.mnemonic
+    if name.startswith("v_accvgpr_"):
+        from cupygemm.emulator.units import matrix
+
+        step: Step | None = matrix.bind(inst, target)
+        return step
     if name in _NOTHING:
         return lambda _group: None
     op = OPS.get(name)
@@ -85,7 +85,6 @@ def _bind(inst: Instruction, target: Target) -> Step | None:
 # the operands to which it is added. The waves are split by index, and the instruction is bound once
 # for each index.
 
-_INDEX_ENABLE = 1 << 27
 _INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}
 
 
@@ -103,11 +102,13 @@ def _bind_indexed(inst: Instruction, target: Target, offset: int, enabled: int) 
     def moved(op: Operand) -> Operand:
         if op.kind != "v" or not _INDEXED_FIELDS.get(op.field, 0) & enabled:
             return op
+        file, first = ("a", AGPR0) if op.index >= AGPR0 else ("v", 0)
         last = op.index + offset + op.count - 1
-        if last >= AGPR0:
+        if last >= first + AGPR0:
             raise Fault(
                 "relative index past the vector registers",
-                f"{op.field} v{op.index} plus the index {offset} of M0 reaches v{last}",
+                f"{op.field} {file}{op.index - first} plus the index {offset} of M0 reaches "
+                f"{file}{last - first}",
             )
         return replace(op, index=op.index + offset)
 
