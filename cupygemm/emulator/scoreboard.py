@@ -26,6 +26,8 @@ from cupygemm.emulator.state import Group, State
 
 Counter = Literal["vm", "lds", "scalar", "flat"]
 
+EVERY_VECTOR, EVERY_SCALAR = (1 << 512) - 1, (1 << 128) - 1
+"""The register files, as bit masks."""
 _UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
 _COUNTERS: dict[str, Counter] = {  # by encoding
     "MUBUF": "vm",
@@ -192,7 +194,7 @@ class NoScoreboard(Scoreboard):
     """The scoreboard of an unchecked launch: every register may be read at any time."""
 
     def __init__(self, state: State) -> None:
-        super().__init__(state, (1 << 512) - 1, (1 << 128) - 1)
+        super().__init__(state, EVERY_VECTOR, EVERY_SCALAR)
 
     def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
         """Ignore the instruction: nothing is tracked."""

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cupygemm.emulator.checking import checks
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.errors import KernelFault, UnsupportedInstruction
 from cupygemm.emulator.run import launch
@@ -193,6 +194,24 @@ def test_bytes_that_are_no_instruction(memory: Memory) -> None:
     kernel = load_kernel(".long 0xffffffff\ns_endpgm", memory)
     with pytest.raises(UnsupportedInstruction, match="ff ff ff ff"):
         launch(kernel, (1, 1, 1), (64, 1, 1), 0, b"", memory, GFX942)
+
+
+@pytest.mark.parametrize("fault", ["missing wait", "undefined register", "race"])
+def test_profiles_are_checked_unless_checks_are_off(memory: Memory, fault: str) -> None:
+    wait = "" if fault == "missing wait" else "s_waitcnt lgkmcnt(0)\n"
+    value = "" if fault == "undefined register" else "v_mov_b32 v2, s2\n"
+    address = "v_mov_b32 v1, 0\n" if fault == "race" else "v_lshlrev_b32 v1, 2, v0\n"
+    body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\n" + wait + value + address + STORE
+    kernel = load_kernel(body, memory, arguments=[8])
+    arguments = memory, GFX942
+    out = pack(memory.malloc(1024))
+    with pytest.raises(KernelFault):
+        launch(kernel, (2, 1, 1), (64, 1, 1), 0, out, *arguments, profile=True)
+    with checks(False):
+        stats = launch(kernel, (2, 1, 1), (64, 1, 1), 0, out, *arguments, profile=True)
+        assert stats.profile is not None
+    stats = launch(kernel, (2, 1, 1), (64, 1, 1), 0, out, *arguments, profile=True, checks=False)
+    assert stats.mnemonics["global_store_dword"] == 2
 
 
 def test_jump_out_of_the_code(memory: Memory) -> None:

@@ -23,7 +23,7 @@ from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.program import Entry, Program
-from cupygemm.emulator.scoreboard import Counter, Scoreboard
+from cupygemm.emulator.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Counter, Scoreboard
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units.machine import NativeStep
 
@@ -130,6 +130,8 @@ class Recorder:
         self.trace.start_batch(state)
         self.clock = np.zeros(state.num_waves, np.int64)
         self.caches.start_batch(state)
+        if not state.checks:
+            vector, scalar = EVERY_VECTOR, EVERY_SCALAR
         return ProfilingScoreboard(state, vector, scalar, self)
 
     def count_lanes(self, pc: int, group: Group) -> None:
@@ -222,6 +224,11 @@ class ProfilingScoreboard(Scoreboard):
             "lds": (self.state.lds_issued, self.lds_done),
             "scalar": (self.scalar_issued, self.scalar_done),
         }[name]
+
+    def check(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
+        """Look for missing waits, if the launch is checked."""
+        if self.state.checks:
+            super().check(group, inst, counter)
 
     def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
         """Count a memory instruction, and remember it."""
