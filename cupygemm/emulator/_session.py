@@ -48,6 +48,12 @@ def enable(target: str = "gfx942") -> None:
         CuPy is loaded already, is not installed, or is not its ROCm build; another target is
         enabled; or this machine has ROCm.
 
+    Notes
+    -----
+    CuPy's ROCm build loads ROCm's library when it is imported, so that ``import cupy`` fails on a
+    machine without ROCm unless the emulated device is enabled before. After such a failure,
+    enabling the device and importing CuPy again works.
+
     Examples
     --------
     >>> from cupygemm import emulator
@@ -123,10 +129,11 @@ def last_launch() -> Any:
 
 def _check_process() -> None:
     """Raise unless a stand-in runtime can be put in place in this process."""
-    if "cupy" in sys.modules or "cupy_backends" in sys.modules:
+    # A CuPy that failed to import, for want of ROCm's library, leaves only submodules behind.
+    if "cupy" in sys.modules:
         raise EmulatorSetupError(
-            "CuPy is imported already; call cupygemm.emulator.enable() before, or set "
-            "CUPYGEMM_EMULATE and import cupygemm first"
+            "CuPy is imported already, and has looked for a GPU: import cupygemm (with "
+            "CUPYGEMM_EMULATE set), or call cupygemm.emulator.enable(), before `import cupy`"
         )
     if "libamdhip64.so" in Path("/proc/self/maps").read_text():
         raise EmulatorSetupError(
