@@ -2,7 +2,8 @@
 
 A process that executes files from a directory trusts whoever can write there. As OpenSSH does for
 its keys, the cache refuses a directory or a file that belongs to another user than its own or root,
-or that its group or everybody may write to.
+or that its group or everybody may write to. As with Debian's OpenSSH, a group that has no other
+member does not count: where every user has such a group, directories are made writable for it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import warnings
 from pathlib import Path
 
 VARIABLE = "CUPYGEMM_CACHE_DIR"
-_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class CacheError(RuntimeError):
@@ -48,7 +48,8 @@ def check_private(path: Path) -> None:
             f"{path} belongs to user {status.st_uid}, who could make user {user} execute any code "
             f"through it: delete it, or set {VARIABLE} to a directory of your own"
         )
-    if status.st_mode & _WRITABLE_BY_OTHERS:
+    shared = status.st_mode & stat.S_IWGRP and not _is_own_group(status.st_gid, user)
+    if shared or status.st_mode & stat.S_IWOTH:
         raise CacheError(
             f"{path} has mode {stat.S_IMODE(status.st_mode):04o}, so that other users could make "
             f"user {user} execute any code through it: delete it if you do not trust them, else "
@@ -112,6 +113,21 @@ def warn_of(reason: str, directory: Path) -> None:
         CacheWarning,
         stacklevel=2,
     )
+
+
+@functools.cache
+def _is_own_group(group: int, user: int) -> bool:
+    """Tell whether a group has no other member than a user."""
+    import grp
+    import pwd
+
+    try:
+        name = pwd.getpwuid(user).pw_name
+        members = set(grp.getgrgid(group).gr_mem)
+    except KeyError:
+        return False
+    others = [entry for entry in pwd.getpwall() if entry.pw_gid == group and entry.pw_uid != user]
+    return members <= {name} and not others
 
 
 def _user() -> int | None:

@@ -108,7 +108,11 @@ def demo(as_json: Json = False) -> None:
 @app.command()
 def info(as_json: Json = False) -> None:
     """Tell what there is: devices, compilers, cache, versions."""
-    account = _info.collect()
+    try:
+        account = _info.collect()
+    except RuntimeError as err:
+        typer.echo(f"cupygemm info: {err}", err=True)
+        raise typer.Exit(2) from err
     if as_json:
         typer.echo(json.dumps(account, indent=2))
         return

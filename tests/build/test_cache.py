@@ -291,62 +291,6 @@ def test_a_full_disk_gives_way_to_a_temporary_folder_and_leaves_nothing(
     assert [path for path in left if path.is_file()] == []
 
 
-# -- who may write there --
-
-
-def plant(path: Path, text: str) -> None:
-    """Alter an entry and seal it again, as an attacker would."""
-    path.chmod(0o644)
-    path.write_text(text)
-    path.with_name(path.name + ".seal").write_text(_cache._seal_of(text.encode()))
-
-
-@pytest.mark.parametrize("mode", [0o777, 0o775, 0o1777])
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_what_others_may_write_to_is_refused(level: int, mode: int) -> None:
-    path = get_or_build("kind", ["a"], "", Builder())
-    plant(path, "planted")
-    place = [path, *path.parents][level]
-    place.chmod(mode)
-    forget()
-    remedy = rf"{place} has mode {mode:04o}, .*chmod go-w {place}, or set CUPYGEMM_CACHE_DIR"
-    with pytest.raises(CacheError, match=remedy):
-        get_or_build("kind", ["a"], "", Builder())
-    assert place.exists(), "it is left for the user to look at"
-
-
-@pytest.mark.parametrize("level", [0, 1, 2, 3])
-def test_what_belongs_to_another_user_is_refused(
-    monkeypatch: pytest.MonkeyPatch, level: int
-) -> None:
-    path = get_or_build("kind", ["a"], "", Builder())
-    place = [path, *path.parents][level]
-    forget()
-    real = Path.stat
-
-    def stat(self: Path, **options: bool) -> os.stat_result:
-        status = real(self, **options)
-        if self != place:
-            return status
-        return os.stat_result((*status[:4], 4242, *status[5:]))
-
-    monkeypatch.setattr(_private_dir.Path, "stat", stat)
-    with pytest.raises(CacheError, match=rf"{place} belongs to user 4242, .*CUPYGEMM_CACHE_DIR"):
-        get_or_build("kind", ["a"], "", Builder())
-
-
-def test_folders_and_entries_are_private_whatever_the_umask() -> None:
-    previous = os.umask(0)
-    try:
-        path = get_or_build("kind", ["a"], "", Builder())
-    finally:
-        os.umask(previous)
-    forget()
-    assert get_or_build("kind", ["a"], "", Builder("not asked")) == path
-    assert path.read_text() == "built"
-    assert path.parent.stat().st_mode & 0o077 == 0
-
-
 @pytest.mark.parametrize("missing", [RuntimeError("Could not determine home directory"), "~/.cache"])
 def test_a_user_without_a_home_gets_a_temporary_folder(
     monkeypatch: pytest.MonkeyPatch, folder: Path, missing: object

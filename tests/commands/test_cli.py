@@ -107,3 +107,11 @@ def test_info_without_a_compiler(invoke, monkeypatch):
     rocm = account["compilers"][0]
     assert rocm["name"] == "rocm"
     assert ("missing" in rocm) != ("version" in rocm)
+
+
+def test_info_refuses_a_cache_that_others_can_write_to(invoke, tmp_path, monkeypatch):
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path))
+    tmp_path.chmod(0o777)
+    result = invoke("info")
+    assert result.exit_code == 2
+    assert f"cupygemm info: {tmp_path} has mode 0777" in result.stderr
