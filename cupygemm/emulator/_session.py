@@ -1,4 +1,4 @@
-"""The one emulated device of this process: putting it in place, and asking about it."""
+"""The emulated device of this process: enable it, and query it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _enabling = threading.Lock()
 
 
 class EmulatorSetupError(RuntimeError):
-    """The emulated device cannot be put in place."""
+    """The emulated device cannot be enabled."""
 
 
 def enable(target: str = "gfx942") -> None:
@@ -43,7 +43,7 @@ def enable(target: str = "gfx942") -> None:
     Raises
     ------
     ValueError
-        No such target.
+        The target cannot be emulated.
     EmulatorSetupError
         CuPy is loaded already, is not installed, or is not its ROCm build; another target is
         enabled; or this machine has ROCm.
@@ -128,7 +128,7 @@ def last_launch() -> Any:
 
 
 def _check_process() -> None:
-    """Raise unless a stand-in runtime can be put in place in this process."""
+    """Raise unless a stand-in runtime can be loaded in this process."""
     # A CuPy that failed to import, for want of ROCm's library, leaves only submodules behind.
     if "cupy" in sys.modules:
         raise EmulatorSetupError(
@@ -152,7 +152,7 @@ def _has_rocm() -> bool:
 
 
 def _check_cupy() -> None:
-    """Raise unless the CuPy that will be imported is its ROCm build."""
+    """Raise unless the installed CuPy is the ROCm build."""
     names = importlib.metadata.packages_distributions().get("cupy", [])
     if _CUPY_WHEEL in names:
         if len(set(names)) > 1:

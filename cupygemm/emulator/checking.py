@@ -1,8 +1,8 @@
-"""Whether launches are checked for what a GPU would get wrong silently.
+"""Decide whether launches are checked for errors that a GPU does not report.
 
-Checked launches watch registers and LDS that nothing has written, loads that nothing has waited
-for, and races in LDS and in device memory. Unchecked ones give the same results faster. Bounds,
-alignment and barriers are looked at either way.
+A checked launch reports uses of registers and memory that were never written, missing waits, and
+races in LDS and in device memory. An unchecked launch gives the same results faster. Bounds,
+alignment and barriers are checked in both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _chosen: contextvars.ContextVar[bool | None] = contextvars.ContextVar("checks", 
 
 
 def checking() -> bool:
-    """Tell whether launches are checked: by default, and unless the environment says 0.
+    """Tell whether launches are checked, as they are by default.
 
     Raises
     ------
@@ -42,16 +42,16 @@ def strict_alignment() -> bool:
 
 @contextlib.contextmanager
 def checks(enabled: bool = True, *, alignment: bool = False) -> Iterator[None]:
-    """Check the launches of this thread, or do not, inside a ``with`` statement.
+    """Switch the checks of this thread's launches on or off inside a ``with`` statement.
 
     Parameters
     ----------
     enabled : bool
-        Whether to look for missing waits, uses of what nothing has written, and races.
+        Whether to report missing waits, uses of values that were never written, and races.
     alignment : bool
-        Whether to report plain loads and stores that are not aligned to their size, too (to 4 bytes
-        for 12 bytes of device memory, to 16 for 12 of LDS). They are legal on these targets, and
-        slower; other devices refuse them.
+        Whether to report plain loads and stores that are not aligned to their size. Accesses of
+        12 bytes must be aligned to 4 bytes in device memory and to 16 in LDS. Unaligned accesses
+        are legal but slower on these targets; other devices refuse them.
 
     Examples
     --------

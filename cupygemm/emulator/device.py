@@ -1,7 +1,7 @@
-"""The emulated device: its memory, code, streams, events and launches, tied together.
+"""The emulated device: its memory, code, streams, events and launches.
 
-Streams are in order and everything is executed at once, when it is asked for: by the time a call
-returns, what it started is done. An event's time is when it was recorded, on the host's clock.
+Work is executed when it is submitted: a call returns after its work is done. An event's time is the
+host's time when the event was recorded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class LaunchError(EmulatorError):
 
 @dataclass(eq=False)
 class Stream:
-    """A stream. Work is done when it is submitted, so it only remembers how it was made."""
+    """A stream. Work is done when it is submitted, so a stream only holds its properties."""
 
     flags: int = 0
     priority: int = 0
@@ -43,7 +43,7 @@ class Stream:
 
 @dataclass(eq=False)
 class Event:
-    """An event, with the time at which it was last recorded in nanoseconds; None before."""
+    """An event, with the time of its last recording in nanoseconds, or None."""
 
     flags: int = 0
     recorded: int | None = None
@@ -117,7 +117,7 @@ class Device:
         LaunchError
             The device cannot run such a launch.
         KernelFault
-            The kernel did what a GPU would get wrong silently, or die of.
+            The kernel made an error; see `KernelFault`.
         """
         from cupygemm.emulator import run
 

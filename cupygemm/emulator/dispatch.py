@@ -1,4 +1,4 @@
-"""What the command processor does with a launch: checks it, writes the arguments, starts the waves.
+"""The command processor's part of a launch: check it, write the arguments, start the waves.
 
 The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Backend", section
 "Initial Kernel Execution State", for targets with architected flat scratch and for those without
@@ -55,7 +55,7 @@ class Dispatch:
     Raises
     ------
     ValueError
-        The launch asks for what the target or the kernel does not allow.
+        The launch exceeds a limit of the target or the kernel.
     """
 
     def __init__(

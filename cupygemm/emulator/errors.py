@@ -1,14 +1,15 @@
-"""What the emulated device reports: one exception class per kind of fault.
+"""The exceptions of the emulated device.
 
-Units raise a `Fault` with what they know (which wave of the group, which lane, which address);
-the run loop completes it with the kernel, the workgroup, the program counter and the instruction.
+An execution unit raises a `Fault` that names the wave, the lane and the address. The run loop turns
+it into a `KernelFault`, which adds the kernel, the workgroup, the program counter and the
+instruction.
 """
 
 from __future__ import annotations
 
 
 class EmulatorError(RuntimeError):
-    """Anything the emulated device refuses to do."""
+    """The base class of the emulated device's errors."""
 
 
 class UnsupportedInstruction(EmulatorError):
@@ -16,14 +17,14 @@ class UnsupportedInstruction(EmulatorError):
 
 
 class Fault(Exception):
-    """Raised by an execution unit; `run` turns it into a `KernelFault`.
+    """An error that an execution unit found; `run` turns it into a `KernelFault`.
 
     Parameters
     ----------
     kind : str
         Short class of the fault, e.g. ``"out-of-bounds global read"``.
     detail : str
-        What happened and what to look at, one or more lines.
+        What happened and where to look, in one or more lines.
     wave : int
         Position of the wave within the executing group (not the wave id); -1 when unknown.
     lane : int
@@ -31,9 +32,9 @@ class Fault(Exception):
     address : int or None
         Byte address, when there is one.
     is_global : bool
-        It is an address of device memory, not an offset into LDS or private memory.
+        Whether `address` is in device memory rather than an offset into LDS or private memory.
     lanes : tuple of int
-        All lanes of the wave that do the same, `lane` the first of them.
+        All lanes of the wave with the same fault, in ascending order; the first is `lane`.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Fault(Exception):
 
 
 class KernelFault(EmulatorError):
-    """A kernel did what a GPU would get wrong silently, or die of.
+    """A kernel made an error that a GPU would not report, or that would end it.
 
     Attributes
     ----------
@@ -109,7 +110,7 @@ class KernelFault(EmulatorError):
         super().__init__(self.report())
 
     def report(self) -> str:
-        """Return the report as text, in the manner of a compiler's diagnostic."""
+        """Return the report as text, in the format of a compiler's diagnostic."""
         where = f"kernel {self.kernel}"
         if self.workgroup:
             where += f", workgroup ({', '.join(map(str, self.workgroup))})"

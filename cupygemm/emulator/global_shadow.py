@@ -1,10 +1,10 @@
-"""The shadow of device memory: who touched what, and what has been written at all.
+"""The shadow of device memory: the last accesses to it, and the bytes that have been written.
 
-A record of 48 bytes stands for each 16 bytes of device memory (``native/global_shadow.h``): races
-between waves and workgroups are found by it. Records of earlier launches count for nothing: a
-clock, which runs on, tells them apart. A bit stands for each byte (``native/definedness.h``): it is
-set when a kernel, a copy or a fill writes the byte. Both lie in address space that is reserved once
-and backed by the host where it is used.
+Each 16 bytes of device memory have a record of 48 bytes (``native/global_shadow.h``), from which
+races between waves and workgroups are found. A clock that is never reset between launches tells the
+records of earlier launches apart; they are ignored. Each byte has a bit
+(``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. Both lie
+in address space that is reserved once; the host backs the parts that are used.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GlobalShadow:
     Attributes
     ----------
     address, defined : int
-        Of the record for `base`, and of the bits for its first 8 bytes.
+        Addresses of the record for `base`, and of the bits for its first 8 bytes.
     clock : numpy.ndarray
         uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
     launch_start : int
@@ -53,14 +53,14 @@ class GlobalShadow:
         self.launch_start = 0
 
     def start_launch(self) -> None:
-        """Let the accesses so far count for nothing."""
+        """Ignore all accesses so far."""
         if self.clock[0] > _CLOCK_LIMIT:
             self.forget(self.base, self.end)
             self.clock[0] = 0
         self.launch_start = int(self.clock[0]) + 1
 
     def forget(self, start: int, end: int) -> None:
-        """Give the host's memory behind the records of ``[start, end)`` back, whole pages of it."""
+        """Return the host's memory behind the records of ``[start, end)``, in whole pages."""
         first = (start - self.base) // GRANULE_BYTES * RECORD_BYTES
         last = -(-(end - self.base) // GRANULE_BYTES) * RECORD_BYTES
         first = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
@@ -69,14 +69,14 @@ class GlobalShadow:
             self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
-        """Give the host's memory behind the bits of ``[start, end)`` back.
+        """Return the host's memory behind the bits of ``[start, end)``.
 
         Parameters
         ----------
         start, end : int
             A block that was freed.
         free_start, free_end : int
-            Where no allocation is: a page of bits within it is given back as a whole.
+            The range without allocations around it; pages of bits within it are returned.
         """
         page_span = 8 * mmap.PAGESIZE  # bytes that a page of bits stands for
         first = max((start - self.base) // page_span, -(-(free_start - self.base) // page_span))
@@ -90,7 +90,7 @@ class GlobalShadow:
         self._set(start, size, written=True)
 
     def undefine(self, start: int, size: int) -> None:
-        """Note that ``[start, start + size)`` holds nothing that anybody wrote."""
+        """Note that ``[start, start + size)`` has not been written."""
         self._set(start, size, written=False)
 
     def _set(self, start: int, size: int, *, written: bool) -> None:
@@ -114,7 +114,7 @@ class GlobalShadow:
 
 
 def shadow_of(base: int, end: int) -> GlobalShadow | None:
-    """Return a shadow; None where the system has no address space for it: no checks then."""
+    """Return a shadow, or None without address space for it; launches are then not checked."""
     try:
         return GlobalShadow(base, end)
     except (OSError, ValueError, OverflowError):

@@ -1,4 +1,4 @@
-"""The host memory behind device memory: address space, reserved at once, backed when touched."""
+"""The host memory behind device memory: address space that is backed when it is touched."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def reserve_at_most(size: int) -> mmap.mmap:
 
 
 def host_available() -> int:
-    """Return the host's available memory in bytes; a huge number where it cannot be told."""
+    """Return the host's available memory in bytes, or a huge number if it is unknown."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines)
@@ -52,7 +52,7 @@ def host_available() -> int:
 
 
 def check_host(size: int) -> None:
-    """Refuse what would exhaust the host: its kernel would kill the process, not say no.
+    """Refuse an allocation that would exhaust the host, whose kernel would kill the process.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a report says of a place: the instruction, its source line, the argument it goes by."""
+"""Describe places in reports: instructions, source lines, and the arguments behind addresses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _POINTER_BYTES = 8
 _NULL_PAGE = 4096
-# Hidden arguments that are null here: what the HIP runtime would serve from the host.
+# Hidden arguments that are null here: the HIP runtime would serve them from the host.
 _HOST_CALLS = {
     "hidden_hostcall_buffer": "calls of the host (printf, assert)",
     "hidden_printf_buffer": "printf",
@@ -32,7 +32,7 @@ def source_line(kernel: Kernel, pc: int) -> tuple[str, int] | None:
 
 
 def instruction_at(state: State, pc: int) -> str:
-    """Return the place and text of an instruction of the kernel, as far as they are known."""
+    """Return the offset, the text and the source line of an instruction, as far as known."""
     if pc < 0:
         return "(an instruction that is no longer on record)"
     if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
@@ -48,9 +48,9 @@ def instruction_at(state: State, pc: int) -> str:
 
 
 def argument_near(state: State, address: int) -> str | None:
-    """Return which argument an address may come from, in words.
+    """Describe the argument that an address may come from.
 
-    It is one that points to what was freed there or lies nearest, or one that is null.
+    It points to the allocation that was freed at the address or that lies nearest, or it is null.
     """
     if 0 <= address < _NULL_PAGE:
         return _null_argument(state)
@@ -65,7 +65,7 @@ def argument_near(state: State, address: int) -> str | None:
 
 
 def host_call_near(state: State, address: int) -> str | None:
-    """Return, of an access through a null pointer, that it may be a call of the host."""
+    """Return a hint that an access through a null pointer may be a call of the host."""
     kinds = {argument.value_kind for argument in state.kernel.arguments}
     asked = [what for kind, what in _HOST_CALLS.items() if kind in kinds]
     if address >= _NULL_PAGE or not asked:
@@ -74,7 +74,7 @@ def host_call_near(state: State, address: int) -> str | None:
 
 
 def _null_argument(state: State) -> str | None:
-    """Return which pointers among the arguments are null, in words."""
+    """List the pointers among the arguments that are null."""
     null = [
         f"{_named(position, argument)} is null"
         for position, argument in enumerate(_explicit(state))
@@ -95,9 +95,9 @@ def _explicit(state: State) -> list[Argument]:
 
 
 def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:
-    """Return the argument that points into an extent, and where in the argument the pointer is.
+    """Return the argument that points into an extent, and the pointer's place in the argument.
 
-    An argument passed by value may hold the pointer anywhere in it.
+    An argument that is passed by value may hold the pointer at any offset.
     """
     for position, argument in enumerate(_explicit(state)):
         held = state.arguments[argument.offset : argument.offset + argument.size]

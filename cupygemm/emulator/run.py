@@ -43,7 +43,7 @@ BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memor
 
 @dataclass(frozen=True)
 class LaunchStats:
-    """What a launch did: *emulated* figures, exact counts of executed instructions.
+    """The statistics of a launch: *emulated* figures, exact counts of executed instructions.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class LaunchStats:
     instructions : int
         Wave-instructions executed.
     seconds : float
-        Wall-clock time of the emulation: says nothing about a GPU.
+        Wall-clock time of the emulation, which says nothing about a GPU.
     executions : dict of int to int
         Waves that executed the instruction, by byte offset from the kernel's entry.
     mnemonics : dict of str to int
@@ -61,7 +61,7 @@ class LaunchStats:
     lds_conflicts, global_lines : dict
         By byte offset from the kernel's entry, when profiling; see `units.lds` and `units.memory`.
     profile : KernelProfile or None
-        Everything that was counted, when profiling.
+        The complete profile, when profiling.
     """
 
     kernel: str
@@ -99,7 +99,7 @@ def last_launch() -> LaunchStats | None:
     Returns
     -------
     LaunchStats or None
-        None before the first launch that ended well.
+        None before the first successful launch.
     """
     return _last
 
@@ -134,11 +134,10 @@ def launch(
     order : {"lockstep", "forward", "reverse"} or ("random", seed)
         How the waves of a workgroup take turns.
     profile : bool
-        Also count bank conflicts, cache lines, waits and what else a `KernelProfile` holds; it is
-        slower.
+        Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.
     checks : bool, optional
-        Look for races, missing waits and reads of what nothing has written; by default, as
-        `cupygemm.emulator.checks` says.
+        Report races, missing waits and uses of values that were never written. The default is what
+        `cupygemm.emulator.checks` has set.
 
     Returns
     -------
@@ -147,11 +146,11 @@ def launch(
     Raises
     ------
     KernelFault
-        The kernel did what a GPU would get wrong.
+        The kernel made an error; see `KernelFault`.
     UnsupportedInstruction
-        It holds an instruction that the target or the emulator does not have.
+        The kernel holds an instruction that the target or the emulator does not have.
     ValueError
-        The launch itself is wrong: too many work-items, too much LDS, missing arguments.
+        The launch has too many work-items, too much LDS or missing arguments.
     """
     global _last  # noqa: PLW0603  # what last_launch returns
     started = time.perf_counter()
@@ -232,7 +231,7 @@ def _merge(total: dict[int, Any], part: dict[int, Any], entry: int) -> None:
 
 
 class Executor:
-    """Execute one batch to its end."""
+    """Executes one batch of workgroups."""
 
     def __init__(
         self,
@@ -272,7 +271,7 @@ class Executor:
             raise self._explain(fault, Group(self.state, waves, self.state.num_waves)) from None
 
     def _run_group(self, group: Group, pc: int) -> None:
-        """Run a group from `pc` until it ends, waits, splits or has to make way."""
+        """Run a group from `pc` until it ends, waits, splits or yields to another group."""
         state, board, counts = self.state, self.scoreboard, self.counts
         entries, scheduler, marks = self.program.entries, self.scheduler, marks_of(state)
         steps, limit = 0, scheduler.quantum
@@ -342,7 +341,7 @@ class Executor:
         return pc if scheduler.whole(group, released) else None
 
     def _explain(self, fault: Fault, group: Group) -> KernelFault:
-        """Complete a fault with everything the unit that raised it could not know."""
+        """Return a fault with the kernel, the place and the arguments, which its unit lacks."""
         state = self.state
         function, offset = state.kernel.code_object.locate(state.current_pc)
         try:

@@ -46,7 +46,7 @@ class State:
     Attributes
     ----------
     kernel, target, memory
-        What runs, on what, and the device memory it may touch.
+        The kernel, the target and the device memory.
     vgpr, sgpr, scc, lds
         See the module's comment.
     pc : int64 (waves,)
@@ -138,7 +138,7 @@ class Group:
     ----------
     state : State
     waves : slice or ndarray of intp
-        Which waves; a slice wherever possible, since it makes the register rows views.
+        Indices of the waves; a slice where possible, so that register rows are views.
     count : int
         Number of waves.
 
@@ -162,7 +162,7 @@ class Group:
     # -- EXEC --------------------------------------------------------------------------------------
 
     def refresh_mask(self) -> None:
-        """Recompute `mask` and `full`; whoever writes EXEC calls it (`set_s` does)."""
+        """Recompute `mask` and `full`; call it after writing EXEC (`set_s` does)."""
         bits = self.s64(EXEC)
         self.full = bool((bits == np.uint64(0xFFFFFFFFFFFFFFFF)).all())
         self.mask = unpack_mask(bits)
@@ -270,12 +270,12 @@ class Group:
 
 
 def unpack_mask(bits: U64) -> Mask:
-    """Turn uint64 (n,) lane bits into bool (n, 64)."""
+    """Unpack uint64 (n,) lane bits into bool (n, 64)."""
     mask: Mask = (bits[:, None] & _LANE_BITS) != 0
     return mask
 
 
 def pack_mask(mask: Mask) -> U64:
-    """Turn bool (n, 64) into uint64 (n,) lane bits."""
+    """Pack bool (n, 64) into uint64 (n,) lane bits."""
     words: U64 = np.packbits(mask, axis=1, bitorder="little").view(np.uint64)[:, 0]
     return words

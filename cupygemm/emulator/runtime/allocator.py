@@ -3,9 +3,9 @@
 CuPy's memory pool rounds sizes up to 512 bytes and cuts arrays out of larger blocks, so to the
 runtime an array looks longer than it is, and its neighbour may follow at once. This allocator takes
 memory from the same pool, with a gap behind each array, and tells the device where the array begins
-and ends. The pool itself (limits, statistics, `free_all_blocks`) works as ever; it counts the gaps.
-A fresh array holds the byte 0xA5 throughout. Who sets another pool as CuPy's allocator gets the
-bounds of that pool's blocks.
+and ends. The pool itself (limits, statistics, `free_all_blocks`) works as before; it counts the
+gaps. All bytes of a fresh array are 0xA5. With another pool as CuPy's allocator, the bounds are
+those of that pool's blocks.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from cupygemm.emulator.allocations import Memory
 
-GAP = 64  # bytes behind an array that belong to none
+GAP = 64  # bytes after an array that belong to no array
 
 
 class _Extent:

@@ -1,4 +1,4 @@
-"""What every group of HIP functions asks about: the device and the streams that there are."""
+"""The device and the streams, which every group of HIP functions refers to."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Handles:
         self.streams: dict[int, Stream] = {stream: Stream() for stream in DEFAULT_STREAMS}
 
     def check_device(self, device: int) -> None:
-        """Raise unless `device` is the one there is."""
+        """Raise unless `device` is the only device, 0."""
         if device != 0:
             raise HipError(
                 Status.INVALID_DEVICE, f"device {device}: the emulated device is the only one, 0"

@@ -112,7 +112,7 @@ class MemoryFunctions(Handles):
         self.check_stream(stream)
         self.hipMemset(to, value, size)
 
-    # There is one memory, so managed memory is where it is wanted: only the arguments can be wrong.
+    # There is only one memory, so advice and prefetches have no effect: only arguments are checked.
 
     def hipMemAdvise(self, pointer: int, size: int, advice: int, device: int) -> None:
         if advice not in _ADVICE:
@@ -145,7 +145,7 @@ class MemoryFunctions(Handles):
             raise HipError(Status.OUT_OF_MEMORY, str(err)) from err
 
     def _malloc_for_host(self, size: int, tag: str) -> int:
-        """Allocate what the host writes unseen."""
+        """Allocate memory that the host may write without a HIP call."""
         address = self._malloc(size, tag)
         self.device.memory.define(address, size)
         return address

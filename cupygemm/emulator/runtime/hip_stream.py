@@ -1,7 +1,7 @@
 """The HIP functions on devices, streams and events.
 
-Work is done when it is submitted, so waiting is free, every query finds everything finished, and
-what a stream has to say is whether it exists. Graph capture would have to postpone work: it is not
+Work is done when it is submitted: waiting takes no time, every query finds all work finished, and
+streams are only checked for existence. Graph capture would have to postpone work, so it is not
 supported. The methods are HIP's functions, under HIP's names.
 """
 # ruff: noqa: D102, N802

@@ -1,7 +1,7 @@
 """Build and load the stand-in ROCm libraries, and connect their entry points to Python.
 
 Each library is one C file, and a ``.def`` file that lists its functions (see amdhip64.def): from it
-come the linker's version script, the C entry points and, here, the ctypes types of the
+come the linker's version script, the C entry points and, here, the argument formats of the
 callbacks. The libraries are loaded with RTLD_GLOBAL before CuPy is, under the names that CuPy's
 extension modules ask the loader for, so that the loader finds them loaded already.
 """
@@ -35,7 +35,7 @@ class Function:
         Symbol version, e.g. ``"hip_4.2"``.
     name : str
     parameters : tuple of str or None
-        C declarations; None for a function that the C file writes out itself.
+        C declarations; None for a function that the C file defines itself.
     """
 
     node: str

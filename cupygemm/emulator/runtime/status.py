@@ -1,4 +1,4 @@
-"""What the stand-in HIP runtime answers: error codes, and results in the caller's memory."""
+"""The results of the stand-in HIP runtime: error codes, and values in the caller's memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Status(enum.IntEnum):
 
 
 class HipError(Exception):
-    """Ends a HIP call with an error code, and a message for whoever asks for the code's text."""
+    """Ends a HIP call with an error code, and with the message that hipGetErrorString returns."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
