@@ -49,9 +49,9 @@ static int scalar_atomic(struct machine *m, const struct operation *op, int64_t 
     return OK;
 }
 
-/* Load or store `dwords` scalar registers, or let an atomic exchange them. A scalar buffer is a range of bytes: beyond its end
- * loads return 0 and stores are dropped, dword by dword. An atomic wholly or in
- * part beyond it returns 0 and changes nothing. EXEC plays no part. */
+/* Load or store `dwords` scalar registers, or exchange them atomically. A scalar buffer is a range
+ * of bytes: beyond its end loads return 0 and stores are dropped, dword by dword. An atomic that
+ * reaches beyond it returns 0 and changes nothing. EXEC plays no part. */
 int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                   int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
