@@ -133,8 +133,13 @@ def run_python() -> Callable[..., str]:
         environment |= env or {}
         process = subprocess.run(
             [sys.executable, "-c", code],
-            env=environment, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False,
-        )  # fmt: skip
+            env=environment,
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
         if not check:
             return process
         assert process.returncode == 0, process.stdout + process.stderr

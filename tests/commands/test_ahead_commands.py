@@ -21,8 +21,21 @@ def invoke(cp):
 def test_warmup_compiles_into_the_cache(run_python, tmp_path):
     """For a target that nothing else says, as a user would for a container."""
     code = "import sys; sys.argv = {}; import cupygemm.__main__"
-    arguments = ["cupygemm", "warmup", "40x50x64", "2x40x50x64", "--dtype", "fp16", "--dtype",
-                 "fp32", "--layout", "NT", "--target", "gfx90a", "--json"]  # fmt: skip
+    arguments = [
+        "cupygemm",
+        "warmup",
+        "40x50x64",
+        "2x40x50x64",
+        "--dtype",
+        "fp16",
+        "--dtype",
+        "fp32",
+        "--layout",
+        "NT",
+        "--target",
+        "gfx90a",
+        "--json",
+    ]
     report = json.loads(
         run_python(code.format(arguments), env={"CUPYGEMM_CACHE_DIR": str(tmp_path)})
     )

@@ -85,9 +85,11 @@ def test_integers_after_an_epilogue_saturate(cp, dtype, kind):
     numbers = [0.5, 1.5, -2.5, 126.5, 127.5, 255.5, 300, -300, -128.5, np.inf, -np.inf, np.nan]
     x1 = np.array(numbers, F16)[:, None]
     a, b = cp.asarray(x1), cp.ones((1, 40), F16)
-    epilogue = {"": {"alpha": 1.0, "scale_out": cp.ones((), F32)},
-                "columns": {"scale_b": cp.ones(40, F32)},
-                "rows": {"scale_a": cp.ones(12, F32)}}[kind]  # fmt: skip
+    epilogue = {
+        "": {"alpha": 1.0, "scale_out": cp.ones((), F32)},
+        "columns": {"scale_b": cp.ones(40, F32)},
+        "rows": {"scale_a": cp.ones(12, F32)},
+    }[kind]
     explanation = cupygemm.explain(a, b, dtype=dtype, casting="unsafe", **epilogue)
     assert explanation.backend == "cupygemm"
     result = cp.asnumpy(cupygemm.matmul(a, b, dtype=dtype, casting="unsafe", **epilogue))
@@ -96,8 +98,15 @@ def test_integers_after_an_epilogue_saturate(cp, dtype, kind):
     np.testing.assert_array_equal(result, np.broadcast_to(expected, result.shape))
 
 
-KINDS = [(I8, I8, "i8"), (I8, U8, "i8"), (E4M3, E4M3, "e4m3fn"), (E5M2, E4M3, "e5m2"),
-         (F16, E5M2, "f16"), (BF16, I8, "bf16"), (F16, U8, "f16")]  # fmt: skip
+KINDS = [
+    (I8, I8, "i8"),
+    (I8, U8, "i8"),
+    (E4M3, E4M3, "e4m3fn"),
+    (E5M2, E4M3, "e5m2"),
+    (F16, E5M2, "f16"),
+    (BF16, I8, "bf16"),
+    (F16, U8, "f16"),
+]
 
 
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda i: "-".join(map(str, KINDS[i])))

@@ -30,11 +30,15 @@ RESULTS = ((F32, F16, N), (F16, F32, N), (BF16, F16, N), (F32, F32, N - 1), (BF1
 def options(m, n, c_dtype):
     """Return an epilogue of which every step is exact."""
     return {
-        "alpha": 0.5, "scale_a": np.float32(2.0) ** (np.arange(m) % 3),
-        "scale_b": np.float32(2.0) ** -(np.arange(n) % 2), "beta": 2,
+        "alpha": 0.5,
+        "scale_a": np.float32(2.0) ** (np.arange(m) % 3),
+        "scale_b": np.float32(2.0) ** -(np.arange(n) % 2),
+        "beta": 2,
         "c": (np.arange(m * n) % 64).reshape(m, n).astype(c_dtype),
-        "bias": (np.arange(n) % 50 - 25).astype(F16), "activation": "relu", "clamp": (1, 1000),
-    }  # fmt: skip
+        "bias": (np.arange(n) % 50 - 25).astype(F16),
+        "activation": "relu",
+        "clamp": (1, 1000),
+    }
 
 
 def on_device(cp, given):
@@ -90,7 +94,10 @@ def test_in_place_and_nothing_beside(cp):
 
 def test_a_batch_of_biases(cp):
     x1, x2 = testing.integer_operands((3, 2, 130, 96), (2, 96, 200), BF16)
-    given = {"bias": np.arange(3 * 200, dtype=F32).reshape(3, 1, 1, 200), "scale_a": 2.0,
-             "scale_b": np.float32(2.0) ** (np.arange(400) % 4).reshape(2, 1, 200)}  # fmt: skip
+    given = {
+        "bias": np.arange(3 * 200, dtype=F32).reshape(3, 1, 1, 200),
+        "scale_a": 2.0,
+        "scale_b": np.float32(2.0) ** (np.arange(400) % 4).reshape(2, 1, 200),
+    }
     result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=F32, **on_device(cp, given))
     testing.assert_gemm_exact(result, x1, x2, **given)

@@ -15,8 +15,13 @@ from cupygemm._backends.hopper import fp64, tf32x3
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
 BF16, F16, F32 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16), np.dtype(np.float32)
 F64 = np.dtype(np.float64)
-SHAPES = [((304, 592), (592, 528)), ((129, 77), (77, 131)), ((3, 64, 100), (100, 40)),
-          ((64, 5000), (5000, 64)), ((2, 3, 70, 36), (3, 36, 200))]  # fmt: skip
+SHAPES = [
+    ((304, 592), (592, 528)),
+    ((129, 77), (77, 131)),
+    ((3, 64, 100), (100, 40)),
+    ((64, 5000), (5000, 64)),
+    ((2, 3, 70, 36), (3, 36, 200)),
+]
 
 
 def on_device(cp, array, order):
@@ -88,9 +93,14 @@ def test_tf32(cp, orders, first, second):
 
 
 @pytest.mark.parametrize("orders", ["CC", "CF", "FC", "FF"])
-@pytest.mark.parametrize(("first", "second"), [
-    ((70, 16), (16, 91)), ((300, 592), (592, 501)), ((2, 3, 90, 1000), (3, 1000, 44)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ((70, 16), (16, 91)),
+        ((300, 592), (592, 501)),
+        ((2, 3, 90, 1000), (3, 1000, 44)),
+    ],
+)
 def test_tf32x3_is_as_exact_as_fp32(cp, monkeypatch, orders, first, second):
     monkeypatch.setattr(tf32x3, "require", lambda *_: None)  # cuBLAS is faster here
     x1, x2 = testing.random_operands(first, second, F32)

@@ -16,11 +16,21 @@ LISTING = Path(__file__).with_name("instructions.txt")
 TARGETS = ("gfx90a", "gfx942", "gfx950")
 VCC, M0, EXEC = 106, 124, 126
 _NAMED = {
-    "flat_scratch": (102, 2), "xnack_mask": (104, 2), "vcc": (106, 2), "exec": (126, 2),
-    "flat_scratch_lo": (102, 1), "flat_scratch_hi": (103, 1), "xnack_mask_lo": (104, 1),
-    "xnack_mask_hi": (105, 1), "vcc_lo": (106, 1), "vcc_hi": (107, 1), "m0": (124, 1),
-    "exec_lo": (126, 1), "exec_hi": (127, 1), "src_vccz": (106, 2),
-}  # fmt: skip
+    "flat_scratch": (102, 2),
+    "xnack_mask": (104, 2),
+    "vcc": (106, 2),
+    "exec": (126, 2),
+    "flat_scratch_lo": (102, 1),
+    "flat_scratch_hi": (103, 1),
+    "xnack_mask_lo": (104, 1),
+    "xnack_mask_hi": (105, 1),
+    "vcc_lo": (106, 1),
+    "vcc_hi": (107, 1),
+    "m0": (124, 1),
+    "exec_lo": (126, 1),
+    "exec_hi": (127, 1),
+    "src_vccz": (106, 2),
+}
 
 
 class Entry(NamedTuple):

@@ -64,9 +64,18 @@ class Case:
 
 
 BITS = {
-    "f64": 64, "f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "i8": 8, "fp8": 8, "bf8": 8, "fp6": 6,
-    "bf6": 6, "fp4": 4,
-}  # fmt: skip
+    "f64": 64,
+    "f32": 32,
+    "xf32": 32,
+    "f16": 16,
+    "bf16": 16,
+    "i8": 8,
+    "fp8": 8,
+    "bf8": 8,
+    "fp6": 6,
+    "bf6": 6,
+    "fp4": 4,
+}
 
 
 def register_range(first: int, count: int, file: str = "v") -> str:

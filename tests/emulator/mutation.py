@@ -131,9 +131,11 @@ def _wait_mutants(pc: int, text: str, simm16: int) -> Iterator[Mutant]:
                 continue
             changed = values | {name: value}
             bits = (
-                changed["vmcnt"] & 0xF | changed["vmcnt"] >> 4 << 14
-                | changed["expcnt"] << 4 | changed["lgkmcnt"] << 8
-            )  # fmt: skip
+                changed["vmcnt"] & 0xF
+                | changed["vmcnt"] >> 4 << 14
+                | changed["expcnt"] << 4
+                | changed["lgkmcnt"] << 8
+            )
             code = (0xBF8C0000 | bits).to_bytes(4, "little")
             yield Mutant(pc, f"{kind} {name}", text, f"s_waitcnt {waitcnt_text(bits)}", code)
 

@@ -19,9 +19,10 @@ RNG = np.random.default_rng(11)
 def corpus(
     file: str,
     kernel: str,
-    grid: Sequence[int],
+    arguments: Sequence[Any],
+    *,
+    grid: Sequence[int] = (1, 1, 1),
     block: Sequence[int],
-    *arguments: Any,
     dynamic_lds: int = 0,
     target: str = "gfx942",
     level: str = "-O3",
@@ -62,51 +63,53 @@ def subjects(part: str = "") -> Iterator[Subject]:
 
 def corpus_subjects() -> Iterator[Subject]:
     """Yield kernels with every way to wait: loads of all kinds, LDS, DPP, scratch, buffers."""
-    one, zeros = (1, 1, 1), np.zeros
     for target, level in (("gfx942", "-O3"), ("gfx942", "-O0"), ("gfx90a", "-O3")):
-        options = {"target": target, "level": level}
-        x = f32(1024)
-        yield corpus("reduce.hip", "sum_f32", (2, 1, 1), (256, 1, 1), x, zeros(2, "f4"),
-                     np.int32(1000), **options)  # fmt: skip
-        yield corpus("reduce.hip", "max_tree", (2, 1, 1), (256, 1, 1), i32(512), zeros(2, "i4"),
-                     **options)  # fmt: skip
-        yield corpus("reduce.hip", "scan_u32", one, (192, 1, 1), i32(192).view("u4"),
-                     zeros(192, "u4"), zeros(1, "u4"), **options)  # fmt: skip
-        yield corpus("reduce.hip", "argmin", one, (128, 1, 1), x, zeros(1, "i4"), zeros(1, "f4"),
-                     np.int32(1000), **options)  # fmt: skip
-        yield corpus("tiles.hip", "transpose_f32", (2, 2, 1), (32, 8, 1), f32(50, 40),
-                     zeros((40, 50), "f4"), np.int32(50), np.int32(40), **options)  # fmt: skip
-        yield corpus("tiles.hip", "stencil_1d", (2, 1, 1), (192, 1, 1), f32(300), zeros(300, "f4"),
-                     np.int32(300), dynamic_lds=784, **options)  # fmt: skip
-        yield corpus("tiles.hip", "row_sums", (2, 1, 1), (12, 11, 1), i32(22, 40), zeros(22, "i4"),
-                     np.int32(40), **options)  # fmt: skip
-        yield corpus("atomics.hip", "histogram", (2, 1, 1), (128, 1, 1),
-                     RNG.integers(0, 256, 900).astype("u1"), zeros(256, "u4"), np.int32(900),
-                     **options)  # fmt: skip
-        yield corpus("atomics.hip", "lds_u32", one, (256, 1, 1), zeros(6, "u4"),
-                     i32(256).view("u4"), **options)  # fmt: skip
-        yield corpus("products.hip", "matmul_f32", (2, 2, 1), (16, 16, 1), f32(32, 32),
-                     f32(32, 32), zeros((32, 32), "f4"), np.int32(32), **options)  # fmt: skip
-        yield corpus("products.hip", "matvec_f16", (3, 1, 1), (64, 1, 1),
-                     i32(3, 150).astype("f2"), i32(150).astype("f2"), zeros(3, "f4"),
-                     np.int32(150), **options)  # fmt: skip
-        yield corpus("control.hip", "rounds", one, (192, 1, 1), i32(192), zeros(192, "i4"),
-                     np.int32(3), **options)  # fmt: skip
-        yield corpus("control.hip", "barrier_on_both_sides", one, (128, 1, 1), i32(128),
-                     zeros(128, "i4"), **options)  # fmt: skip
-        yield corpus("memory.hip", "sort_private", one, (10, 1, 1), i32(10, 16),
-                     zeros((10, 16), "i4"), **options)  # fmt: skip
-        yield corpus("memory.hip", "dynamic_lds", (2, 1, 1), (130, 1, 1), i32(260).view("u4"),
-                     zeros(260, "u4"), dynamic_lds=650, **options)  # fmt: skip
-        yield corpus("memory.hip", "straight_to_lds", one, (256, 1, 1), i32(256), zeros(256, "i4"),
-                     **options)  # fmt: skip
-        yield corpus("memory.hip", "buffer_widths", one, (64, 1, 1),
-                     RNG.integers(0, 256, 2048).astype("u1"), zeros(2048, "u1"), np.int32(2048),
-                     **options)  # fmt: skip
-        yield corpus("memory.hip", "globals", one, (12, 1, 1), zeros(12, "i4"), zeros(12),
-                     **options)  # fmt: skip
-        yield corpus("matrix.hip", "f16_16x16x16", one, (64, 1, 1), i32(16, 16).astype("f2"),
-                     i32(16, 16).astype("f2"), zeros((16, 16), "f4"), **options)  # fmt: skip
+        for file, kernel, arguments, shape in corpus_launches():
+            yield corpus(file, kernel, arguments, **shape, target=target, level=level)
+
+
+def corpus_launches() -> Iterator[tuple[str, str, list[Any], dict[str, Any]]]:
+    """Yield file, kernel, arguments, and grid, block and dynamic LDS by name."""
+    zeros, size = np.zeros, np.int32
+    halves = i32(3, 150).astype("f2")
+
+    def of(file: str, kernel: str, *arguments: Any, **shape: Any) -> Any:
+        return f"{file}.hip", kernel, list(arguments), shape
+
+    two, four = {"grid": (2, 1, 1)}, {"grid": (2, 2, 1)}
+    x, m, n = f32(1024), f32(32, 32), f32(32, 32)
+    yield of("reduce", "sum_f32", x, zeros(2, "f4"), size(1000), **two, block=(256, 1, 1))
+    yield of("reduce", "max_tree", i32(512), zeros(2, "i4"), **two, block=(256, 1, 1))
+    u = i32(192).view("u4")
+    yield of("reduce", "scan_u32", u, zeros(192, "u4"), zeros(1, "u4"), block=(192, 1, 1))
+    smallest = zeros(1, "i4"), zeros(1, "f4")
+    yield of("reduce", "argmin", x, *smallest, size(1000), block=(128, 1, 1))
+    turned = zeros((40, 50), "f4")
+    yield of(
+        "tiles", "transpose_f32", f32(50, 40), turned, size(50), size(40), **four, block=(32, 8, 1)
+    )
+    line = f32(300), zeros(300, "f4"), size(300)
+    yield of("tiles", "stencil_1d", *line, **two, block=(192, 1, 1), dynamic_lds=784)
+    yield of("tiles", "row_sums", i32(22, 40), zeros(22, "i4"), size(40), **two, block=(12, 11, 1))
+    counts = RNG.integers(0, 256, 900).astype("u1"), zeros(256, "u4"), size(900)
+    yield of("atomics", "histogram", *counts, **two, block=(128, 1, 1))
+    yield of("atomics", "lds_u32", zeros(6, "u4"), i32(256).view("u4"), block=(256, 1, 1))
+    yield of(
+        "products", "matmul_f32", m, n, zeros((32, 32), "f4"), size(32), **four, block=(16, 16, 1)
+    )
+    vector = i32(150).astype("f2"), zeros(3, "f4"), size(150)
+    yield of("products", "matvec_f16", halves, *vector, grid=(3, 1, 1), block=(64, 1, 1))
+    yield of("control", "rounds", i32(192), zeros(192, "i4"), size(3), block=(192, 1, 1))
+    yield of("control", "barrier_on_both_sides", i32(128), zeros(128, "i4"), block=(128, 1, 1))
+    yield of("memory", "sort_private", i32(10, 16), zeros((10, 16), "i4"), block=(10, 1, 1))
+    words = i32(260).view("u4"), zeros(260, "u4")
+    yield of("memory", "dynamic_lds", *words, **two, block=(130, 1, 1), dynamic_lds=650)
+    yield of("memory", "straight_to_lds", i32(256), zeros(256, "i4"), block=(256, 1, 1))
+    octets = RNG.integers(0, 256, 2048).astype("u1"), zeros(2048, "u1"), size(2048)
+    yield of("memory", "buffer_widths", *octets, block=(64, 1, 1))
+    yield of("memory", "globals", zeros(12, "i4"), zeros(12), block=(12, 1, 1))
+    a, b = i32(16, 16).astype("f2"), i32(16, 16).astype("f2")
+    yield of("matrix", "f16_16x16x16", a, b, zeros((16, 16), "f4"), block=(64, 1, 1))
 
 
 Choice = tuple[str, Any, str, str, bool]  # target, configuration, dtype, majors, odd extents

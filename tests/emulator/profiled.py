@@ -30,9 +30,15 @@ def profiled(
     buffer = memory.malloc(size)
     memory.write(buffer, bytes(size))
     stats = run.launch(
-        kernel, (grid, 1, 1), (block, 1, 1), 0, [buffer.to_bytes(8, "little")], memory,
-        TARGETS[target], profile=True,
-    )  # fmt: skip
+        kernel,
+        (grid, 1, 1),
+        (block, 1, 1),
+        0,
+        [buffer.to_bytes(8, "little")],
+        memory,
+        TARGETS[target],
+        profile=True,
+    )
     assert stats.profile is not None
     return stats.profile
 

@@ -14,10 +14,16 @@ from tests.emulator.harness import HostMemory, assemble, make_state, run, set_ex
 
 @pytest.mark.parametrize(
     ("text", "alignment"),
-    [("ds_read_b32 v4, v1", 4), ("ds_write_b64 v1, v[4:5]", 8), ("ds_read_b128 v[4:7], v1", 16),
-     ("ds_read_b96 v[4:6], v1", 16), ("ds_read2_b64 v[4:7], v1 offset1:1", 8),
-     ("ds_write_b16 v1, v4", 2), ("ds_read_u8 v4, v1", 1)],
-)  # fmt: skip
+    [
+        ("ds_read_b32 v4, v1", 4),
+        ("ds_write_b64 v1, v[4:5]", 8),
+        ("ds_read_b128 v[4:7], v1", 16),
+        ("ds_read_b96 v[4:6], v1", 16),
+        ("ds_read2_b64 v[4:7], v1 offset1:1", 8),
+        ("ds_write_b16 v1, v4", 2),
+        ("ds_read_u8 v4, v1", 1),
+    ],
+)
 def test_lds(text: str, alignment: int) -> None:
     inst = assemble(text)
     for strict in (False, True):
@@ -37,10 +43,15 @@ def test_lds(text: str, alignment: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "alignment"),
-    [("global_load_dword v4, v[2:3], off", 4), ("global_load_dwordx2 v[4:5], v[2:3], off", 8),
-     ("global_store_dwordx4 v[2:3], v[4:7], off", 16), ("global_load_ushort v4, v[2:3], off", 2),
-     ("global_load_dwordx3 v[4:6], v[2:3], off", 4), ("global_load_ubyte v4, v[2:3], off", 1)],
-)  # fmt: skip
+    [
+        ("global_load_dword v4, v[2:3], off", 4),
+        ("global_load_dwordx2 v[4:5], v[2:3], off", 8),
+        ("global_store_dwordx4 v[2:3], v[4:7], off", 16),
+        ("global_load_ushort v4, v[2:3], off", 2),
+        ("global_load_dwordx3 v[4:6], v[2:3], off", 4),
+        ("global_load_ubyte v4, v[2:3], off", 1),
+    ],
+)
 def test_global(text: str, alignment: int) -> None:
     inst = assemble(text)
     for strict in (False, True):

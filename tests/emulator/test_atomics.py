@@ -72,12 +72,13 @@ INTEGER: dict[str, Update] = {
     "dec": lambda old, data, _, __: data if old == 0 or old > data else old - 1,
 }
 FLOATS: dict[str, tuple[Update, int]] = {
-    "add_f32": (float_sum, 32), "add_f64": (float_sum, 64),
+    "add_f32": (float_sum, 32),
+    "add_f64": (float_sum, 64),
     "min_f64": (lambda o, d, _, b: d if as_float(d, b) < as_float(o, b) else o, 64),
     "max_f64": (lambda o, d, _, b: d if as_float(d, b) > as_float(o, b) else o, 64),
     "pk_add_f16": (packed_sum(np.float16), 32),
     "pk_add_bf16": (packed_sum(ml_dtypes.bfloat16), 32),
-}  # fmt: skip
+}
 
 
 def operands(state: State, bits: int, *, floats: bool, half: object = None) -> None:
@@ -250,10 +251,19 @@ def test_other_spaces(space: str) -> None:
 # -- LDS -------------------------------------------------------------------------------------------
 
 DS_INTEGER = {
-    "swap": "wrxchg_rtn_b", "add": "add_u", "sub": "sub_u", "smin": "min_i", "umin": "min_u",
-    "smax": "max_i", "umax": "max_u", "and": "and_b", "or": "or_b", "xor": "xor_b",
-    "inc": "inc_u", "dec": "dec_u",
-}  # fmt: skip
+    "swap": "wrxchg_rtn_b",
+    "add": "add_u",
+    "sub": "sub_u",
+    "smin": "min_i",
+    "umin": "min_u",
+    "smax": "max_i",
+    "umax": "max_u",
+    "and": "and_b",
+    "or": "or_b",
+    "xor": "xor_b",
+    "inc": "inc_u",
+    "dec": "dec_u",
+}
 DS_OTHER: dict[str, tuple[Update, str]] = {
     "rsub_u": (lambda old, data, _, bits: (data - old) % (1 << bits), "32 64"),
     "mskor_b": (lambda old, data, second, _: old & ~data | second, "32 64"),
@@ -263,14 +273,16 @@ DS_OTHER: dict[str, tuple[Update, str]] = {
         lambda o, d, _, __: (
             (d & 0x7FFFFFFF if d >> 31 & 1 else o & 0xFFFFFFFF)
             | (d >> 32 & 0x7FFFFFFF if d >> 63 else o >> 32) << 32
-        ), "64"),
+        ),
+        "64",
+    ),
     "add_f": (float_sum, "32 64"),
     "min_f": (lambda o, d, _, b: d if as_float(d, b) < as_float(o, b) else o, "32 64"),
     "max_f": (lambda o, d, _, b: d if as_float(d, b) > as_float(o, b) else o, "32 64"),
     "cmpst_f": (lambda o, d, s, b: s if as_float(o, b) == as_float(d, b) else o, "32 64"),
     "pk_add_f": (packed_sum(np.float16), "16"),
     "pk_add_bf": (packed_sum(ml_dtypes.bfloat16), "16"),
-}  # fmt: skip
+}
 
 
 def check_lds(name: str, bits: int, update: Update, returns: bool, half: object = None) -> None:

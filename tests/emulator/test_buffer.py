@@ -249,8 +249,10 @@ def test_private_segment_buffer() -> None:
     state.sgpr[1] = (bases >> np.uint64(32)).astype(np.uint32) | np.uint32(1 << 31)
     state.sgpr[2], state.sgpr[3], state.sgpr[32] = 0xFFFFFFFF, 0x00EA4000, 64 * 16
     state.vgpr[1] = 4 * np.random.default_rng(7).integers(0, 10, (3, LANES))
-    loads = ("buffer_load_dwordx2 v[8:9], v1, s[0:3], s32 offen offset:8",
-             "buffer_load_dword v10, off, s[0:3], 0 offset:12")  # fmt: skip
+    loads = (
+        "buffer_load_dwordx2 v[8:9], v1, s[0:3], s32 offen offset:8",
+        "buffer_load_dword v10, off, s[0:3], 0 offset:12",
+    )
     before = state.vgpr.copy()
     run(state, *(assemble(text, "gfx90a") for text in loads))
     run(state, assemble("buffer_store_short v1, off, s[0:3], s32 offset:2", "gfx90a"))

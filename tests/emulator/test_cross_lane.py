@@ -20,8 +20,10 @@ PATTERNS: dict[str, Callable[[int], int | None]] = {
     "quad_perm:[0,1,2,3]": lambda lane: lane,
     "quad_perm:[3,2,1,0]": lambda lane: lane ^ 3,
     "quad_perm:[1,1,0,2]": lambda lane: lane & ~3 | (1, 1, 0, 2)[lane & 3],
-    **{f"row_shl:{n}": lambda lane, n=n: lane + n if lane % 16 + n < 16 else None
-       for n in (1, 7, 15)},
+    **{
+        f"row_shl:{n}": lambda lane, n=n: lane + n if lane % 16 + n < 16 else None
+        for n in (1, 7, 15)
+    },
     **{f"row_shr:{n}": lambda lane, n=n: lane - n if lane % 16 >= n else None for n in (1, 4, 15)},
     **{f"row_ror:{n}": lambda lane, n=n: lane & ~15 | (lane - n) % 16 for n in (1, 8, 13)},
     "wave_shl:1": lambda lane: lane + 1 if lane < 63 else None,
@@ -33,7 +35,7 @@ PATTERNS: dict[str, Callable[[int], int | None]] = {
     "row_bcast:15": lambda lane: (lane & ~15) - 1 if lane >= 16 else None,
     "row_bcast:31": lambda lane: 31 if lane >= 32 else None,
     **{f"row_newbcast:{n}": lambda lane, n=n: lane & ~15 | n for n in (0, 9)},
-}  # fmt: skip
+}
 MASKS = [(0xF, 0xF), (0xA, 0xF), (0xF, 0x5), (0x6, 0x9)]
 ALL_ON, SOME_ON = (1 << 64) - 1, 0xFF00F0F0CCCC7FFE
 
@@ -110,11 +112,15 @@ def test_dpp_writes_no_carry_where_it_writes_no_lane() -> None:
 
 def test_sum_over_a_wave_by_dpp() -> None:
     # The compiler's reduction: shifts within rows, then broadcasts across them.
-    steps = [f"v_add_u32_dpp v2, v2, v2 row_shr:{n} row_mask:0xf bank_mask:0xf bound_ctrl:0"
-             for n in (1, 2, 4, 8)]  # fmt: skip
-    steps += ["v_add_u32_dpp v2, v2, v2 row_bcast:15 row_mask:0xa bank_mask:0xf",
-              "v_add_u32_dpp v2, v2, v2 row_bcast:31 row_mask:0xc bank_mask:0xf",
-              "v_readlane_b32 s4, v2, 63"]  # fmt: skip
+    steps = [
+        f"v_add_u32_dpp v2, v2, v2 row_shr:{n} row_mask:0xf bank_mask:0xf bound_ctrl:0"
+        for n in (1, 2, 4, 8)
+    ]
+    steps += [
+        "v_add_u32_dpp v2, v2, v2 row_bcast:15 row_mask:0xa bank_mask:0xf",
+        "v_add_u32_dpp v2, v2, v2 row_bcast:31 row_mask:0xc bank_mask:0xf",
+        "v_readlane_b32 s4, v2, 63",
+    ]
     state = fresh()
     values = random_lanes(3)
     put(state, 2, values)

@@ -117,20 +117,27 @@ def test_a_race_is_reported_with_both_places(
 
 @pytest.mark.parametrize(
     "name",
-    ["has_a_barrier", "counts_who_is_done", "takes_turns", "stores_one_value", "adds",
-     "stores_neighbouring_bytes"],
-)  # fmt: skip
+    [
+        "has_a_barrier",
+        "counts_who_is_done",
+        "takes_turns",
+        "stores_one_value",
+        "adds",
+        "stores_neighbouring_bytes",
+    ],
+)
 def test_what_is_ordered_is_no_race(cp: ModuleType, module: Any, name: str) -> None:
     x, y = launch(cp, module, name)
     expected = {
         "has_a_barrier": (np.zeros(1024), np.tile((np.arange(256) + 64) % 256, 4)),
         "counts_who_is_done": (
-            np.tile(np.arange(256), 4), np.r_[4 * np.arange(256), np.zeros(768)]
+            np.tile(np.arange(256), 4),
+            np.r_[4 * np.arange(256), np.zeros(768)],
         ),
         "takes_turns": (np.r_[np.full(256, 4), np.zeros(768)], np.zeros(1024)),
         "stores_one_value": (np.r_[np.full(256, 3), np.zeros(768)], np.zeros(1024)),
         "adds": (np.r_[1024, np.zeros(1023)], np.zeros(1024)),
-    }  # fmt: skip
+    }
     if name in expected:
         np.testing.assert_array_equal(x.get(), expected[name][0])
         np.testing.assert_array_equal(y.get(), expected[name][1])

@@ -174,14 +174,44 @@ def test_standard_headers(cp: ModuleType) -> None:
     includes = "\n".join(
         f"#include <{name}>"
         for name in (
-            "algorithm", "array", "cassert", "cfloat", "climits", "cmath", "complex", "cstddef",
-            "cstdint", "cstdio", "cstdlib", "cstring", "initializer_list", "iterator", "limits",
-            "new", "tuple", "type_traits", "utility", "assert.h", "float.h", "limits.h", "math.h",
-            "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h", "hip/hip_complex.h",
-            "hip/hip_bf16.h", "hip/hip_fp16.h", "hip/hip_math_constants.h", "hip/hip_runtime.h",
-            "hip/hip_runtime_api.h", "hip/hip_vector_types.h", "hip/math_functions.h",
+            "algorithm",
+            "array",
+            "cassert",
+            "cfloat",
+            "climits",
+            "cmath",
+            "complex",
+            "cstddef",
+            "cstdint",
+            "cstdio",
+            "cstdlib",
+            "cstring",
+            "initializer_list",
+            "iterator",
+            "limits",
+            "new",
+            "tuple",
+            "type_traits",
+            "utility",
+            "assert.h",
+            "float.h",
+            "limits.h",
+            "math.h",
+            "stddef.h",
+            "stdint.h",
+            "stdio.h",
+            "stdlib.h",
+            "string.h",
+            "hip/hip_complex.h",
+            "hip/hip_bf16.h",
+            "hip/hip_fp16.h",
+            "hip/hip_math_constants.h",
+            "hip/hip_runtime.h",
+            "hip/hip_runtime_api.h",
+            "hip/hip_vector_types.h",
+            "hip/math_functions.h",
         )
-    )  # fmt: skip
+    )
     code = """
     std::array<double, 3> table = {1, 2, 3};
     auto t = std::make_tuple(a, 2, std::complex<double>(0, 1));

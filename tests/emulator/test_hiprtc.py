@@ -213,7 +213,10 @@ def test_the_stand_in_hipcc_compiles_while_it_tells_folders(cp: ModuleType, tmp_
     (tmp_path / "store.hip").write_text(STORE)
     built = subprocess.run(
         ["hipcc", "-v", "--genco", "-DVALUE=8", "store.hip", "-o", "store.hsaco"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert "search starts here:" in built.stderr
     assert stored(cp, cp.RawModule(path=str(tmp_path / "store.hsaco"))) == [8, 8, 8]

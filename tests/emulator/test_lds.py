@@ -84,13 +84,18 @@ def test_wide_read(bits: int, aligned: bool, mask: int) -> None:
 @pytest.mark.parametrize(
     ("name", "size", "signed", "half"),
     [
-        ("ds_read_u8", 1, False, ""), ("ds_read_i8", 1, True, ""), ("ds_read_u16", 2, False, ""),
-        ("ds_read_i16", 2, True, ""), ("ds_read_u8_d16", 1, False, "low"),
-        ("ds_read_u8_d16_hi", 1, False, "high"), ("ds_read_i8_d16", 1, True, "low"),
-        ("ds_read_i8_d16_hi", 1, True, "high"), ("ds_read_u16_d16", 2, False, "low"),
+        ("ds_read_u8", 1, False, ""),
+        ("ds_read_i8", 1, True, ""),
+        ("ds_read_u16", 2, False, ""),
+        ("ds_read_i16", 2, True, ""),
+        ("ds_read_u8_d16", 1, False, "low"),
+        ("ds_read_u8_d16_hi", 1, False, "high"),
+        ("ds_read_i8_d16", 1, True, "low"),
+        ("ds_read_i8_d16_hi", 1, True, "high"),
+        ("ds_read_u16_d16", 2, False, "low"),
         ("ds_read_u16_d16_hi", 2, False, "high"),
     ],
-)  # fmt: skip
+)
 def test_narrow_read(name: str, size: int, signed: bool, half: str) -> None:
     state = filled_state(mask=MASKS[1])
     state.vgpr[1] = address = random_addresses(state, size, aligned=False, room=256)
@@ -154,11 +159,16 @@ def test_address_wraps_at_32_bits() -> None:
 @pytest.mark.parametrize(
     ("name", "size", "shift"),
     [
-        ("ds_write_b8", 1, 0), ("ds_write_b16", 2, 0), ("ds_write_b32", 4, 0),
-        ("ds_write_b64", 8, 0), ("ds_write_b96", 12, 0), ("ds_write_b128", 16, 0),
-        ("ds_write_b8_d16_hi", 1, 16), ("ds_write_b16_d16_hi", 2, 16),
+        ("ds_write_b8", 1, 0),
+        ("ds_write_b16", 2, 0),
+        ("ds_write_b32", 4, 0),
+        ("ds_write_b64", 8, 0),
+        ("ds_write_b96", 12, 0),
+        ("ds_write_b128", 16, 0),
+        ("ds_write_b8_d16_hi", 1, 16),
+        ("ds_write_b16_d16_hi", 2, 16),
     ],
-)  # fmt: skip
+)
 def test_write(name: str, size: int, shift: int, mask: int) -> None:
     state = filled_state(mask=mask)
     registers = f"v[4:{3 + size // 4}]" if size > 4 else "v4"
@@ -181,7 +191,7 @@ def test_write(name: str, size: int, shift: int, mask: int) -> None:
 def test_double_write(name: str, unit: int, bits: int) -> None:
     state = filled_state(mask=MASKS[1])
     size = bits // 8
-    first, second = (("v4", "v6") if bits == 32 else ("v[4:5]", "v[6:7]"))  # fmt: skip
+    first, second = ("v4", "v6") if bits == 32 else ("v[4:5]", "v[6:7]")
     wave_part = LDS_BYTES // 2 * state.wave_in_group[:, None]
     spread = 24 * np.arange(LANES) if unit == 1 else size * np.arange(LANES)
     state.vgpr[1] = address = (wave_part + spread).astype(np.uint32)
@@ -269,7 +279,7 @@ SWIZZLES = {
     "0xe000": lambda i: i & 32 | int(f"{i & 31:05b}"[::-1], 2),
     "0xe010": lambda i: i & 48 | [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15][i & 15],
     "0xe01f": lambda i: i,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("mask", MASKS)

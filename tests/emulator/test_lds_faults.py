@@ -53,9 +53,14 @@ def check_fault(state: State, action: Callable[[], None], kind: str, wave: int, 
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("ds_read_b32 v4, v1", 4), ("ds_write_b128 v1, v[4:7]", 16), ("ds_read_u8 v4, v1", 1),
-     ("ds_add_u32 v1, v4", 4), ("ds_read2_b32 v[4:5], v1 offset1:1", 8)],
-)  # fmt: skip
+    [
+        ("ds_read_b32 v4, v1", 4),
+        ("ds_write_b128 v1, v[4:7]", 16),
+        ("ds_read_u8 v4, v1", 1),
+        ("ds_add_u32 v1, v4", 4),
+        ("ds_read2_b32 v[4:5], v1 offset1:1", 8),
+    ],
+)
 def test_bounds_are_exact(text: str, size: int) -> None:
     """The last `size` bytes can be reached, one byte further cannot."""
     inst = assemble(text)

@@ -138,10 +138,15 @@ def test_matches_the_published_model(case: Case, spread: str) -> None:
 
 # ---- Single sums --------------------------------------------------------------------------------
 
-BF16 = {"gfx90a": "v_mfma_f32_16x16x16bf16_1k", "gfx942": "v_mfma_f32_16x16x16_bf16",
-        "gfx950": "v_mfma_f32_16x16x16_bf16"}  # fmt: skip
-F16 = {target: re.sub("_?bf16(_1k)?", "f16" if target == "gfx90a" else "_f16", name)
-       for target, name in BF16.items()}  # fmt: skip
+BF16 = {
+    "gfx90a": "v_mfma_f32_16x16x16bf16_1k",
+    "gfx942": "v_mfma_f32_16x16x16_bf16",
+    "gfx950": "v_mfma_f32_16x16x16_bf16",
+}
+F16 = {
+    target: re.sub("_?bf16(_1k)?", "f16" if target == "gfx90a" else "_f16", name)
+    for target, name in BF16.items()
+}
 
 
 def dot(case: Case, a: Sequence[float], b: Sequence[float], c: float = 0.0) -> float:

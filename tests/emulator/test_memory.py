@@ -21,18 +21,32 @@ from tests.emulator.harness import (
 )
 
 MASK = 0x8F00000100F0FF01
-LOADS = {  # name: bytes, signed, half
-    "ubyte": (1, False, ""), "sbyte": (1, True, ""), "ushort": (2, False, ""),
-    "sshort": (2, True, ""), "dword": (4, False, ""), "dwordx2": (8, False, ""),
-    "dwordx3": (12, False, ""), "dwordx4": (16, False, ""), "ubyte_d16": (1, False, "low"),
-    "ubyte_d16_hi": (1, False, "high"), "sbyte_d16": (1, True, "low"),
-    "sbyte_d16_hi": (1, True, "high"), "short_d16": (2, False, "low"),
-    "short_d16_hi": (2, False, "high"),
-}  # fmt: skip
-STORES = {  # name: bytes, shift of the data
-    "byte": (1, 0), "short": (2, 0), "dword": (4, 0), "dwordx2": (8, 0), "dwordx3": (12, 0),
-    "dwordx4": (16, 0), "byte_d16_hi": (1, 16), "short_d16_hi": (2, 16),
-}  # fmt: skip
+# Instruction: bytes, whether the load extends the sign, and the half register that it fills.
+LOADS = {
+    name: (int(size), kind == "signed", half.strip("-"))
+    for name, size, kind, half in map(
+        str.split,
+        """
+        ubyte         1   unsigned  -
+        sbyte         1   signed    -
+        ushort        2   unsigned  -
+        sshort        2   signed    -
+        dword         4   unsigned  -
+        dwordx2       8   unsigned  -
+        dwordx3       12  unsigned  -
+        dwordx4       16  unsigned  -
+        ubyte_d16     1   unsigned  low
+        ubyte_d16_hi  1   unsigned  high
+        sbyte_d16     1   signed    low
+        sbyte_d16_hi  1   signed    high
+        short_d16     2   unsigned  low
+        short_d16_hi  2   unsigned  high
+        """.strip().splitlines(),
+    )
+}
+STORES = {"byte": 1, "short": 2, "dword": 4, "dwordx2": 8, "dwordx3": 12, "dwordx4": 16}
+STORES = {name: (size, 0) for name, size in STORES.items()}  # name: bytes, shift of the data
+STORES |= {"byte_d16_hi": (1, 16), "short_d16_hi": (2, 16)}
 
 
 def registers(first: int, size: int) -> str:
@@ -176,11 +190,13 @@ def test_part_of_the_batch() -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("global_load_dwordx2 v[4:5], v[2:3], off", "read"),
-     ("global_store_dwordx2 v[2:3], v[4:5], off", "write"),
-     ("global_atomic_add_x2 v[2:3], v[4:5], off", "atomic"),
-     ("flat_load_dwordx2 v[4:5], v[2:3]", "read")],
-)  # fmt: skip
+    [
+        ("global_load_dwordx2 v[4:5], v[2:3], off", "read"),
+        ("global_store_dwordx2 v[2:3], v[4:5], off", "write"),
+        ("global_atomic_add_x2 v[2:3], v[4:5], off", "atomic"),
+        ("flat_load_dwordx2 v[4:5], v[2:3]", "read"),
+    ],
+)
 def test_global_bounds(text: str, kind: str) -> None:
     state, memory, address = memory_state(512)
     memory.malloc(512)
@@ -221,9 +237,15 @@ def test_lanes_switched_off_do_not_count() -> None:
 
 @pytest.mark.parametrize(
     ("target", "form", "scalar", "vector"),
-    [("gfx942", "off, off", 0, 0), ("gfx942", "v2, off", 0, 1), ("gfx942", "off, s6", 1, 0),
-     ("gfx942", "v2, s6", 1, 1), ("gfx90a", "v2, off", 0, 1), ("gfx90a", "off, s6", 1, 0)],
-)  # fmt: skip
+    [
+        ("gfx942", "off, off", 0, 0),
+        ("gfx942", "v2, off", 0, 1),
+        ("gfx942", "off, s6", 1, 0),
+        ("gfx942", "v2, s6", 1, 1),
+        ("gfx90a", "v2, off", 0, 1),
+        ("gfx90a", "off, s6", 1, 0),
+    ],
+)
 def test_scratch_addresses(target: str, form: str, scalar: int, vector: int) -> None:
     state = make_state(waves=2, scratch_bytes=256, target=target, seed=3)
     state.scratch[:] = np.random.default_rng(6).integers(0, 256, state.scratch.shape, np.uint8)
@@ -300,9 +322,15 @@ def test_flat_reaches_all_three() -> None:
 
 @pytest.mark.parametrize(
     ("name", "dwords", "target"),
-    [("dword", 1, "gfx942"), ("dwordx3", 3, "gfx950"), ("dwordx4", 4, "gfx950"),
-     ("dword", 1, "gfx90a"), ("sbyte", 1, "gfx942"), ("ushort", 1, "gfx942")],
-)  # fmt: skip
+    [
+        ("dword", 1, "gfx942"),
+        ("dwordx3", 3, "gfx950"),
+        ("dwordx4", 4, "gfx950"),
+        ("dword", 1, "gfx90a"),
+        ("sbyte", 1, "gfx942"),
+        ("ushort", 1, "gfx942"),
+    ],
+)
 def test_global_load_lds(name: str, dwords: int, target: str) -> None:
     """Lanes land contiguously from M0 plus the offset; those switched off leave gaps."""
     state, memory, address = memory_state(8192, target=target)

@@ -19,8 +19,6 @@ from tests.emulator.mutation import Laboratory, Mutant, mutants_of
 from tests.emulator.wait_analysis import LDS_ACCESS, analyse, program
 from tests.hip.harness import SOURCES, load
 
-ONE = (1, 1, 1)
-
 
 def assert_none_escaped(report: mutation.Report) -> None:
     """Fail with the mutants that escaped."""
@@ -28,31 +26,45 @@ def assert_none_escaped(report: mutation.Report) -> None:
     assert escaped == []
 
 
+def empty(*shape: int, dtype: str = "i4") -> np.ndarray:
+    """Return an output."""
+    return np.zeros(shape, dtype)
+
+
 SMALL = {
     "reduction": lambda: subjects.corpus(
-        "reduce.hip", "sum_f32", (2, 1, 1), (256, 1, 1), subjects.f32(1000), np.zeros(2, "f4"),
-        np.int32(1000),
+        "reduce.hip",
+        "sum_f32",
+        [subjects.f32(1000), empty(2, dtype="f4"), np.int32(1000)],
+        grid=(2, 1, 1),
+        block=(256, 1, 1),
     ),
     "histogram": lambda: subjects.corpus(
-        "atomics.hip", "histogram", ONE, (128, 1, 1), np.arange(500).astype("u1"),
-        np.zeros(256, "u4"), np.int32(500),
+        "atomics.hip",
+        "histogram",
+        [np.arange(500).astype("u1"), empty(256, dtype="u4"), np.int32(500)],
+        block=(128, 1, 1),
     ),
     "tiles": lambda: subjects.corpus(
-        "products.hip", "matmul_f32", (2, 2, 1), (16, 16, 1), subjects.f32(32, 32),
-        subjects.f32(32, 32), np.zeros((32, 32), "f4"), np.int32(32),
+        "products.hip",
+        "matmul_f32",
+        [subjects.f32(32, 32), subjects.f32(32, 32), empty(32, 32, dtype="f4"), np.int32(32)],
+        grid=(2, 2, 1),
+        block=(16, 16, 1),
     ),
     "barriers in a loop": lambda: subjects.corpus(
-        "control.hip", "rounds", ONE, (192, 1, 1), subjects.i32(192), np.zeros(192, "i4"),
-        np.int32(3),
+        "control.hip", "rounds", [subjects.i32(192), empty(192), np.int32(3)], block=(192, 1, 1)
     ),
     "loads straight to LDS": lambda: subjects.corpus(
-        "memory.hip", "straight_to_lds", ONE, (256, 1, 1), subjects.i32(256), np.zeros(256, "i4"),
+        "memory.hip", "straight_to_lds", [subjects.i32(256), empty(256)], block=(256, 1, 1)
     ),
     "buffers": lambda: subjects.corpus(
-        "memory.hip", "buffer_widths", ONE, (64, 1, 1), np.arange(2048).astype("u1"),
-        np.zeros(2048, "u1"), np.int32(2048),
+        "memory.hip",
+        "buffer_widths",
+        [np.arange(2048).astype("u1"), empty(2048, dtype="u1"), np.int32(2048)],
+        block=(64, 1, 1),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -60,7 +60,9 @@ def test_ids_over_many_batches(memory: Memory) -> None:
 
 def test_waves_diverge_and_meet_again(memory: Memory) -> None:
     """Each wave loops as often as its number in the workgroup, then all go on together."""
-    body = PROLOGUE + """
+    body = (
+        PROLOGUE
+        + """
     v_readfirstlane_b32 s6, v0
     s_lshr_b32 s6, s6, 6
     s_mov_b32 s7, 0
@@ -72,7 +74,9 @@ def test_waves_diverge_and_meet_again(memory: Memory) -> None:
     s_branch loop
     done:
     v_mov_b32 v2, s7
-    """ + STORE  # fmt: skip
+    """
+        + STORE
+    )
     out, stats = execute(memory, body, 512)
     assert (out == np.arange(512) % 256 // 64 * 3).all()
     assert stats.mnemonics["s_add_u32"] == 2 * (0 + 1 + 2 + 3)
@@ -81,7 +85,9 @@ def test_waves_diverge_and_meet_again(memory: Memory) -> None:
 @pytest.mark.parametrize("order", ["lockstep", "forward", "reverse", ("random", 7)])
 def test_barrier_in_every_order(memory: Memory, order: Any) -> None:
     """Reverse the workgroup's ids through LDS."""
-    body = PROLOGUE + """
+    body = (
+        PROLOGUE
+        + """
     v_lshlrev_b32 v3, 2, v0
     ds_write_b32 v3, v0
     s_waitcnt lgkmcnt(0)
@@ -89,7 +95,9 @@ def test_barrier_in_every_order(memory: Memory, order: Any) -> None:
     v_sub_u32 v3, 0x3fc, v3
     ds_read_b32 v2, v3
     s_waitcnt lgkmcnt(0)
-    """ + STORE  # fmt: skip
+    """
+        + STORE
+    )
     out, _ = execute(memory, body, 1024, lds=1024, order=order)
     assert (out == np.tile(np.arange(255, -1, -1), 4)).all()
 
@@ -180,8 +188,11 @@ def test_waves_without_work_may_return(memory: Memory, order: Any) -> None:
 
 def test_a_wave_that_joined_may_not_leave(memory: Memory) -> None:
     with pytest.raises(KernelFault, match="divergent barrier"):
-        execute(memory, ROUND.replace("v_readfirst", "s_barrier\nv_readfirst").format(
-            inside=WORK, behind=""), 256)  # fmt: skip
+        execute(
+            memory,
+            ROUND.replace("v_readfirst", "s_barrier\nv_readfirst").format(inside=WORK, behind=""),
+            256,
+        )
 
 
 def test_unsupported_instruction_names_itself_and_its_place(memory: Memory) -> None:

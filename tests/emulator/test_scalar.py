@@ -204,15 +204,22 @@ def test_single(name: str) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("s_cmp_eq_i32 s4, s5", False), ("s_cmp_lg_u32 s4, s5", True),
+        ("s_cmp_eq_i32 s4, s5", False),
+        ("s_cmp_lg_u32 s4, s5", True),
         ("s_cmp_gt_i32 s4, s5", False),
-        ("s_cmp_gt_u32 s4, s5", True), ("s_cmp_ge_i32 s4, s4", True), ("s_cmp_lt_i32 s4, s5", True),
-        ("s_cmp_le_u32 s4, s5", False), ("s_cmp_eq_u64 s[4:5], s[4:5]", True),
-        ("s_cmp_lg_u64 s[4:5], s[6:7]", True), ("s_bitcmp1_b32 s4, 31", True),
-        ("s_bitcmp0_b32 s4, 31", False), ("s_cmpk_eq_i32 s4, 0xfffe", True),
-        ("s_cmpk_gt_u32 s4, 0xfffe", True), ("s_cmpk_lt_i32 s4, 0x7", True),
+        ("s_cmp_gt_u32 s4, s5", True),
+        ("s_cmp_ge_i32 s4, s4", True),
+        ("s_cmp_lt_i32 s4, s5", True),
+        ("s_cmp_le_u32 s4, s5", False),
+        ("s_cmp_eq_u64 s[4:5], s[4:5]", True),
+        ("s_cmp_lg_u64 s[4:5], s[6:7]", True),
+        ("s_bitcmp1_b32 s4, 31", True),
+        ("s_bitcmp0_b32 s4, 31", False),
+        ("s_cmpk_eq_i32 s4, 0xfffe", True),
+        ("s_cmpk_gt_u32 s4, 0xfffe", True),
+        ("s_cmpk_lt_i32 s4, 0x7", True),
     ],
-)  # fmt: skip
+)
 def test_compare(text: str, expected: bool) -> None:
     state = make_state()
     state.sgpr[4], state.sgpr[5] = 0xFFFFFFFE, 7
@@ -222,15 +229,32 @@ def test_compare(text: str, expected: bool) -> None:
 
 
 def test_constants() -> None:
-    texts = ["s_mov_b32 s0, 64", "s_mov_b32 s1, -16", "s_mov_b32 s2, 1.0",
-             "s_mov_b32 s3, 0xdeadbeef", "s_mov_b64 s[4:5], -1", "s_mov_b64 s[6:7], 0x80000000",
-             "s_movk_i32 s8, 0x8000", "s_mov_b64 s[10:11], 1.0"]  # fmt: skip
+    texts = [
+        "s_mov_b32 s0, 64",
+        "s_mov_b32 s1, -16",
+        "s_mov_b32 s2, 1.0",
+        "s_mov_b32 s3, 0xdeadbeef",
+        "s_mov_b64 s[4:5], -1",
+        "s_mov_b64 s[6:7], 0x80000000",
+        "s_movk_i32 s8, 0x8000",
+        "s_mov_b64 s[10:11], 1.0",
+    ]
     state = make_state()
     run(state, *assemble_all(texts))
     assert [int(x) for x in state.sgpr[:12, 0]] == [
-        64, 0xFFFFFFF0, 0x3F800000, 0xDEADBEEF, M32, M32, 0x80000000, 0, 0xFFFF8000, 0, 0,
+        64,
+        0xFFFFFFF0,
+        0x3F800000,
+        0xDEADBEEF,
+        M32,
+        M32,
+        0x80000000,
+        0,
+        0xFFFF8000,
+        0,
+        0,
         0x3FF00000,
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(
@@ -266,9 +290,11 @@ def test_exec_write_takes_effect_at_once() -> None:
 def test_mode_register() -> None:
     state = make_state()
     state.modes[:] = 0xF0
-    texts = ["s_getreg_b32 s4, hwreg(HW_REG_MODE, 4, 4)",
-             "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0",
-             "s_getreg_b32 s5, hwreg(HW_REG_MODE)"]  # fmt: skip
+    texts = [
+        "s_getreg_b32 s4, hwreg(HW_REG_MODE, 4, 4)",
+        "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), 0",
+        "s_getreg_b32 s5, hwreg(HW_REG_MODE)",
+    ]
     run(state, *assemble_all(texts))
     assert (int(state.sgpr[4, 0]), int(state.sgpr[5, 0])) == (0xF, 0xC0)
 
@@ -277,7 +303,13 @@ def test_relative_moves_and_bit_sets() -> None:
     state = make_state()
     state.sgpr[M0] = 3
     state.sgpr[10:20, 0] = np.arange(10)
-    texts = ["s_movrels_b32 s4, s10", "s_movreld_b32 s20, s12", "s_bitset1_b32 s5, 4",
-             "s_cmov_b32 s6, s12", "s_cmp_eq_u32 s12, s12", "s_cmov_b32 s7, s12"]  # fmt: skip
+    texts = [
+        "s_movrels_b32 s4, s10",
+        "s_movreld_b32 s20, s12",
+        "s_bitset1_b32 s5, 4",
+        "s_cmov_b32 s6, s12",
+        "s_cmp_eq_u32 s12, s12",
+        "s_cmov_b32 s7, s12",
+    ]
     run(state, *assemble_all(texts))
     assert [int(state.sgpr[i, 0]) for i in (4, 23, 5, 6, 7)] == [3, 2, 16, 0, 2]

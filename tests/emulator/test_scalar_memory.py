@@ -90,10 +90,17 @@ def test_clocks_advance_and_repeat() -> None:
 
 @pytest.mark.parametrize(
     ("text", "target"),
-    [("s_dcache_inv", "gfx942"), ("s_dcache_wb", "gfx942"), ("buffer_wbl2 sc1", "gfx942"),
-     ("buffer_inv sc1", "gfx942"), ("buffer_wbl2", "gfx90a"), ("buffer_invl2", "gfx90a"),
-     ("buffer_wbinvl1_vol", "gfx90a"), ("buffer_wbinvl1", "gfx90a")],
-)  # fmt: skip
+    [
+        ("s_dcache_inv", "gfx942"),
+        ("s_dcache_wb", "gfx942"),
+        ("buffer_wbl2 sc1", "gfx942"),
+        ("buffer_inv sc1", "gfx942"),
+        ("buffer_wbl2", "gfx90a"),
+        ("buffer_invl2", "gfx90a"),
+        ("buffer_wbinvl1_vol", "gfx90a"),
+        ("buffer_wbinvl1", "gfx90a"),
+    ],
+)
 def test_cache_control_changes_nothing(text: str, target: str) -> None:
     state = make_state(target=target, seed=1)
     before = state.vgpr.copy(), state.sgpr.copy()

@@ -36,9 +36,15 @@ def execute(
     address = memory.malloc(4 * words, tag="buffer")
     memory.view(address, 4 * words)[:] = 0
     launch(
-        kernel, (grid, 1, 1), (block, 1, 1), 0, [struct.pack("<Q", address)], memory, GFX942,
+        kernel,
+        (grid, 1, 1),
+        (block, 1, 1),
+        0,
+        [struct.pack("<Q", address)],
+        memory,
+        GFX942,
         order=order,
-    )  # fmt: skip
+    )
     return np.frombuffer(memory.view(address, 4 * words), np.uint32).copy()
 
 

@@ -54,10 +54,14 @@ def test_partly_uninitialised_read(write: str, size: int) -> None:
 
 @pytest.mark.parametrize(
     ("text", "registers", "bits"),
-    [("ds_read_b128 v[4:7], v1", 4, ALL32), ("ds_read2_b64 v[4:7], v1 offset1:1", 4, ALL32),
-     ("ds_read_u8 v4, v1", 1, 0xFF), ("ds_read_i16 v4, v1", 1, ALL32),
-     ("ds_read_u16_d16_hi v4, v1", 1, 0xFFFF0000)],
-)  # fmt: skip
+    [
+        ("ds_read_b128 v[4:7], v1", 4, ALL32),
+        ("ds_read2_b64 v[4:7], v1 offset1:1", 4, ALL32),
+        ("ds_read_u8 v4, v1", 1, 0xFF),
+        ("ds_read_i16 v4, v1", 1, ALL32),
+        ("ds_read_u16_d16_hi v4, v1", 1, 0xFFFF0000),
+    ],
+)
 def test_every_width_of_uninitialised_read(text: str, registers: int, bits: int) -> None:
     state = make_state(lds_bytes=256)
     state.vgpr[1] = 16 * (np.arange(LANES) % 4)

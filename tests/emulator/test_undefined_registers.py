@@ -29,31 +29,46 @@ USED = {
     "a product of floats": ("v_mul_f32 v2, v0, v9" + stored("v2"), "v9", "global_store_dword"),
     "a scalar sum": ("s_add_u32 s8, s20, 1" + stored_scalar("s8"), "s20", "global_store_dword"),
     "a selection": (
-        "v_mov_b32 v3, 1\nv_cndmask_b32 v2, v0, v3, vcc" + stored("v2"), "vcc_lo", "global_store",
+        "v_mov_b32 v3, 1\nv_cndmask_b32 v2, v0, v3, vcc" + stored("v2"),
+        "vcc_lo",
+        "global_store",
     ),
     "the mask of a selection": (
-        "v_mov_b32 v3, 1\nv_cndmask_b32 v2, v0, v3, s[20:21]" + stored("v2"), "s20", "global_sto",
+        "v_mov_b32 v3, 1\nv_cndmask_b32 v2, v0, v3, s[20:21]" + stored("v2"),
+        "s20",
+        "global_sto",
     ),
     "a copy of a copy": (
-        "v_mov_b32 v3, v9\nv_add_u32 v4, v3, v3" + stored("v4"), "v9", "global_store",
+        "v_mov_b32 v3, v9\nv_add_u32 v4, v3, v3" + stored("v4"),
+        "v9",
+        "global_store",
     ),
     "accumulator": (
         "v_mov_b32 v2, 0\ns_nop 1\nv_mfma_f32_16x16x4_f32 a[0:3], v2, v2, a[0:3]\ns_nop 15\n"
-        "v_accvgpr_read_b32 v2, a1" + stored("v2"), "a0", "global_store",
+        "v_accvgpr_read_b32 v2, a1" + stored("v2"),
+        "a0",
+        "global_store",
     ),
     "a matrix": (
         "v_mov_b32 v2, 0\ns_nop 1\nv_mfma_f32_16x16x4_f32 a[0:3], v2, v9, 0\ns_nop 15\n"
-        "v_accvgpr_read_b32 v2, a1" + stored("v2"), "v9", "global_store",
+        "v_accvgpr_read_b32 v2, a1" + stored("v2"),
+        "v9",
+        "global_store",
     ),
     "address": (
-        POINTERS + "s_waitcnt lgkmcnt(0)\nglobal_load_dword v3, v5, s[4:5]", "v5", "global_load",
+        POINTERS + "s_waitcnt lgkmcnt(0)\nglobal_load_dword v3, v5, s[4:5]",
+        "v5",
+        "global_load",
     ),
     "a branch": ("s_cmp_eq_u32 s20, 1\ns_cbranch_scc1 there\nthere:", "s20", "s_cbranch_scc1"),
     "a branch on lanes": (
-        "v_cmp_eq_u32 vcc, v0, v9\ns_cbranch_vccz there\nthere:", "v9", "s_cbranch_vccz",
+        "v_cmp_eq_u32 vcc, v0, v9\ns_cbranch_vccz there\nthere:",
+        "v9",
+        "s_cbranch_vccz",
     ),
     "a mask of nothing": (
-        "s_or_b64 s[8:9], s[20:21], s[0:1]\ns_and_saveexec_b64 s[10:11], s[8:9]", "s20",
+        "s_or_b64 s[8:9], s[20:21], s[0:1]\ns_and_saveexec_b64 s[10:11], s[8:9]",
+        "s20",
         "s_and_saveexec_b64",
     ),
     "EXEC": ("s_and_b64 exec, exec, s[20:21]", "s20", "s_and_b64"),
@@ -61,53 +76,70 @@ USED = {
     "an LDS address": ("ds_write_b32 v5, v0", "v5", "ds_write_b32"),
     "an LDS atomic": (ADDRESS + "ds_write_b32 v1, v0\nds_add_u32 v1, v5", "v5", "ds_add_u32"),
     "a global atomic": (
-        POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\nglobal_atomic_add v1, v5, s[4:5]", "v5",
+        POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\nglobal_atomic_add v1, v5, s[4:5]",
+        "v5",
         "global_atomic_add",
     ),
     "what a mask leaves of nothing": (
         "v_and_b32 v2, 0xffff, v9\nv_lshlrev_b32 v3, 8, v2\nv_add_u32 v4, v3, v3" + stored("v4"),
-        "v9", "global_store",
+        "v9",
+        "global_store",
     ),
     "the half that was not written": (
         "v_or_b32 v2, 0xffff0000, v9\nv_cmp_eq_u16 vcc, v2, v0\ns_cbranch_vccz there\nthere:",
-        "v9", "s_cbranch_vccz",
+        "v9",
+        "s_cbranch_vccz",
     ),
     "the same half by SDWA": (
         "v_or_b32 v2, 0xffff0000, v9\nv_add_u32_sdwa v3, v2, v0 src0_sel:WORD_0" + stored("v3"),
-        "v9", "global_store",
+        "v9",
+        "global_store",
     ),
     "moved into the other register": (
         "v_mov_b32 v5, 0\nv_lshlrev_b64 v[6:7], 24, v[4:5]\nv_add_u32 v8, v7, v7" + stored("v8"),
-        "v4", "global_store",
+        "v4",
+        "global_store",
     ),
     "how far to shift": ("v_lshlrev_b32 v2, v9, v0" + stored("v2"), "v9", "global_store"),
     "a half, stored": (
         POINTERS + ADDRESS + "v_or_b32 v2, 0xffff0000, v9\ns_waitcnt lgkmcnt(0)\n"
-        "global_store_short v1, v2, s[4:5]", "v9", "global_store_short",
+        "global_store_short v1, v2, s[4:5]",
+        "v9",
+        "global_store_short",
     ),
     "second of a pair": (
-        "v_mov_b32 v4, 0\nv_add_f64 v[6:7], v[4:5], v[4:5]" + stored("v6"), "v5", "global_store",
+        "v_mov_b32 v4, 0\nv_add_f64 v[6:7], v[4:5], v[4:5]" + stored("v6"),
+        "v5",
+        "global_store",
     ),
     "the high half of a sum": (
         "v_mov_b32 v2, 0\nv_mad_u64_u32 v[4:5], s[8:9], v0, v0, v[2:3]\nv_add_u32 v6, v5, v5"
-        + stored("v6"), "v3", "global_store",
+        + stored("v6"),
+        "v3",
+        "global_store",
     ),
     "through another lane": (
-        ADDRESS + "ds_bpermute_b32 v2, v1, v9\ns_waitcnt lgkmcnt(0)" + stored("v2"), "v9",
+        ADDRESS + "ds_bpermute_b32 v2, v1, v9\ns_waitcnt lgkmcnt(0)" + stored("v2"),
+        "v9",
         "global_store",
     ),
     "through a neighbour": (
         "v_mov_b32 v2, 0\ns_nop 1\nv_mov_b32_dpp v2, v9 row_shr:1 row_mask:0xf bank_mask:0xf"
-        + stored("v2"), "v9", "global_store",
+        + stored("v2"),
+        "v9",
+        "global_store",
     ),
     "through a scalar": (
-        "v_readlane_b32 s20, v9, 3\ns_nop 1" + stored_scalar("s20"), "v9", "global_store",
+        "v_readlane_b32 s20, v9, 3\ns_nop 1" + stored_scalar("s20"),
+        "v9",
+        "global_store",
     ),
     "through LDS": (
         ADDRESS + "ds_write_b32 v1, v9\nds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)" + stored("v2"),
-        "v9", "global_store",
+        "v9",
+        "global_store",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", USED)
@@ -186,7 +218,7 @@ UNUSED = {
     "a mask in a register": "s_mov_b32 s8, 0xff00\nv_and_b32 v2, s8, v9\nv_and_b32 v2, 0xff, v2\n"
     "v_add_u32 v3, v2, v2",
     "saved before it was written": "v_writelane_b32 v5, s40, 0\ns_nop 0\nv_readlane_b32 s40, v5, 0",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", UNUSED)

@@ -228,8 +228,10 @@ def test_elements_of_a_matrix_product(text: str) -> None:
                 state.vgpr[top, 1, lane] = (
                     0x40000000 + (int(rng.integers(8)) << 18)
                     if "f64" in text
-                    else 0x0 if rng.integers(2) else 2 * one & 0x7F7F7F7F
-                )  # fmt: skip
+                    else 0x0
+                    if rng.integers(2)
+                    else 2 * one & 0x7F7F7F7F
+                )
         run(state, inst)
         changed |= state.vgpr[64:96] ^ plain[64:96]
     state.vgpr[:] = before

@@ -56,8 +56,17 @@ FLOAT_RELATIONS: dict[str, Callable[[float, float], bool]] = {
     "nlt": lambda a, b: not a < b,
     "tru": lambda *_: True,
 }
-WIDTHS = {"i16": 16, "u16": 16, "f16": 16, "i32": 32, "u32": 32, "f32": 32,
-          "i64": 64, "u64": 64, "f64": 64}  # fmt: skip
+WIDTHS = {
+    "i16": 16,
+    "u16": 16,
+    "f16": 16,
+    "i32": 32,
+    "u32": 32,
+    "f32": 32,
+    "i64": 64,
+    "u64": 64,
+    "f64": 64,
+}
 KINDS = tuple(WIDTHS)
 
 

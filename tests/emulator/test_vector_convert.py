@@ -104,9 +104,16 @@ def test_float_to_integer(text: str) -> None:
     instruction = assemble_all(INTEGERS)[list(INTEGERS).index(text)]
     rows = columns([width], floats=(0,))
     near = [0.5, 1.5, -0.5, -1.0, 2.0**31, 2.0**32, -(2.0**31), 32767.5, 65535.0, 0.99999]
-    rows += [(ref.bits_of(float(np.float16(x)) if width == 16 else
-              struct.unpack("f", struct.pack("f", x))[0], width),)
-             for x in near if width > 16 or abs(x) < 65504]  # fmt: skip
+    rows += [
+        (
+            ref.bits_of(
+                float(np.float16(x)) if width == 16 else struct.unpack("f", struct.pack("f", x))[0],
+                width,
+            ),
+        )
+        for x in near
+        if width > 16 or abs(x) < 65504
+    ]
     rows += rows[: -len(rows) % 64]
     got = evaluate(instruction, rows, 32)
     assert not mismatches(got, [compute(*row) for row in rows], rows)
@@ -119,10 +126,12 @@ FROM_INTEGERS: dict[str, tuple[int, int, Callable[[int], int]]] = {
     "v_cvt_f64_u32 v[0:1], v2": (32, 64, lambda a: from_integer(a, 64)),
     "v_cvt_f16_i16 v0, v2": (16, 32, lambda a: from_integer(signed(a, 16), 16)),
     "v_cvt_f16_u16 v0, v2": (16, 32, lambda a: from_integer(a, 16)),
-    **{f"v_cvt_f32_ubyte{i} v0, v2": (32, 32, lambda a, i=i: from_integer(a >> 8 * i & 255, 32))
-       for i in range(4)},
+    **{
+        f"v_cvt_f32_ubyte{i} v0, v2": (32, 32, lambda a, i=i: from_integer(a >> 8 * i & 255, 32))
+        for i in range(4)
+    },
     "v_cvt_off_f32_i4 v0, v2": (32, 32, lambda a: ref.bits_of(signed(a, 4) / 16, 32)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("text", FROM_INTEGERS)
@@ -159,41 +168,80 @@ def test_float_to_float(text: str, rounding: int) -> None:
 
 PACKED: dict[str, tuple[str, str, Callable[..., int]]] = {
     "v_cvt_pkrtz_f16_f32 v0, v2, v4": (
-        "f32 f32", "gfx942", lambda a, b: pack(truncated_half(a), truncated_half(b))),
+        "f32 f32",
+        "gfx942",
+        lambda a, b: pack(truncated_half(a), truncated_half(b)),
+    ),
     "v_cvt_pknorm_i16_f32 v0, v2, v4": (
-        "f32 f32", "gfx942", lambda a, b: pack(normalized(a, 32, True), normalized(b, 32, True))),
+        "f32 f32",
+        "gfx942",
+        lambda a, b: pack(normalized(a, 32, True), normalized(b, 32, True)),
+    ),
     "v_cvt_pknorm_u16_f32 v0, v2, v4": (
-        "f32 f32", "gfx942", lambda a, b: pack(normalized(a, 32, False), normalized(b, 32, False))),
+        "f32 f32",
+        "gfx942",
+        lambda a, b: pack(normalized(a, 32, False), normalized(b, 32, False)),
+    ),
     "v_cvt_pknorm_i16_f16 v0, v2, v4": (
-        "f16 f16", "gfx942", lambda a, b: pack(normalized(a, 16, True), normalized(b, 16, True))),
+        "f16 f16",
+        "gfx942",
+        lambda a, b: pack(normalized(a, 16, True), normalized(b, 16, True)),
+    ),
     "v_cvt_pknorm_u16_f16 v0, v2, v4": (
-        "f16 f16", "gfx942", lambda a, b: pack(normalized(a, 16, False), normalized(b, 16, False))),
+        "f16 f16",
+        "gfx942",
+        lambda a, b: pack(normalized(a, 16, False), normalized(b, 16, False)),
+    ),
     "v_cvt_pk_i16_i32 v0, v2, v4": (
-        "u32 u32", "gfx942",
-        lambda a, b: pack(*(saturate(signed(x, 32), 16, True) for x in (a, b)))),
+        "u32 u32",
+        "gfx942",
+        lambda a, b: pack(*(saturate(signed(x, 32), 16, True) for x in (a, b))),
+    ),
     "v_cvt_pk_u16_u32 v0, v2, v4": (
-        "u32 u32", "gfx942", lambda a, b: pack(saturate(a, 16, False), saturate(b, 16, False))),
+        "u32 u32",
+        "gfx942",
+        lambda a, b: pack(saturate(a, 16, False), saturate(b, 16, False)),
+    ),
     "v_cvt_pk_u8_f32 v0, v2, v4, v6": ("f32 u32 u32", "gfx942", put_byte),
     "v_pack_b32_f16 v0, v2, v4": ("f16 f16", "gfx942", pack),
     "v_pack_b32_f16 v0, -v2, |v4|": (
-        "f16 f16", "gfx942", lambda a, b: pack(a ^ 0x8000, b & 0x7FFF)),
+        "f16 f16",
+        "gfx942",
+        lambda a, b: pack(a ^ 0x8000, b & 0x7FFF),
+    ),
     "v_sat_pk_u8_i16 v0, v2": (
-        "u32", "gfx942",
-        lambda a: saturate(signed(a, 16), 8, False) | saturate(signed(a >> 16, 16), 8, False) << 8),
+        "u32",
+        "gfx942",
+        lambda a: saturate(signed(a, 16), 8, False) | saturate(signed(a >> 16, 16), 8, False) << 8,
+    ),
     "v_cvt_pk_bf16_f32 v0, v2, v4": ("f32 f32", "gfx950", lambda a, b: pack(bf16(a), bf16(b))),
     "v_cvt_pk_f16_f32 v0, v2, v4": (
-        "f32 f32", "gfx950", lambda a, b: pack(*(half(x) for x in (a, b)))),
+        "f32 f32",
+        "gfx950",
+        lambda a, b: pack(*(half(x) for x in (a, b))),
+    ),
     "v_cvt_f32_bf16 v0, v2": (
-        "u16", "gfx950", lambda a: a << 16 | (0x400000 if canonical(a << 16, 32) == NAN else 0)),
+        "u16",
+        "gfx950",
+        lambda a: a << 16 | (0x400000 if canonical(a << 16, 32) == NAN else 0),
+    ),
     "v_ashr_pk_i8_i32 v0, v2, v4, v6": (
-        "u32 u32 u32", "gfx950",
-        lambda a, b, n: saturate(signed(a, 32) >> (n & 31), 8, True)
-        | saturate(signed(b, 32) >> (n & 31), 8, True) << 8),
+        "u32 u32 u32",
+        "gfx950",
+        lambda a, b, n: (
+            saturate(signed(a, 32) >> (n & 31), 8, True)
+            | saturate(signed(b, 32) >> (n & 31), 8, True) << 8
+        ),
+    ),
     "v_ashr_pk_u8_i32 v0, v2, v4, v6": (
-        "u32 u32 u32", "gfx950",
-        lambda a, b, n: saturate(signed(a, 32) >> (n & 31), 8, False)
-        | saturate(signed(b, 32) >> (n & 31), 8, False) << 8),
-}  # fmt: skip
+        "u32 u32 u32",
+        "gfx950",
+        lambda a, b, n: (
+            saturate(signed(a, 32) >> (n & 31), 8, False)
+            | saturate(signed(b, 32) >> (n & 31), 8, False) << 8
+        ),
+    ),
+}
 
 
 def half(a: int) -> int:

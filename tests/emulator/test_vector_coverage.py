@@ -22,9 +22,13 @@ WITHOUT = {
 MATRIX = ("v_mfma_", "v_smfmac_", "v_accvgpr_")  # the matrix unit's
 TARGETS = ("gfx90a", "gfx942", "gfx950")
 ENCODINGS = {
-    "VOP1Op": (0x7E000000, 9), "VOP2Op": (0x00000000, 25), "VOPCOp": (0x7C000000, 17),
-    "VOP3Op": (0xD0000000, 16), "VOP3SDOp": (0xD0000000, 16), "VOP3POp": (0xD3800000, 16),
-}  # fmt: skip
+    "VOP1Op": (0x7E000000, 9),
+    "VOP2Op": (0x00000000, 25),
+    "VOPCOp": (0x7C000000, 17),
+    "VOP3Op": (0xD0000000, 16),
+    "VOP3SDOp": (0xD0000000, 16),
+    "VOP3POp": (0xD3800000, 16),
+}
 VGPR, V2, V4, V8, V40 = 256, 256 + 2, 256 + 4, 256 + 8, 40
 SDWA, DPP = 249, 250
 MASK = 0x00FF_F0F0_CCCC_7FFE

@@ -39,8 +39,14 @@ def test_arithmetic_rounds_once(instruction: str, rounding: int) -> None:
     count, compute = ARITHMETIC[stem]
     width = WIDTHS[kind]
     mode = DEFAULT_MODE | rounding << (0 if width == 32 else 2)
-    check(instruction, count, width, lambda *row: compute(*row, width, rounding),
-          others=ARITHMETIC_TEXTS, mode=mode)  # fmt: skip
+    check(
+        instruction,
+        count,
+        width,
+        lambda *row: compute(*row, width, rounding),
+        others=ARITHMETIC_TEXTS,
+        mode=mode,
+    )
 
 
 @pytest.mark.parametrize("kept", range(4), ids=("none", "inputs", "results", "both"))
@@ -128,8 +134,15 @@ def test_unfused_multiply_add_of_gfx90a(instruction: str) -> None:
             return mad(*row, literal)
         return mad(*row) if len(row) == 3 else mad(*row, old)
 
-    check(instruction, UNFUSED_F32[instruction], 32, compute,
-          others=tuple(UNFUSED_F32), target="gfx90a", old=old)  # fmt: skip
+    check(
+        instruction,
+        UNFUSED_F32[instruction],
+        32,
+        compute,
+        others=tuple(UNFUSED_F32),
+        target="gfx90a",
+        old=old,
+    )
 
 
 def test_legacy_multiply_has_no_nan_from_zero() -> None:
@@ -225,10 +238,8 @@ def test_output_modifier_needs_flushed_subnormals(instruction: str) -> None:
 # -- minima and maxima -----------------------------------------------------------------------------
 
 PICKS = tuple(
-    text(f"v_{name}_{kind}", width, 2)
-    for name in ("min", "max")
-    for kind, width in WIDTHS.items()
-)  # fmt: skip
+    text(f"v_{name}_{kind}", width, 2) for name in ("min", "max") for kind, width in WIDTHS.items()
+)
 PICKS3 = tuple(
     text(f"v_{name}_{kind}", WIDTHS[kind], 3)
     for name in ("min3", "max3", "med3")

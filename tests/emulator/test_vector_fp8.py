@@ -241,8 +241,10 @@ def test_scaled_pair_widens(kind: str, wide: str, scale: float) -> None:
         got = [floats(state, 0), floats(state, 1)]
     else:
         halves = state.vgpr[0].reshape(-1)
-        got = [(halves >> np.uint32(16 * i)).astype(np.uint16).view(WIDE[wide][0])
-               .astype(np.float32) for i in (0, 1)]  # fmt: skip
+        got = [
+            (halves >> np.uint32(16 * i)).astype(np.uint16).view(WIDE[wide][0]).astype(np.float32)
+            for i in (0, 1)
+        ]
         expected = [x.astype(WIDE[wide][0]).astype(np.float32) for x in expected]
     assert same(got[0], expected[0])
     assert same(got[1], expected[1])

@@ -61,9 +61,13 @@ def test_fraction_is_below_one(instruction: str) -> None:
 
 
 EXPONENTS = (
-    "v_frexp_mant_f32 v0, v2", "v_frexp_mant_f64 v[0:1], v[2:3]", "v_frexp_mant_f16 v0, v2",
-    "v_frexp_exp_i32_f32 v0, v2", "v_frexp_exp_i32_f64 v0, v[2:3]", "v_frexp_exp_i16_f16 v0, v2",
-)  # fmt: skip
+    "v_frexp_mant_f32 v0, v2",
+    "v_frexp_mant_f64 v[0:1], v[2:3]",
+    "v_frexp_mant_f16 v0, v2",
+    "v_frexp_exp_i32_f32 v0, v2",
+    "v_frexp_exp_i32_f64 v0, v[2:3]",
+    "v_frexp_exp_i16_f16 v0, v2",
+)
 
 
 @pytest.mark.parametrize("instruction", EXPONENTS)
@@ -148,9 +152,11 @@ CURVES: dict[str, Callable[[float], float]] = {
 }
 CURVE_TEXTS = (
     *(f"v_{name}_{kind} v0, v2" for name in CURVES for kind in ("f32", "f16")),
-    "v_rcp_iflag_f32 v0, v2", "v_exp_legacy_f32 v0, v2", "v_log_legacy_f32 v0, v2",
+    "v_rcp_iflag_f32 v0, v2",
+    "v_exp_legacy_f32 v0, v2",
+    "v_log_legacy_f32 v0, v2",
     *(f"v_{name}_f64 v[0:1], v[2:3]" for name in ("rcp", "rsq", "sqrt")),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("instruction", CURVE_TEXTS)

@@ -23,7 +23,7 @@ from tests.emulator.vector_cases import (
     put,
     put_mask,
     signed,
-)  # fmt: skip
+)
 
 M24 = (1 << 24) - 1
 
@@ -162,8 +162,12 @@ CASES = [
     Case(f"v_lshl_add_u32 {THREE}", "32 32 32", 32, lambda a, b, c: (a << (b & 31)) + c),
     Case(f"v_add_lshl_u32 {THREE}", "32 32 32", 32, lambda a, b, c: (a + b) << (c & 31)),
     Case(f"v_lshl_or_b32 {THREE}", "32 32 32", 32, lambda a, b, c: a << (b & 31) | c),
-    Case("v_lshl_add_u64 v[0:1], v[2:3], v4, v[6:7]", "64 8 64", 64,
-         lambda a, b, c: (a << (b & 7)) + c),
+    Case(
+        "v_lshl_add_u64 v[0:1], v[2:3], v4, v[6:7]",
+        "64 8 64",
+        64,
+        lambda a, b, c: (a << (b & 7)) + c,
+    ),
     # products
     Case(f"v_mul_lo_u32 {TWO}", "32 32", 32, lambda a, b: a * b),
     Case(f"v_mul_hi_u32 {TWO}", "32 32", 32, lambda a, b: a * b >> 32),
@@ -174,13 +178,21 @@ CASES = [
     Case(f"v_mul_hi_i32_i24 {TWO}", "32 32", 32, lambda a, b: s24(a) * s24(b) >> 32),
     Case(f"v_mad_u32_u24 {THREE}", "32 32 32", 32, lambda a, b, c: (a & M24) * (b & M24) + c),
     Case(f"v_mad_i32_i24 {THREE}", "32 32 32", 32, lambda a, b, c: s24(a) * s24(b) + c),
-    Case(f"v_mad_i32_i24 {THREE} clamp", "32 32 32", 32,
-         lambda a, b, c: clamp(s24(a) * s24(b) + s32(c), 32, True)),
+    Case(
+        f"v_mad_i32_i24 {THREE} clamp",
+        "32 32 32",
+        32,
+        lambda a, b, c: clamp(s24(a) * s24(b) + s32(c), 32, True),
+    ),
     Case(f"v_mul_lo_u16 {TWO}", "16 16", 32, lambda a, b: a * b & M16),
     Case(f"v_mad_u16 {THREE}", "16 16 16", 16, lambda a, b, c: a * b + c),
     Case(f"v_mad_u16 {THREE} clamp", "16 16 16", 16, lambda a, b, c: clamp(a * b + c, 16, False)),
-    Case(f"v_mad_i16 {THREE} clamp", "16 16 16", 16,
-         lambda a, b, c: clamp(s16(a) * s16(b) + s16(c), 16, True)),
+    Case(
+        f"v_mad_i16 {THREE} clamp",
+        "16 16 16",
+        16,
+        lambda a, b, c: clamp(s16(a) * s16(b) + s16(c), 16, True),
+    ),
     Case(f"v_mad_legacy_u16 {THREE}", "16 16 16", 32, lambda a, b, c: a * b + c & M16),
     Case(f"v_mad_legacy_i16 {THREE}", "16 16 16", 32, lambda a, b, c: a * b + c & M16),
     Case(f"v_mad_u32_u16 {THREE}", "16 16 32", 32, lambda a, b, c: a * b + c),
@@ -215,13 +227,13 @@ CASES = [
     Case(f"v_max3_u16 {THREE}", "16 16 16", 16, max),
     Case(f"v_med3_i16 {THREE}", "16 16 16", 16, lambda *abc: median(*map(s16, abc))),
     # bit fields
-    Case(f"v_bfe_u32 {THREE}", "32 32 32", 32,
-         lambda a, b, c: a >> (b & 31) & ((1 << (c & 31)) - 1)),
+    Case(
+        f"v_bfe_u32 {THREE}", "32 32 32", 32, lambda a, b, c: a >> (b & 31) & ((1 << (c & 31)) - 1)
+    ),
     Case(f"v_bfe_i32 {THREE}", "32 32 32", 32, bfe_i32),
     Case(f"v_bfm_b32 {TWO}", "32 32", 32, lambda a, b: ((1 << (a & 31)) - 1) << (b & 31)),
     Case(f"v_alignbit_b32 {THREE}", "32 32 32", 32, lambda a, b, c: (a << 32 | b) >> (c & 31)),
-    Case(f"v_alignbyte_b32 {THREE}", "32 32 32", 32,
-         lambda a, b, c: (a << 32 | b) >> 8 * (c & 3)),
+    Case(f"v_alignbyte_b32 {THREE}", "32 32 32", 32, lambda a, b, c: (a << 32 | b) >> 8 * (c & 3)),
     Case(f"v_perm_b32 {THREE}", "32 32 32", 32, perm),
     Case("v_bfrev_b32 v0, v2", "32", 32, lambda a: int(f"{a:032b}"[::-1], 2)),
     # counting
@@ -236,12 +248,20 @@ CASES = [
     Case(f"v_sad_u16 {THREE}", "32 32 32", 32, lambda a, b, c: sad(a, b, 16) + c),
     Case(f"v_sad_u32 {THREE}", "32 32 32", 32, lambda a, b, c: abs(a - b) + c),
     Case(f"v_msad_u8 {THREE}", "32 32 32", 32, lambda a, b, c: sad(a, b, masked=True) + c),
-    Case("v_qsad_pk_u16_u8 v[0:1], v[2:3], v4, v[6:7]", "64 32 64", 64,
-         lambda a, b, c: sliding(a, b, c, masked=False)),
-    Case("v_mqsad_pk_u16_u8 v[0:1], v[2:3], v4, v[6:7]", "64 32 64", 64,
-         lambda a, b, c: sliding(a, b, c, masked=True)),
+    Case(
+        "v_qsad_pk_u16_u8 v[0:1], v[2:3], v4, v[6:7]",
+        "64 32 64",
+        64,
+        lambda a, b, c: sliding(a, b, c, masked=False),
+    ),
+    Case(
+        "v_mqsad_pk_u16_u8 v[0:1], v[2:3], v4, v[6:7]",
+        "64 32 64",
+        64,
+        lambda a, b, c: sliding(a, b, c, masked=True),
+    ),
     Case(f"v_lerp_u8 {THREE}", "32 32 32", 32, lerp),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.text)

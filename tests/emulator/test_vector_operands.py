@@ -52,8 +52,12 @@ def test_constants(text: str) -> None:
 
 
 def test_scalar_registers_are_one_value_per_wave() -> None:
-    texts = ["v_add_u32 v0, s4, v2", "v_lshl_add_u64 v[4:5], s[6:7], 0, v[2:3]",
-             "v_fma_f32 v6, s4, s4, v2", "v_fma_f64 v[8:9], s[6:7], 1.0, v[2:3]"]  # fmt: skip
+    texts = [
+        "v_add_u32 v0, s4, v2",
+        "v_lshl_add_u64 v[4:5], s[6:7], 0, v[2:3]",
+        "v_fma_f32 v6, s4, s4, v2",
+        "v_fma_f64 v[8:9], s[6:7], 1.0, v[2:3]",
+    ]
     state = fresh_state(3)
     put(state, 2, list(range(192)))
     state.sgpr[4] = [100, 200, 300]
@@ -69,9 +73,14 @@ def test_scalar_registers_are_one_value_per_wave() -> None:
 
 
 def test_special_sources() -> None:
-    texts = ["v_mov_b32 v0, src_vccz", "v_mov_b32 v1, src_execz", "v_mov_b32 v2, src_scc",
-             "v_mov_b64 v[4:5], src_shared_base", "v_mov_b64 v[6:7], src_private_base",
-             "v_mov_b64 v[8:9], src_shared_limit"]  # fmt: skip
+    texts = [
+        "v_mov_b32 v0, src_vccz",
+        "v_mov_b32 v1, src_execz",
+        "v_mov_b32 v2, src_scc",
+        "v_mov_b64 v[4:5], src_shared_base",
+        "v_mov_b64 v[6:7], src_private_base",
+        "v_mov_b64 v[8:9], src_shared_limit",
+    ]
     state = fresh_state(2)
     state.sgpr[VCC : VCC + 2] = 0
     state.sgpr[VCC, 1] = 1
@@ -86,8 +95,12 @@ def test_special_sources() -> None:
 
 
 def test_inactive_lanes_keep_their_values() -> None:
-    texts = ["v_mov_b32 v0, 1", "v_lshl_add_u64 v[4:5], v[4:5], 0, 1", "v_fma_f32 v6, v6, 1.0, 1.0",
-             "v_cvt_f16_f32 v8, 1.0"]  # fmt: skip
+    texts = [
+        "v_mov_b32 v0, 1",
+        "v_lshl_add_u64 v[4:5], v[4:5], 0, 1",
+        "v_fma_f32 v6, v6, 1.0, 1.0",
+        "v_cvt_f16_f32 v8, 1.0",
+    ]
     state = fresh_state(2)
     before = state.vgpr.copy()
     set_exec(state, [0x0F0F0F0F0F0F0F0F, 0])
@@ -116,8 +129,13 @@ def test_a_group_of_some_waves_leaves_the_others_alone() -> None:
 
 
 def test_sixteen_bit_results_of_old_instructions_zero_the_other_half() -> None:
-    texts = ["v_add_f16 v0, v2, v4", "v_cvt_f16_f32 v0, v2", "v_add_u16 v0, v2, v4",
-             "v_mad_legacy_f16 v0, v2, v4, v2", "v_lshlrev_b16 v0, v2, v4"]  # fmt: skip
+    texts = [
+        "v_add_f16 v0, v2, v4",
+        "v_cvt_f16_f32 v0, v2",
+        "v_add_u16 v0, v2, v4",
+        "v_mad_legacy_f16 v0, v2, v4, v2",
+        "v_lshlrev_b16 v0, v2, v4",
+    ]
     for instruction in assemble_all(texts):
         state = fresh_state(1)
         put(state, 0, [0xAAAAAAAA] * 64)
@@ -163,12 +181,13 @@ def select(value: int, selector: str, extend: bool = False) -> int:
 
 
 SOURCE_TEXTS = {
-    (first, second, extend):
-        f"v_add_u32_sdwa v0, {'sext(v2)' if extend else 'v2'}, v4 "
-        f"dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:{first} src1_sel:{second}"
-    for first in SELECTORS for second in ("BYTE_3", "WORD_1", "DWORD") for extend in (False, True)
+    (first, second, extend): f"v_add_u32_sdwa v0, {'sext(v2)' if extend else 'v2'}, v4 "
+    f"dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:{first} src1_sel:{second}"
+    for first in SELECTORS
+    for second in ("BYTE_3", "WORD_1", "DWORD")
+    for extend in (False, True)
     if not (extend and first == "DWORD")
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("key", SOURCE_TEXTS)
@@ -186,11 +205,11 @@ def test_sdwa_sources(key: tuple[str, str, bool]) -> None:
 
 UNUSED = ("UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE")
 RESULT_TEXTS = {
-    (selector, unused):
-        f"v_add_u32_sdwa v0, v2, v4 "
-        f"dst_sel:{selector} dst_unused:{unused} src0_sel:DWORD src1_sel:DWORD"
-    for selector in SELECTORS for unused in UNUSED
-}  # fmt: skip
+    (selector, unused): f"v_add_u32_sdwa v0, v2, v4 "
+    f"dst_sel:{selector} dst_unused:{unused} src0_sel:DWORD src1_sel:DWORD"
+    for selector in SELECTORS
+    for unused in UNUSED
+}
 
 
 @pytest.mark.parametrize("key", RESULT_TEXTS)

@@ -114,14 +114,18 @@ def test_packed_integers_saturate() -> None:
 
 
 def test_packed_signs_flip_each_half() -> None:
-    texts = [f"v_pk_add_f16 v0, v2, v4 neg_lo:{vector(low, 2)} neg_hi:{vector(high, 2)}"
-             for low, high in itertools.product(range(4), repeat=2)]  # fmt: skip
+    texts = [
+        f"v_pk_add_f16 v0, v2, v4 neg_lo:{vector(low, 2)} neg_hi:{vector(high, 2)}"
+        for low, high in itertools.product(range(4), repeat=2)
+    ]
     rows = [(a | b << 16, c | d << 16) for a, b, c, d in columns([16] * 4, floats=range(4))]
     for (low, high), instruction in zip(
         itertools.product(range(4), repeat=2), assemble_all(texts), strict=True
     ):
-        got = [tuple(canonical(half, 16) for half in halves(bits))
-               for bits in evaluate(instruction, rows, 32)]  # fmt: skip
+        got = [
+            tuple(canonical(half, 16) for half in halves(bits))
+            for bits in evaluate(instruction, rows, 32)
+        ]
         expected = [
             tuple(
                 ref.add(x ^ (flips & 1) << 15, y ^ (flips >> 1) << 15, 16)
@@ -133,8 +137,12 @@ def test_packed_signs_flip_each_half() -> None:
 
 
 def test_inline_constants_are_in_the_low_half() -> None:
-    texts = ["v_pk_add_f16 v0, v2, 1.0 op_sel_hi:[1,0]", "v_pk_add_f16 v0, v2, 1.0",
-             "v_pk_add_u16 v0, v2, -1 op_sel_hi:[1,0]", "v_pk_add_u16 v0, v2, 3"]  # fmt: skip
+    texts = [
+        "v_pk_add_f16 v0, v2, 1.0 op_sel_hi:[1,0]",
+        "v_pk_add_f16 v0, v2, 1.0",
+        "v_pk_add_u16 v0, v2, -1 op_sel_hi:[1,0]",
+        "v_pk_add_u16 v0, v2, 3",
+    ]
     both, low_only, minus, three = assemble_all(texts)
     rows = [(ref.bits_of(2.0, 16) * 0x10001,)] * 64
     assert set(evaluate(both, rows, 32)) == {ref.bits_of(3.0, 16) * 0x10001}
@@ -147,8 +155,10 @@ def test_pk_fmac_accumulates() -> None:
     (instruction,) = assemble_all(["v_pk_fmac_f16 v0, v2, v4"])
     rows = [(a | b << 16, c | d << 16) for a, b, c, d in columns([16] * 4, floats=range(4))]
     old = 0x3555B999
-    got = [tuple(canonical(half, 16) for half in halves(bits))
-           for bits in evaluate(instruction, rows, 32, old=old)]  # fmt: skip
+    got = [
+        tuple(canonical(half, 16) for half in halves(bits))
+        for bits in evaluate(instruction, rows, 32, old=old)
+    ]
     expected = [
         tuple(
             ref.fma(x, y, z, 16) for x, y, z in zip(halves(a), halves(b), halves(old), strict=True)
@@ -182,23 +192,30 @@ def test_packed_f32(name: str, selection: tuple[int, int]) -> None:
     count, compute = FLOAT_PAIRS[name]
     index = FLOAT_PAIR_TEXTS.index(float_pair_text(name, selection))
     instruction = assemble_all(FLOAT_PAIR_TEXTS)[index]
-    rows = [tuple(r[i] | r[count + i] << 32 for i in range(count))
-            for r in columns([32] * (2 * count), floats=range(2 * count))]  # fmt: skip
+    rows = [
+        tuple(r[i] | r[count + i] << 32 for i in range(count))
+        for r in columns([32] * (2 * count), floats=range(2 * count))
+    ]
 
     def part(row: tuple[int, ...], chosen: int, flip: int) -> Result:
         words = [word >> 32 * (chosen >> i & 1) & M32 for i, word in enumerate(row)]
         words[flip] ^= 1 << 31
         return compute(*words)
 
-    got = [(canonical(bits & M32, 32), canonical(bits >> 32, 32))
-           for bits in evaluate(instruction, rows, 64)]  # fmt: skip
+    got = [
+        (canonical(bits & M32, 32), canonical(bits >> 32, 32))
+        for bits in evaluate(instruction, rows, 64)
+    ]
     expected = [(part(row, selection[0], 0), part(row, selection[1], 1)) for row in rows]
     assert not mismatches(got, expected, rows)
 
 
 def test_packed_f32_may_overwrite_its_sources() -> None:
-    texts = ["v_pk_mul_f32 v[2:3], v[2:3], v[4:5] op_sel:[1,0] op_sel_hi:[0,1]",
-             "v_mov_b32 v0, v2", "v_mov_b32 v1, v3"]  # fmt: skip
+    texts = [
+        "v_pk_mul_f32 v[2:3], v[2:3], v[4:5] op_sel:[1,0] op_sel_hi:[0,1]",
+        "v_mov_b32 v0, v2",
+        "v_mov_b32 v1, v3",
+    ]
     multiply, low, high = assemble_all(texts)
     state = fresh_state(1)
     two, three, five, seven = (ref.bits_of(x, 32) for x in (2.0, 3.0, 5.0, 7.0))
@@ -214,8 +231,9 @@ def test_packed_move(selection: int) -> None:
     instruction = assemble_all(texts)[selection]
     rows = columns([64, 64], count=128)
     got = evaluate(instruction, rows, 64)
-    expected = [a >> 32 * (selection & 1) & M32 | (b >> 32 * (selection >> 1) & M32) << 32
-                for a, b in rows]  # fmt: skip
+    expected = [
+        a >> 32 * (selection & 1) & M32 | (b >> 32 * (selection >> 1) & M32) << 32 for a, b in rows
+    ]
     assert not mismatches(got, expected, rows)
 
 
@@ -223,12 +241,16 @@ def test_packed_move(selection: int) -> None:
 
 
 def test_mixed_precision_multiply_add() -> None:
-    texts = ["v_fma_mix_f32 v0, v2, -v4, |v6| op_sel:[0,1,0] op_sel_hi:[1,1,0]",
-             "v_fma_mixlo_f16 v0, v2, v4, v6 op_sel_hi:[1,1,0]",
-             "v_fma_mixhi_f16 v0, v2, v4, v6 op_sel_hi:[1,1,0]"]  # fmt: skip
+    texts = [
+        "v_fma_mix_f32 v0, v2, -v4, |v6| op_sel:[0,1,0] op_sel_hi:[1,1,0]",
+        "v_fma_mixlo_f16 v0, v2, v4, v6 op_sel_hi:[1,1,0]",
+        "v_fma_mixhi_f16 v0, v2, v4, v6 op_sel_hi:[1,1,0]",
+    ]
     full, low, high = assemble_all(texts)
-    rows = [(a | b << 16, c | d << 16, e)
-            for a, b, c, d, e in columns([16, 16, 16, 16, 32], floats=range(5))]  # fmt: skip
+    rows = [
+        (a | b << 16, c | d << 16, e)
+        for a, b, c, d, e in columns([16, 16, 16, 16, 32], floats=range(5))
+    ]
 
     def single(half: int) -> int:
         result = ref.convert(half, 16, 32)
@@ -261,9 +283,13 @@ def fields(word: int, bits: int, is_signed: bool) -> list[int]:
 
 
 INTEGER_DOTS = {
-    "v_dot2_i32_i16": (16, True), "v_dot2_u32_u16": (16, False), "v_dot4_i32_i8": (8, True),
-    "v_dot4_u32_u8": (8, False), "v_dot8_i32_i4": (4, True), "v_dot8_u32_u4": (4, False),
-}  # fmt: skip
+    "v_dot2_i32_i16": (16, True),
+    "v_dot2_u32_u16": (16, False),
+    "v_dot4_i32_i8": (8, True),
+    "v_dot4_u32_u8": (8, False),
+    "v_dot8_i32_i4": (4, True),
+    "v_dot8_u32_u4": (4, False),
+}
 DOT_TEXTS = [f"{name} v0, v2, v4, v6{suffix}" for name in INTEGER_DOTS for suffix in ("", " clamp")]
 
 
@@ -311,9 +337,11 @@ def test_accumulating_dot_products(name: str) -> None:
 )
 def test_float_dot_products_of_small_integers_are_exact(text: str, target: str) -> None:
     (instruction,) = assemble_all([text], target)
-    encode = (lambda x: ref.bits_of(float(x), 32) >> 16) if "bf16" in text else (
-        lambda x: ref.bits_of(float(x), 16)
-    )  # fmt: skip
+    encode = (
+        (lambda x: ref.bits_of(float(x), 32) >> 16)
+        if "bf16" in text
+        else (lambda x: ref.bits_of(float(x), 16))
+    )
     values = [signed(a, 5) for a, *_ in columns([8], count=256)]
     rows, expected = [], []
     for i in range(256):

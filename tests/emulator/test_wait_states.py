@@ -49,7 +49,7 @@ CASES = [
     ("gfx90a", "v_cmp_eq_u32 vcc, v1, v2", "v_div_fmas_f32 v3, v1, v2, v4", 4, "reads vcc"),
     ("gfx90a", "v_cmp_eq_u32 vcc, v1, v2", "v_cndmask_b32 v3, v1, v2, vcc", 0, ""),
     ("gfx90a", "s_mov_b32 m0, 0", "buffer_load_dword v1, s[4:7], 0 offen lds", 1, "reads m0"),
-]  # fmt: skip
+]
 
 
 def program(target: str, lines: list[str]) -> dict[int, Instruction]:

@@ -174,11 +174,15 @@ def conflicts(waves: list[Wave], nodes: dict[int, Node]) -> set[tuple[int, int]]
                     by_word.setdefault(word, set()).add(ordered)
         for accesses in set(map(frozenset, by_word.values())):
             found |= {
-                (members[one.wave].steps[one.access.position],
-                 members[other.wave].steps[other.access.position])
-                for one in accesses if one.access.writes
-                for other in accesses if _unordered(one, other)
-            }  # fmt: skip
+                (
+                    members[one.wave].steps[one.access.position],
+                    members[other.wave].steps[other.access.position],
+                )
+                for one in accesses
+                if one.access.writes
+                for other in accesses
+                if _unordered(one, other)
+            }
     return found
 
 

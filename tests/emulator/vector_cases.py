@@ -19,25 +19,39 @@ from tests.emulator.harness import make_state, run
 
 DEFAULT_MODE = 0x3F0  # nearest even, subnormals kept, DX10_CLAMP, IEEE: what HIP kernels run with
 M16, M32, M64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 64) - 1
+
+
+def _hexadecimal(text: str) -> list[int]:
+    return [int(word, 16) for word in text.split()]
+
+
 EDGES = {
-    8: [0, 1, 2, 3, 7, 8, 15, 16, 31, 32, 63, 127, 128, 255],
-    16: [0, 1, 2, 3, 15, 16, 17, 255, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF],
-    32: [0, 1, 2, 5, 31, 32, 0xFFFF, 0x10000, 0x7FFFFF, 0x800000, 0xFFFFFF, 0x1000000, 0x12345678,
-         0x7FFFFFFF, 0x80000000, 0x80000001, M32 - 1, M32],
-    64: [0, 1, 63, 64, 1 << 31, M32, 1 << 32, 0x123456789ABCDEF0, (1 << 63) - 1, 1 << 63, M64 - 1,
-         M64],
-}  # fmt: skip
+    8: _hexadecimal("0 1 2 3 7 8 f 10 1f 20 3f 7f 80 ff"),
+    16: _hexadecimal("0 1 2 3 f 10 11 ff 7ffe 7fff 8000 8001 fffe ffff"),
+    32: _hexadecimal(
+        "0 1 2 5 1f 20 ffff 10000 7fffff 800000 ffffff 1000000 12345678 "
+        "7fffffff 80000000 80000001 fffffffe ffffffff"
+    ),
+    64: _hexadecimal(
+        "0 1 3f 40 80000000 ffffffff 100000000 123456789abcdef0 "
+        "7fffffffffffffff 8000000000000000 fffffffffffffffe ffffffffffffffff"
+    ),
+}
+# Zero, the smallest and the largest subnormal, the smallest normal, 1 and its two neighbours,
+# 2/3, 1.5, 2.5, a large odd number, the largest finite number, Inf, a quiet and a signalling NaN;
+# the loop below adds the same with the other sign.
 FLOAT_EDGES = {
-    # zero, smallest and largest subnormal, smallest normal, 1 less and more an ulp, 2/3, 1.5, 2.5,
-    # a large odd number, largest, Inf, quiet and signalling NaN, each with both signs
-    16: [0, 1, 0x3FF, 0x400, 0x3BFF, 0x3C00, 0x3C01, 0x3955, 0x3E00, 0x4100, 0x63FF, 0x7BFF, 0x7C00,
-         0x7E00, 0x7D01],
-    32: [0, 1, 0x7FFFFF, 0x800000, 0x3F7FFFFF, 0x3F800000, 0x3F800001, 0x3F2AAAAB, 0x3FC00000,
-         0x40200000, 0x4AFFFFFF, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7FA00001],
-    64: [0, 1, (1 << 52) - 1, 1 << 52, 0x3FEFFFFFFFFFFFFF, 0x3FF0000000000000, 0x3FF0000000000001,
-         0x3FE5555555555555, 0x3FF8000000000000, 0x4004000000000000, 0x433FFFFFFFFFFFFF,
-         0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0x7FF8000000000000, 0x7FF4000000000001],
-}  # fmt: skip
+    16: _hexadecimal("0 1 3ff 400 3bff 3c00 3c01 3955 3e00 4100 63ff 7bff 7c00 7e00 7d01"),
+    32: _hexadecimal(
+        "0 1 7fffff 800000 3f7fffff 3f800000 3f800001 3f2aaaab 3fc00000 40200000 4affffff "
+        "7f7fffff 7f800000 7fc00000 7fa00001"
+    ),
+    64: _hexadecimal(
+        "0 1 fffffffffffff 10000000000000 3fefffffffffffff 3ff0000000000000 3ff0000000000001 "
+        "3fe5555555555555 3ff8000000000000 4004000000000000 433fffffffffffff "
+        "7fefffffffffffff 7ff0000000000000 7ff8000000000000 7ff4000000000001"
+    ),
+}
 for _width, _edges in FLOAT_EDGES.items():
     _edges += [value | 1 << _width - 1 for value in _edges]
 

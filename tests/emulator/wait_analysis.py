@@ -133,9 +133,13 @@ def _counters(inst: Instruction) -> tuple[str, ...]:
     if inst.mnemonic.startswith(_NO_COUNTER):
         return ()
     return {
-        "DS": ("lgkm",), "SMEM": ("smem",), "FLAT": ("vm", "lgkm"),
-        "GLOBAL": ("vm",), "SCRATCH": ("vm",), "MUBUF": ("vm",),
-    }.get(inst.encoding, ())  # fmt: skip
+        "DS": ("lgkm",),
+        "SMEM": ("smem",),
+        "FLAT": ("vm", "lgkm"),
+        "GLOBAL": ("vm",),
+        "SCRATCH": ("vm",),
+        "MUBUF": ("vm",),
+    }.get(inst.encoding, ())
 
 
 def families(inst: Instruction) -> set[str]:

@@ -46,7 +46,9 @@ EXACT = {
     "scale_b": {"scale_b": np.float32(2.0) ** -np.arange(N, dtype=F32).clip(0, 7)},
     "scale_b of a row": {"scale_b": np.full((1, N), 4, F32)},
     "scales in device memory": {
-        "scale_a": np.array(0.5, F32), "scale_b": np.array(4, F32), "scale_out": np.array(2, F32)
+        "scale_a": np.array(0.5, F32),
+        "scale_b": np.array(4, F32),
+        "scale_out": np.array(2, F32),
     },
     "c": {"c": np.arange(M * N, dtype=F32).reshape(M, N)},
     "c of halves": {"c": (np.arange(M * N) % 100).reshape(M, N).astype(F16), "beta": -2},
@@ -60,10 +62,15 @@ EXACT = {
     "clamp": {"clamp": (-5, 7.5)},
     "clamp from above": {"clamp": (None, 7)},
     "order": {
-        "alpha": 0.5, "c": np.ones((M, N), F16), "beta": 2, "bias": np.arange(N, dtype=F32) - 9,
-        "activation": "relu", "scale_out": 2, "clamp": (1, 30)
+        "alpha": 0.5,
+        "c": np.ones((M, N), F16),
+        "beta": 2,
+        "bias": np.arange(N, dtype=F32) - 9,
+        "activation": "relu",
+        "scale_out": 2,
+        "clamp": (1, 30),
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("part", EXACT)
@@ -221,8 +228,12 @@ def test_many_combinations(cp, problem, order):
 
 def test_1d_operands_broadcast_to_their_result(cp):
     x1, x2 = testing.integer_operands((20,), (20, 33), F16)
-    options = {"scale_a": np.array([2], F32), "scale_b": np.arange(33, dtype=F32),
-               "bias": np.arange(33, dtype=F32), "c": np.ones(33, F32)}  # fmt: skip
+    options = {
+        "scale_a": np.array([2], F32),
+        "scale_b": np.arange(33, dtype=F32),
+        "bias": np.arange(33, dtype=F32),
+        "c": np.ones(33, F32),
+    }
     result = multiply(cp, x1, x2, dtype=F32, **options)
     assert result.shape == (33,)
     testing.assert_gemm_exact(result, x1, x2, **options)
@@ -250,8 +261,10 @@ def test_an_empty_result_has_none(cp):
 def test_bytes_saturate(cp, dtype):
     rng = np.random.default_rng(0)
     x1, x2 = (rng.integers(-128, 128, shape, I8) for shape in ((40, 64), (64, 50)))
-    options = {"scale_a": np.float32(2.0) ** -np.arange(40, dtype=F32).clip(6, 16),
-               "bias": np.arange(50, dtype=F32) - 25}  # fmt: skip
+    options = {
+        "scale_a": np.float32(2.0) ** -np.arange(40, dtype=F32).clip(6, 16),
+        "bias": np.arange(50, dtype=F32) - 25,
+    }
     result = multiply(cp, x1, x2, dtype=dtype, casting="unsafe", **options)
     assert result.dtype == dtype
     testing.assert_gemm_exact(result, x1, x2, **options)
@@ -261,8 +274,16 @@ def test_bytes_saturate(cp, dtype):
 def test_halves_to_bytes(cp):
     """Ties go to even, infinities saturate, and NaN becomes 0."""
     x1 = np.array([[0.5], [1.5], [-2.5], [np.inf], [-np.inf], [np.nan], [300], [-300]], F16)
-    result = multiply(cp, x1, np.ones((1, 3), F16), dtype=I8, casting="unsafe", alpha=1.0, beta=0,
-                      scale_out=np.array(1, F32))  # fmt: skip
+    result = multiply(
+        cp,
+        x1,
+        np.ones((1, 3), F16),
+        dtype=I8,
+        casting="unsafe",
+        alpha=1.0,
+        beta=0,
+        scale_out=np.array(1, F32),
+    )
     np.testing.assert_array_equal(result.get()[:, 0], [0, 2, -2, 127, -128, 0, 127, -128])
 
 
@@ -336,9 +357,11 @@ def test_strided_options_and_out(cp):
     x1, x2 = testing.integer_operands((3, 33, 20), (20, 35), F16)
     block = cp.asarray(np.arange(3 * 80 * 80).reshape(3, 80, 80).astype(F32) % 64)
     options = {
-        "c": block[:, 5:38, 3:38], "bias": block[::-1, 40, None, ::2][:, :, :35],
-        "scale_a": block[0, 7:40, 9:10], "scale_b": block[1, 2, 1:36],
-    }  # fmt: skip
+        "c": block[:, 5:38, 3:38],
+        "bias": block[::-1, 40, None, ::2][:, :, :35],
+        "scale_a": block[0, 7:40, 9:10],
+        "scale_b": block[1, 2, 1:36],
+    }
     memory = cp.full((3, 40, 41), 7, F32)
     out = memory[:, 3:36, 2:37]
     cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), out, **options)

@@ -29,9 +29,10 @@ QUARTER_RATE = re.compile(r"\tv_(exp|log|rcp|rsq|sqrt|sin|cos)_")
 def vector_instructions(epilogue: Epilogue, folder: Path, out_dtype: DType = "bf16") -> float:
     """Return those of a kernel for gfx942, for each element that a lane stores."""
     config = next(
-        c for c in register_double_buffer.configs("bf16", "gfx942")
+        c
+        for c in register_double_buffer.configs("bf16", "gfx942")
         if (c.tile_m, c.tile_n, c.mma_m) == (64, 64, 16)
-    )  # fmt: skip
+    )
     source, assembly = folder / "kernel.hip", folder / "kernel.s"
     problem = replace(PROBLEM, epilogue=epilogue, out_dtype=out_dtype)
     source.write_text(generate(problem, config, "gfx942"))
@@ -68,9 +69,12 @@ def test_the_instructions_of_other_parts(changes: dict[str, object], folder: Pat
 def test_what_is_read() -> None:
     assert read_bytes(None, 64, 32) == 0
     everything = Epilogue(
-        alpha=True, scale_a=Source("f32", "row"), scale_b=Source("f32", "one"), c=MATRIX,
+        alpha=True,
+        scale_a=Source("f32", "row"),
+        scale_b=Source("f32", "one"),
+        c=MATRIX,
         bias=COLUMN,
-    )  # fmt: skip
+    )
     assert read_bytes(everything, 64, 32) == 64 * 4 + 4 + 64 * 32 * 4 + 32 * 2
     assert instructions(None, "f32") == instructions(Epilogue(), "f32") == 0
 

@@ -98,9 +98,15 @@ class Program:
                 values.append(argument if isinstance(argument, bytes) else argument.tobytes())
         try:
             return launch(
-                self.code.kernels[kernel], grid, block, dynamic_lds, values, self.memory,
-                TARGETS[self.target], **options,
-            )  # fmt: skip
+                self.code.kernels[kernel],
+                grid,
+                block,
+                dynamic_lds,
+                values,
+                self.memory,
+                TARGETS[self.target],
+                **options,
+            )
         finally:
             for address, view, array in arrays:
                 if array.flags.writeable:

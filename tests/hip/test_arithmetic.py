@@ -45,11 +45,19 @@ def test_scalar_arithmetic(program, a, b) -> None:
     program("arithmetic.hip")("scalar_i64", (1, 1, 1), (64, 1, 1), np.array([a, b]), out)
     ua = a & M64
     expected = [
-        a + b, a - b, a * b, a << (b & 63), a >> (b & 63), ua >> (b & 63), min(a, b),
+        a + b,
+        a - b,
+        a * b,
+        a << (b & 63),
+        a >> (b & 63),
+        ua >> (b & 63),
+        min(a, b),
         ua.bit_count() * 100 + 64 - (ua | 1).bit_length(),
-        (abs(a) // 10 * (1 if a > 0 else -1)) + b % 1000003, ua % 97,
-        ((b | 256) & -(b | 256)).bit_length() - 1, (a ^ b) & ~(a | 15),
-    ]  # fmt: skip
+        (abs(a) // 10 * (1 if a > 0 else -1)) + b % 1000003,
+        ua % 97,
+        ((b | 256) & -(b | 256)).bit_length() - 1,
+        (a ^ b) & ~(a | 15),
+    ]
     np.testing.assert_array_equal(out.view(np.uint64), [e & M64 for e in expected])
 
 
@@ -62,12 +70,19 @@ def test_bits(program) -> None:
         sv, sw = (u - 2**32 if u >> 31 else u for u in (v, w))
         s = w & 31
         expected = [
-            v.bit_count(), 32 - v.bit_length(), (v & -v).bit_length() - 1 if v else 32,
-            int(f"{v:032b}"[::-1], 2), int.from_bytes(v.to_bytes(4, "little"), "big"),
-            v >> s, v << s & M32, sv >> s & M32, v * w >> 32, sv * sw >> 32 & M32,
+            v.bit_count(),
+            32 - v.bit_length(),
+            (v & -v).bit_length() - 1 if v else 32,
+            int(f"{v:032b}"[::-1], 2),
+            int.from_bytes(v.to_bytes(4, "little"), "big"),
+            v >> s,
+            v << s & M32,
+            sv >> s & M32,
+            v * w >> 32,
+            sv * sw >> 32 & M32,
             (v << 32 | w) >> 8 & M32,
             (v >> (w & 15) & 511) + permute_bytes(v, w, 0x07010600) & M32,
-        ]  # fmt: skip
+        ]
         assert out[i].tolist() == expected
 
 
@@ -86,10 +101,15 @@ def test_wide_integers(program) -> None:
         s = w & 63
         trailing = ((w | 1) & -(w | 1)).bit_length() - 1
         expected = [
-            v * w & M64, v << s & M64, v >> s, sv >> s & M64, v * w >> 64,
+            v * w & M64,
+            v << s & M64,
+            v >> s,
+            sv >> s & M64,
+            v * w >> 64,
             v.bit_count() + 64 * (64 - (v | 1).bit_length()) + 4096 * trailing,
-            abs(v - w), (v + w if sv < sw else v ^ w) & M64,
-        ]  # fmt: skip
+            abs(v - w),
+            (v + w if sv < sw else v ^ w) & M64,
+        ]
         assert out[i].tolist() == expected
 
 
@@ -107,9 +127,17 @@ def test_single_precision(program) -> None:
     with np.errstate(all="ignore"):
         wide = x.astype(np.float64) * y + 1.5  # rounds twice at most in cases that the test avoids
         expected = [
-            x / y, np.sqrt(np.abs(x)), wide.astype(np.float32), np.minimum(x, y), np.maximum(x, y),
-            np.rint(x), np.floor(x) + np.ceil(y), np.trunc(x), np.copysign(x, y), x * np.float32(8),
-        ]  # fmt: skip
+            x / y,
+            np.sqrt(np.abs(x)),
+            wide.astype(np.float32),
+            np.minimum(x, y),
+            np.maximum(x, y),
+            np.rint(x),
+            np.floor(x) + np.ceil(y),
+            np.trunc(x),
+            np.copysign(x, y),
+            x * np.float32(8),
+        ]
     for column, values in enumerate(expected):
         np.testing.assert_array_equal(out[:, column], values, err_msg=f"column {column}")
 
@@ -120,9 +148,13 @@ def test_double_precision(program) -> None:
     program("arithmetic.hip")("float_f64", *LAUNCH, x, y, out)
     with np.errstate(all="ignore"):
         expected = {
-            0: x / y, 1: np.sqrt(np.abs(x)), 3: np.minimum(x, y), 4: np.rint(x), 5: np.floor(y),
+            0: x / y,
+            1: np.sqrt(np.abs(x)),
+            3: np.minimum(x, y),
+            4: np.rint(x),
+            5: np.floor(y),
             7: y / 32,
-        }  # fmt: skip
+        }
         fused = {2: x * y - 0.75, 6: x * y - x}
     for column, values in expected.items():
         np.testing.assert_array_equal(out[:, column], values, err_msg=f"column {column}")

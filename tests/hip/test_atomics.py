@@ -30,8 +30,14 @@ def test_integer_operations(program, kind) -> None:
     x = RNG.integers(info.min, info.max, 320, dtype=dtype, endpoint=True)
     where = RNG.integers(info.min, info.max, 7, dtype=dtype)
     operations = (
-        np.add, np.subtract, np.minimum, np.maximum, np.bitwise_and, np.bitwise_or, np.bitwise_xor
-    )  # fmt: skip
+        np.add,
+        np.subtract,
+        np.minimum,
+        np.maximum,
+        np.bitwise_and,
+        np.bitwise_or,
+        np.bitwise_xor,
+    )
     expected = [fold(op, start, x) for op, start in zip(operations, where, strict=True)]
     program("atomics.hip")(f"integer_{kind}", (5, 1, 1), (64, 1, 1), where, x)
     np.testing.assert_array_equal(where, np.array(expected, dtype))

@@ -47,9 +47,16 @@ def test_switches(program) -> None:
 
     def case(v: int) -> int:
         table = {
-            0: 7, 1: 3 * v, 2: -v, 3: v ^ 0x55, 4: v >> 2, 5: v >> 2, 7: 1000 + v, 8: 1000 + v,
+            0: 7,
+            1: 3 * v,
+            2: -v,
+            3: v ^ 0x55,
+            4: v >> 2,
+            5: v >> 2,
+            7: 1000 + v,
+            8: 1000 + v,
             11: v * v,
-        }  # fmt: skip
+        }
         return table.get(v % 12, 1)
 
     np.testing.assert_array_equal(out, wrap(case(v) for v in x.tolist()))

@@ -16,9 +16,15 @@ def test_permutes_and_swizzles(program) -> None:
     pushed = np.zeros(64, np.int32)
     pushed[(L * 5 + 1) % 64] = x
     expected = [
-        x[(L * 7 + 3) % 64], pushed, x[L ^ 3], x[L ^ 1], x[L ^ 31], x[L & ~7],
-        np.full(64, x[0]), np.full(64, x[37]),
-    ]  # fmt: skip
+        x[(L * 7 + 3) % 64],
+        pushed,
+        x[L ^ 3],
+        x[L ^ 1],
+        x[L ^ 31],
+        x[L & ~7],
+        np.full(64, x[0]),
+        np.full(64, x[37]),
+    ]
     np.testing.assert_array_equal(out, np.stack(expected, axis=1))
 
 
@@ -33,12 +39,17 @@ def test_dpp(program) -> None:
         return np.where((source >= 0) & (source < 16), x[(16 * row + source) % 64], outside)
 
     expected = [
-        x[L ^ 3], shifted(-1, -1), shifted(3, 0), x[16 * row + (place - 5) % 16],
-        x[16 * row + 15 - place], x[L ^ 7],
+        x[L ^ 3],
+        shifted(-1, -1),
+        shifted(3, 0),
+        x[16 * row + (place - 5) % 16],
+        x[16 * row + 15 - place],
+        x[L ^ 7],
         np.where(row % 2 == 1, x[(16 * row - 1) % 64], -1),
-        np.where(L > 0, x[L - 1], -1), x[(L + 1) % 64],
+        np.where(L > 0, x[L - 1], -1),
+        x[(L + 1) % 64],
         np.where((row < 2) & (place // 4 % 2 == 0), shifted(1, -1), -1),
-    ]  # fmt: skip
+    ]
     np.testing.assert_array_equal(out, np.stack(expected, axis=1))
 
 

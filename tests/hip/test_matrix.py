@@ -8,30 +8,37 @@ import pytest
 
 RNG = np.random.default_rng(9)
 SHAPES = {
-    "f16_32x32x8": (np.float16, 32, 8), "f16_16x16x16": (np.float16, 16, 16),
-    "bf16_32x32x8": (ml_dtypes.bfloat16, 32, 8), "bf16_16x16x16": (ml_dtypes.bfloat16, 16, 16),
-    "f32_32x32x2": (np.float32, 32, 2), "f32_16x16x4": (np.float32, 16, 4),
+    "f16_32x32x8": (np.float16, 32, 8),
+    "f16_16x16x16": (np.float16, 16, 16),
+    "bf16_32x32x8": (ml_dtypes.bfloat16, 32, 8),
+    "bf16_16x16x16": (ml_dtypes.bfloat16, 16, 16),
+    "f32_32x32x2": (np.float32, 32, 2),
+    "f32_16x16x4": (np.float32, 16, 4),
     "f64_16x16x4": (np.float64, 16, 4),
-}  # fmt: skip
+}
 ONLY = {
     "gfx90a": {
-        "bf16_32x32x4": (ml_dtypes.bfloat16, 32, 4), "i8_32x32x8": (np.int8, 32, 8),
+        "bf16_32x32x4": (ml_dtypes.bfloat16, 32, 4),
+        "i8_32x32x8": (np.int8, 32, 8),
         "i8_16x16x16": (np.int8, 16, 16),
     },
     "gfx942": {
-        "i8_32x32x16": (np.int8, 32, 16), "i8_16x16x32": (np.int8, 16, 32),
+        "i8_32x32x16": (np.int8, 32, 16),
+        "i8_16x16x32": (np.int8, 16, 32),
         "fp8_32x32x16": (ml_dtypes.float8_e4m3fnuz, 32, 16),
         "bf8_16x16x32": (ml_dtypes.float8_e5m2fnuz, 16, 32),
         "xf32_32x32x4": (np.float32, 32, 4),
     },
     "gfx950": {
-        "i8_32x32x16": (np.int8, 32, 16), "i8_16x16x32": (np.int8, 16, 32),
+        "i8_32x32x16": (np.int8, 32, 16),
+        "i8_16x16x32": (np.int8, 16, 32),
         "fp8_32x32x16": (ml_dtypes.float8_e4m3fn, 32, 16),
         "bf8_16x16x32": (ml_dtypes.float8_e5m2, 16, 32),
-        "f16_16x16x32": (np.float16, 16, 32), "bf16_32x32x16": (ml_dtypes.bfloat16, 32, 16),
+        "f16_16x16x32": (np.float16, 16, 32),
+        "bf16_32x32x16": (ml_dtypes.bfloat16, 32, 16),
         "i8_16x16x64": (np.int8, 16, 64),
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("_round", range(2))

@@ -48,8 +48,19 @@ def test_breadth_first_search(program) -> None:
     while size:
         depth += 1
         following, count = np.zeros(nodes, np.int32), np.zeros(1, np.int32)
-        run("bfs_level", (2, 1, 1), (64, 1, 1), start, edge, level, frontier, following,
-            np.int32(size), count, np.int32(depth))  # fmt: skip
+        run(
+            "bfs_level",
+            (2, 1, 1),
+            (64, 1, 1),
+            start,
+            edge,
+            level,
+            frontier,
+            following,
+            np.int32(size),
+            count,
+            np.int32(depth),
+        )
         frontier, size = following, int(count[0])
     expected, reached = np.full(nodes, -1), np.zeros(nodes, bool)
     reached[0], step = True, 0

@@ -26,9 +26,14 @@ def test_stencil_1d(program, threads) -> None:
     x = RNG.integers(-64, 64, n).astype(np.float32)
     out = np.zeros_like(x)
     program("tiles.hip")(
-        "stencil_1d", (-(-n // threads), 1, 1), (threads, 1, 1), x, out, np.int32(n),
+        "stencil_1d",
+        (-(-n // threads), 1, 1),
+        (threads, 1, 1),
+        x,
+        out,
+        np.int32(n),
         dynamic_lds=4 * (threads + 4),
-    )  # fmt: skip
+    )
     padded = np.pad(x, 2)
     weights = [0.0625, 0.25, 0.375, 0.25, 0.0625]
     expected = sum(w * padded[i : i + n] for i, w in enumerate(weights))

@@ -31,16 +31,31 @@ from tests.hopper_model.build import kernel, machine
 
 NUM_SMS = 4
 """Few, so that a block takes several tiles."""
-MAP = np.dtype([
-    ("magic", np.uint32), ("rank", np.uint32), ("element_bytes", np.uint32),
-    ("rounds_to_tf32", np.uint32), ("address", np.uint64), ("extents", np.uint64, 5),
-    ("pitches", np.uint64, 4), ("box", np.uint32, 5), ("swizzle", np.uint32),
-    ("unused", np.uint32, 2),
-])  # fmt: skip
+MAP = np.dtype(
+    [
+        ("magic", np.uint32),
+        ("rank", np.uint32),
+        ("element_bytes", np.uint32),
+        ("rounds_to_tf32", np.uint32),
+        ("address", np.uint64),
+        ("extents", np.uint64, 5),
+        ("pitches", np.uint64, 4),
+        ("box", np.uint32, 5),
+        ("swizzle", np.uint32),
+        ("unused", np.uint32, 2),
+    ]
+)
 """The twin of ``Map`` in tma.cpp."""
 _MAGIC = 0x7EA5
-_BYTES = {"UINT8": 1, "FLOAT16": 2, "BFLOAT16": 2, "INT32": 4, "FLOAT32": 4, "TFLOAT32": 4,
-          "FLOAT64": 8}  # fmt: skip
+_BYTES = {
+    "UINT8": 1,
+    "FLOAT16": 2,
+    "BFLOAT16": 2,
+    "INT32": 4,
+    "FLOAT32": 4,
+    "TFLOAT32": 4,
+    "FLOAT64": 8,
+}
 
 
 class ModelError(Exception):
@@ -103,9 +118,14 @@ class HostKernel:
         start = -aligned.ctypes.data % 64
         ctypes.memmove(aligned.ctypes.data + start, arguments, self._parameter)
         launch = _Launch(
-            self.ptr, aligned.ctypes.data + start, tuple(grid), tuple(block),
-            (self._cluster, 1, 1), shared_bytes, self._model.seed,
-        )  # fmt: skip
+            self.ptr,
+            aligned.ctypes.data + start,
+            tuple(grid),
+            tuple(block),
+            (self._cluster, 1, 1),
+            shared_bytes,
+            self._model.seed,
+        )
         wrong = machine().hopper_launch(ctypes.byref(launch))
         if wrong is not None:
             raise ModelError(wrong.decode())
@@ -116,9 +136,18 @@ class HostKernel:
 
 
 def encode_tiled(
-    dtype: str, rank: int, address: int, extents: list[int], pitches: list[int], box: list[int],
-    steps: list[int], interleave: str, swizzle: str, promotion: str, fill: str,
-) -> tuple[Any, Any]:  # fmt: skip
+    dtype: str,
+    rank: int,
+    address: int,
+    extents: list[int],
+    pitches: list[int],
+    box: list[int],
+    steps: list[int],
+    interleave: str,
+    swizzle: str,
+    promotion: str,
+    fill: str,
+) -> tuple[Any, Any]:
     """Return a tensor map, under the conditions of ``cuTensorMapEncodeTiled``."""
     size = _BYTES[dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
     width = {f"CU_TENSOR_MAP_SWIZZLE_{width}B": width for width in (64, 128)}.get(swizzle, 0)
@@ -218,15 +247,21 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
     """Return what stands for CuPy's modules, and for those of the CUDA bindings."""
 
     properties = {
-        "name": b"NVIDIA H200 (modelled)", "major": 9, "minor": 0, "multiProcessorCount": NUM_SMS,
-    }  # fmt: skip
+        "name": b"NVIDIA H200 (modelled)",
+        "major": 9,
+        "minor": 0,
+        "multiProcessorCount": NUM_SMS,
+    }
     cupy = ArrayModule("cupy")
     cuda, runtime, driver, bindings = (
         ModuleType(name)
         for name in (
-            "cupy.cuda", "cupy.cuda.runtime", "cupy_backends.cuda.api.driver", "cuda.bindings"
+            "cupy.cuda",
+            "cupy.cuda.runtime",
+            "cupy_backends.cuda.api.driver",
+            "cuda.bindings",
         )
-    )  # fmt: skip
+    )
     threads = threading.local()  # of which one that made no call of the runtime has no context
     vars(runtime).update(
         is_hip=False,
@@ -244,8 +279,15 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
     cupyx, special = ModuleType("cupyx"), ModuleType("cupyx.scipy.special")
     vars(cupyx).update(allow_synchronize=lambda allow: contextlib.nullcontext())
     vars(special).update(erfc=scipy.special.erfc)
-    empty = ("cupyx.scipy", "cuda", "cupy_backends", "cupy_backends.cuda", "cupy_backends.cuda.api",
-             "cupy_backends.cuda.libs", "cupy_backends.cuda.libs.cublas")  # fmt: skip
+    empty = (
+        "cupyx.scipy",
+        "cuda",
+        "cupy_backends",
+        "cupy_backends.cuda",
+        "cupy_backends.cuda.api",
+        "cupy_backends.cuda.libs",
+        "cupy_backends.cuda.libs.cublas",
+    )
     made = (cupy, cuda, runtime, driver, bindings, cupyx, special)
     return {module.__name__: module for module in (*map(ModuleType, empty), *made)}
 

@@ -44,9 +44,14 @@ def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **optio
         for x, order in zip((x1, x2), orders, strict=True)
     ]
     result = cupygemm.scaled_matmul(
-        *codes, cp.asarray(scale_a), cp.asarray(scale_b),
-        format_a="e4m3fn", format_b="e4m3fn", block=block, **options,
-    )  # fmt: skip
+        *codes,
+        cp.asarray(scale_a),
+        cp.asarray(scale_b),
+        format_a="e4m3fn",
+        format_b="e4m3fn",
+        block=block,
+        **options,
+    )
     expected = (x1 * spread(np.atleast_2d(scale_a.T).T, (m, k), (block, block))) @ (
         x2 * spread(np.atleast_2d(scale_b), (k, n), (block, block))
     )
@@ -82,9 +87,15 @@ def test_results_are_8_bit_floats(cp, dtype):
 
 @pytest.mark.parametrize(
     ("shape_a", "shape_b", "block"),
-    [((70, 5), (5, 2), 128), ((1, 5), (5, 200), 128), ((), (5, 2), 128), ((70, 5), (200,), 128),
-     ((70, 1), (5, 2), 128), ((1, 3), (3, 1), 256)],
-)  # fmt: skip
+    [
+        ((70, 5), (5, 2), 128),
+        ((1, 5), (5, 200), 128),
+        ((), (5, 2), 128),
+        ((70, 5), (200,), 128),
+        ((70, 1), (5, 2), 128),
+        ((1, 3), (3, 1), 256),
+    ],
+)
 def test_shapes_of_scales(cp, shape_a, shape_b, block):
     for orders in ("CF", "FC"):
         result, expected = check_product(
@@ -100,9 +111,17 @@ def test_parts_of_k_and_other_options(cp):
         blocks = -(-k // 128)
         out = cp.zeros((40, 24), np.float16).T
         result, expected = check_product(
-            cp, 24, 40, k, (24, blocks), (blocks, 1), bias=bias, activation="relu", out=out,
+            cp,
+            24,
+            40,
+            k,
+            (24, blocks),
+            (blocks, 1),
+            bias=bias,
+            activation="relu",
+            out=out,
             casting="same_kind",
-        )  # fmt: skip
+        )
         np.testing.assert_array_equal(result, np.maximum(expected + bias, 0).astype(np.float16))
 
 

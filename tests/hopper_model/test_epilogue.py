@@ -112,16 +112,24 @@ def test_in_place_and_nothing_beside(cp, model, order, seed):
 def test_a_batch_of_biases(cp, model, seed):
     model.seed = seed
     x1, x2 = testing.integer_operands((3, 2, 70, 96), (2, 96, 72), BF16)
-    given = {"bias": np.arange(3 * 72, dtype=F32).reshape(3, 1, 1, 72), "scale_a": 2.0,
-             "scale_b": np.float32(2.0) ** (np.arange(144) % 4).reshape(2, 1, 72)}  # fmt: skip
+    given = {
+        "bias": np.arange(3 * 72, dtype=F32).reshape(3, 1, 1, 72),
+        "scale_a": 2.0,
+        "scale_b": np.float32(2.0) ** (np.arange(144) % 4).reshape(2, 1, 72),
+    }
     result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2), dtype=F32, **on_device(cp, given))
     testing.assert_gemm_exact(result, x1, x2, **given)
 
 
 def test_numbers_in_device_memory(cp, model):
     x1, x2 = testing.integer_operands((70, 64), (64, 72), F16)
-    given = {"scale_a": np.array(0.5, F32), "scale_b": np.array(4, F32), "c": np.array(3, F16),
-             "bias": np.array(1, F32), "scale_out": np.array(2, F32)}  # fmt: skip
+    given = {
+        "scale_a": np.array(0.5, F32),
+        "scale_b": np.array(4, F32),
+        "c": np.array(3, F16),
+        "bias": np.array(1, F32),
+        "scale_out": np.array(2, F32),
+    }
     arrays = on_device(cp, given)
     a, b = cp.asarray(x1), cp.asarray(x2)
     assert "scale_a (f32)" in cupygemm.explain(a, b, dtype=F32, **arrays).epilogue

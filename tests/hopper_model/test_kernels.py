@@ -88,10 +88,15 @@ def test_hilberts_order_is_exact(cp, model, variant):
 
 @pytest.mark.parametrize(
     ("number", "change", "result", "orders", "aligned"),
-    [(0, {}, F64, "CC", True), (0, {"cluster_m": 2}, F32, "CF", True), (1, {}, F64, "FC", False),
-     (2, {"split_k": 2}, F64, "FF", True), (2, {"cluster_n": 2}, F64, "FF", True),
-     (3, {}, F64, "CF", False)],
-)  # fmt: skip
+    [
+        (0, {}, F64, "CC", True),
+        (0, {"cluster_m": 2}, F32, "CF", True),
+        (1, {}, F64, "FC", False),
+        (2, {"split_k": 2}, F64, "FF", True),
+        (2, {"cluster_n": 2}, F64, "FF", True),
+        (3, {}, F64, "CF", False),
+    ],
+)
 def test_fp64_is_exact(cp, model, number, change, result, orders, aligned):
     config = replace(configs_for("f64")[number], **change)
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
@@ -115,9 +120,13 @@ def test_batches_of_fp64_in_one_launch(cp, model):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("first", "second"),
-    [((3, 2, 70, 40), (2, 40, 72)), ((2, 1, 3, 9, 64), (4, 1, 64, 8)), ((1, 8, 1), (5, 1, 16)),
-     ((5,), (5,))],
-)  # fmt: skip
+    [
+        ((3, 2, 70, 40), (2, 40, 72)),
+        ((2, 1, 3, 9, 64), (4, 1, 64, 8)),
+        ((1, 8, 1), (5, 1, 16)),
+        ((5,), (5,)),
+    ],
+)
 def test_batches(cp, model, first, second, seed):
     model.seed = seed
     x1, x2 = testing.integer_operands(first, second, F16)

@@ -196,12 +196,22 @@ class Case:
         """Return the record that the kernel is selected by."""
         itemsize, out_itemsize = (NUMPY_DTYPE[d].itemsize for d in (self.dtype, self.out_dtype))
         return GemmProblem(
-            m=self.m, n=self.n, k=self.k, batch=self.batch,
-            a_dtype=self.dtype, b_dtype=self.b_dtype or self.dtype, out_dtype=self.out_dtype,
-            a_major=self.a_major, b_major=self.b_major,
-            a_align=a.align(itemsize), b_align=b.align(itemsize), c_align=c.align(out_itemsize),
-            a_span=a.span, b_span=b.span, c_span=c.span,
-        )  # fmt: skip
+            m=self.m,
+            n=self.n,
+            k=self.k,
+            batch=self.batch,
+            a_dtype=self.dtype,
+            b_dtype=self.b_dtype or self.dtype,
+            out_dtype=self.out_dtype,
+            a_major=self.a_major,
+            b_major=self.b_major,
+            a_align=a.align(itemsize),
+            b_align=b.align(itemsize),
+            c_align=c.align(out_itemsize),
+            a_span=a.span,
+            b_span=b.span,
+            c_span=c.span,
+        )
 
     def launch_kernel(self, memory, a, b, c, grid_of=grid, **launch):
         """Launch the kernel on matrices that are in place, and return its statistics."""
@@ -213,11 +223,22 @@ class Case:
         arguments = np.zeros(1, GEMM_ARGS)
         batch = (1, 1, 1, *self.batch)[-3:]
         values = {
-            "a": a.address, "b": b.address, "c": c.address, "m": self.m, "n": self.n, "k": self.k,
-            "batch0": batch[0], "batch1": batch[1], "batch2": batch[2],
-            "lda": a.pitch, "ldb": b.pitch, "ldc": c.pitch,
-            "a_stride": a.strides, "b_stride": b.strides, "c_stride": c.strides,
-        }  # fmt: skip
+            "a": a.address,
+            "b": b.address,
+            "c": c.address,
+            "m": self.m,
+            "n": self.n,
+            "k": self.k,
+            "batch0": batch[0],
+            "batch1": batch[1],
+            "batch2": batch[2],
+            "lda": a.pitch,
+            "ldb": b.pitch,
+            "ldc": c.pitch,
+            "a_stride": a.strides,
+            "b_stride": b.strides,
+            "c_stride": c.strides,
+        }
         for name, value in values.items():
             arguments[name] = value
         packed = arguments.tobytes() + self.more_arguments(memory)
@@ -231,9 +252,16 @@ class Case:
                 memory.write(int(parts["workspace"][0]), bytes(num_bytes))
         packed += parts.tobytes()
         add = functools.partial(
-            run.launch, code.kernels[ADD_ENTRY], add_grid(self.config, problem),
-            (ADD_THREADS, 1, 1), 0, packed, memory, target, **launch,
-        )  # fmt: skip
+            run.launch,
+            code.kernels[ADD_ENTRY],
+            add_grid(self.config, problem),
+            (ADD_THREADS, 1, 1),
+            0,
+            packed,
+            memory,
+            target,
+            **launch,
+        )
         if not num_bytes:  # zeros, to which the GEMM adds
             add()
         stats = self._launch_gemm(code, problem, packed, memory, grid_of, **launch)
@@ -249,9 +277,15 @@ class Case:
     def _launch_gemm(self, code, problem, packed, memory, grid_of, **launch):
         entry = next(name for name in code.kernels if name != ADD_ENTRY)
         return run.launch(
-            code.kernels[entry], grid_of(self.config, problem), (self.config.num_threads, 1, 1), 0,
-            packed, memory, TARGETS[self.arch], **launch,
-        )  # fmt: skip
+            code.kernels[entry],
+            grid_of(self.config, problem),
+            (self.config.num_threads, 1, 1),
+            0,
+            packed,
+            memory,
+            TARGETS[self.arch],
+            **launch,
+        )
 
     def _strides(self, stride):
         batch = (1, 1, 1, *self.batch)[-3:]

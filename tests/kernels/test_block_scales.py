@@ -20,9 +20,21 @@ from cupygemm.emulator import profile_loop
 from tests.kernels.gemm import Case, Result
 from tests.kernels.host import compile_for_host
 
-PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="e4m3fn", b_dtype="e4m3fn",
-                      out_dtype="f32", a_major="k", b_major="k", a_align=4, b_align=4, c_align=4,
-                      block_scaled=True)  # fmt: skip
+PROBLEM = GemmProblem(
+    m=512,
+    n=512,
+    k=512,
+    batch=(),
+    a_dtype="e4m3fn",
+    b_dtype="e4m3fn",
+    out_dtype="f32",
+    a_major="k",
+    b_major="k",
+    a_align=4,
+    b_align=4,
+    c_align=4,
+    block_scaled=True,
+)
 LAYOUTS = ("kk", "kn", "mk", "mn")
 
 
@@ -120,12 +132,23 @@ def test_exact_in_any_order_of_waves_without_conflicts(
     """Every factor differs from its neighbours, so that one in a wrong place shows."""
     config = replace(ping_pong.configs(a, "gfx950")[0], split_k=split_k)
     contiguous = (tiles * config.tile_k + rest, n)
-    pads = tuple(-x % 4 + 4 for x in (contiguous[0] if layout[0] == "k" else m,
-                                      contiguous[layout[1] == "n"]))  # fmt: skip
+    pads = tuple(
+        -x % 4 + 4 for x in (contiguous[0] if layout[0] == "k" else m, contiguous[layout[1] == "n"])
+    )
     case = ScaledCase(
-        config, "gfx950", m, n, tiles * config.tile_k + rest, *layout, dtype=a, b_dtype=b,
-        out_dtype="f32", pads=(*pads, 3), offsets=(4, 4, 1), seed=m,
-    )  # fmt: skip
+        config,
+        "gfx950",
+        m,
+        n,
+        tiles * config.tile_k + rest,
+        *layout,
+        dtype=a,
+        b_dtype=b,
+        out_dtype="f32",
+        pads=(*pads, 3),
+        offsets=(4, 4, 1),
+        seed=m,
+    )
     result = case.run(profile=True)
     result.check_exact()
     conflicts = result.stats.lds_conflicts
@@ -137,9 +160,14 @@ def test_exact_in_any_order_of_waves_without_conflicts(
 def compiled(dtype: str, layout: str, epilogue: Epilogue | None = None) -> CompiledKernel:
     config = ping_pong.configs(dtype, "gfx950")[0]
     problem = replace(
-        PROBLEM, a_dtype=dtype, b_dtype=dtype, a_major=layout[0], b_major=layout[1],
-        epilogue=epilogue, out_dtype="f32" if epilogue is None else "bf16",
-    )  # fmt: skip
+        PROBLEM,
+        a_dtype=dtype,
+        b_dtype=dtype,
+        a_major=layout[0],
+        b_major=layout[1],
+        epilogue=epilogue,
+        out_dtype="f32" if epilogue is None else "bf16",
+    )
     assert check(config, problem, ARCHS["gfx950"]) is None
     kernel = compile_kernel(problem, config, "gfx950")
     resources = kernel.resources
@@ -148,8 +176,9 @@ def compiled(dtype: str, layout: str, epilogue: Epilogue | None = None) -> Compi
     return kernel
 
 
-@pytest.mark.parametrize(("dtype", "least"), [("e4m3fn", (1, 1, 1, 0.95)),
-                                              ("e2m1x2", (0.99, 0.99, 0.99, 0.95))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("dtype", "least"), [("e4m3fn", (1, 1, 1, 0.95)), ("e2m1x2", (0.99, 0.99, 0.99, 0.95))]
+)
 def test_the_matrix_pipe_is_busy(dtype: str, least: tuple[float, ...]) -> None:
     """By the count of `profile_loop`: factors are three more loads, in the memory phases."""
     for layout, efficiency in zip(LAYOUTS, least, strict=True):
@@ -163,10 +192,17 @@ def test_the_matrix_pipe_is_busy(dtype: str, least: tuple[float, ...]) -> None:
 @pytest.mark.parametrize(("dtype", "layout"), [("e4m3fn", "mn"), ("e2m1x2", "kk")])
 def test_a_full_epilogue_spills_nothing(dtype: str, layout: str) -> None:
     sources = {"scale_a": "row", "scale_b": "column", "c": "matrix", "bias": "column"}
-    compiled(dtype, layout, Epilogue(
-        alpha=True, activation="gelu", scale=True, clamp=True,
-        **{name: Source("bf16", along, 16) for name, along in sources.items()},
-    ))  # fmt: skip
+    compiled(
+        dtype,
+        layout,
+        Epilogue(
+            alpha=True,
+            activation="gelu",
+            scale=True,
+            clamp=True,
+            **{name: Source("bf16", along, 16) for name, along in sources.items()},
+        ),
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,11 +212,15 @@ def test_a_full_epilogue_spills_nothing(dtype: str, layout: str) -> None:
         ({"mma_k": 32}, {}, "gfx950", "16x16x32 instruction of gfx950 takes no factors"),
         ({"stream_k": 64}, {}, "gfx950", "do not go with a persistent grid"),
         ({}, {"batch": (2,)}, "gfx950", "do not go with a batch"),
-        ({}, {"a_dtype": "e2m1x2", "b_dtype": "e2m1x2", "block_scaled": False}, "gfx950",
-         "e2m1x2 operands have factors"),
+        (
+            {},
+            {"a_dtype": "e2m1x2", "b_dtype": "e2m1x2", "block_scaled": False},
+            "gfx950",
+            "e2m1x2 operands have factors",
+        ),
         ({}, {}, "gfx942", "inputs of type e4m3fn have no kernel on gfx942"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(config, changes, arch, words) -> None:
     problem = replace(PROBLEM, **changes)
     base = ping_pong.configs(problem.a_dtype, "gfx950")[0]

@@ -39,9 +39,16 @@ def operands(arch: str) -> list[Operand]:
                 if transposed and rows // waves % 32:
                     continue
                 found[
-                    Operand(major, rows, rows // waves, config.mma_m, config.tile_k,
-                            config.num_threads, element)
-                ] = None  # fmt: skip
+                    Operand(
+                        major,
+                        rows,
+                        rows // waves,
+                        config.mma_m,
+                        config.tile_k,
+                        config.num_threads,
+                        element,
+                    )
+                ] = None
     return list(found)
 
 

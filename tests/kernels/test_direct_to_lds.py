@@ -24,12 +24,27 @@ from tests.kernels.gemm import Case, Placement, with_layout
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 RESULTS = {"bf16": "bf16", "f16": "f32", "f64": "f64", "i8": "i32"}
-PROBLEM = GemmProblem(m=4096, n=4096, k=4096, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+PROBLEM = GemmProblem(
+    m=4096,
+    n=4096,
+    k=4096,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 
 
-def config_of(arch: str, tile_m: int, tile_n: int, mma: int = 16, dtype: str = "bf16",
-              num_stages: int | None = None) -> GemmConfig:  # fmt: skip
+def config_of(
+    arch: str,
+    tile_m: int,
+    tile_n: int,
+    mma: int = 16,
+    dtype: str = "bf16",
+    num_stages: int | None = None,
+) -> GemmConfig:
     """Return the configuration with that tile, instruction and ring."""
     return next(
         c
@@ -176,9 +191,13 @@ def loop_of(
 ) -> emulator.LoopProfile:
     """Return the main loop of the kernel for aligned operands."""
     problem = replace(
-        PROBLEM, a_major=layout[0], b_major=layout[1], a_dtype=dtype, b_dtype=dtype,
+        PROBLEM,
+        a_major=layout[0],
+        b_major=layout[1],
+        a_dtype=dtype,
+        b_dtype=dtype,
         out_dtype=RESULTS.get(dtype, "f32"),
-    )  # fmt: skip
+    )
     compiled = compile_kernel(problem, config, arch)
     resources = compiled.resources
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
@@ -202,9 +221,12 @@ def test_the_largest_tile_keeps_the_matrix_units_busy(layout: str, dtype: str) -
 def test_a_full_epilogue_leaves_the_largest_tile_without_spills() -> None:
     sources = {"scale_a": "row", "scale_b": "column", "c": "matrix", "bias": "column"}
     epilogue = Epilogue(
-        alpha=True, activation="gelu", scale=True, clamp=True,
+        alpha=True,
+        activation="gelu",
+        scale=True,
+        clamp=True,
         **{name: Source("bf16", along, 16) for name, along in sources.items()},
-    )  # fmt: skip
+    )
     problem = replace(PROBLEM, epilogue=epilogue)
     resources = compile_kernel(problem, config_of("gfx950", 256, 256), "gfx950").resources
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
@@ -236,9 +258,15 @@ def test_a_persistent_grid_leaves_it_its_registers(layout: str) -> None:
         for base in direct_to_lds.configs(dtype, "gfx950"):
             config = replace(base, stream_k=250)
             problem = replace(
-                PROBLEM, m=4001, a_major=layout[0], b_major=layout[1], a_dtype=dtype, b_dtype=dtype,
-                out_dtype=RESULTS.get(dtype, "f32"), c_align=4,
-            )  # fmt: skip
+                PROBLEM,
+                m=4001,
+                a_major=layout[0],
+                b_major=layout[1],
+                a_dtype=dtype,
+                b_dtype=dtype,
+                out_dtype=RESULTS.get(dtype, "f32"),
+                c_align=4,
+            )
             if check(config, problem, ARCHS["gfx950"]) is None:
                 taken.append((config.tile_m, config.tile_n))
                 resources = compile_kernel(problem, config, "gfx950").resources

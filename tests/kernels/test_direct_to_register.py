@@ -16,9 +16,17 @@ from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.gemm import Case, Placement, with_layout
 
 RESULTS = {
-    "bf16": "bf16", "f16": "f32", "f32": "f32", "f64": "f64", "i8": "i32", "tf32": "f32",
-    "e4m3fnuz": "bf16", "e5m2fnuz": "e5m2fnuz", "e4m3fn": "e4m3fn", "e5m2": "f16",
-}  # fmt: skip
+    "bf16": "bf16",
+    "f16": "f32",
+    "f32": "f32",
+    "f64": "f64",
+    "i8": "i32",
+    "tf32": "f32",
+    "e4m3fnuz": "bf16",
+    "e5m2fnuz": "e5m2fnuz",
+    "e4m3fn": "e4m3fn",
+    "e5m2": "f16",
+}
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 PLACE = Placement(64, 64, (0, 0, 0), 0)
 
@@ -54,8 +62,9 @@ def every_kind():
             layouts = [x for x in LAYOUTS if takes(config, "gfx942", dtype, x)]
             for extra in range(2):
                 layout = layouts[(number + 2 * extra + turn) % len(layouts)]
-                yield pytest.param("gfx942", dtype, config, layout,
-                                   id=f"gfx942-{dtype}-{layout}-{turn}")  # fmt: skip
+                yield pytest.param(
+                    "gfx942", dtype, config, layout, id=f"gfx942-{dtype}-{layout}-{turn}"
+                )
     for arch, dtype, layout, turn in (
         ("gfx90a", "bf16", "kn", 0),
         ("gfx90a", "i8", "kk", 1),
@@ -88,8 +97,12 @@ def test_every_extent_of_the_short_side_and_tail_of_k(turn, layout):
 def test_rows_of_bytes_end_in_any_dword():
     """K ends a dword, a vector and a wave's slice anywhere; rows are one, a few and sixteen."""
     config = direct_to_register.configs("e4m3fnuz", "gfx942")[2]
-    for layout, short, k in (("kk", 1, 1), ("kn", 16, 67), ("mk", 3, config.tile_k + 2),
-                             ("mn", 15, 333)):  # fmt: skip
+    for layout, short, k in (
+        ("kk", 1, 1),
+        ("kn", 16, 67),
+        ("mk", 3, config.tile_k + 2),
+        ("mn", 15, 333),
+    ):
         skinny(config, "gfx942", "e4m3fnuz", layout, short=short, k=k, seed=k).run().check_exact()
 
 
@@ -140,13 +153,13 @@ def test_the_long_operand_moves_by_16_bytes_in_whole_lines(turn, layout):
     along_k = layout[1 if turn == 0 else 0] == "k"
     line = 64 if along_k else 128
     loads = [
-        counts for pc, counts in stats.global_lines.items()
+        counts
+        for pc, counts in stats.global_lines.items()
         if stats.executions[pc] == 4 * stats.num_waves and counts[0]
-    ]  # fmt: skip
+    ]
     of_long = [
-        lanes for _, lanes, num_bytes, _, lines in loads
-        if num_bytes == 16 * lanes == line * lines
-    ]  # fmt: skip
+        lanes for _, lanes, num_bytes, _, lines in loads if num_bytes == 16 * lanes == line * lines
+    ]
     assert len(of_long) >= 32  # two stages of two steps of eight vectors
     # Those of the last two tiles, which there are not, have no lane.
     assert all(lanes == 3 * stats.num_waves * 64 for lanes in of_long)

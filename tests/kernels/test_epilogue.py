@@ -13,14 +13,28 @@ from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.source import generate
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 
-PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+PROBLEM = GemmProblem(
+    m=512,
+    n=512,
+    k=512,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 BIAS = Epilogue(bias=Source("bf16", "column"), activation="gelu")
 EVERYTHING = Epilogue(
-    alpha=True, scale_a=Source("f32", "row"), scale_b=Source("f32", "column"),
-    c=Source("f32", "matrix"), bias=Source("f32", "column"), activation="gelu_tanh",
-    scale_out=Source("f32", "one"), clamp=True,
-)  # fmt: skip
+    alpha=True,
+    scale_a=Source("f32", "row"),
+    scale_b=Source("f32", "column"),
+    c=Source("f32", "matrix"),
+    bias=Source("f32", "column"),
+    activation="gelu_tanh",
+    scale_out=Source("f32", "one"),
+    clamp=True,
+)
 
 
 @pytest.mark.parametrize("epilogue", [BIAS, EVERYTHING], ids=["bias", "everything"])
@@ -32,9 +46,14 @@ def test_an_epilogue_does_not_make_the_largest_tiles_spill(
     arch: str, dtype: str, align: int, epilogue: Epilogue
 ) -> None:
     problem = replace(
-        PROBLEM, a_dtype=dtype, b_dtype=dtype, out_dtype=dtype, epilogue=epilogue,
-        a_align=align, c_align=align,
-    )  # fmt: skip
+        PROBLEM,
+        a_dtype=dtype,
+        b_dtype=dtype,
+        out_dtype=dtype,
+        epilogue=epilogue,
+        a_align=align,
+        c_align=align,
+    )
     able = [c for c in configs_for(dtype, arch) if check(c, problem, ARCHS[arch]) is None]
     config = max(able, key=lambda c: c.tile_m * c.tile_n / c.num_threads)
     resources = compile_kernel(problem, config, arch).resources

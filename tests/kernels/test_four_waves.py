@@ -21,8 +21,17 @@ from cupygemm.emulator.calibration.turns import efficiency
 from tests.kernels.gemm import Case
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "naive_to_ping_pong.rst"
-PROBLEM = GemmProblem(m=4096, n=4096, k=4096, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="f32", a_major="k", b_major="k")  # fmt: skip
+PROBLEM = GemmProblem(
+    m=4096,
+    n=4096,
+    k=4096,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="f32",
+    a_major="k",
+    b_major="k",
+)
 TILE_K = 64
 
 
@@ -44,14 +53,24 @@ class Row:
         """Return the configuration: that which is built, or the same on four waves."""
         if self.waves == 8:
             return next(
-                c for c in MAINLOOPS[self.mainloop].configs("bf16", self.target)
+                c
+                for c in MAINLOOPS[self.mainloop].configs("bf16", self.target)
                 if (c.tile_m, c.tile_n, c.mma_m) == (self.tile_m, self.tile_n, 16)
-            )  # fmt: skip
+            )
         mma_k, num_stages = (16, 1) if self.target == "gfx942" else (32, 2)
         return GemmConfig(
-            self.mainloop, self.tile_m, self.tile_n, TILE_K, 2, 2, 16, 16, mma_k, num_stages,
+            self.mainloop,
+            self.tile_m,
+            self.tile_n,
+            TILE_K,
+            2,
+            2,
+            16,
+            16,
+            mma_k,
+            num_stages,
             waves_per_simd=1,
-        )  # fmt: skip
+        )
 
 
 def rows() -> list[Row]:
@@ -110,8 +129,9 @@ def test_four_waves_win_nowhere() -> None:
         if row.waves == 4:
             size = row.tile_m * row.tile_n
             others = [
-                x for x in table
+                x
+                for x in table
                 if (x.target, x.tile_m * x.tile_n, x.waves) == (row.target, size, 8)
-            ]  # fmt: skip
+            ]
             assert max(x.counted for x in others) > row.counted
             assert min(x.modelled for x in others) >= row.modelled

@@ -76,9 +76,17 @@ def test_thin_problems(m, n, k, layout):
 )
 def test_error_bound(config, out_dtype):
     """Each sum within gamma(k) of its products' magnitude, and rounded once."""
-    case = Case(config, "gfx942", 40, 70, 3 * config.tile_k - 11, out_dtype=out_dtype,
-                dtype="f16" if out_dtype == "f16" else "bf16", pads=(1, 0, 0),
-                integers=False)  # fmt: skip
+    case = Case(
+        config,
+        "gfx942",
+        40,
+        70,
+        3 * config.tile_k - 11,
+        out_dtype=out_dtype,
+        dtype="f16" if out_dtype == "f16" else "bf16",
+        pads=(1, 0, 0),
+        integers=False,
+    )
     result = case.run()
     result.check_guards()
     testing.assert_gemm_close(result.c, *case.operands())
@@ -221,9 +229,10 @@ def test_whole_tiles_move_whole_lines(layout):
     case = Case(config, "gfx942", 128, 128, 5 * 64)
     stats = with_layout(case, layout).run(profile=True).stats
     loads = {
-        pc: counts for pc, counts in stats.global_lines.items()
+        pc: counts
+        for pc, counts in stats.global_lines.items()
         if stats.executions[pc] == 4 * stats.num_waves and counts[0]
-    }  # fmt: skip
+    }
     assert len(loads) == 8
     for _, lanes, num_bytes, _, lines in loads.values():
         assert num_bytes == 16 * lanes == 128 * lines

@@ -173,9 +173,11 @@ def phases(width: int, banks: int, *, read: bool) -> list[list[int]]:
     if read and width == 16:
         if banks == 32:
             halves = [
-                [*range(4), *range(20, 24)], [*range(4, 8), *range(16, 20)],
-                [*range(8, 12), *range(28, 32)], [*range(12, 16), *range(24, 28)],
-            ]  # fmt: skip
+                [*range(4), *range(20, 24)],
+                [*range(4, 8), *range(16, 20)],
+                [*range(8, 12), *range(28, 32)],
+                [*range(12, 16), *range(24, 28)],
+            ]
         else:
             halves = [
                 [*range(4), *range(12, 16), *range(20, 28)],

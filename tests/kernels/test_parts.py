@@ -57,8 +57,9 @@ def every_kind():
                 if arch == "gfx942" or turn == (number + place) % 3:
                     layout = LAYOUTS[(number + turn + place) % 4]
                     for name in names:
-                        yield pytest.param(arch, dtype, layout, name,
-                                           id=f"{arch}-{dtype}-{layout}-{name}")  # fmt: skip
+                        yield pytest.param(
+                            arch, dtype, layout, name, id=f"{arch}-{dtype}-{layout}-{name}"
+                        )
 
 
 @pytest.mark.parametrize(("arch", "dtype", "layout", "partition"), list(every_kind()))
@@ -98,8 +99,15 @@ def test_every_mainloop_takes_part(name, arch, partition):
 def test_batches(batch, partition):
     """A persistent grid counts the tiles of all batches; parts of k come batch by batch."""
     config = config_of("gfx942", 32, 32)
-    case = Case(replace(config, **PARTITIONS[partition]), "gfx942", 40, 30, 3 * config.tile_k - 5,
-                batch=batch, pads=(1, 2, 3))  # fmt: skip
+    case = Case(
+        replace(config, **PARTITIONS[partition]),
+        "gfx942",
+        40,
+        30,
+        3 * config.tile_k - 5,
+        batch=batch,
+        pads=(1, 2, 3),
+    )
     case.run().check_exact()
 
 

@@ -21,11 +21,25 @@ from tests.kernels.gemm import Case
 
 LAYOUTS = ("kk", "kn", "mk", "mn")
 OUTPUTS = {
-    "bf16": "bf16", "f16": "f32", "f32": "f32", "i8": "i32", "e4m3fnuz": "bf16", "e4m3fn": "bf16",
+    "bf16": "bf16",
+    "f16": "f32",
+    "f32": "f32",
+    "i8": "i32",
+    "e4m3fnuz": "bf16",
+    "e4m3fn": "bf16",
     "e5m2": "f32",
-}  # fmt: skip
-PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+}
+PROBLEM = GemmProblem(
+    m=512,
+    n=512,
+    k=512,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 
 
 def case_of(
@@ -37,9 +51,18 @@ def case_of(
     contiguous = (k if layout[0] == "k" else rows, columns if layout[1] == "n" else k)
     pads = tuple(-extent % per_dword + per_dword for extent in contiguous)
     return Case(
-        config, arch, rows, columns, k, layout[0], layout[1], dtype, OUTPUTS[dtype],
-        pads=(*pads, 3), offsets=(per_dword, per_dword, 1),
-    )  # fmt: skip
+        config,
+        arch,
+        rows,
+        columns,
+        k,
+        layout[0],
+        layout[1],
+        dtype,
+        OUTPUTS[dtype],
+        pads=(*pads, 3),
+        offsets=(per_dword, per_dword, 1),
+    )
 
 
 # Every layout and type meets the instruction of each target; the depths are of the ragged tile
@@ -99,14 +122,16 @@ def test_the_loop_moves_whole_lines(layout: str) -> None:
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""
     tiles = 4
     case = replace(
-        case_of("gfx942", "f16", layout, 256, 256, (tiles + 1) * 64), pads=(0, 0, 0),
+        case_of("gfx942", "f16", layout, 256, 256, (tiles + 1) * 64),
+        pads=(0, 0, 0),
         offsets=(0, 0, 0),
-    )  # fmt: skip
+    )
     stats = case.run(profile=True).stats
     looped = {
-        pc: counts for pc, counts in stats.global_lines.items()
+        pc: counts
+        for pc, counts in stats.global_lines.items()
         if counts[0] and stats.executions[pc] >= tiles * stats.num_waves / 2
-    }  # fmt: skip
+    }
     lanes = sum(lanes for _, lanes, *_ in looped.values())
     assert lanes == (tiles - 1) * 2 * 256 * 8  # of T + 1 tiles the prologue loads two
     for _, lanes, num_bytes, _, lines in looped.values():
@@ -116,9 +141,16 @@ def test_the_loop_moves_whole_lines(layout: str) -> None:
 def compiled(arch: str, dtype: str, layout: str, index: int = 0) -> CompiledKernel:
     config = ping_pong.configs(dtype, arch)[index]
     problem = replace(
-        PROBLEM, a_dtype=dtype, b_dtype=dtype, out_dtype=OUTPUTS[dtype], a_major=layout[0],
-        b_major=layout[1], a_align=4, b_align=4, c_align=4,
-    )  # fmt: skip
+        PROBLEM,
+        a_dtype=dtype,
+        b_dtype=dtype,
+        out_dtype=OUTPUTS[dtype],
+        a_major=layout[0],
+        b_major=layout[1],
+        a_align=4,
+        b_align=4,
+        c_align=4,
+    )
     assert check(config, problem, ARCHS[arch]) is None
     return compile_kernel(problem, config, arch)
 

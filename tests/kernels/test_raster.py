@@ -133,8 +133,14 @@ def fetched(tile_m, tile_n, tiles_m, tiles_n, **raster):
         for c in register_double_buffer.configs("bf16", "gfx942")
         if (c.tile_m, c.tile_n, c.mma_m) == (tile_m, tile_n, 16)
     )
-    case = Case(replace(config, **raster), "gfx942", tile_m * tiles_m, tile_n * tiles_n,
-                config.tile_k, b_major="k")  # fmt: skip
+    case = Case(
+        replace(config, **raster),
+        "gfx942",
+        tile_m * tiles_m,
+        tile_n * tiles_n,
+        config.tile_k,
+        b_major="k",
+    )
     part = replace(PARTS["gfx942"], l2=CacheGeometry(256 << 10, 128, 16))
     with mock.patch.dict(PARTS, {"gfx942": part}):
         profile = case.run(profile=True).stats.profile

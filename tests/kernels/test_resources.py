@@ -24,8 +24,17 @@ from cupygemm._build.toolchain import find_toolchain
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import Epilogue, GemmProblem
 
-PROBLEM = GemmProblem(m=512, n=512, k=512, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+PROBLEM = GemmProblem(
+    m=512,
+    n=512,
+    k=512,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 
 
 def variants(arch: str) -> list[tuple[GemmConfig, GemmProblem]]:
@@ -41,10 +50,16 @@ def variants(arch: str) -> list[tuple[GemmConfig, GemmProblem]]:
             dtype = ("bf16", "f16")[(number + turn) % 2]
             align = (16, 2)[turn % 2] if number % 2 else (2, 16)[turn % 2]
             problem = replace(
-                PROBLEM, a_major=a_major, b_major=b_major, a_dtype=dtype, b_dtype=dtype,
+                PROBLEM,
+                a_major=a_major,
+                b_major=b_major,
+                a_dtype=dtype,
+                b_dtype=dtype,
                 out_dtype=(dtype, "f32")[(number + turn // 2) % 2],
-                a_align=align, b_align=align, c_align=max(align, 4) if turn // 2 else align,
-            )  # fmt: skip
+                a_align=align,
+                b_align=align,
+                c_align=max(align, 4) if turn // 2 else align,
+            )
             if problem.out_dtype == "f32":
                 problem = replace(problem, c_align=4)
             if check(config, problem, ARCHS[arch]) is not None:  # one that takes whole dwords only
@@ -126,9 +141,18 @@ def mixed_majors(config: GemmConfig, arch: str, dtype: str, turn: int) -> GemmPr
     for a_major, b_major in (*mixed, ("m", "n"), ("k", "k")):
         for m, n in ((999, 999), (9, 999), (999, 9)):
             problem = replace(
-                PROBLEM, m=m, n=n, k=999, a_dtype=dtype, b_dtype=dtype, out_dtype=out,
-                a_major=a_major, b_major=b_major, c_align=ITEMSIZE[out], epilogue=epilogue,
-            )  # fmt: skip
+                PROBLEM,
+                m=m,
+                n=n,
+                k=999,
+                a_dtype=dtype,
+                b_dtype=dtype,
+                out_dtype=out,
+                a_major=a_major,
+                b_major=b_major,
+                c_align=ITEMSIZE[out],
+                epilogue=epilogue,
+            )
             if check(config, problem, ARCHS[arch]) is None:
                 return problem
     return None

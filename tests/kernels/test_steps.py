@@ -26,8 +26,12 @@ from tests.hip.harness import Program
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "naive_to_ping_pong.rst"
 SOURCE = PAGE.with_name("steps.hip")
 TARGET = "gfx942"
-STEPS = {"naive": (16, 64), "lds_tile": (128, 256), "rotated_rows": (128, 256),
-         "registers_ahead": (128, 256)}  # tile and threads  # fmt: skip
+STEPS = {
+    "naive": (16, 64),
+    "lds_tile": (128, 256),
+    "rotated_rows": (128, 256),
+    "registers_ahead": (128, 256),
+}  # tile and threads
 
 
 def build() -> Path:
@@ -50,9 +54,16 @@ def conflicts(kernel: str) -> dict[int, float]:
     c = np.full((m, n), np.nan, np.float32)
     tile, threads = STEPS[kernel]
     stats = Program(build(), TARGET)(
-        kernel, (n // tile, m // tile, 1), (threads, 1, 1), a.view(np.uint16), b.view(np.uint16), c,
-        np.int32(n), np.int32(k), profile=True,
-    )  # fmt: skip
+        kernel,
+        (n // tile, m // tile, 1),
+        (threads, 1, 1),
+        a.view(np.uint16),
+        b.view(np.uint16),
+        c,
+        np.int32(n),
+        np.int32(k),
+        profile=True,
+    )
     np.testing.assert_array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
     return {
         offset: extra / count for offset, (count, _, extra) in stats.lds_conflicts.items() if extra
@@ -63,15 +74,25 @@ def count(step: str) -> LoopProfile:
     """Return the count of a step, or of a kernel of the library in its place."""
     if step in STEPS:
         return profile_loop(build(), step, conflicts=conflicts(step))
-    problem = GemmProblem(m=4096, n=4096, k=4096, batch=(), a_dtype="bf16", b_dtype="bf16",
-                          out_dtype="f32", a_major="k", b_major="k")  # fmt: skip
+    problem = GemmProblem(
+        m=4096,
+        n=4096,
+        k=4096,
+        batch=(),
+        a_dtype="bf16",
+        b_dtype="bf16",
+        out_dtype="f32",
+        a_major="k",
+        b_major="k",
+    )
     if step == "ping_pong":
         config = ping_pong.configs("bf16", TARGET)[0]
     else:
         config = next(
-            config for config in register_double_buffer.configs("bf16", TARGET)
+            config
+            for config in register_double_buffer.configs("bf16", TARGET)
             if (config.tile_m, config.tile_n, config.mma_m) == (128, 128, 16)
-        )  # fmt: skip
+        )
     compiled = compile_kernel(problem, config, TARGET)
     return profile_loop(compiled.path, compiled.name)
 

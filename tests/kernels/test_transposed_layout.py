@@ -32,15 +32,18 @@ def operands() -> list[tuple[Operand, int]]:
     for mainloop, element in itertools.product((register_double_buffer, ping_pong), ("i8", "bf16")):
         for config, side in itertools.product(mainloop.configs(element, "gfx950"), ("m", "n")):
             rows, waves = getattr(config, f"tile_{side}"), getattr(config, f"waves_{side}")
-            operand = Operand("row", rows, rows // waves, config.mma_m, config.tile_k,
-                              config.num_threads, element)  # fmt: skip
+            operand = Operand(
+                "row", rows, rows // waves, config.mma_m, config.tile_k, config.num_threads, element
+            )
             if config.mma_m == 16 and operand.num_vectors > 1:
                 found[operand, mainloop.ROW_PARTS if side == "m" else 1] = None
     return list(found)
 
 
-CASES = [pytest.param(i, id=f"{o.element}-{o.rows}x{o.tile_k}-{o.threads}-{p}")
-         for i, (o, p) in enumerate(operands())]  # fmt: skip
+CASES = [
+    pytest.param(i, id=f"{o.element}-{o.rows}x{o.tile_k}-{o.threads}-{p}")
+    for i, (o, p) in enumerate(operands())
+]
 
 _CODE = """
 template <class Operand> void write_table(unsigned *out) {
@@ -101,9 +104,9 @@ def held(index: int) -> NDArray[np.int64]:
     """Return (row, k) of each element of LDS, after the dwords of the vectors are arranged."""
     operand, _ = operands()[index]
     lds = np.full((operand.rows * operand.tile_k, 2), -1, np.int64)
-    order = {
-        "i8": {0: (0, 2, 1, 3), 1: (1, 3, 0, 2)}, "bf16": {0: (0, 1, 2, 3), 1: (2, 3, 0, 1)}
-    }[operand.element]  # fmt: skip
+    order = {"i8": {0: (0, 2, 1, 3), 1: (1, 3, 0, 2)}, "bf16": {0: (0, 1, 2, 3), 1: (2, 3, 0, 1)}}[
+        operand.element
+    ]
     count = operand.per_vector
     for row, k, byte, swapped in writes(index).reshape(-1, 4):
         rows = row + count // 4 * np.array(order[swapped])[:, None] + np.arange(count // 4)

@@ -152,8 +152,7 @@ def test_complex_numbers(dtype, layout, arch, mma):
         result.check_exact()
         assert [extra for *_, extra in result.stats.lds_conflicts.values() if extra] == []
         check_resources(case)
-    case = tailed(suited(dtype, layout, arch, mma), arch, dtype, layout,
-                  integers=False)  # fmt: skip
+    case = tailed(suited(dtype, layout, arch, mma), arch, dtype, layout, integers=False)
     testing.assert_gemm_close(case.run().c, *case.operands())
 
 
@@ -200,8 +199,7 @@ def test_memory_ends_with_the_last_element(dtype, layout):
 
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 def test_error_bound(dtype):
-    case = tailed(config_of("gfx942", 64, 64, dtype=dtype), "gfx942", dtype, "kn",
-                  integers=False)  # fmt: skip
+    case = tailed(config_of("gfx942", 64, 64, dtype=dtype), "gfx942", dtype, "kn", integers=False)
     result = case.run()
     result.check_guards()
     testing.assert_gemm_close(result.c, *case.operands())

@@ -113,8 +113,14 @@ def test_nan_and_infinity_must_be_where_they_belong():
     assert np.isnan(right[1]).all()
     assert np.isinf(right[0, 2])
     testing.assert_gemm_close(right, x1, x2)
-    for place, value in (((1, 1), 0), ((0, 2), -right[0, 2]), ((0, 2), np.nan), ((0, 0), np.nan),
-                         ((0, 0), np.inf), ((0, 2), 1)):  # fmt: skip
+    for place, value in (
+        ((1, 1), 0),
+        ((0, 2), -right[0, 2]),
+        ((0, 2), np.nan),
+        ((0, 0), np.nan),
+        ((0, 0), np.inf),
+        ((0, 2), 1),
+    ):
         wrong = right.copy()
         wrong[place] = value
         with pytest.raises(AssertionError, match="1 of 16"):

@@ -39,8 +39,13 @@ def test_products_are_ours_inside_the_block(cp, calls):
     before = names_of(cp)
     a = cp.ones((4, 4), np.float32)
     with cupygemm.accelerate():
-        results = [a @ a, cp.matmul(a, a), cp.dot(a, a), cp.tensordot(a, a, axes=1),
-                   cp.einsum("ij,jk->ik", a, a)]  # fmt: skip
+        results = [
+            a @ a,
+            cp.matmul(a, a),
+            cp.dot(a, a),
+            cp.tensordot(a, a, axes=1),
+            cp.einsum("ij,jk->ik", a, a),
+        ]
         b = a.copy()
         b @= a
     assert calls == ["@", "matmul", "dot", "tensordot", "einsum", "@"]

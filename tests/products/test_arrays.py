@@ -7,10 +7,20 @@ import cupygemm
 from cupygemm import linalg
 
 FUNCTIONS = [
-    cupygemm.matmul, cupygemm.dot, cupygemm.vdot, cupygemm.inner, cupygemm.outer,
-    cupygemm.tensordot, cupygemm.vecdot, cupygemm.matvec, cupygemm.vecmat, linalg.matmul,
-    linalg.outer, linalg.tensordot, linalg.vecdot,
-]  # fmt: skip
+    cupygemm.matmul,
+    cupygemm.dot,
+    cupygemm.vdot,
+    cupygemm.inner,
+    cupygemm.outer,
+    cupygemm.tensordot,
+    cupygemm.vecdot,
+    cupygemm.matvec,
+    cupygemm.vecmat,
+    linalg.matmul,
+    linalg.outer,
+    linalg.tensordot,
+    linalg.vecdot,
+]
 
 
 def operands_of(function, cp):
@@ -144,7 +154,7 @@ def test_two_numbers_are_refused():
         (lambda f, cp: linalg.matrix_transpose(f(3)), ValueError, "needs two axes"),
         (lambda f, cp: cupygemm.vecdot(f(3), f(3), dtype="i4"), TypeError, "cannot cast x1"),
     ],
-)  # fmt: skip
+)
 def test_refusals(cp, call, error, text):
     with pytest.raises(error, match=text):
         call(lambda *shape: cp.ones(shape, np.float32), cp)

@@ -22,9 +22,7 @@ def test_gemm(cp, trans_a, trans_b):
     ours = [cp.asarray(a.T if turned_a else a), cp.asarray(b.T if turned_b else b), cp.asarray(c)]
     result = cupygemm.gemm(2, ours[0], ours[1], -3, ours[2], trans_a, trans_b)
     np.testing.assert_array_equal(cp.asnumpy(result), expected)
-    assert cupygemm.gemm(
-        2, ours[0], ours[1], -3, ours[2], trans_a, trans_b, out=ours[2]
-    ) is ours[2]  # fmt: skip
+    assert cupygemm.gemm(2, ours[0], ours[1], -3, ours[2], trans_a, trans_b, out=ours[2]) is ours[2]
     np.testing.assert_array_equal(cp.asnumpy(ours[2]), expected)
 
 
@@ -76,9 +74,17 @@ def test_linear_takes_rows_that_are_not_one_axis(cp):
 
 @pytest.mark.parametrize(
     ("shape_a", "shape_b"),
-    [((), ()), ((20,), (24,)), ((20, 1), (1, 24)), ((20, 3), (3, 24)), ((20, 3), (3, 2)),
-     ((2, 3), (3, 2)), ((2, 3), (24,)), ((), (3, 2))],
-)  # fmt: skip
+    [
+        ((), ()),
+        ((20,), (24,)),
+        ((20, 1), (1, 24)),
+        ((20, 3), (3, 24)),
+        ((20, 3), (3, 2)),
+        ((2, 3), (3, 2)),
+        ((2, 3), (24,)),
+        ((), (3, 2)),
+    ],
+)
 def test_scales_for_rows_and_blocks(cp, shape_a, shape_b):
     """Powers of two, so that every sum is exact."""
     a, b = integers(20, 40), integers(40, 24)
@@ -119,9 +125,13 @@ def test_scaled_bytes(cp, device):
     )
     ours = [cp.asarray(x.view(np.uint8)) for x in (a, b)]
     result = cupygemm.scaled_matmul(
-        *ours, cp.asarray(scale_a), cp.asarray(scale_b), format_a=name, format_b=name,
+        *ours,
+        cp.asarray(scale_a),
+        cp.asarray(scale_b),
+        format_a=name,
+        format_b=name,
         dtype=ml_dtypes.bfloat16,
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(cp.asnumpy(result), expected.astype(ml_dtypes.bfloat16))
 
 

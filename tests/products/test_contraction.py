@@ -18,9 +18,12 @@ def plan_of(x1, labels1, x2, labels2, labels_out, out=None):
     strides = None if out is None else out.strides
     itemsize = x1.itemsize
     return plan_contraction(
-        (labels1, x1.strides), (labels2, x2.strides), (labels_out, strides), sizes,
+        (labels1, x1.strides),
+        (labels2, x2.strides),
+        (labels_out, strides),
+        sizes,
         (itemsize, itemsize, itemsize),
-    )  # fmt: skip
+    )
 
 
 def run(x1, labels1, x2, labels2, labels_out, out=None):
@@ -112,10 +115,13 @@ def test_matrices_are_multiplied_where_they_lie():
 )
 def test_nothing_is_copied_where_strides_nest(labels1, labels2, labels_out, batch_axes):
     sizes = dict.fromkeys(labels1 + labels2, 40)
-    x1, x2 = (np.lib.stride_tricks.as_strided(np.ones(1), [sizes[lb] for lb in labels], strides)
-              for labels, strides in ((labels, [8 * 40 ** (len(labels) - 1 - i)
-                                                for i in range(len(labels))])
-                                      for labels in (labels1, labels2)))  # fmt: skip
+    x1, x2 = (
+        np.lib.stride_tricks.as_strided(np.ones(1), [sizes[lb] for lb in labels], strides)
+        for labels, strides in (
+            (labels, [8 * 40 ** (len(labels) - 1 - i) for i in range(len(labels))])
+            for labels in (labels1, labels2)
+        )
+    )
     plan = plan_of(x1, tuple(labels1), x2, tuple(labels2), tuple(labels_out))
     assert (plan.x1_copy, plan.x2_copy) == (None, None)
     assert len(plan.product.shape) - 2 == batch_axes

@@ -33,14 +33,44 @@ def check(cp, subscripts, *operands, **options):
 
 
 SUBSCRIPTS = [
-    "ij,jk", "ij,jk->ki", "ba,cb", "ij,ij", "ij,ij->", "ij,ij->i", "ij,ij->ij", "i,j", "i,i", ",ij",
-    "ii", "ii->i", "iij->j", "ij->ji", "ij->", "ij->j", "abcd->dbca", "abcd->bd",
-    "abij,abjk->abik", "abi,cbi->ac", "abcd,cbef->adef", "abc,cbd->ad", "aab,bcc->ac", "aab,bcc->",
-    "ea,fb,abcd,gc,hd->efgh", "ab,bc,cd,de", "a,b,c->cab", "ab,ab,ab->a", "ab,cd,ef->",
+    "ij,jk",
+    "ij,jk->ki",
+    "ba,cb",
+    "ij,ij",
+    "ij,ij->",
+    "ij,ij->i",
+    "ij,ij->ij",
+    "i,j",
+    "i,i",
+    ",ij",
+    "ii",
+    "ii->i",
+    "iij->j",
+    "ij->ji",
+    "ij->",
+    "ij->j",
+    "abcd->dbca",
+    "abcd->bd",
+    "abij,abjk->abik",
+    "abi,cbi->ac",
+    "abcd,cbef->adef",
+    "abc,cbd->ad",
+    "aab,bcc->ac",
+    "aab,bcc->",
+    "ea,fb,abcd,gc,hd->efgh",
+    "ab,bc,cd,de",
+    "a,b,c->cab",
+    "ab,ab,ab->a",
+    "ab,cd,ef->",
     "a,ab,abc->abc",
-    "...i,...i", "i...,i...->...", "...ij,jk->...ik", "i...j,j...->...i", "...,...", "...a->a...",
+    "...i,...i",
+    "i...,i...->...",
+    "...ij,jk->...ik",
+    "i...j,j...->...i",
+    "...,...",
+    "...a->a...",
     " i j , j k -> i k ",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("subscripts", SUBSCRIPTS)
@@ -96,8 +126,9 @@ def test_interleaved_form(cp):
     x, y = cp.asarray(a), cp.asarray(b)
     for labels in (((0, 1), (1, 2)), ((7, 90), (90, 2), (2, 7)), ((..., 1), [1, 2], [2, ...])):
         interleaved = [x, labels[0], y, labels[1], *labels[2:]]
-        expected = np.einsum(a, labels[0], b, labels[1], *labels[2:]) if 90 not in labels[0] else (
-            a @ b).T  # fmt: skip
+        expected = (
+            np.einsum(a, labels[0], b, labels[1], *labels[2:]) if 90 not in labels[0] else (a @ b).T
+        )
         np.testing.assert_array_equal(cp.asnumpy(cupygemm.einsum(*interleaved)), expected)
 
 
@@ -228,7 +259,7 @@ def test_products_are_ours_and_copy_nothing(cp, monkeypatch):
         ("ij,jk,kl", [(2, 2)] * 3, {"optimize": [(0, 0)]}, ValueError, "different operands"),
         ("ij->i", [(2, 3)], {"dtype": "i4"}, TypeError, "cannot cast operand 0 from .*float32"),
     ],
-)  # fmt: skip
+)
 def test_refusals(cp, subscripts, shapes, options, error, text):
     arrays = [cp.ones(shape, np.float32) for shape in shapes]
     with pytest.raises(error, match=f"einsum: .*{text}"):

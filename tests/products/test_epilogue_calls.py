@@ -61,9 +61,13 @@ def test_a_repeated_call_reads_its_own_arrays(cp, monkeypatch):
     out = cp.zeros((9, 16), F32)
     for number in range(3):
         options = {
-            "c": np.full((9, 16), number, F32), "beta": 2, "scale_a": 3, "clamp": (None, 1e3),
-            "scale_b": np.full(16, 2.0**number, F32), "activation": "relu",
-        }  # fmt: skip
+            "c": np.full((9, 16), number, F32),
+            "beta": 2,
+            "scale_a": 3,
+            "clamp": (None, 1e3),
+            "scale_b": np.full(16, 2.0**number, F32),
+            "activation": "relu",
+        }
         assert cupygemm.matmul(a, b, out, **on_device(cp, options)) is out
         testing.assert_gemm_exact(out, x1, x2, **options)
     assert len(checked) == 1

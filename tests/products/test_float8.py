@@ -47,8 +47,9 @@ def test_every_code_means_what_its_format_says(cp, formats):
         for code in bad:
             x = cp.asarray(np.full((1, 1), code, U8))
             result = cp.asnumpy(cupygemm.matmul(x, one[:1, :1], format_a=name, format_b=name))
-            np.testing.assert_array_equal(result, np.full((1, 1), code, U8).view(FLOAT8[name])
-                                          .astype(np.float32))  # fmt: skip
+            np.testing.assert_array_equal(
+                result, np.full((1, 1), code, U8).view(FLOAT8[name]).astype(np.float32)
+            )
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,18 @@ import cupygemm
 
 EXTENTS = st.sampled_from([1, 2, 3, 4, 5, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33])
 TYPES = st.sampled_from([np.float32] * 6 + [np.float16] * 2 + [np.float64, np.int8])
-EINSUMS = ["ij,jk", "ij,kj->ki", "bij,bjk->bik", "ij,ij->i", "ij,ij", "bi,bj->ij", "ij,j,ik->k",
-           "ii,ij->j", "ij->ji", "...i,ij->...j"]  # fmt: skip
+EINSUMS = [
+    "ij,jk",
+    "ij,kj->ki",
+    "bij,bjk->bik",
+    "ij,ij->i",
+    "ij,ij",
+    "bi,bj->ij",
+    "ij,j,ik->k",
+    "ii,ij->j",
+    "ij->ji",
+    "...i,ij->...j",
+]
 
 
 class Memory:
@@ -40,10 +50,13 @@ def calls(draw):
         tuple(draw(st.sampled_from([1, extent])) for extent in batch[draw(st.integers(0, 2)) :])
         for _ in range(2)
     ]
-    name = draw(st.sampled_from(
-        ["matmul"] * 4 + ["dot", "inner", "vecdot", "matvec", "vecmat", "tensordot", "einsum"] * 2
-        + ["outer", "vdot"]
-    ))  # fmt: skip
+    name = draw(
+        st.sampled_from(
+            ["matmul"] * 4
+            + ["dot", "inner", "vecdot", "matvec", "vecmat", "tensordot", "einsum"] * 2
+            + ["outer", "vdot"]
+        )
+    )
     shapes, arguments = {
         "matmul": ([(*stacks[0], m, k), (*stacks[1], k, n)], ()),
         "dot": ([(*batch, m, k), draw(st.sampled_from([(k,), (k, n), (2, k, n)]))], ()),

@@ -59,8 +59,13 @@ def calls(draw):
     return name, shapes, options | {"axes": axes}, draw(st.booleans())
 
 
-@settings(max_examples=90, derandomize=True, deadline=None, database=None,
-          suppress_health_check=[HealthCheck.function_scoped_fixture])  # fmt: skip
+@settings(
+    max_examples=90,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(call=calls(), seed=st.integers(0, 2**31))
 def test_axes_and_order_are_numpys(cp, call, seed):
     name, (shape1, shape2, shape_out), options, given_out = call
@@ -117,9 +122,17 @@ def test_axes_with_the_options_of_matmul(cp):
 
 
 @pytest.mark.parametrize(
-    "axes", [5, "mk", [(0, 1)], [(0,), (0, 1), (0, 1)], [(0, 0), (0, 1), (0, 1)],
-             [(0, 1), (0, 1), (0, 2)], [(0, 1), (0, 1.5), (0, 1)]],
-)  # fmt: skip
+    "axes",
+    [
+        5,
+        "mk",
+        [(0, 1)],
+        [(0,), (0, 1), (0, 1)],
+        [(0, 0), (0, 1), (0, 1)],
+        [(0, 1), (0, 1), (0, 2)],
+        [(0, 1), (0, 1.5), (0, 1)],
+    ],
+)
 def test_axes_that_are_none_raise_as_numpys_do(cp, axes):
     x = np.ones((4, 4), "f4")
     with pytest.raises((ValueError, TypeError)) as numpys:
@@ -160,8 +173,10 @@ def test_what_is_no_stream_or_lies_elsewhere_is_refused(cp, name):
     a = cp.ones((4, 4), np.float32)
     out = cp.full((4, 4), 9, np.float32)
     positional = {
-        "einsum": ("ij,jk", a, a), "grouped_matmul": ([a], [a]), "gemm": (1, a, a),
-    }.get(name, (a, a))  # fmt: skip
+        "einsum": ("ij,jk", a, a),
+        "grouped_matmul": ([a], [a]),
+        "gemm": (1, a, a),
+    }.get(name, (a, a))
     call = getattr(cupygemm, name)
     given = {"out": [out] if name == "grouped_matmul" else out}
     with pytest.raises(TypeError, match=rf"{name}: stream is 0, not a cupy\.cuda\.Stream"):

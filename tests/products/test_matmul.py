@@ -126,12 +126,20 @@ def test_nothing_outside_the_operands_is_read_into_the_result(cp, order, offset,
 @pytest.mark.parametrize(
     ("shape1", "shape2"),
     [
-        ((5,), (5,)), ((5,), (5, 6)), ((4, 5), (5,)), ((5,), (3, 5, 6)), ((3, 4, 5), (5,)),
-        ((3, 4, 5), (5, 6)), ((4, 5), (3, 5, 6)), ((3, 4, 5), (3, 5, 6)), ((3, 1, 4, 5), (2, 5, 6)),
-        ((1, 4, 5), (3, 5, 6)), ((2, 1, 2, 4, 5), (3, 1, 5, 6)),
+        ((5,), (5,)),
+        ((5,), (5, 6)),
+        ((4, 5), (5,)),
+        ((5,), (3, 5, 6)),
+        ((3, 4, 5), (5,)),
+        ((3, 4, 5), (5, 6)),
+        ((4, 5), (3, 5, 6)),
+        ((3, 4, 5), (3, 5, 6)),
+        ((3, 1, 4, 5), (2, 5, 6)),
+        ((1, 4, 5), (3, 5, 6)),
+        ((2, 1, 2, 4, 5), (3, 1, 5, 6)),
         ((2, 1, 2, 1, 4, 5), (3, 1, 3, 5, 6)),
     ],
-)  # fmt: skip
+)
 def test_stacks_and_vectors(cp, shape1, shape2):
     x1, x2 = testing.integer_operands(shape1, shape2, BF16)
     result = cupygemm.matmul(cp.asarray(x1), cp.asarray(x2))

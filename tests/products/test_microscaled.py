@@ -84,9 +84,16 @@ def test_options_of_matmul(cp, names):
     c, bias = RNG.integers(-3, 4, (40, 50)), RNG.integers(-3, 4, 50).astype(np.float32)
     stream = cp.cuda.Stream(non_blocking=True)
     result = cupygemm.scaled_matmul(
-        *arrays, **formats, alpha=2, beta=-1, c=cp.asarray(c.astype(np.float32)),
-        bias=cp.asarray(bias), activation="relu", dtype=ml_dtypes.bfloat16, stream=stream,
-    )  # fmt: skip
+        *arrays,
+        **formats,
+        alpha=2,
+        beta=-1,
+        c=cp.asarray(c.astype(np.float32)),
+        bias=cp.asarray(bias),
+        activation="relu",
+        dtype=ml_dtypes.bfloat16,
+        stream=stream,
+    )
     stream.synchronize()
     expected_all = np.maximum(2 * expected - c + bias, 0).astype(ml_dtypes.bfloat16)
     np.testing.assert_array_equal(cp.asnumpy(result), expected_all)
@@ -117,9 +124,12 @@ def test_every_code(cp, name):
     one = int(np.ones(1, ELEMENTS[name]).view(np.uint8)[0])
     scales = cp.full((len(codes), 1), 127, np.uint8), cp.full((1, 1), 127, np.uint8)
     result = cupygemm.scaled_matmul(
-        cp.asarray(codes[:, None]), cp.full((1, 1), one, np.uint8), *scales, format_a=name,
+        cp.asarray(codes[:, None]),
+        cp.full((1, 1), one, np.uint8),
+        *scales,
+        format_a=name,
         format_b=name,
-    )  # fmt: skip
+    )
     np.testing.assert_array_equal(cp.asnumpy(result)[:, 0], numbers[np.isfinite(numbers)])
 
 
@@ -139,10 +149,13 @@ def test_no_k(cp):
         ({"scale_a": (2, 4)}, ValueError, r"scale_a has shape \(2, 4\).*\(4, 2\); pass scale_a.T"),
         ({"scale_b": (2, 4)}, ValueError, r"scale_b has shape \(2, 4\).* are \(2, 5\)"),
         ({"scale_b": 2.0}, TypeError, "scale_b must be exponents too"),
-        ({"scale_a": 1.0, "scale_b": 1.0, "format_a": "e2m1", "format_b": "e2m1"}, TypeError,
-         "the format takes nothing else"),
+        (
+            {"scale_a": 1.0, "scale_b": 1.0, "format_a": "e2m1", "format_b": "e2m1"},
+            TypeError,
+            "the format takes nothing else",
+        ),
     ],
-)  # fmt: skip
+)
 def test_errors(cp, change, error, text):
     given = {
         "scale_a": (4, 2),

@@ -41,8 +41,18 @@ numpy.linalg.tests.test_linalg:TestMultiDot.test_vector_as_first_and_last_argume
 numpy.linalg.tests.test_linalg:TestMultiDot.test_three_arguments_and_out
 numpy.linalg.tests.test_linalg:TestMultiDot.test_dynamic_programming_optimization_and_out
 """.split()
-PRODUCTS = ["matmul", "dot", "vdot", "vecdot", "inner", "outer", "matvec", "vecmat", "tensordot",
-            "einsum"]  # fmt: skip
+PRODUCTS = [
+    "matmul",
+    "dot",
+    "vdot",
+    "vecdot",
+    "inner",
+    "outer",
+    "matvec",
+    "vecmat",
+    "tensordot",
+    "einsum",
+]
 
 
 class Stand(types.ModuleType):

@@ -29,10 +29,22 @@ def check(cp, ours, numpys, *operands, **options):
 
 
 DOT_SHAPES = [
-    ((), ()), ((3,), ()), ((), (3, 4)), ((5,), (5,)), ((3, 5), (5,)), ((5,), (5, 4)),
-    ((3, 5), (5, 4)), ((2, 3, 5), (5,)), ((2, 3, 5), (5, 4)), ((2, 3, 5), (6, 5, 4)),
-    ((5,), (6, 5, 4)), ((0,), (0,)), ((3, 0), (0, 2)), ((0, 5), (5, 2)), ((2, 1), (3, 1, 4)),
-]  # fmt: skip
+    ((), ()),
+    ((3,), ()),
+    ((), (3, 4)),
+    ((5,), (5,)),
+    ((3, 5), (5,)),
+    ((5,), (5, 4)),
+    ((3, 5), (5, 4)),
+    ((2, 3, 5), (5,)),
+    ((2, 3, 5), (5, 4)),
+    ((2, 3, 5), (6, 5, 4)),
+    ((5,), (6, 5, 4)),
+    ((0,), (0,)),
+    ((3, 0), (0, 2)),
+    ((0, 5), (5, 2)),
+    ((2, 1), (3, 1, 4)),
+]
 
 
 @pytest.mark.parametrize(("shape1", "shape2"), DOT_SHAPES)
@@ -43,8 +55,11 @@ def test_dot(cp, shape1, shape2):
 @pytest.mark.parametrize("function", ["dot", "inner", "tensordot"])
 @pytest.mark.parametrize("turned", [(True, False), (False, True), (True, True)])
 def test_results_lie_in_c_order(cp, function, turned):
-    shapes = {"dot": ((2, 3, 4), (5, 4, 6)), "inner": ((2, 3, 4), (5, 6, 4)),
-              "tensordot": ((2, 3, 4, 5), (4, 5, 3))}[function]  # fmt: skip
+    shapes = {
+        "dot": ((2, 3, 4), (5, 4, 6)),
+        "inner": ((2, 3, 4), (5, 6, 4)),
+        "tensordot": ((2, 3, 4, 5), (4, 5, 3)),
+    }[function]
     x1, x2 = (
         np.asfortranarray(integers(shape)) if its else integers(shape)
         for shape, its in zip(shapes, turned, strict=True)

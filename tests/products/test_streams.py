@@ -117,9 +117,12 @@ def test_many_threads_and_streams(cp):
                 a, b = (generator.integers(-3, 4, s).astype("f4") for s in ((m, k), (k, n)))
                 ours = cp.asarray(a), cp.asarray(b)
                 for name, expected in (
-                    ("matmul", a @ b), ("dot", a @ b), ("inner", None), ("einsum", None),
+                    ("matmul", a @ b),
+                    ("dot", a @ b),
+                    ("inner", None),
+                    ("einsum", None),
                     ("grouped_matmul", None),
-                ):  # fmt: skip
+                ):
                     if name == "inner":
                         result = cupygemm.inner(ours[0], ours[1].T)
                     elif name == "einsum":

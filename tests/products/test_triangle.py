@@ -45,9 +45,15 @@ def exact(array, kind=np.float64):
 
 @pytest.mark.parametrize(
     ("dtype", "result"),
-    [(np.float16, np.float32), (np.float32, None), (np.float64, None), (np.complex64, None),
-     (BF16, np.float32), (BF16, None)],
-)  # fmt: skip
+    [
+        (np.float16, np.float32),
+        (np.float32, None),
+        (np.float64, None),
+        (np.complex64, None),
+        (BF16, np.float32),
+        (BF16, None),
+    ],
+)
 def test_both_triangles_are_right(cp, panels_of_64, dtype, result):
     a = integers(cp, (200, 30), dtype)
     expected = exact(a) @ exact(a).T

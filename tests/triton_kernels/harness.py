@@ -79,9 +79,15 @@ class CompiledKernel:
                 values.append(struct.pack("<i" if isinstance(argument, int) else "<f", argument))
         scratch = [bytes(8), bytes(8)]
         stats = launch(
-            kernel, grid, (self.threads, 1, 1), self.dynamic_lds, values + scratch, memory,
-            TARGETS[self.target], **options,
-        )  # fmt: skip
+            kernel,
+            grid,
+            (self.threads, 1, 1),
+            self.dynamic_lds,
+            values + scratch,
+            memory,
+            TARGETS[self.target],
+            **options,
+        )
         for view, array in arrays:
             array[...] = np.frombuffer(view.tobytes(), array.dtype).reshape(array.shape)
         return stats

@@ -6,10 +6,22 @@ import triton.language as tl
 
 @triton.jit
 def matmul(
-    a_ptr, b_ptr, c_ptr, m, n, k, a_row, a_column, b_row, b_column,
-    tile_m: tl.constexpr, tile_n: tl.constexpr, tile_k: tl.constexpr, precision: tl.constexpr,
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    m,
+    n,
+    k,
+    a_row,
+    a_column,
+    b_row,
+    b_column,
+    tile_m: tl.constexpr,
+    tile_n: tl.constexpr,
+    tile_k: tl.constexpr,
+    precision: tl.constexpr,
     accumulate: tl.constexpr,
-):  # fmt: skip
+):
     tiles_n = tl.cdiv(n, tile_n)
     rows = tl.program_id(0) // tiles_n * tile_m + tl.arange(0, tile_m)
     columns = tl.program_id(0) % tiles_n * tile_n + tl.arange(0, tile_n)
@@ -30,9 +42,16 @@ def matmul(
 
 @triton.jit
 def split_k(
-    a_ptr, b_ptr, c_ptr, m, n, k,
-    tile: tl.constexpr, tile_k: tl.constexpr, splits: tl.constexpr,
-):  # fmt: skip
+    a_ptr,
+    b_ptr,
+    c_ptr,
+    m,
+    n,
+    k,
+    tile: tl.constexpr,
+    tile_k: tl.constexpr,
+    splits: tl.constexpr,
+):
     tiles_n = tl.cdiv(n, tile)
     rows = tl.program_id(0) // tiles_n * tile + tl.arange(0, tile)
     columns = tl.program_id(0) % tiles_n * tile + tl.arange(0, tile)
@@ -56,9 +75,16 @@ def split_k(
 
 @triton.jit
 def attention(
-    q_ptr, k_ptr, v_ptr, out_ptr, length, scale,
-    width: tl.constexpr, tile_q: tl.constexpr, tile_k: tl.constexpr,
-):  # fmt: skip
+    q_ptr,
+    k_ptr,
+    v_ptr,
+    out_ptr,
+    length,
+    scale,
+    width: tl.constexpr,
+    tile_q: tl.constexpr,
+    tile_k: tl.constexpr,
+):
     """Causal attention of one head; `scale` holds log2(e)."""
     head = tl.program_id(1) * length * width
     rows = tl.program_id(0) * tile_q + tl.arange(0, tile_q)

@@ -63,16 +63,28 @@ def test_matmul(
     arguments = (
         np.asfortranarray(a).T if "a" in transposed else a,
         np.asfortranarray(b).T if "b" in transposed else b,
-        c, m, n, k, *strides,
-    )  # fmt: skip
+        c,
+        m,
+        n,
+        k,
+        *strides,
+    )
     constants = {
-        "tile_m": 64, "tile_n": 64, "tile_k": tile_k, "precision": "ieee",
+        "tile_m": 64,
+        "tile_n": 64,
+        "tile_k": tile_k,
+        "precision": "ieee",
         "accumulate": {"i32": tl.int32, "fp64": tl.float64, "fp32": tl.float32}[accumulate],
-    }  # fmt: skip
+    }
     kernel = compile_kernel(
-        kernels.matmul, target, arguments, constants, num_warps=num_warps, num_stages=num_stages,
+        kernels.matmul,
+        target,
+        arguments,
+        constants,
+        num_warps=num_warps,
+        num_stages=num_stages,
         **options,
-    )  # fmt: skip
+    )
     expected = a.astype(np.float64) @ b.astype(np.float64)
     for order in ORDERS[::2]:
         c[:] = 99
@@ -87,8 +99,12 @@ def test_tf32_keeps_the_bound_of_its_significand() -> None:
     a, b = (RNG.standard_normal((64, 64)).astype(np.float32) for _ in range(2))
     c = np.zeros((m, n), np.float32)
     constants = {
-        "tile_m": 64, "tile_n": 64, "tile_k": 32, "precision": "tf32", "accumulate": tl.float32,
-    }  # fmt: skip
+        "tile_m": 64,
+        "tile_n": 64,
+        "tile_k": 32,
+        "precision": "tf32",
+        "accumulate": tl.float32,
+    }
     arguments = (a, b, c, m, n, k, k, 1, n, 1)
     stats = compile_kernel(kernels.matmul, "gfx942", arguments, constants)((1, 1, 1), *arguments)
     assert any("xf32" in name for name in stats.mnemonics)

@@ -11,9 +11,16 @@ from cupygemm._backends.cdna.mainloops import configs_for, register_double_buffe
 from cupygemm._records.problem import GemmProblem
 
 PROBLEM = GemmProblem(
-    m=100, n=200, k=300, batch=(), a_dtype="bf16", b_dtype="bf16", out_dtype="bf16",
-    a_major="k", b_major="n",
-)  # fmt: skip
+    m=100,
+    n=200,
+    k=300,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 CONFIG = GemmConfig("register_double_buffer", 128, 128, 64, 2, 2, 16, 16, 16)
 MI300X = ARCHS["gfx942"]
 

@@ -33,10 +33,15 @@ def test_every_file_is_there_once():
 def test_the_config_names_every_field():
     text = config_text(PROBLEM, CONFIG, "gfx942")
     for line in (
-        "using ElementA = bf16;", "using ElementC = f32;", "Major a_major = Major::row;",
-        "Major b_major = Major::row;", "int tile_m = 256;", "int waves_n = 2;", "u32 num_xcds = 8;",
+        "using ElementA = bf16;",
+        "using ElementC = f32;",
+        "Major a_major = Major::row;",
+        "Major b_major = Major::row;",
+        "int tile_m = 256;",
+        "int waves_n = 2;",
+        "u32 num_xcds = 8;",
         '#include "cdna/mainloop_register_double_buffer.hpp"',
-    ):  # fmt: skip
+    ):
         assert line in text
 
 

@@ -17,8 +17,17 @@ from cupygemm._backends.hopper.tile_shapes import (
 from cupygemm._records.problem import Epilogue, GemmProblem
 
 ARCH = HopperArch()
-PROBLEM = GemmProblem(m=4096, n=4096, k=4096, batch=(), a_dtype="bf16", b_dtype="bf16",
-                      out_dtype="bf16", a_major="k", b_major="n")  # fmt: skip
+PROBLEM = GemmProblem(
+    m=4096,
+    n=4096,
+    k=4096,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 
 
 @pytest.mark.parametrize("config", [*CONFIGS, *NARROW_CONFIGS], ids=lambda config: config.name)

@@ -200,9 +200,15 @@ def posed_in_fp64(m, n, k, batch=(), **options):
 
 @pytest.mark.parametrize(
     ("shape", "ours"),
-    [((8192, 8192, 8192), True), ((2048, 2048, 2048), False), ((512, 512, 512), False),
-     ((16, 8192, 8192), False), ((4095, 4097, 4099), True), ((100, 101, 103), False)],
-)  # fmt: skip
+    [
+        ((8192, 8192, 8192), True),
+        ((2048, 2048, 2048), False),
+        ((512, 512, 512), False),
+        ((16, 8192, 8192), False),
+        ((4095, 4097, 4099), True),
+        ((100, 101, 103), False),
+    ],
+)
 def test_cublas_multiplies_fp64_where_it_is_faster(shape, ours):
     layout = posed_in_fp64(*shape).layout
     if ours:
@@ -240,8 +246,11 @@ def test_fp32_is_split_in_parts_of_which_three_products_are_one():
     assert (choice.a_copy.low_part, choice.b_copy.low_part) == (0, 1)
     assert (choice.a_copy.turned, choice.b_copy.turned) == (False, True)
     assert choice.asked.k == 4095
-    for shape, why in (((4096, 4096, 8), "k = 8"), ((64, 64, 64), "cuBLAS multiplies fp32 exactly"),
-                       ((65536, 65536, 65536), "would take 96 GiB")):  # fmt: skip
+    for shape, why in (
+        ((4096, 4096, 8), "k = 8"),
+        ((64, 64, 64), "cuBLAS multiplies fp32 exactly"),
+        ((65536, 65536, 65536), "would take 96 GiB"),
+    ):
         with pytest.raises(ValueError, match=why):
             choose(posed_in("tf32x3", *shape), ARCH)
 
@@ -277,9 +286,16 @@ def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
 
 @pytest.mark.parametrize(
     ("dtype", "adjacent", "stored"),
-    [("i8", 160, True), ("i8", 161, False), ("bf16", 160, True), ("bf16", 164, False),
-     ("f32", 164, True), ("f32", 162, False), ("f64", 161, False)],
-)  # fmt: skip
+    [
+        ("i8", 160, True),
+        ("i8", 161, False),
+        ("bf16", 160, True),
+        ("bf16", 164, False),
+        ("f32", 164, True),
+        ("f32", 162, False),
+        ("f64", 161, False),
+    ],
+)
 def test_tma_writes_whole_16_bytes_of_rows(dtype, adjacent, stored):
     """So what lies behind a row in a wider matrix would be lost; it reads elements."""
     stack = Stack(dtype, adjacent, 7, 208, (1, 1, 1), (0, 0, 0))

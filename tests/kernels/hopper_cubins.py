@@ -1,0 +1,52 @@
+"""Kernels for Hopper as NVRTC compiles them, and what a clean compilation is. Needs no GPU."""
+
+from __future__ import annotations
+
+from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
+from cupygemm._backends.hopper.config import HopperConfig
+from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
+
+PROBLEM = GemmProblem(
+    m=512,
+    n=512,
+    k=512,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
+EVERYTHING = Epilogue(
+    alpha=True,
+    scale_a=Source("f32", "row"),
+    scale_b=Source("f32", "column"),
+    c=Source("f32", "matrix"),
+    bias=Source("f32", "column"),
+    activation="silu",
+    scale_out=Source("f32", "one"),
+    clamp=True,
+)
+REPORT = "--ptxas-options=-v"
+CLEAN = "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads"
+
+
+def compiled(text: str, name: str = "cupygemm_gemm") -> tuple[int, int]:
+    """Assert a clean compilation, and return the registers and the bytes of local memory.
+
+    The log would say if wgmma were serialised, or if setmaxnreg were ignored.
+    """
+    cubin, log = find_nvrtc().compile(text, (*OPTIONS, REPORT))
+    assert CLEAN in log
+    assert "Performance" not in log
+    assert "warning" not in log
+    registers, local, _ = read_cubin(cubin, name)
+    return registers, local
+
+
+def assert_fits(text: str, config: HopperConfig) -> None:
+    """Assert that a kernel compiles cleanly, spills nothing and leaves room for its threads."""
+    registers, local = compiled(text)
+    assert local == 0
+    assert registers * config.num_threads <= 65536
