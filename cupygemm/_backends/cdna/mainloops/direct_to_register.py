@@ -105,7 +105,7 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     # floats on gfx950, but any outruns memory: 128 bytes of the long operand a clock on a CU.)
     depths = [k for m, n, k in instructions if (m, n) == (SHORT, SHORT)]
     mma_k = max((k for k in depths if k * itemsize <= STEP_BYTES), default=0)
-    if not mma_k or dtype in COMPLEX_NAMES:
+    if not mma_k or dtype in (*COMPLEX_NAMES, "e2m1x2"):  # which has factors for blocks of k
         return ()
     shapes = (
         (sides, NUM_WAVES * steps * STEP_BYTES // itemsize)
