@@ -17,7 +17,15 @@ from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
+HERE = Path(__file__).parent
+# A failing assertion of a helper module then shows its operands, as those of test modules do.
+pytest.register_assert_rewrite(
+    *(f"tests.{path.stem}" for path in HERE.iterdir() if path.name != "conftest.py")
+)
+
+from tests.tables import fail_for_broken_tables  # noqa: E402, after its assertions are registered
+
+ROOT = HERE.resolve().parent
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,11 @@ def pytest_configure(config: pytest.Config) -> None:
         import cupygemm.emulator
 
         cupygemm.emulator.enable(config.getoption("--target"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    fail_for_broken_tables(item)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -12,6 +12,7 @@ import ctypes
 import functools
 import itertools
 from dataclasses import astuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +24,7 @@ from cupygemm._backends.cdna.mainloops import direct_to_lds
 from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.host import compile_for_host
 from tests.kernels.test_layout import Operand, conflicts
+from tests.tables import rows_of
 
 ELEMENTS = {"gfx950": ("bf16", "i8", "f32", "f64"), "gfx942": ("bf16", "f32")}
 
@@ -52,12 +54,21 @@ def operands(arch: str) -> list[Operand]:
     return list(found)
 
 
-CASES = [
-    pytest.param(arch, operand, id="-".join(map(str, (arch, *astuple(operand)))))
-    for arch in ELEMENTS
-    for operand in operands(arch)
-]
-ROW_MAJOR = [case for case in CASES if case.values[1].major == "row"]
+def cases(*majors: str) -> list[Any]:
+    """Return (architecture, operand) of every operand with one of the majors."""
+    return rows_of(
+        lambda: (
+            pytest.param(arch, operand, id="-".join(map(str, (arch, *astuple(operand)))))
+            for arch in ELEMENTS
+            for operand in operands(arch)
+            if operand.major in majors
+        ),
+        width=2,
+    )
+
+
+CASES = cases("k", "row")
+ROW_MAJOR = cases("row")
 
 _CODE = """
 template <class Operand> void load_table(unsigned *out, unsigned units) {
@@ -162,7 +173,7 @@ def test_neighbouring_lanes_fetch_whole_lines(arch: str, operand: Operand) -> No
     assert (np.ptp(across.reshape(-1, extent // load), axis=1) == 0).all()
 
 
-@pytest.mark.parametrize(("arch", "operand"), [c for c in CASES if c.values[1].major == "k"])
+@pytest.mark.parametrize(("arch", "operand"), cases("k"))
 def test_a_k_major_tile_lies_as_fragments_expect_it(arch: str, operand: Operand) -> None:
     """The layout is OperandTile's, whose reads test_layout.py proves: unit by unit."""
     itemsize, load = ITEMSIZE[operand.element], ARCHS[arch].direct_load_bytes

@@ -21,7 +21,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     configs_for,
 )
 from cupygemm._records.dtypes import DType
-from cupygemm._records.problem import Epilogue, Source
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from tests.kernels.hopper_cubins import EVERYTHING, PROBLEM, assert_fits, compiled
 
 FP64 = replace(PROBLEM, a_dtype="f64", b_dtype="f64", out_dtype="f64")

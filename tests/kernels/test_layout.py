@@ -20,6 +20,7 @@ from cupygemm._backends.cdna.config import DWORD_BYTES, VECTOR_BYTES
 from cupygemm._backends.cdna.mainloops import register_double_buffer
 from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.host import compile_for_host
+from tests.tables import rows_of
 
 WAVE = 64
 BANKS = {"gfx90a": 32, "gfx942": 32, "gfx950": 64}
@@ -75,11 +76,14 @@ def operands(arch: str) -> list[Operand]:
     return list(found)
 
 
-CASES = [
-    pytest.param(BANKS[arch], operand, id=f"{arch}-{operand.element}-{operand.major}-{index}")
-    for arch in ("gfx942", "gfx950")
-    for index, operand in enumerate(operands(arch))
-]
+CASES = rows_of(
+    lambda: (
+        pytest.param(BANKS[arch], operand, id=f"{arch}-{operand.element}-{operand.major}-{index}")
+        for arch in ("gfx942", "gfx950")
+        for index, operand in enumerate(operands(arch))
+    ),
+    width=2,
+)
 
 _OPERAND = """
 struct Operand{index} {{

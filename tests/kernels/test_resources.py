@@ -23,6 +23,7 @@ from cupygemm._backends.cdna.source import generate
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import Epilogue, GemmProblem
+from tests.tables import rows_of
 
 PROBLEM = GemmProblem(
     m=512,
@@ -108,7 +109,7 @@ def main_loop(config: GemmConfig, problem: GemmProblem, arch: str, folder: Path)
     return best
 
 
-@pytest.mark.parametrize(("arch", "config", "problem"), cases())
+@pytest.mark.parametrize(("arch", "config", "problem"), rows_of(cases, width=3))
 def test_nothing_spills(arch: str, config: GemmConfig, problem: GemmProblem) -> None:
     """No scratch, no spills, and no more registers than the waves of a SIMD share."""
     assert check(config, problem, ARCHS[arch]) is None

@@ -21,6 +21,7 @@ from cupygemm._backends.cdna.mainloops import ping_pong, register_double_buffer
 from tests.kernels.host import compile_for_host
 from tests.kernels.test_direct_layout import READ_TABLE
 from tests.kernels.test_layout import Operand, conflicts
+from tests.tables import rows_of
 
 BANKS = ARCHS["gfx950"].lds_banks
 LANE = np.arange(WAVE_SIZE)
@@ -40,10 +41,12 @@ def operands() -> list[tuple[Operand, int]]:
     return list(found)
 
 
-CASES = [
-    pytest.param(i, id=f"{o.element}-{o.rows}x{o.tile_k}-{o.threads}-{p}")
-    for i, (o, p) in enumerate(operands())
-]
+CASES = rows_of(
+    lambda: (
+        pytest.param(i, id=f"{o.element}-{o.rows}x{o.tile_k}-{o.threads}-{p}")
+        for i, (o, p) in enumerate(operands())
+    )
+)
 
 _CODE = """
 template <class Operand> void write_table(unsigned *out) {

@@ -19,6 +19,7 @@ from cupygemm._backends.cdna.compile import compile_kernel
 from cupygemm._backends.cdna.mainloops import register_double_buffer
 from cupygemm._records.dtypes import ITEMSIZE
 from tests.kernels.gemm import NUMPY_DTYPE, Case, Placement, config_of, with_layout
+from tests.tables import rows_of
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 EVERY_TILE = ("f32", "f64", "i8")
@@ -90,7 +91,7 @@ def every_config():
             yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
 
 
-@pytest.mark.parametrize(("config", "arch", "dtype", "layout"), list(every_config()))
+@pytest.mark.parametrize(("config", "arch", "dtype", "layout"), rows_of(every_config, width=4))
 def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
     case = tailed(config, arch, dtype, layout)
     result = case.run(profile=True)

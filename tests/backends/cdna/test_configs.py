@@ -15,6 +15,7 @@ from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._request.call import operand_of
 from cupygemm._request.options import Options
 from cupygemm._request.request import make_request
+from tests.tables import rows_of
 
 BF16, F16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 ORDERS = [("C", "C"), ("C", "F"), ("F", "C"), ("F", "F")]
@@ -45,8 +46,13 @@ def run(cp, device):
 def pytest_generate_tests(metafunc):
     if "number" in metafunc.fixturenames:
         target = metafunc.config.getoption("--target")
-        configs = list(enumerate(configs_for("bf16", target)))
-        metafunc.parametrize("number", [n for n, _ in configs], ids=[c.name for _, c in configs])
+        metafunc.parametrize("number", rows_of(lambda: numbers(target)))
+
+
+def numbers(target):
+    """Yield the number of each configuration, under its name."""
+    for number, config in enumerate(configs_for("bf16", target)):
+        yield pytest.param(number, id=config.name)
 
 
 @pytest.mark.parametrize("orders", ORDERS, ids="".join)

@@ -1,0 +1,98 @@
+"""What the tests' own machinery promises: broken tables fail tests, and helpers show operands."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
+
+from tests.kernels.gemm import Case, config_of
+from tests.tables import rows_of
+
+RUN = """
+import sys
+import pytest
+
+class Outcomes:
+    def __init__(self):
+        self.seen = []
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.seen.append("error")
+
+    def pytest_runtest_logreport(self, report):
+        broken = "a broken table" in report.nodeid
+        if report.failed:
+            named = "ZeroDivisionError" in str(report.longrepr)
+            self.seen.append("named" if broken and named else "failed")
+        elif report.when == "call":
+            self.seen.append("passed")
+
+outcomes = Outcomes()
+options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
+pytest.main([*options, *sys.argv[1:]], plugins=[outcomes])
+print({name: outcomes.seen.count(name) for name in sorted(set(outcomes.seen))})
+"""
+BREAK_CDNA = """
+from dataclasses import replace
+from cupygemm._backends.cdna.mainloops import register_double_buffer as mainloop
+
+built = mainloop.configs
+def broken(dtype, arch):
+    first, *others = built(dtype, arch)
+    return replace(first, waves_m=0), *others
+mainloop.configs = broken
+"""
+BREAK_HOPPER = """
+from cupygemm._backends.hopper import config
+
+def raises(*columns, **named):
+    raise ZeroDivisionError("a row of the table")
+config.HopperConfig = raises
+"""
+
+
+def test_a_broken_row_of_a_table_fails_its_tests_and_no_others(run_python) -> None:
+    """Waves are divided by, so a CDNA row without waves raises when the tests are collected.
+
+    Each of the three tests of that table fails with the cause. Hopper's table is evaluated on
+    import, so a broken row there takes its module along. All tests of another module pass.
+    """
+    arguments = [
+        "tests/kernels/test_transposed_layout.py",
+        "tests/backends/hopper/test_hopper_config.py",
+        "tests/request/test_formats.py",
+    ]
+    code = f"{BREAK_CDNA}\n{BREAK_HOPPER}\nimport sys; sys.argv[1:] = {arguments}\n{RUN}"
+    assert run_python(code).splitlines()[-1] == "{'error': 1, 'named': 3, 'passed': 37}"
+
+
+def test_rows_of_a_table_that_raises_are_one_row() -> None:
+    assert rows_of(lambda: (1, 2)) == [1, 2]
+    (row,) = rows_of(lambda: (1 // x for x in (1, 0)), width=2)
+    first, second = row.values
+    assert first is second
+    assert isinstance(first.error, ZeroDivisionError)
+    (row,) = rows_of(lambda: (1, 2), name=lambda number: number.name)
+    assert isinstance(row.values[0].error, AttributeError)
+
+
+def test_assertions_of_helpers_show_their_operands() -> None:
+    """Pytest rewrites the assertions of test modules only, unless it is told of others."""
+    case = Case(config_of("gfx942", 64, 64), "gfx942", 64, 64, 64, dtype="e4m3fn", out_dtype="f32")
+    with pytest.raises(AssertionError, match="'inputs of type e4m3fn have no kernel on gfx942"):
+        case.run()
+
+
+def test_all_helpers_are_rewritten() -> None:
+    helpers = {name for name in sys.modules if name.startswith("tests.") and name.count(".") > 1}
+    loaders = {name: type(sys.modules[name].__spec__.loader) for name in helpers}
+    plain = [
+        name
+        for name, loader in loaders.items()
+        if loader is not AssertionRewritingHook and "NamespaceLoader" not in loader.__name__
+    ]
+    assert plain == []
+    assert "tests.kernels.gemm" in helpers
