@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-PYTEST_ARGS ?= -n 2
+PYTEST_ARGS ?= -n 2 --dist worksteal
 ASV_ARGS ?=
 
 BIN = $(VENV)/bin
@@ -25,7 +25,7 @@ MODELLED_TESTS = tests/products/test_matmul.py tests/epilogue/test_epilogue.py t
 C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-cuda test-modelled lint format typecheck bench docs clean
+.PHONY: help setup demo test test-all test-cuda test-modelled lint format typecheck bench docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -39,6 +39,10 @@ demo: ## Multiply CuPy arrays on the best device at hand and check the results
 	@$(BIN)/python -m cupygemm demo
 
 test: ## Run the tests on the emulated device (PYTEST_ARGS="-x tests/products/test_matmul.py" chooses)
+	@$(SETUP) emulator,test
+	@$(BIN)/python -m pytest -m "not sweep" $(PYTEST_ARGS)
+
+test-all: ## The same with every case of the long sweeps, of which `make test` runs samples
 	@$(SETUP) emulator,test
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 

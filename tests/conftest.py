@@ -23,7 +23,10 @@ pytest.register_assert_rewrite(
     *(f"tests.{path.stem}" for path in HERE.iterdir() if path.name != "conftest.py")
 )
 
-from tests.tables import fail_for_broken_tables  # noqa: E402, after its assertions are registered
+from tests.tables import (  # noqa: E402, after its assertions are registered
+    fail_for_broken_tables,
+    mark_sweeps,
+)
 
 ROOT = HERE.resolve().parent
 
@@ -78,6 +81,11 @@ def pytest_configure(config: pytest.Config) -> None:
         import cupygemm.emulator
 
         cupygemm.emulator.enable(config.getoption("--target"))
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_sweeps(items)
 
 
 @pytest.hookimpl(tryfirst=True)

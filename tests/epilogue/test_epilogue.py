@@ -216,6 +216,7 @@ def test_some_combinations(cp, problem, order):
     check_combination(cp, problem, order)
 
 
+@pytest.mark.sweep
 @pytest.mark.slow  # each combination is a kernel to compile
 @settings(max_examples=25, **FUZZ)
 @given(problems(), st.sampled_from("FC"))

@@ -29,6 +29,7 @@ _KERNEL_OPTIONS = (
 )
 _ASM = re.compile(r"\basm(?: volatile)?\s*\(")
 _LITERAL = re.compile(r'"(?:[^"\\]|\\.)*"')
+_BRACKETS = re.compile(_LITERAL.pattern + r"|[][(){}:,]")
 _OPERAND = re.compile(r'\s*("[^"]*")\s*\((.*)\)\s*', re.DOTALL)
 _CAST = re.compile(r"reinterpret_cast<([^<>]+?) ?\*>\(")
 _DYNAMIC = re.compile(r"extern __shared__ .*?(\w+) (\w+)\[\];")
@@ -110,7 +111,9 @@ def _with_calls(text: str) -> Iterator[str]:
     yield text[at:]
 
 
+@functools.cache
 def _call(statement: str) -> str:
+    """Return the call that stands for an asm statement; the kernels have most of them in common."""
     template, *sections = _split(statement, ":")
     values = ["site"]
     for section in sections[:2]:  # outputs and inputs; what else is clobbered does not matter
@@ -125,16 +128,10 @@ def _call(statement: str) -> str:
 
 
 def _tokens(text: str, start: int) -> Iterator[tuple[int, str]]:
-    """Yield the characters that are not in a string literal, with their places."""
-    at = start
-    while at < len(text):
-        if text[at] == '"':
-            literal = _LITERAL.match(text, at)
-            assert literal is not None
-            at = literal.end()
-            continue
-        yield at, text[at]
-        at += 1
+    """Yield the brackets, colons and commas outside string literals, with their places."""
+    for found in _BRACKETS.finditer(text, start):
+        if found[0][0] != '"':
+            yield found.start(), found[0]
 
 
 def _closing(text: str, start: int) -> int:

@@ -58,6 +58,7 @@ def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **optio
     return np.array(result, subok=False), expected
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("config", configs_for("e4m3fn"), ids=lambda config: config.name)
 @pytest.mark.parametrize("columns", ["blocks", "columns"])
 def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):

@@ -94,6 +94,7 @@ def exact_cases() -> list[object]:
     ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("config", "arch", "layout", "dtype"), exact_cases())
 def test_exact_without_conflicts_or_spills(
     config: GemmConfig, arch: str, layout: str, dtype: str
@@ -250,6 +251,7 @@ def test_loads_are_waited_for_at_the_barrier_alone(
     assert waits == [f"s_waitcnt vmcnt({in_flight}) lgkmcnt(0)"]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_persistent_grid_leaves_it_its_registers(layout: str) -> None:
     """Of each type, the tiles that take stream-k; those with more loads would spill."""

@@ -109,6 +109,7 @@ TIMED = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("row", TIMED)
 def test_what_the_timing_model_gives(row: Row) -> None:
     profiles = []

@@ -56,6 +56,7 @@ def test_an_odd_edge_shares_its_dword_with_the_end_of_memory(layout, m, n):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("offset", "pad"), [(0, 1), (0, 2), (1, 0), (1, 1), (2, 4), (4, 0), (8, 0)]
@@ -74,6 +75,7 @@ def test_thin_problems(m, n, k, layout):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize(
     "config",
@@ -217,6 +219,7 @@ def test_the_order_of_waves_does_not_matter(tile):
         np.testing.assert_array_equal(bits[0], other)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 def test_no_bank_conflicts(arch, layout):

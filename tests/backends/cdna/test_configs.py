@@ -55,6 +55,7 @@ def numbers(target):
         yield pytest.param(number, id=config.name)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("orders", ORDERS, ids="".join)
 def test_whole_tiles(cp, device, run, number, orders):
     config = configs_for("bf16", device.target)[number]
@@ -66,6 +67,7 @@ def test_whole_tiles(cp, device, run, number, orders):
     testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("orders", ORDERS, ids="".join)
 def test_tails(cp, device, run, number, orders):
     """A tile and a bit along each axis, rows at odd addresses; also less than a tile of each."""
