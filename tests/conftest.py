@@ -7,10 +7,11 @@ of another target goes through `run_python`; `cupygemm.emulator.run.launch` take
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -86,6 +87,30 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_sweeps(items)
+
+
+def pytest_collection_finish() -> None:
+    _keep_from_the_collector()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    result = yield
+    if nextitem is not None and nextitem.path != item.path:
+        _keep_from_the_collector()
+    return result
+
+
+def _keep_from_the_collector() -> None:
+    """Let Python's garbage collector pass over what is alive now.
+
+    The tests and the decoded kernels in the emulator's caches are millions of objects that live to
+    the end of the session, and each full collection walked them all, for up to ten seconds.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
