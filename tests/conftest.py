@@ -1,8 +1,9 @@
-"""The device that tests run on, chosen once per session and before CuPy is imported.
+"""The device that tests run on, which is chosen once per session, before CuPy is imported.
 
-A test asks for the fixture `device` (what runs the kernels) or `cp` (CuPy on it); one body then
-serves the emulated device, ROCm and CUDA. A process holds one emulated target under CuPy, so a test
-of another target goes through `run_python`; `cupygemm.emulator.run.launch` takes any target.
+A test takes the fixture `device`, which describes what runs the kernels, or `cp`, which is CuPy on
+that device. The same test then runs on the emulated device, on ROCm and on CUDA. CuPy can use one
+emulated target per process, so a test of another target starts a process through `run_python`.
+`cupygemm.emulator.run.launch` takes any target.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ ROOT = HERE.resolve().parent
 
 @dataclass(frozen=True)
 class Device:
-    """What runs the kernels of this session: its kind, and its target (`gfx942`, `sm_90`).
+    """The device that runs the kernels of this session: its kind and its target, such as `gfx942`.
 
-    The modelled GPU is a CUDA device.
+    The modelled GPU counts as a CUDA device.
     """
 
     kind: str
@@ -49,7 +50,7 @@ class Device:
 
     @property
     def has_kernels(self) -> bool:
-        """Tell whether kernels of this library run there; elsewhere, `cupy.matmul` multiplies."""
+        """Tell whether this library has kernels for the device; else it calls `cupy.matmul`."""
         return self.kind != "cuda" or self.target == "sm_90"
 
 
@@ -125,7 +126,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def _best_device() -> str:
-    """Return the kind of device that the demonstration would take."""
+    """Return the kind of device that `cupygemm demo` would use."""
     from cupygemm._commands.detect import best_device
 
     return "emulated" if os.environ.get("CUPYGEMM_EMULATE") else best_device().kind
@@ -159,10 +160,10 @@ def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
 
 @pytest.fixture(scope="session")
 def run_python() -> Callable[..., str]:
-    """Run Python code in a process of its own and return what it prints.
+    """Run Python code in a new process and return its output.
 
-    ``run_python(code, target="gfx950", env={...}, check=True)``: `target` emulates that target in
-    the process, None leaves the choice to the code. ``check=False`` returns the completed process.
+    ``run_python(code, target="gfx950", env={...}, check=True)`` emulates `target` in the process;
+    with None, the code chooses. ``check=False`` returns the completed process.
     """
 
     def run(

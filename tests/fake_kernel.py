@@ -1,8 +1,8 @@
-"""A GEMM kernel in NumPy: it does what the argument struct says, on host memory.
+"""A GEMM kernel in NumPy, which obeys the kernels' argument struct, on host memory.
 
-It reads nothing but the struct, the problem record and the bytes at the addresses, as the kernels
-do, so a product that comes out right was planned right. It also holds the records to what they
-claim: alignment, spans, extents.
+Like the device's kernels, it reads only the struct, the problem record and the bytes at the
+addresses, so a correct product shows that the call was planned correctly. It also checks the
+alignment, the spans and the extents that the records claim.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cupygemm._request.request import make_request
 
 @functools.cache
 def any_config():
-    """Return a configuration: a fake kernel obeys its tile alone."""
+    """Return some configuration; the fake kernel uses only its tile and its number of threads."""
     return configs_for("bf16", "gfx942")[0]
 
 

@@ -1,11 +1,11 @@
-"""What instruction tests share: a small `State`, assembled instructions, and a way to run one.
+"""Helpers of the instruction tests: build a small `State`, assemble instructions, run them.
 
     state = make_state(waves=2, lds_bytes=1024)
     state.vgpr[1, :, :] = 4 * lanes
     run(state, assemble("ds_read_b32 v0, v1 offset:16"))
 
-`assemble` goes through the package's own toolchain and caches the result on disk; tests that need
-many instructions pass them together to `assemble_all`.
+`assemble` uses the package's own toolchain and caches the result on disk. Tests of many
+instructions pass all of them to `assemble_all`, which starts the assembler once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ ALL_LANES = (1 << LANES) - 1
 
 
 class HostMemory:
-    """Device memory of a test: NumPy buffers behind the interface of `device.Memory`."""
+    """Device memory for a test: NumPy buffers with the interface of `device.Memory`."""
 
     GUARD = 256
 
@@ -57,11 +57,11 @@ class HostMemory:
         return address
 
     def bytes(self, address: int) -> np.ndarray:
-        """Return the allocation at `address` as uint8, a view."""
+        """Return a uint8 view of the allocation at `address`."""
         return self.buffers[address][1]
 
     def view(self, address: int, dtype: Any) -> np.ndarray:
-        """Return the allocation at `address` as an array of `dtype`, a view."""
+        """Return a view of the allocation at `address` as an array of `dtype`."""
         return self.bytes(address).view(dtype)
 
     def ranges(self) -> tuple[np.ndarray, np.ndarray]:
@@ -71,7 +71,7 @@ class HostMemory:
         return starts, ends
 
     def describe(self, address: int, size: int) -> str:
-        """Say which allocation is nearest."""
+        """Return how far an access lies beyond the nearest allocation."""
         starts = sorted(self.buffers)
         if not starts:
             return "there are no allocations"
@@ -90,9 +90,9 @@ def make_state(
     memory: Any = None,
     seed: int | None = None,
 ) -> State:
-    """Return a batch of `workgroups` workgroups of `waves` waves, every lane on.
+    """Return the state of `workgroups` workgroups of `waves` waves each, with every lane active.
 
-    Registers are zero, or random from `seed`.
+    Registers hold zeros, or random bits drawn from `seed`.
     """
     count = waves * workgroups
     vgpr = np.zeros((512, count, LANES), np.uint32)
@@ -122,25 +122,25 @@ def make_state(
 
 
 def set_exec(state: State, mask: int | Sequence[int]) -> None:
-    """Set EXEC of every wave, or of each wave from a sequence."""
+    """Set EXEC to one mask for all waves, or to one mask for each wave."""
     masks = np.broadcast_to(np.asarray(mask, np.uint64), (state.num_waves,))
     state.sgpr[EXEC] = masks.astype(np.uint32)
     state.sgpr[EXEC + 1] = (masks >> np.uint64(32)).astype(np.uint32)
 
 
 def exec_lanes(state: State, wave: int) -> list[int]:
-    """Return the lanes of `wave` that are on."""
+    """Return the active lanes of `wave`."""
     mask = int(state.sgpr[EXEC, wave]) | int(state.sgpr[EXEC + 1, wave]) << 32
     return [lane for lane in range(LANES) if mask >> lane & 1]
 
 
 def set_s64(state: State, index: int, value: int) -> None:
-    """Write a scalar register pair of every wave."""
+    """Write a 64-bit value to a pair of scalar registers of every wave."""
     state.sgpr[index], state.sgpr[index + 1] = value & 0xFFFFFFFF, value >> 32
 
 
 def set_v64(state: State, index: int, values: Any) -> None:
-    """Write a vector register pair from integers that broadcast to (waves, 64)."""
+    """Write 64-bit values, which broadcast to (waves, 64), to a pair of vector registers."""
     values = np.asarray(values, np.uint64)
     state.vgpr[index] = values.astype(np.uint32)
     state.vgpr[index + 1] = (values >> np.uint64(32)).astype(np.uint32)
@@ -152,7 +152,7 @@ def assemble(text: str, target: str = "gfx942") -> Instruction:
 
 
 def assemble_all(lines: Iterable[str], target: str = "gfx942") -> list[Instruction]:
-    """Assemble and decode instructions, in one run of the assembler."""
+    """Assemble and decode several instructions with one run of the assembler."""
     return list(_assemble(tuple(lines), target))
 
 
@@ -178,9 +178,9 @@ def _assemble(lines: tuple[str, ...], target: str) -> tuple[Instruction, ...]:
 
 
 def run(state: State, *instructions: Instruction, waves: Sequence[int] | None = None) -> None:
-    """Execute instructions one after another in all waves, or in `waves`, as one group.
+    """Execute instructions in order, in all waves or in those of `waves`, as one group.
 
-    LDS and vector memory operations are counted as issued, as the run loop does.
+    Like the run loop, this counts the LDS and vector memory operations that are issued.
     """
     if waves is None:
         group = Group(state, slice(0, state.num_waves), state.num_waves)
@@ -197,7 +197,7 @@ def run(state: State, *instructions: Instruction, waves: Sequence[int] | None = 
 
 
 def barrier(state: State, *, waited: bool = True) -> None:
-    """Let every workgroup pass a barrier, its waves having waited for everything or for nothing."""
+    """Let every workgroup pass a barrier; before it, its waves wait for all memory, or for none."""
     state.barrier_epoch += 1
     if waited:
         state.lds_released[:] = state.lds_issued

@@ -27,13 +27,13 @@ from cupygemm.emulator.targets import TARGETS
 
 HERE = Path(__file__).parent
 SOURCES = tuple(sorted(path.name for path in HERE.glob("*.hip")))
-# What every kernel is compiled for: all levels on gfx942, no and full optimisation on the others.
+# The targets and levels of optimisation that each kernel is compiled for.
 VARIANTS = (
     *(("gfx942", level) for level in ("-O0", "-O1", "-O2", "-O3")),
     *(("gfx90a", level) for level in ("-O0", "-O3")),
     *(("gfx950", level) for level in ("-O0", "-O3")),
 )
-# How the waves of a workgroup take turns; everything else runs in lockstep.
+# The order in which the waves of a workgroup take turns. Other variants run in lockstep.
 ORDERS: dict[tuple[str, str], Order] = {
     ("gfx942", "-O1"): "reverse",
     ("gfx942", "-O2"): ("random", 7),
@@ -45,7 +45,7 @@ _OPTIONS = {
 
 
 def compile_source(name: str, target: str, level: str) -> Path:
-    """Compile a file of this directory, once per compiler and contents."""
+    """Compile a file of this directory, or return it from the cache."""
     toolchain = find_toolchain()
     options = (level, "-Wall", "-Wextra", "-Werror", *_OPTIONS.get(name, ()))
     texts = [(HERE / file).read_text() for file in (name, "prelude.hpp")]
@@ -66,7 +66,7 @@ class Program:
         Code object.
     target : str
     order : Order
-        How the waves of a workgroup take turns.
+        The order in which the waves of a workgroup take turns.
     """
 
     def __init__(self, path: Path, target: str, order: Order = "lockstep") -> None:
@@ -116,5 +116,5 @@ class Program:
 
 @functools.cache
 def load(name: str, target: str, level: str) -> Program:
-    """Return the program of a file; loaded once, since global variables are part of it."""
+    """Return the program of a file. It is loaded once, because it holds the global variables."""
     return Program(compile_source(name, target, level), target)

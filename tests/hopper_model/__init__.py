@@ -1,1 +1,1 @@
-"""A model of what the Hopper kernels ask of a GPU, on which their own sources run on the host."""
+"""A model of a Hopper GPU that runs the sources of the Hopper kernels on the host."""

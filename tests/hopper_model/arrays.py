@@ -1,6 +1,6 @@
-"""CuPy's arrays on the modelled GPU: NumPy's, in memory that ends where the process may not go.
+"""CuPy's arrays on the modelled GPU: NumPy arrays whose memory ends at an inaccessible page.
 
-A kernel that reads or writes beyond the end of an array that was made here is caught at the page.
+A kernel that reads or writes beyond the end of such an array causes a page fault, which is caught.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 
 ALIGNMENT = 16
-"""Of what is allocated: as little as TMA can address."""
+"""Alignment of allocations, in bytes: the least that TMA can address."""
 _PROT_NONE = 0
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Memory:
-    """Bytes whose end, up to `ALIGNMENT`, is the end of what may be accessed."""
+    """Bytes whose end, up to `ALIGNMENT`, is the end of the accessible memory."""
 
     def __init__(self, num_bytes: int) -> None:
         page = mmap.PAGESIZE
@@ -32,12 +32,12 @@ class Memory:
             raise OSError(ctypes.get_errno(), "mprotect")
         self.offset = (room - num_bytes) // ALIGNMENT * ALIGNMENT
         self.ptr = start + self.offset
-        self.buffer[:room] = 0xFF  # what a kernel leaves out is NaN, or -1
+        self.buffer[:room] = 0xFF  # elements that a kernel does not write are NaN, or -1
 
 
 @dataclass(frozen=True)
 class Pointer:
-    """An address in the memory of an array, as CuPy's memory pointers."""
+    """An address in the memory of an array, like CuPy's ``MemoryPointer``."""
 
     ptr: int
     owner: np.ndarray[Any, Any]
@@ -48,7 +48,7 @@ class Pointer:
 
 
 class HostArray(np.ndarray[Any, Any]):
-    """An array as CuPy has them, in the memory of the host."""
+    """An array with CuPy's interface, in the memory of the host."""
 
     def __new__(
         cls,
@@ -58,7 +58,7 @@ class HostArray(np.ndarray[Any, Any]):
         strides: Any = None,
         order: str = "C",
     ) -> Any:
-        """Return an array of new memory, or of that from an address on."""
+        """Return an array in new memory, or in the memory at `memptr`."""
         dtype = np.dtype(dtype)
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
         if memptr is None:
@@ -78,11 +78,11 @@ class HostArray(np.ndarray[Any, Any]):
         return Pointer(self.__array_interface__["data"][0], owner.view(np.ndarray))
 
     def get(self) -> np.ndarray[Any, Any]:
-        """Return a copy that is NumPy's."""
+        """Return a copy as a NumPy array."""
         return np.array(self, subok=False)
 
     def set(self, array: np.ndarray[Any, Any]) -> None:
-        """Copy an array of NumPy's to this one."""
+        """Copy a NumPy array to this one."""
         self[...] = array
 
     def copy(self, order: str = "C") -> Any:
@@ -91,7 +91,7 @@ class HostArray(np.ndarray[Any, Any]):
 
 
 def moved(array: np.ndarray[Any, Any]) -> Any:
-    """Return a copy in memory of its own, in the order of axes in which the array lies."""
+    """Return a copy in new memory, with the array's order of axes."""
     axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
     made = HostArray([array.shape[axis] for axis in axes], array.dtype)
     made = made.transpose(np.argsort(axes)) if axes else made
@@ -100,14 +100,14 @@ def moved(array: np.ndarray[Any, Any]) -> Any:
 
 
 def asarray(array: Any, dtype: Any = None, order: Any = None) -> Any:
-    """Return an array of the GPU, as `cupy.asarray`."""
+    """Return an array on the GPU, like `cupy.asarray`."""
     if isinstance(array, HostArray) and dtype in (None, array.dtype):
         return array
     return moved(np.asarray(array, dtype, order))
 
 
 class ArrayModule(ModuleType):
-    """NumPy's functions under CuPy's name; the arrays that they make lie on the modelled GPU."""
+    """NumPy's functions under CuPy's name; their results are arrays on the modelled GPU."""
 
     ndarray = HostArray
     asarray = staticmethod(asarray)
@@ -115,7 +115,7 @@ class ArrayModule(ModuleType):
 
     @staticmethod
     def asnumpy(array: Any, order: str = "C") -> Any:
-        """Return a copy that is NumPy's."""
+        """Return a copy as a NumPy array."""
         return np.array(array, order=order, subok=False)
 
     def __getattr__(self, name: str) -> Any:

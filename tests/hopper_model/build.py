@@ -1,9 +1,9 @@
-"""Device code as NVRTC would take it, compiled for the host, and the machine that it runs on.
+"""Compile the modelled GPU, and device code in the form that NVRTC takes, for the host.
 
-A kernel's text is not modified but for three things. An asm statement becomes a call that brings
-its text and operands, so what the machine interprets is the PTX of the wrappers themselves; the
-declaration of dynamic shared memory becomes a pointer to the running block's; and what is cast to a
-pointer must be a multiple of what the pointer's type asks for. Indices outside an array trap.
+Three things change in a kernel's text. Each asm statement becomes a call with the statement's text
+and operands, so the machine interprets the PTX of the kernels' own wrappers. The declaration of
+dynamic shared memory becomes a pointer to the memory of the running block. Each cast to a pointer
+checks the alignment that the type requires. An index outside an array traps.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ENTRY = re.compile(r'extern "C" __global__ void.*?\b(cupygemm_\w+)\(', re.DOTAL
 
 @functools.cache
 def machine() -> ctypes.CDLL:
-    """Return the machine, compiled; kernels that are loaded later find its functions."""
+    """Compile and load the machine; kernels that are loaded later link to its functions."""
     sources = sorted(MACHINE.glob("*.cpp"))
 
     def build(output: Path) -> None:
@@ -58,10 +58,11 @@ def _texts(pattern: str) -> tuple[str, ...]:
 
 @functools.cache
 def kernel(text: str, entry: str) -> ctypes.CDLL:
-    """Return a translation unit of device code, compiled for the host.
+    """Compile a translation unit of device code for the host, and load it.
 
-    It exports ``hopper_entry``, which takes the address of the parameter, ``hopper_parameter``, the
-    size of that, and ``hopper_cluster`` and ``hopper_threads``, of the kernel's attributes.
+    The library exports ``hopper_entry``, which takes the address of the kernel's parameter;
+    ``hopper_parameter``, the size of the parameter; and ``hopper_cluster`` and ``hopper_threads``,
+    the blocks of a cluster and the threads of a block that the kernel's attributes state.
     """
     machine()
     whole = host_text(text, entry)
@@ -77,7 +78,7 @@ def kernel(text: str, entry: str) -> ctypes.CDLL:
 
 
 def host_text(text: str, entry: str) -> str:
-    """Return a kernel's text as the host's compiler takes it."""
+    """Return a kernel's text in the form that the host's compiler takes."""
     found = _ENTRY.search(text)
     assert found is not None
     assert found[1] == entry
@@ -101,7 +102,7 @@ extern "C" const unsigned hopper_threads = {threads[1]};
 
 
 def _with_calls(text: str) -> Iterator[str]:
-    """Yield the parts of a text in which asm statements are calls."""
+    """Yield the parts of a text, with its asm statements replaced by calls."""
     at = 0
     for found in _ASM.finditer(text):
         end = _closing(text, found.end())
@@ -113,10 +114,10 @@ def _with_calls(text: str) -> Iterator[str]:
 
 @functools.cache
 def _call(statement: str) -> str:
-    """Return the call that stands for an asm statement; the kernels have most of them in common."""
+    """Return the call that replaces an asm statement. Most statements occur in many kernels."""
     template, *sections = _split(statement, ":")
     values = ["site"]
-    for section in sections[:2]:  # outputs and inputs; what else is clobbered does not matter
+    for section in sections[:2]:  # outputs and inputs; the clobbers do not matter here
         for operand in filter(str.strip, _split(section, ",")):
             found = _OPERAND.fullmatch(operand)
             assert found is not None
@@ -144,7 +145,7 @@ def _closing(text: str, start: int) -> int:
 
 
 def _split(text: str, separator: str) -> list[str]:
-    """Split at the separators outside literals, brackets, and pairs of colons in a name."""
+    """Split at the separators that are outside literals and brackets."""
     parts, depth, begin = [], 0, 0
     for at, character in _tokens(text, 0):
         depth += (character in "([{") - (character in ")]}")

@@ -1,4 +1,4 @@
-"""The modelled GPU in the place of the session's device, for the tests of this folder."""
+"""For the tests of this folder, the modelled GPU replaces the session's device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.hopper_model.device import Model, modelled
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave the folder out where its coroutines cannot run."""
+    """Skip the folder on processors other than x86-64, on which its coroutines cannot run."""
     return None if platform.machine() == "x86_64" else True
 
 
@@ -26,19 +26,19 @@ def _modelled() -> Iterator[tuple[Any, Model]]:
 
 @pytest.fixture(scope="module")
 def cp(_modelled: tuple[Any, Model]) -> Any:
-    """What stands for CuPy on the modelled GPU."""
+    """The substitute for CuPy on the modelled GPU."""
     return _modelled[0]
 
 
 @pytest.fixture(scope="module")
 def device() -> Device:
-    """The modelled GPU, as the session's device would be."""
+    """The modelled GPU, in the place of the session's device."""
     return Device("cuda", "sm_90")
 
 
 @pytest.fixture
 def model(_modelled: tuple[Any, Model]) -> Iterator[Model]:
-    """The modelled GPU; a test's seed and fault end with it."""
+    """The modelled GPU. Its seed and its fault are reset after each test."""
     model = _modelled[1]
     yield model
     model.seed, model.fault = 0, None

@@ -30,7 +30,7 @@ from tests.hopper_model.arrays import ArrayModule, HostArray, Memory
 from tests.hopper_model.build import kernel, machine
 
 NUM_SMS = 4
-"""Few, so that a block takes several tiles."""
+"""So few that a block computes several tiles."""
 MAP = np.dtype(
     [
         ("magic", np.uint32),
@@ -45,7 +45,7 @@ MAP = np.dtype(
         ("unused", np.uint32, 2),
     ]
 )
-"""The twin of ``Map`` in tma.cpp."""
+"""The same struct as ``Map`` in tma.cpp."""
 _MAGIC = 0x7EA5
 _BYTES = {
     "UINT8": 1,
@@ -59,7 +59,7 @@ _BYTES = {
 
 
 class ModelError(Exception):
-    """What the machine found wrong with a kernel."""
+    """A fault that the machine found in a kernel."""
 
 
 class _Launch(ctypes.Structure):
@@ -81,11 +81,11 @@ class Model:
     Attributes
     ----------
     seed : int
-        Of the schedule of all launches from now on.
+        Seed of the order in which threads and copies run, for all later launches.
     fault : callable or None
-        What changes the text of a kernel before it is compiled.
+        Changes the text of each kernel before it is compiled.
     num_launches : int
-        So far.
+        Launches so far.
     """
 
     seed: int = 0
@@ -94,7 +94,7 @@ class Model:
 
 
 class HostKernel:
-    """A kernel compiled for the host, as CuPy shows one on a GPU."""
+    """A kernel compiled for the host, with the interface of CuPy's kernels."""
 
     compiler = "the host's"
 
@@ -110,7 +110,7 @@ class HostKernel:
         )
 
     def launch(self, grid: Any, block: Any, shared_bytes: int, arguments: int) -> None:
-        """Run a grid; the struct of parameters is at an address."""
+        """Run a grid; `arguments` is the address of the struct of parameters."""
         self._model.num_launches += 1
         assert block == (self._threads, 1, 1)
         assert shared_bytes <= self.max_dynamic_shared_size_bytes
@@ -131,7 +131,7 @@ class HostKernel:
             raise ModelError(wrong.decode())
 
     def resources(self, shared_bytes: int = 0) -> CubinResources:
-        """Return what an explanation shows; the model knows no registers."""
+        """Return the resources that an explanation shows. The model has no count of registers."""
         return CubinResources(0, 0, shared_bytes, 0)
 
 
@@ -148,7 +148,7 @@ def encode_tiled(
     promotion: str,
     fill: str,
 ) -> tuple[Any, Any]:
-    """Return a tensor map, under the conditions of ``cuTensorMapEncodeTiled``."""
+    """Return a tensor map if the conditions of ``cuTensorMapEncodeTiled`` hold."""
     size = _BYTES[dtype.removeprefix("CU_TENSOR_MAP_DATA_TYPE_")]
     width = {f"CU_TENSOR_MAP_SWIZZLE_{width}B": width for width in (64, 128)}.get(swizzle, 0)
     valid = (
@@ -178,7 +178,7 @@ def encode_tiled(
 
 
 class _Names:
-    """An enumeration whose members are their names."""
+    """An enumeration whose members are strings: their own names."""
 
     def __getattr__(self, name: str) -> str:
         return name
@@ -188,7 +188,7 @@ _SUCCESS = "CUDA_SUCCESS"
 
 
 def _attribute() -> SimpleNamespace:
-    """Return an attribute of a launch, yet without a value."""
+    """Return an attribute of a launch whose value is not set yet."""
     return SimpleNamespace(value=SimpleNamespace())
 
 
@@ -221,12 +221,12 @@ def _driver(kernels: dict[int, HostKernel], threads: threading.local) -> ModuleT
 
 
 def _check_status(status: int) -> None:
-    """Raise for a status that is none of success."""
+    """Raise unless the status is success."""
     assert status == 0, f"the driver returns {status}"
 
 
 class _Current:
-    """A device or a stream: there is one of each."""
+    """The only device, or the only stream."""
 
     ptr, device_id = 0, 0
 
@@ -240,11 +240,11 @@ class _Current:
         pass
 
     def synchronize(self) -> None:
-        """Wait for nothing: a launch has run when it returns."""
+        """Return at once: a launch is complete when it returns."""
 
 
 def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
-    """Return what stands for CuPy's modules, and for those of the CUDA bindings."""
+    """Return the substitutes for the modules of CuPy and of the CUDA bindings."""
 
     properties = {
         "name": b"NVIDIA H200 (modelled)",
@@ -262,7 +262,7 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
             "cuda.bindings",
         )
     )
-    threads = threading.local()  # of which one that made no call of the runtime has no context
+    threads = threading.local()  # a thread that has not called the runtime has no context
     vars(runtime).update(
         is_hip=False,
         getDeviceProperties=lambda index: properties,
@@ -293,7 +293,7 @@ def _modules(kernels: dict[int, HostKernel]) -> dict[str, ModuleType]:
 
 
 def _forget() -> None:
-    """Forget what was found out about another device under CuPy."""
+    """Clear the caches of what is known about another device under CuPy."""
     _device.forget_devices()
     launch.encoded.cache_clear()
     tensormap.described.cache_clear()
@@ -303,7 +303,7 @@ def _forget() -> None:
 
 @contextlib.contextmanager
 def modelled() -> Iterator[tuple[Any, Model]]:
-    """Put the modelled GPU in the place of CuPy; yield what stands for CuPy, and the model."""
+    """Replace CuPy by the modelled GPU; yield the substitute for CuPy, and the model."""
     model = Model()
     kernels: dict[int, HostKernel] = {}
 

@@ -1,6 +1,6 @@
-"""Kernels with one fault each: what is changed in the text, and what the machine says of it.
+"""Faults of Hopper's kernels: how each changes the text, and the machine's message about it.
 
-The first field is the name of the test, which says what the change does to the kernel.
+The first field names the test and says what is wrong with the changed kernel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
 
 @dataclass(frozen=True)
 class Fault:
-    """A text, what stands for it, and what the machine says then."""
+    """A passage of a kernel, its faulty replacement, and a pattern of the machine's message."""
 
     name: str
     text: str

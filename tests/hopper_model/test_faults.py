@@ -1,7 +1,8 @@
-"""What the model is for: kernels with one fault each, all of which it finds, and says where.
+"""The model finds the fault in each of many kernels that have one fault, and says where it is.
 
-A fault is a change of a kernel's text before it is compiled: a wait, a fence or an arrival left
-out, a parity or an address turned. Some an H200 would survive most of the time.
+A fault changes a kernel's text before it is compiled: it drops a wait, a fence or an arrival, or
+alters a parity or an address. With some of these faults, an H200 would still compute the right
+result most of the time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.hopper_model.kernel_faults import FAULTS, Fault
 
 
 def run(cp: object, fault: Fault) -> None:
-    """Multiply by the kernel of a fault, several tiles of several rounds of stages."""
+    """Multiply by the faulty kernel: several tiles, and several rounds of the ring of stages."""
     variant, odd = fault.variant, int(not fault.variant.aligned)
     m, n, k = 136, 144 + odd, 4 * variant.config.tile_k + 8
     x1, x2 = testing.integer_operands((m, k), (k, n), variant.dtype)
@@ -53,7 +54,7 @@ def test_a_fault_is_found(cp, model: Model, fault):
 
 
 def finding(cp, model: Model, fault: Fault, seed: int) -> str:
-    """Return what is wrong with a kernel by the schedule of a seed, or nothing."""
+    """Return the fault that shows in the schedule of a seed, or an empty string."""
     model.seed = seed
     try:
         run(cp, fault)

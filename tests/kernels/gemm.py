@@ -1,13 +1,13 @@
-"""Run one configuration of the GEMM kernel on the emulator, on matrices laid out to the byte.
+"""Run one configuration of the GEMM kernel on the emulator, with every byte around it checked.
 
     case = Case(config, arch, m=5, n=6, k=7, a_major="m", pads=(3, 0, 1))
     result = case.run()          # launches; raises KernelFault for any access out of bounds
     result.check_exact()
 
-Every operand has an allocation of its own that ends with its last element. What lies between
-the rows of A and B is NaN, or 113 among integers, and C is surrounded and interleaved by a
-sentinel, so that each byte read or written beside the matrices shows. No CuPy: any target runs in
-one process.
+Each operand has its own allocation, which ends with its last element. The gaps between the rows of
+A and B hold NaN, or 113 for integers, and a sentinel fills the space around and between the rows of
+C. So a read or a write outside the matrices either faults or changes the result. CuPy is not
+involved, so one process can run every target.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def config_of(
 
 @dataclass(frozen=True)
 class Placement:
-    """Where the matrices of one operand lie, in elements from the address of the first."""
+    """The layout of one operand: pitch and strides in elements, address and span in bytes."""
 
     address: int
     pitch: int
@@ -80,7 +80,7 @@ class Placement:
 
 @dataclass(frozen=True)
 class Result:
-    """What a launch left behind.
+    """The outcome of a launch.
 
     Attributes
     ----------
@@ -88,9 +88,9 @@ class Result:
     c : numpy.ndarray
         (batch..., m, n)
     buffer, untouched : numpy.ndarray
-        All of C's allocation, and the parts of it that are no element of C.
+        The whole allocation of C, and a mask of what in it is not an element of C.
     expected : numpy.ndarray
-        In float64 or complex128.
+        The exact product, as float64 or complex128.
     """
 
     stats: run.LaunchStats
@@ -100,7 +100,7 @@ class Result:
     expected: np.ndarray
 
     def check_exact(self):
-        """Assert the exact product, and that nothing else was written."""
+        """Assert that C is the exact product and that nothing else was written."""
         expected = self.expected
         if self.c.dtype in FLOAT8.values():
             largest = float(ml_dtypes.finfo(self.c.dtype).max)
@@ -121,16 +121,17 @@ class Result:
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, where its matrices lie, and the kernel for it.
+    """A problem, the layout of its matrices, and the kernel that computes it.
 
     Attributes
     ----------
     b_dtype : str
-        Of B, where it is not that of A.
+        The type of B; empty if it is that of A.
     pads, offsets : tuple of 3 int
-        Of A, B, C: elements between the end of a row and the next, and before the first.
+        For A, B and C: elements between the end of a row and the start of the next, and elements
+        before the first row.
     integers : bool
-        Small integers, of which all sums are exact; else normal numbers.
+        Fill A and B with small integers, whose sums are exact, instead of normal random numbers.
     """
 
     config: GemmConfig
@@ -150,7 +151,7 @@ class Case:
     b_dtype: str = ""
 
     def operands(self):
-        """Return A and B as (batch, m, k) and (batch, k, n), rounded to the input type."""
+        """Return A, (batch, m, k), and B, (batch, k, n), rounded to their types."""
         rng = np.random.default_rng(self.seed)
         batch = int(np.prod(self.batch, dtype=int))
         shapes = (batch, self.m, self.k), (batch, self.k, self.n)
@@ -162,7 +163,7 @@ class Case:
         )
 
     def run(self, **launch) -> Result:
-        """Compile, launch once with ``run.launch(..., **launch)`` and return what happened."""
+        """Compile the kernel, launch it by ``run.launch(..., **launch)``, return the outcome."""
         a, b = self.operands()
         memory = Memory()
         a_stored = a if self.a_major == "k" else a.transpose(0, 2, 1)
@@ -193,7 +194,7 @@ class Case:
         return Result(stats, buffer[places], buffer, untouched, expected)
 
     def problem(self, a: Placement, b: Placement, c: Placement) -> GemmProblem:
-        """Return the record that the kernel is selected by."""
+        """Return the record that kernels are selected by."""
         itemsize, out_itemsize = (NUMPY_DTYPE[d].itemsize for d in (self.dtype, self.out_dtype))
         return GemmProblem(
             m=self.m,
@@ -214,7 +215,7 @@ class Case:
         )
 
     def launch_kernel(self, memory, a, b, c, grid_of=grid, **launch):
-        """Launch the kernel on matrices that are in place, and return its statistics."""
+        """Launch the kernel on matrices in device memory and return the statistics."""
         problem = self.problem(a, b, c)
         assert check(self.config, problem, ARCHS[self.arch]) is None
         compiled = compile_kernel(problem, self.config, self.arch)
@@ -262,7 +263,7 @@ class Case:
             target,
             **launch,
         )
-        if not num_bytes:  # zeros, to which the GEMM adds
+        if not num_bytes:  # it stores zeros, to which the GEMM adds
             add()
         stats = self._launch_gemm(code, problem, packed, memory, grid_of, **launch)
         if num_bytes:
@@ -270,7 +271,7 @@ class Case:
         return stats
 
     def more_arguments(self, memory) -> bytes:
-        """Return what follows the arguments of a plain kernel."""
+        """Return the bytes that follow the arguments of a plain kernel."""
         del memory
         return b""
 
@@ -307,5 +308,5 @@ class Case:
 
 
 def with_layout(case: Case, layout: str) -> Case:
-    """Return the case with other majors: ``"mk"`` is A along m and B along k."""
+    """Return the case with other majors: in layout ``"mk"``, A is m-major and B is k-major."""
     return replace(case, a_major=layout[0], b_major=layout[1])
