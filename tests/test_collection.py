@@ -81,7 +81,9 @@ def test_rows_of_a_table_that_raises_are_one_row() -> None:
 
 def test_assertions_of_helpers_show_their_operands() -> None:
     """Pytest rewrites the assertions of test modules only, unless it is told of others."""
-    case = Case(config_of("gfx942", 64, 64), "gfx942", 64, 64, 64, dtype="e4m3fn", out_dtype="f32")
+    case = Case(
+        config_of("gfx942", 64, 64), "gfx942", m=64, n=64, k=64, dtype="e4m3fn", out_dtype="f32"
+    )
     with pytest.raises(AssertionError, match="'inputs of type e4m3fn have no kernel on gfx942"):
         case.run()
 

@@ -94,7 +94,7 @@ def variants_in_hilberts_order() -> Iterator[Variant]:
     )
     for number, (config, cut, dtype) in enumerate(kinds):
         chosen = replace(config, raster="hilbert", **cut)
-        yield Variant(chosen, dtype, dtype, ORDERS[number % 4], number % 3 != 1)
+        yield Variant(chosen, dtype, dtype, ORDERS[number % 4], aligned=number % 3 != 1)
 
 
 def variants_that_turn() -> Iterator[Variant]:
@@ -103,7 +103,7 @@ def variants_that_turn() -> Iterator[Variant]:
         dtype, result = (BF16, F16)[number % 2], (BF16, F16)[number // 2 % 2]
         cut = STREAM_CLUSTERS // config.cluster_size if number % 3 == 1 else 0
         orders = ORDERS[number // 3 % 2]  # its rows lie along k
-        yield Variant(replace(config, stream_k=cut), dtype, result, orders, number % 4 != 1)
+        yield Variant(replace(config, stream_k=cut), dtype, result, orders, aligned=number % 4 != 1)
     for orders in ("FC", "FF"):
         yield Variant(replace(CONFIGS[1], c_turned=True), F16, F16, orders, aligned=True)
 
@@ -149,7 +149,7 @@ def variants_that_cut_tiles() -> Iterator[Variant]:
         orders = ORDERS[number // 2 % 4]
         if name == "tf32":
             cut = turned(cut, orders, result)
-        variant = Variant(cut, dtype, result, orders, number % 3 != 1, precision)
+        variant = Variant(cut, dtype, result, orders, aligned=number % 3 != 1, precision=precision)
         if cut.tile_n < 256 and (cut.tile_m < 256 or name in ("bf16", "f16", "i8")):
             yield variant
 
@@ -172,7 +172,9 @@ def variants_of_bytes() -> Iterator[Variant]:
             elif number % 4 == 1 and config.tile_n < 256 and config.tile_m < 256:
                 config = replace(config, stream_k=STREAM_CLUSTERS // config.cluster_size)
             orders = ORDERS[(number // 2 + turn) % 4]
-            yield Variant(config, dtype, result, orders, number % 3 != 1, precision)
+            yield Variant(
+                config, dtype, result, orders, aligned=number % 3 != 1, precision=precision
+            )
 
 
 def variants_of_others() -> Iterator[Variant]:
@@ -196,7 +198,7 @@ def variants_of_others() -> Iterator[Variant]:
             chosen = replace(config, split_k=split)
             if name == "tf32":
                 chosen = turned(chosen, orders, result)
-            yield Variant(chosen, dtype, result, orders, aligned, precision)
+            yield Variant(chosen, dtype, result, orders, aligned=aligned, precision=precision)
 
 
 def variants_of_halves() -> Iterator[Variant]:

@@ -157,8 +157,10 @@ def gemm(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> Subject:
     shapes = ((m, n, 2 * k + 24), (m, n, 3 * k), (m, n, k))
     out_dtype = "i32" if dtype == "i8" else dtype
     tried = [
-        cases.Case(config, arch, *shape, *majors, dtype=dtype, out_dtype=out_dtype)
-        for shape in shapes
+        cases.with_layout(
+            cases.Case(config, arch, m=m, n=n, k=k, dtype=dtype, out_dtype=out_dtype), majors
+        )
+        for m, n, k in shapes
     ]
     compiled: list[Any] = []
 

@@ -20,7 +20,17 @@ from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 
 MI300X = ARCHS["gfx942"]
-PROBLEM = GemmProblem(4096, 4096, 4096, (), "bf16", "bf16", "bf16", "k", "n")
+PROBLEM = GemmProblem(
+    m=4096,
+    n=4096,
+    k=4096,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="bf16",
+    a_major="k",
+    b_major="n",
+)
 MATRIX, COLUMN = Source("f32", "matrix"), Source("bf16", "column")
 QUARTER_RATE = re.compile(r"\tv_(exp|log|rcp|rsq|sqrt|sin|cos)_")
 

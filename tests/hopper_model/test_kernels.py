@@ -103,7 +103,7 @@ def test_hilberts_order_is_exact(cp, model, variant):
 def test_fp64_is_exact(cp, model, number, change, result, orders, aligned):
     config = replace(configs_for("f64")[number], **change)
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
-    variant = Variant(config, F64, result, orders, aligned)
+    variant = Variant(config, F64, result, orders, aligned=aligned)
     for seed, extents in enumerate([(m, n, 3 * config.tile_k + 8), (5, 9, 100), (m, 16, 7)]):
         model.seed = seed
         if extents[2] >= config.tile_k * config.split_k:

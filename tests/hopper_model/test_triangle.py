@@ -17,7 +17,17 @@ from tests.hopper_model.device import NUM_SMS
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, (np.float16, np.float32, np.int8, np.int32))
-PROBLEM = GemmProblem(8, 8, 16, (), "f16", "f16", "f32", "k", "k")
+PROBLEM = GemmProblem(
+    m=8,
+    n=8,
+    k=16,
+    batch=(),
+    a_dtype="f16",
+    b_dtype="f16",
+    out_dtype="f32",
+    a_major="k",
+    b_major="k",
+)
 RNG = np.random.default_rng(0)
 
 

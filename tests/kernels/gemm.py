@@ -13,7 +13,7 @@ involved, so one process can run every target.
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -136,6 +136,7 @@ class Case:
 
     config: GemmConfig
     arch: str
+    _: KW_ONLY
     m: int
     n: int
     k: int

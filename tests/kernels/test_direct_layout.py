@@ -42,13 +42,13 @@ def operands(arch: str) -> list[Operand]:
                     continue
                 found[
                     Operand(
-                        major,
-                        rows,
-                        rows // waves,
-                        config.mma_m,
-                        config.tile_k,
-                        config.num_threads,
-                        element,
+                        major=major,
+                        rows=rows,
+                        wave_rows=rows // waves,
+                        mma_rows=config.mma_m,
+                        tile_k=config.tile_k,
+                        threads=config.num_threads,
+                        element=element,
                     )
                 ] = None
     return list(found)

@@ -65,7 +65,7 @@ def aligned(case: Case, align: int = 16) -> Case:
 def case_of(config: GemmConfig, arch: str, layout: str, dtype: str, **changes: object) -> Case:
     """Return a case with ragged tiles on every side."""
     m, n, k = config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 9
-    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32"))
+    case = Case(config, arch, m=m, n=n, k=k, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32"))
     case = with_layout(replace(case, **changes), layout)
     return aligned(case, ARCHS[arch].direct_load_bytes)
 
@@ -118,7 +118,7 @@ def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
     """Fewer than the ring has stages, as many, and more; the last one whole, ragged, or 1 deep."""
     config = config_of("gfx950", 64, 64, num_stages=num_stages)
     for k in (1, 64, 65, 64 * num_stages, 64 * num_stages + 66):
-        case = aligned(with_layout(Case(config, "gfx950", 40, 72, k, seed=k), layout))
+        case = aligned(with_layout(Case(config, "gfx950", m=40, n=72, k=k, seed=k), layout))
         case.run().check_exact()
 
 
@@ -126,7 +126,8 @@ def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
 def test_fragments_that_are_read_in_vain_have_arrived(tile: tuple[int, int], mma: int) -> None:
     """After the last tile 16 reads were on their way when the epilogue used their registers."""
     config = config_of("gfx950", *tile, mma)
-    case = Case(config, "gfx950", *tile, 3 * config.tile_k, a_major="m", b_major="n")
+    m, n = tile
+    case = Case(config, "gfx950", m=m, n=n, k=3 * config.tile_k, a_major="m", b_major="n")
     case.run().check_exact()
 
 
@@ -136,12 +137,14 @@ def test_memory_may_end_in_the_middle_of_a_dword(layout: str, m: int, n: int) ->
     """The last row of a matrix has no pad after it, and k is whole or ends a dword early."""
     config = config_of("gfx950", 64, 64)
     for k in (128, 127):
-        aligned(with_layout(Case(config, "gfx950", m, n, k), layout)).run().check_exact()
+        aligned(with_layout(Case(config, "gfx950", m=m, n=n, k=k), layout)).run().check_exact()
 
 
 def test_batches_and_parts_of_large_matrices() -> None:
     config = config_of("gfx950", 64, 64)
-    case = Case(config, "gfx950", 40, 72, 136, batch=(2, 3), pads=(64, 8, 5), offsets=(8, 16, 1))
+    case = Case(
+        config, "gfx950", m=40, n=72, k=136, batch=(2, 3), pads=(64, 8, 5), offsets=(8, 16, 1)
+    )
     case.run().check_exact()
 
 
@@ -175,7 +178,7 @@ def test_error_bound() -> None:
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 def test_whole_tiles_move_whole_lines(layout: str) -> None:
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""
-    case = Case(config_of("gfx950", 128, 128), "gfx950", 128, 128, 5 * 64)
+    case = Case(config_of("gfx950", 128, 128), "gfx950", m=128, n=128, k=5 * 64)
     stats = with_layout(case, layout).run(profile=True).stats
     loop = {pc: n for pc, n in stats.executions.items() if n == 5 * stats.num_waves}
     loads = [stats.global_lines[pc] for pc in loop if pc in stats.global_lines]
@@ -282,7 +285,7 @@ def test_a_persistent_grid_leaves_it_its_registers(layout: str) -> None:
 def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:
     """The ring begins anew with each tile, when nothing of the last is on its way to it."""
     config = replace(config_of("gfx950", 64, 64, num_stages=5), stream_k=4)
-    case = aligned(with_layout(Case(config, "gfx950", 133, 125, 6 * 64 + 9), layout))
+    case = aligned(with_layout(Case(config, "gfx950", m=133, n=125, k=6 * 64 + 9), layout))
     results = [case.run(order=order) for order in ("lockstep", ("random", 1))]
     results[0].check_exact()
     assert results[0].buffer.tobytes() == results[1].buffer.tobytes()

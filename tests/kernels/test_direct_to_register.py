@@ -37,7 +37,7 @@ def skinny(config, arch, dtype, layout, *, short=5, k=None, **changes):
     long = max(config.tile_m, config.tile_n) + 9
     m, n = (short, long) if wide else (long, short)
     k = 3 * config.tile_k + 37 if k is None else k
-    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS[dtype])
+    case = Case(config, arch, m=m, n=n, k=k, dtype=dtype, out_dtype=RESULTS[dtype])
     case = with_layout(replace(case, **changes), layout)
     per_dword = max(1, 4 // ITEMSIZE[dtype])
     rows = (case.k if layout[0] == "k" else m, case.n if layout[1] == "n" else k)
@@ -149,7 +149,7 @@ def test_the_long_operand_moves_by_16_bytes_in_whole_lines(turn, layout):
     config = direct_to_register.configs("bf16", "gfx942")[turn]
     long = 128
     m, n = (16, long) if turn == 0 else (long, 16)
-    case = with_layout(Case(config, "gfx942", m, n, 9 * config.tile_k), layout)
+    case = with_layout(Case(config, "gfx942", m=m, n=n, k=9 * config.tile_k), layout)
     stats = case.run(profile=True).stats
     along_k = layout[1 if turn == 0 else 0] == "k"
     line = 64 if along_k else 128

@@ -114,7 +114,9 @@ TIMED = [
 def test_what_the_timing_model_gives(row: Row) -> None:
     profiles = []
     for steps in (6, 12):
-        case = Case(row.config, row.target, row.tile_m, row.tile_n, TILE_K * steps, b_major="k")
+        case = Case(
+            row.config, row.target, m=row.tile_m, n=row.tile_n, k=TILE_K * steps, b_major="k"
+        )
         result = case.run(profile=True)
         result.check_exact()
         assert result.stats.profile is not None

@@ -35,7 +35,7 @@ def sample(arch):
 @pytest.mark.parametrize("index", range(3), ids=["skinny", "square", "large"])
 def test_exact_on_the_other_targets(arch, index, layout):
     config = sample(arch)[index]
-    case = Case(config, arch, config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 9)
+    case = Case(config, arch, m=config.tile_m + 5, n=config.tile_n - 3, k=2 * config.tile_k + 9)
     case = replace(case, dtype=("bf16", "f16")[index % 2], out_dtype=("f32", "bf16", "f16")[index])
     with_layout(case, layout).run().check_exact()
 
@@ -44,7 +44,7 @@ def test_exact_on_the_other_targets(arch, index, layout):
 @pytest.mark.parametrize("k", [1, 8, 63, 65, 130])
 def test_nothing_beside_the_matrices_is_read_or_written(layout, k):
     """Rows lie apart by odd pads, NaN between them, and memory ends with the last element."""
-    case = Case(small(), "gfx942", 65, 67, k, pads=(1, 3, 5), offsets=(1, 1, 1), seed=k)
+    case = Case(small(), "gfx942", m=65, n=67, k=k, pads=(1, 3, 5), offsets=(1, 1, 1), seed=k)
     with_layout(case, layout).run().check_exact()
 
 
@@ -52,7 +52,7 @@ def test_nothing_beside_the_matrices_is_read_or_written(layout, k):
 @pytest.mark.parametrize(("m", "n"), [(65, 67), (63, 129), (64, 64)])
 def test_an_odd_edge_shares_its_dword_with_the_end_of_memory(layout, m, n):
     """Rows start at dwords and k is whole, so no tile is ragged but for its last half-dword."""
-    case = Case(small(), "gfx942", m, n, 128, pads=(m % 2, n % 2, 1))
+    case = Case(small(), "gfx942", m=m, n=n, k=128, pads=(m % 2, n % 2, 1))
     with_layout(case, layout).run().check_exact()
 
 
@@ -63,7 +63,9 @@ def test_an_odd_edge_shares_its_dword_with_the_end_of_memory(layout, m, n):
 )
 def test_every_alignment(layout, offset, pad):
     """All elements but the last few of a row are multiples of 8: the pad decides alignment."""
-    case = Case(small(), "gfx942", 72, 72, 72, pads=(pad,) * 3, offsets=(offset,) * 3, dtype="f16")
+    case = Case(
+        small(), "gfx942", m=72, n=72, k=72, pads=(pad,) * 3, offsets=(offset,) * 3, dtype="f16"
+    )
     with_layout(case, layout).run().check_exact()
 
 
@@ -71,7 +73,7 @@ def test_every_alignment(layout, offset, pad):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_thin_problems(m, n, k, layout):
     config = config_of("gfx942", 32, 32)
-    case = Case(config, "gfx942", m, n, k, out_dtype="f32", offsets=(1, 0, 3))
+    case = Case(config, "gfx942", m=m, n=n, k=k, out_dtype="f32", offsets=(1, 0, 3))
     with_layout(case, layout).run().check_exact()
 
 
@@ -86,9 +88,9 @@ def test_error_bound(config, out_dtype):
     case = Case(
         config,
         "gfx942",
-        40,
-        70,
-        3 * config.tile_k - 11,
+        m=40,
+        n=70,
+        k=3 * config.tile_k - 11,
         out_dtype=out_dtype,
         dtype="f16" if out_dtype == "f16" else "bf16",
         pads=(1, 0, 0),
@@ -100,13 +102,13 @@ def test_error_bound(config, out_dtype):
 
 
 def test_batches_along_three_axes():
-    case = Case(small(), "gfx942", 20, 30, 40, batch=(2, 3, 2), pads=(1, 2, 3))
+    case = Case(small(), "gfx942", m=20, n=30, k=40, batch=(2, 3, 2), pads=(1, 2, 3))
     case.run().check_exact()
 
 
 def test_a_batch_continues_along_z():
     """A grid's y ends at 65535: entry y + 32768 z; what the batch does not fill returns at once."""
-    case = Case(small(), "gfx942", 1, 1, 2, batch=(BATCH_GRID_Y + 1,), out_dtype="f32")
+    case = Case(small(), "gfx942", m=1, n=1, k=2, batch=(BATCH_GRID_Y + 1,), out_dtype="f32")
     values = NUMPY_DTYPE["bf16"]
     memory = Memory()
     batch = BATCH_GRID_Y + 1
@@ -139,7 +141,7 @@ def test_pitches_of_lone_rows_mean_nothing():
         addresses = [memory.malloc(200), memory.malloc(200), memory.malloc(4)]
         memory.write(addresses[0], a.view(np.uint8).tobytes())
         memory.write(addresses[1], b.view(np.uint8).tobytes())
-        case = Case(small(), "gfx942", 1, 1, 100, b_major="k", dtype="f16", out_dtype="f32")
+        case = Case(small(), "gfx942", m=1, n=1, k=100, b_major="k", dtype="f16", out_dtype="f32")
         none = (0, 0, 0)
         places = [Placement(at, pitch, none, 200) for at in addresses]
         case.launch_kernel(memory, *places)
@@ -157,7 +159,7 @@ def test_an_operand_may_be_broadcast_along_its_rows():
     addresses = [memory.malloc(x) for x in (row.nbytes, b.nbytes, 90 * 33 * 4)]
     memory.write(addresses[0], row.view(np.uint8).tobytes())
     memory.write(addresses[1], b.view(np.uint8).tobytes())
-    case = Case(small(), "gfx942", 90, 33, 77, out_dtype="f32")
+    case = Case(small(), "gfx942", m=90, n=33, k=77, out_dtype="f32")
     none = (0, 0, 0)
     places = [
         Placement(at, pitch, none, 0) for at, pitch in zip(addresses, (0, 33, 33), strict=True)
@@ -196,7 +198,7 @@ def test_matrices_beyond_4_gib(monkeypatch, layout):
     address = memory.malloc(span)
     places.append(Placement(address, 16_000_000, (0, 0, 0), span))
     assert max(place.span for place in places) > 1 << 32
-    case = Case(config, "gfx942", m, n, k, out_dtype="f32")
+    case = Case(config, "gfx942", m=m, n=n, k=k, out_dtype="f32")
     with_layout(case, layout).launch_kernel(memory, *places)
     c = [
         np.frombuffer(memory.read(address + 4 * row * 16_000_000, 4 * n), np.float32)
@@ -210,7 +212,7 @@ def test_matrices_beyond_4_gib(monkeypatch, layout):
 def test_the_order_of_waves_does_not_matter(tile):
     """A missing barrier would show as other bits, or as a hazard, for one of the orders."""
     config = config_of("gfx942", *tile)
-    case = Case(config, "gfx942", 70, 90, 5 * config.tile_k + 3, integers=False)
+    case = Case(config, "gfx942", m=70, n=90, k=5 * config.tile_k + 3, integers=False)
     bits = [
         case.run(order=order).buffer.view(np.uint16)
         for order in ("lockstep", "forward", "reverse", ("random", 1), ("random", 2))
@@ -225,7 +227,7 @@ def test_the_order_of_waves_does_not_matter(tile):
 def test_no_bank_conflicts(arch, layout):
     """Over the whole kernel, tails included, each phase of each LDS access takes one cycle."""
     for config in register_double_buffer.configs("bf16", arch)[2::2]:
-        case = Case(config, arch, config.tile_m, config.tile_n, config.tile_k + 8)
+        case = Case(config, arch, m=config.tile_m, n=config.tile_n, k=config.tile_k + 8)
         conflicts = with_layout(case, layout).run(profile=True).stats.lds_conflicts
         assert conflicts
         assert [extra for *_, extra in conflicts.values() if extra] == []
@@ -235,7 +237,7 @@ def test_no_bank_conflicts(arch, layout):
 def test_whole_tiles_move_whole_lines(layout):
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""
     config = config_of("gfx942", 128, 128)
-    case = Case(config, "gfx942", 128, 128, 5 * 64)
+    case = Case(config, "gfx942", m=128, n=128, k=5 * 64)
     stats = with_layout(case, layout).run(profile=True).stats
     loads = {
         pc: counts

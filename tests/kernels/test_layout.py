@@ -68,7 +68,15 @@ def operands(arch: str) -> list[Operand]:
             (config.tile_n, config.waves_n, config.mma_n),
         ):
             threads, tile_k = config.num_threads, config.tile_k
-            operand = Operand(major, rows, rows // waves, mma, tile_k, threads, element)
+            operand = Operand(
+                major=major,
+                rows=rows,
+                wave_rows=rows // waves,
+                mma_rows=mma,
+                tile_k=tile_k,
+                threads=threads,
+                element=element,
+            )
             if (arch, major, mma, operand.itemsize) == ("gfx950", "row", 16, 1):
                 continue  # always transposed by reads: test_transposed_layout.py
             if major == "k" or operand.num_vectors * operand.itemsize >= DWORD_BYTES:

@@ -37,7 +37,9 @@ PARTITIONS = {
 def shared(config, arch, dtype, layout, partition, **changes):
     """Return a case of six tiles, ragged on every side, seven steps deep, rows at odd addresses."""
     m, n, k = 2 * config.tile_m + 5, config.tile_n + 3, 6 * config.tile_k + 9
-    case = Case(replace(config, **partition), arch, m, n, k, dtype=dtype, out_dtype=RESULTS[dtype])
+    case = Case(
+        replace(config, **partition), arch, m=m, n=n, k=k, dtype=dtype, out_dtype=RESULTS[dtype]
+    )
     case = with_layout(replace(case, **changes), layout)
     if dtype != "i8":
         return replace(case, pads=(1, 3, 5), offsets=(1, 1, 1))
@@ -76,8 +78,8 @@ def suitable(name, arch, partition):
     for base, layout in itertools.product(configs, LAYOUTS):
         config = replace(base, **partition)
         m, n = 2 * config.tile_m + 8, config.tile_n + 8
-        for extents in ((m, n), (12, n)):  # of few rows, two tiles
-            case = Case(config, arch, *extents, 6 * config.tile_k + 16)
+        for rows in (m, 12):  # of few rows, two tiles
+            case = Case(config, arch, m=rows, n=n, k=6 * config.tile_k + 16)
             case = with_layout(case, layout)
             if check(config, case.problem(place, place, place), ARCHS[arch]) is None:
                 return case
@@ -103,9 +105,9 @@ def test_batches(batch, partition):
     case = Case(
         replace(config, **PARTITIONS[partition]),
         "gfx942",
-        40,
-        30,
-        3 * config.tile_k - 5,
+        m=40,
+        n=30,
+        k=3 * config.tile_k - 5,
         batch=batch,
         pads=(1, 2, 3),
     )
@@ -116,7 +118,9 @@ def test_batches(batch, partition):
 @pytest.mark.parametrize("partition", ["two", "stream5"])
 def test_other_results(partition, out_dtype):
     config = replace(config_of("gfx942", 64, 64, 32), **PARTITIONS[partition])
-    case = Case(config, "gfx942", 130, 70, 3 * config.tile_k + 8, out_dtype=out_dtype, dtype="f16")
+    case = Case(
+        config, "gfx942", m=130, n=70, k=3 * config.tile_k + 8, out_dtype=out_dtype, dtype="f16"
+    )
     case.run().check_exact()
 
 
@@ -144,7 +148,7 @@ def test_parts_are_added_to_the_result_itself(dtype, batch):
 def test_the_same_bits_each_time(partition):
     """However the waves interleave; a missing barrier would show as other bits, or as a hazard."""
     config = replace(config_of("gfx942", 32, 32), **PARTITIONS[partition])
-    case = Case(config, "gfx942", 40, 30, 6 * config.tile_k, integers=False, out_dtype="f32")
+    case = Case(config, "gfx942", m=40, n=30, k=6 * config.tile_k, integers=False, out_dtype="f32")
     bits = [
         case.run(order=order).buffer.tobytes() for order in ("lockstep", "reverse", ("random", 1))
     ]
@@ -154,13 +158,13 @@ def test_the_same_bits_each_time(partition):
 def test_one_workgroup_may_have_a_shared_tile_to_itself():
     """Two tiles of one step for three workgroups: nobody shares, and the tiles are stored whole."""
     config = replace(config_of("gfx942", 32, 32), stream_k=3)
-    case = Case(config, "gfx942", 40, 30, 5)
+    case = Case(config, "gfx942", m=40, n=30, k=5)
     case.run().check_exact()
 
 
 def test_a_workgroup_beyond_the_steps_has_nothing():
     config = replace(config_of("gfx942", 32, 32), stream_k=40)
-    Case(config, "gfx942", 40, 30, 3 * config.tile_k).run().check_exact()
+    Case(config, "gfx942", m=40, n=30, k=3 * config.tile_k).run().check_exact()
 
 
 @pytest.mark.parametrize("index", range(3))
@@ -169,14 +173,34 @@ def test_a_workgroup_beyond_the_steps_has_nothing():
 def test_no_spills(arch, dtype, index, partition):
     """A persistent kernel's state leaves the mainloop the registers that it needs."""
     config = replace(configs_for(dtype, arch)[index], **PARTITIONS[partition])
-    problem = GemmProblem(999, 999, 999, (), dtype, dtype, RESULTS[dtype], "m", "k")
+    problem = GemmProblem(
+        m=999,
+        n=999,
+        k=999,
+        batch=(),
+        a_dtype=dtype,
+        b_dtype=dtype,
+        out_dtype=RESULTS[dtype],
+        a_major="m",
+        b_major="k",
+    )
     resources = compile_kernel(problem, config, arch).resources
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
 
 
 def test_what_is_refused():
     config = config_of("gfx942", 64, 64)
-    problem = GemmProblem(256, 256, 4 * config.tile_k, (), "bf16", "bf16", "bf16", "k", "n")
+    problem = GemmProblem(
+        m=256,
+        n=256,
+        k=4 * config.tile_k,
+        batch=(),
+        a_dtype="bf16",
+        b_dtype="bf16",
+        out_dtype="bf16",
+        a_major="k",
+        b_major="n",
+    )
     for changes, message in (
         ({"split_k": 5}, "split_k = 5 exceeds the 4 steps of k"),
         ({"split_k": 0}, "at least 1 and 0"),
@@ -191,7 +215,17 @@ def test_what_is_refused():
 def test_the_workspace_holds_what_is_cut():
     """16 tiles: in 3 parts each, or one round of 10 workgroups and 6 tiles between them."""
     config = config_of("gfx942", 64, 64)
-    problem = GemmProblem(256, 256, 999, (), "bf16", "bf16", "bf16", "k", "n")
+    problem = GemmProblem(
+        m=256,
+        n=256,
+        k=999,
+        batch=(),
+        a_dtype="bf16",
+        b_dtype="bf16",
+        out_dtype="bf16",
+        a_major="k",
+        b_major="n",
+    )
     assert num_slots(replace(config, split_k=3), problem) == 48
     assert num_slots(replace(config, split_k=3, atomic=True), problem) == 16
     assert num_slots(config, problem) == 0

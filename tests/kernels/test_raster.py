@@ -136,9 +136,9 @@ def fetched(tile_m, tile_n, tiles_m, tiles_n, **raster):
     case = Case(
         replace(config, **raster),
         "gfx942",
-        tile_m * tiles_m,
-        tile_n * tiles_n,
-        config.tile_k,
+        m=tile_m * tiles_m,
+        n=tile_n * tiles_n,
+        k=config.tile_k,
         b_major="k",
     )
     part = replace(PARTS["gfx942"], l2=CacheGeometry(256 << 10, 128, 16))

@@ -34,7 +34,13 @@ def operands() -> list[tuple[Operand, int]]:
         for config, side in itertools.product(mainloop.configs(element, "gfx950"), ("m", "n")):
             rows, waves = getattr(config, f"tile_{side}"), getattr(config, f"waves_{side}")
             operand = Operand(
-                "row", rows, rows // waves, config.mma_m, config.tile_k, config.num_threads, element
+                major="row",
+                rows=rows,
+                wave_rows=rows // waves,
+                mma_rows=config.mma_m,
+                tile_k=config.tile_k,
+                threads=config.num_threads,
+                element=element,
             )
             if config.mma_m == 16 and operand.num_vectors > 1:
                 found[operand, mainloop.ROW_PARTS if side == "m" else 1] = None

@@ -46,7 +46,7 @@ def tailed(config, arch, dtype, layout, **changes):
     Rows of bytes start at dwords; those of C need not.
     """
     m, n, k = config.tile_m + 5, config.tile_n - 3, 2 * config.tile_k + 9
-    case = Case(config, arch, m, n, k, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32"))
+    case = Case(config, arch, m=m, n=n, k=k, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32"))
     case = with_layout(replace(case, **changes), layout)
     if ITEMSIZE[dtype] != 1:
         return replace(case, pads=(1, 3, 5), offsets=(1, 1, 1))
@@ -58,7 +58,8 @@ def suits(config, dtype, layout, arch):
     """Tell whether a configuration takes a layout: tiles of bytes on the side of 256 do not all."""
     a = Placement(0, 64, (0, 0, 0), 0)
     case = with_layout(
-        Case(config, arch, 64, 64, 64, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32")), layout
+        Case(config, arch, m=64, n=64, k=64, dtype=dtype, out_dtype=RESULTS.get(dtype, "f32")),
+        layout,
     )
     return check(config, case.problem(a, a, a), ARCHS[arch]) is None
 

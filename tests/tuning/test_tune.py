@@ -30,7 +30,17 @@ from cupygemm._tuning import tune as _tune
 from cupygemm._tuning.product import products_of
 from cupygemm._tuning.timer import DeviceTimer
 
-PROBLEM = GemmProblem(64, 96, 128, (), "f32", "f32", "f32", "k", "n")
+PROBLEM = GemmProblem(
+    m=64,
+    n=96,
+    k=128,
+    batch=(),
+    a_dtype="f32",
+    b_dtype="f32",
+    out_dtype="f32",
+    a_major="k",
+    b_major="n",
+)
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,17 @@ from cupygemm._build import cache as _cache
 from cupygemm._build.toolchain import CompileError, Toolchain, ToolchainError
 from cupygemm._records.problem import GemmProblem
 
-PROBLEM = GemmProblem(100, 200, 300, (), "bf16", "bf16", "f32", "k", "n")
+PROBLEM = GemmProblem(
+    m=100,
+    n=200,
+    k=300,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="f32",
+    a_major="k",
+    b_major="n",
+)
 SOURCE = """
 extern "C" __attribute__((global)) void cupygemm_gemm(float* out, float value) {
     __attribute__((shared)) float line[64];

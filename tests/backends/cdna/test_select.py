@@ -14,7 +14,17 @@ MI300X = ARCHS["gfx942"]
 
 
 def problem(m, n, k, batch=(), **changes):
-    made = GemmProblem(m, n, k, batch, "bf16", "bf16", "bf16", "k", "n")
+    made = GemmProblem(
+        m=m,
+        n=n,
+        k=k,
+        batch=batch,
+        a_dtype="bf16",
+        b_dtype="bf16",
+        out_dtype="bf16",
+        a_major="k",
+        b_major="n",
+    )
     return replace(made, **changes)
 
 

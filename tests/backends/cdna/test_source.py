@@ -11,7 +11,17 @@ from cupygemm._backends.cdna.source import ENTRY, config_text, generate
 from cupygemm._build.flatten import device_source, flatten
 from cupygemm._records.problem import GemmProblem
 
-PROBLEM = GemmProblem(100, 200, 300, (), "bf16", "bf16", "f32", "m", "n")
+PROBLEM = GemmProblem(
+    m=100,
+    n=200,
+    k=300,
+    batch=(),
+    a_dtype="bf16",
+    b_dtype="bf16",
+    out_dtype="f32",
+    a_major="m",
+    b_major="n",
+)
 
 
 @pytest.fixture(scope="module")
