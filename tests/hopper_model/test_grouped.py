@@ -25,7 +25,7 @@ def launches(monkeypatch):
     launch = SharedLaunch.__call__
 
     def counting(self, *args):
-        seen.append(len(self.indices))
+        seen.append(len(self.numbers))
         return launch(self, *args)
 
     monkeypatch.setattr(SharedLaunch, "__call__", counting)
