@@ -22,31 +22,29 @@ from tests.emulator.harness import (
 
 MASK = 0x8F00000100F0FF01
 # Instruction: bytes, whether the load extends the sign, and the half register that it fills.
+_LOADS = """\
+ubyte         1   unsigned  -
+sbyte         1   signed    -
+ushort        2   unsigned  -
+sshort        2   signed    -
+dword         4   unsigned  -
+dwordx2       8   unsigned  -
+dwordx3       12  unsigned  -
+dwordx4       16  unsigned  -
+ubyte_d16     1   unsigned  low
+ubyte_d16_hi  1   unsigned  high
+sbyte_d16     1   signed    low
+sbyte_d16_hi  1   signed    high
+short_d16     2   unsigned  low
+short_d16_hi  2   unsigned  high
+"""
 LOADS = {
     name: (int(size), kind == "signed", half.strip("-"))
-    for name, size, kind, half in map(
-        str.split,
-        """
-        ubyte         1   unsigned  -
-        sbyte         1   signed    -
-        ushort        2   unsigned  -
-        sshort        2   signed    -
-        dword         4   unsigned  -
-        dwordx2       8   unsigned  -
-        dwordx3       12  unsigned  -
-        dwordx4       16  unsigned  -
-        ubyte_d16     1   unsigned  low
-        ubyte_d16_hi  1   unsigned  high
-        sbyte_d16     1   signed    low
-        sbyte_d16_hi  1   signed    high
-        short_d16     2   unsigned  low
-        short_d16_hi  2   unsigned  high
-        """.strip().splitlines(),
-    )
+    for name, size, kind, half in map(str.split, _LOADS.splitlines())
 }
-STORES = {"byte": 1, "short": 2, "dword": 4, "dwordx2": 8, "dwordx3": 12, "dwordx4": 16}
-STORES = {name: (size, 0) for name, size in STORES.items()}  # name: bytes, shift of the data
-STORES |= {"byte_d16_hi": (1, 16), "short_d16_hi": (2, 16)}
+# Instruction: bytes, and the bit of the register at which the data starts.
+STORES = {name: (size, 0) for name, (size, _, _) in LOADS.items() if name.startswith("dword")}
+STORES |= {"byte": (1, 0), "short": (2, 0), "byte_d16_hi": (1, 16), "short_d16_hi": (2, 16)}
 
 
 def registers(first: int, size: int) -> str:

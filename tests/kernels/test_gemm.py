@@ -30,6 +30,7 @@ def sample(arch):
     return [config_of(arch, 32, 64), config_of(arch, 128, 64), config_of(arch, 64, 64, 32)]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx950"])
 @pytest.mark.parametrize("index", range(3), ids=["skinny", "square", "large"])

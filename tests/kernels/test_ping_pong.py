@@ -70,10 +70,10 @@ def case_of(
 CASES = [
     ("gfx942", "bf16", "kk", 2, 256, 256, 0),
     ("gfx942", "f16", "mn", 3, 201, 253, 9),
-    ("gfx942", "bf16", "mk", 1, 139, 256, 37),
+    ("gfx90a", "bf16", "kn", 3, 131, 250, 63),
     ("gfx942", "i8", "kn", 3, 256, 197, 27),
     ("gfx942", "f32", "kn", 1, 129, 65, 3),
-    ("gfx90a", "bf16", "kn", 3, 131, 250, 63),
+    ("gfx942", "bf16", "mk", 1, 139, 256, 37),
     ("gfx950", "i8", "mn", 3, 256, 256, 126),
     ("gfx950", "bf16", "mn", 2, 250, 253, 63),
     ("gfx950", "f16", "mk", 0, 139, 30, 9),
@@ -83,6 +83,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("arch", "dtype", "layout", "tiles", "m", "n", "rest"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
     arch: str, dtype: str, layout: str, tiles: int, m: int, n: int, rest: int
