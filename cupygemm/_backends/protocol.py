@@ -127,6 +127,8 @@ class Compiled:
         Workgroups of the first launch.
     num_launches : int
         Launches of the kernel, those of copies not counted.
+    by_address : bool
+        The runner uses only the addresses of the arrays' first elements where ``out`` is given.
     """
 
     computed_by: str
@@ -139,6 +141,7 @@ class Compiled:
     compiler: str | None = None
     grid: tuple[int, int, int] | None = None
     num_launches: int = 0
+    by_address: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

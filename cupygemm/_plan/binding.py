@@ -11,7 +11,8 @@ from typing import Any
 
 from cupygemm._request.epilogue import ARRAYS, EpilogueArguments, Factors, limits, number
 
-_EXACT = 1 << 53  # integers below it are exact in float64
+_PLAIN = frozenset({float, int})  # numbers that need no conversion
+_new = tuple.__new__  # the constructors of named tuples take twice as long
 _FACTORS = ("alpha", "scale_a", "scale_b")
 
 
@@ -59,24 +60,20 @@ class Binding:
         factors = self._factors
         if factors is None:
             alpha: complex = 1.0
-            for name in self._factor_names:
-                alpha = alpha * _number(name, options[name])
-            beta = _number("beta", options["beta"]) if self._beta is None else self._beta
-            scale = _number("scale_out", options["scale_out"]).real if self._scale else 1.0
-            factors = Factors(alpha, beta, scale, self._scales_sums)
-        return EpilogueArguments(
-            factors,
-            limits(options["clamp"]) if self._clamp else None,
-            self._activation,
-            tuple([name and options[name] for name in self._arrays]),
-        )
-
-
-def _number(name: str, value: Any) -> complex:
-    """Return what `number` does, at once for the types that most calls have."""
-    kind = type(value)
-    if kind is float:
-        return value  # type: ignore[no-any-return]
-    if kind is int and -_EXACT < value < _EXACT:
-        return float(value)
-    return number(name, value)
+            beta = self._beta
+            try:
+                for name in self._factor_names:
+                    value = options[name]
+                    alpha *= value if type(value) in _PLAIN else number(name, value)
+                if beta is None:
+                    value = options["beta"]
+                    beta = 1.0 * value if type(value) in _PLAIN else number("beta", value)
+            except OverflowError:  # say which number is beyond float64
+                for name in (*self._factor_names, "beta"):
+                    number(name, options.get(name, 1))
+                raise
+            scale = number("scale_out", options["scale_out"]).real if self._scale else 1.0
+            factors = _new(Factors, (alpha, beta, scale, self._scales_sums))
+        clamp = limits(options["clamp"]) if self._clamp else None
+        arrays = tuple([name and options[name] for name in self._arrays])
+        return _new(EpilogueArguments, (factors, clamp, self._activation, arrays))

@@ -205,8 +205,7 @@ def _runner_of(request: Request, device: Device) -> tuple[Runner, bool]:
     if request.work == "zeros":
         return _filling(request), False
     backend, compiled = choose(request, device)
-    by_address = request.epilogue is None and not compiled.notes and compiled.problem is not None
-    return backend.launch(request, compiled), by_address
+    return backend.launch(request, compiled), compiled.by_address
 
 
 def explain_request(request: Request, device: Device) -> Explanation:

@@ -175,6 +175,8 @@ class SharedLaunch:
         self.numbers = group.numbers
         self._enqueue = group.enqueue
         self._members = tuple(zip(group.numbers, group.placements, strict=True))
+        in_order = group.numbers == tuple(range(len(requests)))
+        self._is_in_order = in_order and not any(p.layout.swapped for p in group.placements)
         self._requests = requests
         self._is_in_place = all(
             placement.is_in_place and requests[number].out is not None
@@ -185,11 +187,15 @@ class SharedLaunch:
         """Enqueue the launch; return the products, in its order, where it writes them."""
         if self._is_in_place and places:
             count = len(x1s)
+            first, second, third = places[:count], places[count : 2 * count], places[2 * count :]
+            if self._is_in_order:
+                self._enqueue(list(zip(first, second, third, strict=True)))
+                return list(outs)
             self._enqueue(
                 [
-                    (places[count + i], places[i], places[2 * count + i])
+                    (second[i], first[i], third[i])
                     if placement.layout.swapped
-                    else (places[i], places[count + i], places[2 * count + i])
+                    else (first[i], second[i], third[i])
                     for i, placement in self._members
                 ]
             )

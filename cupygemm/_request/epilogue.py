@@ -23,6 +23,7 @@ from cupygemm._request.arrays import as_array
 from cupygemm._request.layout import Operand
 from cupygemm._request.promotion import ProductTypes, is_number
 
+_EXACT = 1 << 53  # integers below it are exact in float64
 ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 """The options that can be arrays, in the order in which they take effect."""
 
@@ -302,6 +303,8 @@ def _is_number(value: Any) -> bool:
 
 def number(name: str, value: Any) -> complex:
     """Return an option that must be a number, as Python's float or complex."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return float(value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, np.generic) and value.dtype.kind not in "cO" and is_number(value.dtype):

@@ -94,6 +94,7 @@ class CdnaBackend(NoExtras):
             compiler=kernel.compiler,
             grid=grid(selection.config, problem),
             num_launches=len(placement.layout.launches),
+            by_address=placement.is_in_place and placement.sources is None,
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:

@@ -105,6 +105,7 @@ class HopperBackend(NoExtras):
             compiler=gemm.compiler,
             grid=launch_grid(its, its.num_units(choice.problem), choice.num_sms),
             num_launches=len(placement.layout.launches),
+            by_address=placement.is_in_place and placement.sources is None,
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
