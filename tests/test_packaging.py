@@ -17,8 +17,11 @@ ROOT = Path(__file__).resolve().parent.parent
 def tracked_files(*folders: str) -> list[str]:
     listing = subprocess.run(
         ["git", "ls-files", "-z", "--", *folders],
-        cwd=ROOT, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [name for name in listing.stdout.split("\0") if name]
 
 
@@ -32,10 +35,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
             shutil.copy(ROOT / name, source / name)
     target = tmp_path_factory.mktemp("wheel")
     subprocess.run(
-        [sys.executable, "-c",
-         f"from setuptools.build_meta import build_wheel; build_wheel({str(target)!r})"],
-        cwd=source, check=True, capture_output=True,
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-c",
+            f"from setuptools.build_meta import build_wheel; build_wheel({str(target)!r})",
+        ],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
     (wheel,) = target.glob("*.whl")
     unpacked = target / "site"
     with zipfile.ZipFile(wheel) as archive:
@@ -47,9 +55,13 @@ def run_outside(site: Path, code: str) -> str:
     """Run code that sees the wheel's contents and not the checkout."""
     process = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=site.parent, env=os.environ | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"},
-        capture_output=True, text=True, check=False, timeout=120,
-    )  # fmt: skip
+        cwd=site.parent,
+        env=os.environ | {"PYTHONPATH": str(site), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
     assert process.returncode == 0, process.stderr
     return process.stdout.strip()
 
@@ -92,3 +104,32 @@ def test_package_data_is_found_outside_the_checkout(site: Path) -> None:
 def test_importing_the_package_imports_no_cupy(site: Path) -> None:
     code = "import cupygemm, sys; print('cupy' in sys.modules)"
     assert run_outside(site, code) == "False"
+
+
+def test_another_checkouts_environment_leaves_a_clone_its_own_kernels(tmp_path: Path) -> None:
+    """PYTHONPATH puts the clone's package first; its kernels must be the clone's, too."""
+    clone = tmp_path / "clone"
+    for folder in ("cupygemm", "kernels"):
+        ignored = shutil.ignore_patterns("__pycache__", "emulator")
+        shutil.copytree(ROOT / folder, clone / folder, ignore=ignored)
+    header = clone / "kernels" / "common" / "platform.hpp"
+    header.write_text("// the clone's own\n" + header.read_text())
+    code = (
+        "import cupygemm; from cupygemm._build.flatten import device_source\n"
+        "print(cupygemm.__file__)\n"
+        "print(device_source('common/platform.hpp').splitlines()[0])\n"
+    )
+    environment = os.environ | {"PYTHONPATH": str(clone)}
+    environment.pop("CUPYGEMM_EMULATE", None)
+    process = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert process.stdout.splitlines() == [
+        str(clone / "cupygemm" / "__init__.py"),
+        "// the clone's own",
+    ]

@@ -37,12 +37,13 @@ class PlanTable:
 
     def of(self, function: str) -> list[Any]:
         """Return the plans of a function, the oldest first."""
-        return [plan for key, plan in self._plans.items() if key[0] == function]
+        with self._lock:
+            return [plan for key, plan in self._plans.items() if key[0] == function]
 
     def keep(self, key: Key, plan: Any) -> None:
         """Store a plan, in place of the oldest ones where the table is full."""
         with self._lock:
-            while len(self._plans) >= self.size:
+            while len(self._plans) >= self.size and key not in self._plans:
                 del self._plans[next(iter(self._plans))]
             self._plans[key] = plan
 
