@@ -120,7 +120,9 @@ def emulated_design(seed: int = 0) -> Iterator[Product]:
     while True:
         shape = rng.choice(_EXTENTS), rng.choice(_EXTENTS), rng.choice(_DEPTHS)
         dtype, layout = rng.choice(("bf16", "bf16", "f16")), rng.choice(("NN", "NT"))
-        product = Product(shape, dtype, dtype, layout, "few tiles")
+        product = Product(
+            shape=shape, operands=dtype, result=dtype, layout=layout, group="few tiles"
+        )
         if product.multiply_adds <= _MOST_MULTIPLY_ADDS and product not in seen:
             seen.add(product)
             yield product

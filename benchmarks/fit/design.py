@@ -66,7 +66,9 @@ def _draw(rng: random.Random, group: str) -> Product:
     if group in ("layer", "tokens"):
         return _layer(rng, group)
     shape = _shape(rng, group)
-    return Product(shape, "bf16", "bf16", rng.choice(LAYOUTS), group)
+    return Product(
+        shape=shape, operands="bf16", result="bf16", layout=rng.choice(LAYOUTS), group=group
+    )
 
 
 def _layer(rng: random.Random, group: str) -> Product:
@@ -78,7 +80,7 @@ def _layer(rng: random.Random, group: str) -> Product:
     else:
         images = model.startswith(("ViT", "UNet"))
         tokens = rng.choice(TOKENS_OF_IMAGES if images else TOKENS)
-    return Product((tokens, n, k), "bf16", "bf16", "NT", group)
+    return Product(shape=(tokens, n, k), operands="bf16", result="bf16", layout="NT", group=group)
 
 
 def _shape(rng: random.Random, group: str) -> tuple[int, ...]:
@@ -101,14 +103,16 @@ def _of_type(rng: random.Random, operands: str, result: str) -> Product:
     """Return a layer, or a product of random extents, of another type than bf16."""
     if rng.random() < 0.4:
         layer = _layer(rng, "tokens")
-        return Product(layer.shape, operands, result, layer.layout, "layer")
+        return Product(
+            shape=layer.shape, operands=operands, result=result, layout=layer.layout, group="layer"
+        )
     kind = rng.choice(("aligned", "of eight", "small", "long k"))
     shape = _shape(rng, kind)
     if operands in ("e4m3fn", "i8"):  # whose rows would be copied below 16 bytes
         shape = tuple(-(-extent // _LEAST_BYTES) * _LEAST_BYTES for extent in shape)
     # Operands of bytes lie along k, as other libraries take them; those of 4 and 8 bytes anyhow.
     layout = "NT" if operands in ("e4m3fn", "i8") else rng.choice(LAYOUTS)
-    return Product(shape, operands, result, layout, kind)
+    return Product(shape=shape, operands=operands, result=result, layout=layout, group=kind)
 
 
 def _log_uniform(rng: random.Random, least: int, most: int, unit: int = 1) -> int:

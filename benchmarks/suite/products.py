@@ -39,9 +39,19 @@ def product(target: str, label: str, layout: str = "NN", *, steps: int = 4) -> P
     m, n, k = config.tile_m, config.tile_n, config.tile_k * steps
     a_major, b_major = MAJORS[layout]
     problem = GemmProblem(
-        m, n, k, (), "bf16", "bf16", "bf16", a_major, b_major,
-        a_span=2 * m * k, b_span=2 * n * k, c_span=2 * m * n,
-    )  # fmt: skip
+        m=m,
+        n=n,
+        k=k,
+        batch=(),
+        a_dtype="bf16",
+        b_dtype="bf16",
+        out_dtype="bf16",
+        a_major=a_major,
+        b_major=b_major,
+        a_span=2 * m * k,
+        b_span=2 * n * k,
+        c_span=2 * m * n,
+    )
     return Product(target, config, problem)
 
 

@@ -44,7 +44,9 @@ def line_rows(constants, noise=0.0):
     rng = np.random.default_rng(0)
     rows = []
     for number in range(60):
-        product = Product((number,), "bf16", "bf16", "NN", "test")
+        product = Product(
+            shape=(number,), operands="bf16", result="bf16", layout="NN", group="test"
+        )
         for kind in (1, 2, 4):
             subject = (float(rng.integers(1, 1000)), kind)
             time = line(constants, [subject])[0] * np.exp(noise * rng.normal())
@@ -138,7 +140,9 @@ def test_times_of_cublas_and_of_copies_are_fitted():
             odd = number % 2
             shape = (64 + 37 * number + odd, 256 + 8 * number + odd, 512 + 16 * number + odd)
             shape = (8, *shape) if number % 4 == 2 else shape
-            product = Product(shape, operands, result, "NN", "test")
+            product = Product(
+                shape=shape, operands=operands, result=result, layout="NN", group="test"
+            )
             problem = layout_of(product).problem
             vendor = model.cublas_cycles(problem, H200, true) / H200.clock_mhz
             copies = model.copy_cycles(problem, true) / H200.clock_mhz

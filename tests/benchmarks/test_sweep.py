@@ -36,7 +36,10 @@ class FakeKernels:
 
 
 def products(*rows):
-    return [Product((m, 64, 64), "bf16", "bf16", "NT", "test") for m in rows]
+    return [
+        Product(shape=(m, 64, 64), operands="bf16", result="bf16", layout="NT", group="test")
+        for m in rows
+    ]
 
 
 def test_the_design_is_balanced_and_repeatable():

@@ -64,7 +64,9 @@ def _cases(target: str) -> list[Case]:
                 else:
                     parts = f"_{blocks}b" if blocks > 1 else ""
                     name = f"v_mfma_{d}_{m}x{m}x{k}{parts}_{types}"
-                cases.append(Case(target, name, m, m, k, blocks, a, b))
+                cases.append(
+                    Case(target=target, mnemonic=name, m=m, n=m, k=k, blocks=blocks, a=a, b=b)
+                )
     return cases
 
 
@@ -81,7 +83,19 @@ def _mixed_formats() -> list[Case]:
                     f" blgp:{code_b}" if code_b else ""
                 )
                 a, b = _FORMAT_CODES[code_a], _FORMAT_CODES[code_b]
-                cases.append(Case("gfx950", name, m, m, k, 1, a, b, modifiers))
+                cases.append(
+                    Case(
+                        target="gfx950",
+                        mnemonic=name,
+                        m=m,
+                        n=m,
+                        k=k,
+                        blocks=1,
+                        a=a,
+                        b=b,
+                        modifiers=modifiers,
+                    )
+                )
     return cases
 
 

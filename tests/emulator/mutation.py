@@ -111,7 +111,7 @@ def mutants_of(nodes: dict[int, Node]) -> Iterator[Mutant]:
     for pc, node in nodes.items():
         text = node.inst.text
         if node.inst.mnemonic == "s_barrier":
-            yield Mutant(pc, "barrier", text, "s_nop 0", _NOP)
+            yield Mutant(pc=pc, kind="barrier", before=text, after="s_nop 0", code=_NOP)
         elif node.inst.mnemonic == "s_waitcnt":
             yield from _wait_mutants(pc, text, node.inst.fields["simm16"])
 
@@ -124,7 +124,7 @@ def _wait_mutants(pc: int, text: str, simm16: int) -> Iterator[Mutant]:
     }
     used = [name for name in ("vmcnt", "lgkmcnt") if values[name] < _COUNTERS[name]]
     if len(used) > 1:
-        yield Mutant(pc, "wait", text, "s_nop 0", _NOP)
+        yield Mutant(pc=pc, kind="wait", before=text, after="s_nop 0", code=_NOP)
     for name in used:
         for kind, value in (("drop", _COUNTERS[name]), ("relax", values[name] + 1)):
             if kind == "relax" and value >= _COUNTERS[name]:
@@ -137,7 +137,13 @@ def _wait_mutants(pc: int, text: str, simm16: int) -> Iterator[Mutant]:
                 | changed["lgkmcnt"] << 8
             )
             code = (0xBF8C0000 | bits).to_bytes(4, "little")
-            yield Mutant(pc, f"{kind} {name}", text, f"s_waitcnt {waitcnt_text(bits)}", code)
+            yield Mutant(
+                pc=pc,
+                kind=f"{kind} {name}",
+                before=text,
+                after=f"s_waitcnt {waitcnt_text(bits)}",
+                code=code,
+            )
 
 
 class Baseline:

@@ -38,7 +38,13 @@ def corpus(
         return Outcome(outputs, stats)
 
     name = f"{file.removesuffix('.hip')}.{kernel}{level}.{target}"
-    return Subject(name, compile_source(file, target, level), target, kernel, (execute,))
+    return Subject(
+        name=name,
+        path=compile_source(file, target, level),
+        target=target,
+        kernel=kernel,
+        runs=(execute,),
+    )
 
 
 def i32(*shape: int) -> np.ndarray:
@@ -186,4 +192,10 @@ def gemm(arch: str, config: Any, dtype: str, majors: str, odd: bool) -> Subject:
         return execute
 
     name = gemm_name(arch, config, dtype, majors, odd)
-    return Subject(name, kernel.path, arch, kernel.name, tuple(runner(case) for case in tried))
+    return Subject(
+        name=name,
+        path=kernel.path,
+        target=arch,
+        kernel=kernel.name,
+        runs=tuple(runner(case) for case in tried),
+    )

@@ -303,8 +303,10 @@ def test_sparse_a(target: str, mnemonic: str, m: int, k: int, kind: str, sets: i
     b = small_integers(kind, (m, k), rng)
     c = rng.integers(-50, 50, (m, m))
     fnuz = TARGETS[target].fp8_fnuz
-    narrow = Case(target, mnemonic, m, m, k // 2, 1, kind, kind)  # the layout of the stored A
-    wide = Case(target, mnemonic, m, m, k, 1, kind, kind)
+    narrow = Case(
+        target=target, mnemonic=mnemonic, m=m, n=m, k=k // 2, blocks=1, a=kind, b=kind
+    )  # the layout of the stored A
+    wide = Case(target=target, mnemonic=mnemonic, m=m, n=m, k=k, blocks=1, a=kind, b=kind)
     packed_a = pack_input(narrow, kind, encode(kind, stored[None], fnuz))
     packed_b = pack_input(wide, kind, encode(kind, b[None], fnuz))
     per_lane = m * k // 2 // 64

@@ -138,10 +138,22 @@ CASES = [
     Case(f"v_or3_b32 {THREE}", "32 32 32", 32, lambda a, b, c: a | b | c),
     Case(f"v_bfi_b32 {THREE}", "32 32 32", 32, lambda a, b, c: a & b | ~a & c),
     *(
-        Case(f"v_bitop3_b32 {THREE} bitop3:{t:#x}", "32 32 32", 32, bitop3(t, 32), "gfx950")
+        Case(
+            text=f"v_bitop3_b32 {THREE} bitop3:{t:#x}",
+            widths="32 32 32",
+            width=32,
+            compute=bitop3(t, 32),
+            target="gfx950",
+        )
         for t in (0x00, 0x1E, 0x96, 0xCA, 0x7F, 0xFF)
     ),
-    Case(f"v_bitop3_b16 {THREE} bitop3:0x6c", "16 16 16", 16, bitop3(0x6C, 16), "gfx950"),
+    Case(
+        text=f"v_bitop3_b16 {THREE} bitop3:0x6c",
+        widths="16 16 16",
+        width=16,
+        compute=bitop3(0x6C, 16),
+        target="gfx950",
+    ),
     # sums
     Case(f"v_add_u32 {TWO}", "32 32", 32, lambda a, b: a + b),
     Case(f"v_add_u32_e64 {TWO} clamp", "32 32", 32, lambda a, b: clamp(a + b, 32, False)),
@@ -241,7 +253,13 @@ CASES = [
     Case("v_ffbh_i32 v0, v2", "32", 32, leading_signs),
     Case("v_ffbl_b32 v0, v2", "32", 32, trailing_zeros),
     Case(f"v_bcnt_u32_b32 {TWO}", "32 32", 32, lambda a, b: a.bit_count() + b),
-    Case("v_prng_b32 v0, v2", "32", 32, lambda a: a << 1 ^ (197 if a >> 31 else 0), "gfx950"),
+    Case(
+        text="v_prng_b32 v0, v2",
+        widths="32",
+        width=32,
+        compute=lambda a: a << 1 ^ (197 if a >> 31 else 0),
+        target="gfx950",
+    ),
     # bytes
     Case(f"v_sad_u8 {THREE}", "32 32 32", 32, lambda a, b, c: sad(a, b) + c),
     Case(f"v_sad_hi_u8 {THREE}", "32 32 32", 32, lambda a, b, c: (sad(a, b) << 16) + c),

@@ -74,7 +74,13 @@ def _access(position: int, words: frozenset[int], inst: Instruction) -> Access:
     atomic = inst.encoding in ("DS", "FLAT") and not re.search(
         r"read|write|load|store|append", name
     )
-    return Access(position, words, by_load or not re.search(r"read|load", name), atomic, by_load)
+    return Access(
+        position=position,
+        words=words,
+        writes=by_load or not re.search(r"read|load", name),
+        atomic=atomic,
+        by_load=by_load,
+    )
 
 
 def _lds_words(group: Group, inst: Instruction) -> list[frozenset[int]] | None:

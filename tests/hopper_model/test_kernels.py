@@ -173,7 +173,14 @@ def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
     source = cp.asarray(memory)[:, :, 3 : 3 + adjacent]
     name = {1: "e4m3fn", 2: "bf16", 4: "tf32"}[itemsize]
     pitch, matrix = adjacent + 5, rows * (adjacent + 5)
-    stack = Stack(name, adjacent, rows, pitch, (1, 1, 2), (0, 0, matrix))
+    stack = Stack(
+        dtype=name,
+        adjacent=adjacent,
+        rows=rows,
+        pitch=pitch,
+        batch=(1, 1, 2),
+        strides=(0, 0, matrix),
+    )
     copy = OperandCopy("").launch(stack)
     padded = stack.padded()
     target = cp.zeros((2, rows, padded.pitch), dtype)
@@ -194,7 +201,14 @@ def test_the_transposing_copy(cp, model, rows, adjacent, column):
     pitch = -(-adjacent // 16) * 16 + column
     memory = generator.integers(1, 256, (2, rows, pitch), np.uint8)
     source = cp.asarray(memory)[:, :, column:]
-    stack = Stack("i8", adjacent, rows, pitch, (1, 1, 2), (0, 0, rows * pitch))
+    stack = Stack(
+        dtype="i8",
+        adjacent=adjacent,
+        rows=rows,
+        pitch=pitch,
+        batch=(1, 1, 2),
+        strides=(0, 0, rows * pitch),
+    )
     turned = OperandCopy("", turned=True)
     copy, target = turned.launch(stack), turned.target(stack)
     result = cp.full((2, adjacent, target.pitch), 255, np.uint8)

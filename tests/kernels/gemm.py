@@ -192,7 +192,9 @@ class Case:
         wide = np.result_type(np.float64, a.dtype if a.dtype.kind == "c" else np.float64)
         expected = np.matmul(a.astype(wide), b.astype(wide))
         memory.close()
-        return Result(stats, buffer[places], buffer, untouched, expected)
+        return Result(
+            stats=stats, c=buffer[places], buffer=buffer, untouched=untouched, expected=expected
+        )
 
     def problem(self, a: Placement, b: Placement, c: Placement) -> GemmProblem:
         """Return the record that kernels are selected by."""

@@ -59,16 +59,16 @@ class Row:
             )
         mma_k, num_stages = (16, 1) if self.target == "gfx942" else (32, 2)
         return GemmConfig(
-            self.mainloop,
-            self.tile_m,
-            self.tile_n,
-            TILE_K,
-            2,
-            2,
-            16,
-            16,
-            mma_k,
-            num_stages,
+            mainloop=self.mainloop,
+            tile_m=self.tile_m,
+            tile_n=self.tile_n,
+            tile_k=TILE_K,
+            waves_m=2,
+            waves_n=2,
+            mma_m=16,
+            mma_n=16,
+            mma_k=mma_k,
+            num_stages=num_stages,
             waves_per_simd=1,
         )
 

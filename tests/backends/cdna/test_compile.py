@@ -170,4 +170,17 @@ def test_resources_of_what_is_no_code_object(tmp_path):
 
 
 def test_resources_read_well():
-    assert "vgprs=3" in repr(Resources(3, 0, 10, 0, 0, 0, 0, 16, 52, 1024))
+    assert "vgprs=3" in repr(
+        Resources(
+            vgprs=3,
+            agprs=0,
+            sgprs=10,
+            vgpr_spills=0,
+            sgpr_spills=0,
+            lds_bytes=0,
+            scratch_bytes=0,
+            kernarg_bytes=16,
+            code_bytes=52,
+            max_threads=1024,
+        )
+    )

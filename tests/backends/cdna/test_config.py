@@ -21,7 +21,17 @@ PROBLEM = GemmProblem(
     a_major="k",
     b_major="n",
 )
-CONFIG = GemmConfig("register_double_buffer", 128, 128, 64, 2, 2, 16, 16, 16)
+CONFIG = GemmConfig(
+    mainloop="register_double_buffer",
+    tile_m=128,
+    tile_n=128,
+    tile_k=64,
+    waves_m=2,
+    waves_n=2,
+    mma_m=16,
+    mma_n=16,
+    mma_k=16,
+)
 MI300X = ARCHS["gfx942"]
 
 

@@ -257,13 +257,17 @@ def test_fp32_is_split_in_parts_of_which_three_products_are_one():
 
 def test_the_parts_of_a_batch_lie_behind_each_other():
     copy = OperandCopy("", turned=True, parts=3)
-    target = copy.target(Stack("tf32x3", 13, 7, 40, (1, 3, 2), (0, 999, 5)))
+    target = copy.target(
+        Stack(dtype="tf32x3", adjacent=13, rows=7, pitch=40, batch=(1, 3, 2), strides=(0, 999, 5))
+    )
     assert (target.adjacent, target.rows, target.pitch) == (24, 13, 24)
     assert target.strides == (24 * 13 * 6, 24 * 13 * 2, 24 * 13)
 
 
 def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
-    stack = Stack("bf16", 13, 7, 40, (1, 3, 2), (0, -999, 5))
+    stack = Stack(
+        dtype="bf16", adjacent=13, rows=7, pitch=40, batch=(1, 3, 2), strides=(0, -999, 5)
+    )
     padded = stack.padded()
     assert padded.pitch == 16
     assert padded.strides == (16 * 7 * 6, 16 * 7 * 2, 16 * 7)
@@ -277,7 +281,9 @@ def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
 )
 def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
     """They begin at multiples of 16 bytes, long ones at those of 128 that are none of 4096."""
-    stack = Stack("f16", adjacent, 7, adjacent, (1, 1, 1), (0, 0, 0))
+    stack = Stack(
+        dtype="f16", adjacent=adjacent, rows=7, pitch=adjacent, batch=(1, 1, 1), strides=(0, 0, 0)
+    )
     assert stack.padded().pitch == pitch
     problem = replace(PROBLEM, k=adjacent, a_align=2)
     computed = as_computed(problem, c_turned=False)
@@ -298,7 +304,9 @@ def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
 )
 def test_tma_writes_whole_16_bytes_of_rows(dtype, adjacent, stored):
     """So what lies behind a row in a wider matrix would be lost; it reads elements."""
-    stack = Stack(dtype, adjacent, 7, 208, (1, 1, 1), (0, 0, 0))
+    stack = Stack(
+        dtype=dtype, adjacent=adjacent, rows=7, pitch=208, batch=(1, 1, 1), strides=(0, 0, 0)
+    )
     assert stack.why_not_tma(16) is None
     assert (stack.why_not_stored(16) is None) == stored
     if not stored:
