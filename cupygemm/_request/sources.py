@@ -106,7 +106,8 @@ def make_sources(
             )
             assert stack is not None
         stacks[name] = stack
-        found[name] = Source(ELEMENT_OF[stack.dtype], _along(stack), _align(stack, shape))
+        along = _along(stack, varies=name == "c")
+        found[name] = Source(ELEMENT_OF[stack.dtype], along, _align(stack, shape))
     epilogue = Epilogue(
         alpha=request.alpha,
         activation=request.activation,
@@ -167,10 +168,18 @@ def _why_copied(operand: Operand, stack: MatrixStack | None, computed: np.dtype[
     return None
 
 
-def _along(stack: MatrixStack) -> Along:
-    if stack.column_stride:
-        return "matrix" if stack.row_stride else "column"
-    return "row" if stack.row_stride else "one"
+def _along(stack: MatrixStack, *, varies: bool) -> Along:
+    """Return the axes along which an option changes; with `varies`, also those of one element.
+
+    ``c`` may be ``out``. A value that is shared by all rows is read by every lane, also by those
+    whose rows lie outside C, while the lane of the one row that exists replaces it. An element is
+    read only by the lane that then writes it.
+    """
+    by_row = stack.row_stride != 0 or (varies and stack.rows == 1)
+    by_column = stack.column_stride != 0 or (varies and stack.columns == 1)
+    if by_column:
+        return "matrix" if by_row else "column"
+    return "row" if by_row else "one"
 
 
 def _align(stack: MatrixStack, shape: ProductShape) -> int:
