@@ -18,7 +18,6 @@ from typing import Any, Literal, Protocol
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
 from cupygemm._records.problem import GemmProblem
-from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
 Runner = Callable[..., Any]
@@ -26,8 +25,8 @@ Runner = Callable[..., Any]
 
 A request with an epilogue has one more argument, the `EpilogueArguments` of the call.
 """
-Addresses = Sequence[tuple[int, int, int]]
-"""The addresses of A, B and C of each product of a group."""
+Places = tuple[int, ...]
+"""Addresses of the first elements of arrays."""
 
 
 @dataclass(frozen=True)
@@ -144,23 +143,28 @@ class Compiled:
     by_address: bool = False
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Products that share one launch.
+class Group(Protocol):
+    """Products that share one launch."""
 
-    Attributes
-    ----------
-    numbers : tuple of int
-        Which of the requests, in the order of the launch.
-    placements : tuple of Placement
-        Where the arrays of each lie, in the same order.
-    enqueue : callable
-        ``enqueue(addresses)`` launches the kernel on the current stream.
-    """
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Return which of the requests they are, in the order of the launch."""
 
-    numbers: tuple[int, ...]
-    placements: tuple[Placement, ...]
-    enqueue: Callable[[Addresses], None]
+    def __call__(
+        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places
+    ) -> list[Any]:
+        """Compute the products and return them, in the order of `numbers`.
+
+        Parameters
+        ----------
+        x1s, x2s : sequence of cupy.ndarray
+            The operands of all requests of the call, by number.
+        outs : sequence of cupy.ndarray or None
+            Where the results are wanted. A group may return new arrays instead, which the caller
+            copies to `outs` after all groups have read their operands.
+        places : tuple of int
+            The addresses of `x1s`, then of `x2s`, then of `outs`; empty if they are not known.
+        """
 
 
 @dataclass(frozen=True)

@@ -6,17 +6,20 @@ packed arguments of that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._backends.epilogue_args import EpiloguePacker
-from cupygemm._backends.protocol import Runner
+from cupygemm._backends.protocol import Places, Runner
 from cupygemm._request.copies import assign, copied
 from cupygemm._request.epilogue import EpilogueArguments
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
 Launch = Callable[..., None]
+Addresses = Sequence[tuple[int, int, int]]
+"""The addresses of A, B and C of each product of a group."""
 
 
 def make_runner(request: Request, placement: Placement, launches: Sequence[Launch]) -> Runner:
@@ -112,6 +115,90 @@ def around(request: Request, placement: Placement, launch_all: Launch) -> Runner
         return out
 
     return run
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddressGroup:
+    """Products that share a launch which takes addresses.
+
+    Attributes
+    ----------
+    numbers : tuple of int
+        Which of the requests, in the order of the launch.
+    placements : tuple of Placement
+        Where the arrays of each lie, in the same order.
+    enqueue : callable
+        ``enqueue(addresses)`` launches the kernel on the current stream.
+    """
+
+    numbers: tuple[int, ...]
+    placements: tuple[Placement, ...]
+    enqueue: Callable[[Addresses], None]
+
+
+class SharedLaunch:
+    """Runs a group: copies of operands before the launch, and new arrays where needed.
+
+    Parameters
+    ----------
+    group : AddressGroup
+    requests : mapping of int to Request
+        The products of the group at least, by number.
+    """
+
+    def __init__(self, group: AddressGroup, requests: Mapping[int, Request]) -> None:
+        self.numbers = group.numbers
+        self._enqueue = group.enqueue
+        self._members = tuple(zip(group.numbers, group.placements, strict=True))
+        in_order = group.numbers == tuple(range(len(group.numbers)))
+        self._is_in_order = in_order and not any(p.layout.swapped for p in group.placements)
+        self._requests = requests
+        self._is_in_place = all(
+            placement.is_in_place and requests[number].out is not None
+            for number, placement in self._members
+        )
+
+    def __call__(
+        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places
+    ) -> list[Any]:
+        """Enqueue the launch; return the products, in its order, where it writes them."""
+        if self._is_in_place and places:
+            count = len(x1s)
+            first, second, third = places[:count], places[count : 2 * count], places[2 * count :]
+            if self._is_in_order and count == len(self.numbers):
+                self._enqueue(list(zip(first, second, third, strict=True)))
+                return list(outs)
+            self._enqueue(
+                [
+                    (second[i], first[i], third[i])
+                    if placement.layout.swapped
+                    else (first[i], second[i], third[i])
+                    for i, placement in self._members
+                ]
+            )
+            return [outs[number] for number in self.numbers]
+        return self._with_copies(x1s, x2s, outs)
+
+    def _with_copies(
+        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any]
+    ) -> list[Any]:
+        """Enqueue the launch, with copies of operands before it, to new arrays where needed."""
+        from cupy import ndarray
+
+        addresses, results, kept = [], [], []
+        for number, placement in self._members:
+            first, second = copied(x1s[number], placement.x1_copy), x2s[number]
+            second, target = copied(second, placement.x2_copy), outs[number]
+            kept.append((first, second))  # copies live until the launch is enqueued
+            if target is None or placement.temporary is not None:
+                request = self._requests[number]
+                target = ndarray(request.shape.result, request.types.container)
+            if placement.layout.swapped:
+                first, second = second, first
+            addresses.append((first.data.ptr, second.data.ptr, target.data.ptr))
+            results.append(target)
+        self._enqueue(addresses)
+        return results
 
 
 class BlockScaledLaunch:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._backends.protocol import Runner
+from cupygemm._epilogue.activations import ArrayModule
 from cupygemm._epilogue.float8 import rounded_to_float8
 from cupygemm._epilogue.formula import Parts, cupy_module, evaluate
 from cupygemm._records.dtypes import FLOAT8_DTYPES
@@ -25,7 +26,8 @@ def applied(request: Request, sums: Runner) -> Runner:
 
     def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
         product = sums(x1, x2, None)
-        result = rounded(epilogue(product, request, arguments), request.types.stored)
+        result = evaluated(cupy_module(), product, request, arguments)
+        result = rounded(result, request.types.stored)
         result = result.reshape(request.shape.result)
         result = result.astype(container(request.types.result), copy=False)
         if out is None:
@@ -36,8 +38,11 @@ def applied(request: Request, sums: Runner) -> Runner:
     return run
 
 
-def epilogue(sums: Any, request: Request, arguments: EpilogueArguments) -> Any:
-    """Return the sums after the epilogue, in the type that it is computed in."""
+def evaluated(xp: ArrayModule, sums: Any, request: Request, arguments: EpilogueArguments) -> Any:
+    """Return the sums after the epilogue, in the type in which it is computed.
+
+    The arrays among the arguments are those of `xp`, as the sums are.
+    """
     computed, shape = request.types.computed, request.shape
     arrays = {}
     for name, array in zip(ARRAYS, arguments.arrays, strict=True):
@@ -54,7 +59,7 @@ def epilogue(sums: Any, request: Request, arguments: EpilogueArguments) -> Any:
         arrays=arrays,
     )
     x = sums.reshape(shape.result).astype(computed, copy=False)
-    return evaluate(cupy_module(), x, parts)
+    return evaluate(xp, x, parts)
 
 
 def rounded(x: Any, dtype: np.dtype[Any]) -> Any:

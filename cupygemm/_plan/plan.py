@@ -221,14 +221,15 @@ def explain_request(request: Request, device: Device) -> Explanation:
         why = "k is 0: all sums are zero"
         return Explanation(call=call, device=name, backend="none", why=why)
     _, compiled = choose(request, device)
-    epilogue = None if compiled.problem is None else compiled.problem.epilogue
+    problem = compiled.problem
+    epilogue = request.epilogue if problem is None else problem.epilogue
     return Explanation(
         call=call,
         device=name,
         backend=compiled.computed_by,
         why="; ".join((compiled.reason, *_precision_notes(request, device))),
         copies=compiled.notes,
-        problem=compiled.problem,
+        problem=problem,
         config=compiled.config,
         resources=None if compiled.resources is None else compiled.resources(),
         compiler=compiled.compiler,

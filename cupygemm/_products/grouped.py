@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import Device, device
-from cupygemm._backends.protocol import Group
+from cupygemm._backends.protocol import Group, Places
 from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import ARRAY_TYPES, Array, as_array, one_device
 from cupygemm._request.call import operand_of
-from cupygemm._request.copies import assign, copied
+from cupygemm._request.copies import assign
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.options import Options
 from cupygemm._request.request import Request, make_request
@@ -113,10 +113,6 @@ def grouped_matmul(
     return results if out is None else list(out)
 
 
-Places = tuple[int, ...]
-"""The addresses of all of ``a``, then of ``b``, then of ``out``; empty if they are not known."""
-
-
 def _key(
     a: Sequence[Any],
     b: Sequence[Any],
@@ -161,74 +157,13 @@ def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
     return found
 
 
-class SharedLaunch:
-    """Products that share a launch.
-
-    Parameters
-    ----------
-    group : Group
-    requests : sequence of Request
-        All products of the call, by number.
-    """
-
-    def __init__(self, group: Group, requests: Sequence[Request]) -> None:
-        self.numbers = group.numbers
-        self._enqueue = group.enqueue
-        self._members = tuple(zip(group.numbers, group.placements, strict=True))
-        in_order = group.numbers == tuple(range(len(requests)))
-        self._is_in_order = in_order and not any(p.layout.swapped for p in group.placements)
-        self._requests = requests
-        self._is_in_place = all(
-            placement.is_in_place and requests[number].out is not None
-            for number, placement in self._members
-        )
-
-    def __call__(self, x1s: Any, x2s: Any, outs: Any, places: Places) -> list[Array]:
-        """Enqueue the launch; return the products, in its order, where it writes them."""
-        if self._is_in_place and places:
-            count = len(x1s)
-            first, second, third = places[:count], places[count : 2 * count], places[2 * count :]
-            if self._is_in_order:
-                self._enqueue(list(zip(first, second, third, strict=True)))
-                return list(outs)
-            self._enqueue(
-                [
-                    (second[i], first[i], third[i])
-                    if placement.layout.swapped
-                    else (first[i], second[i], third[i])
-                    for i, placement in self._members
-                ]
-            )
-            return [outs[number] for number in self.numbers]
-        return self._with_copies(x1s, x2s, outs)
-
-    def _with_copies(self, x1s: Any, x2s: Any, outs: Any) -> list[Array]:
-        """Enqueue the launch, with copies of operands before it, to new arrays where needed."""
-        from cupy import ndarray
-
-        addresses, results, kept = [], [], []
-        for number, placement in self._members:
-            first, second = copied(x1s[number], placement.x1_copy), x2s[number]
-            second, target = copied(second, placement.x2_copy), outs[number]
-            kept.append((first, second))  # copies live until the launch is enqueued
-            if target is None or placement.temporary is not None:
-                request = self._requests[number]
-                target = ndarray(request.shape.result, request.types.container)
-            if placement.layout.swapped:
-                first, second = second, first
-            addresses.append((first.data.ptr, second.data.ptr, target.data.ptr))
-            results.append(target)
-        self._enqueue(addresses)
-        return results
-
-
 @dataclass(kw_only=True)
 class GroupedPlan:
     """A call of `grouped_matmul`, ready to run.
 
     Attributes
     ----------
-    launches : tuple of SharedLaunch
+    launches : tuple of Group
     alone : tuple of int
         Products that `matmul` computes one by one.
     requests : tuple of Request
@@ -240,7 +175,7 @@ class GroupedPlan:
         Addresses with which no result was found to overlap an operand.
     """
 
-    launches: tuple[SharedLaunch, ...]
+    launches: tuple[Group, ...]
     alone: tuple[int, ...]
     requests: tuple[Request, ...]
     dtype: np.dtype[Any] | None
@@ -297,7 +232,7 @@ def _make_plan(
         except (TypeError, ValueError) as err:
             raise type(err)(f"{_NAME}: product {number}: {err}") from err
         requests.append(request.at_any_address())
-    launches = [SharedLaunch(group, requests) for group in _groups(requests, device(device_index))]
+    launches = _groups(requests, device(device_index))
     grouped = {number for launch in launches for number in launch.numbers}
     return GroupedPlan(
         launches=tuple(launches),

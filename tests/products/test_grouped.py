@@ -8,7 +8,7 @@ import pytest
 
 import cupygemm
 from cupygemm._backends.cdna import grouped as grouped_cdna
-from cupygemm._products import grouped
+from cupygemm._backends.runners import SharedLaunch
 
 RNG = np.random.default_rng(0)
 SHAPES = [
@@ -34,13 +34,13 @@ def operands(shapes, dtype=np.float32):
 def launches(cp, monkeypatch):
     """Count the launches of grouped products, by how many products they have."""
     seen = []
-    launch = grouped.SharedLaunch.__call__
+    launch = SharedLaunch.__call__
 
     def counting(self, *args):
         seen.append(len(self.numbers))
         return launch(self, *args)
 
-    monkeypatch.setattr(grouped.SharedLaunch, "__call__", counting)
+    monkeypatch.setattr(SharedLaunch, "__call__", counting)
     return seen
 
 

@@ -22,7 +22,7 @@ from cupygemm._backends.cdna.launch import pack_arguments
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.select import Candidate, estimate
 from cupygemm._backends.cdna.source import config_text
-from cupygemm._backends.protocol import Group
+from cupygemm._backends.runners import AddressGroup
 from cupygemm._build.flatten import flatten
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
@@ -78,7 +78,7 @@ class TableLaunch:
         self.kernel(self.grid, self.block, (arguments,))
 
 
-def groups(placements: Mapping[int, Placement], arch: Arch) -> list[Group]:
+def groups(placements: Mapping[int, Placement], arch: Arch) -> list[AddressGroup]:
     """Return which products share a launch, by their numbers."""
     alike: dict[Any, list[int]] = collections.defaultdict(list)
     for number, placement in placements.items():
@@ -90,7 +90,7 @@ def groups(placements: Mapping[int, Placement], arch: Arch) -> list[Group]:
         members = tuple(placements[number] for number in numbers)
         launch = _launch([placement.layout for placement in members], arch)
         if launch is not None:
-            found.append(Group(numbers=tuple(numbers), placements=members, enqueue=launch))
+            found.append(AddressGroup(numbers=tuple(numbers), placements=members, enqueue=launch))
     return found
 
 

@@ -18,7 +18,8 @@ from cupygemm._backends.cdna.arch import Arch
 from cupygemm._backends.cdna.grouped import aligned_alike, choose, groups
 from cupygemm._backends.cdna.requests import place_request, supports
 from cupygemm._backends.cdna.select import select
-from cupygemm._backends.protocol import Group, Runner
+from cupygemm._backends.protocol import Runner
+from cupygemm._backends.runners import AddressGroup
 from cupygemm._backends.unfused import applied
 from cupygemm._records.dtypes import FLOAT8_DTYPES
 from cupygemm._request.copies import assign, bits
@@ -106,7 +107,7 @@ def _panel(x: Operand, target: Operand, edge: tuple[int, int]) -> Request:
 
 
 def _make_runner(
-    request: Request, groups: Sequence[Group], edges: Edges, *, copies_x: bool
+    request: Request, groups: Sequence[AddressGroup], edges: Edges, *, copies_x: bool
 ) -> Runner:
     """Return what launches the panels, mirrors the result and copies it to where it is wanted."""
     from cupy import ndarray

@@ -24,7 +24,7 @@ from cupygemm._backends.protocol import (
     Runner,
     Support,
 )
-from cupygemm._backends.runners import make_runner
+from cupygemm._backends.runners import SharedLaunch, make_runner
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
@@ -128,7 +128,7 @@ class HopperBackend(NoExtras):
             for number, request in requests.items()
             if supports_types(request)
         }
-        return groups(placements, self.arch)
+        return [SharedLaunch(group, requests) for group in groups(placements, self.arch)]
 
     def triangle(self, request: Request) -> Runner | None:
         """Return what computes ``x @ x.T`` by the tiles of one triangle."""

@@ -26,8 +26,7 @@ from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_preparation
 from cupygemm._backends.hopper.source import has_narrow_boxes
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
-from cupygemm._backends.protocol import Addresses
-from cupygemm._backends.protocol import Group as SharedLaunch
+from cupygemm._backends.runners import Addresses, AddressGroup
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 from cupygemm._request.placement import Placement
@@ -82,11 +81,11 @@ class Group:
         return self.choices[0].gemm_of(self.capacity)
 
 
-def groups(placements: Mapping[int, Placement], arch: HopperArch) -> list[SharedLaunch]:
+def groups(placements: Mapping[int, Placement], arch: HopperArch) -> list[AddressGroup]:
     """Return which products share a launch, by their numbers."""
     layouts = {number: placement.layout for number, placement in placements.items()}
     return [
-        SharedLaunch(
+        AddressGroup(
             numbers=group.numbers,
             placements=tuple(placements[number] for number in group.numbers),
             enqueue=GroupLaunch(group),
