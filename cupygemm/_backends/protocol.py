@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from cupygemm._records.dtypes import DType
@@ -101,6 +102,21 @@ class Candidate(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
+class KernelFile:
+    """A compiled kernel in the cache.
+
+    Attributes
+    ----------
+    path : Path
+    name : str
+        The kernel's name in the file.
+    """
+
+    path: Path
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Compiled:
     """The compiled kernels of a request, not loaded yet, and what to tell users about them.
 
@@ -128,6 +144,8 @@ class Compiled:
         Launches of the kernel, those of copies not counted.
     by_address : bool
         The runner uses only the addresses of the arrays' first elements where ``out`` is given.
+    file : KernelFile or None
+        The compiled kernel, for tools that read its code.
     """
 
     computed_by: str
@@ -141,6 +159,7 @@ class Compiled:
     grid: tuple[int, int, int] | None = None
     num_launches: int = 0
     by_address: bool = False
+    file: KernelFile | None = None
 
 
 class Group(Protocol):

@@ -11,8 +11,6 @@ import ml_dtypes
 import numpy as np
 import typer
 
-from cupygemm._backends.cdna.compile import compile_kernel
-from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._commands import detect as _detect
 
 if TYPE_CHECKING:
@@ -187,7 +185,11 @@ def _profile_product(
         raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
     import cupy as cp
 
-    from cupygemm._products.matmul import explain, matmul
+    from cupygemm._backends.device import device
+    from cupygemm._plan.plan import choose
+    from cupygemm._products.matmul import matmul
+    from cupygemm._request.call import check_call
+    from cupygemm._request.options import call_options
     from cupygemm.testing import random_operands
 
     x1, x2 = (cp.asarray(x) for x in random_operands((m, k), (k, n), _DTYPES[dtype]))
@@ -195,12 +197,12 @@ def _profile_product(
         matmul(x1, x2)
     if not loop:
         return collected
-    explanation = explain(x1, x2)
-    if explanation.problem is None or not isinstance(explanation.config, GemmConfig):
-        raise ValueError(f"no kernel of this library multiplies it: {explanation.why}")
-    compiled = compile_kernel(explanation.problem, explanation.config, emulator.target() or "")
-    launched = next(kernel for kernel in collected.kernels if kernel.kernel == compiled.name)
-    return emulator.profile_loop(compiled.path, conflicts=launched.lds_conflicts)
+    call = check_call(x1, x2, given=call_options({}))
+    _, compiled = choose(call.request, device(call.device_index))
+    if compiled.file is None:
+        raise ValueError(f"no kernel of this library multiplies it: {compiled.reason}")
+    launched = next(kernel for kernel in collected.kernels if kernel.kernel == compiled.file.name)
+    return emulator.profile_loop(compiled.file.path, conflicts=launched.lds_conflicts)
 
 
 def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> LoopProfile:

@@ -22,6 +22,7 @@ from cupygemm._backends.protocol import (
     Compiled,
     DeviceProperties,
     Group,
+    KernelFile,
     NoExtras,
     Runner,
     Support,
@@ -95,6 +96,7 @@ class CdnaBackend(NoExtras):
             grid=grid(selection.config, problem),
             num_launches=len(placement.layout.launches),
             by_address=placement.is_in_place and placement.sources is None,
+            file=KernelFile(path=kernel.path, name=kernel.name),
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
