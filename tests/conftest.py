@@ -42,6 +42,7 @@ class Device:
 
     kind: str
     target: str
+    backend: str = "default"
 
     @property
     def emulated(self) -> bool:
@@ -50,8 +51,13 @@ class Device:
 
     @property
     def has_kernels(self) -> bool:
-        """Tell whether this library has kernels for the device; else it calls `cupy.matmul`."""
-        return self.kind != "cuda" or self.target == "sm_90"
+        """Tell whether kernels of this library multiply; else `cupy.matmul` or the backend does."""
+        return self.backend == "default" and (self.kind != "cuda" or self.target == "sm_90")
+
+    @property
+    def runs_cdna(self) -> bool:
+        """Tell whether the kernels for CDNA multiply."""
+        return self.backend == "default" and self.kind != "cuda"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -70,6 +76,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="target of the emulated device",
     )
 
+    group.addoption(
+        "--backend",
+        choices=("default", "numpy"),
+        default="default",
+        help="what multiplies: the device's own backends, or tests/backends/numpy_backend.py",
+    )
+
 
 _DEVICE = pytest.StashKey[str]()
 
@@ -83,6 +96,13 @@ def pytest_configure(config: pytest.Config) -> None:
         import cupygemm.emulator
 
         cupygemm.emulator.enable(config.getoption("--target"))
+    if config.getoption("--backend") == "numpy":
+        from cupygemm._backends import registry
+        from tests.backends import numpy_backend
+
+        asked_first = registry.registered(numpy_backend.create)
+        asked_first.__enter__()
+        config.add_cleanup(lambda: asked_first.__exit__(None, None, None))
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
@@ -125,6 +145,15 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"device: {kind}{target}"
 
 
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    if config.getoption("--backend") == "numpy":
+        from tests.backends.numpy_backend import NumpyBackend
+
+        terminalreporter.write_line(f"NumPy backend: {NumpyBackend.num_products} products")
+
+
 def _best_device() -> str:
     """Return the kind of device that `cupygemm demo` would use."""
     from cupygemm._commands.detect import best_device
@@ -151,7 +180,7 @@ def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
     """The session's device."""
     kind = pytestconfig.stash[_DEVICE]
     if kind == "emulated":
-        return Device(kind, pytestconfig.getoption("--target"))
+        return Device(kind, pytestconfig.getoption("--target"), pytestconfig.getoption("--backend"))
     properties = cp.cuda.runtime.getDeviceProperties(0)
     if kind == "rocm":
         return Device(kind, properties["gcnArchName"].decode().split(":")[0])

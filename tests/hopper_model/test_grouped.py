@@ -10,8 +10,8 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper import grouped
 from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
+from cupygemm._backends.runners import SharedLaunch
 from cupygemm._plan.table import PLANS
-from cupygemm._products.grouped import SharedLaunch
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, I8, I32 = map(np.dtype, (np.float16, np.float32, np.int8, np.int32))

@@ -13,7 +13,7 @@ K = 1100
 
 @pytest.fixture(autouse=True)
 def _cdna(device):
-    if device.kind == "cuda":
+    if not device.runs_cdna:
         pytest.skip("kernels of CDNA")
 
 

@@ -199,12 +199,13 @@ def test_no_work(cp, formats):
     assert (zeros.dtype, zeros.tolist()) == (U8, [[0, 0]] * 3)
 
 
-def test_explain_names_the_formats(cp, formats):
+def test_explain_names_the_formats(cp, device, formats):
     first, second = formats
     a = cp.ones((64, 64), U8)
     text = str(cupygemm.explain(a, a, format_a=first, format_b=second, dtype=second))
     assert f"float8_{first} (64, 64) @ float8_{second} (64, 64) -> float8_{second}" in text
-    assert f"A {first} k-major, B {second} n-major, C {second}" in text
+    if device.has_kernels:
+        assert f"A {first} k-major, B {second} n-major, C {second}" in text
 
 
 def test_refusals_leave_out_alone(cp, formats):

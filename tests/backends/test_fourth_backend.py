@@ -1,0 +1,69 @@
+"""The generic tests of products under a fourth backend, which multiplies on the host with NumPy.
+
+They run in a process of their own, since plans and devices know the backends that were registered
+when they were made. What they show is that nothing outside a backend depends on which one it is.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FILES = [
+    f"tests/{name}.py"
+    for name in (
+        "epilogue/test_epilogue",
+        *(
+            f"products/test_{name}"
+            for name in (
+                "blas complex contraction einsum epilogue_calls float8 grouped in_place "
+                "integer_products keywords matmul matmul_errors matmul_fuzz numpys_tests products "
+                "typed_products"
+            ).split()
+        ),
+    )
+]
+OTHERS = {  # tests of something else, by their reasons
+    "epilogue/test_epilogue.py::test_activations_by_the_unit_in_the_last_place": (
+        "its units are those of the kernels' own functions"
+    ),
+    "products/test_complex.py::test_nan_and_infinities_are_where_the_definition_puts_them": (
+        "the BLAS library under NumPy multiplies complex infinities in its own way"
+    ),
+    "products/test_epilogue_calls.py::test_other_targets": "its processes lack the backend",
+    "products/test_float8.py::test_a_device_without_8_bit_floats_says_so": (
+        "its process lacks the backend"
+    ),
+    "products/test_float8.py::test_refusals_leave_out_alone": (
+        "the device's own backend multiplies the formats that the one in NumPy refuses"
+    ),
+    "products/test_grouped.py::test_the_configuration_suits_the_sum_of_the_tiles": (
+        "it asks for CDNA's configuration"
+    ),
+}
+LEAST_PRODUCTS = 1200
+
+
+@pytest.mark.timeout(600)
+def test_generic_tests_of_products_pass_under_a_backend_in_numpy():
+    deselected = [f"--deselect=tests/{name}" for name in OTHERS]
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow"]
+    process = subprocess.run(
+        [sys.executable, "-m", "pytest", "--device", "emulated", "--backend", "numpy", *options,
+         *deselected, *FILES],
+        cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
+        text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout[-5000:] + process.stderr[-5000:]
+    products = re.search(r"NumPy backend: (\d+) products", process.stdout)
+    assert products, process.stdout[-500:]
+    assert int(products[1]) >= LEAST_PRODUCTS
+
+
+def test_the_model_stays_short():
+    text = Path(__file__).with_name("numpy_backend.py").read_text()
+    assert len(text.splitlines()) <= 200
