@@ -1,4 +1,4 @@
-"""The matrix product on CuPy arrays: MFMA kernels for AMD CDNA, and an emulated device for them.
+"""Matrix products on CuPy arrays: kernels for AMD CDNA and NVIDIA Hopper, and an emulated device.
 
 Importing this package touches no GPU and does not import CuPy. With ``CUPYGEMM_EMULATE`` set in
 the environment to ``gfx90a``, ``gfx942`` or ``gfx950``, it enables the emulated device of that

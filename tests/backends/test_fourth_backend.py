@@ -67,3 +67,11 @@ def test_generic_tests_of_products_pass_under_a_backend_in_numpy():
 def test_the_model_stays_short():
     text = Path(__file__).with_name("numpy_backend.py").read_text()
     assert len(text.splitlines()) <= 200
+
+
+def test_the_page_shows_every_part_of_the_model():
+    page = (ROOT / "docs/developer/add_a_backend.rst").read_text()
+    model = Path(__file__).with_name("numpy_backend.py").read_text()
+    titles = re.findall(r"^# -- (.*?) -+$", model, re.MULTILINE)
+    assert re.findall(r":start-after: # -- (.*)", page) == titles
+    assert re.findall(r":end-before: # -- (.*)", page) == titles[1:]
