@@ -135,7 +135,7 @@ def flatten(constants: Any, fixed: Iterable[str] = ()) -> dict[str, float]:
             found |= {f"{field.name}[{key}]": each for key, each in value.items()}
         else:
             found[field.name] = value
-    return {name: value for name, value in found.items() if value != 0}
+    return {name: value for name, value in found.items() if value != 0 and name not in fixed}
 
 
 def replaced(constants: Constants, values: Mapping[str, float]) -> Constants:
