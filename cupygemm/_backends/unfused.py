@@ -16,6 +16,7 @@ from cupygemm._epilogue.float8 import rounded_to_float8
 from cupygemm._epilogue.formula import Parts, cupy_module, evaluate
 from cupygemm._records.dtypes import FLOAT8_DTYPES
 from cupygemm._records.formats import as_stored, container
+from cupygemm._request.copies import in_type
 from cupygemm._request.epilogue import ARRAYS, EpilogueArguments, as_result_shape
 from cupygemm._request.promotion import F32, F64
 from cupygemm._request.request import Request
@@ -48,7 +49,7 @@ def evaluated(xp: ArrayModule, sums: Any, request: Request, arguments: EpilogueA
     for name, array in zip(ARRAYS, arguments.arrays, strict=True):
         if array is not None:
             whole = as_result_shape(name, array.shape, shape)
-            arrays[name] = array.astype(computed, copy=False).reshape(whole)
+            arrays[name] = in_type(array, computed).reshape(whole)
     alpha, beta, scale, _ = arguments.factors
     parts = Parts(
         alpha=alpha,
@@ -58,7 +59,7 @@ def evaluated(xp: ArrayModule, sums: Any, request: Request, arguments: EpilogueA
         activation=arguments.activation,
         arrays=arrays,
     )
-    x = sums.reshape(shape.result).astype(computed, copy=False)
+    x = in_type(sums.reshape(shape.result), computed)
     return evaluate(xp, x, parts)
 
 

@@ -17,6 +17,7 @@ from cupygemm._backends.unfused import applied
 from cupygemm._plan.binding import Binding
 from cupygemm._plan.explanation import Explanation
 from cupygemm._plan.winners import Winner, winner
+from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES
 from cupygemm._records.formats import container
 from cupygemm._request.copies import assign
 from cupygemm._request.epilogue import ARRAYS, EpilogueArguments
@@ -198,6 +199,8 @@ def _is_fused(request: Request, device: Device) -> bool:
 
 def _runner_of(request: Request, device: Device) -> tuple[Runner, bool]:
     """Return what computes a request, and whether it uses nothing but addresses."""
+    if request.work != "product":
+        _check_float8(request, device)
     if request.work == "empty":
         return _filling(request), False
     if request.epilogue is not None and not _is_fused(request, device):
@@ -208,9 +211,20 @@ def _runner_of(request: Request, device: Device) -> tuple[Runner, bool]:
     return backend.launch(request, compiled), compiled.by_address
 
 
+def _check_float8(request: Request, device: Device) -> None:
+    """Raise TypeError if a request without products has 8-bit floats that the device lacks."""
+    types = request.types
+    known = {FLOAT8[name] for backend in device.backends for name in backend.formats}
+    if FLOAT8_DTYPES & {types.x1, types.x2, types.stored} - known:
+        _, reasons = _supporting(replace(request, epilogue=None), device)
+        raise TypeError(f"matmul: {'; '.join(reasons)}")
+
+
 def explain_request(request: Request, device: Device) -> Explanation:
     """Return how a request is computed, and why so."""
     call, name = request.summary, device.name
+    if request.work != "product":
+        _check_float8(request, device)
     if request.work == "empty":
         return Explanation(call=call, device=name, backend="none", why="the result is empty")
     if request.epilogue is not None and not _is_fused(request, device):

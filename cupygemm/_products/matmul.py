@@ -60,7 +60,7 @@ def matmul(  # numpydoc ignore=PR02
         ``"tf32x3"`` adds three such products of two parts of each operand: as exact as sums in
         float32, but where numbers are within a few thousand of the least or the largest. A device
         without such an instruction multiplies them exactly all the same.
-    alpha : number
+    alpha : number, optional
         Factor of the product.
     beta : number, optional
         Factor of `c`: 1 if it is not given. With 0, `c` is not read.
@@ -121,8 +121,8 @@ def matmul(  # numpydoc ignore=PR02
     Kernels of this library multiply bfloat16 and float16; on AMD GPUs float32, float64, complex64,
     complex128, int8, uint8 and 8-bit floats too; on Hopper int8, uint8, 8-bit floats, float32 in a
     lower precision, and float64 where that is faster. `cupy.matmul` multiplies everything else.
-    Products of integers wrap as NumPy's do. The result is the same bits each time, unless
-    `reproducible` is False.
+    Without the options below, products of integers wrap as NumPy's do. The result is the same bits
+    each time, unless `reproducible` is False.
     Nothing is written to ``out`` when an exception is raised.
 
     With any of the options from `alpha` to `clamp`, the result is ::
@@ -132,9 +132,11 @@ def matmul(  # numpydoc ignore=PR02
     computed in float32 and rounded once: in float64 for operands of float64 or of integers wider
     than a byte, and in their type for complex ones, which take `alpha`, `beta`, `c` and `bias`
     only. Sums of int8 beyond 2**24 are rounded to float32 first. An integer result is rounded to
-    nearest, ties to even, and saturates, and NaN becomes 0. `explain` tells whether it is the
-    kernel that does all this. Numbers are passed by value, arrays by address: a call waits for
-    neither, and another number needs no other plan.
+    nearest, ties to even, and saturates, and NaN becomes 0. This depends on which options are given
+    (not None), and not on their values: with ``alpha=1`` an integer result saturates too. Sums of
+    int8 and uint8 in int32 stay exact under options that change no number. `explain` tells whether
+    it is the kernel that does all this. Numbers are passed by value, arrays by address: a call
+    waits for neither, and another number needs no other plan.
 
     Examples
     --------

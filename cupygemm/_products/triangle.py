@@ -33,11 +33,13 @@ def symmetric_product(
         request, place, run = call.request, device(call.device_index), None
         if request.work == "product":
             run = on_device(place, lambda: place.kernels.triangle(request))
-        plan = NO_PLAN if run is None else plan_of(run, request, place)
+        plan = NO_PLAN
+        if run is not None:
+            plan = plan_of(run, request, place, None, call.arguments)
         PLANS.keep(key, plan)
     if plan is NO_PLAN:
         return None
-    return plan.run(x, x.T, out, *(() if epilogue is None else (epilogue,)))
+    return plan.run(x, x.T, out, *(() if plan.binding is None else (epilogue,)))
 
 
 def _key(

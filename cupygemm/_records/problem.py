@@ -8,6 +8,8 @@ from typing import Literal
 from cupygemm._records.dtypes import COMPLEX_NAMES, DType
 
 Along = Literal["one", "row", "column", "matrix"]
+SATURATION = "saturation"
+"""The summary of an epilogue without parts, which only saturates integers."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,7 @@ class Epilogue:
             parts.append(self.activation)
         if self.scale or self.scale_out is not None:
             parts.append("scale_out")
-        return ", ".join([*parts, "clamp"] if self.clamp else parts)
+        return ", ".join([*parts, "clamp"] if self.clamp else parts) or SATURATION
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,13 @@ def as_array(function: str, name: str, array: Any) -> Array:
     ------
     TypeError
         It is no array of a device.
+    ValueError
+        It is named ``out``, and its memory is read-only.
     """
     if type(array) in ARRAY_TYPES:
         return array
+    if name == "out":
+        _check_writable(function, array)
     loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
         ARRAY_TYPES.add(type(array))
@@ -49,6 +53,16 @@ def as_array(function: str, name: str, array: Any) -> Array:
     )
     where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"
     raise TypeError(f"{function}: {name} is a {kind}{where}, not a cupy.ndarray; {what}")
+
+
+def _check_writable(function: str, out: Any) -> None:
+    """Raise ValueError if the interface of ``out`` says that its memory is read-only."""
+    interface = getattr(out, "__cuda_array_interface__", None)
+    if interface is not None and interface["data"][1]:
+        raise ValueError(
+            f"{function}: out is a read-only {type(out).__qualname__}, by the flag in its "
+            "__cuda_array_interface__; pass an array that can be written to"
+        )
 
 
 def as_arrays(function: str, **arrays: Any) -> list[Array]:

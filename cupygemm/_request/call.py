@@ -30,7 +30,7 @@ class Call:
     request : Request
         The product that is asked for.
     arguments : EpilogueArguments or None
-        The numbers and arrays of its epilogue.
+        The numbers and arrays of its epilogue; None if the request has no epilogue.
     device_index : int
         The device on which all arrays lie.
     """
@@ -89,7 +89,7 @@ def check_call(
         x2=x2,
         out=out,
         request=request.at_any_address(),
-        arguments=arguments,
+        arguments=None if request.epilogue is None else arguments,
         device_index=x1.data.device_id,
     )
 

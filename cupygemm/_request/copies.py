@@ -5,12 +5,14 @@ They are CuPy's own, and work on NumPy arrays as well.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cupygemm._records.formats import as_stored, container
+from cupygemm._request.promotion import BF16, C64, C128, F32, F64
 
 ROW_BYTES = 4
 """Rows of a copy start at multiples of it, as kernels require of operands of single bytes."""
@@ -47,8 +49,48 @@ def copied(array: Any, copy: Copy | None) -> Any:
         assign(rows, part)
         return rows
     if part.dtype != dtype:
-        return part.astype(dtype, order="C")
+        return converted(part, dtype)
     return bits(part).copy(order="C").view(dtype)
+
+
+def converted(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a copy of an array in another type, in C order.
+
+    CuPy's compiler flags make its kernels read float32 subnormals as zeros. Where the other type
+    has room for them, a kernel of our own converts instead.
+    """
+    if isinstance(array, np.ndarray) or dtype not in (F64, C128):
+        return array.astype(dtype, order="C")
+    if array.dtype == C64:
+        return converted(array.ravel().view(F32), F64).view(dtype).reshape(array.shape)
+    if array.dtype not in (F32, BF16):
+        return array.astype(dtype, order="C")
+    words = bits(array)
+    if array.dtype == BF16:
+        words = words.astype(np.uint32) << 16
+    return _to_float64()(words.view(F32), words).astype(dtype, order="C", copy=False)
+
+
+def in_type(array: Any, dtype: np.dtype[Any]) -> Any:
+    """Return an array in a type: itself if it has that type already."""
+    return array if array.dtype == dtype else converted(array, dtype)
+
+
+@functools.cache
+def _to_float64() -> Any:
+    """Return the kernel that converts float32, given with its bits, to float64."""
+    import cupy
+
+    return cupy.ElementwiseKernel(
+        "float32 x, uint32 bits",
+        "float64 y",
+        """
+        const double magnitude = (bits & 0x7fffff) * 1.401298464324817e-45;  // times 2^-149
+        const double subnormal = bits >> 31 ? -magnitude : magnitude;
+        y = bits & 0x7f800000 ? static_cast<double>(x) : subnormal;
+        """,
+        "cupygemm_to_float64",
+    )
 
 
 def row_elements(columns: int, dtype: np.dtype[Any]) -> int:

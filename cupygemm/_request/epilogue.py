@@ -18,10 +18,11 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from cupygemm._epilogue.activations import ACTIVATIONS
+from cupygemm._records.problem import SATURATION
 from cupygemm._records.shapes import ProductShape, Shape
 from cupygemm._request.arrays import as_array
 from cupygemm._request.layout import Operand
-from cupygemm._request.promotion import ProductTypes, is_number
+from cupygemm._request.promotion import ProductTypes, check_byte_order, is_number
 
 _EXACT = 1 << 53  # integers below it are exact in float64
 ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
@@ -31,7 +32,7 @@ ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 class EpilogueOptions(TypedDict, total=False):
     """The keywords of `cupygemm.matmul` from ``alpha`` to ``clamp``, see there."""
 
-    alpha: complex
+    alpha: complex | None
     beta: complex | None
     c: Any
     bias: Any
@@ -88,7 +89,7 @@ class EpilogueRequest:
             parts.append(self.activation)
         if self.scale or self.scale_out is not None:
             parts.append("scale_out")
-        return ", ".join([*parts, "clamp"] if self.clamp else parts)
+        return ", ".join([*parts, "clamp"] if self.clamp else parts) or SATURATION
 
 
 class Factors(NamedTuple):
@@ -134,15 +135,15 @@ class EpilogueArguments(NamedTuple):
         return self.arrays[ARRAYS.index(name)]
 
     @property
-    def request(self) -> EpilogueRequest | None:
-        """Return what a plan depends on; None where the epilogue changes nothing."""
+    def request(self) -> EpilogueRequest:
+        """Return what a plan depends on; `NO_EPILOGUE` where the options change no number."""
         alpha, beta, scale, scales_sums = self.factors
         operands = {
             name: Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)
             for name, array in zip(ARRAYS, self.arrays, strict=True)
             if array is not None
         }
-        request = EpilogueRequest(
+        return EpilogueRequest(
             alpha=scales_sums,
             scale=scale != 1,
             activation=self.activation,
@@ -150,15 +151,15 @@ class EpilogueArguments(NamedTuple):
             is_complex=alpha.imag != 0 or beta.imag != 0,
             **operands,
         )
-        return None if request == NO_EPILOGUE else request
 
 
 NO_EPILOGUE = EpilogueRequest()
+"""The request of options that change no number, such as ``alpha=1``. Integers saturate under it."""
 
 
 def epilogue_arguments(
     *,
-    alpha: Any = 1,
+    alpha: Any = None,
     beta: Any = None,
     c: Any = None,
     bias: Any = None,
@@ -168,7 +169,7 @@ def epilogue_arguments(
     scale_out: Any = None,
     clamp: Any = None,
 ) -> EpilogueArguments | None:
-    """Return what a call gave, or None where that is nothing.
+    """Return the options that a call gives, or None if it gives none.
 
     Raises
     ------
@@ -177,7 +178,10 @@ def epilogue_arguments(
     ValueError
         The options contradict each other, or `activation` is unknown.
     """
-    factor = number("alpha", alpha)
+    given = (alpha, beta, c, bias, activation, scale_a, scale_b, scale_out, clamp)
+    if all(option is None for option in given):
+        return None
+    factor = 1.0 if alpha is None else number("alpha", alpha)
     if c is None:
         if beta is not None and number("beta", beta) != 0:
             raise ValueError(f"matmul: beta = {beta!r} multiplies c, and c is not given; pass c")
@@ -204,13 +208,12 @@ def epilogue_arguments(
             scales[name] = as_array("matmul", name, scale)
     scales_sums = (factor, values["scale_a"], values["scale_b"]) != (1, 1, 1)
     factor = factor * values["scale_a"] * values["scale_b"]  # in float64, then rounded once
-    arguments = EpilogueArguments(
+    return EpilogueArguments(
         factors=Factors(factor, weight, values["scale_out"], scales_sums),
         clamp=None if clamp is None else limits(clamp),
         activation=activation,
         arrays=(scales["scale_a"], scales["scale_b"], c, bias, scales["scale_out"]),
     )
-    return None if arguments.request is None else arguments
 
 
 def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductTypes) -> None:
@@ -235,6 +238,7 @@ def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductT
             "complex one, e.g. dtype='complex64'"
         )
     for name, operand in request.arrays():
+        check_byte_order(name, operand.dtype)
         takes_complex = kind == "c" and name in ("c", "bias")
         if not is_number(operand.dtype) or (operand.dtype.kind == "c" and not takes_complex):
             raise TypeError(
@@ -310,13 +314,26 @@ def number(name: str, value: Any) -> complex:
     if isinstance(value, np.generic) and value.dtype.kind not in "cO" and is_number(value.dtype):
         return float(value)
     if isinstance(value, numbers.Real):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ValueError(_too_large(name, value)) from None
     if isinstance(value, numbers.Complex):
         found = complex(value)
         return found if found.imag != 0 else found.real
     kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
     hint = "; scale_a may be a 0-d array" if name == "alpha" and hasattr(value, "ndim") else ""
     raise TypeError(f"matmul: {name} is a {kind}, not a number{hint}")
+
+
+def _too_large(name: str, value: numbers.Real) -> str:
+    """Return the message for a number that no float64 can hold."""
+    digits = int(math.log10(abs(math.trunc(value))))
+    about = f"about {'-' if value < 0 else ''}1e{digits}"
+    return (
+        f"matmul: {name} is {about}, and float64 holds numbers up to 1.8e308; pass a smaller "
+        "number, or math.inf"
+    )
 
 
 def _real(name: str, value: Any) -> float:

@@ -41,7 +41,7 @@ DEFAULTS: MatmulOptions = {
     "format_a": None,
     "format_b": None,
     "precision": None,
-    "alpha": 1,
+    "alpha": None,
     "beta": None,
     "c": None,
     "bias": None,

@@ -72,6 +72,14 @@ class ProductTypes:
         return self.computed
 
     @property
+    def saturates(self) -> bool:
+        """Return whether an epilogue saturates the result, even one that changes no number.
+
+        Integer sums that are stored as they are need no epilogue for that.
+        """
+        return self.stored.kind in "iu" and self.stored != self.accumulator
+
+    @property
     def computed(self) -> np.dtype[Any]:
         """Return what an epilogue computes in."""
         if self.operand in COMPUTED_IN_F32:
@@ -105,7 +113,10 @@ def product_types(
             f"casting must be one of {', '.join(map(repr, CASTINGS))} (got {casting!r})"
         )
     for name, given in (("x1", x1), ("x2", x2), ("out", out), ("dtype", dtype)):
-        if given is not None and not is_number(given):
+        if given is None:
+            continue
+        check_byte_order(name, given)
+        if not is_number(given):
             raise TypeError(f"matmul: {name} has dtype {given}, which has no matrix product")
     if FLOAT8_DTYPES & {x1, x2, out, dtype}:
         return _types_of_float8(x1, x2, out, dtype, casting)
@@ -219,6 +230,16 @@ def _stored_type(
     if out in SUMS_OF_HALVES:
         return loop if given and loop != F32 else out
     return F32 if not given and np.can_cast(F32, out, "safe") else loop
+
+
+def check_byte_order(name: str, dtype: np.dtype[Any]) -> None:
+    """Raise TypeError unless a type has the byte order of the device, which is the host's."""
+    if not dtype.isnative:
+        given = repr(dtype.str) if name == "dtype" else f"an array of dtype {dtype.str!r}"
+        raise TypeError(
+            f"matmul: {name} is {given}, whose byte order is not that of the device; use "
+            f"{dtype.newbyteorder('=').str!r}"
+        )
 
 
 def is_number(dtype: np.dtype[Any]) -> bool:

@@ -6,12 +6,13 @@ alignment, and nothing that a particular backend needs.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from cupygemm._records.formats import Precision
 from cupygemm._records.shapes import ProductShape, product_shape
-from cupygemm._request.epilogue import EpilogueRequest, check_request
+from cupygemm._request.epilogue import NO_EPILOGUE, EpilogueRequest, check_request
 from cupygemm._request.layout import Operand, overlaps_itself
 from cupygemm._request.options import Options
 from cupygemm._request.promotion import ProductTypes, product_types
@@ -33,7 +34,8 @@ class Request:
     shape : ProductShape
     types : ProductTypes
     epilogue : EpilogueRequest or None
-        What is done to the sums before they are rounded.
+        What is done to the sums before they are rounded. None as well if the options of a call
+        change no number, such as ``alpha=1``, and the result is not an integer that they saturate.
     precision : {"ieee", "tf32", "tf32x3"}
         The lowest precision in which float32 may be multiplied.
     reproducible : bool
@@ -104,14 +106,17 @@ def make_request(
     """
     shape = product_shape(x1.shape, x2.shape, None if out is None else out.shape)
     epilogue = options.epilogue
-    types = product_types(
+    types_of = functools.partial(
+        product_types,
         x1.dtype,
         x2.dtype,
         out=None if out is None else out.dtype,
         dtype=options.dtype,
         casting=options.casting,
-        epilogue=epilogue is not None,
     )
+    types = types_of(epilogue=epilogue is not None)
+    if epilogue == NO_EPILOGUE and not types.saturates:
+        epilogue, types = None, types_of()
     if epilogue is not None:
         check_request(epilogue, shape, types)
     if out is not None and overlaps_itself(out):

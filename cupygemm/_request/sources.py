@@ -15,8 +15,8 @@ import numpy as np
 
 from cupygemm._records.dtypes import ELEMENT_OF
 from cupygemm._records.problem import Along, Epilogue, Source
-from cupygemm._records.shapes import ProductShape
-from cupygemm._request.copies import bits
+from cupygemm._records.shapes import ProductShape, Shape
+from cupygemm._request.copies import bits, converted
 from cupygemm._request.epilogue import ARRAYS, EpilogueArguments, EpilogueRequest, as_result_shape
 from cupygemm._request.layout import MatrixStack, Operand, contiguous
 from cupygemm._request.promotion import BF16, F16, F32, F64, I8, I32, ProductTypes
@@ -52,7 +52,7 @@ class SourceCopy:
         if self.turned:
             array = array.swapaxes(-1, -2)
         if array.dtype != self.dtype:
-            return array.astype(self.dtype, order="C")
+            return converted(array, self.dtype)
         return bits(array).copy(order="C").view(self.dtype)
 
 
@@ -93,17 +93,16 @@ def make_sources(
     """Return what the kernel of a problem reads; `swapped` if its C is the transposed result."""
     stacks, copies, found = {}, {}, {}
     for name, operand in request.arrays():
-        stack = _stack(name, operand, shape, swapped=swapped)
+        whole = as_result_shape(name, operand.shape, shape)
+        assert whole is not None
+        stack = _stack(operand, whole, shape, swapped=swapped)
         reason = _why_copied(operand, stack, types.computed)
         if stack is None or reason is not None:
-            whole = as_result_shape(name, operand.shape, shape)
-            assert whole is not None
             turned = swapped and shape.row and shape.column
             dtype = operand.dtype if operand.dtype in READ[types.computed] else types.computed
             copies[name] = SourceCopy(whole, dtype, turned, reason or "")
-            stack = _stack(
-                name, _copied(operand, whole, dtype, turned=turned), shape, swapped=swapped
-            )
+            copy = _copied(operand, whole, dtype, turned=turned)
+            stack = _stack(copy, whole, shape, swapped=swapped)
             assert stack is not None
         stacks[name] = stack
         along = _along(stack, varies=name == "c")
@@ -119,11 +118,13 @@ def make_sources(
 
 
 def _stack(
-    name: str, operand: Operand, shape: ProductShape, *, swapped: bool
+    operand: Operand, whole: Shape, shape: ProductShape, *, swapped: bool
 ) -> MatrixStack | None:
-    """View an option as matrices of C, stride 0 where it is broadcast; None by odd bytes."""
-    whole = as_result_shape(name, operand.shape, shape)
-    assert whole is not None
+    """View an option as matrices of C, with stride 0 along the axes that it is broadcast along.
+
+    `whole` is its shape with as many axes as the result. Returns None if a stride or the address is
+    not a multiple of the element size.
+    """
     size = operand.dtype.itemsize
     given = [s for s, n in zip(operand.strides, operand.shape, strict=True) if n > 1]
     if operand.address % size or any(stride % size for stride in given):

@@ -28,6 +28,7 @@ from cupygemm._backends.protocol import (
 from cupygemm._epilogue.float8 import rounded_to_float8
 from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES
 from cupygemm._records.formats import as_stored
+from cupygemm._request.copies import in_type
 from cupygemm._request.promotion import BF16, F32, HALVES, I8
 from cupygemm._request.request import Request
 
@@ -91,7 +92,7 @@ class CupyBackend(NoExtras):
 
         def run(x1: Any, x2: Any, out: Any) -> Any:
             try:
-                x1, x2 = (x.astype(dtype, copy=False) for x in (x1, x2))
+                x1, x2 = (in_type(x, dtype) for x in (x1, x2))
                 with self._sums_in_float32():
                     product = cupy.matmul(x1, x2)
             except (ImportError, NotImplementedError, TypeError) as err:
