@@ -21,7 +21,7 @@ def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], 
         "Bias": "bias",
         "ScaleOut": "scale_out",
     }
-    lines = ["struct EpilogueParts {"]
+    lines = [*_declared(epilogue.activation), "struct EpilogueParts {"]
     for name, option in types.items():
         source, text = epilogue.sources.get(option), "NoSource"
         if source is not None:
@@ -32,14 +32,38 @@ def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], 
         f"    static constexpr bool alpha = {cpp_bool(epilogue.alpha)};",
         f"    static constexpr bool scale = {cpp_bool(epilogue.scale)};",
         f"    static constexpr bool clamp = {cpp_bool(epilogue.clamp)};",
-        (
-            "    static constexpr Activation activation = "
-            f"Activation::{epilogue.activation or 'none'};"
-        ),
+        f"    using Activation = {_activation_type(epilogue.activation)};",
         "};",
         "",
     ]
     return lines
+
+
+def _declared(activation: str | None) -> list[str]:
+    """Return the lines that state which activation the device code must define.
+
+    Its struct is declared here, so that the assertion can name a struct that is missing.
+    """
+    if activation is None:
+        return []
+    sentence = (
+        f"activation='{activation}' has a row in cupygemm/_epilogue/activations.py but no device "
+        f"code: define struct {activation} in kernels/common/activation.hpp, see "
+        "docs/developer/add_an_activation.rst"
+    )
+    return [
+        "namespace activations {",
+        f"struct {activation};",
+        "}",
+        f'static_assert(IsDefined<activations::{activation}>::value, "{sentence}");',
+        "",
+    ]
+
+
+def _activation_type(activation: str | None) -> str:
+    if activation is None:
+        return "NoActivation"
+    return f"typename DefinedActivation<activations::{activation}>::Type"
 
 
 def cpp_bool(value: bool) -> str:

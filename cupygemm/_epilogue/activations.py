@@ -1,7 +1,8 @@
 """The activation functions: one row for each.
 
-CuPy, NumPy and the error bound all evaluate the formula of a row; only the device code, in
-``kernels/common/activation.hpp``, says it again. docs/developer/add_an_activation.rst adds one.
+CuPy, NumPy and the error bound all evaluate the formula of a row. The device code, a struct of the
+same name in ``kernels/common/activation.hpp``, is the only other statement of it. To add an
+activation, see docs/developer/add_an_activation.rst.
 """
 
 from __future__ import annotations
@@ -9,19 +10,27 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Any, Protocol
+from types import MappingProxyType, ModuleType
+from typing import Any, cast
 
 
-class ArrayModule(Protocol):
-    """The functions that formulas are written in, of CuPy or of NumPy."""
+class ArrayModule:
+    """The functions that formulas are written in: those of CuPy or of NumPy, and `erfc`.
 
-    maximum: Callable[..., Any]
-    minimum: Callable[..., Any]
-    abs: Callable[..., Any]
-    exp: Callable[..., Any]
-    where: Callable[..., Any]
-    erfc: Callable[..., Any]
+    Parameters
+    ----------
+    module : module
+        CuPy or NumPy.
+    erfc : callable
+        The complementary error function, which neither of them has.
+    """
+
+    def __init__(self, module: ModuleType, erfc: Callable[..., Any]) -> None:
+        self._module = module
+        self.erfc = erfc
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        return cast(Callable[..., Any], getattr(self._module, name))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +40,7 @@ class Activation:
     Attributes
     ----------
     name : str
-        The value of ``activation=``, and the name of the device code's case.
+        The value of ``activation=``, and the name of the struct in the device code.
     summary : str
         The function in one line, for the documentation.
     formula : callable
@@ -39,8 +48,8 @@ class Activation:
     slope : callable
         ``slope(xp, x, error)`` returns a bound on the derivative's magnitude within `error` of `x`.
     instructions : tuple of int
-        Vector instructions for each element on CDNA: where at most 16 bits of a result are kept,
-        and where 32 are. The cost model counts them; exp and reciprocal count as four.
+        Vector instructions for each element on CDNA: if at most 16 bits of a result are kept, and
+        if 32 are. The cost model adds them up. An exponential or a reciprocal counts as four.
     is_exact : bool
         The device evaluates the function without rounding.
     """
@@ -79,12 +88,12 @@ def _sigmoid(xp: ArrayModule, x: Any) -> Any:
 
 
 def _bounded(xp: ArrayModule, x: Any) -> Any:
-    """Keep a factor finite whose product with 0 is the limit at minus infinity."""
+    """Return x, bounded from below: at minus infinity, its product with 0 is then 0, not NaN."""
     return xp.maximum(x, x.dtype.type(-1e6))
 
 
 def _constant(bound: float) -> Callable[[ArrayModule, Any, Any], Any]:
-    """Return the slope of a function whose derivative is nowhere beyond a number."""
+    """Return the slope of a function whose derivative is bounded everywhere."""
     return lambda xp, x, error: bound
 
 

@@ -4,8 +4,8 @@ The formula is ::
 
     clamp(scale_out * activation(alpha * scale_a * scale_b * sums + beta * c + bias))
 
-A stage says how to compute it, over CuPy's or NumPy's functions, and how far the result may lie
-from the exact one. Both evaluate the same stages in the same order.
+Each stage states how it is computed, with CuPy's or NumPy's functions, and how far its result may
+lie from the exact one. Results and error bounds evaluate the same stages in the same order.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ class Parts:
     clamp : tuple of float or None
     activation : str or None
     arrays : mapping of str to array
-        The options that are arrays, with as many axes as the result and of the sums' type.
+        The options that are arrays, in the type of the sums, with as many axes as the result.
     """
 
     alpha: Any = 1
@@ -58,7 +57,7 @@ class Rounding:
     unit : float
         The unit roundoff of the type that it is computed in.
     narrow : bool
-        At most 16 bits of a result are kept, so fp32 activations need not be exact to the last.
+        At most 16 bits of a result are kept, so fp32 activations may use shorter formulas.
     """
 
     unit: float
@@ -112,29 +111,15 @@ def cupy_module() -> ArrayModule:
     import cupy
     from cupyx.scipy.special import erfc
 
-    return SimpleNamespace(
-        maximum=cupy.maximum,
-        minimum=cupy.minimum,
-        abs=cupy.abs,
-        exp=cupy.exp,
-        where=cupy.where,
-        erfc=erfc,
-    )
+    return ArrayModule(cupy, erfc)
 
 
-NUMPY: ArrayModule = SimpleNamespace(
-    maximum=np.maximum,
-    minimum=np.minimum,
-    abs=np.abs,
-    exp=np.exp,
-    where=np.where,
-    erfc=np.vectorize(math.erfc, otypes=[np.float64]),
-)
+NUMPY = ArrayModule(np, np.vectorize(math.erfc, otypes=[np.float64]))
 """NumPy's functions."""
 
 
 def _factors(x: Any, parts: Parts) -> list[Any]:
-    """Return what the sums are multiplied by, the number first."""
+    """Return the factors of the sums, the number first."""
     number = [] if parts.alpha == 1 else [x.dtype.type(parts.alpha)]
     return number + [parts.arrays[name] for name in SCALES if name in parts.arrays]
 

@@ -13,8 +13,6 @@
 
 namespace cupygemm {
 
-enum class Activation { none, relu, gelu, gelu_tanh, silu, sigmoid };
-
 // e^x for x <= 0, as 2^n times 2^r (fp32) or 2^n times e^r (fp64), where n is an integer and r is
 // small. Adding `shift`, whose last bit is worth 1, rounds x / ln(2) to n in the sum's low bits.
 CUPYGEMM_INLINE float exp_of_negative(float x) {
@@ -109,16 +107,8 @@ template <class Real> CUPYGEMM_INLINE Real normal_tail_times(Real x) {
     return x * (x + Tail::k) * inverse * sum * exact;
 }
 
-template <class Real> CUPYGEMM_INLINE Real relu(Real x) { return maximum_or_nan(x, Real(0)); }
-
-template <class Real> CUPYGEMM_INLINE Real gelu(Real x) {
-    return relu(x) - normal_tail_times(magnitude(x));
-}
-
-template <class Real> CUPYGEMM_INLINE Real sigmoid(Real x) {
-    const Real small = exp_of_negative(-magnitude(x));
-    const Real inverse = reciprocal(1 + small);
-    return x >= 0 ? inverse : small * inverse;
+template <class Real> CUPYGEMM_INLINE Real positive_part(Real x) {
+    return maximum_or_nan(x, Real(0));
 }
 
 // -- For results of at most 16 bits ---------------------------------------------------------------
@@ -140,7 +130,7 @@ CUPYGEMM_INLINE float narrow_gelu(float x) {
 #pragma unroll
     for (int i = 1; i < 10; ++i)
         bits = fma_of(bits, size, Tail::coefficients[i]);
-    return fma_of(-size, hardware_exp2(-bits), relu(x));
+    return fma_of(-size, hardware_exp2(-bits), positive_part(x));
 }
 
 // Where the result is below the smallest normal number, 2^-x overflows and its reciprocal is 0.
@@ -149,42 +139,89 @@ CUPYGEMM_INLINE float narrow_sigmoid(float x) {
     return hardware_reciprocal(1 + hardware_exp2(x * -log2_e));
 }
 
-// -- Selection by enumerator ----------------------------------------------------------------------
+// -- For results of any width ---------------------------------------------------------------------
+
+template <bool narrow, class Real> CUPYGEMM_INLINE Real sigmoid_of(Real x) {
+    if constexpr (narrow) {
+        return narrow_sigmoid(x);
+    } else {
+        const Real small = exp_of_negative(-magnitude(x));
+        const Real inverse = reciprocal(1 + small);
+        return x >= 0 ? inverse : small * inverse;
+    }
+}
 
 // x sigmoid(y), where y is large when x is. The lower limit on x keeps -infinity from meeting a
 // sigmoid of zero.
 template <bool narrow, class Real> CUPYGEMM_INLINE Real times_sigmoid(Real x, Real y) {
-    const Real least = maximum_or_nan(x, Real(-1000));
-    if constexpr (narrow)
-        return least * narrow_sigmoid(y);
-    else
-        return least * sigmoid(y);
+    return maximum_or_nan(x, Real(-1000)) * sigmoid_of<narrow>(y);
 }
 
-// The y of sigmoid(y) = (1 + tanh(y / 2)) / 2 for gelu_tanh: 2 sqrt(2/pi) (x + 0.044715 x^3).
-template <class Real> CUPYGEMM_INLINE Real twice_inner_of_tanh(Real x) {
-    constexpr Real linear = Real(1.5957691216057308), cubic = Real(0.071354816272600255);
-    return x * fma_of(x * x, cubic, linear);
-}
+// -- The activation functions ---------------------------------------------------------------------
+//
+// One struct for each row of cupygemm/_epilogue/activations.py, with the name of the row.
+// `of<narrow>(x)` returns the function of x; `narrow` says that at most 16 bits of it are kept.
 
-// Apply `activation` to x. `narrow` says that at most 16 bits of the result are kept.
-template <Activation activation, bool narrow, class Real> CUPYGEMM_INLINE Real activated(Real x) {
-    if constexpr (activation == Activation::relu)
-        return relu(x);
-    else if constexpr (activation == Activation::gelu && narrow)
-        return narrow_gelu(x);
-    else if constexpr (activation == Activation::gelu)
-        return gelu(x);
-    else if constexpr (activation == Activation::gelu_tanh)
-        return times_sigmoid<narrow>(x, twice_inner_of_tanh(x));
-    else if constexpr (activation == Activation::silu)
+namespace activations {
+
+struct relu {
+    template <bool narrow, class Real> CUPYGEMM_INLINE static Real of(Real x) {
+        return positive_part(x);
+    }
+};
+
+struct gelu {
+    template <bool narrow, class Real> CUPYGEMM_INLINE static Real of(Real x) {
+        if constexpr (narrow)
+            return narrow_gelu(x);
+        else
+            return positive_part(x) - normal_tail_times(magnitude(x));
+    }
+};
+
+struct gelu_tanh {
+    template <bool narrow, class Real> CUPYGEMM_INLINE static Real of(Real x) {
+        // (1 + tanh(y / 2)) / 2 is sigmoid(y), and y is 2 sqrt(2/pi) (x + 0.044715 x^3).
+        constexpr Real linear = Real(1.5957691216057308), cubic = Real(0.071354816272600255);
+        return times_sigmoid<narrow>(x, x * fma_of(x * x, cubic, linear));
+    }
+};
+
+struct silu {
+    template <bool narrow, class Real> CUPYGEMM_INLINE static Real of(Real x) {
         return times_sigmoid<narrow>(x, x);
-    else if constexpr (activation == Activation::sigmoid && narrow)
-        return narrow_sigmoid(x);
-    else if constexpr (activation == Activation::sigmoid)
-        return sigmoid(x);
-    else
-        return x;
-}
+    }
+};
+
+struct sigmoid {
+    template <bool narrow, class Real> CUPYGEMM_INLINE static Real of(Real x) {
+        return sigmoid_of<narrow>(x);
+    }
+};
+
+} // namespace activations
+
+// The activation of an epilogue that has none.
+struct NoActivation {
+    template <bool narrow, class Real> CUPYGEMM_INLINE static Real of(Real x) { return x; }
+};
+
+// Whether a struct is defined, rather than only declared, as a kernel's configuration declares the
+// activation that it names.
+template <class T, class = void> struct IsDefined {
+    static constexpr bool value = false;
+};
+template <class T> struct IsDefined<T, decltype(void(sizeof(T)))> {
+    static constexpr bool value = true;
+};
+
+// T, or NoActivation where T is not defined, so that the static_assert on IsDefined is the only
+// error of the compilation.
+template <class T, bool defined = IsDefined<T>::value> struct DefinedActivation {
+    using Type = T;
+};
+template <class T> struct DefinedActivation<T, false> {
+    using Type = NoActivation;
+};
 
 } // namespace cupygemm

@@ -67,18 +67,11 @@ CUPYGEMM_INLINE double number_of_bits(u64 bits, double) { return double_of_bits(
 
 // -- Rounding -------------------------------------------------------------------------------------
 
-// Integers are rounded to nearest and saturate, and NaN becomes 0. 8-bit floats saturate in
-// Numeric<Out>::round; wider floats overflow to infinity.
-template <class Out> struct RoundedResult {
-    template <class Real> CUPYGEMM_INLINE static typename Numeric<Out>::Bits of(Real x) {
-        if constexpr (IsSame<Out, f64>::value)
-            return Numeric<Out>::round(x);
-        else
-            return Numeric<Out>::round(static_cast<float>(x));
-    }
-};
-
-template <i32 low, i32 high, class Real> CUPYGEMM_INLINE i32 saturated_integer(Real x) {
+template <class Integer, class Real> CUPYGEMM_INLINE i32 saturated_integer(Real x) {
+    constexpr bool is_signed = Integer(-1) < Integer(0);
+    static_assert(sizeof(Integer) < 4 || is_signed, "u32 does not fit the i32 that is returned");
+    constexpr i32 high = static_cast<i32>(~u32(0) >> (32 + is_signed - 8 * sizeof(Integer)));
+    constexpr i32 low = is_signed ? -high - 1 : 0;
     x = nearest_integer(x);
     // 2^31 - 1 rounds to 2^31 in fp32, which no i32 holds, so compare before converting.
     const bool above = x >= static_cast<Real>(high), below = x <= static_cast<Real>(low);
@@ -86,21 +79,17 @@ template <i32 low, i32 high, class Real> CUPYGEMM_INLINE i32 saturated_integer(R
     return above ? high : below ? low : inside;
 }
 
-template <> struct RoundedResult<i8> {
-    template <class Real> CUPYGEMM_INLINE static u8 of(Real x) {
-        return static_cast<u8>(saturated_integer<-128, 127>(x));
-    }
-};
-template <> struct RoundedResult<u8> {
-    template <class Real> CUPYGEMM_INLINE static u8 of(Real x) {
-        return static_cast<u8>(saturated_integer<0, 255>(x));
-    }
-};
-template <> struct RoundedResult<i32> {
-    template <class Real> CUPYGEMM_INLINE static u32 of(Real x) {
-        return static_cast<u32>(saturated_integer<-2147483647 - 1, 2147483647>(x));
-    }
-};
+// Integers are rounded to nearest and saturate, and NaN becomes 0. 8-bit floats saturate in
+// Numeric<Out>::round; wider floats overflow to infinity.
+template <class Out, class Real>
+CUPYGEMM_INLINE typename Numeric<Out>::Bits rounded_result(Real x) {
+    if constexpr (IsSame<Out, f64>::value)
+        return Numeric<Out>::round(x);
+    else if constexpr (IsInteger<Out>::value)
+        return Numeric<Out>::round(saturated_integer<Out>(x));
+    else
+        return Numeric<Out>::round(static_cast<float>(x));
+}
 
 // -- Sources in memory ----------------------------------------------------------------------------
 
@@ -217,7 +206,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
     template <class Columns, class Elements>
     CUPYGEMM_INLINE Bits finish(Accumulator acc, int e, const Row &row, const Columns &columns,
                                 const Elements &elements) const {
-        return RoundedResult<Out>::of(computed(acc, e, row, columns, elements));
+        return rounded_result<Out>(computed(acc, e, row, columns, elements));
     }
 
     // Return the same element before it is rounded.
@@ -237,7 +226,7 @@ template <class Parts, class Out, class Accumulator, class Memories> struct Fuse
             x = fma_of(beta, value<typename Parts::C>(one.c, row.c, columns.c, elements.c, e), x);
         if constexpr (Parts::Bias::along != Along::none)
             x += value<typename Parts::Bias>(one.bias, row.bias, columns.bias, elements.bias, e);
-        x = activated<Parts::activation, narrow>(x);
+        x = Parts::Activation::template of<narrow>(x);
         if constexpr (Parts::scale || Parts::ScaleOut::along != Along::none)
             x *= scale;
         if constexpr (Parts::clamp)

@@ -14,7 +14,7 @@ struct bf16 {};
 struct f16 {};
 struct f32 {};
 struct tf32 {};   // f32 in memory, of which the instruction reads only the leading bits
-struct f64 {};    // the integers i8 and i32 are their own tags
+struct f64 {};    // integers are their own tags
 struct e4m3fn {}; // OCP 8-bit floats: 4 exponent and 3 fraction bits, or 5 and 2
 struct e5m2 {};
 struct e4m3fnuz {}; // FNUZ variants: the bias is larger by one, and the bits of -0 mean NaN
@@ -66,27 +66,19 @@ template <> struct Numeric<f64> {
     CUPYGEMM_INLINE static double value(Bits bits) { return double_of_bits(bits); }
 };
 
-template <> struct Numeric<i32> {
-    using Bits = u32;
-    static constexpr int bytes = 4;
-    CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
-    CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<i32>(bits); }
-};
-
 // Sums wrap around, as NumPy's do. The low 8 bits of a product depend only on the low 8 bits of its
-// factors, so unsigned bytes share this code.
-template <> struct Numeric<i8> {
-    using Bits = u8;
-    static constexpr int bytes = 1;
+// factors, so products of unsigned bytes are computed as those of i8. `Unsigned` has the size of
+// `Integer`.
+template <class Integer, class Unsigned> struct IntegerNumeric {
+    using Bits = Unsigned;
+    static constexpr int bytes = sizeof(Integer);
     CUPYGEMM_INLINE static Bits round(i32 x) { return static_cast<Bits>(x); }
-    CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<i8>(bits); }
+    CUPYGEMM_INLINE static i32 value(Bits bits) { return static_cast<Integer>(bits); }
 };
 
-// A result type of epilogues only.
-template <> struct Numeric<u8> {
-    using Bits = u8;
-    static constexpr int bytes = 1;
-};
+template <> struct Numeric<i32> : IntegerNumeric<i32, u32> {};
+template <> struct Numeric<i8> : IntegerNumeric<i8, u8> {};
+template <> struct Numeric<u8> : IntegerNumeric<u8, u8> {}; // a result type of epilogues only
 
 // Clamp to the largest finite value of an 8-bit float, infinities included; NaN stays NaN.
 CUPYGEMM_INLINE float saturated(float x, float largest) {
@@ -143,6 +135,11 @@ template <class T, class U> struct IsSame {
 };
 template <class T> struct IsSame<T, T> {
     static constexpr bool value = true;
+};
+
+// Tags of floats are structs.
+template <class T> struct IsInteger {
+    static constexpr bool value = !__is_class(T);
 };
 
 CUPYGEMM_INLINE constexpr bool is_power_of_two(int x) { return x > 0 && (x & (x - 1)) == 0; }

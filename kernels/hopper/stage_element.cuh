@@ -34,7 +34,7 @@ template <class Out> CUPYGEMM_INLINE u16 pack_saturated(i32 low, i32 high) {
     return static_cast<u16>(bits);
 }
 
-// Convert two floats to saturated bytes, as RoundedResult does.
+// Convert two floats to saturated bytes, as rounded_result does.
 template <class Out> CUPYGEMM_INLINE u16 pack_bytes(float low, float high) {
     if constexpr (IsSame<Out, i8>::value || IsSame<Out, u8>::value) {
         return pack_saturated<Out>(nearest_i32(low), nearest_i32(high)); // ptxas makes it one F2IP

@@ -236,5 +236,5 @@ def test_the_signature_shows_every_option():
         parameters = inspect.signature(function).parameters
         assert list(parameters)[:5] == ["x1", "x2", "out", "dtype", "casting"]
         assert parameters["activation"].default is None
-        assert parameters["alpha"].default == 1
+        assert parameters["alpha"].default is None
         assert not any(p.kind is p.VAR_KEYWORD for p in parameters.values())
