@@ -1,7 +1,8 @@
-"""The element types of products: one row for each, and the names by which users give them.
+"""The element types of products: one row for each, and the names that users give them.
 
-A row says how an element lies in memory and what products of it are summed in. What a backend can
-multiply is stated by the backend. To add a type, see docs/developer/add_a_data_type.rst.
+A row states how an element is stored, and the types in which products of such elements are summed
+and finished. Each backend states which products it computes. To add a type, see
+docs/developer/add_a_data_type.rst.
 """
 
 from __future__ import annotations
@@ -32,6 +33,11 @@ class ElementType:
         Bytes of an element in memory.
     accumulator : str
         The type in which products of such elements are summed.
+    computed : str
+        The type in which epilogues of such products compute.
+    read_in : tuple of str
+        The types of epilogues whose kernels read arrays of such elements. Others are converted
+        first.
     aliases : tuple of str
         Names that users may give beside those that NumPy and ml_dtypes know.
     is_precision : bool
@@ -42,8 +48,21 @@ class ElementType:
     array: np.dtype[Any] | None
     itemsize: int
     accumulator: DType
+    computed: DType
+    read_in: tuple[DType, ...] = ()
     aliases: tuple[str, ...] = ()
     is_precision: bool = False
+
+    @property
+    def is_half(self) -> bool:
+        """Whether the type is a 16-bit float."""
+        return self.itemsize == 2 and self.accumulator == "f32"
+
+    @property
+    def fits_float32(self) -> bool:
+        """Whether an epilogue in float32 can be rounded to the type, 8-bit floats left aside."""
+        is_array = self.array is not None and not self.is_precision
+        return is_array and self.itemsize <= 4 and not self.is_float8
 
     @property
     def is_complex(self) -> bool:
@@ -61,42 +80,48 @@ def _row(
     array: Any,
     *,
     accumulator: DType,
+    computed: DType | None = None,
+    read_in: tuple[DType, ...] = (),
     aliases: tuple[str, ...] = (),
     is_precision: bool = False,
 ) -> ElementType:
+    """Return a row; an epilogue computes in the type of the sums unless another one is named."""
     dtype = np.dtype(array)
     return ElementType(
         name=name,
         array=dtype,
         itemsize=dtype.itemsize,
         accumulator=accumulator,
+        computed=computed or accumulator,
+        read_in=read_in,
         aliases=aliases,
         is_precision=is_precision,
     )
 
 
+_BOTH: tuple[DType, ...] = ("f32", "f64")
 _ROWS = (
-    _row("bf16", ml_dtypes.bfloat16, accumulator="f32", aliases=("bf16",)),
-    _row("f16", np.float16, accumulator="f32", aliases=("fp16",)),
-    _row("f32", np.float32, accumulator="f32", aliases=("fp32",)),
-    _row("f64", np.float64, accumulator="f64", aliases=("fp64",)),
-    _row("i8", np.int8, accumulator="i32"),
-    _row("u8", np.uint8, accumulator="i32"),
-    _row("i32", np.int32, accumulator="i32"),
+    _row("bf16", ml_dtypes.bfloat16, accumulator="f32", read_in=_BOTH, aliases=("bf16",)),
+    _row("f16", np.float16, accumulator="f32", read_in=_BOTH, aliases=("fp16",)),
+    _row("f32", np.float32, accumulator="f32", read_in=_BOTH, aliases=("fp32",)),
+    _row("f64", np.float64, accumulator="f64", read_in=("f64",), aliases=("fp64",)),
+    _row("i8", np.int8, accumulator="i32", computed="f32", read_in=("f32",)),
+    _row("u8", np.uint8, accumulator="i32", computed="f32"),
+    _row("i32", np.int32, accumulator="i32", computed="f64", read_in=("f32",)),
     _row("c64", np.complex64, accumulator="c64"),
     _row("c128", np.complex128, accumulator="c128"),
-    # 8-bit floats. OCP formats are IEEE 754's but for infinities and NaN. FNUZ formats have an
-    # exponent bias that is larger by one, and neither infinities nor a negative zero.
+    # 8-bit floats. OCP formats are those of IEEE 754, except for infinities and NaN. The exponent
+    # bias of FNUZ formats is larger by one, and they have neither infinities nor a negative zero.
     _row("e4m3fn", ml_dtypes.float8_e4m3fn, accumulator="f32", aliases=("e4m3fn",)),
     _row("e5m2", ml_dtypes.float8_e5m2, accumulator="f32", aliases=("e5m2",)),
     _row("e4m3fnuz", ml_dtypes.float8_e4m3fnuz, accumulator="f32", aliases=("e4m3fnuz",)),
     _row("e5m2fnuz", ml_dtypes.float8_e5m2fnuz, accumulator="f32", aliases=("e5m2fnuz",)),
-    # float32 of which the matrix unit reads the first 10 bits of the fraction.
+    # float32, of which the matrix unit reads the first 10 bits of the fraction.
     _row("tf32", np.float32, accumulator="f32", is_precision=True),
-    # float32 as a sum of two tf32 parts; three products of parts are added.
+    # float32 as a sum of two tf32 parts. Three products of parts are added.
     _row("tf32x3", np.float32, accumulator="f32", is_precision=True),
-    # A pair of 4-bit floats that are neighbours along k; it counts as one element.
-    ElementType(name="e2m1x2", array=None, itemsize=1, accumulator="f32"),
+    # A pair of 4-bit floats that are neighbours along k, counted as one element.
+    ElementType(name="e2m1x2", array=None, itemsize=1, accumulator="f32", computed="f32"),
 )
 ELEMENT_TYPES: Mapping[DType, ElementType] = MappingProxyType({row.name: row for row in _ROWS})
 """All element types by name."""

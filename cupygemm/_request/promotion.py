@@ -18,7 +18,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from cupygemm._records.dtypes import FLOAT8_DTYPES
+from cupygemm._records.dtypes import ELEMENT_OF, ELEMENT_TYPES, FLOAT8_DTYPES
 from cupygemm._records.formats import container
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -26,12 +26,15 @@ F16 = np.dtype(np.float16)
 F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
 C64, C128 = np.dtype(np.complex64), np.dtype(np.complex128)
 I8, U8, I32 = np.dtype(np.int8), np.dtype(np.uint8), np.dtype(np.int32)
-HALVES = (BF16, F16)
-SUMS_OF_HALVES = (BF16, F16, F32)  # what sums in float32 are rounded to, once
-# By epilogues; other real types in float64.
-COMPUTED_IN_F32 = (BF16, F16, F32, I8, U8, *FLOAT8_DTYPES)
-RESULTS_OF_EPILOGUES = (BF16, F16, F32, I8, U8, I32)  # to which operands need not be converted
-_SUMS_IN_F32 = (*SUMS_OF_HALVES, *FLOAT8_DTYPES)  # what sums in float32 are rounded to
+_ROWS = {dtype: ELEMENT_TYPES[name] for dtype, name in ELEMENT_OF.items()}
+HALVES = tuple(dtype for dtype, row in _ROWS.items() if row.is_half)
+SUMS_OF_HALVES = (*HALVES, F32)
+"""Types to which sums of 16-bit floats, which are float32, are rounded once."""
+COMPUTED_IN_F32 = tuple(dtype for dtype, row in _ROWS.items() if row.computed == "f32")
+"""Types of operands whose epilogues compute in float32; those of other real types, in float64."""
+RESULTS_OF_EPILOGUES = tuple(dtype for dtype, row in _ROWS.items() if row.fits_float32)
+"""Types to which an epilogue rounds, so that operands need not be converted to them first."""
+_SUMS_IN_F32 = (*SUMS_OF_HALVES, *FLOAT8_DTYPES)  # types to which sums in float32 are rounded
 CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 

@@ -13,16 +13,23 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._records.dtypes import ELEMENT_OF
+from cupygemm._records.dtypes import ELEMENT_OF, ELEMENT_TYPES
 from cupygemm._records.problem import Along, Epilogue, Source
 from cupygemm._records.shapes import ProductShape, Shape
 from cupygemm._request.copies import bits, converted
 from cupygemm._request.epilogue import ARRAYS, EpilogueArguments, EpilogueRequest, as_result_shape
 from cupygemm._request.layout import MatrixStack, Operand, contiguous
-from cupygemm._request.promotion import BF16, F16, F32, F64, I8, I32, ProductTypes
+from cupygemm._request.promotion import F32, F64, ProductTypes
 
-READ = {F32: (BF16, F16, F32, I8, I32), F64: (BF16, F16, F32, F64)}
-"""By what an epilogue computes in, the types that it reads."""
+READ = {
+    computed: tuple(
+        dtype
+        for dtype, name in ELEMENT_OF.items()
+        if ELEMENT_OF[computed] in ELEMENT_TYPES[name].read_in
+    )
+    for computed in (F32, F64)
+}
+"""The types of the arrays that an epilogue's kernel reads, by the type that it computes in."""
 PITCH_LIMIT = 1 << 22
 """Bytes between rows: those of a tile, at most 256, are less than 2 GiB apart."""
 

@@ -62,8 +62,10 @@ class Copy:
         """Run Python code that imports the copy, on an emulated target."""
         environment = os.environ | {"PYTHONPATH": str(self.folder), "CUPYGEMM_EMULATE": target}
         check = f"import cupygemm; assert cupygemm.__file__.startswith({str(self.folder)!r})\n"
+        script = self.folder / "use.py"
+        script.write_text(check + code)
         return subprocess.run(
-            [sys.executable, "-W", "error", "-c", check + code],
+            [sys.executable, "-W", "error", str(script)],
             cwd=self.folder,
             env=environment,
             capture_output=True,

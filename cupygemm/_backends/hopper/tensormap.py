@@ -11,14 +11,20 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+from cupygemm._records.dtypes import ITEMSIZE
+
 MAP_BYTES = 128
-# CUtensorMapDataType, without its common prefix
+# CUtensorMapDataType without its common prefix, where TMA must know more than the size: the types
+# that it adds, and the one that it rounds.
 DATA_TYPES = {
-    "i8": "UINT8", "i32": "INT32", "f16": "FLOAT16", "f32": "FLOAT32", "f64": "FLOAT64",
-    "bf16": "BFLOAT16", "e4m3fn": "UINT8", "e5m2": "UINT8", "u8": "UINT8",
+    "i32": "INT32",
+    "f16": "FLOAT16",
+    "f32": "FLOAT32",
+    "f64": "FLOAT64",
+    "bf16": "BFLOAT16",
     "tf32": "TFLOAT32",  # fp32 in memory, rounded on its way
     "tf32x3": "FLOAT32",  # parts that are rounded
-}  # fmt: skip
+}
 
 
 def encode(
@@ -34,7 +40,7 @@ def encode(
     Parameters
     ----------
     dtype : str
-        A key of `DATA_TYPES`.
+        The name of an element type.
     address : int
         Of the first element, a multiple of 16.
     extents : sequence of int
@@ -83,8 +89,9 @@ def described(
     from cuda.bindings import driver
 
     number, word = driver.cuuint32_t, driver.cuuint64_t
+    data_type = DATA_TYPES.get(dtype, f"UINT{8 * ITEMSIZE[dtype]}")
     return (
-        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{DATA_TYPES[dtype]}"),
+        getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{data_type}"),
         [word(extent) for extent in extents],
         [word(pitch) for pitch in pitches],
         [number(extent) for extent in box],
