@@ -19,6 +19,8 @@ from types import ModuleType
 
 import pytest
 
+from cupygemm.emulator.targets import TARGETS
+
 HERE = Path(__file__).parent
 # A failing assertion of a helper module then shows its operands, as those of test modules do.
 pytest.register_assert_rewrite(
@@ -71,7 +73,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--target",
-        choices=("gfx90a", "gfx942", "gfx950"),
+        choices=tuple(TARGETS),
         default=os.environ.get("CUPYGEMM_EMULATE") or "gfx942",
         help="target of the emulated device",
     )

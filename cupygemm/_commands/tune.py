@@ -18,6 +18,7 @@ from rich.table import Table
 
 from cupygemm._build.cache import CacheError, cache_dir
 from cupygemm._commands.terminal import console, start_device
+from cupygemm.emulator.targets import TARGETS
 
 NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp64": "float64"}
 """Short names of types, besides those of NumPy and of 8-bit floats."""
@@ -51,7 +52,7 @@ Layouts = Annotated[
 Target = Annotated[
     str | None,
     typer.Option(
-        help="Emulate gfx90a, gfx942 or gfx950, GPU or not.",
+        help=f"Emulate one of {', '.join(TARGETS)}, GPU or not.",
         show_default="the best device at hand",
     ),
 ]

@@ -8,7 +8,33 @@ Sources: AMD's CDNA2, CDNA3 and CDNA4 instruction-set guides and white papers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TypeVar
+
+Row = TypeVar("Row")
+
+
+class TargetRows(dict[str, Row]):
+    """Further figures of each target, for what not every target needs.
+
+    Parameters
+    ----------
+    module : str
+        Path of the module that holds the rows, for the message when one is missing.
+    rows : mapping of str to row
+        By the name of the target.
+    """
+
+    def __init__(self, module: str, rows: Mapping[str, Row]) -> None:
+        super().__init__(rows)
+        self._module = module
+
+    def __missing__(self, target: str) -> Row:
+        raise ValueError(
+            f"{target} has no row in {self._module}; add one, see "
+            "docs/developer/add_an_architecture.rst"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cupygemm.emulator.targets import TargetRows
+
 
 @dataclass(frozen=True)
 class CacheGeometry:
@@ -72,7 +74,7 @@ _CDNA3_L1 = CacheGeometry(size=32 << 10, line=128, ways=64)
 _CDNA3_L2 = CacheGeometry(size=4 << 20, line=128, ways=16)
 _VECTOR = {"f16": 256, "f32": 256, "f64": 128}
 
-PARTS = {
+_ROWS = {
     "gfx90a": Part(
         l1=CacheGeometry(size=16 << 10, line=64, ways=4),
         l2=CacheGeometry(size=8 << 20, line=128, ways=16),
@@ -117,3 +119,4 @@ PARTS = {
         lds_granule=1280,
     ),
 }
+PARTS = TargetRows("cupygemm/emulator/profiling/parts.py", _ROWS)

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cupygemm._backends.cdna.arch import Arch, MmaShape
-from cupygemm._backends.cdna.config import DWORD_BYTES, VECTOR_BYTES, WAVE_SIZE, GemmConfig
+from cupygemm._backends.cdna.arch import ARCHS, Arch, MmaShape
+from cupygemm._backends.cdna.config import (
+    BLOCK_SCALED_MMA_K,
+    DWORD_BYTES,
+    VECTOR_BYTES,
+    WAVE_SIZE,
+    GemmConfig,
+)
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
@@ -110,44 +116,15 @@ class Tile(NamedTuple):
         )
 
 
-# The 16x16 and the 32x32 instruction of each type; for complex numbers, that of their parts.
-_F32_MMA: tuple[MmaShape, ...] = ((16, 16, 4), (32, 32, 2))
-_F64_MMA: tuple[MmaShape, ...] = ((16, 16, 4),)
-_CDNA3_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 16), (32, 32, 8))
-_CDNA4_HALF_MMA: tuple[MmaShape, ...] = ((16, 16, 32), (32, 32, 16))
-_FLOAT8_MMA: tuple[MmaShape, ...] = ((16, 16, 32), (32, 32, 16))
+def _deepest(arch: Arch, dtype: DType) -> tuple[MmaShape, ...]:
+    """Return the 16x16 and the 32x32 instruction with the longest k, block-scaled ones left out."""
+    shapes = [shape for shape in arch.mfma_cycles[dtype] if shape[2] < BLOCK_SCALED_MMA_K]
+    tiles = dict.fromkeys((m, n) for m, n, _ in shapes)
+    return tuple(max(shape for shape in shapes if shape[:2] == tile) for tile in tiles)
+
+
 MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
-    "gfx90a": {
-        "bf16": _CDNA3_HALF_MMA,
-        "f16": _CDNA3_HALF_MMA,
-        "f32": _F32_MMA,
-        "f64": _F64_MMA,
-        "c64": _F32_MMA,
-        "c128": _F64_MMA,
-        "i8": ((16, 16, 16), (32, 32, 8)),
-    },
-    "gfx942": {
-        "bf16": _CDNA3_HALF_MMA,
-        "f16": _CDNA3_HALF_MMA,
-        "f32": _F32_MMA,
-        "f64": _F64_MMA,
-        "c64": _F32_MMA,
-        "c128": _F64_MMA,
-        "i8": ((16, 16, 32), (32, 32, 16)),
-        "e4m3fnuz": _FLOAT8_MMA,
-        "e5m2fnuz": _FLOAT8_MMA,
-        "tf32": ((16, 16, 8), (32, 32, 4)),
-    },
-    "gfx950": {
-        "bf16": _CDNA4_HALF_MMA,
-        "f16": _CDNA4_HALF_MMA,
-        "f32": _F32_MMA,
-        "f64": _F64_MMA,
-        "c64": _F32_MMA,
-        "c128": _F64_MMA,
-        "i8": ((16, 16, 64), (32, 32, 32)),
-        "e4m3fn": _FLOAT8_MMA,
-        "e5m2": _FLOAT8_MMA,
-    },
+    arch.name: {dtype: _deepest(arch, dtype) for dtype in arch.mfma_cycles if dtype != "e2m1x2"}
+    for arch in ARCHS.values()
 }
 """By target and type, the instructions that configurations are built with."""

@@ -6,10 +6,10 @@ LDS of 64 KiB, and 256 registers a lane. It is for large products, whose tiles f
 
 from __future__ import annotations
 
-from cupygemm._backends.cdna.arch import ARCHS, Arch, MmaShape
+from cupygemm._backends.cdna.arch import ARCHS, Arch
 from cupygemm._backends.cdna.config import DWORD_BYTES, GemmConfig
 from cupygemm._backends.cdna.mainloops import lds_tiles
-from cupygemm._records.dtypes import ITEMSIZE, DType
+from cupygemm._records.dtypes import FLOAT8_NAMES, ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 NAME = "ping_pong"
@@ -63,27 +63,7 @@ def _check_groups(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
 
 # -- The configurations that are built -------------------------------------------------------------
 
-_HALF_16, _HALF_32, _F32, _BYTES_32 = (16, 16, 16), (16, 16, 32), (16, 16, 4), (16, 16, 32)
-_MMA: dict[str, dict[DType, MmaShape]] = {
-    "gfx90a": {"bf16": _HALF_16, "f16": _HALF_16, "f32": _F32, "i8": (16, 16, 16)},
-    "gfx942": {
-        "bf16": _HALF_16,
-        "f16": _HALF_16,
-        "f32": _F32,
-        "i8": _BYTES_32,
-        "e4m3fnuz": _BYTES_32,
-        "e5m2fnuz": _BYTES_32,
-    },
-    "gfx950": {
-        "bf16": _HALF_32,
-        "f16": _HALF_32,
-        "f32": _F32,
-        "i8": (16, 16, 64),
-        "e4m3fn": (16, 16, 128),
-        "e5m2": (16, 16, 128),
-        "e2m1x2": (16, 16, 64),
-    },
-}
+_TYPES: tuple[DType, ...] = ("bf16", "f16", "f32", "i8", *FLOAT8_NAMES, "e2m1x2")
 
 
 def idle_cycles(config: GemmConfig) -> int:
@@ -108,9 +88,10 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     Half a tile where its phases still hide the reads of LDS: those of gfx950, at twice the MFMA
     rate, are too short.
     """
-    mma = _MMA[arch].get(dtype)
-    if mma is None:
+    instructions = ARCHS[arch].mfma_cycles.get(dtype, {})
+    if dtype not in _TYPES or not instructions:
         return ()
+    mma = max(shape for shape in instructions if shape[0] == 16)  # the one with the longest k
     tile_k = lds_tiles.SLAB_BYTES // ITEMSIZE[dtype]
     tiles_m = (256, 128) if ARCHS[arch].lds_bytes == 64 << 10 else (256,)
     return tuple(

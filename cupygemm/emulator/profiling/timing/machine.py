@@ -26,6 +26,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cupygemm.emulator.targets import TargetRows
+
 SIMDS = 4
 
 
@@ -131,7 +133,7 @@ _CDNA3 = TimingMachine(
     power=Power(boost_mhz=2100, budget=1.83, base=0.19),
 )
 
-MACHINES = {
+_ROWS = {
     # The only figures of MI250X are WP's. The rest is assumed to be as on MI300X, without a cache
     # between L2 and memory.
     "gfx90a": TimingMachine(
@@ -172,3 +174,4 @@ MACHINES = {
         memory_queue=64,
     ),
 }
+MACHINES = TargetRows("cupygemm/emulator/profiling/timing/machine.py", _ROWS)
