@@ -1,11 +1,11 @@
 """Operands, error bounds and assertions for tests of matrix products.
 
-Two kinds of test find what goes wrong in a GEMM kernel. Small integers, whose every partial sum is
-exact, must give the exact product, to the bit, in whatever order they are summed: they find each
-mistake of indexing. Random numbers must give the product within the bound that summation in float32
-and one rounding of the result allow: they find each mistake of arithmetic.
+Two kinds of test find the mistakes of a GEMM kernel. Small integers have exact partial sums, so
+their product must be exact to the bit in whatever order it is summed: these tests find mistakes of
+indexing. Products of random numbers must lie within the bound for summation in float32 and one
+rounding of the result: these tests find mistakes of arithmetic.
 
-Works on NumPy arrays, and on CuPy arrays, which are copied to the host.
+The functions take NumPy arrays, and CuPy arrays, which are copied to the host.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     """
     actual = _on_host(actual)
     reference = reference_matmul(x1, x2, **epilogue)
-    if epilogue or actual.dtype.kind not in "iu":  # without one, integers wrap
+    if epilogue or actual.dtype.kind not in "iu":  # without an epilogue, integers wrap
         reference = _saturated(reference, actual.dtype)
     _assert_shape(actual, reference)
     with np.errstate(over="ignore"):

@@ -1,8 +1,8 @@
-"""What an epilogue costs, for the cost model: the bytes that it reads and its instructions.
+"""The cost of an epilogue in the cost model: the bytes that it reads, and its instructions.
 
-Bytes are counted from the record of the epilogue. Instructions are computed: those that a kernel
-for gfx942 has more with a part than without it, for each element. The test
-``tests/epilogue/test_epilogue_cost.py`` counts them again. Most of them belong to activations.
+Bytes follow from the record of the epilogue. Instructions are computed: the vector instructions for
+each element that a part adds to a kernel for CDNA3. ``tests/epilogue/test_epilogue_cost.py`` counts
+them again. Most of them belong to activations.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import Epilogue, GemmProblem
 
 LANES_PER_CLOCK = 64
-"""Of a CU's vector instructions: four SIMDs, each of which takes four cycles for 64 lanes."""
+"""Lanes for which a CU executes a vector instruction: four SIMDs take four cycles for 64 each."""
 _ADDEND, _CLAMP = 5, 4  # instructions to add beta * c, and to clamp
 
 
@@ -25,7 +25,7 @@ def read_bytes(epilogue: Epilogue | None, rows: int, columns: int) -> int:
 
 
 def instructions(epilogue: Epilogue | None, out_dtype: DType) -> int:
-    """Return the vector instructions of an element."""
+    """Return the number of vector instructions for each element."""
     if epilogue is None:
         return 0
     count = epilogue.alpha + epilogue.scale + _CLAMP * epilogue.clamp
@@ -37,5 +37,5 @@ def instructions(epilogue: Epilogue | None, out_dtype: DType) -> int:
 
 
 def cycles(problem: GemmProblem, elements: float) -> float:
-    """Return the cycles of a CU's vector units for the epilogue of that many elements."""
+    """Return the cycles that the vector units of a CU take for the epilogue of some elements."""
     return instructions(problem.epilogue, problem.out_dtype) * elements / LANES_PER_CLOCK

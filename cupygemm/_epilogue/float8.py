@@ -1,8 +1,8 @@
-"""Rounding to 8-bit floats by CuPy, which has none: their codes, as bytes.
+"""Rounding to 8-bit floats with CuPy, which lacks these types: the results are codes, as bytes.
 
-The codes of non-negative numbers are in their order, so the code of a number is how many of the
-boundaries between neighbours it has reached. A boundary is the middle of two neighbours if a tie
-goes up, to an even code, and the next float32 if it goes down.
+The codes of non-negative numbers increase with the numbers, so the code of a number is the count of
+the boundaries between neighbours that it has reached. If a tie rounds up, to an even code, the
+boundary is the midpoint of the two neighbours. If it rounds down, the boundary is the next float32.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _SIGN = np.uint8(0x80)
 
 
 def rounded_to_float8(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Return the codes of a float32 CuPy array: to nearest even, saturated; NaN stays NaN."""
+    """Return the codes of a float32 array, rounded to nearest even and saturated; NaN stays."""
     import cupy
 
     codes = cupy.searchsorted(cupy.asarray(_boundaries(dtype)), cupy.abs(x), side="right")
@@ -31,7 +31,7 @@ def rounded_to_float8(x: Any, dtype: np.dtype[Any]) -> Any:
 
 @functools.cache
 def _boundaries(dtype: np.dtype[Any]) -> NDArray[np.float32]:
-    """Return the least float32 that rounds to each code but the first."""
+    """Return the smallest float32 that rounds to each code, the first one left out."""
     numbers = np.arange(0x80, dtype=np.uint8).view(dtype).astype(np.float32)
     numbers = numbers[np.isfinite(numbers)]
     middles = (numbers[1:] + numbers[:-1]) / np.float32(2)

@@ -1,4 +1,4 @@
-"""The epilogue of exact sums on the host, and how far float arithmetic may lie from it."""
+"""The epilogue of exact sums on the host, and a bound on the error of its float arithmetic."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def reference_epilogue(
     bits : int
         Significand of the type in which the epilogue is computed.
     narrow : bool
-        At most 16 bits of a result are kept, so fp32 activations need not be exact to the last.
+        At most 16 bits of a result are kept, so fp32 activations may use shorter formulas.
     """
     parts = _parts(sums.dtype, shape, options)
     return evaluate_with_error(sums, errors, parts, Rounding(unit=2.0**-bits, narrow=narrow))

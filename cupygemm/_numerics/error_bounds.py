@@ -1,6 +1,6 @@
-"""How far sums of products, and roundings to a type, may lie from what is exact.
+"""Bounds on the error of sums of products, and of rounding to a type.
 
-The bounds of `cupygemm.testing`, which gives the public ones their names.
+`cupygemm.testing` offers the public ones.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def half_ulp(values: Any, dtype: DTypeLike) -> Array:
 
 
 def of_rounding(magnitude: Array, dtype: np.dtype[Any]) -> Array:
-    """Return by how much rounding to a type moves numbers of some magnitude."""
+    """Return a bound on the error of rounding numbers of a given magnitude to a type."""
     if dtype.kind == "c":
         return half_ulp(magnitude, np.empty(0, dtype).real.dtype)
     return np.full_like(magnitude, 0.5) if dtype.kind in "iu" else half_ulp(magnitude, dtype)
@@ -106,5 +106,5 @@ def overflows(magnitude: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def finfo(dtype: DTypeLike) -> Any:
-    """Return what a floating-point type can hold, those of ml_dtypes included."""
+    """Return the limits of a floating-point type, which may be one of ml_dtypes."""
     return ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]

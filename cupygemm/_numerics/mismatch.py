@@ -1,4 +1,4 @@
-"""What a failed comparison of a product says: how many elements are wrong, and which most."""
+"""The message of a failed comparison: how many elements are wrong, and which is the worst."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = NDArray[Any]
 
 
 def report(actual: Array, reference: Array, wrong: Array, error: Array, bound: Array) -> str:
-    """Say how many elements are wrong, where they lie, and which is the worst."""
+    """Return how many elements are wrong, where they are, and which is the worst."""
     places = np.argwhere(wrong)
     ranges = ", ".join(
         f"{low}..{high}" for low, high in zip(places.min(0), places.max(0), strict=True)

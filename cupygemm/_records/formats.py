@@ -1,9 +1,9 @@
-"""What NumPy's dtypes cannot say of an operand: the format of 8-bit floats, and the precision.
+"""Formats of 8-bit floats and precisions of float32, which NumPy's dtypes cannot express.
 
-CuPy has no 8-bit floats. They travel as uint8 arrays, and a keyword names their format. Inside this
-library an operand's dtype is then that of ml_dtypes, as if the array had it; `container` returns
-the dtype of the array that holds them. A CuPy array that does have such a dtype (``view`` makes
-one) needs no keyword.
+CuPy has no 8-bit floats. They are passed as uint8 arrays, and a keyword names their format. Inside
+this library such an operand has the dtype of ml_dtypes, as if the array had it, and `container`
+returns the dtype of the array that holds the bytes. A CuPy array that has such a dtype (``view``
+makes one) needs no keyword.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ def format_dtype(keyword: str, given: Any) -> np.dtype[Any]:
     Raises
     ------
     TypeError
-        It is none.
+        It is not a format of 8-bit floats.
     """
     dtype = _float8(given)
     if dtype is None:
         known = ", ".join(f"{name!r}" for name in FLOAT8)
         raise TypeError(
-            f"{keyword} = {given!r} is no format of 8-bit floats; those are {known}, also with "
-            "float8_ before the name"
+            f"{keyword} = {given!r} is not a format of 8-bit floats; use one of {known}, with or "
+            "without float8_ before the name"
         )
     return dtype
 
 
 def operand_dtype(name: str, keyword: str, dtype: np.dtype[Any], given: Any) -> np.dtype[Any]:
-    """Return what an operand is multiplied as: its dtype, or what its format tag says.
+    """Return the type as which an operand is multiplied: its dtype, or that of its format tag.
 
     Raises
     ------
     TypeError
-        The tag names no format, or the array does not hold bytes, or holds another format.
+        The tag does not name a format, or the array holds another type.
     """
     if given is None:
         return dtype
@@ -71,7 +71,7 @@ def parse_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
     Raises
     ------
     TypeError
-        The name means nothing.
+        The name is unknown.
     """
     if given is None or isinstance(given, np.dtype):
         return given
@@ -83,12 +83,12 @@ def parse_dtype(given: DTypeLike | None) -> np.dtype[Any] | None:
 
 
 def parse_precision(given: Any) -> Precision:
-    """Return the precision in which float32 operands are to be multiplied.
+    """Return the precision in which float32 operands may be multiplied.
 
     Raises
     ------
     ValueError
-        The name means nothing.
+        The name is unknown.
     """
     if given is None or (isinstance(given, str) and given in _PRECISIONS):
         return _PRECISIONS[given]

@@ -1,4 +1,4 @@
-"""What is to be multiplied: the record that the selector, the kernels and the launcher share."""
+"""`GemmProblem`: one product in the terms of a kernel, as the backends and the tuner share it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SATURATION = "saturation"
 
 @dataclass(frozen=True)
 class Source:
-    """An array that an epilogue reads, as far as the kernel's code depends on it.
+    """What the code of a kernel depends on of an array that its epilogue reads.
 
     Attributes
     ----------
     dtype : str
     along : {"one", "row", "column", "matrix"}
-        One number for each matrix of the batch, one for each row or for each column of C, or one
-        for each element. Along columns, elements are adjacent.
+        The array has one number for each matrix of the batch, for each row of C, for each column,
+        or for each element. Elements are adjacent along columns.
     align : int
         Largest power of two, up to 16, that divides every run's address, in bytes.
     """
@@ -38,8 +38,8 @@ class Epilogue:
     Attributes
     ----------
     alpha, scale, clamp : bool
-        There is such a part, whose numbers are arguments: a factor of the sums, one of what the
-        activation gives, and limits.
+        Whether there is a factor of the sums, a factor of the activation's result, and limits. The
+        numbers themselves are arguments of the kernel.
     scale_a, scale_b, c, bias, scale_out : Source or None
     activation : str or None
     """
@@ -56,7 +56,7 @@ class Epilogue:
 
     @property
     def sources(self) -> dict[str, Source]:
-        """Return the arrays that are read, by option, in the order in which they take effect."""
+        """Return the arrays that are present, by option, in the order in which they take effect."""
         names = ("scale_a", "scale_b", "c", "bias", "scale_out")
         return {name: found for name in names if (found := getattr(self, name)) is not None}
 
@@ -76,13 +76,13 @@ class Epilogue:
         return ", ".join([*parts, "clamp"] if self.clamp else parts) or SATURATION
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class GemmProblem:
     """One batched product ``c[i, j] = sum_k a[i, k] * b[k, j]``, with C row-major.
 
-    A product with an F-ordered result is posed as its transpose, so C always has unit column
-    stride. The record holds no pointer and no pitch, only what decides which kernel can run: a plan
-    made for one problem serves every call of the same record.
+    A product with an F-ordered result is computed as its transpose, so the columns of C are always
+    adjacent. The record holds no pointer and no pitch, only what decides which kernel can run. A
+    plan made for one problem serves every call with an equal record.
 
     Attributes
     ----------
@@ -91,22 +91,23 @@ class GemmProblem:
     batch : tuple of int
         Extents of the batch axes after collapsing, at most 3, outermost first; ``()`` for none.
     a_dtype, b_dtype, out_dtype : str
-        See `DType`. Those of A and B differ only if both are 8-bit floats. Unsigned bytes are
-        ``"i8"`` too where the product is, since it wraps.
+        See `DType`. The types of A and B differ only if both are 8-bit floats. Unsigned bytes are
+        ``"i8"`` as well, since products wrap, except as the result of an epilogue.
     a_major : {"k", "m"}
         The axis of A whose elements are adjacent in memory.
     b_major : {"k", "n"}
         The same for B.
     a_align, b_align, c_align : int
-        Largest power of two, up to 16, that divides base address and every pitch, in bytes. Where
-        a kernel reads copies, up to 128.
+        Largest power of two, up to 16, that divides the base address and every pitch, in bytes; up
+        to 128 if the kernel reads a copy.
     a_span, b_span, c_span : int
-        Bytes from the first to the last element of one matrix of the batch, end included; buffer
-        loads address at most 2 GiB of it.
+        Bytes from the first to the last element of one matrix of the batch, end included. Buffer
+        loads reach at most 2 GiB.
     epilogue : Epilogue or None
-        None for sums that are only rounded. Its rows and columns are those of C.
+        None if sums are only rounded. Rows and columns in it are those of C.
     block_scaled : bool
-        Each 32 consecutive k of a row of A and of a column of B have a factor (OCP MX).
+        Every 32 consecutive elements along k of a row of A and of a column of B share a factor (OCP
+        MX).
     """
 
     m: int
@@ -137,6 +138,6 @@ class GemmProblem:
 
     @property
     def flops(self) -> int:
-        """Return the arithmetic operations, two for each multiply-add of real numbers."""
+        """Return the number of arithmetic operations, two for each real multiply-add."""
         real = 4 if self.a_dtype in COMPLEX_NAMES else 2 if self.a_dtype == "e2m1x2" else 1
         return 2 * real * self.m * self.n * self.k * self.num_batches

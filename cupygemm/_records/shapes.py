@@ -1,14 +1,14 @@
-"""Shapes of a matrix product, by NumPy's rules: which axes multiply, and which broadcast.
+"""The shape of a matrix product, by NumPy's rules: which axes are multiplied, which broadcast.
 
-A 1-D first operand is a row and a 1-D second operand a column; the axis that this adds is absent
-from the result. Leading axes broadcast against each other, and against those of ``out``, which is
-itself never broadcast.
+A 1-D first operand is a row, and a 1-D second operand is a column. The result lacks the axis that
+was added. Leading axes broadcast against each other and against those of ``out``, but ``out``
+itself is not broadcast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Shape = tuple[int, ...]
 Label = Hashable
@@ -16,7 +16,7 @@ Label = Hashable
 Labels = tuple[Label, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ProductShape:
     """Extents of one (stacked) matrix product.
 
@@ -78,7 +78,7 @@ def product_shape(x1: Shape, x2: Shape, out: Shape | None = None) -> ProductShap
             f"matmul: the leading axes of x1, shape {x1}, and x2, shape {x2}, "
             f"could not be broadcast together: {x1[:-2]} and {x2[:-2]}"
         )
-    product = ProductShape(m, n, k, batch, len(x1) > 1, len(x2) > 1)
+    product = ProductShape(m=m, n=n, k=k, batch=batch, row=len(x1) > 1, column=len(x2) > 1)
     if out is None or out == product.result:
         return product
     core = product.result[len(batch) :]
@@ -93,7 +93,7 @@ def product_shape(x1: Shape, x2: Shape, out: Shape | None = None) -> ProductShap
             f"matmul: out has shape {out}, but x1 of shape {x1} and x2 of shape {x2} "
             f"give a result of shape {product.result}"
         )
-    return ProductShape(m, n, k, leading, product.row, product.column)
+    return replace(product, batch=leading)
 
 
 def _broadcast(first: Shape, second: Shape) -> Shape | None:

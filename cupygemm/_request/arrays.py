@@ -1,8 +1,8 @@
-"""What functions accept as arrays: CuPy's, and device memory of other libraries, without a copy.
+"""The arrays that functions accept: CuPy arrays, and device memory of other libraries.
 
 An object with ``__dlpack__`` or ``__cuda_array_interface__`` whose memory is on the device becomes
-a CuPy array of that memory. Memory of the host is refused, with the remedy: moving it is never done
-silently.
+a CuPy array of that memory, without a copy. Arrays in host memory are refused with a message that
+names the remedy, since nothing is moved silently.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from cupygemm._request.layout import Operand
 Array = Any
 DLPACK_GPU = (2, 10, 13)  # kDLCUDA, kDLROCM, kDLCUDAManaged of dlpack.h
 ARRAY_TYPES: set[type] = set()
-"""The types of CuPy arrays that calls have had so far, `cupy.ndarray` and its subclasses."""
+"""The types of CuPy arrays seen in calls so far: `cupy.ndarray` and its subclasses."""
 SCALARS = (bool, int, float, complex, np.number, np.bool_)
 
 
@@ -27,9 +27,9 @@ def as_array(function: str, name: str, array: Any) -> Array:
     Raises
     ------
     TypeError
-        It is no array of a device.
+        The argument is not an array on a device.
     ValueError
-        It is named ``out``, and its memory is read-only.
+        The argument is named ``out``, and its memory is read-only.
     """
     if type(array) in ARRAY_TYPES:
         return array
@@ -71,7 +71,7 @@ def as_arrays(function: str, **arrays: Any) -> list[Array]:
     Raises
     ------
     TypeError
-        One is no array of a device.
+        One of them is not an array on a device.
     ValueError
         They are on different devices.
     """
@@ -92,7 +92,7 @@ def one_device(function: str, arrays: dict[str, Array]) -> None:
 
 
 def single_out(function: str, out: Any) -> Any:
-    """Return ``out``, or the one entry of a tuple, as which NumPy's ufuncs take it as well."""
+    """Return ``out``, or the entry of a tuple of one, which NumPy's ufuncs accept too."""
     if not isinstance(out, tuple):
         return out
     if len(out) != 1:
@@ -103,12 +103,12 @@ def single_out(function: str, out: Any) -> Any:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a value is a number of Python's or NumPy's, which needs no memory of a device."""
+    """Whether a value is a Python or NumPy number, which needs no device memory."""
     return isinstance(value, SCALARS)
 
 
 def may_overlap(first: Array, second: Array) -> bool:
-    """Whether the bytes from the first to the last element of two arrays have any in common."""
+    """Whether the ranges of bytes from the first to the last element of two arrays intersect."""
     ranges = []
     for array in (first, second):
         start, end = Operand(array.shape, array.strides, array.dtype).extent()
@@ -118,7 +118,7 @@ def may_overlap(first: Array, second: Array) -> bool:
 
 
 def dlpack_device(array: Any) -> tuple[int, int] | None:
-    """Return the kind and the index of the device of an object with ``__dlpack__``, else None."""
+    """Return the kind and the index of the device of an object with ``__dlpack__``, or None."""
     try:
         kind, index = array.__dlpack_device__()
     except (AttributeError, TypeError, ValueError):

@@ -1,7 +1,7 @@
-"""``axes=`` and ``order=`` of products: views of the arrays before, and of the result after.
+"""The ``axes=`` and ``order=`` of products, by views of the arrays and of the result.
 
-Neither moves anything in memory. ``axes`` turns the arrays so that the core axes are the last ones;
-``order`` is that of a new result, which is then given to the product as ``out``.
+Neither moves anything in memory. ``axes`` gives views of the arrays in which the core axes are the
+last ones. ``order`` is the order of a new result, which is then passed to the product as ``out``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CoreAxesLast:
     x1, x2 : cupy.ndarray
     out : cupy.ndarray or None
     axes : tuple of int
-        Where the core axes of the result belong.
+        The positions of the core axes in the result.
     """
 
     x1: Array
@@ -32,7 +32,7 @@ class CoreAxesLast:
     axes: tuple[int, ...]
 
     def moved_back(self, result: Array) -> Array:
-        """Return a result with its core axes where they belong."""
+        """Return a result with its core axes moved to their positions."""
         import cupy
 
         return cupy.moveaxis(result, range(-len(self.axes), 0), self.axes)
@@ -46,7 +46,7 @@ def core_axes_last(x1: Array, x2: Array, out: Array | None, axes: Axes) -> CoreA
     ValueError
         An axis is out of range or named twice, or the numbers of axes are not the signature's.
     TypeError
-        ``axes`` is no list of axes.
+        ``axes`` is not a list of axes.
     """
     import cupy
 
@@ -65,12 +65,12 @@ def core_axes_last(x1: Array, x2: Array, out: Array | None, axes: Axes) -> CoreA
 def result_order(
     function: str, order: str | None, operands: Sequence[Any]
 ) -> Literal["C", "F"] | None:
-    """Return the order in memory of a new result; None where it is left open.
+    """Return the order in memory of a new result; None if it is left open.
 
     Raises
     ------
     ValueError
-        It is none of NumPy's.
+        The order is not one of NumPy's.
     """
     wanted = "K" if order is None else parsed_order(function, order)
     if wanted == "A":
@@ -84,7 +84,7 @@ def parsed_order(function: str, order: Any) -> str:
     Raises
     ------
     ValueError
-        It is none of NumPy's.
+        The order is not one of NumPy's.
     """
     wanted = str(order).upper()
     if wanted not in ("K", "C", "F", "A"):

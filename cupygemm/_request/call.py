@@ -1,7 +1,7 @@
 """Validate a call's arguments and build its request.
 
-The table of plans knows shapes, strides and types. What it cannot know is checked here, once for
-each new plan: what kind of objects the arguments are, and whether ``out`` overlaps an operand.
+The table of plans is keyed by shapes, strides and types. This module checks the rest, once for each
+new plan: the kinds of the arguments, and whether ``out`` overlaps an operand.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Call:
     x1, x2 : cupy.ndarray
     out : cupy.ndarray or None
     request : Request
-        The product that is asked for.
+        The requested product.
     arguments : EpilogueArguments or None
         The numbers and arrays of its epilogue; None if the request has no epilogue.
     device_index : int
@@ -57,10 +57,10 @@ def check_call(
     Raises
     ------
     ValueError
-        The shapes do not fit, the arrays are on different devices, or an option is none of its
-        choices.
+        The shapes do not fit, the arrays are on different devices, or the value of an option is not
+        among its choices.
     TypeError
-        An argument is no array of a device, or the types do not fit.
+        An argument is not an array on a device, or the types do not fit.
     """
     x1, x2, out = adopted(x1, x2, single_out("matmul", out))
     arrays = {"x1": x1, "x2": x2} | ({} if out is None else {"out": out})
@@ -101,15 +101,15 @@ def adopted(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
 
 
 def operand_of(array: Any) -> Operand:
-    """Return where a CuPy array lies."""
+    """Return the place of a CuPy array in memory."""
     return Operand(array.shape, array.strides, array.dtype, array.data.ptr)
 
 
 def _overlaps(out: Any, x1: Any, x2: Any, arguments: EpilogueArguments | None) -> bool:
-    """Whether writing ``out`` may change what is yet to be read.
+    """Whether writing ``out`` may change elements that are read later.
 
-    Not if the epilogue's `c` lies as ``out`` does: each element is read before its result is
-    written.
+    The epilogue's `c` may be ``out`` itself, since each of its elements is read before the result
+    is written in its place.
     """
     if may_overlap(out, x1) or may_overlap(out, x2):
         return True
@@ -126,13 +126,13 @@ def _overlaps(out: Any, x1: Any, x2: Any, arguments: EpilogueArguments | None) -
 
 
 def _tagged(name: str, array: Any, keyword: str, given: Any) -> Operand:
-    """Return where an operand lies, with the dtype that its format tag gives it."""
+    """Return the place of an operand, with the dtype that its format tag gives it."""
     operand = operand_of(array)
     return replace(operand, dtype=operand_dtype(name, keyword, operand.dtype, given))
 
 
 def _target(out: Any, dtype: Any) -> Operand:
-    """Return where ``out`` lies; bytes that are to hold 8-bit floats have that dtype."""
+    """Return the place of ``out``; bytes that will hold 8-bit floats get that dtype."""
     operand = operand_of(out)
     if dtype is None or container(dtype) != operand.dtype:
         return operand

@@ -1,6 +1,8 @@
-"""Copies around a product: of an operand that no kernel can read in place, and of a temporary.
+"""Copies before and after a product.
 
-They are CuPy's own, and work on NumPy arrays as well.
+An operand is copied if no kernel can read it in place, and a temporary result is copied to ``out``.
+CuPy makes the copies, except for conversions in which it would lose subnormals. The functions work
+on NumPy arrays as well.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from cupygemm._records.formats import as_stored, container
 from cupygemm._request.promotion import BF16, C64, C128, F32, F64
 
 ROW_BYTES = 4
-"""Rows of a copy start at multiples of it, as kernels require of operands of single bytes."""
+"""Rows of a copy start at multiples of this, as kernels require of operands of single bytes."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,11 @@ class Copy:
     Attributes
     ----------
     index : tuple of slice
-        What is copied: an axis along which the operand is broadcast is copied once.
+        The part of the operand that is copied. An axis along which it is broadcast is copied once.
     dtype : numpy.dtype
-        Of the copy.
+        The dtype of the copy.
     reason : str
-        Why it is needed.
+        Why the copy is needed.
     """
 
     index: tuple[slice, ...]
@@ -38,7 +40,7 @@ class Copy:
 
 
 def copied(array: Any, copy: Copy | None) -> Any:
-    """Return a copy of an operand in C order, or the operand itself where it needs none."""
+    """Return a copy of an operand in C order, or the operand itself if no copy is needed."""
     if copy is None:
         return array
     part, dtype = as_stored(array[copy.index]), container(copy.dtype)
@@ -108,6 +110,6 @@ def assign(out: Any, product: Any) -> None:
 
 
 def bits(array: Any) -> Any:
-    """View an array as integers, so that copying it needs no arithmetic type of the device."""
+    """View an array as integers, since the device may lack arithmetic in its type."""
     size = array.dtype.itemsize
     return array.view(np.dtype(f"u{size}")) if size <= 8 else array

@@ -1,10 +1,11 @@
-"""What is done to the sums of a product before they are rounded: the options of `matmul` for it.
+"""The epilogue of a product: the options of `matmul` that act on the sums before they are rounded.
 
 ``out = cast(clamp(scale_out * activation(alpha * scale_a * scale_b * sums + beta * c + bias)))``
 
-`EpilogueArguments` are those of one call, numbers and arrays; `EpilogueRequest` is what a plan
-depends on of them: which there are, and how the arrays lie. Python numbers travel by value, so
-another number needs no other plan, and arrays by address, so that nothing waits for the device.
+`EpilogueArguments` holds the numbers and arrays of one call. `EpilogueRequest` holds what a plan
+depends on: which options are present, and the layout of the arrays. Numbers are passed to kernels
+by value, so that another number needs no other plan. Arrays are passed by address, so that nothing
+waits for the device.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ARRAYS = ("scale_a", "scale_b", "c", "bias", "scale_out")
 
 
 class EpilogueOptions(TypedDict, total=False):
-    """The keywords of `cupygemm.matmul` from ``alpha`` to ``clamp``, see there."""
+    """The keywords of `cupygemm.matmul` from ``alpha`` to ``clamp``."""
 
     alpha: complex | None
     beta: complex | None
@@ -45,14 +46,14 @@ class EpilogueOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class EpilogueRequest:
-    """What a call asks for, values left out.
+    """The epilogue that a call asks for, without the values.
 
     Attributes
     ----------
     alpha, scale : bool
-        The sums are multiplied by a number; so are the results of the activation.
+        The sums, or the results of the activation, are multiplied by a number other than 1.
     scale_a, scale_b, c, bias, scale_out : Operand or None
-        The arrays, where they lie.
+        The arrays that are present.
     activation : str or None
     clamp : bool
     is_complex : bool
@@ -71,7 +72,7 @@ class EpilogueRequest:
     is_complex: bool = False
 
     def arrays(self) -> Iterator[tuple[str, Operand]]:
-        """Yield the arrays there are, with their names."""
+        """Yield the arrays that are present, with their names."""
         for name in ARRAYS:
             operand = getattr(self, name)
             if operand is not None:
@@ -79,7 +80,7 @@ class EpilogueRequest:
 
     @property
     def summary(self) -> str:
-        """Return the parts in the order in which they take effect, for people."""
+        """Return a human-readable list of the parts, in the order in which they take effect."""
         parts = ["alpha"] if self.alpha else []
         for name, operand in self.arrays():
             if name == "scale_out":
@@ -93,18 +94,18 @@ class EpilogueRequest:
 
 
 class Factors(NamedTuple):
-    """The numbers that a call multiplies by.
+    """The factors of a call that are numbers.
 
     Attributes
     ----------
     alpha : float or complex
-        The factor of the sums; it includes ``scale_a`` and ``scale_b`` where these are numbers.
+        The factor of the sums, which includes ``scale_a`` and ``scale_b`` if these are numbers.
     beta : float or complex
         The factor of `c`.
     scale : float
-        ``scale_out`` where it is a number, else 1.
+        ``scale_out`` if it is a number, else 1.
     scales_sums : bool
-        One of the numbers in `alpha` is not 1, even if their product is.
+        One of the numbers in `alpha` is not 1, even if their product is 1.
     """
 
     alpha: complex
@@ -122,7 +123,7 @@ class EpilogueArguments(NamedTuple):
     clamp : tuple of float or None
     activation : str or None
     arrays : tuple of cupy.ndarray or None
-        In the order of `ARRAYS`; None where an option is absent or a number.
+        In the order of `ARRAYS`; None for an option that is absent or a number.
     """
 
     factors: Factors
@@ -136,7 +137,7 @@ class EpilogueArguments(NamedTuple):
 
     @property
     def request(self) -> EpilogueRequest:
-        """Return what a plan depends on; `NO_EPILOGUE` where the options change no number."""
+        """Return what a plan depends on; `NO_EPILOGUE` if the options change no number."""
         alpha, beta, scale, scales_sums = self.factors
         operands = {
             name: Operand(array.shape, array.strides, array.dtype, array.data.ptr & 15)
@@ -174,7 +175,7 @@ def epilogue_arguments(
     Raises
     ------
     TypeError
-        A number or an array is none.
+        A number or an array is of another kind.
     ValueError
         The options contradict each other, or `activation` is unknown.
     """
@@ -189,7 +190,7 @@ def epilogue_arguments(
     else:
         c = as_array("matmul", "c", c)
         weight = 1 if beta is None else number("beta", beta)
-        if weight == 0:  # as in BLAS: c is not read, so what is no number in it has no effect
+        if weight == 0:  # c is not read, as in BLAS, so a NaN in it has no effect
             c = None
     if bias is not None:
         bias = as_array("matmul", "bias", bias)
@@ -217,19 +218,19 @@ def epilogue_arguments(
 
 
 def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductTypes) -> None:
-    """Raise where an array's shape or type does not fit the product.
+    """Raise if the shape or the type of an array does not fit the product.
 
     Raises
     ------
     ValueError
-        A shape does not broadcast to what it is to scale or to be added to.
+        A shape does not broadcast to what the array scales or is added to.
     TypeError
-        A type has no such epilogue.
+        The types of the product do not allow the epilogue.
     """
     kind = types.operand.kind
     if kind == "b":
         raise TypeError(
-            "matmul: the product of booleans is one of logic, which takes no epilogue; convert "
+            "matmul: the product of booleans is a logical one and takes no epilogue; convert "
             "the operands first, e.g. x1.astype('int8')"
         )
     if request.is_complex and kind != "c":
@@ -268,9 +269,9 @@ def check_request(request: EpilogueRequest, shape: ProductShape, types: ProductT
 
 
 def as_result_shape(name: str, given: Shape, shape: ProductShape) -> Shape | None:
-    """Return an option's shape with as many axes as the result, or None where it does not fit.
+    """Return the shape of an option with as many axes as the result, or None if it does not fit.
 
-    A 1-D ``scale_a`` is one number for each row, so its axis becomes the last but one.
+    A 1-D ``scale_a`` has one number for each row, so its axis becomes the second-to-last one.
     """
     whole, full = given, shape.result
     if name not in ("c", "bias"):
@@ -280,7 +281,7 @@ def as_result_shape(name: str, given: Shape, shape: ProductShape) -> Shape | Non
         whole = (1,) * (2 - len(whole)) + whole
         if whole[-2] not in (1, target[-2]) or whole[-1] not in (1, target[-1]):
             return None
-        # Without the axes that 1-D operands lack.
+        # Leave out the axes that the result of 1-D operands lacks.
         whole = whole[:-2] + (whole[-2],) * shape.row + (whole[-1],) * shape.column
     if len(whole) > len(full):
         return None
@@ -289,7 +290,7 @@ def as_result_shape(name: str, given: Shape, shape: ProductShape) -> Shape | Non
 
 
 def _extents(name: str, shape: ProductShape) -> tuple[Shape, str]:
-    """Return the widest shape of an option, and what it is, for a message."""
+    """Return the largest shape that an option may have, and its description for a message."""
     if name in ("c", "bias"):
         return shape.result, ", the result's shape"
     if name == "scale_a":
@@ -306,7 +307,7 @@ def _is_number(value: Any) -> bool:
 
 
 def number(name: str, value: Any) -> complex:
-    """Return an option that must be a number, as Python's float or complex."""
+    """Return an option that must be a number, as a Python float or complex."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return float(value)
     if isinstance(value, np.ndarray) and value.ndim == 0:
@@ -344,7 +345,7 @@ def _real(name: str, value: Any) -> float:
 
 
 def limits(clamp: Any) -> tuple[float, float]:
-    """Return the two limits of `clamp`; None leaves a side open."""
+    """Return the two limits of `clamp`. A None leaves its side open."""
     try:
         low, high = clamp
     except (TypeError, ValueError):

@@ -1,10 +1,10 @@
-"""Strides of a matrix product: from where the operands lie to the problems that kernels solve.
+"""From the strides of the operands to the problem that a kernel solves.
 
-Works on records alone: shapes, strides and addresses, no array and no device. Each operand becomes
-a stack of matrices whose one axis is adjacent in memory and whose other has a pitch; C must be
-row-major, so a column-major result is posed as its transpose, C^T = B^T A^T. Batch axes are merged
-where all three operands allow; what then exceeds three axes, or the z extent of a grid, becomes
-further launches.
+This works on records alone: shapes, strides and addresses, without arrays or a device. Each operand
+becomes a stack of matrices, in which one axis has adjacent elements and the other one has a pitch.
+C must be row-major, so a column-major result is computed as its transpose, C^T = B^T A^T. Batch
+axes are merged where the strides of all operands allow it. If more than three axes remain, the host
+loops over the others, with one launch for each index.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ Order = Literal["row", "column"]
 
 @dataclass(frozen=True)
 class Operand:
-    """Where an array lies.
+    """The place of an array in memory.
 
     Attributes
     ----------
     shape : tuple of int
     strides : tuple of int
-        Bytes.
+        In bytes.
     dtype : numpy.dtype
     address : int
-        Of the first element; only its remainder by 16 matters to a plan.
+        The address of the first element. A plan depends only on its remainder by 16.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class Operand:
     address: int = 0
 
     def extent(self) -> tuple[int, int]:
-        """Return the bytes that the elements cover, as offsets from `address`: start and end."""
+        """Return the range of bytes that the elements cover, as offsets from `address`."""
         if 0 in self.shape:
             return 0, 0
         reaches = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
@@ -86,16 +86,16 @@ def overlaps_itself(operand: Operand) -> bool:
     return bool(np.diff(np.sort(offsets, axis=None)).min() < operand.dtype.itemsize)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class MatrixStack:
-    """A stack of matrices, strides in elements.
+    """A stack of matrices, with strides in elements.
 
     Attributes
     ----------
     rows, columns : int
     row_stride, column_stride : int
     batch_strides : tuple of int
-        One for each axis of the broadcast batch, 0 where the operand is broadcast.
+        One for each axis of the broadcast batch; 0 along axes that the operand is broadcast along.
     dtype : numpy.dtype
     address : int
     """
@@ -121,10 +121,10 @@ class MatrixStack:
 
     @property
     def order(self) -> Order | None:
-        """Return which of the axes is the adjacent one: "row" for C order; None where neither is.
+        """Return the order of the matrices: "row" if columns are adjacent (C order), else "column".
 
-        The stride of an axis of extent 1 means nothing. Where both orders fit, the adjacent axis is
-        the longer one. Rows that overlap fit neither.
+        Strides of length-1 axes are ignored. If both orders fit, the longer axis is the adjacent
+        one. The order is None if no axis has adjacent elements, or if rows overlap.
         """
         by_row = (self.column_stride == 1 or self.columns == 1) and (
             self.rows == 1 or self.row_stride >= self.columns
@@ -138,12 +138,12 @@ class MatrixStack:
 
     @property
     def extents(self) -> tuple[int, int]:
-        """Return the extents of the adjacent axis and of the other."""
+        """Return the extents of the adjacent axis and of the other axis."""
         return (self.columns, self.rows) if self.order == "row" else (self.rows, self.columns)
 
     @property
     def pitch(self) -> int:
-        """Return the stride of the other axis, a harmless one where its extent is 1."""
+        """Return the stride of the other axis; if its length is 1, one that aligns vectors."""
         adjacent, count = self.extents
         if count > 1:
             return self.row_stride if self.order == "row" else self.column_stride
@@ -152,7 +152,7 @@ class MatrixStack:
 
     @property
     def is_far_apart(self) -> bool:
-        """Whether the rows of one tile may be out of reach of its offsets, and need not be."""
+        """Whether a copy would bring the rows of a tile within reach of its offsets."""
         adjacent, count = self.extents
         reach = min(count, TILE_ROWS) * self.pitch * self.dtype.itemsize
         return count > 1 and self.pitch >= 2 * adjacent and reach >= TILE_BYTES
@@ -194,7 +194,7 @@ def matrix_stack(
     core_strides = iter(strides[split:])
     row_stride = 0 if missing_row else next(core_strides)
     column_stride = 0 if missing_column else next(core_strides)
-    # An operand may have leading axes of extent 1 that ``out``, and so the batch, does without.
+    # An operand may have leading axes of length 1 that ``out``, and so the batch, lacks.
     first = max(0, split - len(batch))
     batch_strides = [0] * (len(batch) - split)
     batch_strides += [
@@ -202,12 +202,21 @@ def matrix_stack(
         for n, s in zip(operand.shape[first:split], strides[first:split], strict=True)
     ]
     return MatrixStack(
-        *core, row_stride, column_stride, tuple(batch_strides), operand.dtype, operand.address
+        rows=core[0],
+        columns=core[1],
+        row_stride=row_stride,
+        column_stride=column_stride,
+        batch_strides=tuple(batch_strides),
+        dtype=operand.dtype,
+        address=operand.address,
     )
 
 
 class BatchAxis(NamedTuple):
-    """One axis of the batch; strides in elements, those of an epilogue's sources last."""
+    """One axis of the batch: its extent and its strides in elements.
+
+    `sources` are the strides of the arrays that an epilogue reads.
+    """
 
     extent: int
     a: int
@@ -217,12 +226,12 @@ class BatchAxis(NamedTuple):
 
     @property
     def whole(self) -> tuple[int, ...]:
-        """Return by how much a step of the axis that this one is merged into must be."""
+        """Return the strides that an outer axis must have so that this one merges into it."""
         return tuple(s * self.extent for s in (self.a, self.b, self.c, *self.sources))
 
 
 class Offsets(NamedTuple):
-    """Where the operands of one launch begin, in elements from those of the whole product."""
+    """The first elements of one launch, as offsets in elements into the whole product."""
 
     a: int
     b: int
@@ -231,8 +240,8 @@ class Offsets(NamedTuple):
 
 
 @dataclass(frozen=True)
-class SourceLayout:
-    """How an array that an epilogue reads lies in the problem.
+class ArrayLayout:
+    """The layout of an array that an epilogue reads, in terms of the problem.
 
     Attributes
     ----------
@@ -241,9 +250,9 @@ class SourceLayout:
     itemsize : int
         Bytes of an element.
     pitch : int
-        Elements from one row of C to the next; 0 where all rows have the same.
+        Elements from one row of C to the next; 0 if all rows share their elements.
     stride : tuple of int
-        Of three batch axes, as those of C.
+        Strides of the three batch axes, as for C.
     """
 
     name: str
@@ -252,24 +261,24 @@ class SourceLayout:
     stride: tuple[int, int, int]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Layout:
     """The launches of one product.
 
     Attributes
     ----------
     problem : GemmProblem
-        What every launch solves.
+        The problem that every launch solves.
     swapped : bool
-        The problem is the transposed one: its A is x2, its B is x1.
+        The problem is the transposed one: its A is x2, and its B is x1.
     lda, ldb, ldc : int
-        Pitches, elements.
+        Pitches in elements.
     a_stride, b_stride, c_stride : tuple of int
-        Strides of three batch axes, outermost first, elements, 0 where absent or broadcast.
+        Strides of three batch axes in elements, outermost first; 0 if absent or broadcast.
     launches : tuple of Offsets
-        One for each launch.
-    sources : tuple of SourceLayout
-        What an epilogue reads.
+        One entry for each launch.
+    sources : tuple of ArrayLayout
+        The arrays that an epilogue reads.
     """
 
     problem: GemmProblem
@@ -281,7 +290,7 @@ class Layout:
     b_stride: tuple[int, int, int]
     c_stride: tuple[int, int, int]
     launches: tuple[Offsets, ...]
-    sources: tuple[SourceLayout, ...] = ()
+    sources: tuple[ArrayLayout, ...] = ()
 
 
 def make_layout(
@@ -293,21 +302,21 @@ def make_layout(
     precision: Precision = "ieee",
     sources: Mapping[str, MatrixStack] = MappingProxyType({}),
 ) -> Layout:
-    """Pose a product as a problem with a row-major C.
+    """Return the launches of a product, as problems with a row-major C.
 
-    All three stacks must have an `order`, and no extent may be 0. In precision ``"tf32"``, float32
-    operands are multiplied as such. The `sources` of an epilogue are those of the problem, that is
-    transposed already where `out` is column-major.
+    All three stacks must have an `order`, and no extent may be 0. With a `precision` other than
+    ``"ieee"``, float32 operands are multiplied in that precision. The stacks of `sources`, the
+    arrays that an epilogue reads, must be transposed already if `out` is column-major.
     """
     swapped = out.order == "column"
     a, b, c = (x2.transposed, x1.transposed, out.transposed) if swapped else (x1, x2, out)
     axes = [
         BatchAxis(
-            extent,
-            a.batch_strides[axis],
-            b.batch_strides[axis],
-            c.batch_strides[axis],
-            tuple(source.batch_strides[axis] for source in sources.values()),
+            extent=extent,
+            a=a.batch_strides[axis],
+            b=b.batch_strides[axis],
+            c=c.batch_strides[axis],
+            sources=tuple(source.batch_strides[axis] for source in sources.values()),
         )
         for axis, extent in enumerate(batch)
     ]
@@ -329,23 +338,24 @@ def make_layout(
         b_span=b.span,
         c_span=c.span,
     )
-    three = [BatchAxis(1, 0, 0, 0, (0,) * len(sources))] * (MAX_BATCH_AXES - len(kept)) + kept
+    absent = BatchAxis(extent=1, a=0, b=0, c=0, sources=(0,) * len(sources))
+    three = [absent] * (MAX_BATCH_AXES - len(kept)) + kept
     return Layout(
-        problem,
-        swapped,
-        a.pitch,
-        b.pitch,
-        c.pitch,
-        _triple(axis.a for axis in three),
-        _triple(axis.b for axis in three),
-        _triple(axis.c for axis in three),
-        tuple(_offsets(looped)),
-        tuple(
-            SourceLayout(
-                name,
-                source.dtype.itemsize,
-                source.row_stride,
-                _triple(axis.sources[index] for axis in three),
+        problem=problem,
+        swapped=swapped,
+        lda=a.pitch,
+        ldb=b.pitch,
+        ldc=c.pitch,
+        a_stride=_triple(axis.a for axis in three),
+        b_stride=_triple(axis.b for axis in three),
+        c_stride=_triple(axis.c for axis in three),
+        launches=tuple(_offsets(looped)),
+        sources=tuple(
+            ArrayLayout(
+                name=name,
+                itemsize=source.dtype.itemsize,
+                pitch=source.row_stride,
+                stride=_triple(axis.sources[index] for axis in three),
             )
             for index, (name, source) in enumerate(sources.items())
         ),
@@ -353,7 +363,7 @@ def make_layout(
 
 
 def _multiplied_as(dtype: np.dtype[Any], precision: Precision) -> DType:
-    """Return the type of an operand to the kernels."""
+    """Return the element type as which kernels multiply an operand."""
     name = _element(dtype)
     return precision if name == "f32" and precision != "ieee" else name
 
@@ -379,21 +389,21 @@ def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:
 
 
 def _split(axes: list[BatchAxis]) -> tuple[list[BatchAxis], list[BatchAxis]]:
-    """Return the axes that the host loops over, and the longest three, which the kernel does."""
+    """Return the axes that the host loops over, and the three longest, which the kernel takes."""
     longest = sorted(axes, key=lambda axis: -axis.extent)[:MAX_BATCH_AXES]
     looped = [axis for axis in axes if axis not in longest]
     return looped, [axis for axis in axes if axis in longest]
 
 
 def _offsets(looped: list[BatchAxis]) -> Iterator[Offsets]:
-    """Yield where each launch begins."""
+    """Yield the offsets of each launch."""
     for index in itertools.product(*(range(axis.extent) for axis in looped)):
         steps = list(zip(index, looped, strict=True))
         yield Offsets(
-            sum(i * axis.a for i, axis in steps),
-            sum(i * axis.b for i, axis in steps),
-            sum(i * axis.c for i, axis in steps),
-            tuple(
+            a=sum(i * axis.a for i, axis in steps),
+            b=sum(i * axis.b for i, axis in steps),
+            c=sum(i * axis.c for i, axis in steps),
+            sources=tuple(
                 sum(i * stride for i, stride in zip(index, strides, strict=True))
                 for strides in zip(*(axis.sources for axis in looped), strict=True)
             ),

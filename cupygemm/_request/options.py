@@ -1,8 +1,8 @@
-"""The options of `matmul`: their keywords, and the one record that plans are made by.
+"""The options of `matmul`: the keywords, and the record of them that a plan depends on.
 
-A plan depends on the record `Options`. `CallOptions` also holds what a plan does not depend on, the
-numbers and arrays of the epilogue. ``stream``, ``axes`` and ``order`` have taken effect before. A
-call without keywords beyond ``dtype`` and ``casting`` does not come here.
+A plan depends on the record `Options`. `CallOptions` also holds the numbers and arrays of the
+epilogue, on which a plan does not depend. ``stream``, ``axes`` and ``order`` are applied before
+these records are made. Calls with no keywords but ``dtype`` and ``casting`` do not use this module.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cupygemm._request.keywords import REFUSED, refuse
 
 
 class MatmulOptions(EpilogueOptions, total=False):
-    """The keywords of `matmul` and `explain` that most calls do without, see there."""
+    """The keywords of `matmul` and `explain` that most calls do not use."""
 
     format_a: DTypeLike | None
     format_b: DTypeLike | None
@@ -59,17 +59,17 @@ DEFAULTS: MatmulOptions = {
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a plan depends on besides the operands.
+    """The options that a plan depends on.
 
     Attributes
     ----------
     dtype : numpy.dtype or None
     casting : str
     precision : {"ieee", "tf32", "tf32x3"}
-        In which float32 operands are multiplied.
+        The precision in which float32 operands are multiplied.
     epilogue : EpilogueRequest or None
     reproducible : bool
-        The bits of a result depend on nothing but the operands.
+        The bits of a result depend only on the operands.
     """
 
     dtype: np.dtype[Any] | None = None
@@ -81,12 +81,12 @@ class Options:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """The keywords of one call, checked.
+    """The validated keywords of one call.
 
     Attributes
     ----------
     format_a, format_b : str, numpy.dtype or None
-        As given: what they say depends on the operands.
+        As given, since what they mean depends on the operands.
     precision : {"ieee", "tf32", "tf32x3"}
     epilogue : EpilogueArguments or None
     reproducible : bool
@@ -100,14 +100,14 @@ class CallOptions:
 
 
 def call_options(keywords: MatmulOptions) -> CallOptions:
-    """Return the checked keywords of a call.
+    """Validate the keywords of a call.
 
     Raises
     ------
     TypeError
-        A keyword is unknown, or a value of the wrong kind.
+        A keyword is unknown, or a value is of the wrong kind.
     ValueError
-        Options contradict each other, or one is none of its choices.
+        Options contradict each other, or the value of one is not among its choices.
     """
     given: dict[str, Any] = dict(keywords)
     if not given.keys() <= DEFAULTS.keys():
@@ -133,8 +133,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 def with_keywords(function: Function) -> Function:
     """Show the keywords of ``**options`` in a function's signature.
 
-    They are not parameters of their own, since filling in the defaults of so many would take a call
-    longer than looking up its plan.
+    They are not declared as parameters, because filling in so many defaults would take longer than
+    looking up the plan of a call.
     """
     signature = inspect.signature(function)
     shown = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -1,7 +1,7 @@
-"""Where a kernel reads the operands of a request and writes its result: in place, or by copies.
+"""Whether a kernel reads the operands of a request in place or copies, and where it writes.
 
-A pure function of shapes, strides, types and addresses. Backends whose kernels take addresses and
-pitches call `place` first; one that takes whole arrays has no use for it.
+`place` is a pure function of shapes, strides, types and addresses. Backends whose kernels take
+addresses and pitches call it first. A backend that takes whole arrays does not need it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from cupygemm._records.dtypes import ELEMENT_OF
 from cupygemm._records.formats import Precision
 from cupygemm._records.shapes import ProductShape
 from cupygemm._request.copies import ROW_BYTES, Copy, row_elements
+from cupygemm._request.epilogue_arrays import EpilogueArrays, place_arrays
 from cupygemm._request.layout import (
     Layout,
     MatrixStack,
@@ -25,22 +26,21 @@ from cupygemm._request.layout import (
 )
 from cupygemm._request.promotion import ProductTypes
 from cupygemm._request.request import Request
-from cupygemm._request.sources import Sources, make_sources
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placement:
-    """The arrays of a request as a kernel sees them, and the copies that this takes.
+    """The arrays of a request as a kernel sees them, and the copies that are made.
 
     Attributes
     ----------
     layout : Layout
         The problem that the kernel solves, and its launches.
     x1_copy, x2_copy : Copy or None
-        How an operand is copied first, if it is.
+        The copy of an operand that is made first, if any.
     temporary : str or None
-        Why the kernel writes a temporary that is copied to ``out``, if it does.
-    sources : Sources or None
+        The reason why the kernel writes a temporary that is copied to ``out``, if it does.
+    sources : EpilogueArrays or None
         The arrays that the epilogue reads; None without an epilogue.
     """
 
@@ -48,7 +48,7 @@ class Placement:
     x1_copy: Copy | None = None
     x2_copy: Copy | None = None
     temporary: str | None = None
-    sources: Sources | None = None
+    sources: EpilogueArrays | None = None
 
     @property
     def is_in_place(self) -> bool:
@@ -73,16 +73,16 @@ class Placement:
 def place(
     request: Request, *, precision: Precision = "ieee", row_bytes: int = ROW_BYTES
 ) -> Placement:
-    """Return where a kernel finds the arrays of a request.
+    """Return the arrays of a request as a kernel sees them.
 
     Parameters
     ----------
     request : Request
-        One with elements to multiply: its result is not empty, and k is at least 1.
+        A request with elements to multiply: its result is not empty, and k is at least 1.
     precision : {"ieee", "tf32", "tf32x3"}
         The precision in which the backend multiplies float32.
     row_bytes : int
-        Operands of single bytes are copied unless their rows start at multiples of it.
+        Operands of single bytes are copied unless their rows start at multiples of this.
     """
     shape, types = request.shape, request.types
     a, x1_copy = _as_matrices(request.x1, "x1", shape, types.x1, row_bytes)
@@ -90,7 +90,7 @@ def place(
     c, temporary = _target(request.out, shape, types, aliased=request.aliased)
     sources = None
     if request.epilogue is not None:
-        sources = make_sources(request.epilogue, shape, types, swapped=c.order == "column")
+        sources = place_arrays(request.epilogue, shape, types, swapped=c.order == "column")
     stacks = {} if sources is None else sources.stacks
     layout = make_layout(a, b, c, shape.batch, precision=precision, sources=stacks)
     if sources is not None:
@@ -111,7 +111,7 @@ def _as_matrices(
     dtype: np.dtype[Any],
     row_bytes: int,
 ) -> tuple[MatrixStack, Copy | None]:
-    """Return an operand as the kernel reads it, of a `dtype`, and the copy that this takes."""
+    """Return an operand as the kernel reads it, in a `dtype`, and the copy that is needed."""
     index = tuple(
         slice(0, 1) if stride == 0 and axis < len(operand.shape) - 2 else slice(None)
         for axis, stride in enumerate(operand.strides)
@@ -158,7 +158,7 @@ def _why_not_in_place(stack: MatrixStack) -> str:
 def _target(
     out: Operand | None, shape: ProductShape, types: ProductTypes, *, aliased: bool
 ) -> tuple[MatrixStack, str | None]:
-    """Return where the kernel writes, and why that is a temporary, if it is."""
+    """Return where the kernel writes, and the reason if that is a temporary."""
     reason = None
     if out is not None:
         stack = matrix_stack(out, shape.batch, "out", shape)

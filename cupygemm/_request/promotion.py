@@ -1,13 +1,13 @@
-"""Types of a matrix product: what the operands become, what is written, what the caller gets.
+"""The types of a matrix product: of the operands, of what is stored, and of the result.
 
-Promotion and casting follow NumPy's ufuncs, with one difference, which is the point of this
-library: 16-bit operands are summed in float32 and rounded once, to the type that is finally
-stored. So with ``dtype=float32``, or an ``out`` of float32, bfloat16 operands stay bfloat16 and
-nothing is rounded in between, where NumPy would convert the operands first, and CuPy would round
-the sums to 16 bits. Likewise int8 operands stay int8 under ``dtype=int32``: the sums are the same.
+Promotion and casting follow NumPy's ufuncs, with one exception: 16-bit operands are summed in
+float32, and the sums are rounded once, to the type that is stored. With ``dtype=float32`` or an
+``out`` of float32, bfloat16 operands stay bfloat16 and nothing is rounded in between. NumPy would
+convert the operands first, and CuPy would round the sums to 16 bits. In the same way int8 operands
+stay int8 under ``dtype=int32``, since the sums are the same.
 
-8-bit floats, which NumPy would sum in 8 bits, give float32 unless something else is asked for: the
-sums themselves, in a type that CuPy can compute with. Their two formats may be mixed in a product.
+Products of 8-bit floats are float32 unless another type is asked for: the sums themselves, in a
+type that CuPy can compute with. (NumPy would sum in 8 bits.) A product may mix the two formats.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class ProductTypes:
     Attributes
     ----------
     x1, x2 : numpy.dtype
-        What the operands are multiplied as; one type, but for formats of 8-bit floats.
+        The types in which the operands are multiplied. They differ only in formats of 8-bit floats.
     stored : numpy.dtype
-        What the product is rounded to, once.
+        The type to which the product is rounded, once.
     result : numpy.dtype
-        What the caller gets: the type of ``out``, or `stored`.
+        The type of the result: that of ``out``, or `stored`.
     """
 
     x1: np.dtype[Any]
@@ -59,7 +59,7 @@ class ProductTypes:
 
     @property
     def operand(self) -> np.dtype[Any]:
-        """Return the common type of the operands; of two formats of 8-bit floats, that of x1."""
+        """Return the common type of the operands, or that of x1 if formats of 8-bit floats mix."""
         return self.x1
 
     @property
@@ -69,7 +69,7 @@ class ProductTypes:
 
     @property
     def accumulator(self) -> np.dtype[Any]:
-        """Return what the sums are added up in, before an epilogue."""
+        """Return the type of the sums, before an epilogue."""
         if self.operand in (I8, U8):
             return I32
         return self.computed
@@ -84,7 +84,7 @@ class ProductTypes:
 
     @property
     def computed(self) -> np.dtype[Any]:
-        """Return what an epilogue computes in."""
+        """Return the type in which an epilogue computes."""
         if self.operand in COMPUTED_IN_F32:
             return F32
         return self.operand if self.operand.kind == "c" else F64
@@ -101,15 +101,15 @@ def product_types(
 ) -> ProductTypes:
     """Return the types of ``matmul`` from those of its arguments.
 
-    With an `epilogue` the result is rounded from its own arithmetic, so it is rounded to ``out``,
-    and operands that the sums hold exactly stay as they are whatever the result is.
+    An `epilogue` computes in a type of its own and rounds to the type of ``out``. Operands that the
+    sums hold exactly are then not converted, whatever the type of the result is.
 
     Raises
     ------
     TypeError
         The operands have no common type, or `casting` forbids a conversion.
     ValueError
-        `casting` is none of NumPy's rules.
+        `casting` is not one of NumPy's rules.
     """
     if casting not in CASTINGS:
         raise ValueError(
@@ -148,7 +148,7 @@ def _types_of_float8(
     dtype: np.dtype[Any] | None,
     casting: str,
 ) -> ProductTypes:
-    """Return the types of a product of which something is an 8-bit float: all is rounded once."""
+    """Return the types of a product that has 8-bit floats, which is rounded once in any case."""
     if (x1 in FLOAT8_DTYPES) != (x2 in FLOAT8_DTYPES):
         raise TypeError(
             f"matmul: x1 of dtype {x1} and x2 of dtype {x2} have no common dtype; convert one, or "
@@ -197,13 +197,12 @@ def _common_type(x1: np.dtype[Any], x2: np.dtype[Any]) -> np.dtype[Any]:
 def _operand_type(
     x1: np.dtype[Any], x2: np.dtype[Any], dtype: np.dtype[Any], *, epilogue: bool
 ) -> np.dtype[Any]:
-    """Return what to multiply in when the caller wants `dtype`.
+    """Return the type to multiply in when the caller wants `dtype`.
 
-    16-bit operands stay as they are when the accumulator, float32, holds what is asked for, and
-    int8 operands when it is their accumulator, int32.
-    Otherwise the wider of the operands and `dtype`, so that narrowing comes last; but NumPy's way,
-    converting the operands first, where it would give something else (a complex or a float
-    narrowed by force).
+    16-bit operands are not converted if `dtype` is one that float32 sums are rounded to, and int8
+    operands are not converted if it is int32. Otherwise the type is the wider one of the operands
+    and `dtype`, so that narrowing comes last. If `dtype` can only be reached by force, such as from
+    a complex or a floating-point type, the operands are converted to it first, as in NumPy.
     """
     try:
         common = np.result_type(x1, x2)
@@ -224,9 +223,9 @@ def _operand_type(
 def _stored_type(
     operand: np.dtype[Any], loop: np.dtype[Any], out: np.dtype[Any], *, given: bool
 ) -> np.dtype[Any]:
-    """Return what the product is rounded to on its way into ``out``.
+    """Return the type to which the product is rounded before it is converted to that of ``out``.
 
-    An explicit ``dtype=`` is kept to, unless rounding to ``out`` alone is the same.
+    This is an explicit ``dtype=``, unless rounding to the type of ``out`` alone gives the same.
     """
     if operand not in HALVES:
         return loop

@@ -1,7 +1,7 @@
-"""`Request`: one matrix product as a caller asks for it, in the terms of shapes and types alone.
+"""`Request`: one matrix product as a caller asks for it, described by shapes and types alone.
 
-A request holds everything that a plan depends on, and nothing else: no array, no pointer beyond its
-alignment, and nothing that a particular backend needs.
+A request holds everything that a plan depends on and nothing else: no array, of a pointer only its
+alignment, and nothing that is specific to a backend.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ PLAIN = Options()
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One product that is asked for.
+    """One requested product.
 
     Attributes
     ----------
     x1, x2 : Operand
-        Where the operands lie.
+        The places of the operands.
     out : Operand or None
-        Where the result goes; None for a new array.
+        The place of the result; None for a new array.
     shape : ProductShape
     types : ProductTypes
     epilogue : EpilogueRequest or None
@@ -56,7 +56,7 @@ class Request:
 
     @property
     def work(self) -> Work:
-        """Return what there is to compute: nothing, a fill with zeros, or a product."""
+        """Return the kind of work: none, a fill with zeros, or a product."""
         if self.shape.size == 0:
             return "empty"
         return "zeros" if self.shape.k == 0 else "product"
@@ -81,7 +81,7 @@ class Request:
         )
 
     def at_any_address(self) -> Request:
-        """Return the request with addresses replaced by what a plan depends on: the alignment."""
+        """Return the request with each address reduced to its alignment, as plans depend on it."""
         x1, x2 = (replace(x, address=x.address & 15) for x in (self.x1, self.x2))
         out = None if self.out is None else replace(self.out, address=self.out.address & 15)
         return replace(self, x1=x1, x2=x2, out=out)

@@ -45,7 +45,7 @@ class Signature:
         return f"{groups}->({','.join(self.out)})"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Labelled:
     """The labels of a call's arrays, and the shape of its result.
 
@@ -53,11 +53,11 @@ class Labelled:
     ----------
     x1, x2, out : tuple of labels
     shape : tuple of int
-        With the axis that ``keepdims`` keeps, which `out` has no label for.
+        Includes the axis that ``keepdims`` keeps, for which `out` has no label.
     kept : int
-        Which axis of the result that is; -1 without it.
+        The axis of the result that ``keepdims`` keeps, or -1.
     core_last : tuple of int
-        The axes of the result, those of the core last, as which ``order`` counts them.
+        The axes of the result with those of the core last, which is how ``order`` counts them.
     """
 
     x1: Labels
@@ -102,12 +102,12 @@ def labelled(
         labels_out = _labels(name, "out", shape_out, cores[2], places[2])
         _check_out(name, shape_out, labels_out, extents, shape)
     return Labelled(
-        labels1,
-        labels2,
-        tuple(label for label in labels_out if label != "*"),
-        shape,
-        labels_out.index("*") if keepdims else -1,
-        (
+        x1=labels1,
+        x2=labels2,
+        out=tuple(label for label in labels_out if label != "*"),
+        shape=shape,
+        kept=labels_out.index("*") if keepdims else -1,
+        core_last=(
             *(axis for axis, label in enumerate(labels_out) if isinstance(label, int)),
             *(labels_out.index(label) for label in cores[2]),
         ),

@@ -31,7 +31,7 @@ struct SourceArgs {
 };
 
 // The scalars and sources of an epilogue. It must match
-// cupygemm._backends.cdna.launch.EPILOGUE_ARGS. A scalar is stored as fp32 bits, or as fp64 bits
+// cupygemm._backends.epilogue_args.EPILOGUE_ARGS. A scalar is stored as fp32 bits, or as fp64 bits
 // where the accumulators are fp64.
 struct EpilogueArgs {
     u64 alpha, beta, scale, low, high;

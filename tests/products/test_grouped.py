@@ -1,6 +1,7 @@
 """`grouped_matmul`: products of different shapes in one launch, on the device, to the bit."""
 
 import collections
+from dataclasses import replace
 
 import ml_dtypes
 import numpy as np
@@ -163,9 +164,19 @@ def test_the_configuration_suits_the_sum_of_the_tiles():
     from cupygemm._records.problem import GemmProblem
 
     arch = ARCHS["gfx942"]
-    alone = GemmProblem(64, 64, 512, (), "f16", "f16", "f16", "k", "n")
+    alone = GemmProblem(
+        m=64,
+        n=64,
+        k=512,
+        batch=(),
+        a_dtype="f16",
+        b_dtype="f16",
+        out_dtype="f16",
+        a_major="k",
+        b_major="n",
+    )
     few, many = (grouped_cdna.choose([alone] * count, arch).config for count in (1, 4000))
-    large = GemmProblem(4096, 4096, 512, (), "f16", "f16", "f16", "k", "n")
+    large = replace(alone, m=4096, n=4096)
     assert few.tile_m * few.tile_n <= many.tile_m * many.tile_n
     assert (
         grouped_cdna.choose([large] * 8, arch).config.tile_m

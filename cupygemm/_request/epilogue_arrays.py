@@ -1,8 +1,8 @@
-"""The arrays of an epilogue as kernels read them: broadcast over the result, rows and columns of C.
+"""The arrays that an epilogue reads, as a kernel addresses them: by rows and columns of its C.
 
-A kernel takes one that has equal or adjacent elements along the columns of its C, which are those
-of the transposed result where C is posed so. Others, and types that kernels do not know, are copied
-first.
+Along the columns of C, the elements of an array must be adjacent or all the same. The columns of C
+are those of the result, or of its transpose if the kernel computes that. Other arrays are copied
+first, and so are arrays of types that kernels do not read.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ READ = {
 }
 """The types of the arrays that an epilogue's kernel reads, by the type that it computes in."""
 PITCH_LIMIT = 1 << 22
-"""Bytes between rows: those of a tile, at most 256, are less than 2 GiB apart."""
+"""Bound on the bytes between rows, so that the rows of a tile, at most 256, span below 2 GiB."""
 
 
 @dataclass(frozen=True)
-class SourceCopy:
+class ArrayCopy:
     """A copy of an option's array, made before the product.
 
     Attributes
@@ -43,20 +43,20 @@ class SourceCopy:
     shape : tuple of int
         As many axes as the result has.
     dtype : numpy.dtype
-    turned : bool
-        The last two axes lie in memory the other way round.
+    transposed : bool
+        The copy is made with the last two axes exchanged.
     reason : str
     """
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    turned: bool
+    transposed: bool
     reason: str
 
     def __call__(self, array: Any) -> Any:
         """Return the copy."""
         array = array.reshape(self.shape)
-        if self.turned:
+        if self.transposed:
             array = array.swapaxes(-1, -2)
         if array.dtype != self.dtype:
             return converted(array, self.dtype)
@@ -64,19 +64,19 @@ class SourceCopy:
 
 
 @dataclass(frozen=True)
-class Sources:
-    """All that a product's epilogue reads.
+class EpilogueArrays:
+    """The arrays that a product's epilogue reads.
 
     Attributes
     ----------
     stacks : dict of str to MatrixStack
-        In terms of the problem, by option.
-    copies : dict of str to SourceCopy
+        By option, in terms of the problem: transposed if the problem is.
+    copies : dict of str to ArrayCopy
     epilogue : Epilogue
     """
 
     stacks: dict[str, MatrixStack]
-    copies: dict[str, SourceCopy]
+    copies: dict[str, ArrayCopy]
     epilogue: Epilogue
 
     @property
@@ -85,7 +85,7 @@ class Sources:
         return tuple(f"{name} is copied: {copy.reason}" for name, copy in self.copies.items())
 
     def arrays(self, arguments: EpilogueArguments) -> tuple[Any, ...]:
-        """Return a call's arrays in their order, copied where kernels cannot read them so."""
+        """Return the arrays of a call in the order of `ARRAYS`, with those copied that must be."""
         if not self.copies:
             return arguments.arrays
         return tuple(
@@ -94,10 +94,13 @@ class Sources:
         )
 
 
-def make_sources(
+def place_arrays(
     request: EpilogueRequest, shape: ProductShape, types: ProductTypes, *, swapped: bool
-) -> Sources:
-    """Return what the kernel of a problem reads; `swapped` if its C is the transposed result."""
+) -> EpilogueArrays:
+    """Return the arrays of a request as the kernel reads them.
+
+    `swapped` tells that the C of the kernel is the transposed result.
+    """
     stacks, copies, found = {}, {}, {}
     for name, operand in request.arrays():
         whole = as_result_shape(name, operand.shape, shape)
@@ -105,10 +108,12 @@ def make_sources(
         stack = _stack(operand, whole, shape, swapped=swapped)
         reason = _why_copied(operand, stack, types.computed)
         if stack is None or reason is not None:
-            turned = swapped and shape.row and shape.column
+            transposed = swapped and shape.row and shape.column
             dtype = operand.dtype if operand.dtype in READ[types.computed] else types.computed
-            copies[name] = SourceCopy(whole, dtype, turned, reason or "")
-            copy = _copied(operand, whole, dtype, turned=turned)
+            copies[name] = ArrayCopy(
+                shape=whole, dtype=dtype, transposed=transposed, reason=reason or ""
+            )
+            copy = _copied(operand, whole, dtype, transposed=transposed)
             stack = _stack(copy, whole, shape, swapped=swapped)
             assert stack is not None
         stacks[name] = stack
@@ -121,7 +126,7 @@ def make_sources(
         clamp=request.clamp,
         **found,
     )
-    return Sources(stacks, copies, epilogue)
+    return EpilogueArrays(stacks, copies, epilogue)
 
 
 def _stack(
@@ -136,27 +141,27 @@ def _stack(
     given = [s for s, n in zip(operand.strides, operand.shape, strict=True) if n > 1]
     if operand.address % size or any(stride % size for stride in given):
         return None
-    # Axes of extent 1 come and go; those of more keep their order.
+    # `whole` may have other axes of length 1 than the array; the longer axes are in the same order.
     remaining = iter(given)
     strides = [next(remaining) // size if extent > 1 else 0 for extent in whole]
     core = len(strides) - shape.row - shape.column
     stack = MatrixStack(
-        shape.m,
-        shape.n,
-        strides[core] if shape.row else 0,
-        strides[-1] if shape.column else 0,
-        tuple(strides[:core]),
-        operand.dtype,
-        operand.address,
+        rows=shape.m,
+        columns=shape.n,
+        row_stride=strides[core] if shape.row else 0,
+        column_stride=strides[-1] if shape.column else 0,
+        batch_strides=tuple(strides[:core]),
+        dtype=operand.dtype,
+        address=operand.address,
     )
     return stack.transposed if swapped else stack
 
 
 def _copied(
-    operand: Operand, whole: tuple[int, ...], dtype: np.dtype[Any], *, turned: bool
+    operand: Operand, whole: tuple[int, ...], dtype: np.dtype[Any], *, transposed: bool
 ) -> Operand:
-    """Return where a copy lies, with as many axes as the result."""
-    if not turned:
+    """Return the operand that a copy is, with as many axes as the result."""
+    if not transposed:
         return contiguous(whole, dtype)
     copy = contiguous((*whole[:-2], whole[-1], whole[-2]), dtype)
     return replace(
