@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._request.batch import Offsets
 from cupygemm._request.epilogue import ARRAYS, EpilogueArguments
-from cupygemm._request.layout import Layout, Offsets
+from cupygemm._request.layout import Layout
 
 _SOURCE_ARGS = np.dtype(
     [("address", np.uint64), ("pitch", np.int64), ("stride", np.int64, 3)], align=True

@@ -9,12 +9,11 @@ loops over the others, with one launch for each index.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,8 +21,8 @@ from cupygemm._records.dtypes import ELEMENT_OF, DType
 from cupygemm._records.formats import Precision
 from cupygemm._records.problem import GemmProblem
 from cupygemm._records.shapes import ProductShape
+from cupygemm._request.batch import MAX_BATCH_AXES, BatchAxis, Offsets, merged, offsets, split
 
-MAX_BATCH_AXES = 3
 VECTOR_BYTES = 16  # the widest global load
 TILE_BYTES, TILE_ROWS = 1 << 31, 256  # what offsets within a tile reach, and its rows at most
 Order = Literal["row", "column"]
@@ -212,33 +211,6 @@ def matrix_stack(
     )
 
 
-class BatchAxis(NamedTuple):
-    """One axis of the batch: its extent and its strides in elements.
-
-    `sources` are the strides of the arrays that an epilogue reads.
-    """
-
-    extent: int
-    a: int
-    b: int
-    c: int
-    sources: tuple[int, ...] = ()
-
-    @property
-    def whole(self) -> tuple[int, ...]:
-        """Return the strides that an outer axis must have so that this one merges into it."""
-        return tuple(s * self.extent for s in (self.a, self.b, self.c, *self.sources))
-
-
-class Offsets(NamedTuple):
-    """The first elements of one launch, as offsets in elements into the whole product."""
-
-    a: int
-    b: int
-    c: int
-    sources: tuple[int, ...] = ()
-
-
 @dataclass(frozen=True)
 class ArrayLayout:
     """The layout of an array that an epilogue reads, in terms of the problem.
@@ -320,7 +292,7 @@ def make_layout(
         )
         for axis, extent in enumerate(batch)
     ]
-    looped, kept = _split(_merged(axes))
+    looped, kept = split(merged(axes))
     problem = GemmProblem(
         m=c.rows,
         n=c.columns,
@@ -349,7 +321,7 @@ def make_layout(
         a_stride=_triple(axis.a for axis in three),
         b_stride=_triple(axis.b for axis in three),
         c_stride=_triple(axis.c for axis in three),
-        launches=tuple(_offsets(looped)),
+        launches=tuple(offsets(looped)),
         sources=tuple(
             ArrayLayout(
                 name=name,
@@ -372,42 +344,6 @@ def _element(dtype: np.dtype[Any]) -> DType:
     """Return the element type in a kernel: unsigned bytes are signed ones, since products wrap."""
     name = ELEMENT_OF[dtype]
     return "i8" if name == "u8" else name
-
-
-def _merged(axes: list[BatchAxis]) -> list[BatchAxis]:
-    """Drop axes of extent 1, order the rest by the strides of C, and merge neighbours greedily."""
-    merged: list[BatchAxis] = []
-    axes = [axis for axis in axes if axis.extent > 1]
-    for axis in sorted(axes, key=lambda axis: -abs(axis.c)):
-        if merged:
-            outer = merged[-1]
-            if (outer.a, outer.b, outer.c, *outer.sources) == axis.whole:
-                merged[-1] = axis._replace(extent=outer.extent * axis.extent)
-                continue
-        merged.append(axis)
-    return merged
-
-
-def _split(axes: list[BatchAxis]) -> tuple[list[BatchAxis], list[BatchAxis]]:
-    """Return the axes that the host loops over, and the three longest, which the kernel takes."""
-    longest = sorted(axes, key=lambda axis: -axis.extent)[:MAX_BATCH_AXES]
-    looped = [axis for axis in axes if axis not in longest]
-    return looped, [axis for axis in axes if axis in longest]
-
-
-def _offsets(looped: list[BatchAxis]) -> Iterator[Offsets]:
-    """Yield the offsets of each launch."""
-    for index in itertools.product(*(range(axis.extent) for axis in looped)):
-        steps = list(zip(index, looped, strict=True))
-        yield Offsets(
-            a=sum(i * axis.a for i, axis in steps),
-            b=sum(i * axis.b for i, axis in steps),
-            c=sum(i * axis.c for i, axis in steps),
-            sources=tuple(
-                sum(i * stride for i, stride in zip(index, strides, strict=True))
-                for strides in zip(*(axis.sources for axis in looped), strict=True)
-            ),
-        )
 
 
 def _triple(values: Any) -> tuple[int, int, int]:

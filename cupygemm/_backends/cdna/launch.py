@@ -17,7 +17,8 @@ from cupygemm._backends.cdna.split import ADD_THREADS, add_grid, stream_tiles, w
 from cupygemm._backends.epilogue_args import EPILOGUE_ARGS
 from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._records.problem import GemmProblem
-from cupygemm._request.layout import Layout, Offsets
+from cupygemm._request.batch import Offsets
+from cupygemm._request.layout import Layout
 
 GEMM_ARGS = np.dtype(
     [
