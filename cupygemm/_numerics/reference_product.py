@@ -1,7 +1,7 @@
-"""Products of complex numbers on the host, by their definition, and where NaN and infinities lie.
+"""Reference products on the host. Complex ones follow the definition in real numbers.
 
-NumPy's own product has NaN in both parts where one is infinite, since its BLAS multiplies the sums
-by a complex one at the end.
+If one part of a sum is infinite, NumPy's product has NaN in both parts, since its BLAS multiplies
+the sums by a complex one at the end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def product(x1: Array, x2: Array, wide: Any) -> Array:
 
 
 def same_places(actual: Array, reference: Array) -> Array:
-    """Whether NaN and infinities are where the reference has them; other numbers are not judged."""
+    """Whether NaN and infinities are where the reference has them; finite numbers always pass."""
     if actual.dtype.kind == "c":
         real = same_places(actual.real, reference.real)
         return np.asarray(real & same_places(actual.imag, reference.imag))

@@ -1,9 +1,8 @@
-"""Keywords that every function treats alike: ``stream`` is taken, some of NumPy's are refused.
+"""Keywords that all functions treat alike: they accept ``stream`` and refuse some of NumPy's.
 
-The stream is made the current one, on the device of the arrays, around the whole call: copies of
-operands, results from CuPy's pool and arrays of other libraries are then ordered on it as well as
-the products. Without one, that device is made the current one where there are several. Calls with
-neither pay nothing beyond one look at both.
+The stream is made the current one on the device of the arrays for the whole call. Copies of
+operands, results from CuPy's pool and arrays of other libraries are then ordered on it, as products
+are. Without a stream, the device of the arrays is made the current one if there are several.
 """
 
 from __future__ import annotations
@@ -31,11 +30,11 @@ REFUSED: Mapping[str, str] = MappingProxyType(
         "where": "select from the result, or from the operands, with cupy.where",
     }
 )
-"""NumPy's keywords that a function may lack, and what to do without them."""
+"""NumPy's keywords that a function may lack, and what to do instead."""
 
 
 def common_keywords(function: Function) -> Function:
-    """Let a function take ``stream``, of which its body need not know, and refuse `REFUSED`."""
+    """Make a function accept ``stream``, which its body does not see, and refuse `REFUSED`."""
     name = function.__name__
     parameters = inspect.signature(function).parameters
     refused = frozenset(REFUSED.keys() - parameters.keys())
@@ -58,7 +57,7 @@ def common_keywords(function: Function) -> Function:
 
 
 def refuse(function: str, refused: Iterable[str], keywords: Iterable[str]) -> None:
-    """Raise the TypeError for the first of a call's keywords that is refused, if one is."""
+    """Raise TypeError for the first keyword of a call that is refused, if any."""
     for name in keywords:
         if name in refused:
             raise TypeError(f"{function} takes no {name}: {REFUSED[name]}")
@@ -71,9 +70,9 @@ def on_stream(function: str, stream: Any, arguments: Iterable[Any]) -> Iterator[
     Raises
     ------
     TypeError
-        It is no stream.
+        The argument is not a stream.
     ValueError
-        It is a stream of another device than that of the arrays.
+        The stream belongs to another device than the arrays.
     """
     if stream is None:
         yield
@@ -106,7 +105,7 @@ def _device_count() -> int:
 
 
 def _on_device(arguments: Iterable[Any]) -> Any:
-    """Return what makes the arrays' device the current one, where it is not."""
+    """Return a context in which the device of the arrays is the current one."""
     from cupy.cuda import Device
     from cupy.cuda.runtime import getDevice
 
@@ -115,7 +114,7 @@ def _on_device(arguments: Iterable[Any]) -> Any:
 
 
 def _as_stream(function: str, stream: Any) -> Any:
-    """Return CuPy's stream for a stream, which may be another library's."""
+    """Return a CuPy stream for a stream, which may be another library's."""
     if hasattr(stream, "ptr") and hasattr(stream, "__enter__"):
         return stream
     if hasattr(stream, "__cuda_stream__"):
@@ -129,7 +128,7 @@ def _as_stream(function: str, stream: Any) -> Any:
 
 
 def _device_of(arguments: Iterable[Any]) -> int | None:
-    """Return the device of the first array among arguments, or in a sequence among them."""
+    """Return the device of the first array among arguments and the sequences in them."""
     for argument in arguments:
         if isinstance(argument, (list, tuple)):
             index = _device_of(argument)

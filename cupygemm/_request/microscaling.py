@@ -1,11 +1,11 @@
-"""Formats of OCP Microscaling (MX): 8-, 6- and 4-bit floats with a factor for each 32 of them.
+"""Formats of OCP Microscaling (MX): 8-, 6- and 4-bit floats, with a factor for every 32 of them.
 
-A factor is a power of two, stored as a byte of exponent (e8m0): ``2.0 ** (s - 127)``, and 255 is
-NaN. CuPy has none of these types, so elements and factors are uint8 arrays: 8-bit and 6-bit floats
-one to a byte, as ml_dtypes stores them, 4-bit floats two to a byte along k, the lower half first.
+A factor is a power of two, stored as an exponent in a byte (e8m0): ``2.0 ** (s - 127)``, or NaN for
+255. CuPy lacks these types, so elements and factors are uint8 arrays. 8-bit and 6-bit floats take a
+byte each, as in ml_dtypes. 4-bit floats are packed in pairs along k, the first one in the low half.
 
-What a device has no instruction for is decoded: to other elements that hold the same numbers, or
-to numbers with their factors applied.
+Formats for which a device has no instruction are decoded: to other elements that hold the same
+numbers, or to numbers with their factors applied.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BLOCK = 32
-"""Elements along k that have a factor in common."""
+"""Elements along k that share a factor."""
 ELEMENTS: Mapping[str, np.dtype[Any]] = MappingProxyType(
     {
         "e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn),
@@ -42,7 +42,7 @@ _NAMES = {
 
 
 def element_format(given: Any) -> str | None:
-    """Return the name of a format of elements, given by name or as a dtype; None if it is none."""
+    """Return the name of a format of elements, given by name or as a dtype; None for others."""
     if isinstance(given, str):
         return _NAMES.get(given)
     try:
@@ -52,12 +52,12 @@ def element_format(given: Any) -> str | None:
 
 
 def is_factors(scale: Any) -> bool:
-    """Whether scales are factors by their exponents, rather than numbers."""
+    """Whether scales are exponents of factors, rather than numbers."""
     return getattr(scale, "dtype", None) in (U8, FACTOR)
 
 
 def per_byte(name: str) -> int:
-    """Return the elements in a byte, which are neighbours along k."""
+    """Return the number of elements in a byte. They are neighbours along k."""
     return 2 if name == "e2m1" else 1
 
 
@@ -66,7 +66,7 @@ def per_byte(name: str) -> int:
 
 @functools.cache
 def _numbers(name: str) -> NDArray[np.float32]:
-    """Return the numbers in a byte, (byte, element); bits beyond the last element do not count."""
+    """Return the numbers that each byte holds, (byte, element); unused bits are ignored."""
     dtype, bits = ELEMENTS[name], int(ELEMENTS[name].name[5])
     codes = np.arange(1 << bits, dtype=np.uint8).view(dtype).astype(np.float32)
     byte = np.arange(256)
@@ -84,7 +84,7 @@ def decoded(codes: Any, name: str, dtype: np.dtype[Any]) -> Any:
     table = _numbers(name).astype(dtype)
     if dtype.itemsize == 1:
         table = table.view(np.uint8)
-    # One element of the table is all that a byte holds.
+    # One element of this table holds all numbers of a byte.
     whole = np.ascontiguousarray(table).view(np.dtype(f"u{table[0].nbytes}")).ravel()
     return cupy.take(cupy.asarray(whole), codes).view(table.dtype)
 

@@ -1,8 +1,8 @@
-"""Where the core axes of a product are, as NumPy's generalized ufuncs have it.
+"""The core axes of products, as in NumPy's generalized ufuncs.
 
-A `Signature` names the core axes of the operands and of the result; they are the last ones unless
-``axes`` says otherwise, and the others broadcast. Core extents have to agree: an extent of 1 is not
-broadcast. From shapes alone this gives every array's axes labels, which `contract` multiplies by.
+A `Signature` names the core axes of the operands and of the result. They are the last axes unless
+``axes`` names others, and the remaining axes broadcast. Core extents must agree, since an extent of
+1 is not broadcast. From the shapes alone, every axis of an array gets a label for `contract`.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def labelled(
 
 
 def frozen(axes: Any) -> Any:
-    """Return ``axes`` as a key of a dictionary; what is no integer stays, to be refused later."""
+    """Return ``axes`` as a hashable value; entries that are not integers are refused later."""
     if axes is None or isinstance(axes, (str, float)):
         return axes
     try:
@@ -127,7 +127,7 @@ def frozen(axes: Any) -> Any:
 def core_axes(
     signature: Signature, cores: tuple[str, str, str], axes: Axes
 ) -> list[tuple[SupportsIndex, ...]]:
-    """Return where each operand's core axes are: the last ones unless given."""
+    """Return the positions of each operand's core axes, by default the last ones."""
     if axes is None:
         return [tuple(range(-len(core), 0)) for core in cores]
     if isinstance(axes, (str, SupportsIndex)):
@@ -233,7 +233,7 @@ def normalized_axis(function: str, name: str, axis: SupportsIndex, ndim: int) ->
     Raises
     ------
     numpy.exceptions.AxisError
-        It is out of range; a ValueError and an IndexError.
+        The axis is out of range. The exception is a ValueError and an IndexError.
     """
     index = operator.index(axis)
     if not -ndim <= index < ndim:
@@ -251,7 +251,7 @@ def normalized_axes(
     Raises
     ------
     ValueError
-        One is named twice, or out of range.
+        An axis is named twice or is out of range.
     """
     found = tuple(normalized_axis(function, name, axis, ndim) for axis in axes)
     if len(set(found)) < len(found):
