@@ -218,7 +218,7 @@ def test_refusals_leave_out_alone(cp, formats):
         ((a, a), {"format_a": foreign, "format_b": foreign}, f"8-bit floats of .* are {known}: co"),
         ((a, a), {"format_a": name}, "x2 of dtype uint8 have no common dtype.*format_b"),
         ((half, half), {"format_a": name}, "x1 has dtype float16; pass a uint8 array"),
-        ((a, a), {"format_a": "fp8", "format_b": name}, "format_a = 'fp8' is no format"),
+        ((a, a), {"format_a": "fp8", "format_b": name}, "format_a = 'fp8' is not a format"),
         ((a, half), {"format_a": name}, "float8.* and x2 of dtype float16 have no common dtype"),
     ):
         for function in (cupygemm.matmul, cupygemm.explain):

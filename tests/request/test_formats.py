@@ -26,7 +26,7 @@ def test_every_way_to_name_a_format(name):
 
 @pytest.mark.parametrize("given", ["e4m3", "fp8", "float16", np.float16, 8, "", "float8_"])
 def test_what_is_no_format(given):
-    with pytest.raises(TypeError, match=r"format_a = .* is no format .* 'e4m3fn', 'e5m2'"):
+    with pytest.raises(TypeError, match=r"format_a = .* is not a format .* 'e4m3fn', 'e5m2'"):
         operand_dtype("x1", "format_a", U8, given)
 
 
