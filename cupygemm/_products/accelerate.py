@@ -1,9 +1,10 @@
-"""`accelerate`: CuPy's own spelling of products, computed by this library, inside a ``with`` block.
+"""`accelerate`: compute CuPy's own products by this library inside a ``with`` block.
 
-While any thread is in a block, CuPy's functions and the ``@`` of its arrays are stand-ins, which
-look at a context variable: set, the call is ours, else CuPy's, so threads and asynchronous tasks do
-not affect one another. When the last block ends, CuPy is as it was. What this library cannot take
-(sparse matrices, CuPy's options that it lacks, types without a product) goes to CuPy as before.
+While any thread is inside a block, stand-ins replace CuPy's products. A stand-in reads a context
+variable: if it is set, this library computes the product; otherwise CuPy does. Threads and
+asynchronous tasks therefore do not affect one another. When the last block ends, CuPy is restored.
+Calls that this library does not support (sparse matrices, keywords that it lacks, types without a
+product) go to CuPy as before.
 """
 
 from __future__ import annotations
@@ -11,36 +12,90 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import functools
+import pkgutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from cupygemm._products.chains import multi_dot
 from cupygemm._products.einsum import einsum
+from cupygemm._products.gufuncs import matvec, vecdot, vecmat
 from cupygemm._products.matmul import matmul
-from cupygemm._products.products import dot, tensordot
+from cupygemm._products.products import dot, inner, tensordot, vdot
 
 Function = Callable[..., Any]
-_active: contextvars.ContextVar[bool] = contextvars.ContextVar("accelerated", default=False)
-_lock = threading.Lock()
-_blocks = 0
-_replaced: list[Replaced] = []
-FUNCTIONS: dict[str, tuple[Function, frozenset[str]]] = {
-    "matmul": (matmul, frozenset({"out", "dtype", "casting"})),
-    "dot": (dot, frozenset({"out"})),
-    "tensordot": (tensordot, frozenset({"axes"})),
-    "einsum": (einsum, frozenset({"out", "dtype", "casting", "order", "optimize"})),
-}
-"""CuPy's functions: ours of the same name, and the keywords that both have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CupyProduct:
+    """A product that CuPy offers, and the function of this library that computes it.
+
+    Attributes
+    ----------
+    owner : str
+        The module or class that has the product, e.g. ``"cupy.linalg"``.
+    name : str
+        Name of the attribute of `owner`. CuPy versions that lack it are left as they are.
+    ours : callable
+        The function of this library.
+    keywords : frozenset of str
+        The keywords that both functions have; a call with another one goes to CuPy.
+    operands : tuple of str
+        CuPy's names of the operands, if a call may pass them by keyword.
+    """
+
+    owner: str
+    name: str
+    ours: Function
+    keywords: frozenset[str] = frozenset()
+    operands: tuple[str, ...] = ()
+
+
+GUFUNC_KEYWORDS = frozenset({"out", "dtype", "casting", "axes", "order"})
+VECDOT_KEYWORDS = GUFUNC_KEYWORDS | {"axis", "keepdims"}
+EINSUM_KEYWORDS = frozenset({"out", "dtype", "casting", "order", "optimize"})
+PRODUCTS = (
+    CupyProduct(owner="cupy", name="matmul", ours=matmul, keywords=GUFUNC_KEYWORDS),
+    CupyProduct(owner="cupy", name="vecdot", ours=vecdot, keywords=VECDOT_KEYWORDS),
+    CupyProduct(owner="cupy", name="matvec", ours=matvec, keywords=GUFUNC_KEYWORDS),
+    CupyProduct(owner="cupy", name="vecmat", ours=vecmat, keywords=GUFUNC_KEYWORDS),
+    CupyProduct(
+        owner="cupy", name="dot", ours=dot, keywords=frozenset({"out"}), operands=("a", "b")
+    ),
+    CupyProduct(owner="cupy", name="vdot", ours=vdot, operands=("a", "b")),
+    CupyProduct(owner="cupy", name="inner", ours=inner, operands=("a", "b")),
+    CupyProduct(
+        owner="cupy",
+        name="tensordot",
+        ours=tensordot,
+        keywords=frozenset({"axes"}),
+        operands=("a", "b"),
+    ),
+    CupyProduct(owner="cupy", name="einsum", ours=einsum, keywords=EINSUM_KEYWORDS),
+    CupyProduct(owner="cupy.linalg", name="matmul", ours=matmul, keywords=GUFUNC_KEYWORDS),
+    CupyProduct(
+        owner="cupy.linalg", name="tensordot", ours=tensordot, keywords=frozenset({"axes"})
+    ),
+    CupyProduct(owner="cupy.linalg", name="vecdot", ours=vecdot, keywords=frozenset({"axis"})),
+    CupyProduct(owner="cupy.linalg", name="multi_dot", ours=multi_dot, keywords=frozenset({"out"})),
+    CupyProduct(owner="cupy.ndarray", name="__matmul__", ours=matmul),
+    CupyProduct(
+        owner="cupy.ndarray", name="dot", ours=dot, keywords=frozenset({"out"}), operands=("b",)
+    ),
+)
+"""What a block replaces. Functions of CuPy that call these by name are accelerated with them."""
 
 
 @contextlib.contextmanager
 def accelerate() -> Iterator[None]:
     """Compute CuPy's products by this library inside a ``with`` block.
 
-    It covers ``a @ b`` of CuPy arrays, `cupy.matmul`, `cupy.dot`, `cupy.tensordot`
-    and `cupy.einsum`, in this thread (or asynchronous task) only, and also in libraries that call
-    them. Blocks may be nested. What this library does not take is left to CuPy.
+    The block covers ``a @ b`` and ``a.dot(b)`` of CuPy arrays, `cupy.matmul`, `cupy.dot`,
+    `cupy.vdot`, `cupy.inner`, `cupy.tensordot`, `cupy.einsum`, `cupy.linalg.matmul`, and the
+    functions of other modules that call them, such as `cupy.cov` and `cupyx.scipy.linalg.expm`. The
+    how-to guide "Use more than matmul" lists what it covers and what it does not. It affects only
+    the current thread or asynchronous task. Blocks may be nested.
 
     Yields
     ------
@@ -48,7 +103,11 @@ def accelerate() -> Iterator[None]:
 
     Notes
     -----
-    A name bound before the block, as by ``from cupy import matmul``, stays CuPy's own.
+    CuPy computes the calls that this library does not support, and raises its own errors for those
+    that are wrong.
+
+    A name that was bound before the block, as by ``from cupy import matmul``, still refers to
+    CuPy's function.
 
     Examples
     --------
@@ -60,104 +119,135 @@ def accelerate() -> Iterator[None]:
     array([[3., 3.],
            [3., 3.]], dtype=float16)
     """
-    _enter()
+    _BLOCKS.enter()
     token = _active.set(True)
     try:
         yield
     finally:
         _active.reset(token)
-        _leave()
+        _BLOCKS.leave()
 
 
-@dataclass(frozen=True)
+_active: contextvars.ContextVar[bool] = contextvars.ContextVar("accelerated", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Replaced:
-    """An attribute that holds a stand-in, and what to put back."""
+    """An attribute that holds a stand-in, and what restores it.
+
+    Attributes
+    ----------
+    owner : module or type
+    name : str
+    original : object
+    inherited : bool
+        Whether `owner` inherits the attribute, so that deleting the stand-in restores it.
+    """
 
     owner: Any
     name: str
     original: Any
-    own: bool  # the attribute was the owner's, not inherited
+    inherited: bool
 
     def restore(self) -> None:
         """Put the original back."""
-        if self.own:
-            setattr(self.owner, self.name, self.original)
-        else:
+        if self.inherited:
             delattr(self.owner, self.name)
+        else:
+            setattr(self.owner, self.name, self.original)
 
 
-def _enter() -> None:
-    global _blocks  # noqa: PLW0603
-    with _lock:
-        if _blocks == 0:
-            _install()
-        _blocks += 1
+class Blocks:
+    """The blocks that threads are in: the first one replaces CuPy's products, the last restores."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count = 0
+        self._replaced: list[Replaced] = []
+
+    def enter(self) -> None:
+        """Count a block; replace CuPy's products if it is the first."""
+        with self._lock:
+            if self._count == 0:
+                for product in PRODUCTS:
+                    self._replace(product)
+            self._count += 1
+
+    def leave(self) -> None:
+        """Discount a block; restore CuPy's products if it was the last."""
+        with self._lock:
+            self._count -= 1
+            if self._count == 0:
+                while self._replaced:
+                    self._replaced.pop().restore()
+
+    def _replace(self, product: CupyProduct) -> None:
+        owner, name = pkgutil.resolve_name(product.owner), product.name
+        if not hasattr(owner, name):
+            return
+        original = getattr(owner, name)
+        self._replaced.append(
+            Replaced(owner=owner, name=name, original=original, inherited=name not in vars(owner))
+        )
+        setattr(owner, name, _stand_in(original, product))
 
 
-def _leave() -> None:
-    global _blocks  # noqa: PLW0603
-    with _lock:
-        _blocks -= 1
-        if _blocks == 0:
-            while _replaced:
-                _replaced.pop().restore()
+_BLOCKS = Blocks()
 
 
-def _install() -> None:
-    """Put the stand-ins in place."""
-    import cupy
-
-    for name, (ours, keywords) in FUNCTIONS.items():
-        _replace(cupy, name, _function(getattr(cupy, name), ours, keywords))
-    _replace(cupy.ndarray, "__matmul__", _operator(cupy.ndarray.__matmul__))
-
-
-def _replace(owner: Any, name: str, stand_in: Function) -> None:
-    own = name in vars(owner)
-    _replaced.append(Replaced(owner, name, vars(owner).get(name), own))
-    setattr(owner, name, stand_in)
-
-
-def _function(theirs: Any, ours: Function, keywords: frozenset[str]) -> Function:
-    """Return a stand-in for one of CuPy's functions."""
+def _stand_in(theirs: Any, product: CupyProduct) -> Function:
+    """Return a function that takes the place of one of CuPy's products."""
     from cupy import ndarray
 
+    ours, keywords, operands = product.ours, product.keywords, product.operands
+
     def stand_in(*args: Any, **options: Any) -> Any:
-        if not _active.get() or not options.keys() <= keywords:
+        if not _active.get():
             return theirs(*args, **options)
-        arrays = [x for x in (*args, options.get("out")) if hasattr(x, "shape")]
-        if not arrays or not all(type(x) is ndarray for x in arrays):
+        values = args
+        if options:
+            args, options = _by_position(args, options, operands)
+            if not options.keys() <= keywords:
+                return theirs(*args, **options)
+            values = (*args, options.get("out"))
+        if not _are_arrays(ndarray, values):
             return theirs(*args, **options)
-        with _paused():
-            with contextlib.suppress(TypeError):  # types that have no product here
+        token = _active.set(False)  # inside our function, CuPy's functions are CuPy's
+        try:
+            with contextlib.suppress(TypeError, ValueError):  # what CuPy may still support
                 return ours(*args, **options)
             return theirs(*args, **options)
+        finally:
+            _active.reset(token)
 
-    with contextlib.suppress(AttributeError):  # a ufunc has no __qualname__
+    with contextlib.suppress(AttributeError):  # objects without a __dict__ cannot be copied from
         functools.update_wrapper(stand_in, theirs)
     return stand_in
 
 
-def _operator(theirs: Any) -> Function:
-    """Return a stand-in for ``@`` of CuPy's arrays."""
-    from cupy import ndarray
-
-    def stand_in(self: Any, other: Any) -> Any:
-        if not _active.get() or type(self) is not ndarray or type(other) is not ndarray:
-            return theirs(self, other)
-        with _paused():
-            with contextlib.suppress(TypeError):  # types that have no product here
-                return matmul(self, other)
-            return theirs(self, other)
-
-    return functools.wraps(theirs)(stand_in)
+def _by_position(
+    args: tuple[Any, ...], options: dict[str, Any], operands: tuple[str, ...]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return a call's arguments with the operands that are passed by name in their positions."""
+    named = [name for name in operands if name in options]
+    if not named or named != list(operands[-len(named) :]):
+        return args, options
+    rest = {name: value for name, value in options.items() if name not in named}
+    return (*args, *(options[name] for name in named)), rest
 
 
-@contextlib.contextmanager
-def _paused() -> Iterator[None]:
-    """Leave CuPy's functions to CuPy where this library calls them."""
-    token = _active.set(False)
-    try:
-        yield
-    finally:
-        _active.reset(token)
+def _are_arrays(array_type: type, values: Iterable[Any]) -> bool:
+    """Whether all arrays among the values, and in lists of them, are of exactly this type."""
+    found = False
+    for value in values:
+        if type(value) is array_type:
+            found = True
+        elif isinstance(value, (list, tuple)):
+            listed = [each for each in value if hasattr(each, "shape")]
+            if listed:
+                if any(type(each) is not array_type for each in listed):
+                    return False
+                found = True
+        elif hasattr(value, "shape"):
+            return False
+    return found

@@ -1,5 +1,7 @@
 """`accelerate`: CuPy's products are ours in the block and its thread, and CuPy's own after it."""
 
+import dataclasses
+import pkgutil
 import threading
 
 import numpy as np
@@ -11,28 +13,24 @@ from cupygemm._products import accelerate as module
 
 @pytest.fixture
 def calls(monkeypatch):
-    """Record the calls of our functions, by name."""
+    """Record the calls of our functions, by the name of CuPy's."""
     seen = []
 
-    def recording(name, function):
+    def recording(product):
         def call(*args, **options):
-            seen.append(name)
-            return function(*args, **options)
+            seen.append(product.name)
+            return product.ours(*args, **options)
 
-        return call
+        return dataclasses.replace(product, ours=call)
 
-    functions = {
-        name: (recording(name, function), keywords)
-        for name, (function, keywords) in module.FUNCTIONS.items()
-    }
-    monkeypatch.setattr(module, "FUNCTIONS", functions)
-    monkeypatch.setattr(module, "matmul", recording("@", module.matmul))
+    monkeypatch.setattr(module, "PRODUCTS", tuple(map(recording, module.PRODUCTS)))
     return seen
 
 
 def names_of(cp):
     """Return what a block replaces."""
-    return [*(getattr(cp, name) for name in module.FUNCTIONS), vars(cp.ndarray).get("__matmul__")]
+    owners = [(pkgutil.resolve_name(product.owner), product.name) for product in module.PRODUCTS]
+    return [vars(owner).get(name) for owner, name in owners]
 
 
 def test_products_are_ours_inside_the_block(cp, calls):
@@ -41,20 +39,106 @@ def test_products_are_ours_inside_the_block(cp, calls):
     with cupygemm.accelerate():
         results = [
             a @ a,
+            a.dot(a),
+            a.dot(b=a, out=cp.empty_like(a)),
             cp.matmul(a, a),
+            cp.linalg.matmul(a, a),
             cp.dot(a, a),
+            cp.dot(a=a, b=a),
+            cp.inner(a, a),
+            cp.inner(a, b=a),
             cp.tensordot(a, a, axes=1),
             cp.einsum("ij,jk->ik", a, a),
+            cp.vdot(a, a) / 4,
         ]
         b = a.copy()
         b @= a
-    assert calls == ["@", "matmul", "dot", "tensordot", "einsum", "@"]
+    assert calls == [
+        *("__matmul__", "dot", "dot", "matmul", "matmul", "dot", "dot", "inner", "inner"),
+        *("tensordot", "einsum", "vdot", "__matmul__"),
+    ]
     for result in (*results, b):
-        np.testing.assert_array_equal(cp.asnumpy(result), np.full((4, 4), 4, np.float32))
+        expected = np.full(result.shape, 4, np.float32)
+        np.testing.assert_array_equal(cp.asnumpy(result), expected)
     assert names_of(cp) == before
     calls.clear()
     cp.matmul(cp.ones((4, 4), np.int32), cp.ones((4, 4), np.int32))
     assert calls == []
+
+
+@pytest.mark.parametrize(
+    ("shape1", "shape2", "options"),
+    [
+        ((3, 4, 2), (4, 2, 5), {"axes": [(0, 1), (0, 2), (0, 1)]}),
+        ((3, 4), (4, 5), {"order": "F"}),
+        ((3, 4), (4, 5), {"order": "A"}),
+        ((4, 3), (4, 5), {"axes": [(1, 0), (0, 1), (1, 0)]}),
+    ],
+)
+def test_matmul_forwards_axes_and_order(cp, calls, shape1, shape2, options):
+    """The expected values are CuPy's for integers, which it multiplies without a BLAS library."""
+    rng = np.random.default_rng(0)
+    x1, x2 = (cp.asarray(rng.integers(-3, 4, shape), order="F") for shape in (shape1, shape2))
+    expected = cp.matmul(x1, x2, **options)
+    assert calls == []
+    with cupygemm.accelerate():
+        result = cp.matmul(x1.astype(np.float64), x2.astype(np.float64), **options)
+    assert calls == ["matmul"]
+    np.testing.assert_array_equal(cp.asnumpy(result), cp.asnumpy(expected))
+    if "order" in options:
+        assert result.flags.f_contiguous == expected.flags.f_contiguous
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_functions_that_call_products_are_accelerated(cp, calls, dtype):
+    """On the emulated device CuPy has no BLAS library, so none of them works without ours."""
+    x = np.random.default_rng(0).standard_normal((4, 9)).astype(dtype)
+    square = x[:, :4]
+    ours, matrix = cp.asarray(x), cp.asarray(square)
+    with cupygemm.accelerate():
+        results = {
+            "cov": (cp.cov(ours), np.cov(x)),
+            "corrcoef": (cp.corrcoef(ours), np.corrcoef(x)),
+            "matrix_power": (
+                cp.linalg.matrix_power(matrix, 5),
+                np.linalg.matrix_power(square, 5),
+            ),
+            "np.inner": (np.inner(ours, ours), np.inner(x, x)),
+        }
+    assert calls == ["dot", "dot", "matmul", "matmul", "matmul", "inner"]
+    for name, (result, expected) in results.items():
+        np.testing.assert_allclose(cp.asnumpy(result), expected, 1e-4, 1e-5, err_msg=name)
+
+
+def test_products_in_cupyx_scipy_are_accelerated(cp, calls, monkeypatch):
+    """`expm` of a nilpotent matrix; the emulated device has no solver, so NumPy solves."""
+    from cupyx.scipy.linalg import expm
+
+    def solve(a, b):
+        return cp.asarray(np.linalg.solve(cp.asnumpy(a), cp.asnumpy(b)))
+
+    monkeypatch.setattr(cp.linalg, "solve", solve)
+    with cupygemm.accelerate():
+        result = expm(cp.asarray([[0.0, 1.0], [0.0, 0.0]]))
+    np.testing.assert_allclose(cp.asnumpy(result), [[1, 1], [0, 1]], rtol=1e-12, atol=1e-12)
+    assert set(calls) == {"__matmul__"}
+
+
+def test_functions_of_other_versions_of_cupy(cp, calls, monkeypatch):
+    """`multi_dot`, `vecdot` and others are replaced where CuPy has them, and only there."""
+
+    def theirs(*_):
+        raise AssertionError
+
+    for owner, name in ((cp.linalg, "multi_dot"), (cp, "vecdot"), (cp, "matvec")):
+        monkeypatch.setattr(owner, name, theirs, raising=False)
+    a, v = cp.ones((4, 4), np.float32), cp.ones(4, np.float32)
+    with cupygemm.accelerate():
+        results = cp.linalg.multi_dot([a, a]), cp.vecdot(a, v, axis=-1), cp.matvec(a, v)
+    assert calls == ["multi_dot", "vecdot", "matvec"]
+    for result in results:
+        assert (cp.asnumpy(result) == 4).all()
+    assert cp.linalg.multi_dot is theirs
 
 
 def test_blocks_nest_and_end_with_an_exception(cp, calls):
@@ -121,8 +205,18 @@ def test_what_is_not_ours_goes_to_cupy(cp, calls):
         with pytest.raises(TypeError, match="incorrect type"):
             cp.matmul(np.ones((4, 4)), a)
         out = cp.empty((4, 4), np.int64)
-        cp.matmul(a.astype(np.int32), a.astype(np.int32), out=out, order="C")
+        cp.matmul(a.astype(np.int32), a.astype(np.int32), out=out, keepdims=False)
         assert calls == []
         with pytest.raises(TypeError, match="incorrect type"):  # CuPy's own words
             a @ 3
+    assert (cp.asnumpy(out) == 4).all()
+
+
+def test_calls_that_ours_refuses_go_to_cupy(cp):
+    """CuPy's `dot` takes an ``out`` of another shape and as many elements."""
+    a, out = cp.ones((4, 4), np.int32), cp.zeros(16, np.int32)
+    with cupygemm.accelerate():
+        cp.dot(a, a, out)
+        with pytest.raises(IndexError):  # CuPy's own error
+            cp.tensordot(a, a, 3)
     assert (cp.asnumpy(out) == 4).all()
