@@ -1,11 +1,12 @@
-"""How two arrays with labelled axes are contracted: as one batched matrix product on views.
+"""Plan the contraction of two arrays with labelled axes as one batched matrix product of views.
 
-Works on records alone: labels, extents and strides, no array and no device. The labels fall into
-four groups: in both operands and the result (batch), in both operands only (contracted), and in one
-operand and the result (left, right). A group whose labels nest in memory, in every array that has
-them, is one axis of a matrix; where a left or right group does not nest, the part that does not is
-batched over, with the other operand broadcast, so nothing is copied. Only contracted labels that do
-not nest in both operands alike, or products that would be slivers, take a copy of an operand.
+The module works on labels, extents and strides alone; it touches neither arrays nor devices. The
+labels fall into four groups: batch (in both operands and the result), contracted (in both operands
+only), and left and right (in one operand and the result). A group becomes one axis of a matrix if
+its axes nest in memory in every array that has them. Axes of a left or right group that do not nest
+become batch axes, along which the other operand is broadcast, so that nothing is copied. An operand
+is copied only if the contracted axes do not nest alike in both operands, or if the product would
+fall into slivers.
 """
 
 from __future__ import annotations
@@ -16,32 +17,62 @@ from dataclasses import dataclass
 
 from cupygemm._records.shapes import Label, Labels
 
+Sizes = Mapping[Label, int]
 Strides = Mapping[Label, int]
 
 MAX_BATCH_AXES = 3
-"""Axes that one launch batches over."""
+"""Batch axes that one launch supports."""
 SLIVER = 32
-"""Rows or columns below which a product wastes most of the smallest tile."""
+"""Number of rows or columns below which a product wastes most of the smallest tile."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A view of an array's memory: shape, and strides in bytes."""
+    """Shape and strides (in bytes) of a view of an array's memory."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
 
 
 @dataclass(frozen=True)
+class LabelledAxes:
+    """The axes of an array.
+
+    Attributes
+    ----------
+    labels : tuple of labels
+        One for each axis, without duplicates.
+    strides : tuple of int or None
+        Strides in bytes; None for a new result, which may have any order in memory.
+    """
+
+    labels: Labels
+    strides: tuple[int, ...] | None
+
+    def strides_by_label(self) -> dict[Label, int]:
+        """Return the stride of each label; none for a new result."""
+        return dict(zip(self.labels, self.strides or (), strict=self.strides is not None))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ItemSizes:
+    """Bytes of one element of each array."""
+
+    x1: int
+    x2: int
+    out: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Contraction:
     """One pair of operands as a matrix product.
 
     Attributes
     ----------
     x1_copy, x2_copy : tuple of labels or None
-        The axes in the order in which the operand is copied to C order first, if it is.
+        The order of axes in which the operand is first copied to C order; None without a copy.
     x1, x2, product : View
-        What is multiplied, (..., m, k) and (..., k, n), and where the product goes, (..., m, n).
+        The factors, (..., m, k) and (..., k, n), and the memory of the product, (..., m, n).
     storage : tuple of labels
         The order of axes in which a new result is C-contiguous.
     result : View
@@ -59,109 +90,129 @@ class Contraction:
 
 @dataclass(frozen=True)
 class _Chain:
-    """Labels that are one axis in memory, in all arrays that have them."""
+    """Labels that form one axis in memory in all arrays that have them."""
 
     labels: Labels
     size: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Groups:
+    """The labels by the arrays that have them."""
+
     batch: Labels
     contracted: Labels
     left: Labels
     right: Labels
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Matrix axes and batch axes for given strides."""
+@dataclass(frozen=True, kw_only=True)
+class _ArrayStrides:
+    """Strides of both operands and of the result."""
+
+    x1: Strides
+    x2: Strides
+    out: Strides
+
+
+@dataclass(frozen=True, kw_only=True)
+class _MatrixAxes:
+    """Matrix axes and batch axes for given strides.
+
+    ``outer`` has the batch group, and the axes of the left and right groups that become batch axes.
+    """
 
     m: _Chain
     n: _Chain
     k: _Chain
-    outer: tuple[_Chain, ...]  # of the batch group, and what of left and right is batched over
+    outer: tuple[_Chain, ...]
 
 
-_NONE = _Chain((), 1)
+_NO_AXIS = _Chain((), 1)
 
 
 def plan_contraction(
-    x1: tuple[Labels, tuple[int, ...]],
-    x2: tuple[Labels, tuple[int, ...]],
-    out: tuple[Labels, tuple[int, ...] | None],
-    sizes: Mapping[Label, int],
-    itemsizes: tuple[int, int, int],
+    x1: LabelledAxes, x2: LabelledAxes, out: LabelledAxes, *, sizes: Sizes, itemsizes: ItemSizes
 ) -> Contraction:
-    """Return how a pair is contracted.
+    """Return how to contract a pair.
 
     Parameters
     ----------
-    x1, x2 : (labels, strides)
-        Each label once; strides in bytes. Labels along which an operand is broadcast are absent. A
-        label of one operand must be in the other operand, or in the result, or both.
-    out : (labels, strides or None)
-        Of the result; None for a new one, which may then lie in any order.
+    x1, x2 : LabelledAxes
+        Axes of the operands, without those along which the operand is broadcast. A label of one
+        operand must be in the other operand, in the result, or in both.
+    out : LabelledAxes
+        Axes of the result.
     sizes : mapping of label to int
-    itemsizes : (int, int, int)
-        Bytes of an element of x1, x2 and the result.
+        Extents.
+    itemsizes : ItemSizes
     """
     trivial = {label for label, size in sizes.items() if size == 1}
     strides1, strides2 = (
-        {label: s for label, s in zip(*x, strict=True) if label not in trivial} for x in (x1, x2)
+        {label: s for label, s in x.strides_by_label().items() if label not in trivial}
+        for x in (x1, x2)
     )
-    out_labels = tuple(label for label in out[0] if label not in trivial)
-    size1, size2, size_out = itemsizes
+    out_labels = tuple(label for label in out.labels if label not in trivial)
     for label in out_labels:  # ``out`` may repeat the product along an axis that neither has
         if label not in strides1 and label not in strides2:
             strides1[label] = strides2[label] = 0
     groups = _group(strides1, strides2, out_labels)
-    if 0 in sizes.values():  # no element is multiplied, so the simplest strides will do
-        strides1 = c_strides((*groups.batch, *groups.left, *groups.contracted), sizes, size1)
-        strides2 = c_strides((*groups.batch, *groups.right, *groups.contracted), sizes, size2)
+    if 0 in sizes.values():  # no element is multiplied, so use the simplest strides
+        order1 = (*groups.batch, *groups.left, *groups.contracted)
+        order2 = (*groups.batch, *groups.right, *groups.contracted)
+        strides1 = c_strides(order1, sizes, itemsizes.x1)
+        strides2 = c_strides(order2, sizes, itemsizes.x2)
     copy1, copy2 = _copies_to_nest(groups.contracted, strides1, strides2, sizes)
-    given = None if out[1] is None else dict(zip(out[0], out[1], strict=True))
+    given = None if out.strides is None else out.strides_by_label()
 
     while True:
-        order1 = _copied_order(groups.batch, groups.left, groups.contracted, strides1, strides2)
-        order2 = _copied_order(groups.batch, groups.right, groups.contracted, strides2, strides1)
-        if copy1 and copy2:  # neither has an order of its own: let both have that of x1
+        order1 = _copied_order(groups, groups.left, own=strides1, other=strides2)
+        order2 = _copied_order(groups, groups.right, own=strides2, other=strides1)
+        if copy1 and copy2:  # give both copies the order of x1
             k_order = order1[len(order1) - len(groups.contracted) :]
             order2 = (*order2[: len(order2) - len(k_order)], *k_order)
-        now1 = c_strides(order1, sizes, size1) if copy1 else strides1
-        now2 = c_strides(order2, sizes, size2) if copy2 else strides2
-        storage, plan = _place(groups, now1, now2, out_labels, given, sizes, itemsizes)
-        more1 = not copy1 and _needs_copy(plan, plan.m, groups.left, now1, sizes)
-        more2 = not copy2 and _needs_copy(plan, plan.n, groups.right, now2, sizes)
+        now1 = c_strides(order1, sizes, itemsizes.x1) if copy1 else strides1
+        now2 = c_strides(order2, sizes, itemsizes.x2) if copy2 else strides2
+        storage, axes = _place(
+            groups,
+            strides1=now1,
+            strides2=now2,
+            out=out_labels,
+            given=given,
+            sizes=sizes,
+            itemsizes=itemsizes,
+        )
+        more1 = not copy1 and _needs_copy(axes, axes.m, groups.left, strides=now1, sizes=sizes)
+        more2 = not copy2 and _needs_copy(axes, axes.n, groups.right, strides=now2, sizes=sizes)
         if not (more1 or more2):
             break
         copy1, copy2 = copy1 or more1, copy2 or more2
 
-    target = given or c_strides(storage, sizes, size_out)
+    target = given or c_strides(storage, sizes, itemsizes.out)
     return Contraction(
-        order1 if copy1 else None,
-        order2 if copy2 else None,
-        _view((*plan.outer, plan.m, plan.k), now1, size1),
-        _view((*plan.outer, plan.k, plan.n), now2, size2),
-        _view((*plan.outer, plan.m, plan.n), target, size_out),
-        storage,
-        View(
-            tuple(sizes[label] for label in out[0]),
-            tuple(target.get(label, size_out) for label in out[0]),
+        x1_copy=order1 if copy1 else None,
+        x2_copy=order2 if copy2 else None,
+        x1=_view((*axes.outer, axes.m, axes.k), now1, itemsizes.x1),
+        x2=_view((*axes.outer, axes.k, axes.n), now2, itemsizes.x2),
+        product=_view((*axes.outer, axes.m, axes.n), target, itemsizes.out),
+        storage=storage,
+        result=View(
+            shape=tuple(sizes[label] for label in out.labels),
+            strides=tuple(target.get(label, itemsizes.out) for label in out.labels),
         ),
     )
 
 
 def _group(strides1: Strides, strides2: Strides, out: Labels) -> _Groups:
     return _Groups(
-        tuple(label for label in out if label in strides1 and label in strides2),
-        tuple(label for label in strides1 if label in strides2 and label not in out),
-        tuple(label for label in out if label not in strides2),
-        tuple(label for label in out if label not in strides1),
+        batch=tuple(label for label in out if label in strides1 and label in strides2),
+        contracted=tuple(label for label in strides1 if label in strides2 and label not in out),
+        left=tuple(label for label in out if label not in strides2),
+        right=tuple(label for label in out if label not in strides1),
     )
 
 
-def c_strides(order: Labels, sizes: Mapping[Label, int], itemsize: int) -> dict[Label, int]:
+def c_strides(order: Labels, sizes: Sizes, itemsize: int) -> dict[Label, int]:
     """Return the strides of an array that is C-contiguous in an order of axes."""
     strides, step = {}, itemsize
     for label in reversed(order):
@@ -170,10 +221,8 @@ def c_strides(order: Labels, sizes: Mapping[Label, int], itemsize: int) -> dict[
     return strides
 
 
-def _chains(
-    labels: Labels, arrays: Sequence[Strides], sizes: Mapping[Label, int]
-) -> tuple[_Chain, ...]:
-    """Return labels as the fewest axes that every one of the arrays has, outermost first."""
+def _chains(labels: Labels, arrays: Sequence[Strides], sizes: Sizes) -> tuple[_Chain, ...]:
+    """Merge labels into the fewest axes that every one of the arrays has, outermost first."""
     chains: list[_Chain] = []
     for label in sorted(labels, key=lambda label: -abs(arrays[0][label])):
         size = sizes[label]
@@ -188,9 +237,9 @@ def _chains(
 
 
 def _copies_to_nest(
-    contracted: Labels, strides1: Strides, strides2: Strides, sizes: Mapping[Label, int]
+    contracted: Labels, strides1: Strides, strides2: Strides, sizes: Sizes
 ) -> tuple[bool, bool]:
-    """Return which operands are copied so that the contracted labels are one axis in both."""
+    """Return which operands to copy so that the contracted labels are one axis in both."""
     if len(_chains(contracted, (strides1, strides2), sizes)) <= 1:
         return False, False
     nests1 = len(_chains(contracted, (strides1,), sizes)) == 1
@@ -201,103 +250,116 @@ def _copies_to_nest(
     return not nests1, not nests2
 
 
-def _copied_order(
-    batch: Labels, kept: Labels, contracted: Labels, own: Strides, other: Strides
-) -> Labels:
-    """Return the axes of a copy, in the order in which it is contiguous: contracted ones last.
+def _copied_order(groups: _Groups, kept: Labels, *, own: Strides, other: Strides) -> Labels:
+    """Return the order of axes in which a copy is contiguous, contracted axes last.
 
-    They take the other operand's order, which is not copied, or is copied to the same order.
+    The contracted axes take the order of the other operand, which either is not copied or is copied
+    to the same order.
     """
-    nested = sorted(contracted, key=lambda label: -abs(other[label]))
-    return (*batch, *sorted(kept, key=lambda label: -abs(own[label])), *nested)
+    nested = sorted(groups.contracted, key=lambda label: -abs(other[label]))
+    return (*groups.batch, *sorted(kept, key=lambda label: -abs(own[label])), *nested)
 
 
-def _elements(strides: Strides, sizes: Mapping[Label, int]) -> int:
+def _elements(strides: Strides, sizes: Sizes) -> int:
     return math.prod(sizes[label] for label, stride in strides.items() if stride)
 
 
 def _place(
     groups: _Groups,
+    *,
     strides1: Strides,
     strides2: Strides,
     out: Labels,
     given: Strides | None,
-    sizes: Mapping[Label, int],
-    itemsizes: tuple[int, int, int],
-) -> tuple[Labels, _Plan]:
-    """Return the order in which a new result lies, and the plan that writes it.
+    sizes: Sizes,
+    itemsizes: ItemSizes,
+) -> tuple[Labels, _MatrixAxes]:
+    """Return the order of a new result in memory, and the axes of the product that writes it.
 
-    C order if that batches over no more axes and the product can be written in place; else the
-    order that suits the operands, of which the result is a transposed view.
+    The order is C order if this needs no further batch axes and the product can be written in
+    place. Otherwise the order suits the operands, and the result is a transposed view.
     """
 
-    def plan(target: Strides) -> _Plan:
-        return _plan(groups, (strides1, strides2, target), sizes, itemsizes)
+    def axes_for(target: Strides) -> _MatrixAxes:
+        arrays = _ArrayStrides(x1=strides1, x2=strides2, out=target)
+        return _matrix_axes(groups, arrays, sizes, itemsizes)
 
     if given is not None:
-        return out, plan(given)
+        return out, axes_for(given)
 
-    def cost(plan: _Plan, target: Strides) -> tuple[bool, int]:
+    def cost(axes: _MatrixAxes, target: Strides) -> tuple[bool, int]:
         writable = any(
-            chain.labels and target[chain.labels[-1]] == itemsizes[2] for chain in (plan.m, plan.n)
+            chain.labels and target[chain.labels[-1]] == itemsizes.out for chain in (axes.m, axes.n)
         )
-        return not writable and bool(out), len(plan.outer)
+        return not writable and bool(out), len(axes.outer)
 
-    in_c_order = c_strides(out, sizes, itemsizes[2])
-    first = plan(in_c_order)
+    in_c_order = c_strides(out, sizes, itemsizes.out)
+    first = axes_for(in_c_order)
     own1 = {label: strides1[label] for label in (*groups.batch, *groups.left)}
     own2 = {label: strides2[label] for label in (*groups.batch, *groups.right)}
-    free = plan({**own2, **own1})  # as if the result lay like the operands
+    free = axes_for({**own2, **own1})  # as if the result had the operands' strides
     matrix = sorted(
         (free.m, free.n), key=lambda chain: out.index(chain.labels[-1]) if chain.labels else -1
     )
     inner = tuple(label for chain in matrix for label in chain.labels)
     storage = (*(label for chain in free.outer for label in chain.labels), *inner)
-    in_own_order = c_strides(storage, sizes, itemsizes[2])
-    second = plan(in_own_order)
+    in_own_order = c_strides(storage, sizes, itemsizes.out)
+    second = axes_for(in_own_order)
     if cost(second, in_own_order) < cost(first, in_c_order):
         return storage, second
     return out, first
 
 
-def _plan(
-    groups: _Groups,
-    arrays: tuple[Strides, Strides, Strides],
-    sizes: Mapping[Label, int],
-    itemsizes: tuple[int, int, int],
-) -> _Plan:
-    """Return the axes of the product for strides of both operands and the result."""
-    strides1, strides2, target = arrays
-    (k,) = _chains(groups.contracted, (strides1, strides2), sizes) or (_NONE,)
-    m, rest1 = _matrix_axis(groups.left, k, strides1, target, sizes, (itemsizes[0], itemsizes[2]))
-    n, rest2 = _matrix_axis(groups.right, k, strides2, target, sizes, (itemsizes[1], itemsizes[2]))
-    batch = _chains(groups.batch, (target, strides1, strides2), sizes)
-    return _Plan(m, n, k, (*batch, *rest1, *rest2))
+def _matrix_axes(
+    groups: _Groups, arrays: _ArrayStrides, sizes: Sizes, itemsizes: ItemSizes
+) -> _MatrixAxes:
+    """Return the axes of the product for the strides of both operands and the result."""
+    (k,) = _chains(groups.contracted, (arrays.x1, arrays.x2), sizes) or (_NO_AXIS,)
+    chains1 = _chains(groups.left, (arrays.x1, arrays.out), sizes)
+    chains2 = _chains(groups.right, (arrays.x2, arrays.out), sizes)
+    m, rest1 = _matrix_axis(
+        chains1,
+        k,
+        strides=arrays.x1,
+        itemsize=itemsizes.x1,
+        target=arrays.out,
+        target_itemsize=itemsizes.out,
+    )
+    n, rest2 = _matrix_axis(
+        chains2,
+        k,
+        strides=arrays.x2,
+        itemsize=itemsizes.x2,
+        target=arrays.out,
+        target_itemsize=itemsizes.out,
+    )
+    batch = _chains(groups.batch, (arrays.out, arrays.x1, arrays.x2), sizes)
+    return _MatrixAxes(m=m, n=n, k=k, outer=(*batch, *rest1, *rest2))
 
 
 def _matrix_axis(
-    kept: Labels,
+    chains: tuple[_Chain, ...],
     k: _Chain,
+    *,
     strides: Strides,
+    itemsize: int,
     target: Strides,
-    sizes: Mapping[Label, int],
-    itemsizes: tuple[int, int],
+    target_itemsize: int,
 ) -> tuple[_Chain, tuple[_Chain, ...]]:
     """Return which of an operand's kept axes is the matrix axis, and the others.
 
-    Where the contracted axis is not the adjacent one, a kept axis has to be, or the operand would
-    be copied; else an axis that is adjacent in the result, then the longest.
+    If the contracted axis does not have unit stride, a kept axis must have it, or the operand would
+    be copied. Otherwise an axis with unit stride in the result is preferred, then the longest.
     """
-    chains = _chains(kept, (strides, target), sizes)
     if not chains:
-        return _NONE, ()
-    k_is_adjacent = bool(k.labels) and strides[k.labels[-1]] == itemsizes[0]
+        return _NO_AXIS, ()
+    k_is_adjacent = bool(k.labels) and strides[k.labels[-1]] == itemsize
 
     def rank(chain: _Chain) -> tuple[bool, bool, int]:
         inner = chain.labels[-1]
         return (
-            not k_is_adjacent and strides[inner] == itemsizes[0],
-            target[inner] == itemsizes[1] and chain.size >= SLIVER,
+            not k_is_adjacent and strides[inner] == itemsize,
+            target[inner] == target_itemsize and chain.size >= SLIVER,
             chain.size,
         )
 
@@ -306,7 +368,7 @@ def _matrix_axis(
 
 
 def _needs_copy(
-    plan: _Plan, axis: _Chain, kept: Labels, strides: Strides, sizes: Mapping[Label, int]
+    axes: _MatrixAxes, axis: _Chain, kept: Labels, *, strides: Strides, sizes: Sizes
 ) -> bool:
     """Whether to copy an operand to a layout in which its kept axes are one."""
     if len(_chains(kept, (strides,), sizes)) <= 1:
@@ -314,16 +376,16 @@ def _needs_copy(
     total = math.prod(sizes[label] for label in kept)
     tiles = -(-total // SLIVER)
     slivers = axis.size < SLIVER and total >= 8 * tiles * axis.size
-    return slivers or len(plan.outer) > MAX_BATCH_AXES
+    return slivers or len(axes.outer) > MAX_BATCH_AXES
 
 
 def _view(chains: tuple[_Chain, ...], strides: Strides, itemsize: int) -> View:
-    """Return an array's view with one axis for each chain, of extent 1 where it lacks the chain."""
+    """Return an array's view with one axis per chain, of extent 1 if the array lacks the chain."""
     inner = [chain.labels[-1] if chain.labels else None for chain in chains]
     return View(
-        tuple(
+        shape=tuple(
             chain.size if label in strides else 1
             for chain, label in zip(chains, inner, strict=True)
         ),
-        tuple(strides.get(label, itemsize) for label in inner),
+        strides=tuple(strides.get(label, itemsize) for label in inner),
     )

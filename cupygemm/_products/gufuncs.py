@@ -1,4 +1,4 @@
-"""Products over stacks of vectors and matrices, as NumPy's generalized ufuncs pose them."""
+"""Products over stacks of vectors and matrices, with the semantics of NumPy's gufuncs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Any, SupportsIndex
 import numpy as np
 from numpy.typing import DTypeLike
 
+from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.pairs import contract, ndarray_type
 from cupygemm._products.products import conjugated
 from cupygemm._request.arrays import Array, as_arrays, single_out
 from cupygemm._request.axes import result_order
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.promotion import product_types
-from cupygemm._request.signatures import Axes, Signature, frozen, labelled
+from cupygemm._request.signatures import Axes, Labelled, Signature, frozen, labelled
 
 VECDOT = Signature("vecdot", "k", "k", "", conjugates=True)
 MATVEC = Signature("matvec", "mk", "k", "m")
@@ -35,34 +36,34 @@ def vecdot(
     order: str | None = "K",
     stream: Any = None,
 ) -> Array:
-    """Dot products of vectors, the first conjugated, as `numpy.vecdot`.
+    """Compute dot products of vectors, the first conjugated, as `numpy.vecdot`.
 
     Parameters
     ----------
     x1, x2 : cupy.ndarray
-        The vectors lie along the last axis, (..., k); the other axes broadcast.
+        Vectors along the last axis, (..., k). The other axes broadcast.
     out : cupy.ndarray, optional
-        Where to put the result.
+        Array for the result.
     axis : int, optional
-        The axis of the vectors, in both operands.
+        The axis of the vectors in both operands.
     axes : sequence of int or tuple of int, optional
         The axis of the vectors in each operand.
     keepdims : bool
-        Keep the axis, with extent 1.
+        Whether to keep the axis in the result, with extent 1.
     dtype, casting, order, stream
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        (...); ``out`` if it was given.
+        The dot products, (...); ``out`` if it was given.
 
     Raises
     ------
     ValueError
-        The shapes do not fit, or an axis is out of range.
+        If the shapes do not match or an axis is out of range.
     TypeError
-        An argument is no array of a device, or a conversion is not allowed.
+        If an argument is not an array on a device, or a conversion is not allowed.
     """
     if not isinstance(keepdims, (bool, np.bool_)):
         raise TypeError(f"vecdot: keepdims is {keepdims!r}; it must be True or False")
@@ -70,7 +71,17 @@ def vecdot(
         if axes is not None:
             raise TypeError("vecdot: axis and axes are both given; pass one of them")
         axes = [(axis,), (axis,), (axis,) if keepdims else ()]
-    return _apply(VECDOT, x1, x2, out, axes, dtype, casting, order, keepdims=keepdims)
+    return _apply(
+        VECDOT,
+        x1,
+        x2,
+        out,
+        axes=axes,
+        dtype=dtype,
+        casting=casting,
+        order=order,
+        keepdims=keepdims,
+    )
 
 
 @common_keywords
@@ -93,9 +104,9 @@ def matvec(
     x1 : cupy.ndarray
         Matrices, (..., m, k).
     x2 : cupy.ndarray
-        Vectors, (..., k). The other axes broadcast.
+        Vectors, (..., k). The leading axes of the operands broadcast.
     out : cupy.ndarray, optional
-        Where to put the result.
+        Array for the result.
     axes : sequence of int or tuple of int, optional
         The core axes of each operand and of the result, e.g. ``[(-2, -1), -1, -1]``.
     dtype, casting, order, stream
@@ -104,16 +115,18 @@ def matvec(
     Returns
     -------
     cupy.ndarray
-        (..., m); ``out`` if it was given.
+        Vectors, (..., m); ``out`` if it was given.
 
     Raises
     ------
     ValueError
-        The shapes do not fit, or an axis is out of range.
+        If the shapes do not match or an axis is out of range.
     TypeError
-        An argument is no array of a device, or a conversion is not allowed.
+        If an argument is not an array on a device, or a conversion is not allowed.
     """
-    return _apply(MATVEC, x1, x2, out, axes, dtype, casting, order)
+    return _apply(
+        MATVEC, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order, keepdims=False
+    )
 
 
 @common_keywords
@@ -129,16 +142,16 @@ def vecmat(
     order: str | None = "K",
     stream: Any = None,
 ) -> Array:
-    """Multiply vectors, conjugated, and matrices, as `numpy.vecmat`.
+    """Multiply conjugated vectors and matrices, as `numpy.vecmat`.
 
     Parameters
     ----------
     x1 : cupy.ndarray
         Vectors, (..., k).
     x2 : cupy.ndarray
-        Matrices, (..., k, n). The other axes broadcast.
+        Matrices, (..., k, n). The leading axes of the operands broadcast.
     out : cupy.ndarray, optional
-        Where to put the result.
+        Array for the result.
     axes : sequence of int or tuple of int, optional
         The core axes of each operand and of the result, e.g. ``[-1, (-2, -1), -1]``.
     dtype, casting, order, stream
@@ -147,16 +160,18 @@ def vecmat(
     Returns
     -------
     cupy.ndarray
-        (..., n); ``out`` if it was given.
+        Vectors, (..., n); ``out`` if it was given.
 
     Raises
     ------
     ValueError
-        The shapes do not fit, or an axis is out of range.
+        If the shapes do not match or an axis is out of range.
     TypeError
-        An argument is no array of a device, or a conversion is not allowed.
+        If an argument is not an array on a device, or a conversion is not allowed.
     """
-    return _apply(VECMAT, x1, x2, out, axes, dtype, casting, order)
+    return _apply(
+        VECMAT, x1, x2, out, axes=axes, dtype=dtype, casting=casting, order=order, keepdims=False
+    )
 
 
 def _apply(
@@ -164,26 +179,21 @@ def _apply(
     x1: Any,
     x2: Any,
     out: Any,
+    *,
     axes: Axes,
     dtype: DTypeLike | None,
     casting: str,
     order: str | None,
-    *,
-    keepdims: bool = False,
+    keepdims: bool,
 ) -> Array:
-    """Compute a product by its signature."""
+    """Compute the product that a signature describes."""
     name = signature.name
     out = single_out(name, out)
     given = {} if out is None else {"out": out}
     x1, x2, *rest = as_arrays(name, x1=x1, x2=x2, **given)
     target = rest[0] if rest else None
-    call = labelled(
-        signature,
-        x1.shape,
-        x2.shape,
-        None if target is None else target.shape,
-        frozen(axes),
-        keepdims,
+    call = _labelled(
+        signature, (x1.shape, x2.shape, None if target is None else target.shape), axes, keepdims
     )
     wanted = None if dtype is None else np.dtype(dtype)
     contiguous = result_order(name, order, (x1, x2))
@@ -196,14 +206,41 @@ def _apply(
         target = target.squeeze(call.kept)
     result = contract(
         conjugated(x1) if signature.conjugates else x1,
-        call.x1,
         x2,
-        call.x2,
-        call.out,
         target,
+        labels1=call.x1,
+        labels2=call.x2,
+        labels_out=call.out,
         dtype=wanted,
         casting=casting,
     )
     if out is not None:
         return out
     return result.reshape(call.shape) if keepdims else result
+
+
+def _labelled(
+    signature: Signature,
+    shapes: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...] | None],
+    axes: Axes,
+    keepdims: bool,
+) -> Labelled:
+    """Return the labels of a call's arrays, from the table of plans if the call is a repeated one.
+
+    The shapes are those of the operands, and of ``out`` if it was given.
+    """
+    axes = frozen(axes)
+    key: Key = (signature.name, shapes, axes, keepdims)
+    call: Labelled | None = PLANS.get(key)
+    if call is None:
+        shape1, shape2, shape_out = shapes
+        call = labelled(
+            signature,
+            shape1=shape1,
+            shape2=shape2,
+            shape_out=shape_out,
+            axes=axes,
+            keepdims=keepdims,
+        )
+        PLANS.keep(key, call)
+    return call

@@ -1,22 +1,30 @@
-"""Contract two CuPy arrays with labelled axes: the product that `contraction` plans, run and kept.
+"""Contract two CuPy arrays with labelled axes by the product that `contraction` plans.
 
-A repeated contraction of equal shapes, strides, types and alignment is one look-up in the table of
-plans and a launch; one that copies an operand first is a call of `cupygemm.matmul` on views.
+A repeated contraction (equal shapes, strides, types and alignment) takes one look-up in the table
+of plans and one launch. A contraction that first copies an operand calls `cupygemm.matmul` on
+views.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cupygemm._plan.keys import array_key
 from cupygemm._plan.plan import Plan
 from cupygemm._plan.table import PLANS, Key
-from cupygemm._products.contraction import Contraction, View, c_strides, plan_contraction
+from cupygemm._products.contraction import (
+    Contraction,
+    ItemSizes,
+    LabelledAxes,
+    Sizes,
+    View,
+    c_strides,
+    plan_contraction,
+)
 from cupygemm._products.matmul import matmul, plan_for
 from cupygemm._records.shapes import Label, Labels
 from cupygemm._request.arrays import may_overlap
@@ -24,30 +32,54 @@ from cupygemm._request.copies import assign
 from cupygemm._request.promotion import product_types
 
 Array = Any
-Term = tuple[Labels, tuple[int, ...]]  # labels, strides
-Lie = tuple[tuple[int, ...], tuple[int, ...], np.dtype[Any]]  # shape, strides, dtype
+
+
+class ArrayLayout(NamedTuple):
+    """What the plan of a contraction depends on of an array."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+def layout_of(x: Array) -> ArrayLayout:
+    """Return the layout of a CuPy array."""
+    return ArrayLayout(shape=x.shape, strides=x.strides, dtype=x.dtype)
 
 
 def contract(
     x1: Array,
-    labels1: Labels,
     x2: Array,
-    labels2: Labels,
-    labels_out: Labels,
     out: Array = None,
     *,
+    labels1: Labels,
+    labels2: Labels,
+    labels_out: Labels,
     dtype: np.dtype[Any] | None = None,
     casting: str = "same_kind",
     any_order: bool = False,
 ) -> Array:
-    """Return the sum of products over the labels that are not in the result.
+    """Return the sum of products over the labels that the result lacks.
 
-    Every label of an operand is in the other or in the result; labels of one operand differ; equal
-    labels have equal extents, or extent 1 in an operand, which is broadcast. Every label of the
-    result is in an operand. A new result is C-contiguous, or a transposed view with `any_order`,
-    where that suits the operands.
+    Parameters
+    ----------
+    x1, x2 : cupy.ndarray
+        Operands.
+    out : cupy.ndarray, optional
+        Array for the result.
+    labels1, labels2, labels_out : tuple of labels
+        Labels of the axes of each array, without duplicates within an array. Each label of an
+        operand must be in the other operand or in the result, and each label of the result in an
+        operand. The extents of a label must be equal, or 1 in an operand that is broadcast.
+    dtype : numpy.dtype, optional
+        Type of the result.
+    casting : str
+        Which conversions are allowed.
+    any_order : bool
+        Whether a new result may be a transposed view, if that suits the operands. Otherwise it is
+        C-contiguous.
     """
-    # array_key, spelled out: every call builds this key.
+    # This is array_key, inlined because every call builds the key.
     m1, m2 = x1.data, x2.data
     key: Key = (
         "contract",
@@ -74,12 +106,10 @@ def contract(
     if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
         return plan(x1, x2, out)
     run = _plan_pair(
-        _lie(x1),
-        labels1,
-        _lie(x2),
-        labels2,
+        LabelledLayout(labels1, layout_of(x1)),
+        LabelledLayout(labels2, layout_of(x2)),
         labels_out=labels_out,
-        lie_out=None if out is None else _lie(out),
+        layout_out=None if out is None else layout_of(out),
         dtype=dtype,
         casting=casting,
         any_order=any_order,
@@ -89,93 +119,124 @@ def contract(
     return result
 
 
-def _lie(x: Array) -> Lie:
-    return x.shape, x.strides, x.dtype
+class LabelledLayout(NamedTuple):
+    """Labels of an operand's axes, and its layout."""
+
+    labels: Labels
+    layout: ArrayLayout
 
 
 def _plan_pair(
-    lie1: Lie,
-    labels1: Labels,
-    lie2: Lie,
-    labels2: Labels,
+    x1: LabelledLayout,
+    x2: LabelledLayout,
     *,
     labels_out: Labels,
-    lie_out: Lie | None,
+    layout_out: ArrayLayout | None,
     dtype: np.dtype[Any] | None,
     casting: str,
     any_order: bool,
 ) -> _Product | _Multiply:
-    """Return what computes contractions of arrays that lie so."""
-    out_dtype = None if lie_out is None else lie_out[2]
-    types = product_types(lie1[2], lie2[2], out=out_dtype, dtype=dtype, casting=casting)
+    """Return the computation of a contraction of arrays with these layouts."""
+    types = product_types(
+        x1.layout.dtype,
+        x2.layout.dtype,
+        out=None if layout_out is None else layout_out.dtype,
+        dtype=dtype,
+        casting=casting,
+    )
     sizes: dict[Label, int] = {}
-    for (shape, _, _), labels in ((lie1, labels1), (lie2, labels2)):
-        for label, extent in zip(labels, shape, strict=True):
+    for labels, layout in ((x1.labels, x1.layout), (x2.labels, x2.layout)):
+        for label, extent in zip(labels, layout.shape, strict=True):
             if sizes.get(label, 1) == 1:
                 sizes[label] = extent
-    if lie_out is not None:  # it may broadcast the product
-        sizes |= zip(labels_out, lie_out[0], strict=True)
-    term1, term2 = _term(lie1, labels1, sizes), _term(lie2, labels2, sizes)
-    if all(label in labels_out for label in (*term1[0], *term2[0])):
-        shape = tuple(sizes[label] for label in labels_out)
-        view1, view2 = _spread(term1, labels_out, sizes), _spread(term2, labels_out, sizes)
-        return _Multiply(x1=view1, x2=view2, shape=shape, stored=types.stored, result=types.result)
-    strides = None if lie_out is None else lie_out[1]
-    if lie_out is None and not any_order:
+    if layout_out is not None:  # it may broadcast the product
+        sizes |= zip(labels_out, layout_out.shape, strict=True)
+    axes1 = _axes(x1.labels, x1.layout, sizes)
+    axes2 = _axes(x2.labels, x2.layout, sizes)
+    if all(label in labels_out for label in (*axes1.labels, *axes2.labels)):
+        return _Multiply(
+            x1=_broadcast_view(axes1, labels_out, sizes),
+            x2=_broadcast_view(axes2, labels_out, sizes),
+            shape=tuple(sizes[label] for label in labels_out),
+            stored=types.stored,
+            result=types.result,
+        )
+    strides = None if layout_out is None else layout_out.strides
+    if layout_out is None and not any_order:
         in_c_order = c_strides(labels_out, sizes, types.result.itemsize)
         strides = tuple(in_c_order[label] for label in labels_out)
     plan = plan_contraction(
-        term1,
-        term2,
-        (labels_out, strides),
-        sizes,
-        (lie1[2].itemsize, lie2[2].itemsize, types.result.itemsize),
+        axes1,
+        axes2,
+        LabelledAxes(labels_out, strides),
+        sizes=sizes,
+        itemsizes=ItemSizes(
+            x1=x1.layout.dtype.itemsize,
+            x2=x2.layout.dtype.itemsize,
+            out=types.result.itemsize,
+        ),
     )
-    storage = tuple(sizes[label] for label in plan.storage)
-    copies = (_copied_view(plan.x1_copy, term1, sizes), _copied_view(plan.x2_copy, term2, sizes))
     return _Product(
         plan=plan,
-        copies=copies,
-        storage=storage,
+        x1_copy=_view_to_copy(plan.x1_copy, axes1, sizes),
+        x2_copy=_view_to_copy(plan.x2_copy, axes2, sizes),
+        storage=tuple(sizes[label] for label in plan.storage),
         result=types.result,
         dtype=dtype,
         casting=casting,
     )
 
 
-def _term(lie: Lie, labels: Labels, sizes: Mapping[Label, int]) -> Term:
+def _axes(labels: Labels, layout: ArrayLayout, sizes: Sizes) -> LabelledAxes:
     """Return the axes of an operand without those along which it is broadcast."""
-    axes = [
-        (label, stride)
-        for label, extent, stride in zip(labels, lie[0], lie[1], strict=True)
+    strides = {
+        label: stride
+        for label, extent, stride in zip(labels, layout.shape, layout.strides, strict=True)
         if extent == sizes[label]
-    ]
-    return tuple(label for label, _ in axes), tuple(stride for _, stride in axes)
+    }
+    return LabelledAxes(tuple(strides), tuple(strides.values()))
 
 
-def _copied_view(order: Labels | None, term: Term, sizes: Mapping[Label, int]) -> View | None:
-    """Return an operand as the view that is copied, if it is."""
+def _view_to_copy(order: Labels | None, axes: LabelledAxes, sizes: Sizes) -> View | None:
+    """Return the view of an operand that is copied; None if the operand is not copied."""
     if order is None:
         return None
-    strides = dict(zip(*term, strict=True))
-    return View(tuple(sizes[label] for label in order), tuple(strides[label] for label in order))
-
-
-def _spread(term: Term, labels_out: Labels, sizes: Mapping[Label, int]) -> View:
-    """Return an operand broadcast to the axes of the result."""
-    strides = dict(zip(*term, strict=True))
+    strides = axes.strides_by_label()
     return View(
-        tuple(sizes[label] for label in labels_out),
-        tuple(strides.get(label, 0) for label in labels_out),
+        shape=tuple(sizes[label] for label in order),
+        strides=tuple(strides[label] for label in order),
     )
 
 
-@dataclass(frozen=True)
+def _broadcast_view(axes: LabelledAxes, labels_out: Labels, sizes: Sizes) -> View:
+    """Return the view of an operand that is broadcast to the axes of the result."""
+    strides = axes.strides_by_label()
+    return View(
+        shape=tuple(sizes[label] for label in labels_out),
+        strides=tuple(strides.get(label, 0) for label in labels_out),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Product:
-    """A contraction by one call of `matmul`."""
+    """A contraction by one call of `matmul`.
+
+    Attributes
+    ----------
+    plan : Contraction
+    x1_copy, x2_copy : View or None
+        The view of the operand that is copied first; None without a copy.
+    storage : tuple of int
+        Shape of a new result in memory.
+    result : numpy.dtype
+        Type of the result.
+    dtype : numpy.dtype or None
+    casting : str
+    """
 
     plan: Contraction
-    copies: tuple[View | None, View | None]
+    x1_copy: View | None
+    x2_copy: View | None
     storage: tuple[int, ...]
     result: np.dtype[Any]
     dtype: np.dtype[Any] | None
@@ -183,11 +244,10 @@ class _Product:
 
     def __call__(self, x1: Array, x2: Array, out: Array) -> Array:
         plan = self.plan
-        copy1, copy2 = self.copies
-        if copy1 is not None:
-            x1 = contiguous_copy(viewed(x1, copy1))
-        if copy2 is not None:
-            x2 = contiguous_copy(viewed(x2, copy2))
+        if self.x1_copy is not None:
+            x1 = contiguous_copy(viewed(x1, self.x1_copy))
+        if self.x2_copy is not None:
+            x2 = contiguous_copy(viewed(x2, self.x2_copy))
         if out is None:
             out = viewed(ndarray_type()(self.storage, self.result), plan.result)
         x1, x2, product = viewed(x1, plan.x1), viewed(x2, plan.x2), viewed(out, plan.product)
@@ -195,12 +255,12 @@ class _Product:
         return out
 
     def overlaps(self, x1: Array, x2: Array, out: Array) -> bool:
-        """Return False: `matmul` finds overlaps itself, and works around them."""
+        """Return False: `matmul` detects overlaps itself and works around them."""
         return False
 
     def bound(self, x1: Array, x2: Array, result: Array) -> _Product | _Bound:
         """Return the call without the views that its arrays do not need, once it has run."""
-        if self.copies != (None, None):
+        if self.x1_copy is not None or self.x2_copy is not None:
             return self
         plan = plan_for(
             viewed(x1, self.plan.x1),
@@ -211,12 +271,12 @@ class _Product:
         )
         if plan is None or not plan.by_address:
             return self
-        return _Bound(plan, self.storage, self.result, self.plan.result)
+        return _Bound(plan=plan, storage=self.storage, dtype=self.result, result=self.plan.result)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Bound:
-    """A contraction whose kernel takes the operands where they lie."""
+    """A contraction whose kernel reads the operands in place."""
 
     plan: Plan
     storage: tuple[int, ...]
@@ -235,9 +295,9 @@ class _Bound:
         return viewed(out, self.result)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Multiply:
-    """A product of elements, with nothing to add up: CuPy's own kernel."""
+    """An element-wise product, without a sum, by CuPy's own kernel."""
 
     x1: View
     x2: View
@@ -246,7 +306,7 @@ class _Multiply:
     result: np.dtype[Any]
 
     def overlaps(self, x1: Array, x2: Array, out: Array) -> bool:
-        """Return False: a call looks for overlaps itself."""
+        """Return False: each call checks for overlaps itself."""
         return False
 
     def __call__(self, x1: Array, x2: Array, out: Array) -> Array:
@@ -264,18 +324,15 @@ class _Multiply:
 
 
 def viewed(array: Array, view: View) -> Array:
-    """Return another view of the memory from an array's first element on."""
+    """Return another view of an array's memory, starting at its first element."""
     if array.shape == view.shape and array.strides == view.strides:
         return array
     return ndarray_type()(view.shape, array.dtype, array.data, view.strides)
 
 
-@functools.cache
 def ndarray_type() -> Any:
-    """Return CuPy's array type; whoever calls has imported CuPy."""
-    from cupy import ndarray
-
-    return ndarray
+    """Return CuPy's array type; the caller has CuPy arrays, so CuPy is loaded."""
+    return sys.modules["cupy"].ndarray
 
 
 def contiguous_copy(array: Array) -> Array:

@@ -68,7 +68,9 @@ def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
         if not (a.ndim and b.ndim):
             labels_a, labels_b = tuple(range(a.ndim)), tuple(range(b.ndim))
             kept_a, kept_b = range(a.ndim), range(b.ndim)
-        result = contract(a, labels_a, b, labels_b, (*kept_a, *kept_b), target)
+        result = contract(
+            a, b, target, labels1=labels_a, labels2=labels_b, labels_out=(*kept_a, *kept_b)
+        )
     return result if out is None else out
 
 
@@ -104,7 +106,7 @@ def vdot(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     if a.shape != b.shape:
         a, b = a.ravel(), b.ravel()
     labels = tuple(range(a.ndim))
-    return contract(conjugated(a), labels, b, labels, ())
+    return contract(conjugated(a), b, labels1=labels, labels2=labels, labels_out=())
 
 
 @common_keywords
@@ -135,13 +137,19 @@ def inner(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     a, b = as_arrays("inner", a=a, b=b)
     labels_a, labels_b = tuple(range(a.ndim)), tuple(range(a.ndim, a.ndim + b.ndim))
     if not (a.ndim and b.ndim):
-        return contract(a, labels_a, b, labels_b, (*labels_a, *labels_b))
+        return contract(a, b, labels1=labels_a, labels2=labels_b, labels_out=(*labels_a, *labels_b))
     if a.shape[-1] != b.shape[-1]:
         raise ValueError(
             f"inner: the last extents differ: a has shape {a.shape}, b has shape {b.shape}"
         )
     kept_a, kept_b = labels_a[:-1], labels_b[:-1]
-    return contract(a, (*kept_a, "k"), b, (*kept_b, "k"), (*kept_a, *kept_b))
+    return contract(
+        a,
+        b,
+        labels1=(*kept_a, "k"),
+        labels2=(*kept_b, "k"),
+        labels_out=(*kept_a, *kept_b),
+    )
 
 
 @common_keywords
@@ -179,7 +187,7 @@ def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
         _, _, target = as_arrays("outer", a=a, b=b, out=out)
         if target.shape != (a.size, b.size):
             raise ValueError(f"outer: out has shape {target.shape}, the result {(a.size, b.size)}")
-    result = contract(a, ("i",), b, ("j",), ("i", "j"), target)
+    result = contract(a, b, target, labels1=("i",), labels2=("j",), labels_out=("i", "j"))
     return result if out is None else out
 
 
@@ -226,7 +234,13 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
         labels_b[y] = labels_a[x]
     kept_a = [label for axis, label in enumerate(labels_a) if axis not in axes_a]
     kept_b = [label for axis, label in enumerate(labels_b) if axis not in axes_b]
-    return contract(a, tuple(labels_a), b, tuple(labels_b), (*kept_a, *kept_b))
+    return contract(
+        a,
+        b,
+        labels1=tuple(labels_a),
+        labels2=tuple(labels_b),
+        labels_out=(*kept_a, *kept_b),
+    )
 
 
 def conjugated(array: Array) -> Array:

@@ -7,7 +7,6 @@ A `Signature` names the core axes of the operands and of the result. They are th
 
 from __future__ import annotations
 
-import functools
 import itertools
 import operator
 from collections.abc import Sequence
@@ -68,7 +67,6 @@ class Labelled:
     core_last: tuple[int, ...]
 
 
-@functools.lru_cache(maxsize=4096)
 def labelled(
     signature: Signature,
     shape1: tuple[int, ...],

@@ -9,20 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from cupygemm._products.contraction import plan_contraction
+from cupygemm._products.contraction import ItemSizes, LabelledAxes, plan_contraction
 
 
 def plan_of(x1, labels1, x2, labels2, labels_out, out=None):
     """Return the plan of NumPy arrays with labelled axes."""
     sizes = dict(zip((*labels1, *labels2), (*x1.shape, *x2.shape), strict=True))
-    strides = None if out is None else out.strides
     itemsize = x1.itemsize
     return plan_contraction(
-        (labels1, x1.strides),
-        (labels2, x2.strides),
-        (labels_out, strides),
-        sizes,
-        (itemsize, itemsize, itemsize),
+        LabelledAxes(labels1, x1.strides),
+        LabelledAxes(labels2, x2.strides),
+        LabelledAxes(labels_out, None if out is None else out.strides),
+        sizes=sizes,
+        itemsizes=ItemSizes(x1=itemsize, x2=itemsize, out=itemsize),
     )
 
 
@@ -116,11 +115,12 @@ def test_matrices_are_multiplied_where_they_lie():
 def test_nothing_is_copied_where_strides_nest(labels1, labels2, labels_out, batch_axes):
     sizes = dict.fromkeys(labels1 + labels2, 40)
     x1, x2 = (
-        np.lib.stride_tricks.as_strided(np.ones(1), [sizes[lb] for lb in labels], strides)
-        for labels, strides in (
-            (labels, [8 * 40 ** (len(labels) - 1 - i) for i in range(len(labels))])
-            for labels in (labels1, labels2)
+        as_strided(
+            np.ones(1),
+            [sizes[label] for label in labels],
+            [8 * 40 ** (len(labels) - 1 - axis) for axis in range(len(labels))],
         )
+        for labels in (labels1, labels2)
     )
     plan = plan_of(x1, tuple(labels1), x2, tuple(labels2), tuple(labels_out))
     assert (plan.x1_copy, plan.x2_copy) == (None, None)
