@@ -1,4 +1,4 @@
-"""Products of several matrices: `multi_dot` in the cheapest order, `matrix_power` by squaring."""
+"""Products of several matrices: `multi_dot` in the cheapest order, and `matrix_power`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cupygemm._request.keywords import common_keywords
 
 @common_keywords
 def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> Array:
-    """Product of two or more arrays in the order of fewest operations, as `numpy.linalg.multi_dot`.
+    """Product of two or more arrays in the cheapest order, as `numpy.linalg.multi_dot`.
 
     Parameters
     ----------
     arrays : sequence of cupy.ndarray
-        Matrices; the first may be a row and the last a column, of one axis.
+        Matrices. The first and the last may be 1-D: a row and a column.
     out : cupy.ndarray, optional
-        Where to put the result, of its shape and type.
+        Array for the result, of the result's shape and type.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
@@ -33,14 +33,14 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
     Raises
     ------
     ValueError
-        There are fewer than two arrays, an extent differs from its neighbour's, or one in the
-        middle has not two axes.
+        If there are fewer than two arrays, the inner extents of neighbours differ, or an array has
+        a wrong number of axes.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
     """
     names = [f"arrays[{index}]" for index in range(len(arrays))]
     if len(arrays) < 2:
-        raise ValueError(f"multi_dot: {len(arrays)} arrays; it takes two or more")
+        raise ValueError(f"multi_dot: {len(arrays)} arrays; it needs two or more")
     factors = [as_array("multi_dot", name, x) for name, x in zip(names, arrays, strict=True)]
     one_device("multi_dot", dict(zip(names, factors, strict=True)))
     for index, (name, x) in enumerate(zip(names, factors, strict=True)):
@@ -70,7 +70,7 @@ def multi_dot(arrays: Sequence[Any], *, out: Any = None, stream: Any = None) -> 
 
 
 def cheapest_order(extents: Sequence[int]) -> dict[tuple[int, int], int]:
-    """Return where to split the product of each run of matrices, for the fewest multiplications.
+    """Return where to split each chain of matrices for the fewest multiplications.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def cheapest_order(extents: Sequence[int]) -> dict[tuple[int, int], int]:
     Returns
     -------
     dict of (int, int) to int
-        By first and last matrix, the last matrix of the left factor.
+        For the first and the last matrix of a chain, the last matrix of its left factor.
 
     References
     ----------
@@ -109,31 +109,32 @@ def matrix_power(a: Any, n: SupportsIndex, *, stream: Any = None) -> Array:
     a : cupy.ndarray
         Matrices, (..., m, m).
     n : int
-        The exponent. 0 gives the identity; negative powers are those of `cupy.linalg.inv`.
+        The exponent. 0 gives the identity; a negative exponent gives a power of the inverse, which
+        `cupy.linalg.inv` computes.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        Of the shape of ``a``.
+        The power, of the shape of ``a``.
 
     Raises
     ------
     ValueError
-        The matrices are not square.
+        If the matrices are not square.
     TypeError
-        ``a`` is no array of a device, or ``n`` is no integer.
+        If ``a`` is not an array on a device, or ``n`` is not an integer.
 
     Notes
     -----
-    By squaring, in at most ``2 * log2(n)`` products.
+    The power is computed by repeated squaring, in at most ``2 * log2(n)`` products.
     """
     import cupy
 
     a = as_array("matrix_power", "a", a)
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"matrix_power: a has shape {a.shape}; it must be square matrices")
+        raise ValueError(f"matrix_power: a has shape {a.shape}; the matrices must be square")
     try:
         power = operator.index(n)
     except TypeError as err:

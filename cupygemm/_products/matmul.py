@@ -1,4 +1,4 @@
-"""`matmul` and `explain`: one look-up in the table of plans, or a plan that is made and kept."""
+"""`matmul` and `explain`: look up a call's plan in the table, or make the plan and keep it."""
 
 from __future__ import annotations
 
@@ -36,65 +36,70 @@ def matmul(  # numpydoc ignore=PR02
     Parameters
     ----------
     x1, x2 : cupy.ndarray
-        Or any array of the device's memory with ``__dlpack__`` or ``__cuda_array_interface__``.
-        Operands of 1, 2 or more axes, (..., m, k) and (..., k, n). A 1-D ``x1`` is a row, a 1-D
-        ``x2`` a column, and the result lacks the axis so added. Leading axes broadcast.
+        Operands of one or more axes, (..., m, k) and (..., k, n). A 1-D ``x1`` is a row and a 1-D
+        ``x2`` a column; the result lacks the axis that this adds. Leading axes broadcast. Arrays of
+        other libraries in device memory are accepted if they have ``__dlpack__`` or
+        ``__cuda_array_interface__``.
     out : cupy.ndarray, optional
-        Where to put the result; its shape must be the result's. It may have any strides and may
-        overlap the operands.
+        Array for the result, of the result's shape. It may have any strides and may overlap the
+        operands.
     dtype : dtype, optional
-        Type of the result. 16-bit operands are summed in float32 and rounded to it once, so
-        ``dtype="float32"`` keeps the sums as they are. ``dtype="int32"`` does so for int8.
-        An 8-bit float, such as ``"float8_e4m3fn"``, gives its bytes, a uint8 array: numbers beyond
-        its largest one become that, infinities too, and NaN stays NaN.
+        Type of the result. Products of 16-bit operands are summed in float32 and rounded once, so
+        ``dtype="float32"`` returns the sums unrounded; ``dtype="int32"`` does the same for int8. An
+        8-bit float, such as ``"float8_e4m3fn"``, returns a uint8 array of its bytes, in which
+        numbers beyond the largest finite one, and infinities, become the largest, and NaN stays
+        NaN.
     casting : {"no", "equiv", "safe", "same_kind", "unsafe"}
         Which conversions are allowed, as in NumPy.
     format_a, format_b : str or dtype, optional
-        The 8-bit floats that ``x1``, ``x2`` hold: ``"e4m3fn"`` or ``"e5m2"`` on gfx950 and Hopper,
-        ``"e4m3fnuz"`` or ``"e5m2fnuz"`` on gfx942; the two may differ. The array is one of uint8,
-        since CuPy lacks these types. Without it, uint8 are integers. The result is float32 unless
-        ``dtype`` says otherwise.
+        The 8-bit float formats of ``x1`` and ``x2``, which may differ: ``"e4m3fn"``, ``"e5m2"``,
+        ``"e4m3fnuz"`` or ``"e5m2fnuz"``. Which of them a device multiplies is listed in the table
+        of types in the documentation. The operand is a uint8 array, since CuPy lacks these types;
+        without a format, uint8 arrays hold integers. The result is float32 by default.
     precision : {"ieee", "tf32", "xf32", "tf32x3"}, optional
-        Whether float32 operands may be cut to the 10 bits of fraction that the matrix unit
-        multiplies several times as fast (``"tf32"``; ``"xf32"`` is AMD's name). On Hopper,
-        ``"tf32x3"`` adds three such products of two parts of each operand: as exact as sums in
-        float32, but where numbers are within a few thousand of the least or the largest. A device
-        without such an instruction multiplies them exactly all the same.
+        The precision in which float32 operands are multiplied. ``"tf32"`` (``"xf32"`` is another
+        name for it) allows the device to cut them to 10 bits of fraction, which matrix units
+        multiply several times as fast. ``"tf32x3"`` adds three such products of two parts of each
+        operand. It is as exact as sums in float32, except where numbers are within a factor of a
+        few thousand of the smallest or the largest. A device without such an instruction multiplies
+        exactly.
     alpha : number, optional
         Factor of the product.
     beta : number, optional
-        Factor of `c`: 1 if it is not given. With 0, `c` is not read.
+        Factor of `c`, 1 by default. With 0, `c` is not read.
     c : cupy.ndarray, optional
-        Added to the product; its shape broadcasts to the result's. It may be ``out`` itself.
+        Array to add to the product; its shape broadcasts to the result's. It may be ``out`` itself.
     bias : cupy.ndarray, optional
-        Added as well: ``(n,)`` for each column, ``(m, 1)`` for each row, or whatever broadcasts to
-        the result.
+        Another array to add: ``(n,)`` for each column, ``(m, 1)`` for each row, or any shape that
+        broadcasts to the result's.
     activation : {"relu", "gelu", "gelu_tanh", "silu", "sigmoid"}, optional
-        Applied to what is then there. ``"gelu"`` is the exact one, by the error function.
+        Function to apply to the sum. ``"gelu"`` is the exact one, with the error function.
     scale_a : number or cupy.ndarray, optional
-        Factor of the product for each row of ``x1``, ``(m,)`` or ``(..., m, 1)``, or a single one.
+        Factor of the product: a single one, or one for each row of ``x1``, ``(m,)`` or
+        ``(..., m, 1)``.
     scale_b : number or cupy.ndarray, optional
-        The same for each column of ``x2``, ``(n,)`` or ``(..., 1, n)``, or a single one.
+        Factor of the product: a single one, or one for each column of ``x2``, ``(n,)`` or
+        ``(..., 1, n)``.
     scale_out : number or cupy.ndarray, optional
-        Factor of what the activation gives, a single one.
+        Factor of the activation's result, a single one.
     clamp : tuple of number or None, optional
-        The least and the greatest result, applied last; None leaves a side open.
+        The least and the greatest result, applied last. None leaves a side open.
     reproducible : bool
-        The same operands give the same bits each time. With False, the parts of a sum that several
-        workgroups share may be added by atomic instructions, in the order in which they come: that
-        takes less memory and less time where k is long and the result small, and float sums may
-        differ in their last bits from call to call.
+        Whether the same operands must give the same bits each time. With False, workgroups that
+        share a sum may add their parts by atomic instructions, in any order. This takes less memory
+        and time if k is long and the result is small, but the last bits of floating-point sums may
+        differ from call to call.
     axes : list of tuple of int, optional
-        Where the core axes of ``x1``, ``x2`` and the result are, by default the last ones:
-        ``[(-2, -1), (-2, -1), (-2, -1)]``, with one axis for a 1-D operand. The other options see
-        the result as it was before its axes were moved.
+        The core axes of ``x1``, ``x2`` and the result. The default is the last ones,
+        ``[(-2, -1), (-2, -1), (-2, -1)]``, with a single axis for a 1-D operand. The shapes of the
+        other options refer to the result before its axes are moved.
     order : {"K", "C", "F", "A"}
-        The order in memory of a new result: ``"C"``, ``"F"``, or ``"A"``, ``"F"`` if both operands
-        are F-contiguous, else ``"C"``. ``"K"`` leaves it open.
+        The memory order of a new result: ``"C"``, ``"F"``, ``"A"`` (``"F"`` if both operands are
+        F-contiguous, else ``"C"``), or ``"K"``, which leaves the choice to the library.
     stream : cupy.cuda.Stream, optional
-        Where the whole call runs, copies included, in place of the current stream. It may be
-        another library's, if that has ``__cuda_stream__``. The caller orders it with the streams
-        on which the arrays are written and read.
+        The stream on which the whole call runs, including copies, instead of the current stream. It
+        may be a stream of another library that has ``__cuda_stream__``. The caller is responsible
+        for ordering it with the streams that write and read the arrays.
 
     Returns
     -------
@@ -104,39 +109,36 @@ def matmul(  # numpydoc ignore=PR02
     Raises
     ------
     ValueError
-        The shapes do not fit, the arrays are on different devices, the elements of ``out``
-        overlap each other, an option is none of its choices, its shape does not fit, or there is
-        `beta` without `c`.
+        If shapes do not match, arrays are on different devices, elements of ``out`` overlap each
+        other, an option has none of its allowed values, or `beta` is given without `c`.
     TypeError
-        An argument is no CuPy array, a conversion is not allowed, or the device cannot multiply
-        these types.
+        If an argument is not an array on a device, a conversion is not allowed, or the device
+        cannot multiply the types.
 
     See Also
     --------
-    explain : Tell how a product is computed.
-    numpy.matmul : The semantics.
+    explain : Describe how a product is computed.
+    numpy.matmul : The function whose semantics this one follows.
 
     Notes
     -----
-    Kernels of this library multiply bfloat16 and float16; on AMD GPUs float32, float64, complex64,
-    complex128, int8, uint8 and 8-bit floats too; on Hopper int8, uint8, 8-bit floats, float32 in a
-    lower precision, and float64 where that is faster. `cupy.matmul` multiplies everything else.
-    Without the options below, products of integers wrap as NumPy's do. The result is the same bits
-    each time, unless `reproducible` is False.
-    Nothing is written to ``out`` when an exception is raised.
+    Kernels of this library multiply the types that the table of types in the documentation lists
+    for each device; `cupy.matmul` multiplies all others. Without the options below, integer
+    products wrap as NumPy's do. Results are bitwise reproducible unless `reproducible` is False. Nothing is written to ``out``
+    when an exception is raised.
 
     With any of the options from `alpha` to `clamp`, the result is ::
 
         cast(clamp(scale_out * activation(alpha * scale_a * scale_b * (x1 @ x2) + beta * c + bias)))
 
-    computed in float32 and rounded once: in float64 for operands of float64 or of integers wider
-    than a byte, and in their type for complex ones, which take `alpha`, `beta`, `c` and `bias`
-    only. Sums of int8 beyond 2**24 are rounded to float32 first. An integer result is rounded to
-    nearest, ties to even, and saturates, and NaN becomes 0. This depends on which options are given
-    (not None), and not on their values: with ``alpha=1`` an integer result saturates too. Sums of
-    int8 and uint8 in int32 stay exact under options that change no number. `explain` tells whether
-    it is the kernel that does all this. Numbers are passed by value, arrays by address: a call
-    waits for neither, and another number needs no other plan.
+    It is computed in float32 and rounded once. Operands of float64 and of integers wider than a
+    byte are computed in float64. Complex operands are computed in their own type and support only
+    `alpha`, `beta`, `c` and `bias`. Sums of int8 beyond 2**24 are first rounded to float32. An
+    integer result is rounded to nearest, ties to even, and saturates; NaN becomes 0. This depends
+    on which options are given (not None), not on their values: with ``alpha=1`` an integer result
+    saturates too. Sums of int8 and uint8 in int32 stay exact with options that change no number.
+    `explain` reports whether the kernel applies all of this. Numbers are passed by value and arrays by
+    address, so a call does not wait for either, and another number does not need another plan.
 
     Examples
     --------
@@ -156,8 +158,8 @@ def matmul(  # numpydoc ignore=PR02
     stream = options.pop("stream", None)
     if stream is not None:
         with on_stream("matmul", stream, (x1, x2, out)):
-            return _matmul_with_options(x1, x2, out, dtype, casting, options)
-    return _matmul_with_options(x1, x2, out, dtype, casting, options)
+            return _matmul_with_options(x1, x2, out, dtype=dtype, casting=casting, options=options)
+    return _matmul_with_options(x1, x2, out, dtype=dtype, casting=casting, options=options)
 
 
 @with_keywords
@@ -171,7 +173,7 @@ def explain(  # numpydoc ignore=PR02
     casting: str = "same_kind",
     **options: Unpack[MatmulOptions],
 ) -> Explanation:
-    """Tell how `matmul` computes a product, without computing it.
+    """Describe how `matmul` computes a product, without computing it.
 
     Parameters
     ----------
@@ -187,13 +189,13 @@ def explain(  # numpydoc ignore=PR02
     Returns
     -------
     Explanation
-        Backend, problem, kernel configuration, the kernel's resources, and the copies that are
-        made. The kernel is compiled if it is not in the cache.
+        The backend, the problem, the kernel configuration, the resources of the kernel, and the
+        copies. The kernel is compiled if it is not in the cache.
 
     Raises
     ------
     ValueError, TypeError
-        As `matmul` raises them.
+        In the same cases as `matmul`.
 
     Examples
     --------
@@ -203,7 +205,7 @@ def explain(  # numpydoc ignore=PR02
     """
     x1, x2, out = adopted(x1, x2, single_out("matmul", out))
     with on_stream("matmul", options.pop("stream", None), (x1, x2, out)):
-        x1, x2, out, _ = _arranged(x1, x2, out, dtype, casting, options)
+        x1, x2, out, _ = _arranged(x1, x2, out, dtype=dtype, casting=casting, options=options)
         given = call_options(options)
         call = check_call(x1, x2, out, dtype=dtype, casting=casting, given=given)
         return explain_request(call.request, device(call.device_index))
@@ -218,18 +220,18 @@ def multiply(
     casting: str = "same_kind",
 ) -> Any:
     """Return ``matmul(x1, x2, out, dtype=dtype, casting=casting)``, on the current stream."""
-    key = product_key(x1, x2, out, dtype, casting)
+    key = product_key(x1, x2, out, dtype=dtype, casting=casting)
     plan: Plan | None = None if key is None else PLANS.get(key)
     if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
         return plan.run(x1, x2, out)
-    return _first_call(x1, x2, out, dtype, casting, {})
+    return _first_call(x1, x2, out, dtype=dtype, casting=casting, options={})
 
 
 def plan_for(
     x1: Any, x2: Any, out: Any, *, dtype: DTypeLike | None = None, casting: str = "same_kind"
 ) -> Plan | None:
-    """Return the plan of a product that has been computed; None if it is no longer kept."""
-    key = product_key(x1, x2, out, dtype, casting)
+    """Return the plan of a product that was computed before; None if the table has dropped it."""
+    key = product_key(x1, x2, out, dtype=dtype, casting=casting)
     plan: Plan | None = None if key is None else PLANS.get(key)
     return plan
 
@@ -238,37 +240,39 @@ def _matmul_with_options(
     x1: Any,
     x2: Any,
     out: Any,
+    *,
     dtype: DTypeLike | None,
     casting: str,
     options: MatmulOptions,
 ) -> Any:
-    """Compute a product with options beyond ``dtype`` and ``casting``, on the current stream."""
-    key, more = product_key(x1, x2, out, dtype, casting), options_key(options)
+    """Compute a product with options besides ``dtype`` and ``casting``, on the current stream."""
+    key, more = product_key(x1, x2, out, dtype=dtype, casting=casting), options_key(options)
     if key is None or more is None:
-        return _first_call(x1, x2, out, dtype, casting, options)
+        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
     plan: Plan | None = PLANS.get((*key, more))
     if plan is None:
-        return _first_call(x1, x2, out, dtype, casting, options)
+        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
     if plan.binding is None:
         if out is None or not plan.overlaps(x1, x2, out):
             return plan.run(x1, x2, out)
-        return _first_call(x1, x2, out, dtype, casting, options)
+        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
     arguments = plan.binding(options)
     if out is None or not (plan.overlaps(x1, x2, out) or plan.overlaps_epilogue(arguments, out)):
         return plan.run(x1, x2, out, arguments)
-    return _first_call(x1, x2, out, dtype, casting, options)
+    return _first_call(x1, x2, out, dtype=dtype, casting=casting, options=options)
 
 
 def _key(
     x1: Any,
     x2: Any,
     out: Any,
+    *,
     dtype: DTypeLike | None,
     casting: str,
     options: MatmulOptions,
 ) -> Key | None:
-    """Return the key of a call in the table of plans; None if it has none."""
-    key = product_key(x1, x2, out, dtype, casting)
+    """Return the key of a call in the table of plans; None if the call cannot have a plan there."""
+    key = product_key(x1, x2, out, dtype=dtype, casting=casting)
     if key is None or not options:
         return key
     more = options_key(options)
@@ -279,20 +283,23 @@ def _first_call(
     x1: Any,
     x2: Any,
     out: Any,
+    *,
     dtype: DTypeLike | None,
     casting: str,
     options: MatmulOptions,
 ) -> Any:
-    """Validate a call, make its plan and keep it, and run it."""
+    """Validate a call, make and keep its plan, and run it."""
     asked = single_out("matmul", out)
     if "axes" in options or "order" in options:
         x1, x2, target = adopted(x1, x2, asked)
-        x1, x2, target, finish = _arranged(x1, x2, target, dtype, casting, options)
-        result = finish(_first_call(x1, x2, target, dtype, casting, options))
+        x1, x2, target, finish = _arranged(
+            x1, x2, target, dtype=dtype, casting=casting, options=options
+        )
+        result = finish(_first_call(x1, x2, target, dtype=dtype, casting=casting, options=options))
         return result if asked is None else asked
     given = call_options(options)
     call = check_call(x1, x2, asked, dtype=dtype, casting=casting, given=given)
-    key = _key(call.x1, call.x2, call.out, dtype, casting, options)
+    key = _key(call.x1, call.x2, call.out, dtype=dtype, casting=casting, options=options)
     if key is not None and call.request.aliased:
         key = (*key, "aliased")
     plan: Plan | None = None if key is None else PLANS.get(key)
@@ -311,13 +318,19 @@ def _arranged(
     x1: Any,
     x2: Any,
     out: Any,
+    *,
     dtype: DTypeLike | None,
     casting: str,
     options: MatmulOptions,
 ) -> tuple[Any, Any, Any, Callable[[Any], Any]]:
-    """Return the arrays of a call as ``axes`` and ``order`` ask, and what restores the result.
+    """Apply ``axes`` and ``order``, and remove both from the options.
 
-    Both keywords are removed from the options.
+    Returns
+    -------
+    x1, x2, out : cupy.ndarray
+        The operands with the core axes last, and an ``out`` of the requested order.
+    finish : callable
+        Moves the axes of the result to where ``axes`` puts them.
     """
     axes, order = options.pop("axes", None), options.pop("order", None)
     finish: Callable[[Any], Any] = _unchanged

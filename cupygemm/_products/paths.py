@@ -1,4 +1,4 @@
-"""In which order `einsum` contracts its operands: a path that is given, or opt_einsum finds."""
+"""The order in which `einsum` contracts operands: a given path, or one that opt_einsum finds."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ PATH_MARK = "einsum_path"
 
 @dataclass(frozen=True)
 class Step:
-    """One pair that is contracted.
+    """The contraction of one pair.
 
     Attributes
     ----------
     positions : (int, int)
-        Of the operands in the list, from which they are taken; the result is appended to it.
+        Positions of the operands in the list of operands. Both are removed from the list, and the
+        result is appended to it.
     x1, x2, out : tuple of labels
+        Labels of the operands and of the result.
     """
 
     positions: tuple[int, int]
@@ -30,10 +32,10 @@ class Step:
     out: Labels
 
     def describe(self, sizes: Mapping[Label, int]) -> str:
-        """Return the step in words."""
+        """Return a human-readable description."""
         terms = ["".join(map(str, labels)) for labels in (self.x1, self.x2, self.out)]
         multiplications = math.prod(sizes[label] for label in {*self.x1, *self.x2})
-        what = "product" if {*self.x1, *self.x2} - {*self.out} else "product of elements"
+        what = "product" if {*self.x1, *self.x2} - {*self.out} else "element-wise product"
         return (
             f"{self.positions}: {terms[0]},{terms[1]}->{terms[2]}: {what}, "
             f"{multiplications:,} multiplications"
@@ -48,11 +50,13 @@ def plan_path(
     Parameters
     ----------
     inputs : sequence of tuple of labels
-        Of each operand; each label of one is in another operand or in the result.
+        Labels of each operand. Each of them must be in another operand or in the result.
     output : tuple of labels
+        Labels of the result.
     sizes : mapping of label to int
+        Extents.
     optimize : bool, str, (str, int) or path
-        See `cupygemm.einsum`.
+        As for `cupygemm.einsum`.
     """
     terms = list(inputs)
     steps = []
@@ -68,7 +72,7 @@ def plan_path(
 
 
 def _merged(x1: Labels, x2: Labels, needed: set[Label]) -> Labels:
-    """Return the labels of an intermediate: shared ones first, as a product has its batch."""
+    """Return the labels of an intermediate result, the shared ones first: they are its batch."""
     shared = [label for label in x1 if label in x2]
     rest = [label for label in (*x1, *x2) if label not in shared]
     return tuple(label for label in (*shared, *rest) if label in needed)
@@ -77,7 +81,7 @@ def _merged(x1: Labels, x2: Labels, needed: set[Label]) -> Labels:
 def _path(
     inputs: Sequence[Labels], output: Labels, sizes: Mapping[Label, int], optimize: Any
 ) -> list[Positions]:
-    """Return the operands of each step, by their places in the list that is left."""
+    """Return the operands of each step, by their positions in the list of remaining operands."""
     count = len(inputs)
     if isinstance(optimize, tuple) and optimize[:1] == (PATH_MARK,):
         return _given_path(optimize[1:], count)
@@ -96,12 +100,12 @@ def _path(
 
 
 def _strategy(name: Any) -> Any:
-    """Return opt_einsum's function that finds a path.
+    """Return opt_einsum's function for a strategy.
 
     Raises
     ------
     ValueError
-        It has none of this name.
+        If opt_einsum has no strategy of this name.
     """
     from opt_einsum.paths import get_path_fn
 
@@ -109,26 +113,28 @@ def _strategy(name: Any) -> Any:
         return get_path_fn(name)
     except (KeyError, TypeError) as err:
         raise ValueError(
-            f"einsum: optimize={name!r}; it takes True, False, a strategy of opt_einsum such as "
-            "'greedy', 'optimal' or 'auto', or a path as of einsum_path"
+            f"einsum: optimize={name!r}; it must be True, False, a strategy of opt_einsum such as "
+            "'greedy', 'optimal' or 'auto', or a path such as einsum_path returns"
         ) from err
 
 
 def _given_path(path: Sequence[Any], count: int) -> list[Positions]:
-    """Return a path of the caller's.
+    """Validate a path and return it.
 
     Raises
     ------
     ValueError
-        It does not contract all operands to one.
+        If it does not contract all operands to one.
     """
     left, steps = count, []
     for entry in path:
         positions = tuple(int(position) for position in entry)
         if not positions or len(set(positions)) < len(positions):
-            raise ValueError(f"einsum: the path's step {entry} does not name different operands")
+            raise ValueError(f"einsum: step {entry} of the path must name different operands")
         if not all(0 <= position < left for position in positions):
-            raise ValueError(f"einsum: the path's step {entry} names one of {left} operands")
+            raise ValueError(
+                f"einsum: step {entry} of the path is out of range; {left} operands are left"
+            )
         left -= len(positions) - 1
         steps.append(positions)
     if left != 1:
@@ -139,19 +145,20 @@ def _given_path(path: Sequence[Any], count: int) -> list[Positions]:
 
 
 def _pairs(path: Sequence[Positions], count: int) -> list[tuple[int, int]]:
-    """Return a path's steps as pairs: of several operands, each meets the product of those before.
+    """Split the steps of a path into pairs.
 
-    Steps of one operand, which NumPy's paths may have, vanish.
+    In a step of several operands, each operand is contracted with the product of the previous ones.
+    Steps of one operand, which NumPy's paths may have, are dropped.
     """
     pairs = []
     for positions in path:
-        names = list(range(count))  # of the operands in the list, before this step
+        names = list(range(count))  # the positions of the operands before this step
         product, *others = sorted(positions)
         for other in others:
             first, second = sorted((names.index(product), names.index(other)))
             pairs.append((first, second))
             names = [name for name in names if name not in (product, other)] + [product]
-        if not others:  # it moves to the end
+        if not others:  # a single operand moves to the end
             names.remove(product)
             names.append(product)
         count = len(names)

@@ -1,4 +1,4 @@
-"""Products of two arrays by NumPy's names: which of their axes are contracted, and which kept."""
+"""NumPy's products of two arrays, which differ in the axes that they contract and keep."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     Parameters
     ----------
     a, b : cupy.ndarray or number
-        The last axis of ``a`` is multiplied with the last but one of ``b``, or the only one. A
-        number or a 0-d array multiplies the other operand.
+        The last axis of ``a`` is contracted with the second-to-last axis of ``b``, or with its only
+        one. A number or a 0-d array multiplies the other operand.
     out : cupy.ndarray, optional
-        Where to put the result, of its shape and type; it may have any strides.
+        Array for the result, of the result's shape and type. It may have any strides.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        Of shape ``a.shape[:-1] + b.shape[:-2] + b.shape[-1:]``; ``out`` if it was given.
+        The product, of shape ``a.shape[:-1] + b.shape[:-2] + b.shape[-1:]``; ``out`` if it was
+        given.
 
     Raises
     ------
     ValueError
-        The extents differ, or ``out`` has another shape or type than the result.
+        If the extents differ, or ``out`` does not have the shape and type of the result.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
 
     See Also
     --------
-    matmul : Multiplies stacks of matrices pair by pair.
+    matmul : Product of stacks of matrices, pair by pair.
     """
     if is_scalar(a) or is_scalar(b):
         return _scaled("dot", a, b, out)
@@ -56,7 +57,7 @@ def dot(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
         raise ValueError(
             f"dot: the inner extents differ: a of shape {a.shape} has {a.shape[-1]} (its last "
             f"axis), b of shape {b.shape} has {b.shape[axes_b]} "
-            f"(its {'only' if b.ndim == 1 else 'last but one'})"
+            f"(its {'only' if b.ndim == 1 else 'second-to-last'} axis)"
         )
     if target is not None:
         _require_exact(target, "dot", _dot_shape(a, b), np.result_type(a.dtype, b.dtype))
@@ -81,21 +82,21 @@ def vdot(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     Parameters
     ----------
     a, b : cupy.ndarray
-        Arrays of equal size; several axes are taken as one, in C order.
+        Arrays of equal size, flattened in C order.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        0-d.
+        The dot product, 0-d.
 
     Raises
     ------
     ValueError
-        The sizes differ.
+        If the sizes differ.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
     """
     a, b = as_arrays("vdot", a=a, b=b)
     if a.size != b.size:
@@ -116,21 +117,22 @@ def inner(a: Any, b: Any, /, *, stream: Any = None) -> Array:
     Parameters
     ----------
     a, b : cupy.ndarray or number
-        Their last axes have equal extents. A number or a 0-d array multiplies the other operand.
+        Operands whose last axes have equal extents. A number or a 0-d array multiplies the other
+        operand.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        Of shape ``a.shape[:-1] + b.shape[:-1]``.
+        The product, of shape ``a.shape[:-1] + b.shape[:-1]``.
 
     Raises
     ------
     ValueError
-        The extents differ.
+        If the extents differ.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
     """
     if is_scalar(a) or is_scalar(b):
         return _scaled("inner", a, b, None)
@@ -159,23 +161,23 @@ def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     Parameters
     ----------
     a, b : cupy.ndarray
-        Several axes are taken as one, in C order.
+        Vectors. Arrays of several axes are flattened in C order.
     out : cupy.ndarray, optional
-        Where to put the result; shape ``(a.size, b.size)``.
+        Array for the result, of shape ``(a.size, b.size)``.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        Of shape ``(a.size, b.size)``; ``out`` if it was given.
+        The product, of shape ``(a.size, b.size)``; ``out`` if it was given.
 
     Raises
     ------
     ValueError
-        ``out`` has another shape.
+        If ``out`` has another shape.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
     """
     a, b = as_arrays("outer", a=a, b=b)
     if a.ndim != 1:
@@ -186,39 +188,42 @@ def outer(a: Any, b: Any, out: Any = None, *, stream: Any = None) -> Array:
     if out is not None:
         _, _, target = as_arrays("outer", a=a, b=b, out=out)
         if target.shape != (a.size, b.size):
-            raise ValueError(f"outer: out has shape {target.shape}, the result {(a.size, b.size)}")
+            raise ValueError(
+                f"outer: out has shape {target.shape}, but the result has shape {(a.size, b.size)}"
+            )
     result = contract(a, b, target, labels1=("i",), labels2=("j",), labels_out=("i", "j"))
     return result if out is None else out
 
 
 @common_keywords
 def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
-    """Sum of products over chosen axes of two arrays, as `numpy.tensordot`.
+    """Tensor contraction over given axes of two arrays, as `numpy.tensordot`.
 
     Parameters
     ----------
     a, b : cupy.ndarray
+        Operands.
     axes : int or (int or sequence of int, int or sequence of int)
-        How many last axes of ``a`` are contracted with as many first ones of ``b``; or the axes of
-        each.
+        The number N of axes, to contract the last N axes of ``a`` with the first N axes of ``b``;
+        or the contracted axes of ``a`` and those of ``b``.
     stream : cupy.cuda.Stream, optional
         As for `matmul`.
 
     Returns
     -------
     cupy.ndarray
-        With the other axes of ``a``, then the other axes of ``b``.
+        The contraction, with the remaining axes of ``a`` followed by those of ``b``.
 
     Raises
     ------
     ValueError
-        The extents differ, an axis is out of range or named twice, or the numbers of axes differ.
+        If extents differ, an axis is out of range or given twice, or the numbers of axes differ.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
 
     Notes
     -----
-    No axis is moved in memory where the strides of the contracted axes nest alike in both operands.
+    Nothing is copied if the contracted axes are nested in memory in the same way in both operands.
     """
     a, b = as_arrays("tensordot", a=a, b=b)
     axes_a, axes_b = _tensordot_axes(axes, a.ndim, b.ndim)
@@ -244,12 +249,12 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
 
 
 def conjugated(array: Array) -> Array:
-    """Return an array's complex conjugate; the array itself where it is real."""
+    """Return the complex conjugate of an array; the array itself if it is real."""
     return array.conj() if array.dtype.kind == "c" else array
 
 
 def _scaled(function: str, a: Any, b: Any, out: Any) -> Array:
-    """Return the product with a number, which is converted as NumPy does: to a 0-d array."""
+    """Return the product with a number, which is converted to a 0-d array, as in NumPy."""
     import cupy
 
     a, b = (
@@ -276,7 +281,7 @@ def _dot_shape(a: Array, b: Array) -> tuple[int, ...]:
 
 
 def _require_exact(out: Array, function: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raise ValueError unless `out` has the shape and the type of the result, as numpy.dot asks."""
+    """Raise ValueError unless `out` has the shape and type of the result, as in `numpy.dot`."""
     if out.shape != shape or out.dtype != dtype:
         raise ValueError(
             f"{function}: out is {out.dtype} of shape {out.shape}; "
@@ -285,7 +290,7 @@ def _require_exact(out: Array, function: str, shape: tuple[int, ...], dtype: np.
 
 
 def _tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
-    """Return the contracted axes of both operands, counted from the front."""
+    """Return the contracted axes of both operands as non-negative numbers."""
     try:
         first, second = axes
     except TypeError:
@@ -300,9 +305,10 @@ def _tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], lis
         listed = [given] if isinstance(given, SupportsIndex) else list(given)
         found.append([normalized_axis("tensordot", name, axis, ndim) for axis in listed])
         if len(set(found[-1])) < len(found[-1]):
-            raise ValueError(f"tensordot: an axis of {name} is named twice: {given}")
+            raise ValueError(f"tensordot: axes gives an axis of {name} twice: {given}")
     if len(found[0]) != len(found[1]):
         raise ValueError(
-            f"tensordot: axes names {len(found[0])} axes of a and {len(found[1])} of b"
+            f"tensordot: axes gives {len(found[0])} axes of a and {len(found[1])} of b; give as "
+            "many of each"
         )
     return found[0], found[1]

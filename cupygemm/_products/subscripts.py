@@ -1,7 +1,7 @@
-"""The subscripts of `einsum`: text or lists of labels, made into labels for each axis.
+"""Parse the subscripts of `einsum`, a string or lists of labels, into labels for each axis.
 
-A label is a letter, or any integer of the interleaved form; the axes of an ellipsis are labelled by
-their distance from its end, so that they broadcast as NumPy's trailing axes do.
+A label is a letter, or any integer in the interleaved form. The axes of an ellipsis are labelled by
+their distance from its end, so that they broadcast from the last axis on, as in NumPy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import Any
 from cupygemm._records.shapes import Label, Labels
 
 ELLIPSIS = "..."
-Term = tuple[Label, ...]  # labels as written, with at most one ELLIPSIS
+Term = tuple[Label, ...]
+"""The labels of one operand or of the result as written, with at most one ELLIPSIS."""
 
 
 @dataclass(frozen=True)
 class Broadcast:
-    """The label of an axis of an ellipsis; 1 is the last."""
+    """The label of an axis of an ellipsis, by its distance from the end; 1 is the last axis."""
 
     from_end: int
 
@@ -30,13 +31,14 @@ class Broadcast:
 
 @dataclass(frozen=True)
 class Subscripts:
-    """Labels of the axes.
+    """Labels of the axes of all arrays of a call.
 
     Attributes
     ----------
     inputs : tuple of tuple of labels
-        For each operand, for each axis.
+        A label for each axis of each operand.
     output : tuple of labels
+        A label for each axis of the result.
     """
 
     inputs: tuple[Labels, ...]
@@ -44,17 +46,17 @@ class Subscripts:
 
 
 def split_call(operands: Sequence[Any]) -> tuple[str | tuple[Term, ...], tuple[Any, ...]]:
-    """Return the subscripts of a call and its arrays.
+    """Split the arguments of a call into subscripts and arrays.
 
-    The subscripts are a text, or the terms of the interleaved form ``x1, labels1, x2, labels2,
-    ..., [labels_out]``; the last of them then is the result's, if it was given.
+    The subscripts are a string, or the terms of the interleaved form ``x1, labels1, x2, labels2,
+    ..., [labels_out]``, the last of which belongs to the result if there is one more than arrays.
 
     Raises
     ------
     ValueError
-        There are no arrays.
+        If there are no arrays.
     TypeError
-        A list of labels holds something else.
+        If a list of labels holds anything but integers and Ellipsis.
     """
     if not operands:
         raise ValueError("einsum: no arguments; pass subscripts and arrays, e.g. 'ij,jk', a, b")
@@ -63,20 +65,20 @@ def split_call(operands: Sequence[Any]) -> tuple[str | tuple[Term, ...], tuple[A
             raise ValueError("einsum: no arrays; pass one for each term of the subscripts")
         return operands[0], tuple(operands[1:])
     if len(operands) < 2:
-        raise ValueError("einsum: an array without its list of labels")
+        raise ValueError("einsum: an array needs a list of labels, e.g. a, [0, 1]")
     arrays = tuple(operands[0 : len(operands) // 2 * 2 : 2])
     lists = [*operands[1::2], *(operands[-1:] if len(operands) % 2 else ())]
     return tuple(_listed(labels) for labels in lists), arrays
 
 
 def _listed(labels: Any) -> Term:
-    """Return a list of labels as a term."""
+    """Return the term of a list of labels."""
     try:
         return tuple(ELLIPSIS if lb is Ellipsis else operator.index(lb) for lb in labels)
     except TypeError as err:
         raise TypeError(
             f"einsum: the labels are a {type(labels).__name__}, not a list of integers and "
-            "Ellipsis; a call is einsum('ij,jk', a, b) or einsum(a, [0, 1], b, [1, 2])"
+            "Ellipsis; call einsum('ij,jk', a, b) or einsum(a, [0, 1], b, [1, 2])"
         ) from err
 
 
@@ -86,14 +88,14 @@ def parse(written: str | tuple[Term, ...], ndims: tuple[int, ...]) -> Subscripts
     Parameters
     ----------
     written : str or tuple of terms
-        See `split_call`.
+        The subscripts as `split_call` returns them.
     ndims : tuple of int
-        Axes of each operand.
+        The number of axes of each operand.
 
     Raises
     ------
     ValueError
-        The subscripts are malformed, or do not fit the numbers of axes.
+        If the subscripts are malformed or do not match the numbers of axes.
     """
     terms, result = _terms(written, len(ndims))
     inputs = tuple(
@@ -108,7 +110,8 @@ def parse(written: str | tuple[Term, ...], ndims: tuple[int, ...]) -> Subscripts
         return Subscripts(inputs, (*broadcast, *sorted(once)))  # type: ignore[type-var]
     if broadcast and ELLIPSIS not in result:
         raise ValueError(
-            f"einsum: the operands have {most} axes in '...', which the result must have too"
+            f"einsum: the operands have {most} axes in '...', which the result must have too; add "
+            "'...' to its subscripts"
         )
     if result.count(ELLIPSIS) > 1:
         raise ValueError("einsum: the result has more than one '...'")
@@ -124,7 +127,7 @@ def parse(written: str | tuple[Term, ...], ndims: tuple[int, ...]) -> Subscripts
 
 
 def _terms(written: str | tuple[Term, ...], count: int) -> tuple[tuple[Term, ...], Term | None]:
-    """Return a term for each operand, and that of the result where it is written."""
+    """Return a term for each operand, and the term of the result if it is given."""
     result: Term | None = None
     if isinstance(written, str):
         text = "".join(written.split())
@@ -143,7 +146,7 @@ def _terms(written: str | tuple[Term, ...], count: int) -> tuple[tuple[Term, ...
 
 
 def _spelled(text: str, written: str) -> Term:
-    """Return the labels of a term of letters."""
+    """Return the term that a string spells."""
     before, dots, after = text.partition(ELLIPSIS)
     letters = before + after
     for letter in letters:

@@ -106,7 +106,7 @@ def test_two_numbers_are_refused():
     ("call", "error", "text"),
     [
         (lambda f, cp: cupygemm.dot(f(3, 4), f(3, 4)), ValueError, r"dot: .* 4 \(its last .* 3 \("),
-        (lambda f, cp: cupygemm.dot(f(3), f(4)), ValueError, r"dot: .*\(its only\)"),
+        (lambda f, cp: cupygemm.dot(f(3), f(4)), ValueError, r"dot: .*\(its only axis\)"),
         (lambda f, cp: cupygemm.vdot(f(3), f(4)), ValueError, "vdot: the sizes differ: .* 3 .* 4"),
         (lambda f, cp: cupygemm.inner(f(3), f(4)), ValueError, "inner: the last extents differ"),
         (lambda f, cp: cupygemm.outer(f(3), f(4), f(4, 3)), ValueError, r"outer: out .*\(4, 3\)"),
@@ -117,7 +117,7 @@ def test_two_numbers_are_refused():
         (
             lambda f, cp: cupygemm.tensordot(f(3, 3), f(3), ([0, 0], [0, 0])),
             ValueError,
-            "axis of a is named twice",
+            "an axis of a twice",
         ),
         (lambda f, cp: cupygemm.tensordot(f(3), f(3), ([0], [])), ValueError, "1 axes of a and 0"),
         (lambda f, cp: cupygemm.tensordot(f(3), f(3), ([1], [0])), IndexError, "axis 1 is out of"),
