@@ -1,8 +1,29 @@
-"""Matrix products on CuPy arrays: kernels for AMD CDNA and NVIDIA Hopper, and an emulated device.
+"""Matrix products on CuPy arrays, with kernels for AMD CDNA and NVIDIA Hopper GPUs.
 
-Importing this package touches no GPU and does not import CuPy. With ``CUPYGEMM_EMULATE`` set in
-the environment to ``gfx90a``, ``gfx942`` or ``gfx950``, it enables the emulated device of that
-name, so it must then be imported before CuPy.
+`matmul` multiplies arrays as `numpy.matmul` does, in types from 4-bit floats to complex128. It can
+fuse scales, a bias, an activation and an addend into the product. Other functions offer the rest of
+NumPy's products (`dot`, `einsum`, `tensordot`, ...; see also `cupygemm.linalg`), those of BLAS
+(`gemm`, `syrk`) and those of neural networks (`linear`, `grouped_matmul`, `scaled_matmul`).
+`explain` describes how a product is computed, and `tune` measures which kernel is fastest. Inside
+``with accelerate():``, CuPy's own products are computed by this library.
+
+`cupy.matmul` computes the products of other GPUs, and those of types without a kernel. The table of
+types in the documentation lists what each device supports.
+
+No GPU is needed to try the library. On the emulated CDNA device, CuPy programs run on the CPU, which
+executes the machine code of their kernels. To enable it, call `cupygemm.emulator.enable`, or set the
+environment variable ``CUPYGEMM_EMULATE`` to the name of a target (`cupygemm.emulator.targets` lists
+them) and import cupygemm before CuPy.
+
+Importing this package uses no GPU and does not import CuPy.
+
+Examples
+--------
+>>> import cupygemm, cupy as cp
+>>> a = cp.ones((2, 3), "float32")
+>>> cupygemm.matmul(a, a.T)
+array([[3., 3.],
+       [3., 3.]], dtype=float32)
 """
 
 from __future__ import annotations
@@ -12,12 +33,13 @@ import os
 from cupygemm import linalg
 from cupygemm._plan.explanation import Explanation
 from cupygemm._products.accelerate import accelerate
-from cupygemm._products.blas import gemm, linear, scaled_matmul, syrk
+from cupygemm._products.blas import gemm, linear, syrk
 from cupygemm._products.einsum import einsum, einsum_path
 from cupygemm._products.grouped import grouped_matmul
 from cupygemm._products.gufuncs import matvec, vecdot, vecmat
 from cupygemm._products.matmul import explain, matmul
 from cupygemm._products.products import dot, inner, outer, tensordot, vdot
+from cupygemm._products.scaled import scaled_matmul
 from cupygemm._tuning.tune import Tuned, tune
 from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__

@@ -1,7 +1,8 @@
-"""Products by the names of `numpy.linalg` and of the array API's ``linalg`` extension.
+"""Matrix products with the names and signatures of `numpy.linalg` and of the array API.
 
-`matmul`, `tensordot` and `vecdot` are those of the package; `outer` takes vectors only, as the
-array API has it.
+`matmul`, `tensordot` and `vecdot` compute the same as the functions of `cupygemm`, with fewer
+options. `outer` accepts vectors only, as in the array API. `matrix_power` and `multi_dot` multiply
+more than two matrices.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ __all__ = [
 
 @common_keywords
 def matmul(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
-    """Matrix product, as `numpy.linalg.matmul`; see `cupygemm.matmul`.
+    """Matrix product, as `numpy.linalg.matmul`.
 
     Parameters
     ----------
     x1, x2 : cupy.ndarray
-        Operands, (..., m, k) and (..., k, n).
+        Operands, (..., m, k) and (..., k, n). Leading axes broadcast.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
@@ -40,12 +41,23 @@ def matmul(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
     -------
     cupy.ndarray
         The product, (..., m, n).
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match.
+    TypeError
+        If an argument is not an array on a device, or the types have no product.
+
+    See Also
+    --------
+    cupygemm.matmul : The same product with more options.
     """
     return _matmul(x1, x2)
 
 
 def matrix_transpose(x: Any, /) -> Array:
-    """View of stacked matrices with rows and columns exchanged, as `numpy.linalg.matrix_transpose`.
+    """Transpose the last two axes of an array, as `numpy.linalg.matrix_transpose`.
 
     Parameters
     ----------
@@ -55,14 +67,14 @@ def matrix_transpose(x: Any, /) -> Array:
     Returns
     -------
     cupy.ndarray
-        A view, (..., n, m), which the functions here multiply where it lies.
+        A view, (..., n, m). The functions of this library multiply it without copying it.
 
     Raises
     ------
     ValueError
-        There is only one axis, or none.
+        If ``x`` has fewer than two axes.
     TypeError
-        ``x`` is no array of a device.
+        If ``x`` is not an array on a device.
     """
     (x,) = as_arrays("matrix_transpose", x=x)
     if x.ndim < 2:
@@ -84,52 +96,69 @@ def outer(x1: Any, x2: Any, /, *, stream: Any = None) -> Array:
     Returns
     -------
     cupy.ndarray
-        Of shape (m, n).
+        The product, (m, n).
 
     Raises
     ------
     ValueError
-        An operand has not exactly one axis.
+        If an operand does not have exactly one axis.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
+
+    See Also
+    --------
+    cupygemm.outer : Flattens operands of several axes.
     """
     x1, x2 = as_arrays("outer", x1=x1, x2=x2)
     if x1.ndim != 1 or x2.ndim != 1:
         raise ValueError(
-            f"outer: x1 has shape {x1.shape} and x2 {x2.shape}; both must have one axis: "
-            "cupygemm.outer flattens them"
+            f"outer: x1 has shape {x1.shape} and x2 has shape {x2.shape}; both must have one axis; "
+            "cupygemm.outer flattens its operands"
         )
     return products.outer(x1, x2)
 
 
 @common_keywords
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2, stream: Any = None) -> Array:
-    """Sum of products over chosen axes, as `numpy.linalg.tensordot`; see `cupygemm.tensordot`.
+    """Tensor contraction over given axes of two arrays, as `numpy.linalg.tensordot`.
 
     Parameters
     ----------
     x1, x2 : cupy.ndarray
+        Operands.
     axes : int or (int or sequence of int, int or sequence of int)
-        The contracted axes.
+        The number N of axes, to contract the last N axes of ``x1`` with the first N axes of ``x2``;
+        or the contracted axes of ``x1`` and those of ``x2``.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
     Returns
     -------
     cupy.ndarray
-        With the other axes of ``x1``, then the other axes of ``x2``.
+        The contraction, with the remaining axes of ``x1`` followed by those of ``x2``.
+
+    Raises
+    ------
+    ValueError
+        If extents differ, an axis is out of range or given twice, or the numbers of axes differ.
+    TypeError
+        If an argument is not an array on a device, or the types have no product.
+
+    See Also
+    --------
+    cupygemm.tensordot : The same function, with ``a`` and ``b`` for ``x1`` and ``x2``.
     """
     return products.tensordot(x1, x2, axes=axes)
 
 
 @common_keywords
 def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1, stream: Any = None) -> Array:
-    """Dot products of vectors, the first conjugated, as `numpy.linalg.vecdot`.
+    """Compute dot products of vectors, the first conjugated, as `numpy.linalg.vecdot`.
 
     Parameters
     ----------
     x1, x2 : cupy.ndarray
-        The other axes broadcast.
+        Vectors along `axis`. The other axes broadcast.
     axis : int
         The axis of the vectors.
     stream : cupy.cuda.Stream, optional
@@ -138,6 +167,17 @@ def vecdot(x1: Any, x2: Any, /, *, axis: SupportsIndex = -1, stream: Any = None)
     Returns
     -------
     cupy.ndarray
-        Without that axis.
+        The dot products, with the axes of the operands except `axis`.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match or the axis is out of range.
+    TypeError
+        If an argument is not an array on a device, or the types have no product.
+
+    See Also
+    --------
+    cupygemm.vecdot : The same product with more options.
     """
     return gufuncs.vecdot(x1, x2, axis=axis)

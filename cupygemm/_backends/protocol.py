@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
@@ -26,8 +26,14 @@ Runner = Callable[..., Any]
 
 A request with an epilogue has one more argument, the `EpilogueArguments` of the call.
 """
-Places = tuple[int, ...]
-"""Addresses of the first elements of arrays."""
+
+
+class Places(NamedTuple):
+    """The addresses of the matrices of a group, by number."""
+
+    a: tuple[int, ...]
+    b: tuple[int, ...]
+    out: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,7 @@ class Group(Protocol):
         """Return which of the requests they are, in the order of the launch."""
 
     def __call__(
-        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places
+        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places | None
     ) -> list[Any]:
         """Compute the products and return them, in the order of `numbers`.
 
@@ -181,8 +187,8 @@ class Group(Protocol):
         outs : sequence of cupy.ndarray or None
             Where the results are wanted. A group may return new arrays instead, which the caller
             copies to `outs` after all groups have read their operands.
-        places : tuple of int
-            The addresses of `x1s`, then of `x2s`, then of `outs`; empty if they are not known.
+        places : Places or None
+            The addresses of `x1s`, `x2s` and `outs`; None if they are not known.
         """
 
 

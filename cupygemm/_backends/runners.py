@@ -159,20 +159,17 @@ class SharedLaunch:
         )
 
     def __call__(
-        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places
+        self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places | None
     ) -> list[Any]:
         """Enqueue the launch; return the products, in its order, where it writes them."""
-        if self._is_in_place and places:
-            count = len(x1s)
-            first, second, third = places[:count], places[count : 2 * count], places[2 * count :]
-            if self._is_in_order and count == len(self.numbers):
-                self._enqueue(list(zip(first, second, third, strict=True)))
+        if self._is_in_place and places is not None:
+            a, b, out = places
+            if self._is_in_order and len(a) == len(self.numbers):
+                self._enqueue(list(zip(a, b, out, strict=True)))
                 return list(outs)
             self._enqueue(
                 [
-                    (second[i], first[i], third[i])
-                    if placement.layout.swapped
-                    else (first[i], second[i], third[i])
+                    (b[i], a[i], out[i]) if placement.layout.swapped else (a[i], b[i], out[i])
                     for i, placement in self._members
                 ]
             )

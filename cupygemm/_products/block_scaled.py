@@ -1,4 +1,4 @@
-"""`scaled_matmul` with scales along k, in one launch where the device has a kernel for it."""
+"""`scaled_matmul` with scales that change along k, in one launch if the device has a kernel."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from cupygemm._request.options import call_options
 from cupygemm._request.promotion import F32
 
 SHARED_BY_ALL = 1 << 31
-"""Rows, or columns, that share a single scale."""
+"""The number of rows or columns that share a scale, if all of them share a single one."""
 
 
 @dataclass(frozen=True)
 class Scales:
-    """Scales for the rows of A, or the columns of B, and blocks of k.
+    """Scales for the rows of A or the columns of B, one for each block of k.
 
     Attributes
     ----------
     table : cupy.ndarray
-        Shape (rows, blocks of k).
+        Scales, (rows, blocks of k) or (columns, blocks of k).
     shared : int
-        Rows, or columns, that share a row of it.
+        Number of adjacent rows or columns that share a row of the table.
     """
 
     table: Array
     shared: int
 
     def of_block(self, index: int, count: int) -> Array:
-        """Return the scale of each of `count` rows for a block of k."""
+        """Return the scales of `count` rows or columns for one block of k."""
         import cupy
 
         scales = self.table[:, index]
@@ -55,9 +55,19 @@ def block_scaled_matmul(
     dtype: DTypeLike | None,
     options: dict[str, Any],
 ) -> Array | None:
-    """Return the product in one launch; None where no kernel computes it so.
+    """Return the product in one launch; None if no kernel supports it.
 
-    `options` are those of `matmul`, with scales that do not change along k.
+    Parameters
+    ----------
+    a, b : cupy.ndarray
+    out : cupy.ndarray or None
+    rows, columns : Scales or None
+        Scales of ``a`` and of ``b``; None for scales that do not change along k.
+    block : int
+        Extent of a block.
+    dtype : dtype or None
+    options : dict
+        Options of `matmul`, including the scales that do not change along k.
     """
     scaling = BlockScaling(
         kind="float32",
@@ -79,15 +89,17 @@ def multiply_scaled(
     dtype: DTypeLike | None,
     options: dict[str, Any],
 ) -> Array | None:
-    """Return the product of operands with scales along k; None where no kernel computes it.
+    """Return the product of operands with scales along k; None if no kernel supports it.
 
     Parameters
     ----------
     a, b : cupy.ndarray
     out : cupy.ndarray or None
     scaling : BlockScaling
+        Which scales there are.
     scales : (cupy.ndarray, cupy.ndarray)
-        For the rows of ``a``, (rows, blocks), and for the columns of ``b``, (columns, blocks).
+        Scales for the rows of ``a``, (rows, blocks), and for the columns of ``b``,
+        (columns, blocks).
     dtype : dtype or None
     options : dict
         Options of `matmul`.
@@ -96,7 +108,7 @@ def multiply_scaled(
         return None
     options = options.copy()
     casting = options.pop("casting", "same_kind")
-    key, more = product_key(a, b, out, dtype, casting), options_key(options)
+    key, more = product_key(a, b, out, dtype=dtype, casting=casting), options_key(options)
     if key is None or more is None:
         key = None
     else:
@@ -126,7 +138,7 @@ def multiply_scaled(
 
 
 def _table(scales: Scales | None) -> Array:
-    """Return scales in float32; without any, one that is 1."""
+    """Return scales in float32; a single scale of 1 if there are none."""
     import cupy
 
     if scales is None:

@@ -1,14 +1,14 @@
-"""`grouped_matmul`: products of matrices of different shapes, in one launch.
+"""`grouped_matmul`: products of matrices of different shapes, in few launches.
 
-Each product is a request of its own. Those that one kernel can compute share a launch, which the
-backend prepares. The others (types without a kernel, or a k too deep for one workgroup to sum) are
+Each product is one request. Requests that the same kernel can compute share a launch, which the
+backend prepares. The other products (types without a kernel, or a k too long for one workgroup) are
 multiplied one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -46,8 +46,7 @@ def grouped_matmul(
     a, b : sequence of cupy.ndarray
         Matrices, (m_i, k_i) and (k_i, n_i). Extents of 0 are allowed.
     out : sequence of cupy.ndarray, optional
-        Where to put the results. They may overlap the operands, but not
-        each other.
+        Arrays for the results. They may overlap the operands, but not each other.
     dtype, casting
         As for `matmul`.
     stream : cupy.cuda.Stream, optional
@@ -56,26 +55,29 @@ def grouped_matmul(
     Returns
     -------
     list of cupy.ndarray
-        The products, (m_i, n_i); those of ``out`` if they were given.
+        The products, (m_i, n_i); the arrays of ``out`` if they were given.
 
     Raises
     ------
     ValueError
-        The numbers of matrices differ, or a pair does not fit.
+        If the numbers of matrices differ, or the shapes of a pair do not match.
     TypeError
-        An argument is no array of a device, or the types have no product.
+        If an argument is not an array on a device, or the types have no product.
 
     Notes
     -----
-    All products are one launch if the operands have one type and lie alike (all of ``a`` with the
-    same axis adjacent in memory, all of ``b``, all of ``out``); else there is one launch for each
-    way of lying. On Hopper GPUs a launch takes up to 63 products, of types for which this library
-    has a kernel; products with a long k and few rows and columns are launched alone where a model
-    says that this takes less time, since k is then split.
+    All products share one launch if the operands have the same type and memory order (one order for
+    all of ``a``, one for all of ``b``, and one for all of ``out``). Otherwise there is one launch
+    for each combination of orders. Some kernels limit the number of products of a launch, and a
+    product with a long k and few rows and columns is launched alone if a model predicts that this
+    takes less time, since its k can then be split. The how-to guide "Use more than matmul" has the
+    details.
     """
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
         more = "" if out is None else f" and {len(out)} in out"
-        raise ValueError(f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}")
+        raise ValueError(
+            f"{_NAME}: {len(a)} matrices in a, {len(b)} in b{more}; the numbers must be equal"
+        )
     if not a:
         return []
     from cupy.cuda import Device as CurrentDevice
@@ -83,7 +85,7 @@ def grouped_matmul(
 
     wanted = parse_dtype(dtype)
     targets: Sequence[Any] = () if out is None else out
-    key, places = _key(a, b, targets, wanted, casting)
+    key, places = _key(a, b, targets, dtype=wanted, casting=casting)
     plan: GroupedPlan | None = None if key is None else PLANS.get(key)
     firsts, seconds, outs = a, b, targets
     if plan is None or not plan.is_known_apart(places):
@@ -91,7 +93,7 @@ def grouped_matmul(
         aliased = _aliased(outs, [*firsts, *seconds])
         if plan is None or any(aliased):
             index = firsts[0].data.device_id
-            with CurrentDevice(index):  # kernels are loaded where the arrays are
+            with CurrentDevice(index):  # load the kernels on the device of the arrays
                 plan = _make_plan(
                     firsts,
                     seconds,
@@ -108,7 +110,7 @@ def grouped_matmul(
     if plan.device_index == getDevice():
         results = plan(firsts, seconds, outs or [None] * len(a), places)
     else:
-        with CurrentDevice(plan.device_index):  # where the tables of addresses are kept
+        with CurrentDevice(plan.device_index):  # the device of the tables of addresses
             results = plan(firsts, seconds, outs or [None] * len(a), places)
     return results if out is None else list(out)
 
@@ -117,21 +119,24 @@ def _key(
     a: Sequence[Any],
     b: Sequence[Any],
     out: Sequence[Any],
+    *,
     dtype: np.dtype[Any] | None,
     casting: str,
-) -> tuple[Key | None, Places]:
-    """Return the key of a call of CuPy's arrays, and where these lie; None and () of others."""
+) -> tuple[Key | None, Places | None]:
+    """Return the key of a call and the addresses of its arrays; None if they are not CuPy's."""
     key: list[Any] = [_NAME, dtype, casting, len(a)]
-    places: list[int] = []
+    addresses: list[tuple[int, ...]] = []
     for given in (a, b, out):
+        places: list[int] = []
         for x in given:
             if type(x) not in ARRAY_TYPES:
-                return None, ()
+                return None, None
             memory = x.data
             place = memory.ptr
             places.append(place)
             key += (x.shape, x.strides, x.dtype, place & 15, memory.device_id)
-    return tuple(key), tuple(places)
+        addresses.append(tuple(places))
+    return tuple(key), Places(*addresses)
 
 
 def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
@@ -140,9 +145,9 @@ def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
     Raises
     ------
     ValueError
-        A matrix does not have two axes, or they are on different devices.
+        If a matrix does not have two axes, or the matrices are on different devices.
     TypeError
-        An entry is no array of a device.
+        If an entry is not an array on a device.
     """
     found: list[list[Array]] = []
     labelled: dict[str, Array] = {}
@@ -159,20 +164,23 @@ def _matrices(*lists: Sequence[Any]) -> list[list[Array]]:
 
 @dataclass(kw_only=True)
 class GroupedPlan:
-    """A call of `grouped_matmul`, ready to run.
+    """The plan of a call of `grouped_matmul`.
 
     Attributes
     ----------
     launches : tuple of Group
+        The launches that several products share.
     alone : tuple of int
-        Products that `matmul` computes one by one.
+        The numbers of the products that `matmul` computes one by one.
     requests : tuple of Request
         All products.
     dtype : numpy.dtype or None
     casting : str
+        Options of the call.
     device_index : int
-    known_apart : tuple of int
-        Addresses with which no result was found to overlap an operand.
+        The device of the arrays.
+    known_apart : Places or None
+        Addresses for which no result overlaps an operand, as the last check showed.
     """
 
     launches: tuple[Group, ...]
@@ -181,13 +189,13 @@ class GroupedPlan:
     dtype: np.dtype[Any] | None
     casting: str
     device_index: int
-    known_apart: Places = field(default=())
+    known_apart: Places | None = None
 
-    def is_known_apart(self, places: Places) -> bool:
+    def is_known_apart(self, places: Places | None) -> bool:
         """Whether results at these addresses are known not to overlap operands."""
-        return len(places) == 2 * len(self.requests) or places == self.known_apart
+        return places is not None and (not places.out or places == self.known_apart)
 
-    def __call__(self, x1s: Any, x2s: Any, outs: Any, places: Places) -> list[Array]:
+    def __call__(self, x1s: Any, x2s: Any, outs: Any, places: Places | None) -> list[Array]:
         """Return the products."""
         results: list[Any] = [None] * len(self.requests)
         for launch in self.launches:
@@ -220,7 +228,7 @@ def _make_plan(
     casting: str,
     device_index: int,
 ) -> GroupedPlan:
-    """Return how matrices that lie so are multiplied on a device."""
+    """Return the plan for matrices of these layouts on a device."""
     options = Options(dtype=dtype, casting=casting)
     requests: list[Request] = []
     for number, (x1, x2, target) in enumerate(zip(a, b, out or [None] * len(a), strict=True)):
@@ -251,7 +259,7 @@ def _groups(requests: Sequence[Request], place: Device) -> Sequence[Group]:
 
 
 def _aliased(outs: Sequence[Array], operands: Sequence[Array]) -> list[bool]:
-    """Return which results share memory with any operand: they are written after all is read."""
+    """Return which results overlap an operand, and must be written after all operands are read."""
     if not outs:
         return [False] * (len(operands) // 2)
     reads = np.array([_extent(x) for x in operands], dtype=np.uint64)

@@ -124,8 +124,8 @@ def matmul(  # numpydoc ignore=PR02
     -----
     Kernels of this library multiply the types that the table of types in the documentation lists
     for each device; `cupy.matmul` multiplies all others. Without the options below, integer
-    products wrap as NumPy's do. Results are bitwise reproducible unless `reproducible` is False. Nothing is written to ``out``
-    when an exception is raised.
+    products wrap as NumPy's do. Results are bitwise reproducible unless `reproducible` is False.
+    Nothing is written to ``out`` when an exception is raised.
 
     With any of the options from `alpha` to `clamp`, the result is ::
 
@@ -137,8 +137,8 @@ def matmul(  # numpydoc ignore=PR02
     integer result is rounded to nearest, ties to even, and saturates; NaN becomes 0. This depends
     on which options are given (not None), not on their values: with ``alpha=1`` an integer result
     saturates too. Sums of int8 and uint8 in int32 stay exact with options that change no number.
-    `explain` reports whether the kernel applies all of this. Numbers are passed by value and arrays by
-    address, so a call does not wait for either, and another number does not need another plan.
+    `explain` reports whether the kernel applies all of this. Numbers are passed by value and arrays
+    by address, so a call waits for neither, and another number needs no other plan.
 
     Examples
     --------

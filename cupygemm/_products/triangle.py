@@ -1,4 +1,4 @@
-"""Symmetric products ``x @ x.T`` by one of the two triangles, where a backend can do so."""
+"""Symmetric products ``x @ x.T`` that compute one triangle, if a backend supports it."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cupygemm._request.options import CallOptions
 def symmetric_product(
     x: Array, out: Array | None, dtype: np.dtype[Any] | None, epilogue: EpilogueArguments | None
 ) -> Array | None:
-    """Return ``x @ x.T`` computed by one triangle; None where both triangles are cheaper.
+    """Return ``x @ x.T`` computed by one triangle; None if computing both is cheaper.
 
     Raises
     ------
     ValueError, TypeError
-        As `matmul` raises them.
+        In the same cases as `matmul`.
     """
     key = _key(x, out, dtype, epilogue)
     plan = PLANS.get(key)

@@ -138,11 +138,14 @@ def test_scaled_bytes(cp, device):
 @pytest.mark.parametrize(
     ("call", "text"),
     [
-        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), 2), "gemm: beta is 2 and there is no c"),
+        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), 2), "gemm: beta is 2, but c is missing"),
         (lambda f: cupygemm.gemm(1, f(3), f(3, 4)), r"gemm: a has shape \(3,\); it needs two"),
-        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), trans_a="X"), "trans_a = 'X'; it takes"),
+        (lambda f: cupygemm.gemm(1, f(2, 3), f(3, 4), trans_a="X"), "trans_a is 'X'; it must be"),
         (lambda f: cupygemm.syrk(1, f(3)), r"syrk: a has shape \(3,\)"),
-        (lambda f: cupygemm.linear(f(2, 3), f(4, 5)), r"linear: x has shape \(2, 3\) and w \(4, 5"),
+        (
+            lambda f: cupygemm.linear(f(2, 3), f(4, 5)),
+            r"linear: x has shape \(2, 3\) and w has shape \(4, 5",
+        ),
         (lambda f: cupygemm.linear(f(2, 3), f(4, 3), out=f(4, 2)), r"linear: out .* \(2, 4\)"),
         (lambda f: cupygemm.scaled_matmul(f(2, 3), f(4, 5), 1, 1), "scaled_matmul: a has shape"),
         (
@@ -155,7 +158,7 @@ def test_scaled_bytes(cp, device):
         ),
         (
             lambda f: cupygemm.scaled_matmul(f(2, 300), f(300, 5), f(2, 3), 1, alpha=2),
-            "alpha, beta and c do not go with scales for blocks",
+            "alpha, beta and c cannot be combined with scales for",
         ),
     ],
 )

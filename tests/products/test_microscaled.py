@@ -142,17 +142,21 @@ def test_no_k(cp):
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"block": 16}, ValueError, "block = 16; exponents are for blocks of 32"),
+        ({"block": 16}, ValueError, "block is 16; with exponents as scales it must be 32"),
         ({"format_a": "e4m3fnuz"}, TypeError, "format_a is 'e4m3fnuz'; with exponents as scales"),
         ({"format_b": None}, TypeError, "b has dtype uint8 and format_b is None"),
-        ({"format_b": "e2m1", "scale_b": (4, 5)}, ValueError, "k is 64 and 128 .there are two"),
+        (
+            {"format_b": "e2m1", "scale_b": (4, 5)},
+            ValueError,
+            "64 in a .* 128 in b .* two elements of e2m1",
+        ),
         ({"scale_a": (2, 4)}, ValueError, r"scale_a has shape \(2, 4\).*\(4, 2\); pass scale_a.T"),
-        ({"scale_b": (2, 4)}, ValueError, r"scale_b has shape \(2, 4\).* are \(2, 5\)"),
+        ({"scale_b": (2, 4)}, ValueError, r"scale_b has shape \(2, 4\).* must have shape \(2, 5\)"),
         ({"scale_b": 2.0}, TypeError, "scale_b must be exponents too"),
         (
             {"scale_a": 1.0, "scale_b": 1.0, "format_a": "e2m1", "format_b": "e2m1"},
             TypeError,
-            "the format takes nothing else",
+            "the format requires them",
         ),
     ],
 )
