@@ -10,10 +10,10 @@ NumPy's products (`dot`, `einsum`, `tensordot`, ...; see also `cupygemm.linalg`)
 `cupy.matmul` computes the products of other GPUs, and those of types without a kernel. The table of
 types in the documentation lists what each device supports.
 
-No GPU is needed to try the library. On the emulated CDNA device, CuPy programs run on the CPU, which
-executes the machine code of their kernels. To enable it, call `cupygemm.emulator.enable`, or set the
-environment variable ``CUPYGEMM_EMULATE`` to the name of a target (`cupygemm.emulator.targets` lists
-them) and import cupygemm before CuPy.
+No GPU is needed to try the library. On the emulated CDNA device, CuPy programs run on the CPU,
+which executes the machine code of their kernels. To enable it, call `cupygemm.emulator.enable`, or
+set the environment variable ``CUPYGEMM_EMULATE`` to the name of a target, as in
+`cupygemm.emulator.targets`, and import cupygemm before CuPy.
 
 Importing this package uses no GPU and does not import CuPy.
 
