@@ -128,7 +128,7 @@ def multiply_scaled(
     run = on_device(place, lambda: place.kernels.block_scaled(call.request, scaling))
     plan = NO_PLAN
     if run is not None:
-        plan = plan_of(run, call.request, place, options, call.arguments)
+        plan = plan_of(run, call.request, place, options=options, arguments=call.arguments)
     if key is not None and not call.request.aliased:
         PLANS.keep(key, plan)
     if plan is NO_PLAN:
