@@ -19,7 +19,7 @@ except ModuleNotFoundError as err:
 
 from cupygemm._commands import info as _info
 from cupygemm._commands import profile as _profile_command
-from cupygemm._commands import tune as _ahead_commands
+from cupygemm._commands import tune as _tune_commands
 from cupygemm._commands.terminal import console, start_device
 from cupygemm._version import __version__
 
@@ -57,10 +57,11 @@ def _options(
 
 @app.command()
 def demo(as_json: Json = False) -> None:
-    """Multiply CuPy arrays on the best device at hand and check the results.
+    """Multiply CuPy arrays on the best available device and check the results.
 
-    It takes a ROCm GPU, else a CUDA GPU, else the emulated gfx942. Each product is compared with
-    NumPy's in float64. The exit status is 1 if an error exceeds its bound, 2 if there is no device.
+    The device is a ROCm GPU, else a CUDA GPU, else the emulated device. Each product is compared
+    with NumPy's product in float64. The exit status is 1 if an error exceeds its bound, and 2 if
+    there is no device.
     """
     from cupygemm import emulator
 
@@ -107,7 +108,7 @@ def demo(as_json: Json = False) -> None:
 
 @app.command()
 def info(as_json: Json = False) -> None:
-    """Tell what there is: devices, compilers, cache, versions."""
+    """Print the versions, devices, compilers and cache that cupygemm finds."""
     try:
         account = _info.collect()
     except RuntimeError as err:
@@ -127,8 +128,8 @@ def info(as_json: Json = False) -> None:
 
 
 app.command()(_profile_command.profile)
-app.command()(_ahead_commands.warmup)
-app.command()(_ahead_commands.tune)
+app.command()(_tune_commands.warmup)
+app.command()(_tune_commands.tune)
 
 
 def _print_outcomes(console: Console, outcomes: list[Any], *, emulated: bool) -> None:
@@ -149,7 +150,7 @@ def _print_outcomes(console: Console, outcomes: list[Any], *, emulated: bool) ->
         table.add_row(*row)
     console.print(table)
     console.print(
-        "error and bound: absolute, where the error is the largest part of its bound"
+        "error and bound: absolute, of the element whose error is closest to its bound"
         + ("; time: of the emulation, not of a GPU" if emulated else "")
     )
 
@@ -162,12 +163,12 @@ def _duration(seconds: float) -> str:
 
 
 def _tuned_products(counts: dict[str, int]) -> str:
-    """Return how many products `tune` has measured, by device."""
+    """Return the number of products that `tune` has measured, by device."""
     return ", ".join(f"{count} products on {name}" for name, count in counts.items()) or "nothing"
 
 
 def _info_rows(account: dict[str, Any]) -> dict[str, list[tuple[str, str]]]:
-    """Return the account as titled rows of text."""
+    """Return what `info` collected as rows of text under titles."""
     emulation = account["emulator"]
     variable = emulation["CUPYGEMM_EMULATE"]
     cache = account["cache"]

@@ -1,8 +1,8 @@
-"""The demonstration: a few products on the device at hand, each compared with its error bound.
+"""The demonstration: a few products on the current device, each compared with its error bound.
 
-Operands are random and laid out in the ways that matter to a kernel; the reference is NumPy's
-product in float64. Everything that the products need is compiled first, in parallel, so that the
-times shown are those of the products alone.
+Operands are random, and their layouts cover the cases that matter to a kernel. The reference is
+NumPy's product in float64. All kernels are compiled first, in parallel, so the times shown exclude
+compilation.
 """
 
 from __future__ import annotations
@@ -18,13 +18,18 @@ import numpy as np
 
 from cupygemm._plan.explanation import Explanation
 from cupygemm._products.matmul import explain, matmul
+from cupygemm._records.dtypes import ELEMENT_OF, ELEMENT_TYPES
 from cupygemm._request.promotion import BF16, F16, F32, F64
 from cupygemm.testing import errors_and_bounds, random_operands
 
 Operands = tuple[Any, Any, Any]  # x1, x2, out or None
 
 
-@dataclass(frozen=True)
+def _as_drawn(_: Any, a: Any, b: Any) -> Operands:
+    return a, b, None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Case:
     """One product to show.
 
@@ -32,7 +37,9 @@ class Case:
     ----------
     x1, x2 : tuple of int
         Shapes as drawn, before `arrange`.
-    dtype, result : numpy.dtype
+    dtype : numpy.dtype
+    result : numpy.dtype or None
+        The type of the result; None if it is `dtype`.
     layout : str
         What is special about the operands, for the table.
     arrange : callable
@@ -43,30 +50,35 @@ class Case:
     x1: tuple[int, ...]
     x2: tuple[int, ...]
     dtype: np.dtype[Any]
-    result: np.dtype[Any]
     layout: str
-    arrange: Callable[[Any, Any, Any], Operands]
+    result: np.dtype[Any] | None = None
+    arrange: Callable[[Any, Any, Any], Operands] = _as_drawn
+
+    @property
+    def result_dtype(self) -> np.dtype[Any]:
+        """Return the type of the result."""
+        return self.dtype if self.result is None else self.result
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What became of a case.
+    """The result of a case.
 
     Attributes
     ----------
     shape : str
         ``"m x n x k"``, with the batch.
     dtype : str
-        Of operands and result.
+        The types of the operands and of the result.
     layout, backend : str
     config : str
         Workgroup tile m x n x k, waves m x n, and MFMA instruction; or the backend.
     error, bound : float
         Absolute, at the element where the error is the largest part of its bound.
     seconds : float
-        Wall-clock time of a repeated call; on the emulated device, of the emulation.
+        Wall-clock time of a repeated call; on the emulated device, the time of the emulation.
     mfma, instructions : int or None
-        Executed by all waves; None on a GPU.
+        MFMA and instructions that all waves executed; None on a GPU.
     """
 
     shape: str
@@ -86,26 +98,67 @@ class Outcome:
         return self.error <= self.bound
 
 
+def _transpose_both(_: Any, a: Any, b: Any) -> Operands:
+    return a.T, b.T, None
+
+
+def _transpose_first(_: Any, a: Any, b: Any) -> Operands:
+    return a.T, b, None
+
+
+def _transpose_second(_: Any, a: Any, b: Any) -> Operands:
+    return a, b.T, None
+
+
+def _sub_matrices(_: Any, a: Any, b: Any) -> Operands:
+    return a[20:220, :150], b[30:180, 7:140], None
+
+
+def _out_in_f_order(xp: Any, a: Any, b: Any) -> Operands:
+    return a, b, xp.empty((a.shape[0], b.shape[1]), F32, order="F")
+
+
 CASES = (
-    Case((256, 256), (256, 256), BF16, BF16, "C, C", lambda _, a, b: (a, b, None)),
-    Case((256, 256), (256, 256), F16, F16, "C, F", lambda _, a, b: (a, b.T, None)),
-    Case((500, 300), (500, 200), BF16, F32, "F, C; odd tails", lambda _, a, b: (a.T, b, None)),
-    Case((257, 129), (65, 257), F16, F32, "F, F; odd", lambda _, a, b: (a.T, b.T, None)),
-    Case((200, 150), (150, 130), F32, F32, "C, C", lambda _, a, b: (a, b, None)),
-    Case((90, 120), (90, 110), F64, F64, "F, C", lambda _, a, b: (a.T, b, None)),
-    Case((1, 4096), (4096, 96), BF16, BF16, "one row", lambda _, a, b: (a, b, None)),
-    Case((1024, 512), (512, 768), BF16, BF16, "C, C", lambda _, a, b: (a, b, None)),
-    Case((6, 96, 80), (6, 80, 72), BF16, BF16, "batch", lambda _, a, b: (a, b, None)),
-    Case((3, 1, 64, 48), (5, 48, 40), F16, F16, "broadcast", lambda _, a, b: (a, b, None)),
+    Case(x1=(256, 256), x2=(256, 256), dtype=BF16, layout="C, C"),
+    Case(x1=(256, 256), x2=(256, 256), dtype=F16, layout="C, F", arrange=_transpose_second),
     Case(
-        (300, 200), (200, 180), BF16, BF16, "sub-matrix views",
-        lambda _, a, b: (a[20:220, :150], b[30:180, 7:140], None),
+        x1=(500, 300),
+        x2=(500, 200),
+        dtype=BF16,
+        result=F32,
+        layout="F, C; odd tails",
+        arrange=_transpose_first,
     ),
     Case(
-        (120, 100), (100, 90), F16, F32, "out in F order",
-        lambda xp, a, b: (a, b, xp.empty((120, 90), F32, order="F")),
+        x1=(257, 129),
+        x2=(65, 257),
+        dtype=F16,
+        result=F32,
+        layout="F, F; odd",
+        arrange=_transpose_both,
     ),
-)  # fmt: skip
+    Case(x1=(200, 150), x2=(150, 130), dtype=F32, layout="C, C"),
+    Case(x1=(90, 120), x2=(90, 110), dtype=F64, layout="F, C", arrange=_transpose_first),
+    Case(x1=(1, 4096), x2=(4096, 96), dtype=BF16, layout="one row"),
+    Case(x1=(1024, 512), x2=(512, 768), dtype=BF16, layout="C, C"),
+    Case(x1=(6, 96, 80), x2=(6, 80, 72), dtype=BF16, layout="batch"),
+    Case(x1=(3, 1, 64, 48), x2=(5, 48, 40), dtype=F16, layout="broadcast"),
+    Case(
+        x1=(300, 200),
+        x2=(200, 180),
+        dtype=BF16,
+        layout="sub-matrix views",
+        arrange=_sub_matrices,
+    ),
+    Case(
+        x1=(120, 100),
+        x2=(100, 90),
+        dtype=F16,
+        result=F32,
+        layout="out in F order",
+        arrange=_out_in_f_order,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -142,7 +195,9 @@ def _compile(prepared: list[_Prepared]) -> list[Explanation]:
         # The native code takes the longest, so it goes first.
         library = pool.submit(native.library) if emulator.is_enabled() else None
         explanations = list(
-            pool.map(lambda ready: explain(*ready.on_device, dtype=ready.case.result), prepared)
+            pool.map(
+                lambda ready: explain(*ready.on_device, dtype=ready.case.result_dtype), prepared
+            )
         )
         if library is not None:
             library.result()
@@ -156,30 +211,31 @@ def _run(ready: _Prepared, explanation: Explanation) -> Outcome:
 
     case = ready.case
     a, b, out = ready.on_device
-    matmul(a, b, out, dtype=case.result)
+    matmul(a, b, out, dtype=case.result_dtype)
     device = cupy.cuda.Device()
     device.synchronize()
     before = _executed()
     start = time.perf_counter()
-    result = matmul(a, b, out, dtype=case.result)
+    result = matmul(a, b, out, dtype=case.result_dtype)
     device.synchronize()
     seconds = time.perf_counter() - start
-    # Of all its launches: parts of k are added by a second one.
+    # The counts include all launches of the call: with split_k, a second kernel adds the splits.
     mfma, instructions = (now - then for now, then in zip(_executed(), before, strict=True))
     emulated = emulator.is_enabled()
-    error, bound = errors_and_bounds(result, *case.arrange(np, ready.x1, ready.x2)[:2])
+    x1, x2, _ = case.arrange(np, ready.x1, ready.x2)
+    error, bound = errors_and_bounds(result, x1, x2)
     worst = np.unravel_index(np.argmax(error / bound), error.shape)
     return Outcome(
-        _shape(a.shape, b.shape, result.shape),
-        f"{_short(case.dtype)} -> {_short(case.result)}",
-        case.layout,
-        _config(explanation),
-        explanation.backend,
-        float(error[worst]),
-        float(bound[worst]),
-        seconds,
-        mfma if emulated else None,
-        instructions if emulated else None,
+        shape=_shape(a.shape, b.shape, result.shape),
+        dtype=f"{_short(case.dtype)} -> {_short(case.result_dtype)}",
+        layout=case.layout,
+        config=_config(explanation),
+        backend=explanation.backend,
+        error=float(error[worst]),
+        bound=float(bound[worst]),
+        seconds=seconds,
+        mfma=mfma if emulated else None,
+        instructions=instructions if emulated else None,
     )
 
 
@@ -209,4 +265,5 @@ def _config(explanation: Explanation) -> str:
 
 
 def _short(dtype: np.dtype[Any]) -> str:
-    return {BF16: "bf16", F16: "fp16", F32: "fp32", F64: "fp64"}[dtype]
+    (alias,) = ELEMENT_TYPES[ELEMENT_OF[dtype]].aliases
+    return alias

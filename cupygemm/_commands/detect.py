@@ -1,7 +1,7 @@
-"""Which device a command should use, found without importing CuPy.
+"""Find which device a command should use, without importing CuPy.
 
-The emulated device must be in place before CuPy is imported, so the choice cannot ask CuPy. A GPU
-counts when its driver answers and the CuPy that is installed was built for it.
+The emulated device must be enabled before CuPy is imported, so CuPy cannot be asked. A GPU is
+usable if its driver answers and the installed CuPy was built for it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Literal
 
 DEFAULT_TARGET = "gfx942"
+"""The target that commands emulate by default."""
 Kind = Literal["rocm", "cuda", "emulated"]
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one kind of device.
+    """The result of looking for one kind of device.
 
     Attributes
     ----------
@@ -37,7 +38,7 @@ class Finding:
 
 
 def find_devices() -> tuple[Finding, ...]:
-    """Return what there is of each kind, the preferred first."""
+    """Return one finding for each kind of device, the preferred kind first."""
     return _rocm(), _cuda(), _emulated()
 
 
@@ -47,7 +48,7 @@ def best_device() -> Finding:
     Raises
     ------
     RuntimeError
-        There is none; the message says what is missing of each.
+        No device is usable; the message says what each kind lacks.
     """
     findings = find_devices()
     for finding in findings:
@@ -96,7 +97,7 @@ def _emulated() -> Finding:
 
 
 def _with_cupy(kind: Kind, what: str, pattern: str) -> Finding:
-    """Qualify what was found by the CuPy that is installed."""
+    """Return a finding that is usable if the installed CuPy was built for this kind of device."""
     builds = cupy_builds()
     for build in builds:
         if re.fullmatch(pattern, build):

@@ -1,6 +1,6 @@
-"""What `python -m cupygemm info` tells: versions, devices, compilers, the cache.
+"""Collect what ``python -m cupygemm info`` prints: versions, devices, compilers and the cache.
 
-Nothing here starts a device: it looks at files, packages and drivers.
+No device is started: this module looks at files, packages and drivers only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PACKAGES = ("numpy", "ml_dtypes", "ziglang", "tinygrad", "pyelftools", "msgpack"
 
 
 def collect() -> dict[str, Any]:
-    """Return the whole account, of strings, numbers and lists."""
+    """Return all of it as strings, numbers and lists, ready for JSON."""
     return {
         "versions": _versions(),
         "devices": [
@@ -53,7 +53,7 @@ def _emulator() -> dict[str, Any]:
 
 
 def _compilers() -> list[dict[str, Any]]:
-    """Return the compilers for code objects, in the order of preference, and which is used."""
+    """Return the compilers for code objects in the order of preference; one is marked as used."""
     try:
         chosen = _toolchain.find_toolchain().name
     except _toolchain.ToolchainError:

@@ -1,4 +1,4 @@
-"""``python -m cupygemm profile``: what a product or a code object does when emulated, and takes."""
+"""``python -m cupygemm profile``: count what an emulated product or code object does."""
 
 from __future__ import annotations
 
@@ -7,42 +7,50 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import ml_dtypes
 import numpy as np
 import typer
 
 from cupygemm._commands import detect as _detect
+from cupygemm._commands.words import DTYPE_HELP, LAYOUT_HELP, is_shape, parse_shape, parse_types
+from cupygemm._records.formats import as_stored
+from cupygemm._tuning.product import Product, products_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling import Profile
     from cupygemm.emulator.profiling.loop import LoopProfile
 
-_DTYPES = {
-    "bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32, "fp64": np.float64,
-    "int8": np.int8,
-}  # fmt: skip
-_MATRIX = ("dtype", "target")
+_MATRIX = ("dtype", "layout", "target")
 _CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
 
 
 def profile(
     what: Annotated[
         list[str] | None,
-        typer.Argument(help="M N K of a matrix product, or the path of a code object."),
+        typer.Argument(
+            help="The shape of a product, MxNxK or BATCHxMxNxK (M N K also works), or the path of "
+            "a code object."
+        ),
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help=f"Of the matrices: {', '.join(_DTYPES)}.", show_default="bf16"),
+        typer.Option(help=f"The type of the operands: {DTYPE_HELP}", show_default="bf16"),
     ] = None,
+    layout: Annotated[str | None, typer.Option(help=LAYOUT_HELP, show_default="NN")] = None,
     target: Annotated[
-        str | None, typer.Option(help="To emulate for a product.", show_default="gfx942")
+        str | None,
+        typer.Option(
+            help="The target to emulate for a product.", show_default=_detect.DEFAULT_TARGET
+        ),
     ] = None,
-    kernel: Annotated[str | None, typer.Option(help="Kernel of a code object of several.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="The kernel, if a code object has several.")
+    ] = None,
     grid: Annotated[
         str | None, typer.Option(help="Workgroups: X, X,Y or X,Y,Z.", show_default="1")
     ] = None,
     block: Annotated[
-        str | None, typer.Option(help="Work-items of a workgroup, likewise.", show_default="64")
+        str | None,
+        typer.Option(help="Work-items of a workgroup, in the same form.", show_default="64"),
     ] = None,
     lds: Annotated[
         int | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
@@ -50,8 +58,9 @@ def profile(
     args: Annotated[
         str | None,
         typer.Option(
-            help="Kernel arguments, separated by spaces: a scalar is TYPE:VALUE (i32:1000), a "
-            "buffer TYPE[COUNT], of zeros, or TYPE[COUNT]=FILL: ones, arange or random."
+            help="The kernel's arguments, separated by spaces. A scalar is TYPE:VALUE (i32:1000). "
+            "A buffer is TYPE[COUNT], which holds zeros, or TYPE[COUNT]=FILL, where FILL is ones, "
+            "arange or random."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -65,22 +74,22 @@ def profile(
         bool,
         typer.Option(
             "--loop",
-            help="Count one iteration of the main loop instead. A code object is not run for it, "
-            "so needs no arguments, and its bank conflicts are not known.",
+            help="Count one iteration of the main loop instead. A code object is not run for this, "
+            "so it needs no arguments, and its bank conflicts are unknown.",
         ),
     ] = False,
     roofline: Annotated[
-        Path | None, typer.Option(help="Save the roofline: a .png, .svg or .pdf file.")
+        Path | None, typer.Option(help="Save the roofline as a .png, .svg or .pdf file.")
     ] = None,
     timeline: Annotated[
-        Path | None, typer.Option(help="Save the modelled timeline of a compute unit, likewise.")
+        Path | None, typer.Option(help="Save the modelled timeline of a compute unit as a picture.")
     ] = None,
     cycles: Annotated[
-        str | None, typer.Option(help="Cycles that the timeline shows: FIRST:LAST.")
+        str | None, typer.Option(help="The cycles that the timeline shows, as FIRST:LAST.")
     ] = None,
     clock: Annotated[
         float | None,
-        typer.Option(help="For modelled times, MHz.", show_default="the part's boost clock"),
+        typer.Option(help="The clock of modelled times, in MHz.", show_default="boost clock"),
     ] = None,
     calibration: Annotated[
         bool,
@@ -89,15 +98,27 @@ def profile(
 ) -> None:
     """Count what a matrix product, or a kernel of a code object, does on the emulated device.
 
-    Instructions, waits, coalescing, cache hits, bank conflicts, registers, occupancy: computed from
-    the code object or counted by emulation. Times and cycles are modelled, none is measured. The
-    exit status is 1 if the kernel is at fault, 2 if there is nothing to run.
+    For example, for a product of 8-bit floats whose second operand is a transposed view:
+
+    $ python -m cupygemm profile 512x512x512 --dtype e4m3fnuz --layout NT
+
+    Instructions, waits, coalescing, cache hits, bank conflicts, registers and occupancy are
+    computed from the code object or counted by emulation. Times and cycles are modelled; none is
+    measured. The exit status is 1 if the kernel is at fault, and 2 if there is nothing to run.
     """
     from cupygemm.emulator.errors import EmulatorError, KernelFault
     from cupygemm.emulator.profiling import Profile
 
-    given = {"dtype": dtype, "target": target, "kernel": kernel, "grid": grid, "block": block,
-             "lds": lds, "args": args}  # fmt: skip
+    given = {
+        "dtype": dtype,
+        "layout": layout,
+        "target": target,
+        "kernel": kernel,
+        "grid": grid,
+        "block": block,
+        "lds": lds,
+        "args": args,
+    }
     collected: Any
     what = what or []
     try:
@@ -109,10 +130,12 @@ def profile(
                 "--loop counts a loop alone: --listing, --source, --roofline, --timeline and "
                 "--clock do not"
             )
-        if len(what) == 3 and all(word.isdecimal() for word in what):
+        shape = _shape_of(what)
+        if shape is not None:
             _refuse(given, _CODE_OBJECT, "a code object")
-            m, n, k = (int(word) for word in what)
-            collected = _profile_product(m, n, k, dtype or "bf16", target, clock, loop)
+            types = parse_types([dtype or "bf16"])
+            (product,) = products_of("profile", [shape], types, None, [layout or "NN"])
+            collected = _profile_product(product, target, clock, loop=loop)
         elif len(what) == 1 and loop:
             _refuse(
                 given, (*_MATRIX, "grid", "lds", "args"), "what is run, and --loop runs nothing"
@@ -124,7 +147,10 @@ def profile(
             collected.add(_code_object(Path(what[0]), kernel, grid, block, lds or 0, args))
         else:
             given_words = " ".join(what) or "nothing"
-            raise ValueError(f"{given_words!r} is neither M N K nor the path of a code object")
+            raise ValueError(
+                f"{given_words!r} is neither a shape such as 512x512x512 nor the path of one code "
+                "object"
+            )
         if roofline is not None:
             collected.roofline(roofline)
         if timeline is not None:
@@ -133,7 +159,7 @@ def profile(
         typer.echo(str(err), err=True)
         raise typer.Exit(1) from err
     except (ValueError, TypeError, OSError, RuntimeError, ImportError, EmulatorError) as err:
-        typer.echo(f"cupygemm profile: {err}", err=True)
+        typer.echo(f"cupygemm profile: {str(err).removeprefix('profile: ')}", err=True)
         raise typer.Exit(2) from err
     if as_json:
         typer.echo(json.dumps(collected.to_dict(), indent=2))
@@ -143,6 +169,13 @@ def profile(
         typer.echo("\n" + collected.listing(), nl=False)
     if source:
         typer.echo("\n" + collected.source_listing(), nl=False)
+
+
+def _shape_of(words: list[str]) -> tuple[int, ...] | None:
+    """Return the extents that the words name, as MxNxK or M N K; None if they name no product."""
+    if len(words) == 3 and all(word.isdecimal() for word in words):
+        return parse_shape("x".join(words))
+    return parse_shape(words[0]) if len(words) == 1 and is_shape(words[0]) else None
 
 
 def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
@@ -171,28 +204,21 @@ def _parse_cycles(text: str | None) -> tuple[int, int] | None:
 
 
 def _profile_product(
-    m: int, n: int, k: int, dtype: str, target: str | None, clock: float | None, loop: bool
+    product: Product, target: str | None, clock: float | None, *, loop: bool
 ) -> Profile | LoopProfile:
-    if min(m, n, k) < 1:
-        raise ValueError(f"M, N and K must be at least 1, and are {m}, {n}, {k}")
-    if dtype not in _DTYPES:
-        raise ValueError(f"--dtype {dtype} is none of {', '.join(_DTYPES)}")
     from cupygemm import emulator
 
     if not emulator.is_enabled():
         emulator.enable(target or _detect.DEFAULT_TARGET)
     elif target not in (None, emulator.target()):
         raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
-    import cupy as cp
-
     from cupygemm._backends.device import device
     from cupygemm._plan.plan import choose
     from cupygemm._products.matmul import matmul
     from cupygemm._request.call import check_call
     from cupygemm._request.options import call_options
-    from cupygemm.testing import random_operands
 
-    x1, x2 = (cp.asarray(x) for x in random_operands((m, k), (k, n), _DTYPES[dtype]))
+    x1, x2 = _arrays(product)
     with emulator.profile(clock_mhz=clock) as collected:
         matmul(x1, x2)
     if not loop:
@@ -203,6 +229,25 @@ def _profile_product(
         raise ValueError(f"no kernel of this library multiplies it: {compiled.reason}")
     launched = next(kernel for kernel in collected.kernels if kernel.kernel == compiled.file.name)
     return emulator.profile_loop(compiled.file.path, conflicts=launched.lds_conflicts)
+
+
+def _arrays(product: Product) -> list[Any]:
+    """Return operands of a product on the current device, of random numbers."""
+    import cupy
+
+    from cupygemm.testing import integer_operands, random_operands
+
+    draw = integer_operands if product.dtype.kind in "iu" else random_operands
+    *batch, m, n, k = product.shape
+    arrays = []
+    for x, letter in zip(
+        draw((*batch, m, k), (*batch, k, n), product.dtype), product.layout, strict=True
+    ):
+        stored = x if letter == "N" else np.ascontiguousarray(np.swapaxes(x, -1, -2))
+        # CuPy cannot copy 8-bit floats, but it can view bytes as such.
+        on_device = cupy.asarray(as_stored(stored)).view(product.dtype)
+        arrays.append(on_device if letter == "N" else cupy.swapaxes(on_device, -1, -2))
+    return arrays
 
 
 def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> LoopProfile:

@@ -1,4 +1,4 @@
-"""What the commands share: starting the device that they use, and writing to the terminal."""
+"""Shared by all commands: starting the device and writing to the terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def start_device(target: str | None = None) -> str:
     Parameters
     ----------
     target : str, optional
-        Emulate this target, GPU or not.
+        Emulate this target, even if there is a GPU.
 
     Raises
     ------
@@ -34,6 +34,6 @@ def start_device(target: str | None = None) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console; where nobody watches, it is as wide as the tables."""
+    """Return a console; if it is not a terminal, it is as wide as the widest table."""
     found = Console(stderr=stderr)
     return found if found.is_terminal else Console(stderr=stderr, width=130)

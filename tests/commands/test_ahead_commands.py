@@ -98,7 +98,10 @@ def test_tune_tells_of_figures_that_were_measured(invoke, device, monkeypatch):
     [
         (("4x5",), "the shape (4, 5) is not (m, n, k)"),
         (("4x5xk",), "the shape '4x5xk' is not MxNxK"),
-        (("4x5x6", "--dtype", "fp15"), "'fp15' is no type"),
+        (
+            ("4x5x6", "--dtype", "fp15"),
+            "'fp15' is not a type; write one of bf16, fp16, fp32, fp64, e4m3fn",
+        ),
         (("4x5x6", "--layout", "NX"), "the layout 'NX' is none of"),
         (("4x5x6", "--target", "gfx1100"), "gfx1100"),
     ],

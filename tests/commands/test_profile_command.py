@@ -14,6 +14,8 @@ from typer.testing import CliRunner
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._commands import cli as _cli
+from cupygemm._commands import profile as _profile_command
+from cupygemm._tuning.product import products_of
 from cupygemm.emulator import calibration
 from cupygemm.emulator.arguments import parse_argument, parse_extent
 from cupygemm.emulator.calibration.figures import Figure
@@ -92,6 +94,52 @@ def test_a_product(invoke: Callable[..., Any], device: Any) -> None:
     assert kernel["global_memory"]["bytes_written"] == 2 * 48 * 32
 
 
+@pytest.mark.parametrize(
+    ("dtype", "layout"),
+    [
+        ("fp16", "NN"),
+        ("bfloat16", "NT"),
+        ("fp32", "TT"),
+        ("uint8", "TN"),
+        ("e5m2fnuz", "NT"),
+        ("float8_e4m3fnuz", "TN"),
+        ("complex64", "TT"),
+    ],
+)
+def test_a_product_named_as_for_warmup_and_tune(
+    invoke: Callable[..., Any], device: Any, dtype: str, layout: str
+) -> None:
+    if device.target != "gfx942":
+        pytest.skip("the types are those of gfx942")
+    words = ("--dtype", dtype, "--layout", layout, "--json")
+    result = invoke("2x33x32x64", *words)
+    assert result.exit_code == 0, result.output
+    kernels = json.loads(result.output)["kernels"]
+    real = 4 if dtype == "complex64" else 1
+    done = sum(sum(kernel["matrix_flop"].values()) for kernel in kernels)
+    assert done >= real * 2 * 2 * 33 * 32 * 64
+    assert CliRunner().invoke(_cli.app, ["tune", "2x33x32x64", *words]).exit_code == 0
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float8_e4m3fn"])
+def test_operands_lie_as_the_layout_says(cp: Any, dtype: str, layout: str) -> None:
+    (product,) = products_of("profile", [(2, 7, 8, 9)], [dtype], None, [layout])
+    made = _profile_command._arrays(product)
+    for array, described in zip(made, product.operands(), strict=True):
+        assert (array.shape, array.strides) == (described.shape, described.strides)
+        assert array.dtype == described.dtype == product.dtype
+
+
+def test_a_shape_in_one_word_and_in_three(invoke: Callable[..., Any], device: Any) -> None:
+    if not device.emulated:
+        pytest.skip("products are profiled on the emulated device")
+    one = json.loads(invoke("48x32x64", "--dtype", "fp16", "--json").output)
+    three = json.loads(invoke("48", "32", "64", "--dtype", "fp16", "--json").output)
+    (first,), (second,) = one["kernels"], three["kernels"]
+    assert first["instructions"] == second["instructions"]
+
+
 def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
     result = invoke(build(SOURCE), "--grid", "4", "--args", "i32:256 f32:1 f32[250] f32[256]")
     assert result.exit_code == 1
@@ -102,9 +150,13 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["4", "4"], "neither M N K nor the path"),
-        (["0", "4", "4"], "must be at least 1"),
-        (["4", "4", "4", "--dtype", "fp12"], "--dtype fp12 is none of bf16, fp16, fp32"),
+        (["4", "4"], "'4 4' is neither a shape such as 512x512x512 nor the path"),
+        (["4x4x4", "5x5x5"], "'4x4x4 5x5x5' is neither a shape"),
+        (["0", "4", "4"], "the shape (0, 4, 4) is not (m, n, k), or (batch, m, n, k), of 1 or"),
+        (["4x4"], "the shape (4, 4) is not (m, n, k)"),
+        (["4", "4", "4", "--dtype", "fp12"], "'fp12' is not a type; write one of bf16, fp16, fp32"),
+        (["4x4x4", "--layout", "NX"], "the layout 'NX' is none of"),
+        (["no.hsaco", "--layout", "NT"], "--layout is an option of a matrix product"),
         (["4", "4", "4", "--grid", "1"], "--grid is an option of a code object"),
         (["no.hsaco"], "No such file"),
         (["no.hsaco", "--dtype", "bf16"], "--dtype is an option of a matrix product"),

@@ -51,6 +51,15 @@ def test_every_combination():
 
 
 @pytest.mark.parametrize(
+    ("dtype", "same"),
+    [("bf16", ml_dtypes.bfloat16), ("fp16", "f2"), ("e4m3fn", ml_dtypes.float8_e4m3fn)],
+)
+def test_types_have_the_names_of_the_command_line(dtype, same):
+    (product,) = products_of("warmup", [(2, 3, 4)], dtype, dtype, ["NN"])
+    assert product.dtype == product.out_dtype == np.dtype(same)
+
+
+@pytest.mark.parametrize(
     ("shapes", "options", "text"),
     [
         ([(4, 5)], {}, r"the shape \(4, 5\) is not \(m, n, k\)"),
