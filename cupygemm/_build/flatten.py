@@ -1,7 +1,7 @@
-"""Flatten device sources: one translation unit, in which each ``#include "..."`` is the file itself.
+"""Flatten device sources to one translation unit by replacing each ``#include "..."`` by the file.
 
-The text then holds everything that decides the machine code except the compiler and its target, so
-its hash is a sound cache key. Flattening also serves hiprtc and NVRTC, which see no files.
+The machine code then depends only on the text, the compiler and its target, so a hash of these is a
+sound cache key. hiprtc and NVRTC, which read no files, need a flattened source too.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ _INCLUDE = re.compile(r'^#include "(?P<path>[^"]+)"[ \t]*\n', re.MULTILINE)
 
 
 def flatten(path: str, generated: dict[str, str]) -> str:
-    """Return a device source with every ``#include "..."`` replaced by the file, each once.
+    """Return a device source with every ``#include "..."`` replaced by the file.
+
+    A file that is included several times appears once.
 
     Parameters
     ----------
     path : str
-        Relative to ``kernels/``, as in the includes.
+        A path relative to ``kernels/``, as in the includes.
     generated : dict of str to str
-        Texts of files that are not on disk.
+        Generated files: their texts by path.
     """
     seen: set[str] = set()
 
@@ -44,17 +46,18 @@ def device_source(path: str) -> str:
     Raises
     ------
     FileNotFoundError
-        The installation lacks it.
+        The installation lacks the file.
     """
     return (_kernels() / path).read_text(encoding="utf-8")
 
 
 @cache
 def _kernels() -> Path:
-    """Return the folder of device sources that belongs to this very package.
+    """Return the folder of the device sources that belong to this package.
 
-    In a checkout it is beside the package, else inside it. Importing ``cupygemm.kernels`` would not
-    do: in another checkout's environment that is the other checkout's folder.
+    In a checkout the folder is beside the package, otherwise inside it. It is not found by
+    importing ``cupygemm.kernels``: in another checkout's environment, that would be the other
+    checkout's folder.
     """
     package = Path(__file__).resolve().parents[1]
     beside = package.parent / "kernels"

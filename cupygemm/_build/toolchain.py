@@ -1,10 +1,10 @@
-"""The compilers: HIP C++ or AMDGPU assembly to a code object, and C to a host library.
+"""The compilers, which make code objects of HIP C++ or AMDGPU assembly, and host libraries of C.
 
-Three toolchains can make the code object, tried in this order: ROCm's own clang, a clang of version
-22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of them needs
-ROCm's headers or device libraries: what a kernel includes, its source brings. `CUPYGEMM_TOOLCHAIN`
-forces one. The ways differ only in how many commands they take: ziglang's clang cannot start its
-linker itself, so with it, compiling, assembling and linking are three commands.
+Three toolchains can make code objects. They are tried in this order: ROCm's own clang, a clang of
+version 22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of
+them needs ROCm's headers or device libraries, because the kernels' sources include all that they
+need. `CUPYGEMM_TOOLCHAIN` selects one. They differ only in the number of commands: ziglang's clang
+cannot start its linker, so compiling, assembling and linking are three commands.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class CompileError(RuntimeError):
     Attributes
     ----------
     log : str
-        What the compiler said.
+        The compiler's output.
     command : tuple of str
         The command that failed.
     """
@@ -69,7 +69,7 @@ class Toolchain:
     ----------
     name : {"rocm", "clang", "zig"}
     version : str
-        What tells this compiler from another in a cache key, e.g. ``"clang 22.1.8 (zig 0.17.0)"``.
+        Identifies the compiler in a cache key, e.g. ``"clang 22.1.8 (zig 0.17.0)"``.
     path : pathlib.Path
         The executable.
     """
@@ -90,9 +90,9 @@ class Toolchain:
         output : pathlib.Path
             The code object to write.
         target : str
-            Processor name, e.g. ``"gfx942"``.
+            The name of the processor, as the compiler's ``-mcpu`` takes it.
         options : sequence of str, optional
-            Added after the defaults, which are ``-O3 -std=c++17``.
+            Options after the defaults, which are ``-O3 -std=c++17``.
 
         Returns
         -------
@@ -102,7 +102,7 @@ class Toolchain:
         Raises
         ------
         CompileError
-            With the compiler's log.
+            The compiler failed; the error has its log.
         """
         what = f"{source.name} does not compile for {target}"
         if self.name != "zig":
@@ -117,14 +117,17 @@ class Toolchain:
     def compile_to_assembly(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
     ) -> str:
-        """Compile HIP C++ to assembly text; parameters and errors as `compile_hip`."""
+        """Compile HIP C++ to assembly text; parameters and errors are those of `compile_hip`."""
         arguments = self._hip_arguments(target, options)
         arguments += ["-S", str(source), "-o", str(output)]
         what = f"{source.name} does not compile for {target}"
         return _run(what, self._clang(), arguments)
 
     def preprocess(self, source: Path, *, target: str, options: Sequence[str] = ()) -> str:
-        """Return a translation unit with its includes, without line markers; as `compile_hip`."""
+        """Return a translation unit with its includes expanded, without line markers.
+
+        The parameters and errors are those of `compile_hip`.
+        """
         with _scratch(source) as scratch:
             output = scratch / "preprocessed.hip"
             arguments = self._hip_arguments(target, options)
@@ -140,7 +143,7 @@ class Toolchain:
         ----------
         source, output : pathlib.Path
         target : str
-            Processor name, e.g. ``"gfx942"``.
+            The name of the processor, as the compiler's ``-mcpu`` takes it.
 
         Returns
         -------
@@ -150,7 +153,7 @@ class Toolchain:
         Raises
         ------
         CompileError
-            With the assembler's log.
+            The assembler or the linker failed; the error has its log.
         """
         what = f"{source.name} does not assemble for {target}"
         arguments = ["-x", "assembler", *_ASSEMBLE, f"-mcpu={target}", str(source)]
@@ -173,12 +176,12 @@ class Toolchain:
 def find_toolchain(name: ToolchainName | None = None) -> Toolchain:
     """Return the toolchain to use: ROCm's, else a clang on PATH, else ziglang's.
 
-    ``CUPYGEMM_TOOLCHAIN`` (``rocm``, ``clang`` or ``zig``) in the environment forces one.
+    The environment variable ``CUPYGEMM_TOOLCHAIN`` (``rocm``, ``clang`` or ``zig``) selects one.
 
     Parameters
     ----------
     name : {"rocm", "clang", "zig"}, optional
-        Return this one, whatever the environment says.
+        Return this one and ignore the environment variable.
 
     Returns
     -------
@@ -187,7 +190,7 @@ def find_toolchain(name: ToolchainName | None = None) -> Toolchain:
     Raises
     ------
     ToolchainError
-        There is none, or the forced one is missing; the message says what to install.
+        No toolchain was found, or the selected one is missing; the message says what to install.
     """
     return _find_toolchain(name or os.environ.get("CUPYGEMM_TOOLCHAIN", ""))
 
@@ -238,7 +241,7 @@ def _clang_toolchain() -> Toolchain | None:
         where = shutil.which(name)
         version = _clang_version(Path(where)) if where else None
         if where and version is not None and version[0] >= MINIMUM_CLANG:
-            # Debian packages the linker apart from the compiler.
+            # Debian has separate packages for the linker and the compiler.
             lld = Path(where).resolve().parent / "ld.lld"
             if lld.exists() or shutil.which("ld.lld"):
                 return Toolchain("clang", version[1], Path(where))
@@ -264,7 +267,7 @@ def _zig() -> Path | None:
 
 
 def _clang_version(path: Path) -> tuple[int, str] | None:
-    """Return major version and version line of a clang that has AMDGPU, else None."""
+    """Return the major version and the version line of a clang with AMDGPU support, or None."""
     line = _first_line([str(path), "--version"])
     match = re.search(r"clang version (\d+)", line)
     if match is None:
@@ -295,7 +298,7 @@ def host_shared_library(
     version_script: Path | None = None,
     options: Sequence[str] = (),
 ) -> str:
-    """Compile C to a shared library of this machine.
+    """Compile C to a shared library for this machine.
 
     Parameters
     ----------
@@ -303,7 +306,7 @@ def host_shared_library(
     output : pathlib.Path
     soname : str, optional
     version_script : pathlib.Path, optional
-        GNU linker version script.
+        A version script of the GNU linker.
     options : sequence of str, optional
 
     Returns
@@ -314,9 +317,9 @@ def host_shared_library(
     Raises
     ------
     ToolchainError
-        No C compiler.
+        No C compiler was found.
     CompileError
-        With the compiler's log.
+        The compiler failed; the error has its log.
     """
     arguments = ["-shared", "-fPIC", "-std=c11", "-fno-sanitize=all", *options]
     if soname is not None:
@@ -329,7 +332,7 @@ def host_shared_library(
 
 
 def host_compiler_version() -> str:
-    """Return what tells the C compiler of `host_shared_library` from another, for cache keys."""
+    """Return the version of the C compiler of `host_shared_library`, for cache keys."""
     return _host_compiler()[1]
 
 
@@ -349,7 +352,7 @@ def _host_compiler() -> tuple[tuple[str, ...], str]:
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment, with zig's own caches where we may write."""
+    """Return the environment, with zig's caches in this library's cache directory."""
     environment = dict(os.environ)
     for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
         environment.setdefault(name, str(writable_dir() / "zig"))

@@ -1,7 +1,7 @@
-"""Products named by shape, before there are arrays: what `warmup` and `tune` work on.
+"""Products that are described without arrays, for `warmup` and `tune`.
 
-A shape is (m, n, k), with the extents of a stack before it where there is one; a layout is two
-letters as BLAS has them, "N" for a C-ordered operand and "T" for a transposed view of one.
+A shape is (m, n, k), with the extents of the batch before it, if any. A layout is two letters as in
+BLAS: "N" for a C-ordered operand and "T" for a transposed view of one.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ LAYOUTS = ("NN", "NT", "TN", "TT")
 
 @dataclass(frozen=True)
 class Product:
-    """One product that is to be prepared.
+    """One product to compile or to measure.
 
     Attributes
     ----------
     shape : tuple of int
         (..., m, n, k).
     dtype : numpy.dtype
-        Of the operands.
+        The type of the operands.
     out_dtype : numpy.dtype or None
-        Of the result, where it is not what `matmul` would choose.
-    layout : str
+        The type of the result; None for the type that `matmul` would choose.
+    layout : {"NN", "NT", "TN", "TT"}
     """
 
     shape: Shape
@@ -48,7 +48,7 @@ class Product:
         return f"{extents} {self.dtype} {self.layout}"
 
     def operands(self) -> tuple[Operand, Operand]:
-        """Return the operands, as if they lay alone in memory."""
+        """Describe the operands, each as the whole of its allocation."""
         *batch, m, n, k = self.shape
         first, second = ((m, k), (k, n))
         pair = []
@@ -56,8 +56,9 @@ class Product:
             if letter == "N":
                 pair.append(contiguous((*batch, *extents), self.dtype))
                 continue
-            turned = contiguous((*batch, *extents[::-1]), self.dtype)
-            strides = (*turned.strides[:-2], turned.strides[-1], turned.strides[-2])
+            base = contiguous((*batch, *extents[::-1]), self.dtype)
+            *outer, rows, columns = base.strides
+            strides = (*outer, columns, rows)
             pair.append(Operand((*batch, *extents), strides, self.dtype))
         return pair[0], pair[1]
 
@@ -74,14 +75,14 @@ def products_of(
     out_dtype: DTypeLike | None,
     layouts: Iterable[str],
 ) -> list[Product]:
-    """Return every combination.
+    """Return one product for each combination of shape, layout and type.
 
     Raises
     ------
     ValueError
-        A shape has fewer than three extents or one below 1, or a layout is none.
+        A shape has fewer than three extents or an extent below 1, or a layout is unknown.
     TypeError
-        A dtype is none.
+        A dtype is unknown.
     """
     wanted = [dtypes] if isinstance(dtypes, (str, type, np.dtype)) else list(dtypes)  # type: ignore[arg-type]
     kinds = [dtype for dtype in map(parse_dtype, wanted) if dtype is not None]
@@ -101,12 +102,12 @@ def products_of(
 
 @contextlib.contextmanager
 def progress_bar(title: str, count: int, *, shown: bool) -> Iterator[Callable[[str], None]]:
-    """Show how far work has come, on the standard error if that is a terminal.
+    """Show a progress bar on the standard error, if that is a terminal.
 
     Yields
     ------
     callable
-        To be called with what was done, once for each piece of work.
+        To be called once for each finished task, with the name of the task.
     """
     if not shown:
         yield lambda _: None
@@ -116,9 +117,12 @@ def progress_bar(title: str, count: int, *, shown: bool) -> Iterator[Callable[[s
 
     console = Console(stderr=True)
     columns = (
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
         TextColumn("{task.fields[what]}"),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=count, what="")
         yield lambda what: progress.update(task, advance=1, what=what)

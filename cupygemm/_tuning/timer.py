@@ -1,9 +1,10 @@
-"""What calls take the device: between events, behind a kernel that holds the stream meanwhile.
+"""Measure the time that calls take on the device.
 
-Where the host takes longer to enqueue a call than the device to compute it, events around calls
-would show the host's time. So a kernel runs first, and ends when all calls are enqueued. Whether it
-ran so long is seen after each batch, and a batch that it did not outlast is timed again: behind a
-longer one, and of fewer calls, because the host waits where a stream takes no more launches.
+Calls are timed between two events. If the host takes longer to enqueue a call than the device takes
+to compute it, the events would measure the host. Therefore a kernel runs first, which occupies the
+stream until all calls are enqueued. After each batch the timer checks whether that kernel ran long
+enough. If it did not, the batch is timed again, behind a longer kernel and with fewer calls, since
+the host also waits when a stream cannot take more launches.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from typing import Any
 import numpy as np
 
 MAX_CALLS = 300
-"""Of a batch: a stream takes about a thousand launches, and a call is up to three as a rule."""
+"""The most calls of a batch: a stream takes about 1000 launches, and a call makes up to three."""
 _HOLD = r"""
 extern "C" __global__ void hold(long long cycles) {
     const long long start = clock64();
     while (clock64() - start < cycles) {}
 }
 """
-_CYCLES = 40_000  # for each call at first: 20 us of an H200, of one launch or two
+_CYCLES = 40_000  # for each call in the first attempt: 20 us on an H200, for a launch or two
 _TRIES = 8
 
 
@@ -32,14 +33,14 @@ class DeviceTimer:
     Parameters
     ----------
     call : callable
-        Takes nothing, and enqueues work.
+        ``call()`` enqueues work.
 
     Attributes
     ----------
     held : bool
-        The stream was held while the last batch was enqueued, so that its time is the device's.
+        The stream was occupied while the last batch was enqueued, so its time is the device's.
     max_calls : int
-        Of a batch, as many as the stream seems to take.
+        The most calls of a batch, as far as the stream seems to take them.
     """
 
     def __init__(self, call: Callable[[], Any]) -> None:
@@ -48,23 +49,23 @@ class DeviceTimer:
         self._cycles, self._tries = _CYCLES, _TRIES
 
     def seconds(self, count: int) -> float:
-        """Return the seconds of a call, the mean of a batch of `count`, or of `max_calls`."""
+        """Return the seconds of a call, the mean over `count` calls, but at most `max_calls`."""
         for attempt in range(self._tries):
             calls = min(count, self.max_calls)
             elapsed, self.held = self.batch(calls, (calls + 1) * self._cycles)
             if self.held:
                 return elapsed / calls
             self._cycles *= 2
-            if attempt:  # it was not only that the first guess is short for this call
+            if attempt:  # the first attempt may fail only because its kernel is too short
                 self.max_calls = max(1, calls // 2)
-        # The call waits for the device itself: no other time is to be had.
+        # The call itself waits for the device, so no better time can be measured.
         self._cycles, self._tries, self.max_calls = _CYCLES, 1, MAX_CALLS
         return elapsed / calls
 
     def batch(self, calls: int, cycles: int) -> tuple[float, bool]:
-        """Return the seconds of the device for calls, and whether it was held until then.
+        """Return the device's seconds for a batch, and whether the stream was occupied meanwhile.
 
-        It waits for some cycles before them.
+        A kernel of `cycles` cycles occupies the stream before the calls.
         """
         from cupy import RawKernel
         from cupy.cuda import Event, get_elapsed_time
@@ -72,8 +73,8 @@ class DeviceTimer:
         before, start, end = Event(), Event(), Event()
         hold = RawKernel(_HOLD, "hold")
         hold.compile()
-        # By the clock of the host, it ends no sooner than it took after this. To ask the device
-        # whether it has ended would leave an error behind, that it has not.
+        # By the host's clock, the kernel ends at this time plus its duration, or later. Asking the
+        # device whether it has ended would leave the error "not ready" behind.
         begun = time.perf_counter()
         before.record()
         hold((1,), (1,), (np.int64(cycles),))

@@ -1,8 +1,8 @@
-"""`tune`: measure the most promising configurations of products, and keep the fastest.
+"""`tune`: measure the most promising configurations of products and keep the fastest.
 
-The selector's model ranks them; the best few are compiled and run on the device, and the fastest
-goes into the database that plans are made by (`_tuned`). The emulated device has no time to
-measure: there the model's ranking is what is returned, and nothing is kept.
+The selector's cost model ranks the configurations. The best few are compiled and run on the device,
+and the fastest goes into a database that plans use (`cupygemm._plan.winners`). The emulated device
+has no time to measure: there, `tune` returns the model's ranking and keeps nothing.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from cupygemm._tuning.product import Product, products_of, progress_bar
 from cupygemm._tuning.timer import DeviceTimer
 
 BATCH_SECONDS = 0.01
-"""Calls are timed together for about this long, but no more than a stream can hold."""
+"""The approximate duration of a batch of calls; it is shorter if a stream cannot hold as many."""
 BATCHES = 5
 
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found for one product.
+    """The result of tuning one product.
 
     Attributes
     ----------
     product : str
     device : str
     kind : {"measured", "modelled"}
-        What the figures are: times of the device, or cycles of the selector's model.
+        Whether the figures are times of the device or cycles of the cost model.
     figures : tuple of (config, float)
-        The configurations with their microseconds, or modelled cycles, the best first.
+        The configurations with their microseconds or modelled cycles, the best first.
     """
 
     product: str
@@ -68,10 +68,10 @@ def tune(
     shapes, dtypes, dtype, layouts
         As for `warmup`.
     candidates : int
-        How many configurations are measured: those that the selector's model ranks first. On
-        Hopper the fastest of them is also measured with its tiles in Hilbert's order.
+        The number of configurations to measure: those that the cost model ranks first. On Hopper,
+        the fastest of them is also measured with its tiles in Hilbert order.
     progress : bool
-        Show a progress bar, if the standard error is a terminal.
+        Show a progress bar if the standard error is a terminal.
 
     Returns
     -------
@@ -81,9 +81,9 @@ def tune(
     Raises
     ------
     ValueError
-        A shape or a layout is none.
+        A shape or a layout is invalid.
     TypeError
-        The device has no product of a type.
+        A type is unknown, or the device does not multiply it.
     cupygemm._build.cache.CacheError
         The database cannot be written.
 
@@ -93,10 +93,10 @@ def tune(
 
     Notes
     -----
-    Winners are kept in an SQLite file beside the compiled kernels, for each device by its name.
-    They hold for products of exactly these extents, types and layouts, with operands aligned to 16
-    bytes. The emulated device has no time to measure: there, the figures are the model's, and none
-    is kept.
+    The fastest configurations are kept in an SQLite file beside the compiled kernels, by the name
+    of the device. They apply to products of exactly these extents, types and layouts, with operands
+    aligned to 16 bytes. The emulated device has no time to measure: there, the figures are the
+    model's, and none is kept.
     """
     from cupy.cuda.runtime import getDevice
 
@@ -114,7 +114,7 @@ def tune(
 
 
 def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
-    """Tune one product; None where it has no kernel of this library."""
+    """Tune one product; return None if this library has no kernel for it."""
     request, backend = product.request, place.kernels
     problem = backend.problem(request) if backend.supports(request) else None
     if problem is None:
@@ -140,7 +140,7 @@ def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
 
 
 def measure(run: Callable[..., Any], operands: Sequence[Any]) -> float:
-    """Return the seconds of a call on the device, the median of several batches of calls."""
+    """Return the seconds of a call on the device, the median over several batches of calls."""
     run(*operands, None)  # loads the kernel
     timer = DeviceTimer(lambda: run(*operands, None))
     calls = max(1, round(BATCH_SECONDS / max(timer.seconds(3), 1e-6)))
@@ -152,7 +152,7 @@ def _described(product: Product) -> list[tuple[Any, Any, Any]]:
 
 
 def _filled(shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> Any:
-    """Return an array that lies so, of numbers that keep the multipliers busy."""
+    """Return an array with these strides, filled with numbers that keep the multipliers busy."""
     import cupy
 
     size = 1

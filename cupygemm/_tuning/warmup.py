@@ -1,4 +1,4 @@
-"""`warmup`: compile what products will need before they are asked for, in parallel."""
+"""`warmup`: compile the kernels of products ahead of time, in parallel."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ def warmup(
     workers: int | None = None,
     progress: bool = True,
 ) -> int:
-    """Compile the kernels of products ahead, so that their first call does not wait for it.
+    """Compile the kernels of products ahead of time, so that their first call does not wait.
 
     Parameters
     ----------
     shapes : iterable of (m, n, k)
-        Extents of the products, with those of a stack before them where there is one.
+        The extents of the products. The extents of a batch, if any, come before them.
     dtypes : dtype or iterable of dtype
-        Types of the operands.
+        The types of the operands. As everywhere, a short name such as ``"bf16"`` is a type.
     dtype : dtype, optional
-        Type of the results, as for `matmul`.
+        The type of the results; by default, the type that `matmul` would choose.
     layouts : iterable of {"NN", "NT", "TN", "TT"}
-        How the operands lie: "N" is C order, "T" a transposed view.
+        The order of the operands: "N" for C order, "T" for a transposed view.
     workers : int, optional
-        Compilations at a time: the number of processors if it is not given.
+        The number of compilations at a time; by default, the number of processors.
     progress : bool
-        Show a progress bar, if the standard error is a terminal.
+        Show a progress bar if the standard error is a terminal.
 
     Returns
     -------
     int
-        How many products have a kernel of this library.
+        The number of products for which this library has a kernel.
 
     Raises
     ------
     ValueError
-        A shape or a layout is none.
+        A shape or a layout is invalid.
     TypeError
-        The device has no product of a type.
+        A type is unknown, or the device does not multiply it.
 
     Notes
     -----
-    Kernels are kept on disk (see ``python -m cupygemm info``), so this can be done in another
-    process than the one that multiplies. Products that share a kernel compile it once.
+    Kernels are kept on disk (see ``python -m cupygemm info``), so another process can compile them
+    than the one that multiplies. A kernel that several products share is compiled once.
 
     Examples
     --------
@@ -84,6 +84,6 @@ def warmup(
 
 
 def _compile(product: Product, place: Device) -> bool:
-    """Compile what a product needs; return whether it is a kernel of this library."""
+    """Compile the kernels of a product; return whether they are this library's."""
     _, compiled = choose(product.request, place)
     return compiled.config is not None
