@@ -19,11 +19,11 @@ class Device:
     index : int
         CuPy's number of the device.
     name : str
-        What messages call it, e.g. ``"gfx942 (emulated)"``.
+        The device's name in messages; the name of an emulated device ends in ``"(emulated)"``.
     is_emulated : bool
-        It has no clock: times cannot be measured.
+        The device has no clock, so times cannot be measured.
     backends : tuple of Backend
-        In the order in which they are asked. The last one is `cupy.matmul`.
+        The backends in the order in which they are asked. The last one is `cupy.matmul`.
     """
 
     index: int
@@ -58,11 +58,11 @@ def device(index: int) -> Device:
 
 
 def _has_emulator() -> bool:
-    """Whether this process emulates its device; whoever enabled that has imported the emulator."""
+    """Whether this process emulates its device; if so, the emulator is imported already."""
     emulator = sys.modules.get("cupygemm.emulator")
     return emulator is not None and bool(emulator.is_enabled())
 
 
 def forget_devices() -> None:
-    """Look at the devices anew from now on."""
+    """Clear the cache of `device`."""
     device.cache_clear()

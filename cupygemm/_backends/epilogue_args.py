@@ -1,8 +1,8 @@
-"""The struct by which kernels are told of an epilogue: factors, limits, and where its arrays lie.
+"""The kernels' epilogue arguments: factors, limits, and the addresses and strides of arrays.
 
-`EPILOGUE_ARGS` is that struct as a NumPy dtype; its C++ twin is ``EpilogueArgs`` in
-``kernels/common/arguments.hpp``. Only the numbers and the addresses differ from call to call; the
-rest is packed once for each launch.
+`EPILOGUE_ARGS` is the struct ``EpilogueArgs`` of ``kernels/common/arguments.hpp`` as a NumPy dtype.
+Only the numbers and the addresses differ from call to call; the rest is packed once for each
+launch.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class EpiloguePacker:
         numbers = (alpha.real, beta.real, scale, low, high)
         try:
             return self._struct.pack(*numbers, *fields)
-        except OverflowError:  # a number beyond float32, which is an infinity to the kernel
+        except OverflowError:  # a number beyond float32; the kernel gets an infinity
             with np.errstate(over="ignore"):
                 finite = [float(self._numbers(number)) for number in numbers]
             return self._struct.pack(*finite, *fields)

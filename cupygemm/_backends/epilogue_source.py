@@ -8,9 +8,9 @@ from cupygemm._records.problem import Epilogue, Source
 
 
 def epilogue_lines(epilogue: Epilogue | None, takes_vectors: Callable[[Source], bool]) -> list[str]:
-    """Return the lines of ``struct EpilogueParts``, none where there is no epilogue.
+    """Return the lines of ``struct EpilogueParts``, or no lines without an epilogue.
 
-    `takes_vectors` tells whether a kernel loads runs of a source by vectors.
+    `takes_vectors` tells whether the kernel loads several adjacent elements of a source at once.
     """
     if epilogue is None:
         return []

@@ -1,4 +1,4 @@
-"""What a backend's kernels multiply: a table of element types, and the check of a request by it."""
+"""The element types that a backend's kernels multiply, and the check of a request against them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cupygemm._request.request import Request
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What the sums of operands of one type can be rounded to.
+    """The types of results that the kernels store for operands of one type.
 
     Attributes
     ----------
     plain : tuple of str
-        Without an epilogue.
+        The types without an epilogue.
     fused : tuple of str
-        With one; integers then saturate.
+        The types with an epilogue; conversions to integers then saturate.
     """
 
     plain: tuple[DType, ...]
@@ -31,7 +31,7 @@ class Outputs:
 
 
 ProductTable = Mapping[DType, Outputs]
-"""By the type of the operands."""
+"""The types of results, by the type of the operands."""
 
 
 def why_types_unsupported(
@@ -44,9 +44,9 @@ def why_types_unsupported(
     request : Request
     products : mapping of str to Outputs
     formats : collection of str
-        The 8-bit floats that the device has.
+        The 8-bit floats that the device multiplies.
     precision : {"ieee", "tf32", "tf32x3"}
-        In which float32 is multiplied.
+        The precision in which float32 is multiplied.
     """
     types = request.types
     stored = ELEMENT_OF.get(types.stored)

@@ -1,9 +1,9 @@
-"""`Backend`: what computes products on one device, and the records that backends and plans share.
+"""`Backend`, the interface of what computes products on a device, and the records that it uses.
 
-A backend is an object with the attributes and the first four methods of `Backend`. It is asked in
-the order of its methods: does it support a request, by which configurations, what do their kernels
-compile to, and how are they launched. The other methods are optional; their defaults are those of
-`NoExtras`.
+A backend is an object with the attributes and the first four methods of `Backend`. They are called
+in their order: does it support a request, which configurations can compute it, what do their
+kernels compile to, and how are they launched. The other methods are optional; `NoExtras` has their
+defaults.
 
 A device has a list of backends (`cupygemm._backends.registry`), and a request goes to the first one
 that supports it. docs/developer/add_a_backend.rst builds a backend step by step.
@@ -38,19 +38,19 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """A device as factories see it.
+    """The properties of a device that factories look at.
 
     Attributes
     ----------
     index : int
         CuPy's number of the device.
     name : str
-        What messages call it, e.g. ``"gfx942 (emulated)"``.
+        The device's name in messages; the name of an emulated device ends in ``"(emulated)"``.
     is_hip : bool
         CuPy is built for ROCm.
     is_emulated : bool
     values : dict
-        All that ``cupy.cuda.runtime.getDeviceProperties`` tells.
+        The result of ``cupy.cuda.runtime.getDeviceProperties``.
     """
 
     index: int
@@ -67,7 +67,7 @@ class Support:
     Attributes
     ----------
     reason : str or None
-        Why not, as a clause without a full stop; None if it does.
+        Why it does not, as a clause without a full stop; None if it does.
     """
 
     reason: str | None = None
@@ -80,15 +80,15 @@ SUPPORTED = Support()
 
 
 class Config(Protocol):
-    """A backend's own record of how a kernel computes a product: a frozen dataclass.
+    """How a kernel computes a product: a frozen dataclass of the backend's own.
 
     Its fields are numbers, strings and booleans, so that the database of tuned configurations can
-    store it.
+    store them.
     """
 
     @property
     def brief(self) -> str:
-        """Return the tile and what else fits a cell of a table."""
+        """Return a description that fits a cell of a table: the tile and a few more fields."""
 
     @property
     def summary(self) -> str:
@@ -124,32 +124,32 @@ class KernelFile:
 
 @dataclass(frozen=True, kw_only=True)
 class Compiled:
-    """The compiled kernels of a request, not loaded yet, and what to tell users about them.
+    """The compiled kernels of a request, which are not loaded yet, and their description.
 
     Attributes
     ----------
     computed_by : str
-        What multiplies: ``"cupygemm"`` or the name of a library.
+        What computes the product: ``"cupygemm"`` or the name of a library.
     reason : str
         Why the request is computed in this way.
     handle : Any
-        What the backend itself needs to launch the kernels.
+        What the backend needs to launch the kernels; nobody else looks at it.
     notes : tuple of str
         The copies and conversions that are made, as sentences.
     problem : GemmProblem or None
-        What the kernel solves.
+        The problem that the kernel solves.
     config : Config or None
-        How it does so.
+        The configuration of the kernel.
     resources : callable or None
-        Returns what the kernel takes from the device, a record with a `summary`.
+        Returns the registers and the memory that the kernel takes, a record with a `summary`.
     compiler : str or None
         The compiler's name and version.
     grid : tuple of int or None
-        Workgroups of the first launch.
+        The workgroups of the first launch.
     num_launches : int
-        Launches of the kernel, those of copies not counted.
+        The number of launches of the kernel, without those of copies.
     by_address : bool
-        The runner uses only the addresses of the arrays' first elements where ``out`` is given.
+        If ``out`` is given, the runner uses only the addresses of the arrays' first elements.
     file : KernelFile or None
         The compiled kernel, for tools that read its code.
     """
@@ -173,7 +173,7 @@ class Group(Protocol):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Return which of the requests they are, in the order of the launch."""
+        """Return the numbers of the requests, in the order of the launch."""
 
     def __call__(
         self, x1s: Sequence[Any], x2s: Sequence[Any], outs: Sequence[Any], places: Places | None
@@ -194,18 +194,18 @@ class Group(Protocol):
 
 @dataclass(frozen=True)
 class BlockScaling:
-    """Scales that change along k, one for each block of it.
+    """Scales for blocks of k.
 
     Attributes
     ----------
     kind : {"float32", "e8m0"}
-        The type of a scale: a number, or the exponent of a power of two in a byte.
+        The type of a scale: a number, or a byte with the exponent of a power of two.
     block : int
-        Elements along k that share a scale.
+        The number of elements along k that share a scale.
     rows, columns : int
-        Rows of x1, and columns of x2, that share a scale.
+        The number of rows of x1, and of columns of x2, that share a scale.
     pairs : bool
-        Each byte of the operands holds two 4-bit floats, neighbours along k.
+        Each byte of the operands holds two 4-bit floats that are neighbours along k.
     """
 
     kind: Literal["float32", "e8m0"]
@@ -216,7 +216,7 @@ class BlockScaling:
 
 
 class Backend(Protocol):
-    """What computes products on one device.
+    """The interface of what computes products on one device.
 
     Attributes
     ----------
@@ -273,22 +273,22 @@ class Backend(Protocol):
         """
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
-        """Load the kernels on the current device, and return what computes the request."""
+        """Load the kernels on the current device and return the runner of the request."""
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return what the kernel of a supported request solves; None if it cannot be tuned.
+        """Return the problem that a supported request's kernel solves; None if it cannot be tuned.
 
-        Optional. Tuned configurations are stored by problem.
+        Tuned configurations are stored by problem. Optional.
         """
 
     def variants(self, request: Request, config: Any) -> Sequence[Any]:
-        """Return configurations that the cost model cannot tell from `config`.
+        """Return configurations to which the cost model assigns the same cost as to `config`.
 
         The tuner measures them too. Optional.
         """
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Return which requests are better computed by a common launch. Optional.
+        """Return the groups of requests that a common launch computes sooner. Optional.
 
         Parameters
         ----------
@@ -297,16 +297,17 @@ class Backend(Protocol):
         """
 
     def triangle(self, request: Request) -> Runner | None:
-        """Return what computes ``x @ x.T`` by one of its triangles, which is then mirrored.
+        """Return the runner that computes one triangle of ``x @ x.T`` and mirrors it.
 
-        Optional. None where computing both triangles takes less time.
+        None if computing both triangles takes less time. Optional.
         """
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Return what multiplies operands with scales along k in one launch. Optional.
+        """Return the runner that multiplies operands with scales along k in one launch.
 
         The runner takes two more arguments before the epilogue's: the scales of the rows of x1,
-        (rows, blocks), and of the columns of x2, (columns, blocks). None where no kernel does so.
+        (rows, blocks), and of the columns of x2, (columns, blocks). None if no kernel does this.
+        Optional.
         """
 
 
@@ -318,7 +319,7 @@ class NoExtras:
     config_type: type | None = None
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Have nothing to tune."""
+        """Return None: nothing can be tuned."""
         return None
 
     def variants(self, request: Request, config: Any) -> Sequence[Any]:
@@ -326,13 +327,13 @@ class NoExtras:
         return ()
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Group nothing: each request has a launch of its own."""
+        """Return no groups: each request has a launch of its own."""
         return ()
 
     def triangle(self, request: Request) -> Runner | None:
-        """Compute both triangles."""
+        """Return None: both triangles are computed."""
         return None
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Have no kernel for scales along k."""
+        """Return None: no kernel takes scales along k."""
         return None

@@ -1,7 +1,7 @@
-"""Which backends compute the products of a device, in the order in which they are asked.
+"""The backends of a device, in the order in which they are asked.
 
-A factory looks at a device and returns its backend for it, or None. It imports the backend only
-then, so that a process loads the code of the devices that it has.
+A factory returns the backend for a device, or None. It imports the backend only then, so that a
+process loads code only for the devices that it has.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def backends_for(properties: DeviceProperties) -> tuple[Backend, ...]:
 
 @contextlib.contextmanager
 def registered(factory: Factory) -> Iterator[None]:
-    """Ask a factory before all others, inside a ``with`` block.
+    """Ask a factory before all others inside a ``with`` block.
 
-    Devices and plans that exist already do not change: forget them with
+    Existing devices and plans do not change; discard them with
     `cupygemm._backends.device.forget_devices` and `cupygemm._plan.table.PLANS.clear`.
     """
     _factories.insert(0, factory)

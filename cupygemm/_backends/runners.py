@@ -1,7 +1,8 @@
-"""Run a request by launches that take addresses: copies before, the launches, the result after.
+"""Turn launches that take addresses into a runner of a request.
 
-A launch is called with the addresses of A, B and C and, where its kernel has an epilogue, with the
-packed arguments of that.
+A runner copies operands where needed, calls the launches, and returns the result. A launch is
+called with the addresses of A, B and C and, if its kernel has an epilogue, the packed arguments of
+the epilogue.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Addresses = Sequence[tuple[int, int, int]]
 
 
 def make_runner(request: Request, placement: Placement, launches: Sequence[Launch]) -> Runner:
-    """Return what computes a request by launches, those of ``placement.layout.launches``."""
+    """Return the runner of a request; there is one launch for each of the layout's launches."""
     if placement.sources is not None:
         return _with_epilogue(request, placement, launches)
     if len(launches) == 1 and placement.is_in_place:
@@ -95,7 +96,7 @@ def _directly_with_epilogue(
 
 
 def around(request: Request, placement: Placement, launch_all: Launch) -> Runner:
-    """Return a runner that copies operands where needed, and the result to where it is wanted."""
+    """Return a runner that copies operands if needed, and the result to `out` if given."""
     from cupy import ndarray
 
     shape, dtype = request.shape.result, request.types.container
@@ -199,15 +200,15 @@ class SharedLaunch:
 
 
 class BlockScaledLaunch:
-    """Launches a product with scales along k, given those scales and an epilogue's arguments.
+    """Launches a product with scales along k.
 
     Parameters
     ----------
     placement : Placement
-        Of a product with a single launch.
+        The placement of a product with a single launch.
     launch : callable
-        ``launch(a, b, c, epilogue, rows, columns)`` of the kernel's own operands: the packed
-        arguments of the epilogue, and the arrays of both scales.
+        ``launch(a, b, c, epilogue, rows, columns)`` takes the addresses of the kernel's operands,
+        the packed arguments of the epilogue, and the arrays of both scales.
     """
 
     def __init__(self, placement: Placement, launch: Launch) -> None:

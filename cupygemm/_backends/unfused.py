@@ -1,7 +1,7 @@
-"""The epilogue of a product whose kernel does not have it: CuPy's functions, on the sums.
+"""Apply an epilogue by CuPy's functions, for a product whose kernel does not apply it.
 
-The sums have not been rounded: they are those of `cupy.matmul`, or of a kernel in its accumulator's
-type. Then come the stages of the formula, and one rounding.
+The sums come from `cupy.matmul`, or from a kernel that stores them in the type of its accumulator.
+The stages of the formula are applied to them, and the result is rounded once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cupygemm._request.request import Request
 
 
 def applied(request: Request, sums: Runner) -> Runner:
-    """Return what computes a request from its sums; ``sums(x1, x2, None)`` returns a new array."""
+    """Return the runner of a request, given one that returns the sums in a new array."""
 
     def run(x1: Any, x2: Any, out: Any, arguments: EpilogueArguments) -> Any:
         product = sums(x1, x2, None)
@@ -64,7 +64,7 @@ def evaluated(xp: ArrayModule, sums: Any, request: Request, arguments: EpilogueA
 
 
 def rounded(x: Any, dtype: np.dtype[Any]) -> Any:
-    """Return an array in a type; integers are rounded to nearest and saturate, NaN is 0."""
+    """Convert an array; conversions to integers round to nearest and saturate, and NaN gives 0."""
     import cupy
 
     if dtype in FLOAT8_DTYPES:

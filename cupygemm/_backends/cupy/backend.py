@@ -1,10 +1,10 @@
-"""The fallback backend: `cupy.matmul`, in types in which it is right.
+"""The fallback backend: `cupy.matmul`, in types for which it is correct.
 
-`cupy.matmul` rounds the product of 16-bit operands to 16 bits whatever the output, cannot multiply
-stacks of bfloat16, and under HIP aborts the process on bfloat16 matrices. Those operands are
-converted to float32, which holds them exactly, and the product is rounded once: also that of
-float32 to an 8-bit float, where the device multiplies those. cuBLAS by default adds parts of a long
-sum of 16-bit products in 16 bits; here it is told not to.
+`cupy.matmul` rounds the product of 16-bit operands to 16 bits regardless of the output, cannot
+multiply batches of bfloat16, and under HIP aborts the process on bfloat16 matrices. Such operands
+are converted to float32, which holds them exactly, and the product is rounded once. A float32
+product may also be rounded to an 8-bit float, if the device multiplies those. By default, cuBLAS
+may add partial sums of 16-bit products in 16 bits; this backend disables that.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CupyBackend(NoExtras):
     ----------
     properties : DeviceProperties
     others : sequence of Backend
-        The backends that are asked before; they tell which 8-bit floats the device has.
+        The backends that are asked first; they say which 8-bit floats the device multiplies.
     """
 
     name = "cupy"
@@ -58,7 +58,7 @@ class CupyBackend(NoExtras):
         self.formats = tuple(name for other in others for name in other.formats)
 
     def supports(self, request: Request) -> Support:
-        """Tell whether CuPy multiplies the types on this device, and has the library to do so."""
+        """Tell whether CuPy multiplies the types on this device and its library is installed."""
         types = request.types
         if request.epilogue is not None:
             return Support("cupy.matmul has no epilogue")
@@ -79,13 +79,13 @@ class CupyBackend(NoExtras):
         return ()
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
-        """Return what there is to tell about a product; nothing is compiled."""
+        """Return the description of a product; nothing is compiled."""
         return Compiled(
             computed_by="cupy.matmul", reason=reason, handle=None, notes=self._conversions(request)
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
-        """Return what multiplies, converting before and after where CuPy would be wrong."""
+        """Return the runner, which converts operands and results where CuPy would be wrong."""
         import cupy
 
         types, dtype = request.types, self.dtype(request)
@@ -109,9 +109,9 @@ class CupyBackend(NoExtras):
         return run
 
     def dtype(self, request: Request) -> np.dtype[Any]:
-        """Return the dtype in which `cupy.matmul` is asked for the product."""
+        """Return the dtype in which `cupy.matmul` computes the product."""
         types = request.types
-        if types.operand == I8:  # its sums may be asked for
+        if types.operand == I8:  # the result may be the sums themselves
             return types.stored
         if types.operand not in HALVES:
             return types.operand
@@ -137,7 +137,7 @@ class CupyBackend(NoExtras):
         )
 
     def _float8_hint(self) -> str:
-        """Return which 8-bit floats the device has, and how to convert others."""
+        """Return a hint: the 8-bit floats of the device, and how to convert others."""
         device = self._device.name
         if not self.formats:
             return (
@@ -153,7 +153,7 @@ class CupyBackend(NoExtras):
 
     @contextlib.contextmanager
     def _sums_in_float32(self) -> Iterator[None]:
-        """Keep cuBLAS from rounding partial sums to 16 bits; the handle is this thread's own."""
+        """Forbid cuBLAS to round partial sums to 16 bits; each thread has its own handle."""
         if self._device.is_hip:
             yield
             return
