@@ -62,7 +62,7 @@ def packed(factors: np.ndarray, tile: int, steps: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ScaledCase(Case):
-    """A problem whose operands have factors; `k` counts pairs of 4-bit floats."""
+    """A problem whose operands have scales; `k` counts pairs of 4-bit floats."""
 
     @property
     def per_byte(self) -> int:
@@ -209,15 +209,15 @@ def test_a_full_epilogue_spills_nothing(dtype: str, layout: str) -> None:
 @pytest.mark.parametrize(
     ("config", "changes", "arch", "words"),
     [
-        ({"mainloop": "register_double_buffer"}, {}, "gfx950", "has no factors for blocks of k"),
-        ({"mma_k": 32}, {}, "gfx950", "16x16x32 instruction of gfx950 takes no factors"),
+        ({"mainloop": "register_double_buffer"}, {}, "gfx950", "takes no scales for blocks of k"),
+        ({"mma_k": 32}, {}, "gfx950", "16x16x32 instruction of gfx950 takes no scales"),
         ({"stream_k": 64}, {}, "gfx950", "do not go with a persistent grid"),
         ({}, {"batch": (2,)}, "gfx950", "do not go with a batch"),
         (
             {},
             {"a_dtype": "e2m1x2", "b_dtype": "e2m1x2", "block_scaled": False},
             "gfx950",
-            "e2m1x2 operands have factors",
+            "e2m1x2 operands have scales",
         ),
         ({}, {}, "gfx942", "inputs of type e4m3fn have no kernel on gfx942"),
     ],

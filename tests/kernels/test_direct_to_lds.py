@@ -299,7 +299,11 @@ def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:
     [
         ("gfx950", {"a_align": 8}, "A is aligned to 8 bytes: loads straight to LDS take 16"),
         ("gfx942", {"b_align": 2}, "B is aligned to 2 bytes: loads straight to LDS take 4"),
-        ("gfx942", {"a_major": "m"}, "A is m-major: only gfx950 transposes"),
+        (
+            "gfx942",
+            {"a_major": "m"},
+            "A is m-major: direct_to_lds cannot transpose elements of 2 bytes",
+        ),
         ("gfx950", {"num_stages": 1}, "num_stages = 1"),
         (
             "gfx950",

@@ -43,7 +43,7 @@ def operands() -> list[tuple[Operand, int]]:
                 element=element,
             )
             if config.mma_m == 16 and operand.num_vectors > 1:
-                found[operand, mainloop.ROW_PARTS if side == "m" else 1] = None
+                found[operand, mainloop.ROW_BANDS if side == "m" else 1] = None
     return list(found)
 
 

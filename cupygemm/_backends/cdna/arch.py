@@ -1,4 +1,4 @@
-"""What the kernels and the cost model need to know of each GPU architecture.
+"""The GPU architectures: one row for each, with the facts that kernels and the cost model need.
 
 Sources: AMD's CDNA2, CDNA3 and CDNA4 white papers and instruction-set guides, AMD's matrix
 instruction calculator (MFMA passes), LLVM's AMDGPU backend (register granule and occupancy).
@@ -10,45 +10,53 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cupygemm._records.dtypes import DType
+from cupygemm._backends.cdna.config import WAVE_SIZE, MmaShape
+from cupygemm._records.dtypes import ITEMSIZE, DType
 
-MmaShape = tuple[int, int, int]
 MfmaCycles = Mapping[MmaShape, int]
+_Literal = Mapping[tuple[int, int, int], int]
+SCALED_TYPES: tuple[DType, ...] = ("e2m1x2",)
+"""Types that only the instructions with block scales multiply."""
 
 
 def _table(
-    half: dict[MmaShape, int],
-    f64: dict[MmaShape, int],
-    i8: dict[MmaShape, int],
-    others: Mapping[DType, MfmaCycles] = MappingProxyType({}),
+    half: _Literal, f64: _Literal, i8: _Literal, others: Mapping[DType, _Literal] | None = None
 ) -> Mapping[DType, MfmaCycles]:
     """Return the instructions by input type; those of fp32 are the same on every CDNA.
 
-    Those of complex numbers are four of their parts.
+    A complex instruction is four real ones.
     """
-    f32 = {(16, 16, 4): 32, (32, 32, 2): 64}
-    c64, c128 = ({shape: 4 * cycles for shape, cycles in parts.items()} for parts in (f32, f64))
+    f32: _Literal = {(16, 16, 4): 32, (32, 32, 2): 64}
+    c64, c128 = ({shape: 4 * cycles for shape, cycles in real.items()} for real in (f32, f64))
     table = {"bf16": half, "f16": half, "f32": f32, "f64": f64, "i8": i8, "c64": c64, "c128": c128}
-    return MappingProxyType({**table, **others})
+    return MappingProxyType(
+        {
+            dtype: MappingProxyType({MmaShape(*shape): cycles for shape, cycles in row.items()})
+            for dtype, row in (table | dict(others or {})).items()
+        }
+    )
 
 
-# Cycles of one MFMA on its SIMD (4 per pass), by input type and instruction shape. That of pairs of
-# 4-bit floats is 128 of them deep.
+# The cycles of one MFMA on its SIMD (4 per pass), by input type and by the instruction's m, n, k.
+# This is the library's one statement of the instructions that exist. A pair of 4-bit floats counts
+# as one element of k.
 _CDNA2_MFMA = _table(
     half={(16, 16, 16): 32, (32, 32, 8): 64},
     f64={(16, 16, 4): 32},
     i8={(16, 16, 16): 32, (32, 32, 8): 64},
 )
-_FLOAT8 = {(16, 16, 32): 16, (32, 32, 16): 32}  # of either format, and of both
+_FLOAT8 = {(16, 16, 32): 16, (32, 32, 16): 32}  # for either format, or one of each
 _CDNA4_FLOAT8 = _FLOAT8 | {(16, 16, 128): 32}
 _CDNA3_MFMA = _table(
     half={(16, 16, 16): 16, (32, 32, 8): 32},
     f64={(16, 16, 4): 32},
     i8={(16, 16, 32): 16, (32, 32, 16): 32},
     others={
-        "e4m3fnuz": _FLOAT8, "e5m2fnuz": _FLOAT8, "tf32": {(16, 16, 8): 16, (32, 32, 4): 32}
+        "e4m3fnuz": _FLOAT8,
+        "e5m2fnuz": _FLOAT8,
+        "tf32": {(16, 16, 8): 16, (32, 32, 4): 32},
     },
-)  # fmt: skip
+)
 _CDNA4_MFMA = _table(
     half={(16, 16, 16): 16, (32, 32, 8): 32, (16, 16, 32): 16, (32, 32, 16): 32},
     f64={(16, 16, 4): 64},
@@ -59,29 +67,30 @@ _CDNA4_MFMA = _table(
 
 @dataclass(frozen=True)
 class Arch:
-    """One GPU architecture, by the part that a HIP device of it is.
+    """One GPU architecture, with the figures of one GPU of it.
 
     Attributes
     ----------
     name : str
         The compiler's target, ``"gfx942"``.
     part : str
-        The product that the figures describe.
+        The GPU that the figures describe.
     num_cus, num_xcds : int
-        Compute units, and dies with an L2 of their own among which workgroups are dealt in turn.
+        Compute units (CUs), and dies (XCDs). Each die has an L2 of its own; workgroups are assigned
+        to the dies in turn.
     simds_per_cu, registers_per_simd, register_granule, max_waves_per_simd : int
-        A lane has `registers_per_simd` 32-bit registers, VGPR and AGPR together, for the waves of
-        its SIMD to share; a wave's count is rounded up to the granule.
+        The waves of a SIMD share the `registers_per_simd` 32-bit registers that it has for each
+        lane, VGPRs and AGPRs together. A wave's registers are allocated in granules.
     lds_bytes, lds_banks : int
-        LDS of a CU, which one workgroup may use whole, and its banks of 4 bytes.
+        The LDS of a CU, all of which one workgroup may use, and its banks of 4 bytes.
     lds_bytes_per_clock : int
-        LDS read bandwidth of a CU.
+        The read bandwidth of a CU's LDS.
     direct_load_bytes : int
-        Bytes of a lane in the widest load that goes straight to LDS.
+        Bytes of a lane in the widest load that writes to LDS directly.
     transposing_reads : bool
         Reads of LDS can transpose elements of 16 and 8 bits.
     block_scales : bool
-        There are matrix instructions that multiply blocks of k by factors.
+        There are matrix instructions that multiply blocks of k by scales.
     clock_mhz : int
         Boost clock.
     hbm_gbytes_per_s : int
@@ -89,8 +98,8 @@ class Arch:
     l2_bytes, l2_bytes_per_clock : int
         L2 of one XCD and its read bandwidth.
     mfma_cycles : mapping of str to mapping of (m, n, k) to int
-        By input type, the matrix instructions that exist, and the cycles for which each occupies
-        its SIMD.
+        By input type and shape, the matrix instructions that exist and the cycles for which each
+        occupies its SIMD.
     """
 
     name: str
@@ -112,6 +121,33 @@ class Arch:
     max_waves_per_simd: int = 8
     transposing_reads: bool = False
     block_scales: bool = False
+
+    def deepest_mma(
+        self, dtype: DType, extent: int, *, operand_bytes: int | None = None
+    ) -> MmaShape | None:
+        """Return the instruction with the largest k, or None if there is none.
+
+        Parameters
+        ----------
+        dtype : str
+            The type of the inputs.
+        extent : {16, 32}
+            The instruction's m and n.
+        operand_bytes : int, optional
+            The most bytes of one operand that a lane holds.
+        """
+        found = [
+            shape
+            for shape in self.mfma_cycles.get(dtype, ())
+            if shape.m == shape.n == extent
+            and (operand_bytes is None or _lane_bytes(shape, dtype) <= operand_bytes)
+        ]
+        return max(found, key=lambda shape: shape.k, default=None)
+
+
+def _lane_bytes(shape: MmaShape, dtype: DType) -> int:
+    """Return the bytes of an operand that each lane holds."""
+    return shape.m * shape.k * ITEMSIZE[dtype] // WAVE_SIZE
 
 
 ARCHS: dict[str, Arch] = {
@@ -174,7 +210,7 @@ def arch_of(gcn_arch_name: str) -> Arch:
     Raises
     ------
     ValueError
-        There are no kernels for it.
+        The library has no kernels for it.
     """
     name = gcn_arch_name.split(":", maxsplit=1)[0]
     try:

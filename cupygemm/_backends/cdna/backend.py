@@ -34,7 +34,7 @@ from cupygemm._request.request import Request
 
 
 def create(properties: DeviceProperties) -> CdnaBackend | None:
-    """Return the backend of a device, by the name of its instruction set."""
+    """Return the backend of a device, or None if no kernel is built for its architecture."""
     target = properties.values["gcnArchName"].decode().split(":")[0]
     arch = ARCHS.get(target)
     return None if arch is None else CdnaBackend(arch)
@@ -57,17 +57,17 @@ class CdnaBackend(NoExtras):
         self.precisions = precisions_of(arch)
 
     def supports(self, request: Request) -> Support:
-        """Tell whether a kernel takes the types, and a configuration the extents and strides."""
+        """Tell whether the kernels take the types, and a configuration the extents and strides."""
         return supports(request, self.arch)
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return what the kernel solves; None for types that no kernel takes."""
+        """Return the problem that the kernel solves; None for types that no kernel takes."""
         if not supports_types(request, self.arch):
             return None
         return place_request(request, self.arch).layout.problem
 
     def candidates(self, request: Request) -> Sequence[Candidate]:
-        """Return the configurations that can run, by their modelled cost."""
+        """Return the configurations that can run, ordered by their modelled cost."""
         return self._select(request, place_request(request, self.arch)).candidates
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
@@ -100,12 +100,12 @@ class CdnaBackend(NoExtras):
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
-        """Load the kernel, and return what computes the request."""
+        """Load the kernel and return the runner of the request."""
         kernel: Kernel = compiled.handle
         return make_runner(request, kernel.placement, load(kernel))
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Return the products whose kernels read and write alike, each such set in one launch."""
+        """Return groups of products that the same kernel can compute in one launch."""
         from cupygemm._backends.cdna.grouped import groups
 
         placements = {
@@ -116,13 +116,13 @@ class CdnaBackend(NoExtras):
         return [SharedLaunch(group, requests) for group in groups(placements, self.arch)]
 
     def triangle(self, request: Request) -> Runner | None:
-        """Return what computes ``x @ x.T`` by panels up to the diagonal."""
+        """Return the runner that computes ``x @ x.T`` by panels up to the diagonal."""
         from cupygemm._backends.cdna.triangle import make_triangle
 
         return make_triangle(request, self.arch)
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Return what multiplies operands with exponents for blocks of 32 along k."""
+        """Return the runner for operands with exponents for blocks of 32 along k."""
         from cupygemm._backends.cdna.block_scales import make_block_scaled
 
         return make_block_scaled(request, scaling, self.arch)

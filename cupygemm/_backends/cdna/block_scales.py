@@ -1,7 +1,7 @@
 """Products with exponents for blocks of 32 along k, by the scaled MFMA (OCP Microscaling).
 
-The instruction multiplies pairs of 8-bit formats, and pairs of 4-bit floats. It takes the exponents
-from registers in an order of its own, so a small kernel packs those of each operand first
+The instruction multiplies 8-bit floats of any two formats, and 4-bit floats. It reads the exponents
+from registers in a special order, so a small kernel packs those of each operand first
 (`packed_factors`; ``kernels/cdna/block_scales.hpp`` reads them).
 """
 
@@ -26,7 +26,7 @@ from cupygemm._request.microscaling import BLOCK
 from cupygemm._request.request import Request
 
 PACKED_ROWS = 64
-"""Rows of which a dword of packed factors has four."""
+"""Rows that are packed together; a dword of packed factors has four of them."""
 _ONE = 127
 
 # Lane l has rows l % 16 of four fragments, which are LDS rows 16 apart (RowOrder, layout.hpp), and
@@ -47,7 +47,7 @@ for (int fragment = 0; fragment < 4; ++fragment) {{
 
 
 def make_block_scaled(request: Request, scaling: BlockScaling, arch: Arch) -> Runner | None:
-    """Return what multiplies operands with exponents; None where no kernel can."""
+    """Return the runner for operands with exponents; None if no kernel takes them."""
     known = scaling.kind == "e8m0" and scaling.block == BLOCK and arch.block_scales
     if not known or not supports_types(request, arch):
         return None
@@ -91,16 +91,16 @@ def _packer() -> Any:
 
 
 def packed_factors(factors: Any, tile_rows: int, steps: int) -> Any:
-    """Return factors (rows, blocks), of any strides, as kernels read them.
+    """Return factors of shape (rows, blocks), with any strides, in the order that kernels read.
 
     Parameters
     ----------
     factors : cupy.ndarray
-        Exponents, uint8.
+        The exponents, uint8.
     tile_rows : int
-        Rows of a workgroup's tile: there are factors for whole tiles.
+        The rows of a workgroup's tile. The result has factors for whole tiles.
     steps : int
-        Instructions along k, those of whole tiles.
+        The number of instructions along k, for whole tiles.
     """
     import cupy
 

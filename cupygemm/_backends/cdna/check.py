@@ -1,6 +1,6 @@
-"""The one statement of what a kernel can do: which problems, by which configuration, and where.
+"""The one statement of which configurations can compute which problems on which architecture.
 
-The selector, the tuner, the tests and the message that a user reads all call `check`. The device
+The selector, the tuner, the tests and the messages that users read all rely on `check`. The device
 code repeats it as ``static_assert``.
 """
 
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from cupygemm._backends.cdna import split as _parts
-from cupygemm._backends.cdna.arch import Arch
+from cupygemm._backends.cdna import split
+from cupygemm._backends.cdna.arch import SCALED_TYPES, Arch
 from cupygemm._backends.cdna.config import BLOCK_SCALED_MMA_K, DWORD_BYTES, GemmConfig, grid
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
 from cupygemm._backends.product_table import Outputs, ProductTable
@@ -17,7 +17,7 @@ from cupygemm._records.dtypes import FLOAT8_NAMES, ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 OFFSET_LIMIT = 1 << 31
-"""Buffer offsets, in bytes from the tile's first element, are below this."""
+"""The limit of buffer offsets, in bytes from the first element of a tile."""
 _SUMMED_IN_F32: tuple[DType, ...] = ("bf16", "f16", "f32", "tf32", *FLOAT8_NAMES, "e2m1x2")
 _FLOATS: tuple[DType, ...] = ("bf16", "f16", "f32", *FLOAT8_NAMES)
 PRODUCTS: ProductTable = MappingProxyType(
@@ -43,7 +43,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         or _check_extents(config, problem)
         or _check_instruction(config, problem, arch)
         or _check_block_scales(config, problem, arch)
-        or _parts.check(config, problem)
+        or split.check(config, problem)
         or MAINLOOPS[config.mainloop].check(config, problem, arch)
         or _check_offsets(config, problem)
     )
@@ -94,28 +94,26 @@ def _check_extents(config: GemmConfig, problem: GemmProblem) -> str | None:
 
 
 def _check_instruction(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
-    shape = (config.mma_m, config.mma_n, config.mma_k)
     shapes = arch.mfma_cycles[problem.a_dtype]
-    if shape not in shapes:
-        known = ", ".join("x".join(map(str, s)) for s in shapes)
-        text = f"{'x'.join(map(str, shape))} instruction for {problem.a_dtype}"
+    if config.mma not in shapes:
+        known = ", ".join(map(str, shapes))
+        text = f"{config.mma} instruction for {problem.a_dtype}"
         return f"{arch.name} has no {text}: it has {known}"
     return None
 
 
 def _check_block_scales(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     if not problem.block_scaled:
-        alone = problem.a_dtype != "e2m1x2"
-        return None if alone else f"{problem.a_dtype} operands have factors for blocks of k"
+        needs_scales = problem.a_dtype in SCALED_TYPES
+        return f"{problem.a_dtype} operands have scales for blocks of k" if needs_scales else None
     if not MAINLOOPS[config.mainloop].TAKES_BLOCK_SCALES:
-        return f"{config.mainloop} has no factors for blocks of k"
+        return f"{config.mainloop} takes no scales for blocks of k"
     deep = BLOCK_SCALED_MMA_K // (2 if problem.a_dtype == "e2m1x2" else 1)
     if not arch.block_scales or config.mma_k != deep:
-        shape = f"{config.mma_m}x{config.mma_n}x{config.mma_k}"
-        return f"the {shape} instruction of {arch.name} takes no factors for blocks of k"
+        return f"the {config.mma} instruction of {arch.name} takes no scales for blocks of k"
     if problem.batch or config.stream_k:
         what = "a batch" if problem.batch else "a persistent grid"
-        return f"factors for blocks of k do not go with {what}"
+        return f"scales for blocks of k do not go with {what}"
     return None
 
 

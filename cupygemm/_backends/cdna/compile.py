@@ -1,8 +1,9 @@
-"""From a problem and a configuration to a code object in the cache.
+"""Compile the kernel of a problem and a configuration to a code object in the cache.
 
-The source is one flattened translation unit, so the cache's key is complete: the text, the
-options, the compiler and its version, and the target. The compiler is a clang (`_toolchain`), or,
-on a machine with a ROCm runtime and no clang, hiprtc through CuPy's binding.
+The source is one flattened translation unit, so the cache's key is complete: the text, the options,
+the compiler and its version, and the target. The compiler is a clang
+(`cupygemm._build.toolchain`); on a machine with a ROCm runtime and no clang, it is hiprtc, through
+CuPy's binding.
 """
 
 from __future__ import annotations
@@ -26,19 +27,19 @@ OPTIONS = (*WARNINGS, "-fuse-cuid=none")
 HIPRTC_OPTIONS = ("-O3", "-std=c++17", *WARNINGS)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CompiledKernel:
     """A code object in the cache.
 
     Attributes
     ----------
     name : str
-        Of its entry.
+        The name of its entry.
     path : pathlib.Path
     target : str
-        Processor name, e.g. ``"gfx942"``.
+        The name of the architecture, one of `ARCHS`.
     compiler : str
-        Which compiler made it.
+        The compiler's name and version.
     resources : Resources
     """
 
@@ -55,9 +56,9 @@ def compile_kernel(problem: GemmProblem, config: GemmConfig, target: str) -> Com
     Raises
     ------
     cupygemm._build.toolchain.CompileError
-        With the compiler's log.
+        The source does not compile; the error has the compiler's log.
     cupygemm._build.toolchain.ToolchainError
-        There is no compiler.
+        No compiler was found.
     """
     return compile_source(generate(problem, config, target), target)
 
@@ -73,11 +74,17 @@ def compile_source(text: str, target: str) -> CompiledKernel:
         build,
         check=functools.partial(_is_code_object, name=ENTRY),
     )
-    return CompiledKernel(ENTRY, path, target, compiler, read_resources(path, ENTRY))
+    return CompiledKernel(
+        name=ENTRY,
+        path=path,
+        target=target,
+        compiler=compiler,
+        resources=read_resources(path, ENTRY),
+    )
 
 
 def _compiler(text: str, target: str) -> tuple[str, tuple[str, ...], Callable[[Path], None]]:
-    """Return the compiler's name and version, its options, and what builds with it."""
+    """Return the compiler's name and version, its options, and the function that runs it."""
     try:
         toolchain = find_toolchain()
     except ToolchainError as missing:
@@ -117,7 +124,7 @@ def _build_with_hiprtc(hiprtc: Any, text: str, options: tuple[str, ...], output:
 
 
 def _hiprtc() -> Any:
-    """Return CuPy's binding of hiprtc, or None where CuPy is not built for ROCm."""
+    """Return CuPy's binding of hiprtc, or None if CuPy is not built for ROCm."""
     try:
         import cupy
         from cupy_backends.cuda.libs import nvrtc

@@ -1,7 +1,8 @@
 """Products of different shapes in one launch on CDNA: ``kernels/cdna/grouped_gemm.hip``.
 
-The workgroups find their product in a table in device memory, which is uploaded when it is new.
-The kernel's types and majors are those of all; the smallest alignment among them is taken for all.
+The workgroups find their product in a table in device memory, which is uploaded if it is new. All
+products of a group have the same types and majors; the kernel assumes the smallest alignment among
+them.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ GROUPED_ARGS = np.dtype(
 )
 """The struct ``GroupedArgs``."""
 MAX_TABLES = 64
-"""Tables that are kept on a device for calls with the same arrays."""
+"""The number of tables that are cached in device memory for calls with the same arrays."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class TableLaunch:
     table : numpy.ndarray
         `GEMM_ARGS` of each product, without addresses.
     first_tile : numpy.ndarray
-        The tiles before each product, and all.
+        The number of tiles before each product, and the number of all tiles.
     config : GemmConfig
     """
 
@@ -66,7 +67,7 @@ class TableLaunch:
     config: GemmConfig
 
     def __call__(self, addresses: Sequence[tuple[int, int, int]]) -> None:
-        """Enqueue the launch, and the upload of its table if that is new."""
+        """Enqueue the launch, and the upload of its table if the table is new."""
         table = self.table.copy()
         for name, column in zip(("a", "b", "c"), zip(*addresses, strict=True), strict=True):
             table[name] = column
@@ -79,7 +80,7 @@ class TableLaunch:
 
 
 def groups(placements: Mapping[int, Placement], arch: Arch) -> list[AddressGroup]:
-    """Return which products share a launch, by their numbers."""
+    """Return the groups of products that share a launch."""
     alike: dict[Any, list[int]] = collections.defaultdict(list)
     for number, placement in placements.items():
         problem = placement.layout.problem
@@ -95,7 +96,7 @@ def groups(placements: Mapping[int, Placement], arch: Arch) -> list[AddressGroup
 
 
 def _launch(layouts: Sequence[Layout], arch: Arch) -> TableLaunch | None:
-    """Return the launch of products that can share one; None where no configuration can."""
+    """Return the common launch of products; None if no configuration can compute all of them."""
     problems = aligned_alike([layout.problem for layout in layouts])
     candidate = choose(problems, arch)
     if candidate is None:
@@ -123,7 +124,7 @@ def _launch(layouts: Sequence[Layout], arch: Arch) -> TableLaunch | None:
 
 
 def aligned_alike(problems: Sequence[GemmProblem]) -> list[GemmProblem]:
-    """Return problems with the smallest alignments among them, which one kernel takes."""
+    """Return the problems, each with the smallest alignment among them, for one kernel."""
     smallest = {
         name: min(getattr(problem, name) for problem in problems)
         for name in ("a_align", "b_align", "c_align")
@@ -132,9 +133,9 @@ def aligned_alike(problems: Sequence[GemmProblem]) -> list[GemmProblem]:
 
 
 def choose(problems: Sequence[GemmProblem], arch: Arch) -> Candidate | None:
-    """Return the candidate of the least modelled cost for all problems in one launch.
+    """Return the candidate with the least modelled cost for all problems in one launch.
 
-    The model is that of one product of as many tiles, of their mean k.
+    The modelled cost is that of one product with the same number of tiles and their mean k.
     """
     best: Candidate | None = None
     for config in configs_for(problems[0].a_dtype, arch.name):
@@ -159,8 +160,8 @@ _tables_lock = threading.Lock()
 def _on_device(data: bytes) -> Any:
     """Return a table in device memory, uploaded on the current stream at most once.
 
-    The upload goes through pinned memory and nothing waits for it; work of another stream, which
-    might overtake it, has a table of its own.
+    The upload goes through pinned memory, and nothing waits for it. Work in another stream might
+    overtake it, so each stream has its own table.
     """
     import cupy
 

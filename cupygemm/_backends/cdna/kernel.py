@@ -1,4 +1,4 @@
-"""A compiled GEMM kernel with what it was compiled for, and its launches."""
+"""A compiled GEMM kernel, the placement it was compiled for, and its launches."""
 
 from __future__ import annotations
 

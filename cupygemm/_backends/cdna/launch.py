@@ -1,8 +1,8 @@
-"""The launch of a compiled kernel: its argument, its grid, and a call that costs little.
+"""The launch of a compiled kernel: its argument and its grid.
 
-All that a kernel is told is one struct, passed by value. `GEMM_ARGS` is that struct as a NumPy
-dtype; its C++ twin is ``GemmArgs`` in ``kernels/common``. Only the three addresses differ from
-call to call, so the rest is packed once, and a call prepends 24 bytes.
+A kernel's only argument is one struct, passed by value. `GEMM_ARGS` is the struct ``GemmArgs`` of
+``kernels/common`` as a NumPy dtype. Only the three addresses differ from call to call, so the rest
+is packed once, and a call prepends 24 bytes.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ GEMM_ARGS = np.dtype(
 )
 """The struct ``GemmArgs``.
 
-The batch extents are outermost first, 1 where absent. Pitches and strides are in elements; a pitch
-is that of the axis whose elements are not adjacent.
+The batch extents are outermost first; absent ones are 1. Pitches and strides are in elements. A
+pitch is the stride of the matrix axis whose elements are not adjacent.
 """
 
 PART_ARGS = np.dtype(
     [("num_parts", np.uint32), ("stream_tiles", np.uint32), ("workspace", np.uint64)], align=True
 )
-"""The struct ``PartArgs``, which follows `GEMM_ARGS` where workgroups share tiles."""
+"""The struct ``PartArgs``, which follows `GEMM_ARGS` if workgroups share tiles."""
 
 BLOCK_SCALE_ARGS = np.dtype([("a", np.uint64), ("b", np.uint64)], align=True)
-"""The struct ``BlockScaleArgs``, which follows those where there are factors for blocks of k."""
+"""The struct ``BlockScaleArgs``, which follows the others if blocks of k have scales."""
 
 _ADDRESSES = struct.Struct("=QQQ")
 _ADDRESS = struct.Struct("=Q")
-# CuPy passes an array of size one by value. It asks a structured array for its fields at each
-# launch, which takes 10 us; an opaque one takes 1 us.
+# CuPy passes an array of size one by value. For a structured array it inspects the fields at each
+# launch, which takes 10 us; an opaque array takes 1 us.
 
 
 def _opaque(*dtypes: np.dtype[Any]) -> np.dtype[Any]:
@@ -141,7 +141,7 @@ class GemmLaunch:
         self._kernel(self.grid, self._block, (packed,))
 
     def _pack(self, a: int, b: int, c: int) -> bytes:
-        """Return the struct, but for what a workspace adds."""
+        """Return the struct without the arguments of a workspace."""
         if self._offsets is not None:
             a, b, c = (
                 (address + offset) % 2**64
@@ -152,9 +152,10 @@ class GemmLaunch:
 
 
 class PartedLaunch(GemmLaunch):
-    """The two launches of a product whose tiles are shared, with a workspace between them.
+    """The two launches of a product whose tiles are shared.
 
-    Without one, parts are added to C, and the second kernel is the first: it stores zeros.
+    The first kernel writes parts of sums to a workspace, and the second adds them. If parts are
+    added to C itself, there is no workspace, and the other kernel runs first and stores zeros.
 
     Parameters
     ----------
@@ -189,7 +190,7 @@ class PartedLaunch(GemmLaunch):
             self._add_kernel(self._add_grid, (ADD_THREADS, 1, 1), arguments)
             self._kernel(self.grid, self._block, arguments)
             return
-        # The pool hands memory that this frees to later work of the same stream only.
+        # The pool reuses freed memory only for later work in the same stream.
         workspace = self._alloc(self._num_bytes)
         if self._zeroed:
             workspace.memset_async(0, self._num_bytes)

@@ -1,4 +1,4 @@
-"""What the CDNA kernels make of a request: the types they take, and where its arrays lie."""
+"""How the CDNA kernels take a request: which types they support, and where its arrays lie."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def formats_of(arch: Arch) -> tuple[DType, ...]:
 
 
 def precisions_of(arch: Arch) -> frozenset[Precision]:
-    """Return the precisions below float32's in which it multiplies float32."""
+    """Return the precisions below float32's in which an architecture multiplies float32."""
     return frozenset(name for name in PRECISIONS if name in arch.mfma_cycles)
 
 
 def precision_of(request: Request, arch: Arch) -> Precision:
-    """Return the precision in which float32 is multiplied: what is asked for, or more."""
+    """Return the precision in which float32 is multiplied: the requested one, or a higher one."""
     return request.precision if request.precision in precisions_of(arch) else "ieee"
 
 
 def place_request(request: Request, arch: Arch) -> Placement:
-    """Return where the kernel finds the arrays of a request."""
+    """Return the placement of a request's arrays for the kernel."""
     return place(request, precision=precision_of(request, arch))
 
 
@@ -40,7 +40,7 @@ def supports_types(request: Request, arch: Arch) -> Support:
 
 
 def supports(request: Request, arch: Arch) -> Support:
-    """Tell whether a kernel takes the types, and a configuration the extents and strides."""
+    """Tell whether the kernels take the types, and a configuration the extents and strides."""
     support = supports_types(request, arch)
     if not support:
         return support

@@ -1,4 +1,4 @@
-"""What a compiled kernel takes from the device, read from its code object.
+"""The registers and the memory that a compiled kernel takes, read from its code object.
 
 The figures are computed by the compiler and stored by it: a msgpack note of the ELF holds one
 record per kernel, as LLVM's "User Guide for AMDGPU Backend", section "Code Object Metadata",
@@ -15,7 +15,7 @@ from typing import Any
 NT_AMDGPU_METADATA = 32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Resources:
     """Registers, memory and code of one kernel, computed from its code object.
 
@@ -24,17 +24,17 @@ class Resources:
     vgprs, agprs, sgprs : int
         Registers of each lane (VGPR, AGPR) and of each wave (SGPR).
     vgpr_spills, sgpr_spills : int
-        Registers that the compiler had to keep in memory.
+        Registers that the compiler spilled to memory.
     lds_bytes : int
-        LDS of a workgroup.
+        The LDS of a workgroup.
     scratch_bytes : int
-        Private memory of a lane.
+        The private memory of a lane.
     kernarg_bytes : int
-        Arguments.
+        The size of the arguments.
     code_bytes : int
-        Machine code of the entry.
+        The size of the entry's machine code.
     max_threads : int
-        Largest workgroup.
+        The largest number of work-items of a workgroup.
     """
 
     vgprs: int
@@ -50,7 +50,7 @@ class Resources:
 
     @property
     def summary(self) -> str:
-        """Return the figures, for people."""
+        """Return the figures as readable text."""
         return (
             f"{self.vgprs} VGPRs, {self.agprs} AGPRs, {self.sgprs} SGPRs, {self.lds_bytes} B LDS, "
             f"{self.scratch_bytes} B scratch, {self.code_bytes} B code"
@@ -63,7 +63,7 @@ def read_resources(path: Path, name: str) -> Resources:
     Raises
     ------
     ValueError
-        The file is no code object, or has no such kernel.
+        The file is not a code object, or has no such kernel.
     """
     import msgpack
     from elftools.common.exceptions import ELFError

@@ -1,12 +1,12 @@
-"""Choose a configuration: a cost model over compute units, residency and tile quantisation.
+"""Choose a configuration by a model of compute units, residency and tile quantisation.
 
-The model counts, for the compute unit with the most tiles, the cycles of the resource that binds
-its main loop: MFMA, LDS, or the path from L2; and bounds the whole by L2 and memory bandwidth. Each
+For the compute unit with the most tiles, the model counts the cycles of the resource that limits
+its main loop: MFMA, LDS, or the path from L2. L2 and memory bandwidth limit the whole product. Each
 configuration is estimated with whole tiles, with k in parts, and with a persistent grid that cuts
-some tiles (stream-k); sums that several workgroups share pass through memory to a second kernel.
-Its figures are modelled, from published rates (`arch`) and fitted constants (`constants`), and
-serve to rank configurations, not to predict times. Atomic additions are assumed to cost what stores
-do, although other workgroups add to the same lines.
+some tiles (stream-k). Sums over parts of k pass through memory to a second kernel. The figures are
+modelled from published rates (`arch`) and fitted constants (`constants`). They rank configurations
+and do not predict times. Atomic additions are assumed to cost what stores do, although other
+workgroups add to the same lines.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ class Candidate:
     cycles : float
         Modelled cycles of the launch, at the boost clock.
     bound : str
-        The resource that decides them: ``"MFMA"``, ``"LDS"``, ``"L1"``, ``"latency"``, ``"L2"`` or
+        The limiting resource: ``"MFMA"``, ``"LDS"``, ``"L1"``, ``"latency"``, ``"L2"`` or
         ``"memory"``.
     tiles : int
-        Tiles of C, or parts of them where k is in parts: the workgroups' work.
+        The number of tiles of C, or of their parts if k is split.
     resident : int
-        Workgroups that a CU holds at once.
+        The number of workgroups that a CU holds at once.
     efficiency : float
-        Useful share of the multiply-adds: the rest falls outside the matrices.
+        The useful share of the multiply-adds; the rest falls outside the matrices.
     """
 
     config: GemmConfig
@@ -73,7 +73,7 @@ class Selection:
     ----------
     config : GemmConfig
     reason : str
-        One sentence for people.
+        A readable sentence.
     candidates : tuple of Candidate
         All configurations that can run, the cheapest first.
     """
@@ -92,13 +92,13 @@ def select(problem: GemmProblem, arch: Arch, *, reproducible: bool = True) -> Se
     problem : GemmProblem
     arch : Arch
     reproducible : bool
-        No sum depends on the order in which workgroups run. Without it, parts of k may be added
+        No sum depends on the order in which workgroups run. If false, parts of k may be added
         atomically.
 
     Raises
     ------
     ValueError
-        No configuration can run; the message says why not, for each distinct reason.
+        No configuration can run; the message has each distinct reason.
     """
     candidates, objections = [], []
     for base in configs_for(problem.a_dtype, arch.name):
@@ -122,7 +122,7 @@ def partitions(
 ) -> Iterator[GemmConfig]:
     """Yield a configuration with whole tiles, with k in parts, and with a persistent grid.
 
-    K is cut into as many parts as fill the compute units once, or as often as workgroups fit.
+    The numbers of parts are those that fill the compute units once, and as often as workgroups fit.
     """
     yield base
     tiles_m, tiles_n = base.num_tiles(problem)
@@ -178,7 +178,7 @@ def estimate(
     if config.stream_k:
         rounds, shared = divmod(tiles, config.stream_k)
         compute = rounds * batch_cycles(resident, steps, store)
-        # The end of one tile, and the beginning of another.
+        # A workgroup may have the end of one tile and the beginning of another.
         depth = shared * steps / config.stream_k
         compute += batch_cycles(resident, depth, 2 * part_store) + start
         most = resident
@@ -199,7 +199,8 @@ def estimate(
     padded = tiles_m * config.tile_m * tiles_n * config.tile_n * steps * config.tile_k
     return Candidate(
         config=config,
-        # What does not bind still costs a little, which orders candidates that memory holds equal.
+        # Resources that do not limit still cost a little. This orders candidates that are equally
+        # limited by memory.
         cycles=cycles
         + 0.05 * (compute + l2 + memory)
         + _sharing_cycles(config, problem, arch, tiles, constants),
@@ -213,9 +214,9 @@ def estimate(
 def _sharing_cycles(
     config: GemmConfig, problem: GemmProblem, arch: Arch, tiles: int, constants: KernelConstants
 ) -> float:
-    """Return what shared tiles add: their sums go to memory and back, to a second kernel.
+    """Return the extra cycles of shared tiles: a second kernel reads their sums from memory.
 
-    That has their epilogue too, spread over all compute units.
+    That kernel also applies their epilogue, on all compute units.
     """
     written = slots_written(config, problem)
     if not written:
@@ -247,7 +248,7 @@ def _shared_tiles(config: GemmConfig, problem: GemmProblem, tiles: int) -> int:
 
 
 def _finished_bytes(problem: GemmProblem, rows: int, columns: int) -> int:
-    """Return the bytes that a block of C moves once it is summed: its epilogue's, and its own."""
+    """Return the bytes that a block of C moves after its sums: what the epilogue reads, and C."""
     stored = rows * columns * ITEMSIZE[problem.out_dtype]
     return stored + _epilogue_cost.read_bytes(problem.epilogue, rows, columns)
 
@@ -257,7 +258,7 @@ def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, floa
     waves = config.waves_m * config.waves_n
     instructions = (config.tile_m // config.mma_m) * (config.tile_n // config.mma_n)
     instructions *= config.tile_k // config.mma_k
-    issue = arch.mfma_cycles[dtype][config.mma_m, config.mma_n, config.mma_k]
+    issue = arch.mfma_cycles[dtype][config.mma]
     staged = (config.tile_m + config.tile_n) * config.tile_k * ITEMSIZE[dtype]
     through_lds = mainloop_of(config).lds_traffic(config, ITEMSIZE[dtype])
     return {
@@ -278,7 +279,7 @@ def _traffic_cycles(
     whole = 1 - _shared_tiles(config, problem, tiles) / tiles
     once = (m * k + n * k) * itemsize + whole * _finished_bytes(problem, m, n)
     l2_bytes_per_clock = arch.num_xcds * arch.l2_bytes_per_clock
-    # Few compute units cannot ask for all that memory can give.
+    # A few compute units cannot saturate memory.
     busy = arch.num_cus if config.stream_k else min(arch.num_cus, tiles * config.split_k)
     bytes_per_clock = min(_memory_bytes_per_clock(arch), busy * constants.cu_bytes_per_clock)
     memory = once * problem.num_batches / bytes_per_clock
@@ -297,7 +298,7 @@ def _named(config: GemmConfig) -> str:
 
 
 def _workgroups(best: Candidate, problem: GemmProblem, arch: Arch) -> str:
-    """Return how the tiles are dealt to the device."""
+    """Return a description of how the tiles are assigned to the device."""
     config = best.config
     if config.stream_k:
         cut = stream_tiles(config, problem)

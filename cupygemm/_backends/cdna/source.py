@@ -1,4 +1,4 @@
-"""Generate the translation unit of a CDNA kernel: the flattened device sources and their Config."""
+"""Generate the translation unit of a CDNA kernel: flattened device sources with their Config."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from cupygemm._build.flatten import flatten
 from cupygemm._records.problem import GemmProblem
 
 ENTRY = "cupygemm_gemm"
-"""Name of the kernel in the code object."""
+"""The name of the kernel in the code object."""
 ADD_ENTRY = "cupygemm_add_parts"
-"""Name of the kernel that adds the parts of shared tiles, where there are any."""
+"""The name of the kernel that adds the parts of shared tiles, if there are any."""
 
 _CONFIG = "config.hpp"
 
@@ -21,7 +21,8 @@ _CONFIG = "config.hpp"
 def generate(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     """Return the HIP C++ source of the kernel for a problem.
 
-    Only the problem's dtypes, majors and dword alignment enter it: all extents share a kernel.
+    The source depends only on the problem's types, majors and dword alignment, so problems of all
+    extents share a kernel.
 
     Parameters
     ----------
@@ -29,14 +30,14 @@ def generate(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
     config : GemmConfig
         One for which ``check`` has no objection.
     arch : str
-        Name of the architecture; it decides how workgroups are dealt among XCDs. The instruction
-        set is the compiler's target.
+        The name of the architecture, which determines how workgroups are assigned to XCDs. The
+        instruction set is the compiler's target.
 
     Returns
     -------
     str
-        One translation unit without includes, with the entry ``cupygemm_gemm`` and, where
-        workgroups share tiles, ``cupygemm_add_parts``.
+        One translation unit without includes, with the entry ``cupygemm_gemm`` and, if workgroups
+        share tiles, ``cupygemm_add_parts``.
     """
     path = "cdna/gemm.hip" if config.partition == "tiles" else "cdna/add_parts.hip"
     return flatten(path, {_CONFIG: config_text(problem, config, arch)})
@@ -62,7 +63,7 @@ def config_text(problem: GemmProblem, config: GemmConfig, arch: str) -> str:
         "int tile_m": config.tile_m,
         "int tile_n": config.tile_n,
         "int tile_k": config.tile_k,
-        "int row_parts": mainloop_of(config).ROW_PARTS,
+        "int row_parts": mainloop_of(config).ROW_BANDS,
         "int waves_m": config.waves_m,
         "int waves_n": config.waves_n,
         "int mma_m": config.mma_m,

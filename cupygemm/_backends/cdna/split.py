@@ -1,10 +1,11 @@
-"""Tiles that several workgroups share: how many, the workspace of their sums, and what adds them.
+"""Tiles that several workgroups share: their number, the workspace of their sums, and its size.
 
-The twin of ``kernels/cdna/scheduler.hpp`` and ``parts.hpp``. With ``split_k`` each tile's k is cut
-into equal parts; with ``stream_k`` a persistent grid takes as many tiles whole as fill it evenly,
-and equal ranges of the k steps of the others. What is not over all of k goes to slots of a
-workspace, each as large as a tile in the type of the sums, and ``cupygemm_add_parts`` adds them.
-Parts that are added atomically to C need none; then that kernel runs before, and stores zeros.
+This module corresponds to ``kernels/cdna/scheduler.hpp`` and ``parts.hpp``. With ``split_k``, the k
+of each tile is split into equal parts. With ``stream_k``, a persistent grid computes as many whole
+tiles as fill it evenly, and equal ranges of the k steps of the remaining tiles. Sums over a part of
+k go to slots of a workspace, each as large as a tile in the type of the sums, and
+``cupygemm_add_parts`` adds them. If parts are added to C atomically, there is no workspace; that
+kernel then runs first and stores zeros.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from cupygemm._records.dtypes import COMPLEX_NAMES, ITEMSIZE
 from cupygemm._records.problem import GemmProblem
 
 ADD_THREADS = 256
-"""Work-items of a workgroup of ``cupygemm_add_parts``."""
+"""The work-items of a workgroup of ``cupygemm_add_parts``."""
 ROUND_PARTS = 16
-"""Parts of a tile that such a workgroup loads at once: four for each of its four waves."""
+"""The parts of a tile that such a workgroup loads at once: four for each of its four waves."""
 _LANES = 64
 
 
 def check(config: GemmConfig, problem: GemmProblem) -> str | None:
-    """Return why tiles cannot be shared as the configuration asks, or None if they can."""
+    """Return why tiles cannot be shared as the configuration says, or None if they can."""
     steps = config.num_steps(problem)
     if config.split_k < 1 or config.stream_k < 0:
         return f"split_k = {config.split_k}, stream_k = {config.stream_k}: at least 1 and 0"
@@ -50,19 +51,19 @@ def sum_bytes(problem: GemmProblem) -> int:
 def adds_to_result(config: GemmConfig, problem: GemmProblem) -> bool:
     """Tell whether parts are added to C itself, which needs no workspace.
 
-    Atomic instructions add sums, so C must be of their type, and nothing else be done to them.
+    Atomic instructions add sums, so C must have the type of the sums, without an epilogue.
     """
     sums = {"f64": "f64", "i8": "i32"}.get(problem.a_dtype, "f32")
     return config.atomic and problem.epilogue is None and problem.out_dtype == sums
 
 
 def stream_tiles(config: GemmConfig, problem: GemmProblem) -> int:
-    """Return the tiles that a persistent grid shares: those left when it has been filled evenly."""
+    """Return the tiles that a persistent grid shares: the rest after it is filled evenly."""
     return _total_tiles(config, problem) % config.stream_k if config.stream_k else 0
 
 
 def num_slots(config: GemmConfig, problem: GemmProblem) -> int:
-    """Return the slots of the workspace; 0 where no tile is shared."""
+    """Return the slots of the workspace; 0 if no tile is shared."""
     if config.stream_k:
         return 2 * config.stream_k  # the end of one tile, and the beginning of another
     if config.split_k == 1 or adds_to_result(config, problem):
@@ -71,8 +72,8 @@ def num_slots(config: GemmConfig, problem: GemmProblem) -> int:
 
 
 def slots_written(config: GemmConfig, problem: GemmProblem) -> int:
-    """Return how many sums of a tile over parts of k are written, added ones counted each."""
-    if config.stream_k:  # each workgroup's end cuts a tile, if it is not the end of one
+    """Return the number of sums over parts of k that are written; each atomic addition counts."""
+    if config.stream_k:  # the end of each workgroup's range cuts a tile, unless it ends one
         shared = stream_tiles(config, problem)
         return shared + config.stream_k - 1 if shared else 0
     return _total_tiles(config, problem) * config.split_k if config.split_k > 1 else 0
@@ -84,7 +85,7 @@ def workspace_bytes(config: GemmConfig, problem: GemmProblem) -> int:
 
 
 def add_grid(config: GemmConfig, problem: GemmProblem) -> tuple[int, int, int]:
-    """Return the workgroups of ``cupygemm_add_parts``: each has what 64 lanes store at once."""
+    """Return the workgroups of ``cupygemm_add_parts``: one for what 64 lanes store at once."""
     at_once = 8 if ITEMSIZE[problem.out_dtype] < 4 and problem.a_dtype != "f64" else 4
     of_tile = config.tile_m * config.tile_n // (_LANES * at_once)
     if config.stream_k:

@@ -1,10 +1,10 @@
 """Symmetric products ``x @ x.T`` on CDNA: panels up to the diagonal in one launch, then mirrored.
 
-The rows are cut into panels, and each panel is multiplied as far as its part of the diagonal. That
-makes products of different widths, which a grouped launch computes. With p panels it takes
-(p + 1) / 2p of the multiplications. A small kernel then copies the lower triangle to the upper one,
-so the result is symmetric to the bit. Where the model says that both triangles in one plain product
-take less time (few tiles, which leave compute units idle), there is no triangle.
+The rows are divided into panels, and each panel is computed up to the diagonal. The panels are
+products of different widths, which a grouped launch computes. With p panels this takes (p + 1) / 2p
+of the multiplications. A small kernel then copies the lower triangle to the upper one, so the
+result is symmetric to the bit. If the model says that the whole product takes less time (because
+there are few tiles, which leave compute units idle), both triangles are computed.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from cupygemm._request.options import Options
 from cupygemm._request.request import Request, make_request
 
 PANEL_ROWS = 256
-"""Panels have a multiple of these rows, so that no tile reaches beyond its panel."""
+"""The rows of a panel are a multiple of this, so that no tile reaches beyond its panel."""
 MAX_PANELS = 32
 EPILOGUE_PASSES = 6
-"""How often CuPy's operations of an epilogue read or write the sums."""
+"""How often the CuPy operations of an epilogue read or write the sums."""
 
 Edges = tuple[tuple[int, int], ...]
-"""The first and the last row of each panel, last excluded."""
+"""The first row of each panel, and the row after its last."""
 
 
 def make_triangle(request: Request, arch: Arch) -> Runner | None:
-    """Return what computes ``x @ x.T`` by one triangle; None where both triangles are cheaper."""
+    """Return the runner that computes one triangle of ``x @ x.T``; None if both cost less."""
     if request.epilogue is not None:
         sums = make_triangle_of(request.sums, arch, passes=1 + EPILOGUE_PASSES)
         return None if sums is None else applied(request, sums)
@@ -46,7 +46,7 @@ def make_triangle(request: Request, arch: Arch) -> Runner | None:
 
 
 def make_triangle_of(request: Request, arch: Arch, *, passes: int) -> Runner | None:
-    """Return what computes a product without an epilogue.
+    """Return the runner for a product without an epilogue.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def make_triangle_of(request: Request, arch: Arch, *, passes: int) -> Runner | N
 
 
 def panel_edges(rows: int) -> Edges:
-    """Return the panels of so many rows."""
+    """Return the panels of a matrix with `rows` rows."""
     height = PANEL_ROWS * -(-rows // (PANEL_ROWS * MAX_PANELS))
     return tuple((first, min(first + height, rows)) for first in range(0, rows, height))
 
@@ -84,7 +84,7 @@ def panel_edges(rows: int) -> Edges:
 def triangle_pays(
     panels: Mapping[int, Request], whole: Request, arch: Arch, *, passes: int
 ) -> bool:
-    """Whether the panels and what follows take fewer modelled cycles than the whole product."""
+    """Whether the panels and the passes after them cost less than the whole product, modelled."""
     problems = [place_request(panel, arch).layout.problem for panel in panels.values()]
     together = choose(aligned_alike(problems), arch)
     if together is None:
@@ -96,7 +96,7 @@ def triangle_pays(
 
 
 def _panel(x: Operand, target: Operand, edge: tuple[int, int]) -> Request:
-    """Return the product of a panel's rows and all rows up to its end."""
+    """Return the request for a panel: its rows times all rows up to its end."""
     first, last = edge
     rows = Operand((last - first, x.shape[1]), x.strides, x.dtype, x.address)
     columns = Operand((x.shape[1], last), x.strides[::-1], x.dtype, x.address)
@@ -109,7 +109,7 @@ def _panel(x: Operand, target: Operand, edge: tuple[int, int]) -> Request:
 def _make_runner(
     request: Request, groups: Sequence[AddressGroup], edges: Edges, *, copies_x: bool
 ) -> Runner:
-    """Return what launches the panels, mirrors the result and copies it to where it is wanted."""
+    """Return the runner, which launches the panels, mirrors the result and copies it to `out`."""
     from cupy import ndarray
 
     shape, dtype = request.shape.result, request.types.stored
@@ -137,7 +137,7 @@ def _make_runner(
 
 @functools.cache
 def _mirror() -> Any:
-    """Return the kernel that copies what is below the diagonal of a matrix to above it."""
+    """Return the kernel that copies the lower triangle of a matrix to the upper one."""
     from cupy import ElementwiseKernel
 
     return ElementwiseKernel(

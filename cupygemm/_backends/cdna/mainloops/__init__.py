@@ -1,8 +1,8 @@
-"""The mainloops of the CDNA kernels: what each asks of a configuration, and those that are built.
+"""The mainloops of the CDNA kernels: their limits, and the configurations that are built.
 
-A mainloop is a file of device code, ``kernels/cdna/mainloop_<name>.hpp``, and a module here of the
-same name. `check` in the module beside asks it about a configuration; `configs_for` collects the
-configurations of all.
+A mainloop is a file of device code, ``kernels/cdna/mainloop_<name>.hpp``, and a module of this
+package with the same name. `cupygemm._backends.cdna.check` calls its `check`, and `configs_for`
+collects the configurations of all mainloops.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from cupygemm._records.problem import GemmProblem
 
 
 class Mainloop(Protocol):
-    """What the module of a mainloop offers."""
+    """The interface of a mainloop's module."""
 
     NAME: str
-    ROW_PARTS: int
-    """Parts that the rows of a tile are cut into; a wave has as many rows of each."""
+    ROW_BANDS: int
+    """Bands into which the rows of a tile are divided; each wave has equally many rows of each."""
     TAKES_BLOCK_SCALES: bool
-    """Whether it multiplies by factors for blocks of k, where the instruction can."""
+    """Whether it applies scales for blocks of k, if the instruction can."""
 
     def check(self, config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
         """Return why the mainloop cannot run the configuration, or None if it can."""
@@ -48,13 +48,13 @@ class Mainloop(Protocol):
         """Return the bytes that a workgroup moves to and from LDS in a step of tile_k."""
 
     def idle_cycles(self, config: GemmConfig) -> int:
-        """Return the cycles of a tile_k step in which the matrix units of a CU have nothing to do.
+        """Return the cycles of a tile_k step in which the matrix units of a CU are idle.
 
-        That is of one workgroup alone on its CU, its loads in time; for the cost model.
+        The cost model needs them for one workgroup alone on its CU whose loads arrive in time.
         """
 
     def tiles_ahead(self, config: GemmConfig) -> int:
-        """Return how many tiles are on their way from memory while one is multiplied."""
+        """Return how many tiles are being loaded from memory while one is multiplied."""
 
 
 _MODULES: tuple[Mainloop, ...] = (
@@ -68,12 +68,12 @@ MAINLOOPS: Mapping[str, Mainloop] = MappingProxyType({module.NAME: module for mo
 
 
 def mainloop_of(config: GemmConfig) -> Mainloop:
-    """Return what is known of a configuration's mainloop."""
+    """Return the mainloop of a configuration."""
     return MAINLOOPS[config.mainloop]
 
 
 def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
-    """Return the workgroups that fit on a CU at once, by LDS and by registers."""
+    """Return the workgroups that fit on a CU at once, as limited by LDS and by registers."""
     waves = config.num_threads // WAVE_SIZE
     by_lds = arch.lds_bytes // mainloop_of(config).lds_bytes(config, itemsize)
     by_registers = config.waves_per_simd * arch.simds_per_cu // waves
@@ -81,11 +81,12 @@ def resident_workgroups(config: GemmConfig, arch: Arch, itemsize: int) -> int:
 
 
 def raster_group(config: GemmConfig, arch: Arch, itemsize: int) -> int:
-    """Return the `group_m` with which an XCD's workgroups share most of what they read.
+    """Return the `group_m` with which the workgroups of an XCD share most of their operands.
 
-    Those that run together on an XCD have neighbouring tiles, a group high and as wide as it takes.
-    Their rows of A and columns of B are fewest bytes where that block is as high as wide, in
-    elements. A power of two: neighbours differ little.
+    The workgroups that run together on an XCD have neighbouring tiles, which form a block as high
+    as a group. Their rows of A and columns of B have the fewest bytes if that block is as high as
+    it is wide, in elements. The result is rounded to a power of two, since neighbouring values
+    differ little.
     """
     together = arch.num_cus / arch.num_xcds * resident_workgroups(config, arch, itemsize)
     return 1 << max(0, round(math.log2(together * config.tile_n / config.tile_m) / 2))

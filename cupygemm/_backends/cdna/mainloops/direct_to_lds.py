@@ -1,11 +1,11 @@
-"""The mainloop whose loads go straight from global memory to LDS: what it can do, and its tiles.
+"""The mainloop whose loads go from global memory to LDS directly: its limits and its tiles.
 
-The device code is ``kernels/cdna/mainloop_direct_to_lds.hpp``. No registers hold a tile on its way,
-so LDS may be a ring of several, and the waves have registers for the largest of tiles. It is for
-gfx950, which moves 16 bytes a lane and transposes what it reads from LDS. gfx90a and gfx942 move a
-dword, and transpose nothing: there it serves K-major operands whose tiles are few, where the length
-of the ring hides latency. Complex numbers would gain nothing: they take four times the MFMA, and
-register_double_buffer's loop counts 95 % and more for them as it is.
+The device code is ``kernels/cdna/mainloop_direct_to_lds.hpp``. Tiles do not pass through registers,
+so LDS can hold a ring of several tiles, and the waves have registers for the largest tiles. The
+mainloop is meant for architectures that load 16 bytes a lane and transpose as they read LDS. On
+those that load a dword and transpose nothing, it serves k-major operands with few tiles, for which
+the long ring hides latency. Complex numbers would gain nothing: they need four times the MFMA, and
+the loop of register_double_buffer reaches 95 % issue efficiency and more for them.
 """
 
 from __future__ import annotations
@@ -14,18 +14,19 @@ from cupygemm._backends.cdna.arch import ARCHS, Arch
 from cupygemm._backends.cdna.config import VECTOR_BYTES, WAVE_SIZE, GemmConfig
 from cupygemm._backends.cdna.mainloops import lds_tiles
 from cupygemm._backends.cdna.mainloops.lds_tiles import Tile
+from cupygemm._backends.config_table import ConfigTable
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 NAME = "direct_to_lds"
-ROW_PARTS = 1
+ROW_BANDS = 1
 TAKES_BLOCK_SCALES = False
 LOADS_IN_FLIGHT = 63
-"""Loads of a wave that it can tell apart when it waits: vmcnt has 6 bits."""
+"""The most loads of a wave in flight: the counter vmcnt has 6 bits."""
 lds_bytes = lds_tiles.lds_bytes
 lds_traffic = lds_tiles.lds_traffic  # loads to LDS write as much as LDS instructions would
 PERSISTENT_LOADS = 6
-"""Loads of a thread for a tile beside which a persistent grid's state has registers."""
+"""The most loads of a thread for a tile that leave registers for the state of a persistent grid."""
 _COMPLEX = ("c64", "c128")
 
 
@@ -39,7 +40,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
 
 
 def num_loads(config: GemmConfig, itemsize: int, arch: Arch) -> int:
-    """Return the loads of a thread for a tile of both operands."""
+    """Return the number of loads of a thread for one tile of each operand."""
     stage = lds_bytes(config, itemsize) // config.num_stages
     return stage // (config.num_threads * arch.direct_load_bytes)
 
@@ -47,7 +48,7 @@ def num_loads(config: GemmConfig, itemsize: int, arch: Arch) -> int:
 def _check_ring(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     itemsize = ITEMSIZE[problem.a_dtype]
     if config.num_stages < 2:
-        return f"num_stages = {config.num_stages}: one tile is read while another is loaded"
+        return f"num_stages = {config.num_stages}: {NAME} needs 2 or more"
     if problem.a_dtype in _COMPLEX:
         return f"{problem.a_dtype} operands are staged in registers"
     if itemsize > arch.direct_load_bytes:
@@ -100,8 +101,8 @@ def _check_operands(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str
             continue
         if need != VECTOR_BYTES or itemsize != 2:
             return (
-                f"{name} is {major}-major: only gfx950 transposes what it reads from LDS, and only "
-                f"16-bit elements"
+                f"{name} is {major}-major: {NAME} cannot transpose elements of {itemsize} bytes as "
+                f"it reads them from LDS on {arch.name}"
             )
         if wave_rows % lds_tiles.ROW_BLOCK:
             return (
@@ -112,40 +113,49 @@ def _check_operands(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str
 
 
 def idle_cycles(config: GemmConfig) -> int:
-    """Return the idle cycles of a step: its barrier, and LDS latency where a SIMD has one wave.
+    """Return the idle cycles of a step: its barrier and, if a SIMD has one wave, LDS latency.
 
-    Computed from the instructions of the loops (`cupygemm.emulator.profile_loop`).
+    They were computed from the instructions of the loops (`cupygemm.emulator.profile_loop`).
     """
     return 100 if config.num_threads >= 2 * 4 * WAVE_SIZE else 200
 
 
 def tiles_ahead(config: GemmConfig) -> int:
-    """Return the tiles on their way while one is multiplied: the rest of the ring."""
+    """Return the tiles in flight while one is multiplied: the rest of the ring."""
     return config.num_stages - 1
 
 
 # -- The configurations that are built -------------------------------------------------------------
 
-# tile_m, tile_n, tile_k, waves_m, waves_n, num_stages, waves_per_simd; tile_k is that of 16-bit
-# types, and other types have as many bytes of it. Those of 160 KiB of LDS: one workgroup of eight
-# waves, or two or three of four, and rings as long as fit.
-_TILES_160K: tuple[Tile, ...] = (
-    Tile(256, 256, 64, 2, 4, 2, 2),
-    Tile(256, 128, 64, 4, 2, 3, 2),
-    Tile(128, 256, 64, 2, 4, 3, 2),
-    Tile(128, 128, 64, 2, 2, 2, 2),
-    Tile(128, 64, 64, 2, 2, 3, 2),
-    Tile(64, 128, 64, 2, 2, 3, 2),
-    Tile(64, 64, 64, 2, 2, 3, 3),
-    Tile(64, 64, 64, 2, 2, 5, 2),
-    Tile(64, 32, 128, 4, 1, 3, 2),
-    Tile(32, 64, 128, 1, 2, 3, 1),
-    Tile(32, 32, 128, 2, 1, 5, 1),
+# For 160 KiB of LDS: one workgroup of eight waves or two or three of four, with the longest rings
+# that fit. 256x256 has no 32x32 instruction because it would spill under a full epilogue.
+_TILES_160K = ConfigTable(
+    "direct_to_lds._TILES_160K",
+    Tile,
+    """
+    tile_m  tile_n  tile_k  waves_m  waves_n  num_stages  waves_per_simd  largest_mma
+       256     256      64        2        4           2               2           16
+       256     128      64        4        2           3               2           16
+       128     256      64        2        4           3               2           16
+       128     128      64        2        2           2               2           32
+       128      64      64        2        2           3               2           16
+        64     128      64        2        2           3               2           16
+        64      64      64        2        2           3               3           16
+        64      64      64        2        2           5               2           16
+        64      32     128        4        1           3               2           16
+        32      64     128        1        2           3               1           16
+        32      32     128        2        1           5               1           16
+    """,
 )
-# Of 64 KiB: one workgroup, for problems that have no second for each CU.
-_TILES_64K: tuple[Tile, ...] = (Tile(64, 64, 64, 2, 2, 4, 1),)
-# Tiles that come with the 32x32 instruction too. (256x256 would spill under a full epilogue.)
-_LARGE_MMA_TILES = ((128, 128),)
+# For 64 KiB: one workgroup, for problems that have no second one for each CU.
+_TILES_64K = ConfigTable(
+    "direct_to_lds._TILES_64K",
+    Tile,
+    """
+    tile_m  tile_n  tile_k  waves_m  waves_n  num_stages  waves_per_simd  largest_mma
+        64      64      64        2        2           4               1           16
+    """,
+)
 
 
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
@@ -153,12 +163,7 @@ def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     wide = ARCHS[arch].direct_load_bytes == VECTOR_BYTES
     if dtype in _COMPLEX or (not wide and ITEMSIZE[dtype] not in (2, 4)):
         return ()
-    tiles = _TILES_160K if wide else _TILES_64K
-    if dtype == "f64":  # the sums of 256x256 fill all registers
-        tiles = tuple(tile for tile in tiles if tile[:2] != (256, 256))
-    return tuple(
-        tile.config(NAME, mma, dtype)
-        for mma in lds_tiles.MMA[arch].get(dtype, ())
-        for tile in tiles
-        if mma[0] == 16 or tile[:2] in _LARGE_MMA_TILES
-    )
+    tiles = tuple(_TILES_160K if wide else _TILES_64K)
+    if dtype == "f64":  # the sums of 256x256 would fill all registers
+        tiles = tuple(tile for tile in tiles if (tile.tile_m, tile.tile_n) != (256, 256))
+    return lds_tiles.configs_of(NAME, tiles, dtype, ARCHS[arch])

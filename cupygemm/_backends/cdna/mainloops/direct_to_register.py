@@ -1,24 +1,24 @@
-"""The mainloop for at most 16 rows or columns: one long operand, read once, straight to registers.
+"""The mainloop for at most 16 rows or columns: the long operand is loaded to registers once.
 
 The device code is ``kernels/cdna/mainloop_direct_to_register.hpp``. The tile is 32 along the short
-side, of which 16 are computed, and 128 or 256 along the long one; the waves have slices of k.
+side, of which 16 are computed, and 128 or 256 along the long side. Each wave computes a slice of k.
 """
 
 from __future__ import annotations
 
-from cupygemm._backends.cdna.arch import ARCHS, Arch
+from cupygemm._backends.cdna.arch import ARCHS, SCALED_TYPES, Arch
 from cupygemm._backends.cdna.config import VECTOR_BYTES, GemmConfig
 from cupygemm._records.dtypes import COMPLEX_NAMES, ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 NAME = "direct_to_register"
-ROW_PARTS = 1
+ROW_BANDS = 1
 TAKES_BLOCK_SCALES = False
 SHORT = 16
-"""The most rows or columns of the short side."""
+"""The largest extent of the short side."""
 SHORT_TILE = 32
 STEP_BYTES = 64
-"""Bytes of k of a row that one load of a wave has."""
+"""The bytes of a row along k that one load of a wave reads."""
 NUM_WAVES = 4
 _LDS_PITCH = SHORT + 1
 
@@ -45,7 +45,7 @@ def check(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
     itemsize = ITEMSIZE[problem.a_dtype]
     if config.mma_k * itemsize > STEP_BYTES:
         return (
-            f"a {config.mma_m}x{config.mma_n}x{config.mma_k} instruction takes "
+            f"a {config.mma} instruction takes "
             f"{config.mma_k * itemsize} bytes of a row, and a step has {STEP_BYTES}"
         )
     if config.tile_k * itemsize % (NUM_WAVES * STEP_BYTES):
@@ -75,19 +75,19 @@ def lds_bytes(config: GemmConfig, itemsize: int) -> int:
 
 
 def lds_traffic(config: GemmConfig, itemsize: int) -> int:
-    """Return nothing: LDS is used after the last step alone."""
+    """Return 0: LDS is used only after the last step."""
     del config, itemsize
     return 0
 
 
 def idle_cycles(config: GemmConfig) -> int:
-    """Return the idle cycles of a step: what of a load's latency its one successor leaves."""
+    """Return the idle cycles of a step: the latency of a load that the next step does not hide."""
     del config
     return 350
 
 
 def tiles_ahead(config: GemmConfig) -> int:
-    """Return the tiles on their way while one is multiplied."""
+    """Return the tiles in flight while one is multiplied."""
     del config
     return 1
 
@@ -95,36 +95,45 @@ def tiles_ahead(config: GemmConfig) -> int:
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     """Return the configurations that are built for inputs of a type.
 
-    A tile of 128 along the long side, with slices of two steps, which are lines of 128 bytes of
-    k-major rows; for bytes, of which 256 are what 16 lanes read of one k, one of 256 as well.
+    The tile is 128 along the long side, with slices of two steps, which are lines of 128 bytes of
+    k-major rows. For bytes there is a tile of 256 as well: 16 lanes read 256 bytes of one k.
     """
-    itemsize = ITEMSIZE[dtype]
-    tiles = [(128, 2)] + ([(256, 1)] if itemsize == 1 else [])
-    instructions = ARCHS[arch].mfma_cycles.get(dtype, {})
-    # The deepest instruction that a step feeds. (One of two steps has twice the rate for 8-bit
-    # floats on gfx950, but any outruns memory: 128 bytes of the long operand a clock on a CU.)
-    depths = [k for m, n, k in instructions if (m, n) == (SHORT, SHORT)]
-    mma_k = max((k for k in depths if k * itemsize <= STEP_BYTES), default=0)
-    if not mma_k or dtype in (*COMPLEX_NAMES, "e2m1x2"):  # which has factors for blocks of k
+    # The deepest instruction that a step feeds. A deeper one may have a higher rate, but this one
+    # outruns memory already: a CU reads 128 bytes of the long operand in a clock.
+    mma = ARCHS[arch].deepest_mma(dtype, SHORT, operand_bytes=VECTOR_BYTES)
+    if mma is None or dtype in (*COMPLEX_NAMES, *SCALED_TYPES):
         return ()
-    shapes = (
-        (sides, NUM_WAVES * steps * STEP_BYTES // itemsize)
-        for long, steps in tiles
-        for sides in ((SHORT_TILE, long, 1, NUM_WAVES), (long, SHORT_TILE, NUM_WAVES, 1))
-    )
-    return tuple(
-        GemmConfig(
-            NAME,
-            tile_m,
-            tile_n,
-            tile_k,
-            waves_m,
-            waves_n,
-            SHORT,
-            SHORT,
-            mma_k,
-            num_stages=2,
-            waves_per_simd=2 if itemsize in (2, 4) else 1,
-        )
-        for (tile_m, tile_n, waves_m, waves_n), tile_k in shapes
+    found = []
+    for long, steps in ((128, 2), (256, 1)):
+        if long == 256 and ITEMSIZE[dtype] != 1:
+            continue
+        rows = _config(dtype, mma.k, steps, tile_m=SHORT_TILE, tile_n=long, waves_n=NUM_WAVES)
+        columns = _config(dtype, mma.k, steps, tile_m=long, tile_n=SHORT_TILE, waves_m=NUM_WAVES)
+        found += [rows, columns]
+    return tuple(found)
+
+
+def _config(
+    dtype: DType,
+    mma_k: int,
+    steps: int,
+    *,
+    tile_m: int,
+    tile_n: int,
+    waves_m: int = 1,
+    waves_n: int = 1,
+) -> GemmConfig:
+    itemsize = ITEMSIZE[dtype]
+    return GemmConfig(
+        mainloop=NAME,
+        tile_m=tile_m,
+        tile_n=tile_n,
+        tile_k=NUM_WAVES * steps * STEP_BYTES // itemsize,
+        waves_m=waves_m,
+        waves_n=waves_n,
+        mma_m=SHORT,
+        mma_n=SHORT,
+        mma_k=mma_k,
+        num_stages=2,
+        waves_per_simd=2 if itemsize in (2, 4) else 1,
     )

@@ -1,25 +1,27 @@
-"""What mainloops that hold tiles in LDS have in common: their layout, its limits, and tables.
+"""Shared by the mainloops that hold tiles in LDS: the layout of a tile, its limits, and its record.
 
-A tile is rows of 128 bytes along k, "slabs" of them where it is deeper (``kernels/cdna/tile.hpp``).
+A tile has rows of 128 bytes along k. A deeper tile consists of several slabs of such rows
+(``kernels/cdna/tile.hpp``).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
 
-from cupygemm._backends.cdna.arch import ARCHS, Arch, MmaShape
+from cupygemm._backends.cdna.arch import SCALED_TYPES, Arch
 from cupygemm._backends.cdna.config import (
-    BLOCK_SCALED_MMA_K,
     DWORD_BYTES,
     VECTOR_BYTES,
     WAVE_SIZE,
     GemmConfig,
+    MmaShape,
 )
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 SLAB_BYTES = 128
-"""Bytes of k in a row of LDS."""
+"""The bytes along k of a row in LDS."""
 ROW_BLOCK = 32
 """Rows of an operand tile within which their order in LDS is permuted."""
 
@@ -30,13 +32,13 @@ def lds_bytes(config: GemmConfig, itemsize: int) -> int:
 
 
 def lds_traffic(config: GemmConfig, itemsize: int) -> int:
-    """Return the bytes of a step: each wave reads its rows and columns of what is staged once."""
+    """Return the LDS bytes of a step: tiles are written once, and each wave reads its share."""
     read = config.tile_m * config.waves_n + config.tile_n * config.waves_m
     return (read + config.tile_m + config.tile_n) * config.tile_k * itemsize
 
 
 def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | None:
-    """Return what is wrong with the tiles and the waves, for any mainloop of slabs in LDS."""
+    """Return why no mainloop with tiles in LDS can have these tiles and waves, or None."""
     itemsize = ITEMSIZE[problem.a_dtype]
     slab_k = SLAB_BYTES // itemsize
     if config.tile_k % slab_k:
@@ -62,7 +64,7 @@ def check_tile(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str | No
 
 
 def transposed_by_reads(major: str, mma: int, itemsize: int, align: int, arch: Arch) -> bool:
-    """Whether a row-major tile lies in LDS in the order of memory, and reads transpose it."""
+    """Whether a row-major tile has the same order in LDS as in memory, and reads transpose it."""
     narrow = itemsize <= 2 and align >= DWORD_BYTES
     return arch.transposing_reads and major != "k" and mma == 16 and narrow
 
@@ -78,7 +80,7 @@ def check_staging(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
         vectors, rest = divmod(rows * config.tile_k // per_vector, config.num_threads)
         least = 1 if major == "k" else max(1, DWORD_BYTES // itemsize)
         if transposed_by_reads(major, mma, itemsize, align, arch):
-            least = 2  # which differ in the order of their halves
+            least = 2  # the two differ in the order of their halves
         if vectors < least or rest:
             return (
                 f"a {major}-major tile of {name}, {rows} x {config.tile_k}, does not give each of "
@@ -87,10 +89,18 @@ def check_staging(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
     return None
 
 
-class Tile(NamedTuple):
-    """A tile of a mainloop's table; `tile_k` is that of 16-bit types.
+@dataclass(frozen=True, kw_only=True)
+class Tile:
+    """A row of a mainloop's table.
 
-    Other types have as many bytes of it.
+    Attributes
+    ----------
+    tile_m, tile_n, tile_k : int
+        Workgroup tile, elements. `tile_k` is that of 16-bit types; other types have as many bytes.
+    waves_m, waves_n, num_stages, waves_per_simd : int
+        See `GemmConfig`.
+    largest_mma : {16, 32}
+        The tile comes with the 16x16 instruction and, if this is 32, with the 32x32 one too.
     """
 
     tile_m: int
@@ -100,31 +110,41 @@ class Tile(NamedTuple):
     waves_n: int
     num_stages: int
     waves_per_simd: int
+    largest_mma: int = 16
 
     def config(self, mainloop: str, mma: MmaShape, dtype: DType) -> GemmConfig:
         """Return the configuration of a mainloop with this tile, for inputs of a type."""
         return GemmConfig(
-            mainloop,
-            self.tile_m,
-            self.tile_n,
-            self.tile_k * 2 // ITEMSIZE[dtype],
-            self.waves_m,
-            self.waves_n,
-            *mma,
-            self.num_stages,
-            self.waves_per_simd,
+            mainloop=mainloop,
+            tile_m=self.tile_m,
+            tile_n=self.tile_n,
+            tile_k=self.tile_k * 2 // ITEMSIZE[dtype],
+            waves_m=self.waves_m,
+            waves_n=self.waves_n,
+            mma_m=mma.m,
+            mma_n=mma.n,
+            mma_k=mma.k,
+            num_stages=self.num_stages,
+            waves_per_simd=self.waves_per_simd,
         )
 
 
-def _deepest(arch: Arch, dtype: DType) -> tuple[MmaShape, ...]:
-    """Return the 16x16 and the 32x32 instruction with the longest k, block-scaled ones left out."""
-    shapes = [shape for shape in arch.mfma_cycles[dtype] if shape[2] < BLOCK_SCALED_MMA_K]
-    tiles = dict.fromkeys((m, n) for m, n, _ in shapes)
-    return tuple(max(shape for shape in shapes if shape[:2] == tile) for tile in tiles)
+def configs_of(
+    mainloop: str, tiles: Iterable[Tile], dtype: DType, arch: Arch
+) -> tuple[GemmConfig, ...]:
+    """Return the configurations of tiles, with each instruction that a type has.
 
-
-MMA: dict[str, dict[DType, tuple[MmaShape, ...]]] = {
-    arch.name: {dtype: _deepest(arch, dtype) for dtype in arch.mfma_cycles if dtype != "e2m1x2"}
-    for arch in ARCHS.values()
-}
-"""By target and type, the instructions that configurations are built with."""
+    An instruction is the deepest whose operands are at most a vector of each lane, since a mainloop
+    reads vectors from LDS.
+    """
+    if dtype in SCALED_TYPES:
+        return ()
+    rows = tuple(tiles)
+    found = (arch.deepest_mma(dtype, extent, operand_bytes=VECTOR_BYTES) for extent in (16, 32))
+    return tuple(
+        tile.config(mainloop, mma, dtype)
+        for mma in found
+        if mma is not None
+        for tile in rows
+        if mma.m <= tile.largest_mma
+    )

@@ -1,19 +1,19 @@
-"""The mainloop of two groups of waves that take turns at the matrix unit: what it can do.
+"""The mainloop of two groups of waves that take turns at the matrix unit: its limits and tiles.
 
-The device code is ``kernels/cdna/mainloop_ping_pong.hpp``. A workgroup takes a whole CU: all of the
-LDS of 64 KiB, and 256 registers a lane. It is for large products, whose tiles fill the CUs.
+The device code is ``kernels/cdna/mainloop_ping_pong.hpp``. A workgroup takes a whole CU: all 64 KiB
+of LDS, and 256 registers a lane. It is for large products, whose tiles fill the CUs.
 """
 
 from __future__ import annotations
 
-from cupygemm._backends.cdna.arch import ARCHS, Arch
+from cupygemm._backends.cdna.arch import ARCHS, SCALED_TYPES, Arch
 from cupygemm._backends.cdna.config import DWORD_BYTES, GemmConfig
 from cupygemm._backends.cdna.mainloops import lds_tiles
 from cupygemm._records.dtypes import FLOAT8_NAMES, ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 NAME = "ping_pong"
-ROW_PARTS = 2
+ROW_BANDS = 2
 TAKES_BLOCK_SCALES = True
 
 
@@ -63,21 +63,22 @@ def _check_groups(config: GemmConfig, problem: GemmProblem, arch: Arch) -> str |
 
 # -- The configurations that are built -------------------------------------------------------------
 
-_TYPES: tuple[DType, ...] = ("bf16", "f16", "f32", "i8", *FLOAT8_NAMES, "e2m1x2")
+# Sums of f64 and of complex numbers would take more registers than a wave of these tiles has.
+_TYPES: tuple[DType, ...] = ("bf16", "f16", "f32", "i8", *FLOAT8_NAMES, *SCALED_TYPES)
 
 
 def idle_cycles(config: GemmConfig) -> int:
     """Return the idle cycles of a step: the release of its four barriers.
 
-    8-wave kernels of this shape lose 0.6 to 3.3 % of 4096 cycles on an MI300X
-    (ROCm/gfx950-gluon-tutorials).
+    8-wave kernels of this shape lose 0.6 to 3.3 % of 4096 cycles on an MI300X (AMD's Gluon
+    tutorials, see `cupygemm.emulator.calibration.figures`).
     """
     del config
     return 80
 
 
 def tiles_ahead(config: GemmConfig) -> int:
-    """Return the tiles on their way while one is multiplied."""
+    """Return the tiles in flight while one is multiplied."""
     del config
     return 1
 
@@ -85,16 +86,28 @@ def tiles_ahead(config: GemmConfig) -> int:
 def configs(dtype: DType, arch: str) -> tuple[GemmConfig, ...]:
     """Return the configurations that are built for inputs of a type.
 
-    Half a tile where its phases still hide the reads of LDS: those of gfx950, at twice the MFMA
-    rate, are too short.
+    With 64 KiB of LDS there is a tile of half the rows too. Where the MFMA rate is twice as high,
+    the phases of such a tile would be too short to hide the reads of LDS.
     """
-    instructions = ARCHS[arch].mfma_cycles.get(dtype, {})
-    if dtype not in _TYPES or not instructions:
+    if dtype not in _TYPES:
         return ()
-    mma = max(shape for shape in instructions if shape[0] == 16)  # the one with the longest k
-    tile_k = lds_tiles.SLAB_BYTES // ITEMSIZE[dtype]
+    mma = ARCHS[arch].deepest_mma(dtype, 16)
+    if mma is None:
+        return ()
     tiles_m = (256, 128) if ARCHS[arch].lds_bytes == 64 << 10 else (256,)
     return tuple(
-        GemmConfig(NAME, tile_m, 256, tile_k, 2, 4, *mma, num_stages=1, waves_per_simd=2)
+        GemmConfig(
+            mainloop=NAME,
+            tile_m=tile_m,
+            tile_n=256,
+            tile_k=lds_tiles.SLAB_BYTES // ITEMSIZE[dtype],
+            waves_m=2,
+            waves_n=4,
+            mma_m=mma.m,
+            mma_n=mma.n,
+            mma_k=mma.k,
+            num_stages=1,
+            waves_per_simd=2,
+        )
         for tile_m in tiles_m
     )
