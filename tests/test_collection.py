@@ -61,8 +61,9 @@ config.HopperConfig = raises
 def test_a_broken_row_of_a_table_fails_its_tests_and_no_others(run_python) -> None:
     """Waves are divided by, so a CDNA row without waves raises when the tests are collected.
 
-    Each of the three tests of that table fails with the cause. Hopper's table is evaluated on
-    import, so a broken row there takes its module along. All tests of another module pass.
+    Each of the three tests of that table fails with the cause. Hopper's tables are parsed when
+    they are first used, which that module does on import, so a broken row takes it along. All tests
+    of another module pass.
     """
     arguments = [
         "tests/kernels/test_transposed_layout.py",

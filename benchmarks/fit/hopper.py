@@ -62,12 +62,12 @@ def rows_of(file: SampleFile) -> list[fitting.Row]:
     arch, rows = arch_of(file), []
     for sample in file.samples:
         asked = layout_of(sample.product).problem
-        ways = {turned: as_computed(asked, c_turned=turned) for turned in (False, True)}
+        ways = {turned: as_computed(asked, transposed_c=turned) for turned in (False, True)}
         for timing in sample.timings:
             config = HopperConfig(**timing.config)
             # What is left may be too little to be told from the error of the difference.
             if timing.copies < 0.8 * timing.time:
-                subject = Subject(config, ways[config.c_turned], arch)
+                subject = Subject(config, ways[config.transposed_c], arch)
                 cycles = (timing.time - timing.copies) * arch.clock_mhz
                 rows.append(fitting.Row(sample.product, subject, cycles))
     return rows
@@ -166,7 +166,7 @@ def _regret_beside_cublas(
                 continue
             asked = layout_of(product).problem
             subjects = [
-                Subject(config, as_computed(asked, c_turned=config.c_turned), arch)
+                Subject(config, as_computed(asked, transposed_c=config.transposed_c), arch)
                 for config in (HopperConfig(**timing.config) for timing in sample.timings)
             ]
             predicted = predict(kernels, subjects)

@@ -79,7 +79,7 @@ class HopperKernels:
         a, b = (x2, x1) if layout.swapped else (x1, x2)
         choices = [self._choice(layout, config) for config in configs]
         calls = [bound(make_product(choice), a, b, out) for choice in choices]
-        turned = {choice.config.c_turned: choice for choice in choices}
+        turned = {choice.config.transposed_c: choice for choice in choices}
         copies = {key: _copies(choice, a, b) for key, choice in turned.items()}
         calls += [call for call in copies.values() if call is not None]
         has_vendor = product.operands in ("f64", "tf32x3")
@@ -89,7 +89,7 @@ class HopperKernels:
         kernels = [next(taken) for _ in choices]
         of_copies = {key: 0.0 if call is None else next(taken) for key, call in copies.items()}
         timings = tuple(
-            Timing(config, time, of_copies[choice.config.c_turned])
+            Timing(config, time, of_copies[choice.config.transposed_c])
             for config, choice, time in zip(configs, choices, kernels, strict=True)
         )
         return Sample(product, timings, next(taken) if has_vendor else None)

@@ -72,7 +72,8 @@ def test_check_accepts_every_configuration_of_cdna(arch: str) -> None:
 
 
 def test_check_accepts_every_configuration_of_hopper() -> None:
-    from cupygemm._backends.hopper.config import HopperArch, check
+    from cupygemm._backends.hopper.check import check
+    from cupygemm._backends.hopper.config import HopperArch
     from cupygemm._backends.hopper.orientation import as_computed
     from cupygemm._backends.hopper.tile_shapes import configs_for_product
 
@@ -90,7 +91,7 @@ def test_check_accepts_every_configuration_of_hopper() -> None:
             refused = never_accepted(
                 (config,),
                 tried,
-                lambda c, p: check(c, as_computed(p, c_turned=c.c_turned), HopperArch()),
+                lambda c, p: check(c, as_computed(p, transposed_c=c.transposed_c), HopperArch()),
             )
             assert refused == {}, dtype
     assert len(built) > 90

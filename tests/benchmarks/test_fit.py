@@ -104,7 +104,7 @@ def hopper_samples(path, constants, count):
         timings = []
         for described in kernels.candidates(product, 4, 2):
             config = HopperConfig(**described)
-            problem = as_computed(asked, c_turned=config.c_turned)
+            problem = as_computed(asked, transposed_c=config.transposed_c)
             cycles = cost.kernel_cycles(config, problem, H200, constants)[0]
             timings.append(Timing(described, cycles / H200.clock_mhz + 2.0, copies=2.0))
         file.add(Sample(product, tuple(timings)))
@@ -160,7 +160,7 @@ def test_the_choice_between_our_kernels_and_cublas(tmp_path):
         asked = layout_of(product).problem
         (described,) = kernels.candidates(product, 1, 0)
         config = HopperConfig(**described)
-        subject = hopper.Subject(config, as_computed(asked, c_turned=config.c_turned), H200)
+        subject = hopper.Subject(config, as_computed(asked, transposed_c=config.transposed_c), H200)
         ours = hopper.predict(hopper_constants.KERNELS, [subject])[0] + fp64.copy_cycles(asked)
         vendor = fp64.cublas_cycles(asked, H200) / H200.clock_mhz
         file.samples.append(Sample(product, (Timing(described, ours / H200.clock_mhz),), vendor))
@@ -184,7 +184,7 @@ def test_the_models_use_the_modules_of_constants():
     (product,) = itertools.islice(design(1), 1)
     problem = layout_of(product).problem
     config = HopperConfig(**HopperKernels(H200).candidates(product, 1, 0)[0])
-    problem = as_computed(problem, c_turned=config.c_turned)
+    problem = as_computed(problem, transposed_c=config.transposed_c)
     for constants, same in (
         (hopper_constants.KERNELS, True),
         (replace(hopper_constants.KERNELS, launch=1e6), False),

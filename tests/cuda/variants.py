@@ -17,13 +17,14 @@ import numpy as np
 from cupygemm import testing
 from cupygemm._backends.device import device
 from cupygemm._backends.hopper.backend import HopperBackend
-from cupygemm._backends.hopper.config import HopperConfig, check
+from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import HopperConfig
 from cupygemm._backends.hopper.plan import choose
 from cupygemm._backends.hopper.requests import place_request
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
-    TURNED_CONFIGS,
+    TRANSPOSED_CONFIGS,
     configs_for,
 )
 from cupygemm._records.dtypes import DType
@@ -99,13 +100,13 @@ def variants_in_hilberts_order() -> Iterator[Variant]:
 
 def variants_that_turn() -> Iterator[Variant]:
     """Yield each configuration that computes C's transpose, types, orders and cuts dealt."""
-    for number, config in enumerate(TURNED_CONFIGS):
+    for number, config in enumerate(TRANSPOSED_CONFIGS):
         dtype, result = (BF16, F16)[number % 2], (BF16, F16)[number // 2 % 2]
         cut = STREAM_CLUSTERS // config.cluster_size if number % 3 == 1 else 0
         orders = ORDERS[number // 3 % 2]  # its rows lie along k
         yield Variant(replace(config, stream_k=cut), dtype, result, orders, aligned=number % 4 != 1)
     for orders in ("FC", "FF"):
-        yield Variant(replace(CONFIGS[1], c_turned=True), F16, F16, orders, aligned=True)
+        yield Variant(replace(CONFIGS[1], transposed_c=True), F16, F16, orders, aligned=True)
 
 
 def variants_of_narrow_boxes() -> Iterator[Variant]:
@@ -123,13 +124,13 @@ def variants_of_narrow_boxes() -> Iterator[Variant]:
         orders = ("CC", "FC", "CC", "FC", "CF")[number % 5]
         yield Variant(replace(config, **cut), dtype, result, orders, aligned=number % 4 != 3)
     yield Variant(sixteen, F16, F32, "FC", aligned=True)
-    turned_too = next(c for c in TURNED_CONFIGS if c.tile_n % 64 == 8)
+    turned_too = next(c for c in TRANSPOSED_CONFIGS if c.tile_n % 64 == 8)
     yield Variant(replace(turned_too, num_stages=5), BF16, BF16, "FF", aligned=True)
 
 
 def turned(config: HopperConfig, orders: str, result: np.dtype[Any]) -> HopperConfig:
     """Return a configuration of tf32, turned where the second operand would have to be copied."""
-    return replace(config, c_turned=(orders, result) == ("CC", F32))
+    return replace(config, transposed_c=(orders, result) == ("CC", F32))
 
 
 def variants_that_cut_tiles() -> Iterator[Variant]:

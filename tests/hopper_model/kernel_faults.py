@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
-    TURNED_CONFIGS,
+    TRANSPOSED_CONFIGS,
     configs_for,
 )
 from tests.cuda.variants import E4M3, F16, F32, F64, I8, Variant
@@ -26,7 +26,7 @@ PROMOTED = Variant(LOW, E4M3, F32, "CF", aligned=True)
 REGISTERS = Variant(configs_for("tf32")[-1], F32, F32, "FF", aligned=True, precision="tf32")
 REGISTERS_DIRECT = replace(REGISTERS, aligned=False)
 TURNED = replace(
-    HALVES, config=next(c for c in TURNED_CONFIGS if c.tile_n % 16 == 8 and c.tile_n < 136)
+    HALVES, config=next(c for c in TRANSPOSED_CONFIGS if c.tile_n % 16 == 8 and c.tile_n < 136)
 )
 TURNED_DIRECT = replace(TURNED, aligned=False)
 NARROW = replace(HALVES, config=next(c for c in NARROW_CONFIGS if c.cluster_size == 1))
@@ -257,7 +257,7 @@ FAULTS = [
         text="c_row + at)",
         instead="c_row)",
         said="wrong",
-        variant=replace(TURNED, config=next(c for c in TURNED_CONFIGS if c.tile_n == 176)),
+        variant=replace(TURNED, config=next(c for c in TRANSPOSED_CONFIGS if c.tile_n == 176)),
     ),
     Fault(
         "a narrow box of B loaded as wide",

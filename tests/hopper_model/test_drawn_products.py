@@ -15,16 +15,16 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper import plan
-from cupygemm._backends.hopper.config import check
+from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.select import HopperSelection
-from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
+from cupygemm._backends.hopper.tile_shapes import TRANSPOSED_CONFIGS, configs_for
 from cupygemm._plan.table import PLANS
 from tests.cuda.variants import BF16, F16, I8
 
 SQUARE = next(config for config in configs_for("f16") if config.name.startswith("128x128x64"))
 WIDE = replace(SQUARE, tile_n=192, num_stages=4)
-TURNED = next(config for config in TURNED_CONFIGS if config.name.startswith("128x96x64"))
+TURNED = next(config for config in TRANSPOSED_CONFIGS if config.name.startswith("128x96x64"))
 TURNED_80 = replace(TURNED, tile_n=80, cluster_m=2, cluster_n=2)
 KERNELS = {  # configuration, operands, memory orders, what the result's rows are multiples of
     "shares of both": (replace(SQUARE, cluster_m=2, cluster_n=4, stream_k=2), BF16, "CF", 8),
@@ -63,7 +63,7 @@ def test_a_drawn_product_is_exact_and_alone_is_written(cp, model, monkeypatch, n
     drawn = Drawn(list(KERNELS).index(name))
 
     def select(asked: Any, arch: Any) -> HopperSelection:
-        problem = as_computed(asked, c_turned=config.c_turned)
+        problem = as_computed(asked, transposed_c=config.transposed_c)
         ways = (config, replace(config, stream_k=0))  # tiles may fill the clusters evenly
         return HopperSelection(next(c for c in ways if check(c, problem, arch) is None), "")
 
@@ -73,7 +73,7 @@ def test_a_drawn_product_is_exact_and_alone_is_written(cp, model, monkeypatch, n
         model.seed = seed
         PLANS.clear()
         rows, columns = config.tile_m, config.tile_n
-        m, n = map(drawn.extent, (columns, rows) if config.c_turned else (rows, columns))
+        m, n = map(drawn.extent, (columns, rows) if config.transposed_c else (rows, columns))
         n = -(-n // unit) * unit
         k = int(drawn.random.integers(3, 8)) * config.tile_k - int(drawn.random.integers(0, 9))
         x1, x2 = testing.integer_operands((m, k), (k, n), dtype, seed=seed)

@@ -82,5 +82,5 @@ def finding(cp, model: Model, fault: Fault, seed: int) -> str:
 def test_without_a_fault_nothing_is_found(cp, model, variant):
     for seed in range(3):
         model.seed = seed
-        fused = variant.dtype == F16 and not variant.config.c_turned
+        fused = variant.dtype == F16 and not variant.config.transposed_c
         run(cp, Fault("none", text="", instead="", said="", variant=variant, epilogue=fused))

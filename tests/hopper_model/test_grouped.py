@@ -9,7 +9,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper import grouped
-from cupygemm._backends.hopper.tile_shapes import TURNED_CONFIGS, configs_for
+from cupygemm._backends.hopper.tile_shapes import TRANSPOSED_CONFIGS, configs_for
 from cupygemm._backends.runners import SharedLaunch
 from cupygemm._plan.table import PLANS
 
@@ -62,7 +62,7 @@ def test_each_configuration_is_exact(cp, model, launches, monkeypatch, config):
 
 
 @pytest.mark.one_in(3)
-@pytest.mark.parametrize("config", TURNED_CONFIGS[::4], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", TRANSPOSED_CONFIGS[::4], ids=lambda config: config.name)
 def test_turned_configurations_are_exact(cp, model, launches, monkeypatch, config):
     choose = grouped.choose_config
     monkeypatch.setattr(grouped, "choose_config", lambda *args: (config, choose(*args)[1]))

@@ -17,7 +17,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper.copies import OperandCopy
-from cupygemm._backends.hopper.stack import Stack
+from cupygemm._backends.hopper.stack import TmaStack
 from cupygemm._backends.hopper.tile_shapes import CONFIGS, configs_for
 from tests.cuda.variants import (
     BF16,
@@ -51,9 +51,9 @@ def cases() -> Iterator[Variant]:
     for which, found in enumerate(others.values()):
         yield found[-1 - which % 3]
         if found[0].precision == "tf32":  # A in registers, or B's transpose
-            config = replace(found[-2].config, c_turned=False)
+            config = replace(found[-2].config, transposed_c=False)
             yield replace(found[-2], orders="FC", config=config)
-            yield next(variant for variant in found if variant.config.c_turned)
+            yield next(variant for variant in found if variant.config.transposed_c)
     yield from variants_that_cut_tiles()
     yield from variants_that_turn()
     yield from variants_of_narrow_boxes()
@@ -65,7 +65,7 @@ def test_each_configuration_is_exact(cp, model, variant):
     config = variant.config
     m = config.tile_m * config.cluster_m + 21
     n = config.tile_n * config.cluster_n + 40
-    if config.c_turned:
+    if config.transposed_c:
         m, n = n, m + 3
     # Enough steps that each block meets every stage of the ring again, in the other phase.
     deep = min(1000, (config.num_stages + 2) * config.split_k * config.tile_k + 8)
@@ -173,7 +173,7 @@ def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
     source = cp.asarray(memory)[:, :, 3 : 3 + adjacent]
     name = {1: "e4m3fn", 2: "bf16", 4: "tf32"}[itemsize]
     pitch, matrix = adjacent + 5, rows * (adjacent + 5)
-    stack = Stack(
+    stack = TmaStack(
         dtype=name,
         adjacent=adjacent,
         rows=rows,
@@ -201,7 +201,7 @@ def test_the_transposing_copy(cp, model, rows, adjacent, column):
     pitch = -(-adjacent // 16) * 16 + column
     memory = generator.integers(1, 256, (2, rows, pitch), np.uint8)
     source = cp.asarray(memory)[:, :, column:]
-    stack = Stack(
+    stack = TmaStack(
         dtype="i8",
         adjacent=adjacent,
         rows=rows,
@@ -209,7 +209,7 @@ def test_the_transposing_copy(cp, model, rows, adjacent, column):
         batch=(1, 1, 2),
         strides=(0, 0, rows * pitch),
     )
-    turned = OperandCopy("", turned=True)
+    turned = OperandCopy("", transposes=True)
     copy, target = turned.launch(stack), turned.target(stack)
     result = cp.full((2, adjacent, target.pitch), 255, np.uint8)
     assert result.nbytes == copy.num_bytes

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from cupygemm._backends.hopper.block_scales import scaled_configs
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.source import generate
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
-    TURNED_CONFIGS,
+    TRANSPOSED_CONFIGS,
     configs_for,
 )
 from cupygemm._records.dtypes import DType
@@ -133,18 +134,18 @@ def test_other_floats_do_not_spill(types: tuple[DType, DType], number: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("number", "c_turned"),
+    ("number", "transposed_c"),
     [*((number, True) for number in range(len(configs_for("tf32")))), (1, False), (5, False)],
 )
-def test_an_a_in_registers_does_not_spill(number: int, c_turned: bool) -> None:
-    config = replace(configs_for("tf32")[number], c_turned=c_turned)
+def test_an_a_in_registers_does_not_spill(number: int, transposed_c: bool) -> None:
+    config = replace(configs_for("tf32")[number], transposed_c=transposed_c)
     problem = replace(
         PROBLEM,
         a_dtype="tf32",
         b_dtype="tf32",
         a_major="m",
         b_major="k",
-        out_dtype="f32" if c_turned else "bf16",
+        out_dtype="f32" if transposed_c else "bf16",
     )
     assert check(config, problem, HopperArch()) is None
     text = generate(problem, config, tma_store=number % 3 != 1)
@@ -176,10 +177,10 @@ def test_narrow_boxes_do_not_spill(number: int, turn: int) -> None:
     assert_fits(text, config)
 
 
-@pytest.mark.parametrize("number", range(len(TURNED_CONFIGS)))
+@pytest.mark.parametrize("number", range(len(TRANSPOSED_CONFIGS)))
 def test_turned_results_do_not_spill(number: int) -> None:
     """Nor where tiles are cut, of three consumers' and of the widest ones."""
-    config = TURNED_CONFIGS[number]
+    config = TRANSPOSED_CONFIGS[number]
     cut = replace(config, stream_k=132 // config.cluster_size)
     problem = replace(
         PROBLEM,
@@ -205,7 +206,7 @@ def test_groups_and_triangles_do_not_spill(number: int, special: dict[str, int])
     assert_fits(text, config)
 
 
-@pytest.mark.parametrize("config", TURNED_CONFIGS[1::5], ids=lambda config: config.name)
+@pytest.mark.parametrize("config", TRANSPOSED_CONFIGS[1::5], ids=lambda config: config.name)
 def test_turned_groups_do_not_spill(config: HopperConfig) -> None:
     problem = replace(PROBLEM, a_major="m", b_major="k")
     text = generate(problem, config, tma_store=config.num_consumers < 3, group_capacity=63)

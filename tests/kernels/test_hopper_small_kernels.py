@@ -9,13 +9,13 @@ import pytest
 from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
 from cupygemm._backends.hopper.nvrtc import find_nvrtc
 from cupygemm._backends.hopper.source import (
-    add_source,
-    finish_source,
+    add_text,
+    finish_text,
     generate,
-    mirror_source,
-    pad_source,
-    split_source,
-    transpose_source,
+    mirror_text,
+    pad_text,
+    split_text,
+    transpose_text,
 )
 from cupygemm._backends.hopper.tile_shapes import CONFIGS
 from cupygemm._build.toolchain import CompileError
@@ -25,7 +25,7 @@ from tests.kernels.hopper_cubins import EVERYTHING, PROBLEM, compiled
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8])
 def test_the_mirror(itemsize: int) -> None:
-    text = mirror_source(itemsize, vectors=itemsize % 3 != 1)
+    text = mirror_text(itemsize, vectors=itemsize % 3 != 1)
     registers, local = compiled(text, "cupygemm_mirror")
     assert local == 0
     assert registers <= 32  # eight blocks of 256 threads in an SM
@@ -34,7 +34,7 @@ def test_the_mirror(itemsize: int) -> None:
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_end_of_a_triangle(vectors: bool) -> None:
     epilogue = Epilogue(alpha=True, c=Source("bf16", "matrix", 16 if vectors else 2))
-    text = finish_source(replace(PROBLEM, epilogue=epilogue), vectors=vectors)
+    text = finish_text(replace(PROBLEM, epilogue=epilogue), vectors=vectors)
     registers, local = compiled(text, "cupygemm_finish_triangle")
     assert local == 0
     assert registers <= 64
@@ -44,7 +44,7 @@ def test_the_end_of_a_triangle(vectors: bool) -> None:
 @pytest.mark.parametrize("vectors", [True, False])
 def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
     operand = "f64" if out_dtype == "f64" else "bf16"
-    text = add_source(
+    text = add_text(
         replace(PROBLEM, a_dtype=operand, b_dtype=operand, out_dtype=out_dtype), vectors=vectors
     )
     registers, local = compiled(text, "cupygemm_add_parts")
@@ -53,7 +53,7 @@ def test_the_sum_of_parts(out_dtype: str, vectors: bool) -> None:
 
 
 def test_the_transposing_copy() -> None:
-    registers, local = compiled(transpose_source(), "cupygemm_transpose_copy")
+    registers, local = compiled(transpose_text(), "cupygemm_transpose_copy")
     assert local == 0
     assert registers <= 64
 
@@ -61,14 +61,14 @@ def test_the_transposing_copy() -> None:
 @pytest.mark.parametrize("turned", [True, False])
 @pytest.mark.parametrize("parts", [1, 3])
 def test_the_splitting_copy(turned: bool, parts: int) -> None:
-    text = split_source(turned=turned, parts=parts, low_part=1)
+    text = split_text(transposes=turned, num_terms=parts, low_term=1)
     registers, local = compiled(text, "cupygemm_split_copy")
     assert local == 0
     assert registers <= 64
 
 
 def test_the_padding_copy() -> None:
-    registers, local = compiled(pad_source(), "cupygemm_pad_copy")
+    registers, local = compiled(pad_text(), "cupygemm_pad_copy")
     assert local == 0
     assert registers <= 64  # four blocks of 256 threads in an SM
 
@@ -90,13 +90,13 @@ def test_an_error_brings_the_log() -> None:
 def test_read_cubin_refuses_other_files() -> None:
     with pytest.raises(ValueError, match="no cubin"):
         read_cubin(b"text", "cupygemm_gemm")
-    cubin, _ = find_nvrtc().compile(pad_source(), OPTIONS)
+    cubin, _ = find_nvrtc().compile(pad_text(), OPTIONS)
     with pytest.raises(ValueError, match="no kernel 'other'"):
         read_cubin(cubin, "other")
 
 
 def test_the_sum_of_parts_has_the_epilogue_of_a_split_product() -> None:
     problem = replace(PROBLEM, epilogue=EVERYTHING)
-    compiled(add_source(problem, vectors=True), "cupygemm_add_parts")
+    compiled(add_text(problem, vectors=True), "cupygemm_add_parts")
     split = generate(problem, replace(CONFIGS[0], split_k=2), tma_store=True)
     assert split == generate(PROBLEM, replace(CONFIGS[0], split_k=2), tma_store=True)

@@ -31,7 +31,7 @@ class Kind(NamedTuple):
     is_persistent: bool
     atomic: bool
     mainloop: str | None
-    c_turned: bool
+    transposed_c: bool
 
     @classmethod
     def of(cls, config):
@@ -40,7 +40,7 @@ class Kind(NamedTuple):
             getattr(config, "stream_k", 0) > 0,
             getattr(config, "atomic", False),
             getattr(config, "mainloop", None),
-            getattr(config, "c_turned", False),
+            getattr(config, "transposed_c", False),
         )
 
 

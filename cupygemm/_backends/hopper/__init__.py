@@ -1,6 +1,6 @@
-"""The kernels for NVIDIA Hopper: their configurations, sources, compilation, plans and launches.
+"""The backend for NVIDIA Hopper: CUDA kernels with wgmma and TMA.
 
-One module for each step of a call, as in `cupygemm` itself for AMD GPUs. The rest of the library
-calls `plan`, which chooses, and `product`, which launches; and `grouped`, `triangle` and
-`block_scales` for products that share a launch, are symmetric, or have scales along k.
+There is one module for each step of a call. `plan` chooses the kernels of a product, and `product`
+launches them. `grouped`, `triangle` and `block_scales` are for products that share a launch, are
+symmetric, or have scales along k.
 """

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupygemm._backends.hopper import tf32x3
-from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -30,7 +31,7 @@ from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
 MIN_TRIANGLE_ROWS = 512
-"""Symmetric products of fewer rows are computed whole."""
+"""Both triangles of symmetric products with fewer rows are computed."""
 
 
 def create(properties: DeviceProperties) -> HopperBackend:
@@ -41,7 +42,7 @@ def create(properties: DeviceProperties) -> HopperBackend:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of a request, with the placement that they were chosen for."""
+    """The kernels of a request, and the placement that they were chosen for."""
 
     placement: Placement
     choice: HopperChoice
@@ -64,7 +65,7 @@ class HopperBackend(NoExtras):
         self.arch = arch
 
     def supports(self, request: Request) -> Support:
-        """Tell whether a kernel takes the request, and none of cuBLAS's is faster by the model."""
+        """Tell whether a kernel takes the request, and the model prefers it to cuBLAS's."""
         support = supports_types(request)
         if not support:
             return support
@@ -75,11 +76,11 @@ class HopperBackend(NoExtras):
         return SUPPORTED
 
     def problem(self, request: Request) -> GemmProblem | None:
-        """Return what the kernel solves; None for types that no kernel takes."""
+        """Return the problem that the kernel solves; None for types that no kernel takes."""
         return place_request(request).layout.problem if supports_types(request) else None
 
     def candidates(self, request: Request) -> Sequence[HopperCandidate]:
-        """Return the configurations that can run, by their modelled cost."""
+        """Return the configurations that can run, ordered by their modelled cost."""
         return select(place_request(request).layout.problem, self.arch).candidates
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
@@ -109,18 +110,18 @@ class HopperBackend(NoExtras):
         )
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
-        """Load the kernels, and return what computes the request."""
+        """Load the kernels and return the runner of the request."""
         kernels: Kernels = compiled.handle
         return self.run(request, kernels.placement, kernels.choice)
 
     def variants(self, request: Request, config: Any) -> Sequence[HopperConfig]:
         """Return the configuration with the other orders of tiles."""
         asked = place_request(request).layout.problem
-        problem = as_computed(asked, c_turned=config.c_turned)
+        problem = as_computed(asked, transposed_c=config.transposed_c)
         return in_other_orders(config, problem, self.arch)
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
-        """Return the products that the model computes sooner in a common launch."""
+        """Return the groups of products that take less time in a common launch, by the model."""
         from cupygemm._backends.hopper.grouped import groups
 
         placements = {
@@ -131,7 +132,7 @@ class HopperBackend(NoExtras):
         return [SharedLaunch(group, requests) for group in groups(placements, self.arch)]
 
     def triangle(self, request: Request) -> Runner | None:
-        """Return what computes ``x @ x.T`` by the tiles of one triangle."""
+        """Return the runner that computes ``x @ x.T`` by the tiles of one triangle."""
         from cupygemm._backends.hopper.triangle import choose_triangle
 
         if request.shape.m < MIN_TRIANGLE_ROWS or not supports_types(request):
@@ -141,11 +142,11 @@ class HopperBackend(NoExtras):
         return None if choice is None else self.run(request, placement, choice)
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
-        """Return what multiplies 8-bit floats with scales for blocks of 128 along k."""
+        """Return the runner for 8-bit floats with scales for blocks of 128 along k."""
         from cupygemm._backends.hopper.block_scales import make_block_scaled
 
         return make_block_scaled(request, scaling, self.arch)
 
     def run(self, request: Request, placement: Placement, choice: HopperChoice) -> Runner:
-        """Return what computes a request by the kernels of a choice, which are loaded."""
+        """Load the kernels of a choice and return the runner of the request."""
         return make_runner(request, placement, make_launches(placement.layout, choice))

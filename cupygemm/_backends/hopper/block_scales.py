@@ -1,7 +1,7 @@
 """Products with scales that change along k, in one launch on Hopper.
 
-The tensor cores sum 128 bytes of k, which lie in one block of each operand's scales; these sums are
-scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits along k.
+The tensor cores sum over 128 bytes of k, which lie in one block of each operand's scales. These
+sums are scaled as they are added in fp32. Blocks are multiples of 128 elements of 8 bits along k.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cupygemm._request.layout import Layout
 from cupygemm._request.request import Request
 
 BLOCK = SLAB_BYTES
-"""Elements along k that have one scale, or a multiple of it."""
+"""The number of elements along k that share a scale is a multiple of this."""
 SCALE_ARGS = struct.Struct("=QQqqqqIIII")
 """The struct ``BlockScaleArgs``.
 
@@ -40,7 +40,7 @@ In order: a, b, a_row, a_k, b_column, b_k, a_rows, b_columns, steps, padding.
 
 
 def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoice | None:
-    """Return the kernels for a product; `columns` of B share a scale. None if there are none.
+    """Return the kernels for a product in which `columns` columns of B share a scale, or None.
 
     Raises
     ------
@@ -57,10 +57,10 @@ def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoic
 def scaled_configs(
     problem: GemmProblem, columns: int
 ) -> tuple[BlockScaling, tuple[HopperConfig, ...]]:
-    """Return how the kernel has the scales of B, which `columns` share, and its configurations."""
+    """Return how the kernel reads scales that `columns` of B share, and its configurations."""
     how: BlockScaling = "columns" if columns % BLOCK_ROWS else "blocks"
-    # Scales of each column are in registers, of which larger blocks of sums leave too few, and so
-    # do the ranks that a large cluster's blocks tell when they are done with a stage.
+    # The scales of each column are in registers. Larger blocks of sums leave too few registers for
+    # them, and so do large clusters, whose blocks signal the end of a stage to more ranks.
     return how, tuple(
         config
         for config in configs_for(problem.a_dtype)
@@ -77,7 +77,7 @@ def scaled_configs(
 
 
 def make_block_scaled(request: Request, scaling: Scaling, arch: HopperArch) -> Runner | None:
-    """Return what multiplies operands with scales of fp32; None where no kernel can."""
+    """Return the runner for operands with scales of fp32; None if no kernel takes them."""
     if scaling.kind != "float32" or scaling.block % BLOCK or not supports_types(request):
         return None
     placement = place_request(request)
@@ -101,9 +101,6 @@ def make_block_scaled(request: Request, scaling: Scaling, arch: HopperArch) -> R
 
 
 def _pitches(scale: Any) -> tuple[int, int]:
-    """Return the elements from a row of scales to the next, and from a block, 0 where one is all.
-
-    The other extents are those of the operand.
-    """
+    """Return the strides of an array of scales in elements; 0 along an axis of length 1."""
     (rows, blocks), (pitch, step) = scale.shape, scale.strides
     return pitch // 4 if rows > 1 else 0, step // 4 if blocks > 1 else 0

@@ -1,4 +1,4 @@
-"""From the text of a Hopper kernel to a cubin in the cache, and what it takes from an SM."""
+"""Compile a Hopper kernel to a cubin in the cache, and read the registers and memory it takes."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ _PLAIN = (0x01, 0x02, 0x03)  # formats of two bytes of payload
 
 @dataclass(frozen=True)
 class CubinResources:
-    """What one kernel takes, computed from its cubin.
+    """The registers and the memory that one kernel takes, read from its cubin.
 
     Attributes
     ----------
     registers : int
-        Of a thread, at the kernel's start.
+        The registers of a thread at the kernel's start.
     local_bytes : int
-        Stack of a thread: what the compiler could not keep in registers.
+        The stack of a thread, for values that did not fit in registers.
     shared_bytes : int
-        Dynamic shared memory of a block.
+        The dynamic shared memory of a block.
     code_bytes : int
+        The size of the machine code.
     """
 
     registers: int
@@ -41,7 +42,7 @@ class CubinResources:
 
     @property
     def summary(self) -> str:
-        """Return the figures, for people."""
+        """Return the figures as readable text."""
         return (
             f"{self.registers} registers, {self.shared_bytes} B shared memory, "
             f"{self.local_bytes} B local memory, {self.code_bytes} B code"
@@ -55,7 +56,7 @@ class Cubin:
     Attributes
     ----------
     name : str
-        Of its entry.
+        The name of its entry.
     path : pathlib.Path
     compiler : str
     """
@@ -65,7 +66,7 @@ class Cubin:
     compiler: str
 
     def resources(self, shared_bytes: int = 0) -> CubinResources:
-        """Return what the entry takes, with the dynamic shared memory that its launch asks for."""
+        """Return what the entry takes, given the dynamic shared memory of its launch."""
         registers, local, code = read_cubin(self.path.read_bytes(), self.name)
         return CubinResources(registers, local, shared_bytes, code)
 
@@ -77,9 +78,9 @@ def compile_cubin(text: str, name: str) -> Cubin:
     Raises
     ------
     cupygemm._build.toolchain.CompileError
-        With the compiler's log.
+        The text does not compile; the error has the compiler's log.
     cupygemm._build.toolchain.ToolchainError
-        There is no compiler.
+        No compiler was found.
     """
     nvrtc = find_nvrtc()
     compiler = f"NVRTC {nvrtc.version}"
@@ -105,7 +106,7 @@ def read_cubin(data: bytes, name: str) -> tuple[int, int, int]:
     Raises
     ------
     ValueError
-        The data are no cubin, or have no such kernel.
+        The data are not a cubin, or have no such kernel.
     """
     from elftools.common.exceptions import ELFError
     from elftools.elf.elffile import ELFFile
@@ -128,7 +129,7 @@ def read_cubin(data: bytes, name: str) -> tuple[int, int, int]:
 
 
 def _attributes(info: bytes) -> list[tuple[int, int, int]]:
-    """Return kind, symbol and value of the attributes that name a symbol."""
+    """Return the kind, symbol and value of each attribute that names a symbol."""
     found, at = [], 0
     while at + 4 <= len(info):
         layout, kind, size = struct.unpack_from("<BBH", info, at)

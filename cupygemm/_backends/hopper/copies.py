@@ -1,7 +1,8 @@
-"""Copies of operands that TMA or wgmma cannot read where they lie, each by a kernel of its own.
+"""Copies of operands that TMA or wgmma cannot read in place, each made by a kernel of its own.
 
-Padding gives rows that begin at multiples of 16 bytes; transposing, elements that are adjacent
-along k, which wgmma requires of all but 16-bit operands; splitting, the tf32 parts of fp32 numbers.
+A padding copy has rows that begin at multiples of 16 bytes. A transposing copy has adjacent
+elements along k, which wgmma requires of all but 16-bit operands. A splitting copy holds the tf32
+terms of fp32 numbers.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import numpy as np
 from cupygemm._backends.hopper.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import TMA_BYTES
 from cupygemm._backends.hopper.enqueue import Enqueue, Parameters, offsets
-from cupygemm._backends.hopper.source import pad_source, split_source, transpose_source
-from cupygemm._backends.hopper.stack import Stack
+from cupygemm._backends.hopper.source import pad_text, split_text, transpose_text
+from cupygemm._backends.hopper.stack import TmaStack
 
 PAD_ENTRY, TRANSPOSE_ENTRY = "cupygemm_pad_copy", "cupygemm_transpose_copy"
 SPLIT_ENTRY = "cupygemm_split_copy"
-SPLIT_PARTS = 3  # products of tf32 parts that make one of fp32
+NUM_TERMS = 3
+"""Products of tf32 terms that are added for one product of fp32."""
 _PAD_OPERAND = np.dtype(
     [
         ("source", np.uint64),
@@ -72,42 +74,45 @@ _SPLIT_THREADS = 256
 
 @dataclass(frozen=True)
 class OperandCopy:
-    """How an operand is copied before the product.
+    """How an operand is copied before it is multiplied.
 
     Attributes
     ----------
     reason : str
-    turned : bool
-        It is transposed, after which the elements along k are adjacent.
-    parts : int
-        Parts along k, one behind the other: 3 for fp32 as tf32 parts, else 1.
-    low_part : int
+        Why the operand cannot be read in place.
+    transposes : bool
+        The copy is transposed, so that its elements along k are adjacent.
+    num_terms : int
+        Terms that follow each other along k: 3 for fp32 as tf32 terms, else 1.
+    low_term : int
         Which of the three holds the low bits.
     """
 
     reason: str
-    turned: bool = False
-    parts: int = 1
-    low_part: int = 0
+    transposes: bool = False
+    num_terms: int = 1
+    low_term: int = 0
 
-    def target(self, source: Stack) -> Stack:
+    def target(self, source: TmaStack) -> TmaStack:
         """Return the copy of a stack: what the kernel reads."""
-        turned = source.transposed() if self.turned else source
-        return turned.padded() if self.parts == 1 else turned.widened(self.parts)
+        rows = source.transposed() if self.transposes else source
+        return rows.padded() if self.num_terms == 1 else rows.widened(self.num_terms)
 
     @property
     def pads(self) -> bool:
-        """Return whether elements stay in their order, in rows of another pitch."""
-        return not self.turned and self.parts == 1
+        """Whether the copy changes the pitch of the rows only."""
+        return not self.transposes and self.num_terms == 1
 
-    def launch(self, source: Stack) -> CopyLaunch:
+    def launch(self, source: TmaStack) -> CopyLaunch:
         """Return the launch that copies a stack, its kernel loaded."""
-        if self.parts > 1 or (self.turned and source.itemsize == 4):
-            text = split_source(turned=self.turned, parts=self.parts, low_part=self.low_part)
+        if self.num_terms > 1 or (self.transposes and source.itemsize == 4):
+            text = split_text(
+                transposes=self.transposes, num_terms=self.num_terms, low_term=self.low_term
+            )
             return SplitLaunch(load(compile_cubin(text, SPLIT_ENTRY)), source, self)
-        if self.turned:
-            return TransposeLaunch(load(compile_cubin(transpose_source(), TRANSPOSE_ENTRY)), source)
-        return PadLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), source)
+        if self.transposes:
+            return TransposeLaunch(load(compile_cubin(transpose_text(), TRANSPOSE_ENTRY)), source)
+        return PadLaunch(load(compile_cubin(pad_text(), PAD_ENTRY)), source)
 
 
 class CopyLaunch:
@@ -120,7 +125,7 @@ class CopyLaunch:
     num_bytes: int
 
     def __call__(self, source: int, destination: int) -> None:
-        """Enqueue the copy, from an address to another."""
+        """Enqueue the copy from one address to another."""
         self._enqueue(self._parameters[source, destination])
 
 
@@ -129,7 +134,7 @@ class PadLaunch(CopyLaunch):
 
     __slots__ = ()
 
-    def __init__(self, kernel: Any, source: Stack) -> None:
+    def __init__(self, kernel: Any, source: TmaStack) -> None:
         self.num_bytes = source.padded().num_bytes
         arguments = np.zeros(1, PAD_ARGS)
         arguments["operands"][0, 0] = _pad_operand(source)
@@ -140,19 +145,19 @@ class PadLaunch(CopyLaunch):
 
 
 class PadPairLaunch:
-    """The copy of both operands to rows that TMA can read, in one launch.
+    """The copies of both operands to rows that TMA can read, in one launch.
 
     Attributes
     ----------
     second_at : int
-        Where the second one's copy begins, behind the first one's.
+        The offset of the second copy, which follows the first one.
     num_bytes : int
-        Of both.
+        The bytes of both copies.
     """
 
     __slots__ = ("_enqueue", "_parameters", "num_bytes", "second_at")
 
-    def __init__(self, kernel: Any, first: Stack, second: Stack) -> None:
+    def __init__(self, kernel: Any, first: TmaStack, second: TmaStack) -> None:
         self.second_at = behind(first.padded().num_bytes)
         self.num_bytes = self.second_at + second.padded().num_bytes
         arguments = np.zeros(1, PAD_ARGS)
@@ -173,21 +178,27 @@ class PadPairLaunch:
 
 
 def pad_pair(
-    first: Stack, first_copy: OperandCopy | None, second: Stack, second_copy: OperandCopy | None
+    first: TmaStack,
+    first_copy: OperandCopy | None,
+    second: TmaStack,
+    second_copy: OperandCopy | None,
 ) -> PadPairLaunch | None:
-    """Return the launch that pads both operands, its kernel loaded; None if they want others."""
+    """Return the launch that pads both operands, its kernel loaded.
+
+    None if an operand needs no copy, or one of another kind.
+    """
     if not all(copy is not None and copy.pads for copy in (first_copy, second_copy)):
         return None
-    return PadPairLaunch(load(compile_cubin(pad_source(), PAD_ENTRY)), first, second)
+    return PadPairLaunch(load(compile_cubin(pad_text(), PAD_ENTRY)), first, second)
 
 
 def behind(num_bytes: int) -> int:
-    """Return where a copy begins behind another of so many bytes, in the same memory."""
+    """Return the offset of a copy that follows one of `num_bytes` bytes in the same memory."""
     return -(-num_bytes // _PAIR_ALIGN) * _PAIR_ALIGN
 
 
-def _pad_operand(source: Stack) -> Any:
-    """Return what the padding copy wants to know of an operand, but for the addresses."""
+def _pad_operand(source: TmaStack) -> Any:
+    """Return the arguments of the padding copy for an operand, without the addresses."""
     size = source.itemsize
     operand = np.zeros((), _PAD_OPERAND)
     operand["pitch"] = source.pitch * size
@@ -199,7 +210,7 @@ def _pad_operand(source: Stack) -> Any:
     return operand
 
 
-def _pad_blocks(source: Stack) -> int:
+def _pad_blocks(source: TmaStack) -> int:
     """Return the blocks that pad a matrix."""
     vectors = source.rows * (source.padded().pitch * source.itemsize // TMA_BYTES)
     return -(-vectors // (_PAD_THREADS * _PAD_VECTORS))
@@ -210,16 +221,16 @@ class TransposeLaunch(CopyLaunch):
 
     __slots__ = ()
 
-    def __init__(self, kernel: Any, source: Stack) -> None:
-        turned = source.transposed().padded()
-        self.num_bytes = turned.num_bytes
+    def __init__(self, kernel: Any, source: TmaStack) -> None:
+        result = source.transposed().padded()
+        self.num_bytes = result.num_bytes
         arguments = np.zeros(1, TRANSPOSE_ARGS)
         arguments["pitch"] = source.pitch
         arguments["stride"] = source.strides
         arguments["batch"] = source.batch
         arguments["rows"] = source.rows
         arguments["columns"] = source.adjacent
-        arguments["out_pitch"] = turned.pitch
+        arguments["out_pitch"] = result.pitch
         self._parameters = Parameters(arguments, *offsets(TRANSPOSE_ARGS, "source", "destination"))
         batches = source.batch[0] * source.batch[1] * source.batch[2]
         rows, columns = _TRANSPOSE_TILE
@@ -229,27 +240,27 @@ class TransposeLaunch(CopyLaunch):
 
 
 class SplitLaunch(CopyLaunch):
-    """The copy of an operand of fp32 to its transpose, or to its tf32 parts, or both."""
+    """The copy of an operand of fp32 to its transpose, or to its tf32 terms, or to both."""
 
     __slots__ = ()
 
-    def __init__(self, kernel: Any, source: Stack, copy: OperandCopy) -> None:
+    def __init__(self, kernel: Any, source: TmaStack, copy: OperandCopy) -> None:
         target = copy.target(source)
         self.num_bytes = target.num_bytes
         arguments = np.zeros(1, SPLIT_ARGS)
-        part = target.pitch // copy.parts
+        pitch = target.pitch // copy.num_terms
         arguments["pitch"] = source.pitch
         arguments["stride"] = source.strides
         arguments["batch"] = source.batch
         arguments["rows"] = source.rows
         arguments["columns"] = source.adjacent
-        arguments["part"] = part
+        arguments["part"] = pitch
         self._parameters = Parameters(arguments, *offsets(SPLIT_ARGS, "source", "destination"))
         batches = source.batch[0] * source.batch[1] * source.batch[2]
-        if copy.turned:
+        if copy.transposes:
             rows, columns = _SPLIT_TILE
             blocks = -(-source.rows // rows) * -(-source.adjacent // columns)
         else:
-            blocks = -(-source.rows * (part // 4) // _SPLIT_THREADS)
+            blocks = -(-source.rows * (pitch // 4) // _SPLIT_THREADS)
         grid = (blocks, min(batches, _MAX_GRID_Y), 1)
         self._enqueue = Enqueue(kernel, grid, _SPLIT_THREADS)

@@ -70,7 +70,7 @@ def tile_cost(
     slower = 1 if config.mma_sync else 1 + power
     stored = ITEMSIZE[parts_dtype(problem) if config.split_k > 1 else problem.out_dtype]
     rate = constants.epilogue_bytes_f64 if config.mma_sync else constants.epilogue_bytes
-    turning = constants.c_turned if config.c_turned else 1.0
+    turning = constants.transposed_c if config.transposed_c else 1.0
     stores = config.tile_m * config.tile_n * stored / rate * turning
     stores *= constants.one_buffer if config.epilogue_buffers == 1 else 1.0
     epilogue = constants.epilogue + stores
@@ -106,7 +106,7 @@ def _multiply_cycles(
             cycles *= constants.lone_block
         if config.num_consumers == 3:
             cycles *= constants.three_consumers
-        elif alone and not config.c_turned and not a_in_registers(problem):
+        elif alone and not config.transposed_c and not a_in_registers(problem):
             cycles *= constants.alone
     return cycles + (constants.lone_step if config.num_consumers == 1 else 0)
 

@@ -68,7 +68,7 @@ class KernelConstants:
         once.
     epilogue, epilogue_bytes, epilogue_bytes_f64 : float
         Cycles of the end of a tile, and bytes per clock that it stores, of fp64 too.
-    c_turned : float
+    transposed_c : float
         Factor of the stores where a kernel computes the transpose.
     one_buffer : float
         The same where a block of results waits for the one before it.
@@ -135,7 +135,7 @@ class KernelConstants:
     epilogue: float
     epilogue_bytes: float
     epilogue_bytes_f64: float
-    c_turned: float
+    transposed_c: float
     one_buffer: float
     cluster: float
     memory_of_sm: float

@@ -1,13 +1,14 @@
-"""The launch of a kernel that may start while the work before it in its stream ends.
+"""Launch a kernel that may start before the previous work in its stream has ended.
 
-Between two kernels of a stream, a GPU is idle for about a microsecond: the second is launched when
-the last block of the first has ended and its writes have reached memory. With programmatic
-dependent launch (CUDA C++ Programming Guide) blocks of the second take the places that ended blocks
-leave, and do there what needs no memory; `dependent_launch.cuh` is the kernels' side of it. CuPy's
-launch has no attributes, the driver's ``cuLaunchKernelEx`` has.
+Between two kernels of a stream, a GPU is idle for about a microsecond, because the second kernel
+waits until the last block of the first one has ended and its writes have reached memory. With
+programmatic dependent launch (CUDA C++ Programming Guide), blocks of the second kernel start as
+blocks of the first one end, and do the work that needs no memory. ``dependent_launch.cuh`` is the
+kernels' side of it. CuPy's launch has no attributes, so this module calls the driver's
+``cuLaunchKernelEx``.
 
-All that a kernel is told is one struct, passed by value. To pack one takes longer than to launch,
-so those of earlier launches are kept, by what differs between them (`Parameters`).
+A kernel's only argument is one struct, passed by value. Packing the struct takes longer than
+launching the kernel, so packed structs are cached by what differs between them (`Parameters`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ import struct
 from typing import Any
 
 MAX_PACKED = 1024
-"""Lists of parameters that a launch keeps, of a kilobyte each, about."""
+"""The lists of parameters that a launch caches, each of about a kilobyte."""
 Pointed = tuple[int, bytes, Any]
-"""The address of a kernel's list of parameters, the only one, and what must outlive the address."""
+"""The address of a kernel's list of parameters, and the objects that keep the address valid."""
 _ADDRESS = struct.Struct("=Q")
-_MAX_STREAMS = 64  # whose launches are kept
+_MAX_STREAMS = 64  # streams for which a launch configuration is cached
 
 
 class Enqueue:
@@ -30,12 +31,12 @@ class Enqueue:
     Parameters
     ----------
     kernel : cupy.RawKernel
-        One that waits for the work before it.
+        A kernel that waits for the previous work itself.
     grid : tuple of int
     threads : int
-        Of a block.
+        The threads of a block.
     shared_bytes : int
-        Of dynamic shared memory.
+        The dynamic shared memory of a block.
     """
 
     __slots__ = ("_configs", "_driver", "_function", "_grid", "_launch", "_shape", "_stream")
@@ -67,9 +68,9 @@ class Enqueue:
             self._retry(config, parameters, status)
 
     def _retry(self, config: Any, parameters: Pointed, status: Any) -> None:
-        """Launch again if all that was wrong is that this thread has no context yet.
+        """Launch again if the launch failed only because this thread has no context yet.
 
-        The runtime gives a thread one at its first call; the driver does not.
+        The runtime creates a thread's context at its first call; the driver does not.
         """
         from cupy.cuda import runtime
         from cupy_backends.cuda.api.driver import check_status
@@ -80,7 +81,7 @@ class Enqueue:
         check_status(int(status))
 
     def _config(self, stream: int) -> Any:
-        """Return what the driver is told of launches in a stream."""
+        """Return the launch configuration for a stream."""
         driver = self._driver
         attribute = driver.CUlaunchAttribute()
         attribute.id = (
@@ -100,17 +101,17 @@ class Enqueue:
 
 
 class Parameters(dict[tuple[Any, ...], Pointed]):
-    """The lists of parameters of a kernel, each packed when it is first asked for.
+    """A cache of a kernel's lists of parameters; each is packed at its first use.
 
     A key holds the addresses of one launch, and may end with bytes that follow the struct. Two
-    threads may pack the same one; what a launch holds outlives its place here.
+    threads may pack the same list. A list in use stays valid after it leaves the cache.
 
     Parameters
     ----------
     arguments : numpy.ndarray
-        The struct, an array of one; its addresses do not matter.
+        The struct, an array of size one; its addresses are ignored.
     *offsets : int
-        Where each address is in the struct, bytes.
+        The offset of each address in the struct, in bytes.
     """
 
     __slots__ = ("_arguments", "_offsets")
@@ -131,11 +132,11 @@ class Parameters(dict[tuple[Any, ...], Pointed]):
 
 
 def pointed(arguments: bytes) -> Pointed:
-    """Return a list of parameters: of one, a struct."""
+    """Return the list of parameters whose only item is a struct."""
     pointer = ctypes.c_char_p(arguments)
     return ctypes.addressof(pointer), arguments, pointer
 
 
 def offsets(dtype: Any, *names: str) -> tuple[int, ...]:
-    """Return where fields of a struct are, bytes."""
+    """Return the offsets of fields of a struct, in bytes."""
     return tuple(dtype.fields[name][1] for name in names)

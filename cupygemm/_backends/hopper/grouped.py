@@ -1,10 +1,10 @@
 """Products of different shapes in one launch on Hopper.
 
-The kernel's parameter holds the arguments of each product, and a persistent grid takes the tiles of
-all, one product behind the other: those with the longest k first, so that what the last tiles leave
-idle is short. Products share a kernel if it reads and writes them alike. Operands that TMA cannot
-read are copied before. k is not split; deep products are better launched alone where splitting it
-gains more than a launch costs.
+The kernel's parameter holds the arguments of each product, and a persistent grid computes the tiles
+of all products, one product after the other. Those with the longest k come first, so that SMs are
+idle only briefly at the end. Products share a kernel if they have the same types and majors.
+Operands that TMA cannot read are copied first. k is not split, so deep products are launched alone
+if splitting k gains more than a launch costs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import Cubin, load
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._backends.hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._backends.hopper.launch import HOPPER_ARGS, launch_grid, pack
@@ -32,8 +33,8 @@ from cupygemm._request.layout import Layout
 from cupygemm._request.placement import Placement
 
 CAPACITIES = (7, 63)
-"""Products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
-_MAX_PACKED = 256  # lists of parameters that a launch keeps
+"""The most products of a launch: as many as fit in 4 KB of parameters, and in 32 KB."""
+_MAX_PACKED = 256  # lists of parameters that a launch caches
 
 
 def grouped_args(capacity: int) -> np.dtype[Any]:
@@ -57,9 +58,9 @@ class Group:
     Attributes
     ----------
     numbers : tuple of int
-        Of the products, in the order of the launch.
+        The numbers of the products, in the order of the launch.
     choices : tuple of HopperChoice
-        How each is computed, by the group's configuration.
+        The kernels of each product, with the group's configuration.
     """
 
     numbers: tuple[int, ...]
@@ -67,22 +68,22 @@ class Group:
 
     @property
     def config(self) -> HopperConfig:
-        """Return the configuration of all."""
+        """Return the configuration of all products."""
         return self.choices[0].config
 
     @property
     def capacity(self) -> int:
-        """Return how many products the kernel's parameter has room for."""
+        """Return the number of products that the kernel's parameter has room for."""
         return next(capacity for capacity in CAPACITIES if capacity >= len(self.choices))
 
     @property
     def gemm(self) -> Cubin:
-        """Return the GEMM kernel, compiled."""
+        """Return the compiled GEMM kernel."""
         return self.choices[0].gemm_of(self.capacity)
 
 
 def groups(placements: Mapping[int, Placement], arch: HopperArch) -> list[AddressGroup]:
-    """Return which products share a launch, by their numbers."""
+    """Return the groups of products that share a launch, with their kernels loaded."""
     layouts = {number: placement.layout for number, placement in placements.items()}
     return [
         AddressGroup(
@@ -95,7 +96,7 @@ def groups(placements: Mapping[int, Placement], arch: HopperArch) -> list[Addres
 
 
 def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group]:
-    """Return the groups that the cost model prefers; what is in none is launched alone."""
+    """Return the groups that the cost model prefers; other products are launched alone."""
     alike: dict[Any, dict[int, HopperChoice]] = collections.defaultdict(dict)
     for number, layout in layouts.items():
         try:
@@ -109,8 +110,8 @@ def choose_groups(layouts: Mapping[int, Layout], arch: HopperArch) -> list[Group
     return [group for choices in alike.values() for group in _partition(choices, layouts, arch)]
 
 
-class _Part(NamedTuple):
-    """Products that one launch may compute, by their numbers, how, and in which modelled time."""
+class _Launch(NamedTuple):
+    """The numbers of products that one launch may compute, its configuration and modelled time."""
 
     numbers: tuple[int, ...]
     config: HopperConfig
@@ -120,50 +121,57 @@ class _Part(NamedTuple):
 def _partition(
     choices: Mapping[int, HopperChoice], layouts: Mapping[int, Layout], arch: HopperArch
 ) -> list[Group]:
-    """Return the groups of products that one kernel can take; `choices` are of each alone.
+    """Return the groups of products that one kernel can take.
 
-    The deepest are left out as long as the rest, and those alone, then take less time.
+    `choices` are the kernels of each product alone. The deepest products are left out as long as
+    this lowers the total time.
     """
     numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
     alone = {number: choices[number].selection.candidates[0].cycles for number in numbers}
     best, first = _in_launches(numbers, layouts, arch), 0
-    cycles = sum(part.cycles for part in best)
+    cycles = sum(launch.cycles for launch in best)
     while first < len(numbers):
         depth = choices[numbers[first]].problem.k
         while first < len(numbers) and choices[numbers[first]].problem.k == depth:
             first += 1
         rest = _in_launches(numbers[first:], layouts, arch)
-        total = sum(part.cycles for part in rest) + sum(alone[n] for n in numbers[:first])
+        total = sum(launch.cycles for launch in rest) + sum(alone[n] for n in numbers[:first])
         if total >= cycles:
             break
         best, cycles = rest, total
     return [
-        Group(part.numbers, tuple(choose(layouts[n], arch, part.config) for n in part.numbers))
-        for part in best
-        if len(part.numbers) > 1
+        Group(
+            launch.numbers,
+            tuple(choose(layouts[number], arch, launch.config) for number in launch.numbers),
+        )
+        for launch in best
+        if len(launch.numbers) > 1
     ]
 
 
 def _in_launches(
     numbers: Sequence[int], layouts: Mapping[int, Layout], arch: HopperArch
-) -> list[_Part]:
-    """Return products in parts of as many as a launch takes, equally large."""
+) -> list[_Launch]:
+    """Divide products evenly among as few launches as can take them."""
     count = -(-len(numbers) // CAPACITIES[-1])
     found = []
-    for part in range(count):
-        some = tuple(numbers[len(numbers) * part // count : len(numbers) * (part + 1) // count])
-        found.append(_Part(some, *choose_config([layouts[n].problem for n in some], arch)))
+    for index in range(count):
+        some = tuple(numbers[len(numbers) * index // count : len(numbers) * (index + 1) // count])
+        found.append(_Launch(some, *choose_config([layouts[n].problem for n in some], arch)))
     return found
 
 
 def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
-    """Return the configuration that computes products in one launch soonest, and its cycles."""
+    """Return the configuration that computes products in one launch fastest, and its cycles."""
     memory = sum(map(memory_cycles, products))
-    ways = {turned: [as_computed(p, c_turned=turned) for p in products] for turned in (False, True)}
+    ways = {
+        transposed: [as_computed(product, transposed_c=transposed) for product in products]
+        for transposed in (False, True)
+    }
     ranked = []
     for config in configs_for_product(products[0]):
-        problems = ways[config.c_turned]
-        # A group's parameter has no maps of narrower boxes.
+        problems = ways[config.transposed_c]
+        # The parameter of a group has no tensor maps for narrower boxes.
         if has_narrow_boxes(config, problems[0], problems[0].out_dtype):
             continue
         if all(check(config, problem, arch) is None for problem in problems):
@@ -210,7 +218,7 @@ class GroupLaunch:
         self._packed: dict[tuple[tuple[int, int, int], ...], Pointed] = {}
 
     def __call__(self, addresses: Addresses) -> None:
-        """Enqueue the copies of operands, where there are any, and the launch."""
+        """Enqueue the copies of operands, if there are any, and the launch."""
         kept, key = [], tuple(addresses)
         if any(self._prepare):
             moved = list(addresses)

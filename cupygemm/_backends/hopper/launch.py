@@ -1,7 +1,8 @@
 """The launches of a Hopper product: the GEMM, and the sum of the parts of k.
 
 The GEMM's parameter holds three tensor maps, so it depends on the addresses. Packed parameters are
-kept by address, and by what an epilogue adds: a repeated call of the same arrays packs nothing.
+cached by address and by the epilogue's arguments, so a repeated call with the same arrays packs
+nothing.
 """
 
 from __future__ import annotations
@@ -30,23 +31,29 @@ from cupygemm._backends.hopper.enqueue import (
     offsets,
     pointed,
 )
-from cupygemm._backends.hopper.stack import Stack, Triple
+from cupygemm._backends.hopper.stack import TmaStack, Triple
 
 _MAP = (np.void, tensormap.MAP_BYTES)
 HOPPER_ARGS = np.dtype(
-    {
-        "names": [
-            "a", "b", "c", "c_address", "ldc", "c_stride", "extents", "batch", "a_moves",
-            "b_moves", "num_splits", "stage_bytes", "workspace", "mark", "shares",
-        ],
-        "formats": [
-            _MAP, _MAP, _MAP, np.uint64, np.int64, (np.int64, 3), (np.int32, 3), (np.int32, 3),
-            (np.int32, 3), (np.int32, 3), np.int32, np.uint32, np.uint64, np.uint64, (np.uint32, 2),
-        ],
-        "offsets": [0, 128, 256, 384, 392, 400, 424, 436, 448, 460, 472, 476, 480, 488, 496],
-        "itemsize": 512,
-    }
-)  # fmt: skip
+    [
+        ("a", _MAP),
+        ("b", _MAP),
+        ("c", _MAP),
+        ("c_address", np.uint64),
+        ("ldc", np.int64),
+        ("c_stride", np.int64, 3),
+        ("extents", np.int32, 3),
+        ("batch", np.int32, 3),
+        ("a_moves", np.int32, 3),
+        ("b_moves", np.int32, 3),
+        ("num_splits", np.int32),
+        ("stage_bytes", np.uint32),
+        ("workspace", np.uint64),
+        ("mark", np.uint64),
+        ("shares", np.uint32, 2),
+        ("padding", np.uint64),
+    ]
+)
 """The struct ``HopperArgs``; its extents are m, n, k."""
 ADD_ARGS = np.dtype(
     [
@@ -74,37 +81,37 @@ FINISH_ARGS = np.dtype(
         ("pitch", np.uint32),
     ]
 )
-"""The struct ``FinishArgs``, without the epilogue's."""
+"""The struct ``FinishArgs``, without the epilogue's arguments."""
 _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
-_MARK = secrets.randbits(63) | 1  # of sums in a workspace; see fix_up.cuh
+_MARK = secrets.randbits(63) | 1  # marks complete sums in a workspace; see fix_up.cuh
 _MAX_GRID_Y = 65535
-encoded = functools.lru_cache(4096)(Stack.encode)
-"""Tensor maps by stack and address, of which an operand is met beside many others."""
+encoded = functools.lru_cache(4096)(TmaStack.encode)
+"""Tensor maps by stack and address; an operand may meet many other operands."""
 _TRIANGLE_EDGE, _TRIANGLE_THREADS = 64, 256
 _ADD_THREADS = 128
-_ADD_VECTORS = 32  # that a block sums
+_ADD_VECTORS = 32  # summed by a block
 
 
-@dataclass(frozen=True, eq=False)  # compared by identity, which a look-up takes less time for
+@dataclass(frozen=True, eq=False, kw_only=True)  # compared by identity: look-ups are faster
 class Geometry:
-    """Where the operands and the result of one GEMM kernel lie, but for their addresses.
+    """The extents and strides of one GEMM kernel's operands and result, without their addresses.
 
     Attributes
     ----------
-    a, b, c : Stack
-        `c` is the workspace where k is split.
+    a, b, c : TmaStack
+        If k is split, `c` is the workspace.
     m, n, k : int
     batch : tuple of int
     a_major, b_major : str
     rank : int
-        Axes of the operands' tensor maps.
+        The number of axes of the operands' tensor maps.
     tma_store : bool
-        The kernel stores C through TMA.
+        The kernel stores C by TMA.
     """
 
-    a: Stack
-    b: Stack
-    c: Stack
+    a: TmaStack
+    b: TmaStack
+    c: TmaStack
     m: int
     n: int
     k: int
@@ -129,7 +136,7 @@ class GemmLaunch:
     __slots__ = ("_config", "_enqueue", "_geometry", "_packed")
 
     def __init__(
-        self, kernel: Any, geometry: Geometry, config: HopperConfig, units: int, num_sms: int
+        self, kernel: Any, geometry: Geometry, config: HopperConfig, *, units: int, num_sms: int
     ) -> None:
         self._geometry = geometry
         self._config = config
@@ -141,15 +148,15 @@ class GemmLaunch:
     def __call__(self, a: int, b: int, c: int, epilogue: bytes = b"", workspace: int = 0) -> None:
         """Enqueue the launch.
 
-        `epilogue` is what the kernel's parameter holds besides, packed, and `workspace` the address
-        of `stream_bytes` bytes, if it cuts tiles.
+        `epilogue` holds packed arguments that follow the struct. If the kernel cuts tiles,
+        `workspace` is the address of `stream_bytes` bytes.
         """
         key = (a, b, c, workspace, epilogue)
         packed = self._packed.get(key) or self._pack(*key)
         self._enqueue(packed)
 
     def _pack(self, a: int, b: int, c: int, workspace: int, epilogue: bytes) -> Pointed:
-        """Pack a parameter, and keep it."""
+        """Pack a parameter and cache it."""
         addresses = a, b, c, workspace
         if epilogue:
             plain = self._packed.get((*addresses, b"")) or self._pack(*addresses, b"")
@@ -167,7 +174,7 @@ class GemmLaunch:
 def pack(
     geometry: Geometry, config: HopperConfig, a: int, b: int, c: int, workspace: int = 0
 ) -> Any:
-    """Return the kernel's arguments for operands and a result at three addresses."""
+    """Return the kernel's arguments for the addresses of the operands and the result."""
     g = geometry
     arguments = _constants(g, config).copy()
     lines_a, lines_b = arguments["shares"][0].tolist()
@@ -182,7 +189,7 @@ def pack(
 
 @functools.lru_cache(1024)
 def _constants(geometry: Geometry, config: HopperConfig) -> Any:
-    """Return the kernel's arguments but for addresses and tensor maps."""
+    """Return the kernel's arguments without addresses and tensor maps."""
     g = geometry
     arguments = np.zeros(1, HOPPER_ARGS)
     rows_a, lines_a = _loaded(g.m, config.tile_m, g.a_major, config.cluster_n, g.a.itemsize)
@@ -200,7 +207,7 @@ def _constants(geometry: Geometry, config: HopperConfig) -> Any:
 
 
 def narrow_maps(geometry: Geometry, config: HopperConfig, b: int, c: int) -> bytes:
-    """Return what ``MapArgs`` adds where the last boxes of a tile's columns are narrower."""
+    """Return ``MapArgs``, the tensor maps of narrower last boxes, or nothing without such boxes."""
     g = geometry
     of_b, of_c = config.narrow_b(g.b.itemsize, g.b_major), config.narrow_c(g.c.dtype)
     if not of_b and not of_c:
@@ -215,25 +222,25 @@ def narrow_maps(geometry: Geometry, config: HopperConfig, b: int, c: int) -> byt
 
 
 def _map_of_c(geometry: Geometry, config: HopperConfig, address: int, columns: int = 0) -> bytes:
-    """Return the map of the result, or of the parts of k, whose boxes may have fewer columns."""
+    """Return the tensor map of the result or the workspace; a box may have fewer `columns`."""
     c, rank = geometry.c, 3 if config.split_k > 1 else geometry.rank
     row_bytes = staged_row_bytes(c.dtype)
     return encoded(c, address, config.stored_rows, rank, row_bytes, columns=columns)
 
 
 def stream_bytes(config: HopperConfig) -> int:
-    """Return the bytes of the workspace of a kernel that cuts tiles: marks and sums, in fp32."""
+    """Return the bytes of the workspace of a kernel that cuts tiles: marks and fp32 sums."""
     blocks = config.stream_k * config.cluster_size
     marks = -(-8 * blocks * config.num_consumers // 128) * 128
     return marks + 4 * blocks * config.tile_m * config.tile_n
 
 
 def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> tuple[int, int]:
-    """Return the indices of m or n that a stage loads, and the rows of each box of them.
+    """Return the rows or columns of an operand that a stage loads, and the rows of each box.
 
-    A k-major matrix lower than the tile is loaded by lower boxes: TMA takes its time for rows that
-    do not exist, too, the more so where it multicasts them. The rest of the tile keeps what was
-    there; it reaches only rows of C that do not exist.
+    A k-major matrix with fewer rows than the tile is loaded by smaller boxes, because TMA takes
+    time for absent rows too, and more so if it multicasts them. The rest of the tile keeps old
+    values, which only affect rows of C that do not exist.
     """
     box = int(lines_of_share(tile, major, shares, SLAB_BYTES // itemsize))
     if major != "k":
@@ -243,7 +250,7 @@ def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> t
 
 
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
-    """Return the blocks of a launch: clusters that fill the GPU once, or fewer for few units."""
+    """Return the grid of a launch: clusters that fill the GPU once, or one for each unit."""
     size = config.cluster_size
     if config.stream_k:
         return config.stream_k * size, 1, 1
@@ -255,7 +262,7 @@ class AddLaunch:
 
     __slots__ = ("_enqueue", "_parameters", "num_bytes")
 
-    def __init__(self, kernel: Any, geometry: Geometry, result: Stack, num_splits: int) -> None:
+    def __init__(self, kernel: Any, geometry: Geometry, result: TmaStack, num_splits: int) -> None:
         workspace = geometry.c
         self.num_bytes = workspace.num_bytes
         arguments = np.zeros(1, ADD_ARGS)
@@ -271,16 +278,16 @@ class AddLaunch:
         self._enqueue = Enqueue(kernel, (blocks, min(batches, _MAX_GRID_Y), 1), _ADD_THREADS)
 
     def __call__(self, workspace: int, c: int, epilogue: bytes = b"") -> None:
-        """Enqueue the sum; `epilogue` is the packed struct of one, if the kernel has one."""
+        """Enqueue the sum; `epilogue` holds its packed arguments, if there is one."""
         self._enqueue(self._parameters[workspace, c, epilogue])
 
 
 class MirrorLaunch:
-    """The copy of what is below the diagonal of a square result to above it."""
+    """The copy of the lower triangle of a square result to the upper one."""
 
     __slots__ = ("_enqueue", "_parameters")
 
-    def __init__(self, kernel: Any, result: Stack) -> None:
+    def __init__(self, kernel: Any, result: TmaStack) -> None:
         arguments = np.zeros(1, MIRROR_ARGS)
         arguments["ldc"], arguments["n"] = result.pitch, result.rows
         self._parameters = Parameters(arguments, *offsets(MIRROR_ARGS, "c"))
@@ -293,11 +300,11 @@ class MirrorLaunch:
 
 
 class FinishLaunch:
-    """The end of a symmetric product: from the lower triangle of its sums to both of C."""
+    """The end of a symmetric product: both triangles of C from the lower triangle of its sums."""
 
     __slots__ = ("_enqueue", "_parameters", "num_bytes")
 
-    def __init__(self, kernel: Any, geometry: Geometry, result: Stack) -> None:
+    def __init__(self, kernel: Any, geometry: Geometry, result: TmaStack) -> None:
         self.num_bytes = geometry.c.num_bytes
         arguments = np.zeros(1, FINISH_ARGS)
         arguments["ldc"], arguments["n"] = result.pitch, result.rows
@@ -307,5 +314,5 @@ class FinishLaunch:
         self._enqueue = Enqueue(kernel, (tiles, tiles, 1), _TRIANGLE_THREADS)
 
     def __call__(self, sums: int, c: int, epilogue: bytes) -> None:
-        """Enqueue it; `epilogue` is the packed struct of one."""
+        """Enqueue the launch; `epilogue` holds the packed arguments of the epilogue."""
         self._enqueue(self._parameters[sums, c, epilogue])

@@ -1,8 +1,8 @@
-"""From CUDA C++ to a cubin, by NVRTC: CuPy's own binding of it, or the library from PyPI.
+"""Compile CUDA C++ to a cubin by NVRTC, through CuPy's binding or with the library from PyPI.
 
-CuPy's `RawModule` compiles for ``sm_90``, never for ``sm_90a``, which wgmma needs; its binding of
-NVRTC takes any option. Without CuPy for CUDA, the library of the package ``nvidia-cuda-nvrtc`` is
-called by ctypes: that is how the kernels are compiled where there is no GPU.
+CuPy's `RawModule` compiles for ``sm_90`` but never for ``sm_90a``, which wgmma needs. CuPy's
+binding of NVRTC takes any option. Without CuPy for CUDA, the library of the package
+``nvidia-cuda-nvrtc`` is called by ctypes, so that kernels can be compiled without a GPU.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def find_nvrtc() -> Nvrtc:
     Raises
     ------
     ToolchainError
-        There is none.
+        NVRTC was not found.
     """
     try:
         import cupy
@@ -54,7 +54,7 @@ def find_nvrtc() -> Nvrtc:
 
 
 def find_library() -> Path | None:
-    """Return the NVRTC library that a package from PyPI brought, if there is one."""
+    """Return the NVRTC library of a package from PyPI, or None."""
     spec = importlib.util.find_spec("nvidia")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         found = sorted(Path(folder).glob("cu*/lib/libnvrtc.so.*"))
@@ -64,7 +64,7 @@ def find_library() -> Path | None:
 
 
 class _CupyNvrtc:
-    """Through ``cupy_backends``."""
+    """NVRTC through ``cupy_backends``."""
 
     def __init__(self, binding: Any) -> None:
         self._binding = binding
@@ -85,7 +85,7 @@ class _CupyNvrtc:
 
 
 class _LibraryNvrtc:
-    """Through ctypes."""
+    """NVRTC through ctypes."""
 
     def __init__(self, path: Path) -> None:
         self._library = ctypes.CDLL(str(path))
@@ -98,8 +98,13 @@ class _LibraryNvrtc:
         program = ctypes.c_void_p()
         self._call(
             "CreateProgram",
-            ctypes.byref(program), text.encode(), b"cupygemm.cu", 0, None, None,
-        )  # fmt: skip
+            ctypes.byref(program),
+            text.encode(),
+            b"cupygemm.cu",
+            0,  # headers, of which there are none
+            None,
+            None,
+        )
         try:
             arguments = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             status = self._library.nvrtcCompileProgram(program, len(options), arguments)

@@ -1,10 +1,10 @@
-"""Products on Hopper: which kernels compute them.
+"""Choose the kernels that compute a product on Hopper.
 
-TMA reads an operand where it lies if its rows begin at multiples of 16 bytes; other operands are
-first copied, by a kernel, to rows that do. A result that TMA cannot write is stored without it.
-Where few tiles would leave SMs idle, k is split, and a second kernel adds the parts in their order;
-where they fill SMs unevenly, some are cut along k. A kernel may compute the transpose of the
-result, from the operands exchanged. No sum depends on timing.
+TMA reads an operand in place if its rows begin at multiples of 16 bytes; a kernel first copies
+other operands to such rows. A result that TMA cannot write is stored without it. If there are too
+few tiles for the SMs, k is split, and a second kernel adds the parts in their order. If the tiles
+fill the SMs unevenly, some of them are cut along k. A kernel may compute the transpose of the
+result from the exchanged operands. No sum depends on timing.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Any
 from cupygemm._backends.hopper import fp64, tf32x3
 from cupygemm._backends.hopper.compile import Cubin, compile_cubin
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.copies import SPLIT_PARTS, OperandCopy
+from cupygemm._backends.hopper.copies import NUM_TERMS, OperandCopy
 from cupygemm._backends.hopper.launch import Geometry
 from cupygemm._backends.hopper.orientation import as_computed, transposed
 from cupygemm._backends.hopper.select import HopperSelection, select
 from cupygemm._backends.hopper.source import BlockScaling, generate, parts_dtype
-from cupygemm._backends.hopper.stack import Stack, Triple
+from cupygemm._backends.hopper.stack import TmaStack, Triple
 from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 
 GEMM_ENTRY = "cupygemm_gemm"
-_TURNED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
-_SPLIT = "fp32 is split into parts of tf32, of which three products make one of fp32"
+_TRANSPOSED = "wgmma takes operands of {} bits with adjacent elements along k, so it is transposed"
+_SPLIT = "fp32 is split into tf32 terms, of which three products make one of fp32"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class HopperChoice:
     """The kernels for a product.
 
@@ -38,13 +38,13 @@ class HopperChoice:
     ----------
     selection : HopperSelection
     asked, problem : GemmProblem
-        The product, and as the kernel computes it, from the copies.
-    a, b, c : Stack
-        The kernel's operands and result where they lie.
+        The requested product, and the product that the kernel computes from the copies.
+    a, b, c : TmaStack
+        The kernel's operands and result in the caller's arrays.
     a_copy, b_copy : OperandCopy or None
-        How an operand is copied first.
+        How an operand is copied first; None if it is read in place.
     c_direct : str or None
-        Why the result is stored without TMA.
+        Why the result is stored without TMA; None if TMA stores it.
     num_sms : int
     lower_triangle : bool
         The kernel computes the lower triangle of C, and a second one mirrors it.
@@ -55,9 +55,9 @@ class HopperChoice:
     selection: HopperSelection
     asked: GemmProblem
     problem: GemmProblem
-    a: Stack
-    b: Stack
-    c: Stack
+    a: TmaStack
+    b: TmaStack
+    c: TmaStack
     a_copy: OperandCopy | None
     b_copy: OperandCopy | None
     c_direct: str | None
@@ -72,17 +72,17 @@ class HopperChoice:
 
     @property
     def finishes(self) -> bool:
-        """Whether another kernel makes both triangles from sums: what is added is not symmetric."""
+        """Whether another kernel finishes both triangles: the epilogue's c is not symmetric."""
         epilogue = self.asked.epilogue
         return self.lower_triangle and epilogue is not None and epilogue.c is not None
 
     @property
     def gemm(self) -> Cubin:
-        """Return the GEMM kernel, compiled."""
+        """Return the compiled GEMM kernel for one product."""
         return self.gemm_of(0)
 
     def gemm_of(self, group_capacity: int) -> Cubin:
-        """Return the GEMM kernel of up to so many products, or of one alone, compiled."""
+        """Return the compiled GEMM kernel for up to `group_capacity` products, or for one if 0."""
         text = generate(
             self.problem,
             self.config,
@@ -100,7 +100,7 @@ class HopperChoice:
         notes = [
             f"{name} is copied for TMA: {copy.reason}"
             for name, copy in zip(
-                "BA" if self.config.c_turned else "AB", (self.a_copy, self.b_copy), strict=True
+                "BA" if self.config.transposed_c else "AB", (self.a_copy, self.b_copy), strict=True
             )
             if copy is not None
         ]
@@ -116,7 +116,14 @@ class HopperChoice:
             m, n = result.rows, result.adjacent
             pitch = -(-n // 4) * 4
             parts = self.config.split_k * problem.num_batches
-            result = Stack(parts_dtype(problem), n, m, pitch, (1, 1, parts), (0, 0, m * pitch))
+            result = TmaStack(
+                dtype=parts_dtype(problem),
+                adjacent=n,
+                rows=m,
+                pitch=pitch,
+                batch=(1, 1, parts),
+                strides=(0, 0, m * pitch),
+            )
         return Geometry(
             a=self.a if self.a_copy is None else self.a_copy.target(self.a),
             b=self.b if self.b_copy is None else self.b_copy.target(self.b),
@@ -153,47 +160,48 @@ def choose(
     """
     asked = layout.problem
     selection = select(asked, arch) if config is None else HopperSelection(config, reason)
-    c_turned = selection.config.c_turned
+    transposed_c = selection.config.transposed_c
     stacks = [
-        _stack(asked, "a", layout.lda, layout.a_stride),
-        _stack(asked, "b", layout.ldb, layout.b_stride),
+        _stack_of(asked, "a", layout.lda, layout.a_stride),
+        _stack_of(asked, "b", layout.ldb, layout.b_stride),
     ]
-    a, b = reversed(stacks) if c_turned else stacks
-    c = _stack(asked, "c", layout.ldc, layout.c_stride)
-    given = transposed(asked) if c_turned else asked
-    problem = as_computed(asked, c_turned=c_turned)
+    a, b = reversed(stacks) if transposed_c else stacks
+    c = _stack_of(asked, "c", layout.ldc, layout.c_stride)
+    given = transposed(asked) if transposed_c else asked
+    problem = as_computed(asked, transposed_c=transposed_c)
     if config is None and asked.a_dtype == "tf32x3":
         tf32x3.require(asked, selection, arch)
     if config is None and asked.a_dtype == "f64":
         fp64.require(asked, selection, arch)
-    a_turned, b_turned = given.a_major != problem.a_major, given.b_major != problem.b_major
+    a_transposes = given.a_major != problem.a_major
+    b_transposes = given.b_major != problem.b_major
     return HopperChoice(
-        selection,
-        asked,
-        problem,
-        a,
-        b,
-        c,
-        a_copy=_copy(a, given.a_dtype, given.a_align, turned=a_turned, low_part=0),
-        b_copy=_copy(b, given.b_dtype, given.b_align, turned=b_turned, low_part=1),
+        selection=selection,
+        asked=asked,
+        problem=problem,
+        a=a,
+        b=b,
+        c=c,
+        a_copy=_copy(a, given.a_dtype, given.a_align, transposes=a_transposes, low_term=0),
+        b_copy=_copy(b, given.b_dtype, given.b_align, transposes=b_transposes, low_term=1),
         c_direct=c.why_not_stored(problem.c_align),
         num_sms=arch.num_sms,
     )
 
 
 def _copy(
-    stack: Stack, dtype: DType, alignment: int, *, turned: bool, low_part: int
+    stack: TmaStack, dtype: DType, alignment: int, *, transposes: bool, low_term: int
 ) -> OperandCopy | None:
     """Return the copy of an operand that the kernel needs, if it needs one."""
     if dtype == "tf32x3":
-        return OperandCopy(_SPLIT, turned, SPLIT_PARTS, low_part)
-    if turned:
-        return OperandCopy(_TURNED.format(8 * stack.itemsize), turned)
+        return OperandCopy(_SPLIT, transposes, num_terms=NUM_TERMS, low_term=low_term)
+    if transposes:
+        return OperandCopy(_TRANSPOSED.format(8 * stack.itemsize), transposes)
     reason = stack.why_not_tma(alignment)
     return None if reason is None else OperandCopy(reason)
 
 
-def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stack:
+def _stack_of(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> TmaStack:
     m, n, k = problem.m, problem.n, problem.k
     if name == "a":
         adjacent, rows = (k, m) if problem.a_major == "k" else (m, k)
@@ -206,7 +214,9 @@ def _stack(problem: GemmProblem, name: str, pitch: int, strides: Triple) -> Stac
         1 if stride == 0 else extent
         for extent, stride in zip(_triple(problem.batch), strides, strict=True)
     )
-    return Stack(dtype, adjacent, rows, pitch, batch, strides)
+    return TmaStack(
+        dtype=dtype, adjacent=adjacent, rows=rows, pitch=pitch, batch=batch, strides=strides
+    )
 
 
 def _triple(extents: Any) -> Triple:

@@ -1,4 +1,4 @@
-"""Products on Hopper: the launches of the kernels that were chosen, with their workspaces."""
+"""Launch the kernels that were chosen for a product on Hopper, with their workspaces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cupygemm._backends.hopper.launch import (
     stream_bytes,
 )
 from cupygemm._backends.hopper.plan import HopperChoice
-from cupygemm._backends.hopper.source import add_source, finish_source, mirror_source
+from cupygemm._backends.hopper.source import add_text, finish_text, mirror_text
 from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._request.layout import Layout
 
@@ -25,7 +25,7 @@ MIRROR_ENTRY, FINISH_ENTRY = "cupygemm_mirror", "cupygemm_finish_triangle"
 
 
 def make_launches(layout: Layout, choice: HopperChoice) -> list[Callable[..., None]]:
-    """Return the launches of a product, its kernels loaded."""
+    """Load the kernels of a product and return its launches."""
     launch = make_product(choice)
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
     offsets = [
@@ -36,7 +36,7 @@ def make_launches(layout: Layout, choice: HopperChoice) -> list[Callable[..., No
 
 
 def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..., None]:
-    """Return a launch with the addresses moved on."""
+    """Return a launch that adds offsets to its addresses."""
     of_a, of_b, of_c = offsets
 
     def moved(a: int, b: int, c: int, *epilogue: bytes) -> None:
@@ -46,15 +46,16 @@ def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..
 
 
 def make_product(choice: HopperChoice) -> Callable[..., None]:
-    """Return what launches the kernels of one product, given the addresses of A, B and C.
+    """Return the function that launches the kernels of one product.
 
-    What it is called with besides, packed, are the arguments of the epilogue and of scales along k.
+    It takes the addresses of A, B and C, and the packed arguments of the epilogue and of scales
+    along k.
     """
     from cupy.cuda import alloc
 
     geometry, config = choice.geometry(), choice.config
     units = config.num_units(choice.problem)
-    gemm = GemmLaunch(load(choice.gemm), geometry, config, units, choice.num_sms)
+    gemm = GemmLaunch(load(choice.gemm), geometry, config, units=units, num_sms=choice.num_sms)
     prepare = make_preparation(choice)
     cut = config.split_k > 1 or config.stream_k > 0
     plain = not choice.lower_triangle and choice.block_scales is None
@@ -64,16 +65,16 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     add: AddLaunch | FinishLaunch | None = None
     if config.split_k > 1:
         vectors = choice.problem.c_align >= min(16, 4 * choice.c.itemsize)
-        cubin = compile_cubin(add_source(choice.problem, vectors=vectors), ADD_ENTRY)
+        cubin = compile_cubin(add_text(choice.problem, vectors=vectors), ADD_ENTRY)
         add = AddLaunch(load(cubin), geometry, choice.c, config.split_k)
     if choice.finishes:
         vectors = choice.problem.c_align >= 4 * choice.c.itemsize
-        cubin = compile_cubin(finish_source(choice.problem, vectors=vectors), FINISH_ENTRY)
+        cubin = compile_cubin(finish_text(choice.problem, vectors=vectors), FINISH_ENTRY)
         add = FinishLaunch(load(cubin), geometry, choice.c)
     mirror = None
     if choice.lower_triangle and not choice.finishes:
         vectors = choice.problem.c_align >= TMA_BYTES
-        cubin = compile_cubin(mirror_source(choice.c.itemsize, vectors=vectors), MIRROR_ENTRY)
+        cubin = compile_cubin(mirror_text(choice.c.itemsize, vectors=vectors), MIRROR_ENTRY)
         mirror = MirrorLaunch(load(cubin), choice.c)
 
     def launch(a: int, b: int, c: int, epilogue: bytes = b"", scales: bytes = b"") -> None:
@@ -98,14 +99,14 @@ Preparation = Callable[[int, int], tuple[int, int, Any]]
 
 
 def make_preparation(choice: HopperChoice) -> Preparation | None:
-    """Return what brings the operands into the kernel's order, and copies them where it must.
+    """Return the function that puts the operands into the kernel's order and makes copies.
 
-    Given their addresses, it returns the addresses of what the kernel reads, and the memory of
-    copies, which must live until the kernel is enqueued: the pool hands it to later work of the
-    same stream only. None where the kernel reads the operands as they are.
+    Given the addresses of A and B, it returns the addresses that the kernel reads, and the memory
+    of the copies. That memory must live until the kernel is enqueued; the pool then reuses it only
+    for later work in the same stream. None if the kernel reads the operands in place.
     """
     copies = _make_copies(choice)
-    if not choice.config.c_turned:
+    if not choice.config.transposed_c:
         return copies
     if copies is None:
         return lambda a, b: (b, a, None)
@@ -113,7 +114,7 @@ def make_preparation(choice: HopperChoice) -> Preparation | None:
 
 
 def _make_copies(choice: HopperChoice) -> Preparation | None:
-    """Return what copies the operands, in the kernel's order, or None where it reads both."""
+    """Return the function that copies operands, in the kernel's order; None without copies."""
     from cupy.cuda import alloc
 
     pair = pad_pair(choice.a, choice.a_copy, choice.b, choice.b_copy)

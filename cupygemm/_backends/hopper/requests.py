@@ -1,4 +1,4 @@
-"""What the Hopper kernels make of a request: the types they take, and where its arrays lie."""
+"""How the Hopper kernels take a request: which types they support, and where its arrays lie."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _EXACT_FLOAT32 = (
 
 
 def precision_of(request: Request) -> Precision:
-    """Return the precision in which float32 is multiplied: what is asked for, or more."""
+    """Return the precision in which float32 is multiplied: the requested one, or a higher one."""
     return request.precision if request.precision in KNOWN_PRECISIONS else "ieee"
 
 
 def place_request(request: Request) -> Placement:
-    """Return where the kernel finds the arrays; rows that TMA cannot read are copied later."""
+    """Return the placement of a request's arrays; rows that TMA cannot read are copied later."""
     return place(request, precision=precision_of(request), row_bytes=1)
 
 

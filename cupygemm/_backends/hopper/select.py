@@ -1,4 +1,4 @@
-"""Choose a Hopper configuration, and how k is cut, by the modelled cost of what can run."""
+"""Choose a Hopper configuration, and how k is divided, by their modelled cost."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost import kernel_cycles
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
 from cupygemm._records.problem import GemmProblem
 
-_PART_STEPS = 4  # of a part of k, at least
+_PART_STEPS = 4  # the fewest steps of a part of k
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class HopperCandidate:
     bound : str
         ``"tensor cores"``, ``"L2"`` or ``"memory"``.
     efficiency : float
-        Useful share of the multiply-adds that the busiest SM sets the time for.
+        The useful share of the multiply-adds that all SMs could do while the busiest one works.
     """
 
     config: HopperConfig
@@ -44,7 +45,7 @@ class HopperSelection:
     config : HopperConfig
     reason : str
     candidates : tuple of HopperCandidate
-        All that can run, the cheapest first; none where a configuration was asked for or measured.
+        All that can run, the cheapest first; none if the configuration was given or measured.
     """
 
     config: HopperConfig
@@ -56,17 +57,17 @@ class HopperSelection:
 def select(
     asked: GemmProblem, arch: HopperArch, among: tuple[HopperConfig, ...] | None = None
 ) -> HopperSelection:
-    """Return the configuration that the cost model prefers, of all or `among` some.
+    """Return the configuration that the cost model prefers, of all or of those in `among`.
 
     Raises
     ------
     ValueError
         No configuration can run; the message says why not.
     """
-    ways = {turned: as_computed(asked, c_turned=turned) for turned in (False, True)}
+    ways = {flag: as_computed(asked, transposed_c=flag) for flag in (False, True)}
     candidates, objections = [], []
     for base in configs_for_product(asked) if among is None else among:
-        problem = ways[base.c_turned]
+        problem = ways[base.transposed_c]
         for config in _with_splits(base, problem, arch):
             objection = check(config, problem, arch)
             if objection is None:
@@ -77,7 +78,7 @@ def select(
         raise ValueError(f"no kernel for {asked} on {arch.part}: {'; '.join(objections)}")
     ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
     best = ranked[0]
-    return HopperSelection(best.config, _reason(best, ways[best.config.c_turned], arch), ranked)
+    return HopperSelection(best.config, _reason(best, ways[best.config.transposed_c], arch), ranked)
 
 
 def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> HopperCandidate:
@@ -93,10 +94,10 @@ def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> Ho
 def _with_splits(
     base: HopperConfig, problem: GemmProblem, arch: HopperArch
 ) -> Iterator[HopperConfig]:
-    """Yield the configuration whole, cut by stream-K, and with k in parts that fill the SMs.
+    """Yield the configuration with whole tiles, with stream-K, and with k in parts.
 
-    Parts fill them once or twice, and are fewer where they would be shorter than four steps. None
-    where half of the blocks of each cluster would have nothing to do.
+    The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
+    Nothing is yielded if half of the blocks of each cluster would have no work.
     """
     for extent, tile, blocks in (
         (problem.m, base.tile_m, base.cluster_m),
@@ -117,16 +118,16 @@ def _with_splits(
 
 @functools.lru_cache(maxsize=4096)
 def _cut(base: HopperConfig, *, split_k: int = 1, stream_k: int = 0) -> HopperConfig:
-    """Return a configuration that cuts k; few are, for many problems."""
+    """Return a configuration that divides k; many problems share it, so it is cached."""
     return replace(base, split_k=split_k, stream_k=stream_k)
 
 
 def in_other_orders(
     config: HopperConfig, problem: GemmProblem, arch: HopperArch
 ) -> tuple[HopperConfig, ...]:
-    """Return the configuration with each other order of tiles, none if all tiles run at once.
+    """Return the configuration with every other order of tiles; none if all tiles run at once.
 
-    The cost model does not know them apart: what they read twice mostly comes from L2.
+    The cost model assigns them the same cost, because repeated reads mostly hit L2.
     """
     if config.num_units(problem) <= arch.num_clusters(config.cluster_size):
         return ()
@@ -136,7 +137,7 @@ def in_other_orders(
 def _reason(best: HopperCandidate, problem: GemmProblem, arch: HopperArch) -> str:
     config = best.config
     text = f"tile {config.tile_m}x{config.tile_n}x{config.tile_k}"
-    if config.c_turned:
+    if config.transposed_c:
         text += " of the transpose"
     if config.cluster_size > 1:
         text += f" in clusters of {config.cluster_m}x{config.cluster_n}"

@@ -1,4 +1,4 @@
-"""Generate the translation unit of a Hopper kernel: sources, its Config, its instruction."""
+"""Generate the translation unit of a Hopper kernel: its sources, Config and instruction."""
 
 from __future__ import annotations
 
@@ -13,9 +13,14 @@ from cupygemm._records.problem import GemmProblem, Source
 
 BlockScaling = Literal["blocks", "columns"]
 _PTX_TYPES = {
-    "bf16": "bf16", "f16": "f16", "tf32": "tf32", "tf32x3": "tf32",
-    "i8": "s8", "e4m3fn": "e4m3", "e5m2": "e5m2",
-}  # fmt: skip
+    "bf16": "bf16",
+    "f16": "f16",
+    "tf32": "tf32",
+    "tf32x3": "tf32",
+    "i8": "s8",
+    "e4m3fn": "e4m3",
+    "e5m2": "e5m2",
+}
 
 
 def generate(
@@ -30,32 +35,33 @@ def generate(
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
 
-    Only the problem's types, majors and number of batch axes enter it, and with an epilogue whether
-    n is even: kernels are shared by all extents.
+    The source depends on the problem's types, majors and number of batch axes, and with an epilogue
+    on whether n is even. Problems of all other extents share a kernel.
 
     Parameters
     ----------
     problem : GemmProblem
-        Its operands as the kernel reads them, which TMA must be able to.
+        The product that the kernel computes; TMA must be able to read its operands.
     config : HopperConfig
         One for which ``check`` has no objection.
     tma_store : bool
         TMA can write C.
     group_capacity : int
-        Products that the parameter has room for, or 0 for a kernel of one.
+        The number of products that the parameter has room for, or 0 for a kernel of one product.
     lower_triangle : bool
-        Only tiles that reach down to the diagonal are computed.
+        Only tiles with elements on or below the diagonal are computed.
     block_scales : {"blocks", "columns"}, optional
-        There are scales for blocks of k: one for 64 columns or more, or for each column.
+        Blocks of k have scales: one for 64 columns or more, or one for each column.
     sums_only : bool
-        C is a workspace for the sums, in fp32, and the epilogue is left to another kernel.
+        C is a workspace for the sums, in fp32, and another kernel applies the epilogue.
 
     Returns
     -------
     str
         One translation unit without includes, with the entry ``cupygemm_gemm``.
     """
-    sums_only = sums_only or config.split_k > 1  # whose sum has the epilogue
+    # With split_k, the kernel that adds the parts applies the epilogue.
+    sums_only = sums_only or config.split_k > 1
     fused = problem.epilogue is not None and not sums_only
     rank = 3 if len(problem.batch) < 2 else 5
     out = parts_dtype(problem) if sums_only else problem.out_dtype
@@ -81,7 +87,7 @@ def generate(
     return flatten(
         "hopper/gemm.cu",
         {
-            "config.cuh": _struct(types | _parts_type(fused), constants, lines),
+            "config.cuh": _struct(types | _epilogue_type(fused), constants, lines),
             "hopper/wgmma_instruction.cuh": (
                 "" if config.mma_sync else wgmma_text(config.tile_n, problem)
             ),
@@ -89,40 +95,46 @@ def generate(
     )
 
 
-def pad_source() -> str:
+def pad_text() -> str:
     """Return the source of the padding copy, with the entry ``cupygemm_pad_copy``."""
     return flatten("hopper/pad_copy.cu", {})
 
 
-def transpose_source() -> str:
+def transpose_text() -> str:
     """Return the source of the transposing copy, with the entry ``cupygemm_transpose_copy``."""
     return flatten("hopper/transpose_copy.cu", {})
 
 
-def split_source(*, turned: bool, parts: int, low_part: int) -> str:
+def split_text(*, transposes: bool, num_terms: int, low_term: int) -> str:
     """Return the source of the copy of fp32 operands, with the entry ``cupygemm_split_copy``.
 
-    With `turned`, it transposes. `parts` is 1, or 3 for parts in tf32, of which `low_part` holds
-    the low bits.
+    Parameters
+    ----------
+    transposes : bool
+        The copy is transposed.
+    num_terms : {1, 3}
+        3 for tf32 terms.
+    low_term : int
+        Which of three terms holds the low bits.
     """
     constants = {
-        "bool turned": _bool(turned),
-        "u32 num_parts": parts,
-        "u32 low_part": low_part,
+        "bool turned": _bool(transposes),
+        "u32 num_parts": num_terms,
+        "u32 low_part": low_term,
     }
     return flatten("hopper/split_copy.cu", {"config.cuh": _struct({}, constants)})
 
 
-def mirror_source(itemsize: int, *, vectors: bool) -> str:
+def mirror_text(itemsize: int, *, vectors: bool) -> str:
     """Return the source of the copy of one triangle, with the entry ``cupygemm_mirror``.
 
-    With `vectors`, 16 bytes of a row are moved at once, which its alignment must allow.
+    With `vectors`, each thread moves 16 bytes of a row at once, which the alignment must allow.
     """
     config = _struct({"Element": f"u{8 * itemsize}"}, {"bool vectors": _bool(vectors)})
     return flatten("hopper/mirror.cu", {"config.cuh": config})
 
 
-def finish_source(problem: GemmProblem, *, vectors: bool) -> str:
+def finish_text(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the end of a triangle, with the entry ``cupygemm_finish_triangle``.
 
     With `vectors`, four elements of C are stored at once, which its alignment must allow.
@@ -132,7 +144,7 @@ def finish_source(problem: GemmProblem, *, vectors: bool) -> str:
     )
 
 
-def add_source(problem: GemmProblem, *, vectors: bool) -> str:
+def add_text(problem: GemmProblem, *, vectors: bool) -> str:
     """Return the source of the sum of parts of k, with the entry ``cupygemm_add_parts``.
 
     With `vectors`, four elements of C are stored at once, which its alignment must allow.
@@ -141,18 +153,18 @@ def add_source(problem: GemmProblem, *, vectors: bool) -> str:
 
 
 def _sums_config(problem: GemmProblem, *, vectors: bool) -> str:
-    """Return ``config.cuh`` of a kernel that finishes sums."""
+    """Return ``config.cuh`` of a kernel that rounds and stores sums."""
     fused = problem.epilogue is not None
     accumulator = "double" if problem.a_dtype == "f64" else "float"
     return _struct(
-        {"ElementC": problem.out_dtype, "Accumulator": accumulator} | _parts_type(fused),
+        {"ElementC": problem.out_dtype, "Accumulator": accumulator} | _epilogue_type(fused),
         {"bool c_vectors": _bool(vectors), "bool has_epilogue": _bool(fused)},
         epilogue_lines(problem.epilogue, _takes_runs(problem, 4)),
     )
 
 
 def _constants(config: HopperConfig) -> dict[str, object]:
-    """Return what a configuration says to the kernel."""
+    """Return a configuration as constants of the kernel."""
     return {
         "u32 tile_m": config.tile_m,
         "u32 tile_n": config.tile_n,
@@ -168,15 +180,15 @@ def _constants(config: HopperConfig) -> dict[str, object]:
         "bool stream_k": _bool(config.stream_k > 0),
         "bool promote": _bool(config.promote),
         "bool mma_sync": _bool(config.mma_sync),
-        "bool c_turned": _bool(config.c_turned),
+        "bool c_turned": _bool(config.transposed_c),
     }
 
 
 def wgmma_text(tile_n: int, problem: GemmProblem) -> str:
     """Return the wrapper of the one wgmma instruction of a kernel: 64 x `tile_n`.
 
-    It names each of the ``tile_n / 2`` accumulators of a thread. Operands are in shared memory,
-    but for an A of 32 bits that is not adjacent along k: that is in four registers.
+    It names each of the ``tile_n / 2`` accumulators of a thread. The operands are in shared memory,
+    except for a 32-bit A that is not k-major, which is in four registers.
     """
     count = tile_n // 2
     accumulator = _accumulator(problem)
@@ -218,11 +230,11 @@ CUPYGEMM_INLINE void wgmma_mma_async({accumulator} (&d)[{count}], {a_type}, u64 
 
 
 def _takes_runs(problem: GemmProblem, count: int) -> Callable[[Source], bool]:
-    """Return what tells whether runs of a source are loaded at once: none straddles the end."""
+    """Return a function that tells whether `count` elements of a source are loaded at once."""
     return lambda s: s.align >= count * ITEMSIZE[s.dtype] and problem.n % count == 0
 
 
-def _parts_type(fused: bool) -> dict[str, str]:
+def _epilogue_type(fused: bool) -> dict[str, str]:
     return {"Parts": "EpilogueParts"} if fused else {}
 
 
@@ -249,7 +261,7 @@ def _struct(
 
 
 def has_narrow_boxes(config: HopperConfig, problem: GemmProblem, stored: DType) -> bool:
-    """Whether the last box of a tile's columns, of B or of what is stored, is narrower."""
+    """Whether the last box of columns of a tile of B or of C is narrower than the others."""
     of_b = config.narrow_b(ITEMSIZE[problem.b_dtype], problem.b_major)
     return of_b > 0 or config.narrow_c(stored) > 0
 

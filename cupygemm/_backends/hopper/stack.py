@@ -1,8 +1,8 @@
-"""A stack of matrices in memory, as TMA sees it: its tensor map, and its copy where it has none."""
+"""A stack of matrices in memory as TMA sees it: its tensor map, and the copy that has one."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cupygemm._backends.hopper import tensormap
 from cupygemm._backends.hopper.config import CAMP_BYTES, LINE_BYTES, SLAB_BYTES, TMA_BYTES
@@ -11,8 +11,8 @@ from cupygemm._records.dtypes import ITEMSIZE, DType
 Triple = tuple[int, int, int]
 
 
-@dataclass(frozen=True)
-class Stack:
+@dataclass(frozen=True, kw_only=True)
+class TmaStack:
     """A stack of matrices in memory, as a tensor map describes it.
 
     Attributes
@@ -23,9 +23,9 @@ class Stack:
     pitch : int
         Elements from a row to the next.
     batch : tuple of int
-        Extents of the batch axes, outermost first, 1 where absent or broadcast.
+        Extents of the batch axes, outermost first; 1 for an absent or broadcast axis.
     strides : tuple of int
-        Of the batch axes, elements.
+        Strides of the batch axes, in elements.
     """
 
     dtype: DType
@@ -41,7 +41,7 @@ class Stack:
         return ITEMSIZE[self.dtype]
 
     def why_not_tma(self, alignment: int) -> str | None:
-        """Return why TMA cannot address the stack; `alignment` divides address and strides."""
+        """Return why TMA cannot address the stack, or None; `alignment` divides every address."""
         if alignment < TMA_BYTES:
             return f"its rows begin at multiples of {alignment} bytes, and TMA needs {TMA_BYTES}"
         steps = [s for s, n in zip(self.strides, self.batch, strict=True) if n > 1]
@@ -52,10 +52,10 @@ class Stack:
         return None
 
     def why_not_stored(self, alignment: int) -> str | None:
-        """Return why TMA cannot write the stack.
+        """Return why TMA cannot write the stack, or None.
 
-        It writes whole 16 bytes: of those in which a row ends in a wider matrix, also what lies
-        behind the row (H200, driver 580; of bytes and of 16 bits). It reads elements.
+        TMA reads elements, but it writes whole units of 16 bytes. If a row ends inside a unit, TMA
+        also overwrites what follows the row (H200, driver 580; for elements of 8 and 16 bits).
         """
         reason = self.why_not_tma(alignment)
         row = self.adjacent * self.itemsize
@@ -63,24 +63,24 @@ class Stack:
             return f"its rows have {row} bytes, and TMA writes whole {TMA_BYTES}"
         return reason
 
-    def padded(self) -> Stack:
-        """Return a stack of the same matrices in memory of its own, which TMA can address."""
+    def padded(self) -> TmaStack:
+        """Return a stack of the same extents in new memory, which TMA can address."""
         return self._with_pitch(copied_pitch(self.adjacent * self.itemsize) // self.itemsize)
 
-    def _with_pitch(self, pitch: int) -> Stack:
+    def _with_pitch(self, pitch: int) -> TmaStack:
         matrix = pitch * self.rows
         strides = (matrix * self.batch[1] * self.batch[2], matrix * self.batch[2], matrix)
-        return Stack(self.dtype, self.adjacent, self.rows, pitch, self.batch, strides)
+        return replace(self, pitch=pitch, strides=strides)
 
-    def transposed(self) -> Stack:
-        """Return the transposed matrices, of which only the extents mean anything."""
-        return Stack(self.dtype, self.rows, self.adjacent, self.rows, self.batch, self.strides)
+    def transposed(self) -> TmaStack:
+        """Return the transposed matrices; only their extents are meaningful."""
+        return replace(self, adjacent=self.rows, rows=self.adjacent, pitch=self.rows)
 
-    def widened(self, parts: int) -> Stack:
-        """Return a padded stack of rows that hold a row `parts` times, each padded."""
-        unit = _unit(parts * self.adjacent * self.itemsize) // self.itemsize
-        adjacent = parts * (-(-self.adjacent // unit) * unit)
-        wide = Stack(self.dtype, adjacent, self.rows, adjacent, self.batch, self.strides)
+    def widened(self, times: int) -> TmaStack:
+        """Return a padded stack whose rows hold each row `times` times, each time padded."""
+        unit = _unit(times * self.adjacent * self.itemsize) // self.itemsize
+        adjacent = times * (-(-self.adjacent // unit) * unit)
+        wide: TmaStack = replace(self, adjacent=adjacent)
         return wide._with_pitch(adjacent)
 
     @property
@@ -104,8 +104,8 @@ class Stack:
     ) -> bytes:
         """Return the tensor map of the stack at an address.
 
-        Its boxes have `box_rows` rows of `row_bytes` bytes, by which they are swizzled. Of fewer
-        `columns`, rows lie as far from each other in shared memory.
+        Its boxes have `box_rows` rows of `row_bytes` bytes, which is also their swizzle. If a box
+        has fewer `columns`, its rows keep that pitch in shared memory.
         """
         size = self.itemsize
         axes = [
@@ -124,18 +124,18 @@ class Stack:
 
 
 def copied_pitch(row: int) -> int:
-    """Return the bytes from a row of a copy to the next, given those of a row.
+    """Return the pitch of a copy in bytes, given the bytes of a row.
 
-    Long rows do not begin at multiples of 4 KiB, which few slices of L2 hold.
+    The rows must not all begin at multiples of 4 KiB, because those lie in few slices of L2.
     """
     pitch = -(-row // _unit(row)) * _unit(row)
     return pitch + LINE_BYTES if pitch % CAMP_BYTES == 0 else pitch
 
 
 def _unit(row: int) -> int:
-    """Return 16, or 128 for rows of many bytes.
+    """Return 16, or 128 for long rows.
 
-    These begin at lines of the caches: in others, a box of 128 bytes reads two lines where it needs
+    Long rows begin at cache lines; otherwise a box of 128 bytes would read two lines instead of
     one.
     """
     return LINE_BYTES if row >= 8 * LINE_BYTES else TMA_BYTES

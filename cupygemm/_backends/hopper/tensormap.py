@@ -19,11 +19,11 @@ MAP_BYTES = 128
 DATA_TYPES = {
     "i32": "INT32",
     "f16": "FLOAT16",
+    "bf16": "BFLOAT16",
     "f32": "FLOAT32",
     "f64": "FLOAT64",
-    "bf16": "BFLOAT16",
-    "tf32": "TFLOAT32",  # fp32 in memory, rounded on its way
-    "tf32x3": "FLOAT32",  # parts that are rounded
+    "tf32": "TFLOAT32",  # fp32 in memory, which TMA rounds
+    "tf32x3": "FLOAT32",  # terms that are rounded already
 }
 
 
@@ -82,9 +82,9 @@ def described(
     box: tuple[int, ...],
     swizzle: int,
 ) -> tuple[Any, ...]:
-    """Return what the driver is told of a tensor besides its address, as it takes it.
+    """Return the driver's arguments for a tensor, without its address.
 
-    To make these objects takes the host longer than the encoding.
+    Creating these objects takes the host longer than encoding the map.
     """
     from cuda.bindings import driver
 

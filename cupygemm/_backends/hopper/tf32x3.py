@@ -1,10 +1,10 @@
-"""Products of fp32 as three products of tf32 parts, and when cuBLAS's one of fp32 is better.
+"""Products of fp32 as three products of tf32 terms, and when cuBLAS's fp32 product is faster.
 
-A number of fp32 is the sum of two of tf32 up to 2**-24 of it, and tensor cores multiply those about
-nine times as fast as the other cores multiply fp32. The product of the low parts, 2**-24 of the
-whole, is left out, so for few terms the error would exceed that of a sum in fp32. Low parts below
-2**-136 are lost, and a sum of parts may overflow to the wrong infinity or to NaN where the product
-exceeds fp32 by far; so this has to be asked for.
+An fp32 number is the sum of a high and a low tf32 term, with a relative error of 2**-24. Tensor
+cores multiply tf32 about nine times as fast as the other cores multiply fp32. The product of the
+low terms, 2**-24 of the whole, is omitted, so for small k the error would exceed that of a sum in
+fp32. Low terms below 2**-136 are lost, and sums may overflow to the wrong infinity or to NaN if the
+product exceeds fp32 by far. Users must therefore request this precision.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ MAX_COPY_BYTES = 16 << 30
 
 
 def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) -> None:
-    """Raise ValueError where cuBLAS is to compute a product of fp32.
+    """Raise ValueError if cuBLAS should compute a product of fp32.
 
     Parameters
     ----------
     problem : GemmProblem
-        Of fp32.
+        A product of fp32.
     selection : HopperSelection
-        Of the product of parts; without candidates where its kernel was measured.
+        The selection for the product of terms; without candidates if its kernel was measured.
     arch : HopperArch
     """
     if problem.k < MIN_K:
         raise ValueError(
-            f"over k = {problem.k} products of tf32 parts are less exact than those of fp32; they "
-            f"are not from {MIN_K} terms on"
+            f"for k = {problem.k}, products of tf32 terms are less exact than those of fp32; they "
+            f"are as exact from k = {MIN_K} on"
         )
     elements = _elements(problem)
     if 12 * elements > MAX_COPY_BYTES:
-        raise ValueError(f"the tf32 parts of the operands would take {12 * elements >> 30} GiB")
+        raise ValueError(f"the tf32 terms of the operands would take {12 * elements >> 30} GiB")
     if not selection.candidates:
         return
     parts = selection.candidates[0].cycles + copy_cycles(problem)
     direct = cublas_cycles(problem, arch)
     if direct < parts:
         raise ValueError(
-            f"cuBLAS multiplies fp32 exactly in {direct:.0f} cycles, and products of tf32 parts "
+            f"cuBLAS multiplies fp32 exactly in {direct:.0f} cycles, and products of tf32 terms "
             f"take {parts:.0f} (modelled)"
         )
 

@@ -1,15 +1,16 @@
-"""Symmetric products on Hopper: the tiles that reach down to the diagonal, which are then mirrored.
+"""Symmetric products on Hopper: the tiles of the lower triangle are computed, then mirrored.
 
-Where a model says that this takes less time than both triangles. k is not split, and the grid walks
-over no other tiles, so with many tiles that is little more than half of the multiplications. The
-result is symmetric to the bit.
+This is done if the model says that it takes less time than computing both triangles. k is not
+split, and the grid has no other tiles, so with many tiles it takes little more than half of the
+multiplications. The result is symmetric to the bit.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig, check
+from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost import memory_cycles, tile_cost, total
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -19,19 +20,20 @@ from cupygemm._records.dtypes import ITEMSIZE
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 
-_MIRROR = 3000  # a second kernel, beside the bytes that it moves
+_MIRROR = 3000  # cycles of a second kernel, without the time for the bytes that it moves
 
 
 def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> HopperChoice | None:
-    """Return the kernels for a product with its own transpose; None where it had better be whole.
+    """Return the kernels for a product with its own transpose; None if both triangles cost less.
 
-    `afterwards` are the bytes that are moved to finish a triangle's result, and not a whole one's.
+    `afterwards` is the number of bytes that are moved to finish the result of a triangle, beyond
+    those for a whole product.
     """
     try:
         whole = choose(layout, arch)
     except ValueError:  # no kernel of this library takes it
         return None
-    problem = as_computed(layout.problem, c_turned=False)
+    problem = as_computed(layout.problem, transposed_c=False)
     if problem.m != problem.n or problem.batch:
         return None
     moved = problem.m * problem.n * ITEMSIZE[problem.out_dtype]
@@ -52,12 +54,12 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
         return None
     units = num_units(config, problem)
     reason = f"one triangle: {units} of {config.num_units(problem)} tiles, then mirrored (modelled)"
-    chosen = choose(layout, arch, config)  # the whole may be turned
+    chosen = choose(layout, arch, config)  # the whole product may be computed as its transpose
     return replace(chosen, lower_triangle=True, selection=HopperSelection(config, reason))
 
 
 def num_units(config: HopperConfig, problem: GemmProblem) -> int:
-    """Return the tiles of clusters that hold an element on or below the diagonal."""
+    """Return the number of clusters' tiles with an element on or below the diagonal."""
     rows, columns = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
     tiles_m, tiles_n = config.num_tiles(problem)
     return sum(min(tiles_n, -(-(row + 1) * rows // columns)) for row in range(tiles_m))

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from cupygemm._backends.hopper.config import SHARED_BYTES, HopperArch, check, step_group
+from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.config import SHARED_BYTES, HopperArch, step_group
 from cupygemm._backends.hopper.orientation import transposed
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
-    TURNED_CONFIGS,
+    TRANSPOSED_CONFIGS,
     configs_for,
 )
 from cupygemm._records.problem import Epilogue, GemmProblem
@@ -73,7 +74,7 @@ def test_check_says_that_integers_are_not_split():
     assert "output of i8" in check(CONFIGS[0], replace(PROBLEM, out_dtype="i8"), ARCH)
 
 
-@pytest.mark.parametrize("config", TURNED_CONFIGS, ids=lambda config: config.name)
+@pytest.mark.parametrize("config", TRANSPOSED_CONFIGS, ids=lambda config: config.name)
 def test_the_configurations_that_turn_fit(config):
     assert check(config, transposed(PROBLEM), ARCH) is None
     assert config.shared_bytes(2, "k") <= SHARED_BYTES
@@ -93,7 +94,7 @@ def test_the_configurations_that_turn_fit(config):
     ],
 )
 def test_check_says_what_is_not_turned(change, given, why):
-    config = replace(next(c for c in TURNED_CONFIGS if c.tile_n == 80), **change)
+    config = replace(next(c for c in TRANSPOSED_CONFIGS if c.tile_n == 80), **change)
     assert why in check(config, transposed(replace(PROBLEM, **given)), ARCH)
 
 

@@ -16,9 +16,9 @@ from cupygemm._backends.hopper.launch import ADD_ARGS, FINISH_ARGS, HOPPER_ARGS,
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import choose
 from cupygemm._backends.hopper.requests import place_request, supports_types
-from cupygemm._backends.hopper.source import add_source
-from cupygemm._backends.hopper.stack import Stack
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, TURNED_CONFIGS, configs_for
+from cupygemm._backends.hopper.source import add_text
+from cupygemm._backends.hopper.stack import TmaStack
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, TRANSPOSED_CONFIGS, configs_for
 from cupygemm._backends.hopper.triangle import choose_triangle
 from cupygemm._backends.protocol import DeviceProperties
 from cupygemm._backends.registry import backends_for
@@ -97,7 +97,7 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
     choice = choose(placement.layout, ARCH)
     assert choice.config.split_k == 1
     assert choice.a_copy is None
-    assert choice.b_copy.turned
+    assert choice.b_copy.transposes
     assert "operands of 8 bits" in choice.notes[0]
     assert choice.geometry().b.adjacent == choice.problem.k
 
@@ -153,7 +153,7 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
     options = Options(dtype=np.dtype(dtype), casting="unsafe", precision="tf32")
     layout = place_request(make_request(a, b, options=options)).layout
     choice = choose(layout, ARCH)
-    assert choice.config.c_turned == turned
+    assert choice.config.transposed_c == turned
     assert (choice.problem.a_major, choice.problem.b_major) == majors
     assert [note[0] for note in choice.notes] == list(copied)
     geometry = choice.geometry()
@@ -163,7 +163,7 @@ def test_tf32_operands_are_copied_only_where_both_lie_across_k(
 
 
 def test_a_turned_kernel_takes_the_second_operand_for_its_first():
-    config = next(c for c in TURNED_CONFIGS if (c.tile_m, c.tile_n) == (128, 96))
+    config = next(c for c in TRANSPOSED_CONFIGS if (c.tile_m, c.tile_n) == (128, 96))
     layout = layout_of((256, 320), (320, 512))
     choice = choose(layout, ARCH, config)
     plain = choose(layout, ARCH, CONFIGS[0])
@@ -180,15 +180,15 @@ def test_a_turned_kernel_takes_the_second_operand_for_its_first():
 def test_a_group_may_be_turned_and_a_triangle_is_not():
     layouts = {i: layout_of((1536, 1536), (1536, 512)) for i in range(3)}
     (group,) = choose_groups(layouts, ARCH)
-    assert group.config.c_turned
+    assert group.config.transposed_c
     assert all(choice.problem.m == 512 for choice in group.choices)
     operands = (
         Operand((2304, 2304), steps, np.dtype(np.float16)) for steps in ((4608, 2), (2, 4608))
     )
     layout = place_request(make_request(*operands)).layout
-    assert choose(layout, ARCH).config.c_turned
+    assert choose(layout, ARCH).config.transposed_c
     triangle = choose_triangle(layout, ARCH)
-    assert not triangle.config.c_turned
+    assert not triangle.config.transposed_c
     assert (triangle.problem.a_major, triangle.problem.b_major) == ("k", "k")
 
 
@@ -235,7 +235,7 @@ def test_parts_of_fp64_are_summed_in_fp64():
     choice = choose(layout, ARCH, replace(configs_for("f64")[0], split_k=3))
     workspace = choice.geometry().c
     assert (workspace.dtype, workspace.pitch) == ("f64", 252)
-    assert "double" in add_source(choice.problem, vectors=True)
+    assert "double" in add_text(choice.problem, vectors=True)
 
 
 def test_fp32_is_split_in_parts_of_which_three_products_are_one():
@@ -243,8 +243,8 @@ def test_fp32_is_split_in_parts_of_which_three_products_are_one():
     geometry = choice.geometry()
     assert choice.config.promote
     assert choice.problem.k == geometry.a.adjacent == geometry.b.adjacent == 3 * 4096
-    assert (choice.a_copy.low_part, choice.b_copy.low_part) == (0, 1)
-    assert (choice.a_copy.turned, choice.b_copy.turned) == (False, True)
+    assert (choice.a_copy.low_term, choice.b_copy.low_term) == (0, 1)
+    assert (choice.a_copy.transposes, choice.b_copy.transposes) == (False, True)
     assert choice.asked.k == 4095
     for shape, why in (
         ((4096, 4096, 8), "k = 8"),
@@ -256,16 +256,18 @@ def test_fp32_is_split_in_parts_of_which_three_products_are_one():
 
 
 def test_the_parts_of_a_batch_lie_behind_each_other():
-    copy = OperandCopy("", turned=True, parts=3)
+    copy = OperandCopy("", transposes=True, num_terms=3)
     target = copy.target(
-        Stack(dtype="tf32x3", adjacent=13, rows=7, pitch=40, batch=(1, 3, 2), strides=(0, 999, 5))
+        TmaStack(
+            dtype="tf32x3", adjacent=13, rows=7, pitch=40, batch=(1, 3, 2), strides=(0, 999, 5)
+        )
     )
     assert (target.adjacent, target.rows, target.pitch) == (24, 13, 24)
     assert target.strides == (24 * 13 * 6, 24 * 13 * 2, 24 * 13)
 
 
 def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
-    stack = Stack(
+    stack = TmaStack(
         dtype="bf16", adjacent=13, rows=7, pitch=40, batch=(1, 3, 2), strides=(0, -999, 5)
     )
     padded = stack.padded()
@@ -281,12 +283,12 @@ def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
 )
 def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
     """They begin at multiples of 16 bytes, long ones at those of 128 that are none of 4096."""
-    stack = Stack(
+    stack = TmaStack(
         dtype="f16", adjacent=adjacent, rows=7, pitch=adjacent, batch=(1, 1, 1), strides=(0, 0, 0)
     )
     assert stack.padded().pitch == pitch
     problem = replace(PROBLEM, k=adjacent, a_align=2)
-    computed = as_computed(problem, c_turned=False)
+    computed = as_computed(problem, transposed_c=False)
     assert _row_bytes(computed, "a") == 2 * pitch
 
 
@@ -304,7 +306,7 @@ def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
 )
 def test_tma_writes_whole_16_bytes_of_rows(dtype, adjacent, stored):
     """So what lies behind a row in a wider matrix would be lost; it reads elements."""
-    stack = Stack(
+    stack = TmaStack(
         dtype=dtype, adjacent=adjacent, rows=7, pitch=208, batch=(1, 1, 1), strides=(0, 0, 0)
     )
     assert stack.why_not_tma(16) is None
@@ -373,12 +375,12 @@ def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
 def test_rows_of_padded_copies_begin_at_lines():
     """In the model, which charges rows that cross lines, as the copies do."""
     odd = replace(PROBLEM, m=1023, n=1025, k=1027, a_align=2, b_align=2)
-    computed = as_computed(odd, c_turned=False)
+    computed = as_computed(odd, transposed_c=False)
     assert (computed.a_align, computed.b_align) == (128, 128)
-    assert as_computed(odd, c_turned=True).b_align == 128
+    assert as_computed(odd, transposed_c=True).b_align == 128
     short = replace(odd, k=100, n=96)  # whose copies are padded to 16 bytes
-    assert as_computed(short, c_turned=False).a_align == 16
-    assert as_computed(replace(odd, a_align=16), c_turned=False).a_align == 16
+    assert as_computed(short, transposed_c=False).a_align == 16
+    assert as_computed(replace(odd, a_align=16), transposed_c=False).a_align == 16
     unaware = replace(computed, a_align=16, b_align=16)
     assert memory_cycles(computed) < memory_cycles(unaware)
     config = CONFIGS[4]

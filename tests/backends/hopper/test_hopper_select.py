@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cupygemm._backends.hopper.config import check
+from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.select import in_other_orders, select
@@ -24,7 +24,7 @@ def test_some_configuration_runs_every_problem(m, n, k, count):
     problem = replace(PROBLEM, m=m, n=n, k=k, batch=(count,) if count > 1 else ())
     selection = select(problem, ARCH)
     config = selection.config
-    problem = as_computed(problem, c_turned=config.c_turned)
+    problem = as_computed(problem, transposed_c=config.transposed_c)
     assert check(config, problem, ARCH) is None
     assert selection.candidates[0].config == config
     assert config.split_k <= -(-k // config.tile_k)
@@ -79,23 +79,23 @@ def test_results_between_the_tiles_are_turned(extent):
     """1536 x 1536 is 132 tiles of 144 x 128, one for each SM, and 144 of 128 x 128."""
     problem = replace(PROBLEM, m=extent, n=extent, k=extent)
     selection = select(problem, ARCH)
-    assert selection.config.c_turned
+    assert selection.config.transposed_c
     assert "of the transpose" in selection.reason
-    assert {candidate.config.c_turned for candidate in selection.candidates} == {False, True}
+    assert {candidate.config.transposed_c for candidate in selection.candidates} == {False, True}
     for change in (
         {"epilogue": Epilogue(activation="relu")},
         {"out_dtype": "f32"},
         {"a_major": "m"},
     ):
         ranked = select(replace(problem, **change), ARCH).candidates
-        assert not any(candidate.config.c_turned for candidate in ranked)
+        assert not any(candidate.config.transposed_c for candidate in ranked)
 
 
 def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut():
     """2047 x 2049 is 136 tiles of 256 x 128, for 66 clusters, or 121 of 192 x 192, for 132 SMs."""
     for m, n, k in ((2047, 2049, 2051), (1536, 1536, 1536), (3072, 3072, 3072)):
         config = select(replace(PROBLEM, m=m, n=n, k=k), ARCH).config
-        assert 192 in (config.tile_m, config.tile_n) or config.stream_k or config.c_turned
+        assert 192 in (config.tile_m, config.tile_n) or config.stream_k or config.transposed_c
     for extent in (512, 1024, 2048, 4096):
         config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
         assert config.num_consumers < 3

@@ -1,0 +1,160 @@
+"""The one statement of which Hopper configurations can compute which problems.
+
+The selector, the tuner, the tests and the messages that users read all rely on `check`. The device
+code repeats it as ``static_assert``.
+"""
+
+from __future__ import annotations
+
+from cupygemm._backends.hopper.config import (
+    BLOCK_ROWS,
+    FLOAT8,
+    MAX_BOX,
+    MAX_CLUSTER,
+    PRODUCTS,
+    RASTERS,
+    SHARED_BYTES,
+    SLAB_BYTES,
+    HopperArch,
+    HopperConfig,
+    a_in_registers,
+    lines_of_share,
+    step_group,
+)
+from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._records.problem import GemmProblem
+
+_BESIDE_OTHERS = 128  # the most accumulators of a thread that also has an epilogue or cuts tiles
+
+
+def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str | None:
+    """Return why the kernel cannot compute the problem, or None if it can.
+
+    Operands that TMA cannot read are copied, and a C that it cannot write is stored without it, so
+    neither is an objection.
+    """
+    return _check_problem(config, problem) or _check_shape(config, problem)
+
+
+def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
+    a, b = problem.a_dtype, problem.b_dtype
+    if (a != b and not {a, b} <= set(FLOAT8)) or a not in PRODUCTS:
+        return f"operands of {a} and {b} have no kernel"
+    if config.mma_sync != (a == "f64"):
+        return f"{'mma.sync' if config.mma_sync else 'wgmma'} does not multiply {a} here"
+    if problem.out_dtype not in PRODUCTS[a].of(has_epilogue=problem.epilogue is not None):
+        return f"{problem.a_dtype} operands and an output of {problem.out_dtype} have no kernel"
+    if config.transposed_c:
+        objection = _check_transposed(config, problem)
+        if objection is not None:
+            return objection
+    if problem.a_dtype == "i8" and config.split_k > 1:
+        return "parts of k are summed in fp32, and the operands are integers"
+    for name in ("m", "n", "k"):
+        extent = getattr(problem, name)
+        if not 1 <= extent < 1 << 31:
+            return f"{name} = {extent} is outside 1 to 2**31 - 1"
+    if config.num_units(problem) * config.cluster_size >= 1 << 31:
+        return f"{config.num_units(problem)} units of work: a scheduler counts below 2**31"
+    groups = -(-problem.k // (config.tile_k * step_group(config, problem)))
+    if config.stream_k:
+        objection = _check_cuts(config, problem, groups)
+        if objection is not None:
+            return objection
+    if config.split_k > groups:
+        return f"split_k = {config.split_k} exceeds the {groups} steps of k, or pairs of them"
+    return None
+
+
+def _check_transposed(config: HopperConfig, problem: GemmProblem) -> str | None:
+    if problem.epilogue is not None:
+        return "the transpose of C is computed without an epilogue"
+    stored = 4 if config.split_k > 1 else ITEMSIZE[problem.out_dtype]
+    if stored != (4 if a_in_registers(problem) else 2):
+        where = "registers" if a_in_registers(problem) else "shared memory"
+        return f"from an A in {where}, blocks of {8 * stored} bits are not transposed"
+    return None
+
+
+def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str | None:
+    if config.mma_sync:
+        return "stream_k adds sums of 32 bits, and those of fp64 have 64"
+    busy = (
+        config.promote
+        or config.cluster_size > 1
+        or a_in_registers(problem)
+        or problem.epilogue is not None
+    )
+    three = config.num_consumers == 3 and config.accumulators >= 64
+    narrow = config.narrow_b(ITEMSIZE[problem.b_dtype], problem.b_major) > 0
+    large = config.accumulators > (104 if narrow else _BESIDE_OTHERS) or config.tile_n == 256
+    if three or large or (config.tile_m == 256 and busy):
+        tile = f"{config.tile_m}x{config.tile_n}"
+        return f"a tile of {tile} leaves no registers to add what others have summed"
+    units = config.num_units(problem)
+    if config.split_k > 1:
+        cuts = f"split_k = {config.split_k} and stream_k = {config.stream_k}"
+        return f"{cuts}: tiles are cut one way"
+    if units % config.stream_k == 0:
+        return f"{units} tiles fill the {config.stream_k} clusters evenly: none are cut"
+    if 2 * config.stream_k * groups >= 1 << 32 or units * groups < config.stream_k:
+        return f"{units} tiles of {groups} steps cannot be cut over {config.stream_k} clusters"
+    return None
+
+
+def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
+    itemsize = ITEMSIZE[problem.a_dtype]
+    slab_k = SLAB_BYTES // itemsize
+    if config.tile_k % slab_k:
+        return f"tile_k = {config.tile_k} is not a multiple of {slab_k} ({SLAB_BYTES} bytes)"
+    if config.num_consumers not in (1, 2, 3):
+        return f"{config.num_consumers} consumers: registers suffice for 1 to 3"
+    if config.tile_m % (BLOCK_ROWS * config.num_consumers):
+        return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
+    if config.raster not in RASTERS:
+        return f"raster = {config.raster!r} is none of {', '.join(RASTERS)}"
+    # Rows of a transposed C are staged in any multiple of 8, and columns in multiples of 16.
+    unit_n = 8 if config.transposed_c else BLOCK_ROWS if config.mma_sync else 16
+    if config.tile_n % unit_n or not 0 < config.tile_n <= 256:
+        return f"tile_n = {config.tile_n} is not a multiple of {unit_n} up to 256"
+    if config.cluster_size > MAX_CLUSTER:
+        return f"a cluster of {config.cluster_m} x {config.cluster_n} blocks: at most {MAX_CLUSTER}"
+    for tile, major, shares in (
+        (config.tile_m, problem.a_major, config.cluster_n),
+        (config.tile_n, problem.b_major, config.cluster_m),
+    ):
+        lines = lines_of_share(tile, major, shares, slab_k)
+        if lines % 1:
+            return f"a cluster's {shares} blocks do not load {tile} rows in equal shares"
+        if lines > MAX_BOX:
+            return f"boxes of {lines:.0f} rows: TMA loads at most {MAX_BOX}"
+    registers = check_registers(config) or _check_other_registers(config, problem)
+    if registers is not None:
+        return registers
+    shared = config.shared_bytes(itemsize, problem.b_major)
+    if shared > SHARED_BYTES:
+        return f"the ring and the staging take {shared} bytes; a block has {SHARED_BYTES}"
+    return None
+
+
+def check_registers(config: HopperConfig) -> str | None:
+    """Return why the sums of a tile do not fit the registers, or None if they do."""
+    accumulators = config.accumulators + (config.tile_n // 2 if config.promote else 0)
+    room = 192 if config.promote else 128 if config.mma_sync else 160
+    if accumulators > (room if config.num_consumers < 3 else 96):
+        return f"{accumulators} accumulators a thread leave no registers"
+    return None
+
+
+def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
+    fused = problem.epilogue is not None and config.split_k == 1
+    if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
+        return f"{config.accumulators} accumulators a thread leave no registers for anything else"
+    if config.num_consumers < 3 or config.mma_sync:
+        return None
+    if a_in_registers(problem) or fused:
+        return (
+            "a thread of three consumers has 152 registers, too few for an A of 32 bits or for an "
+            "epilogue"
+        )
+    return None
