@@ -18,6 +18,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper import enqueue, launch, tensormap, tf32x3
+from cupygemm._plan.table import PLANS
 from tests.hopper_model.arrays import Memory
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -65,9 +66,9 @@ def pool(cp, monkeypatch):
     """The modelled GPU with memory that is used again."""
     monkeypatch.setattr(cp.cuda, "alloc", Pool())
     monkeypatch.setattr(tf32x3, "require", lambda *_: None)  # cuBLAS is sooner with so small ones
-    cupygemm._products.matmul.forget_plans()
+    PLANS.clear()
     yield
-    cupygemm._products.matmul.forget_plans()
+    PLANS.clear()
 
 
 @pytest.fixture

@@ -257,7 +257,13 @@ def _memory(problem: GemmProblem, constants: KernelConstants) -> _Memory:
     lost = _between(moved, constants.warm_bytes_all, constants.warm_bytes_none)
     rate = constants.memory / (constants.warm + (1 - constants.warm) * lost)
     cold = _between(moved, constants.cold_bytes_none, constants.cold_bytes_all)
-    return _Memory(problem.m * row * of_a, problem.n * row * of_b, written, rate, cold)
+    return _Memory(
+        of_a=problem.m * row * of_a,
+        of_b=problem.n * row * of_b,
+        written=written,
+        rate=rate,
+        cold=cold,
+    )
 
 
 def _between(value: float, least: float, most: float) -> float:
