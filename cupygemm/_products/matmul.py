@@ -154,7 +154,12 @@ def matmul(  # numpydoc ignore=PR02
            [3., 4., 1., 0.]], dtype=float16)
     """
     if not options:
-        return multiply(x1, x2, out, dtype=dtype, casting=casting)
+        # Positional arguments save 1 to 3 % of a warm call's time.
+        key = product_key(x1, x2, out, dtype, casting)
+        plan: Plan | None = None if key is None else PLANS.get(key)
+        if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
+            return plan.run(x1, x2, out)
+        return _first_call(x1, x2, out, dtype=dtype, casting=casting, options={})
     stream = options.pop("stream", None)
     if stream is not None:
         with on_stream("matmul", stream, (x1, x2, out)):
@@ -209,23 +214,6 @@ def explain(  # numpydoc ignore=PR02
         given = call_options(options)
         call = check_call(x1, x2, out, dtype=dtype, casting=casting, given=given)
         return explain_request(call.request, device(call.device_index))
-
-
-def multiply(
-    x1: Any,
-    x2: Any,
-    out: Any = None,
-    *,
-    dtype: DTypeLike | None = None,
-    casting: str = "same_kind",
-) -> Any:
-    """Return ``matmul(x1, x2, out, dtype=dtype, casting=casting)``, on the current stream."""
-    # Positional arguments save 1 to 3 % of a warm call's time.
-    key = product_key(x1, x2, out, dtype, casting)
-    plan: Plan | None = None if key is None else PLANS.get(key)
-    if plan is not None and (out is None or not plan.overlaps(x1, x2, out)):
-        return plan.run(x1, x2, out)
-    return _first_call(x1, x2, out, dtype=dtype, casting=casting, options={})
 
 
 def plan_for(
