@@ -8,10 +8,12 @@ each, so that only figures of one process compare.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar
 from unittest.mock import MagicMock
@@ -30,6 +32,9 @@ CASES: dict[str, tuple[tuple[int, int, int], Any, dict[str, Any]]] = {
     "padded, k split": ((63, 65, 16383), BF16, {}),
     "padded, alpha": ((511, 513, 515), BF16, {"alpha": 2.0}),
 }
+
+
+_patches = contextlib.ExitStack()  # of the process: `start` runs once
 
 
 class _Answered:
@@ -69,16 +74,16 @@ def start() -> Any:
     cupygemm.emulator.enable(DEFAULT_TARGET)
     import cupy
 
-    from cupygemm._backends.device import Device
+    from cupygemm._backends import registry
     from cupygemm._backends.hopper import copies, plan, product
+    from cupygemm._backends.hopper.backend import HopperBackend
+    from cupygemm._backends.hopper.compile import Cubin
     from cupygemm._backends.hopper.config import HopperArch
-    from cupygemm._request import call as _call
 
     cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)  # without the emulator's guards
-    hopper = Device(0, "H200", HopperArch(), is_hip=False, is_emulated=False)
-    _call.device = lambda index: hopper
+    _patches.enter_context(registry.registered(lambda _: HopperBackend(HopperArch())))
     for module in (plan, product, copies):
-        module.compile_cubin = lambda *_, **_options: None
+        module.compile_cubin = lambda _, name: Cubin(name, Path(), "none")
     for module in (product, copies):
         module.load = lambda _: _Answered()
     bindings = ModuleType("cuda.bindings")

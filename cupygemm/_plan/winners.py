@@ -1,9 +1,9 @@
 """The database of measured winners: which configuration `tune` found fastest.
 
-An SQLite file beside the compiled kernels, by device and problem. It is read when a plan is made,
-once for each state of the file; a file that cannot be read counts as empty, with a warning, since
-what it holds can be measured again. A configuration of another version, or one that the kernels no
-longer take, is passed over.
+It is an SQLite file beside the compiled kernels, with one row for each device and problem. Plans
+read it when they are made; an unchanged file is read once. A file that cannot be read counts as
+empty, with a warning, since its contents can be measured again. A configuration of another version,
+or one that the kernels no longer accept, is ignored.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ create table if not exists winners (
 
 @dataclasses.dataclass(frozen=True)
 class Winner:
-    """One row.
+    """One row of the database.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class Winner:
         The configuration's fields as JSON.
     microseconds : float
     candidates : int
-        How many were measured.
+        How many configurations were measured.
     measured : str
-        The date.
+        The date of the measurement.
     """
 
     config: str
@@ -58,7 +58,7 @@ class Winner:
     measured: str
 
     def describe(self, device: str) -> str:
-        """Return why it is chosen, for people."""
+        """Return why the configuration is chosen, as a sentence."""
         return (
             f"the fastest of {self.candidates} measured on {device} by cupygemm.tune on "
             f"{self.measured}: {self.microseconds:.1f} us"
@@ -66,14 +66,14 @@ class Winner:
 
 
 def database() -> Path:
-    """Return the file, which need not exist."""
+    """Return the path of the database file, which need not exist."""
     from cupygemm._build.cache import cache_dir  # needs more than the core does
 
     return cache_dir() / "tuned.sqlite3"
 
 
 def problem_key(problem: GemmProblem) -> str:
-    """Return a problem as text: all of it but how far its matrices reach in memory."""
+    """Return a problem as JSON, without the spans of its matrices in memory."""
     fields = dataclasses.asdict(problem)
     return json.dumps({key: fields[key] for key in sorted(fields) if not key.endswith("_span")})
 
@@ -172,7 +172,7 @@ def _rows(file: Path, device: str, _changed: int, _size: int) -> dict[str, Winne
 
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[sqlite3.Connection]:
-    """Open the file for one transaction; another process's is waited for."""
+    """Open the file for one transaction, after any that another process has open."""
     import sqlite3
 
     connection = sqlite3.connect(file, timeout=30)

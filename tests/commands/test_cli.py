@@ -1,4 +1,4 @@
-"""The command line: what it prints, for people and for machines, and its exit status."""
+"""The command line: what it prints as text and as JSON, and its exit status."""
 
 import json
 

@@ -16,7 +16,7 @@ from tests.emulator.assembly import load_kernel
 WORKGROUPS, ROUNDS, DATA = 60, 4, 256 << 10
 TABLE = WORKGROUPS * 64 * 4  # bytes of one round's offsets
 
-# Of each round: read this lane's offset, then load (rounds 0, 1 and 3) or store (2) a dword there.
+# In each round, read this lane's offset, then load (rounds 0, 1 and 3) or store (2) a dword there.
 BODY = """
 s_load_dwordx2 s[4:5], s[0:1], 0x0
 v_lshlrev_b32 v1, 2, v0

@@ -47,7 +47,7 @@ def test_numbers_and_arrays_change_without_another_plan(cp, monkeypatch):
 
 
 def test_a_repeated_call_reads_its_own_arrays(cp, monkeypatch):
-    """Keywords are checked once; what they come to holds no array and no address."""
+    """Keywords are checked once, and no array or address is kept."""
     from cupygemm._products import matmul as _matmul
 
     x1, x2 = testing.integer_operands((9, 20), (20, 16), F16)
@@ -134,7 +134,7 @@ def test_explain_tells_of_the_epilogue(cp, device):
 
 @pytest.mark.parametrize("target", ["gfx90a", "gfx950"])
 def test_other_targets(run_python, device, target):
-    """A vector along each axis, c, an activation and bytes, posed both ways, with tails."""
+    """Vectors along each axis, c, an activation and bytes; row- and column-major, with tails."""
     if not device.emulated:
         return
     code = """

@@ -33,7 +33,8 @@ from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
 _L1_BYTES_PER_CLOCK = 64
-# Of a part of k, and steps of a workgroup's share of shared tiles: less, and it is all prologue.
+# The least bytes of a part of k, and the least steps of a workgroup's share of shared tiles.
+# A smaller one would be all prologue.
 _LEAST_K_BYTES, _LEAST_STEPS = 512, 3
 
 

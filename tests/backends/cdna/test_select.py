@@ -1,4 +1,4 @@
-"""The cost model: sensible choices, consistent figures, and reasons for people."""
+"""The cost model: sensible choices, consistent figures, and readable reasons."""
 
 from dataclasses import replace
 
