@@ -37,14 +37,16 @@ _SLICES = 96  # of L2
 
 @dataclass(frozen=True)
 class TileCost:
-    """Cycles that a tile takes an SM.
+    """The cycles that an SM spends on one tile.
 
     Attributes
     ----------
-    step, epilogue : float
-        Each step of k, and all that comes after them.
+    step : float
+        The cycles of one step along k.
+    epilogue : float
+        The cycles from the last step to the end of the stores.
     bound : str
-        Of a step: ``"tensor cores"`` or ``"L2"``.
+        What limits a step: ``"tensor cores"`` or ``"L2"``.
     """
 
     step: float
@@ -59,7 +61,7 @@ def tile_cost(
     units: int,
     constants: KernelConstants = KERNELS,
 ) -> TileCost:
-    """Return what a tile costs where there are `units` tiles of clusters in all."""
+    """Return the cost of one tile of a kernel with `units` tiles of clusters in all."""
     size = config.cluster_size
     alone = size == 1 and units > arch.num_clusters(size)
     mma = _multiply_cycles(config, problem, constants, alone=alone)
@@ -94,7 +96,7 @@ def _blocks_at_work(config: HopperConfig, arch: HopperArch, units: int) -> int:
 def _multiply_cycles(
     config: HopperConfig, problem: GemmProblem, constants: KernelConstants, *, alone: bool
 ) -> float:
-    """Return the cycles that a step takes the tensor cores."""
+    """Return the cycles of the tensor cores in one step."""
     multiply_adds = config.tile_m * config.tile_n * config.tile_k
     if config.mma_sync:
         cycles = constants.mma_f64[config.num_consumers] * multiply_adds / 128
@@ -114,11 +116,11 @@ def _multiply_cycles(
 def _load_cycles(
     config: HopperConfig, problem: GemmProblem, active: int, constants: KernelConstants
 ) -> float:
-    """Return the cycles that the path from L2 takes for a step, of so many blocks at work.
+    """Return the cycles of the path from L2 in one step, while `active` blocks compute.
 
-    An SM takes in what it asks for and what is multicast to it. Each line comes out of one slice
-    of L2, nearly as often as it is asked for, since few requests meet on their way; and the fewer
-    different lines are wanted at a time, the more unevenly they lie on the slices.
+    An SM receives the data that it requests and the data that is multicast to it. Each cache line
+    is read from one slice of L2, once for nearly every request, because few requests are merged.
+    The fewer different lines are requested at a time, the less evenly they spread over the slices.
     """
     step_bytes = config.tile_k * ITEMSIZE[problem.a_dtype]
     alone = config.cluster_size == 1
@@ -151,7 +153,7 @@ def _load_cycles(
 
 
 def _boxes(config: HopperConfig, problem: GemmProblem) -> int:
-    """Return how many boxes a block loads for a step: one thread issues them all."""
+    """Return the number of TMA boxes that a block loads in one step. One thread issues them all."""
     slab_k = SLAB_BYTES // ITEMSIZE[problem.a_dtype]
     count = 0
     for tile, major, shares in (
@@ -166,7 +168,7 @@ def _boxes(config: HopperConfig, problem: GemmProblem) -> int:
 def _tiles_in_flight(
     config: HopperConfig, problem: GemmProblem, active: int
 ) -> tuple[float, float]:
-    """Return how many different tiles of A and of B so many blocks load at a time."""
+    """Return how many different tiles of A and of B are loaded while `active` blocks compute."""
     rows, columns = -(-problem.m // config.tile_m), -(-problem.n // config.tile_n)
     matrices = config.split_k * problem.num_batches
     matrices_in_flight = max(1.0, min(matrices, active / (rows * columns)))
@@ -182,7 +184,7 @@ def kernel_cycles(
     arch: HopperArch,
     constants: KernelConstants = KERNELS,
 ) -> tuple[float, str, float]:
-    """Return a product's cycles, what binds, and how many rounds of tiles an SM computes."""
+    """Return a product's cycles, what limits it, and the rounds of tiles that an SM computes."""
     clusters = arch.num_clusters(config.cluster_size)
     units = config.num_units(problem)
     whole = -(-units // clusters)
@@ -218,9 +220,10 @@ def memory_cycles(
     strips: tuple[int, int] | None = None,
     constants: KernelConstants = KERNELS,
 ) -> float:
-    """Return how long the memory takes to read the operands and write the result once.
+    """Return the cycles of the memory to read the operands and write the result once.
 
-    Of `strips` of so many bytes, an operand is read that does not lie along k.
+    `strips` gives the adjacent bytes of A and of B that are read together, for an operand in which
+    the elements along k are not adjacent.
     """
     memory = _memory(problem, constants)
     read_a, read_b = memory.of_a, memory.of_b
@@ -235,18 +238,18 @@ def _slower_in_strips(major: str, strip: int, constants: KernelConstants) -> flo
 
 
 class _Memory(NamedTuple):
-    """What a product moves, the same for all configurations."""
+    """The memory traffic of a product, the same for all configurations."""
 
-    of_a: float  # bytes read, more than there are where rows cross lines
+    of_a: float  # bytes read; rows that cross lines are read in part twice
     of_b: float
     written: float
     rate: float  # bytes per clock
-    cold: float  # how much of it L2 cannot hold, from 0 to 1
+    cold: float  # the share of it that L2 cannot hold
 
 
 @functools.lru_cache(maxsize=1024)
 def _memory(problem: GemmProblem, constants: KernelConstants) -> _Memory:
-    """Return what a product moves.
+    """Return the memory traffic of a product.
 
     L2 keeps small operands from call to call; each of its halves may keep a copy.
     """
@@ -267,35 +270,35 @@ def _memory(problem: GemmProblem, constants: KernelConstants) -> _Memory:
 
 
 def _between(value: float, least: float, most: float) -> float:
-    """Return how far a value is from `least` to `most`, from 0 to 1."""
+    """Return where a value lies between `least` (0) and `most` (1)."""
     return min(1.0, max(0.0, (value - least) / (most - least)))
 
 
 def total(
     config: HopperConfig, compute: float, memory: float, constants: KernelConstants = KERNELS
 ) -> float:
-    """Return the cycles of a launch whose SMs and whose memory are busy for so many."""
+    """Return the cycles of a launch, from those of its SMs and those of the memory."""
     launch = constants.launch + _of_clusters(constants.launch_of_clusters, config)
     compute, memory = launch + compute, launch + memory
     return max(compute, memory) + constants.overlap * min(compute, memory)
 
 
 def _of_clusters(table: Mapping[int, float], config: HopperConfig) -> float:
-    """Return the entry of a table for clusters as large as a configuration's, or smaller."""
+    """Return a table's entry for the largest cluster that is not above the configuration's."""
     return table[max(size for size in table if size <= config.cluster_size)]
 
 
 class _Rows(NamedTuple):
     """The rows of an operand in memory."""
 
-    indices: int | None  # of m or n that are loaded at most; None where they lie along the rows
-    crosses: float  # the share of rows that begin elsewhere than at lines
+    indices: int | None  # the most that are loaded, of m or n; None if they are adjacent
+    crosses: float  # the share of rows that do not begin at a cache line
     camps: bool  # they begin at multiples of 4 KiB
 
 
 @functools.lru_cache(maxsize=1024)
 def _rows(problem: GemmProblem) -> tuple[_Rows, _Rows]:
-    """Return how A and B lie, the same for all configurations."""
+    """Return the layouts of A and B, the same for all configurations."""
     found = []
     for name, extent, major in (
         ("a", problem.m, problem.a_major),
@@ -309,7 +312,7 @@ def _rows(problem: GemmProblem) -> tuple[_Rows, _Rows]:
 
 
 def _row_bytes(problem: GemmProblem, name: str) -> int:
-    """Return the bytes from a row of an operand to the next where it is packed, or copied."""
+    """Return the bytes from one row of an operand to the next, if it is packed or copied."""
     is_a = name == "a"
     major, align = (
         (problem.a_major, problem.a_align) if is_a else (problem.b_major, problem.b_align)
