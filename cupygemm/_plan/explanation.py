@@ -1,4 +1,4 @@
-"""What `cupygemm.explain` returns: how a product is computed, and why so."""
+"""`Explanation`, which `cupygemm.explain` returns: how a product is computed, and why."""
 
 from __future__ import annotations
 

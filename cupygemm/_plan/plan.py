@@ -32,7 +32,7 @@ Reach = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class ReadArray:
-    """What writing the result could change of an array that an epilogue reads.
+    """How an epilogue's array overlaps the result, which the kernel writes.
 
     Attributes
     ----------

@@ -84,7 +84,7 @@ PRODUCTS = (
         owner="cupy.ndarray", name="dot", ours=dot, keywords=frozenset({"out"}), operands=("b",)
     ),
 )
-"""What a block replaces. Functions of CuPy that call these by name are accelerated with them."""
+"""The functions that a block replaces. CuPy's functions that call them by name use ours, too."""
 
 
 @contextlib.contextmanager

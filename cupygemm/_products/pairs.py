@@ -35,7 +35,7 @@ Array = Any
 
 
 class ArrayLayout(NamedTuple):
-    """What the plan of a contraction depends on of an array."""
+    """The properties of an array that the plan of a contraction depends on."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]

@@ -14,7 +14,7 @@ SATURATION = "saturation"
 
 @dataclass(frozen=True)
 class Source:
-    """What the code of a kernel depends on of an array that its epilogue reads.
+    """The properties of an epilogue's array that the code of a kernel depends on.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What is done to the sums before they are rounded; see `cupygemm.matmul` for the formula.
+    """The operations on the sums before they are rounded; see `cupygemm.matmul` for the formula.
 
     Attributes
     ----------

@@ -160,7 +160,7 @@ class KernelConstants:
 
 @dataclass(frozen=True, eq=False)
 class Fp64Constants:
-    """What cuBLAS takes for products of fp64, and what copies of unaligned operands take.
+    """The times of cuBLAS's fp64 products, and of copies of unaligned operands.
 
     Attributes
     ----------
@@ -183,7 +183,7 @@ class Fp64Constants:
 
 @dataclass(frozen=True, eq=False)
 class Fp32Constants:
-    """What cuBLAS takes for products of fp32, and what splitting the operands into tf32 takes.
+    """The times of cuBLAS's fp32 products, and of splitting operands into tf32.
 
     Attributes
     ----------

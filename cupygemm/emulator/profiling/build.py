@@ -45,7 +45,7 @@ _static: weakref.WeakKeyDictionary[CodeObject, dict[int, _StaticInstruction]] = 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchCounts:
-    """What a recorder counted during a launch.
+    """The counts of a recorder during one launch.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""How often a loop repeats, where the machine code alone tells: a counter with constant bounds.
+"""How often a loop repeats, if machine code alone shows it: a counter with constant bounds.
 
 s_mov_b32 s4, 0             the only value with which the loop is entered
 loop:

@@ -35,7 +35,7 @@ _NUMPY: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Op:
-    """What a mnemonic computes.
+    """The operation of a mnemonic.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ REASONS = {
     Reason.BARRIER: "barrier",
     Reason.ARBITRATION: "arbitration",
 }
-"""What a wave spends its cycles on: issuing its instructions, or waiting for one of these."""
+"""The uses of a wave's cycles: issuing instructions, or waiting for one of these."""
 
 _BUSY = 0.8  # a unit that is busy for this share of the cycles is the bound
 
