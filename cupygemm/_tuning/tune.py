@@ -68,8 +68,8 @@ def tune(
     shapes, dtypes, dtype, layouts
         As for `warmup`.
     candidates : int
-        The number of configurations to measure: those that the cost model ranks first. On Hopper,
-        the fastest of them is also measured with its tiles in Hilbert order.
+        The number of configurations to measure: those that the cost model ranks first.
+        Variants of the fastest of them, such as other orders of its tiles, are measured too.
     progress : bool
         Show a progress bar if the standard error is a terminal.
 

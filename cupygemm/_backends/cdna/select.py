@@ -15,6 +15,7 @@ import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from cupygemm._backends.cdna import epilogue_cost
 from cupygemm._backends.cdna.arch import Arch
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.config import GemmConfig
@@ -28,7 +29,6 @@ from cupygemm._backends.cdna.split import (
     stream_tiles,
     sum_bytes,
 )
-from cupygemm._epilogue import cost as _epilogue_cost
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
 
@@ -163,7 +163,7 @@ def estimate(
     alone = max(step["MFMA"] + idle, load / mainloop.tiles_ahead(config))
     elements = config.tile_m * config.tile_n
     finished = _finished_bytes(problem, config.tile_m, config.tile_n)
-    store = finished / _L1_BYTES_PER_CLOCK + _epilogue_cost.cycles(problem, elements)
+    store = finished / _L1_BYTES_PER_CLOCK + epilogue_cost.cycles(problem, elements)
     part_store = elements * sum_bytes(problem) / _L1_BYTES_PER_CLOCK
 
     def batch_cycles(workgroups: int, depth: float, store: float) -> float:
@@ -237,7 +237,7 @@ def _sharing_cycles(
         + constants.add_cycles
         + constants.add_round_cycles * -(-parts // ROUND_PARTS)
         + (moved * slot + finished) / _memory_bytes_per_clock(arch)
-        + _epilogue_cost.cycles(problem, shared * rows * columns) / arch.num_cus
+        + epilogue_cost.cycles(problem, shared * rows * columns) / arch.num_cus
     )
 
 
@@ -251,7 +251,7 @@ def _shared_tiles(config: GemmConfig, problem: GemmProblem, tiles: int) -> int:
 def _finished_bytes(problem: GemmProblem, rows: int, columns: int) -> int:
     """Return the bytes that a block of C moves after its sums: what the epilogue reads, and C."""
     stored = rows * columns * ITEMSIZE[problem.out_dtype]
-    return stored + _epilogue_cost.read_bytes(problem.epilogue, rows, columns)
+    return stored + epilogue_cost.read_bytes(problem.epilogue, rows, columns)
 
 
 def _step_cycles(config: GemmConfig, arch: Arch, dtype: DType) -> dict[str, float]:

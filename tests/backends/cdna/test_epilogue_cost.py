@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.epilogue_cost import instructions, read_bytes
 from cupygemm._backends.cdna.mainloops import register_double_buffer
 from cupygemm._backends.cdna.select import estimate, partitions, select
 from cupygemm._backends.cdna.source import generate
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._epilogue.activations import ACTIVATIONS
-from cupygemm._epilogue.cost import instructions, read_bytes
 from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 
