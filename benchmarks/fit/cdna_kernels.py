@@ -102,7 +102,7 @@ class CdnaKernels:
         kernel, (offsets,) = module.get_function(compiled.name), layout.launches
         if config.partition == "tiles":
             return GemmLaunch(kernel, layout, offsets, config)
-        return PartedLaunch(kernel, module.get_function(ADD_ENTRY), layout, offsets, config)
+        return PartedLaunch(kernel, module.get_function(ADD_ENTRY), layout, offsets, config=config)
 
 
 def modelled_cycles(call: Callable[[], Any]) -> float:

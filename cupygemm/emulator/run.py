@@ -156,7 +156,7 @@ def launch(
     started = time.perf_counter()
     profile = profile or bool(active)
     checks = checking() if checks is None else checks
-    dispatch = Dispatch(kernel, grid, block, dynamic_lds, target, checks=checks)
+    dispatch = Dispatch(kernel, grid, block, dynamic_lds=dynamic_lds, target=target, checks=checks)
     if checks and memory.shadow is not None:
         memory.shadow.start_launch()
     programs = kernel.code_object.programs
@@ -183,7 +183,8 @@ def launch(
                     scoreboard = Scoreboard(state, vector, scalar)
                 else:
                     scoreboard = NoScoreboard(state)
-                Executor(state, program, scoreboard, Scheduler(state, order), counts).run()
+                scheduler = Scheduler(state, order)
+                Executor(state, program, scoreboard, scheduler, counts=counts).run()
                 _merge(conflicts, state.units.get("lds_conflicts", {}), kernel.entry)
                 _merge(lines, state.units.get("global_lines", {}), kernel.entry)
     finally:
@@ -363,15 +364,15 @@ class Executor:
             host_call = host_call_near(state, fault.address)
             detail += "".join(f"\n{line}" for line in (argument, host_call) if line)
         return KernelFault(
-            state.kernel.name,
-            workgroup,
-            wave,
-            fault.lane,
-            state.current_pc - state.kernel.entry,
-            text,
-            fault.kind,
-            detail,
-            fault.address,
-            source_line(state.kernel, state.current_pc),
-            fault.lanes,
+            kernel=state.kernel.name,
+            workgroup=workgroup,
+            wave=wave,
+            lane=fault.lane,
+            pc=state.current_pc - state.kernel.entry,
+            instruction=text,
+            kind=fault.kind,
+            detail=detail,
+            address=fault.address,
+            source=source_line(state.kernel, state.current_pc),
+            lanes=fault.lanes,
         )

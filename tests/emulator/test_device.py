@@ -223,7 +223,16 @@ def test_occupancy(registers: int, threads: int, lds: int, expected: int) -> Non
 
 def test_a_fault_is_kept_and_the_next_launch_works(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(TARGETS["gfx942"], Memory(1 << 26))
-    fault = KernelFault("k", (0, 0, 0), 0, 0, 0, "s_nop 0", "kind", "detail")
+    fault = KernelFault(
+        kernel="k",
+        workgroup=(0, 0, 0),
+        wave=0,
+        lane=0,
+        pc=0,
+        instruction="s_nop 0",
+        kind="kind",
+        detail="detail",
+    )
 
     def launch(*arguments: Any) -> str:
         if arguments[4] == [b"bad"]:

@@ -92,7 +92,16 @@ def test_an_address_that_no_allocation_is_near_is_blamed_on_no_argument(cp: Modu
 
 
 def test_an_instruction_before_the_entry_has_a_negative_offset() -> None:
-    fault = emulator.KernelFault("k", (), -1, -1, -0x10, "s_nop 0", "kind", "")
+    fault = emulator.KernelFault(
+        kernel="k",
+        workgroup=(),
+        wave=-1,
+        lane=-1,
+        pc=-0x10,
+        instruction="s_nop 0",
+        kind="kind",
+        detail="",
+    )
     assert "at pc -0x10: s_nop 0" in str(fault)
 
 

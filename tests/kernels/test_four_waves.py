@@ -79,9 +79,18 @@ def rows() -> list[Row]:
     found = re.findall(pattern, PAGE.read_text(), re.MULTILINE)
     made = []
     for mainloop, target, tile_m, tile_n, cells in found:
-        figures = [float(cell) for cell in re.findall(r"- ([\d.]+)", cells)]
+        waves, registers, counted, modelled = map(float, re.findall(r"- ([\d.]+)", cells))
         made.append(
-            Row(mainloop, target, int(tile_m), int(tile_n), *map(int, figures[:2]), *figures[2:])
+            Row(
+                mainloop,
+                target,
+                tile_m=int(tile_m),
+                tile_n=int(tile_n),
+                waves=int(waves),
+                registers=int(registers),
+                counted=counted,
+                modelled=modelled,
+            )
         )
     return made
 
