@@ -178,11 +178,6 @@ class Group:
         low, high = self.v(index), self.v(index + 1)
         return low | (high.astype(np.uint64) << np.uint64(32))
 
-    def v_block(self, index: int, count: int) -> U32:
-        """Return consecutive registers as contiguous uint32 (n, count, 64), a view if possible."""
-        rows = self.state.vgpr[index : index + count]
-        return rows if self._whole else np.ascontiguousarray(rows[:, self.waves])
-
     def set_v(self, index: int, value: Any, mask: Mask | None = None) -> None:
         """Write a register in the lanes of EXEC, or in those of `mask` (bool (count, 64))."""
         row = self.state.vgpr[index]
@@ -205,11 +200,6 @@ class Group:
         value = np.asarray(value, np.uint64)
         self.set_v(index, value.astype(np.uint32), mask)
         self.set_v(index + 1, (value >> np.uint64(32)).astype(np.uint32), mask)
-
-    def set_v_block(self, index: int, values: U32, mask: Mask | None = None) -> None:
-        """Write consecutive registers from uint32 (n, count, 64)."""
-        for position, value in enumerate(values):
-            self.set_v(index + position, value, mask)
 
     # -- scalar registers --------------------------------------------------------------------------
 

@@ -171,7 +171,7 @@ def heaviest_path(
 
 
 def predecessors(nodes: Mapping[int, Node]) -> dict[int, list[int]]:
-    """Return the instructions from which execution may come to each instruction."""
+    """Return the predecessors of each instruction: those after which it may execute next."""
     result: dict[int, list[int]] = {pc: [] for pc in nodes}
     for pc, node in nodes.items():
         for goal in node.successors:
