@@ -22,7 +22,6 @@ import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-import filelock
 import platformdirs
 
 from cupygemm._build.private_dir import (
@@ -111,7 +110,7 @@ def get_or_build(
     key : iterable of str or bytes
         Everything that decides the contents, in a fixed order.
     suffix : str
-        Of the file's name, e.g. ``".hsaco"``.
+        Suffix of the file's name, e.g. ``".hsaco"``.
     build : callable
         Called with the path that it must write. What it raises passes through and leaves no entry.
     check : callable, optional
@@ -195,6 +194,8 @@ def _get_or_build(
     root: Path, entry: Path, build: Callable[[Path], None], check: Callable[[Path], bool] | None
 ) -> Path:
     """Return an entry of the cache at `root`; raises `_Unwritable` where it cannot be built."""
+    import filelock  # takes longer to import than a kernel to load, and an intact entry needs none
+
     try:
         make_private(entry.parent, root)
         lock = filelock.FileLock(entry.with_name(entry.name.partition(".")[0] + ".lock"))

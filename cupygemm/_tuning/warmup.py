@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 from numpy.typing import DTypeLike
 
@@ -62,6 +61,8 @@ def warmup(
     >>> cupygemm.warmup([(256, 256, 512), (4, 64, 64, 64)], "float16", layouts=["NN", "NT"])
     4
     """
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
     from cupy.cuda.runtime import getDevice
 
     products = products_of("warmup", shapes, dtypes, dtype, layouts)

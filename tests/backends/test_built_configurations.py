@@ -41,7 +41,7 @@ def problems(dtype: DType, *out_dtypes: str) -> Iterator[GemmProblem]:
 def never_accepted(
     configs: tuple, tried: list[GemmProblem], objection: Callable[..., str | None]
 ) -> dict[str, str]:
-    """Return the configurations that no problem suits, and what is said of each to the last."""
+    """Return the configurations that fit no problem, each with its last refusal."""
     found = {}
     for config in configs:
         objections = []

@@ -221,7 +221,7 @@ def test_a_temporary_folder_of_another_user_is_not_used(
 def test_a_folder_made_read_only_still_serves_its_entries(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever runs this may write anywhere, so that what would write is refused as well."""
+    """The tests may run as root, who can write anywhere, so the calls that write are refused, too."""
     make = _cache.make_private
 
     def refuse(path: Path, root: Path) -> None:

@@ -181,7 +181,7 @@ def compiled(dtype: str, layout: str, epilogue: Epilogue | None = None) -> Compi
     ("dtype", "least"), [("e4m3fn", (1, 1, 1, 0.95)), ("e2m1x2", (0.99, 0.99, 0.99, 0.95))]
 )
 def test_the_matrix_pipe_is_busy(dtype: str, least: tuple[float, ...]) -> None:
-    """By the count of `profile_loop`: factors are three more loads, in the memory phases."""
+    """`profile_loop` counts this. Factors add three loads, in the memory phases."""
     for layout, efficiency in zip(LAYOUTS, least, strict=True):
         loop = profile_loop(compiled(dtype, layout).path)
         assert (loop.groups, loop.waves_per_simd, loop.exposed_cycles) == (2, 2, 0)

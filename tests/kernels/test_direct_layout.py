@@ -207,7 +207,7 @@ def test_transposing_reads_have_no_bank_conflicts(arch: str, operand: Operand) -
 
 @pytest.mark.parametrize(("arch", "operand"), ROW_MAJOR)
 def test_transposing_reads_give_the_rows_and_k_of_a_fragment(arch: str, operand: Operand) -> None:
-    """Lane l gets 8 values of k of LDS row l % mma, but for the halves that 16 rows swap."""
+    """Lane l gets 8 values of k of LDS row l % mma, except for the halves that 16 rows swap."""
     table = loads(arch, operand).reshape(-1, 4)
     held = np.zeros((operand.rows * operand.tile_k, 2), np.int64)  # (row, k) of each half-word
     held[:] = np.repeat(table[:, :2], 8, axis=0)

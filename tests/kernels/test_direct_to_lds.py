@@ -1,4 +1,4 @@
-"""The mainloop whose loads go straight to LDS: exact, no conflicts, waits only where it must.
+"""The mainloop that loads directly to LDS: exact, without conflicts, with minimal waits.
 
 Loads to LDS leave no trace in a register, so the compiler knows nothing of when they arrive: every
 wait is written by hand. The emulator checks each read of LDS against them.
@@ -115,7 +115,7 @@ def test_exact_without_conflicts_or_spills(
 
 @pytest.mark.parametrize(("num_stages", "layout"), [(3, "kn"), (3, "mk"), (5, "kk"), (5, "mn")])
 def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
-    """Fewer than the ring has stages, as many, and more; the last one whole, ragged, or 1 deep."""
+    """Fewer tiles than the ring has stages, as many, and more; the last is whole or ragged."""
     config = config_of("gfx950", 64, 64, num_stages=num_stages)
     for k in (1, 64, 65, 64 * num_stages, 64 * num_stages + 66):
         case = aligned(with_layout(Case(config, "gfx950", m=40, n=72, k=k, seed=k), layout))
@@ -248,7 +248,7 @@ def test_a_full_epilogue_leaves_the_largest_tile_without_spills() -> None:
 def test_loads_are_waited_for_at_the_barrier_alone(
     arch: str, tile: tuple[int, int], num_stages: int, layout: str, in_flight: int
 ) -> None:
-    """And then only for the tile that is read next: the compiler adds no wait for all of them."""
+    """The wait is for the tile that is read next; the compiler adds no wait for all loads."""
     loop = loop_of(config_of(arch, *tile, num_stages=num_stages), arch, layout)
     waits = [wait for wait in loop.waits if "vmcnt" in wait]
     assert waits == [f"s_waitcnt vmcnt({in_flight}) lgkmcnt(0)"]
@@ -257,7 +257,7 @@ def test_loads_are_waited_for_at_the_barrier_alone(
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_persistent_grid_leaves_it_its_registers(layout: str) -> None:
-    """Of each type, the tiles that take stream-k; those with more loads would spill."""
+    """The tiles of each type that stream-k uses do not spill; tiles with more loads would."""
     taken = []
     for dtype in ("bf16", "i8", "f32"):
         for base in direct_to_lds.configs(dtype, "gfx950"):
@@ -360,7 +360,7 @@ def test_what_a_dword_cannot_hold() -> None:
 
 
 def test_when_it_is_chosen() -> None:
-    """On gfx950 for aligned operands that do not fill it; elsewhere where they are K-major too."""
+    """It is chosen for aligned operands too small for the GPU, on older targets if also K-major."""
     gfx950, gfx942 = ARCHS["gfx950"], ARCHS["gfx942"]
     small = replace(PROBLEM, m=512, n=512)
     assert select(small, gfx950).config.mainloop == direct_to_lds.NAME

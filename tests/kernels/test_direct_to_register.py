@@ -89,7 +89,7 @@ def test_exact_without_spills(arch, dtype, config, layout):
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 @pytest.mark.parametrize("turn", [0, 1], ids=["wide", "tall"])
 def test_every_extent_of_the_short_side_and_tail_of_k(turn, layout):
-    """From one row to sixteen; k ends in each step, in each wave's slice, after tiles or none."""
+    """One to sixteen rows; k ends in each step and each wave's slice, after whole tiles or not."""
     config = direct_to_register.configs("bf16", "gfx942")[turn]
     for short, k in ((1, 1), (2, 31), (15, 33), (16, 64), (16, 200), (3, config.tile_k), (1, 520)):
         skinny(config, "gfx942", "bf16", layout, short=short, k=k, seed=k).run().check_exact()
@@ -142,7 +142,7 @@ def test_error_bound_in_the_same_bits_each_time():
 
 @pytest.mark.parametrize(("turn", "layout"), [(0, "kk"), (0, "kn"), (1, "kk"), (1, "mk")])
 def test_the_long_operand_moves_by_16_bytes_in_whole_lines(turn, layout):
-    """Of the loop's loads: one wave reads each line of 128 bytes wholly, once from L2.
+    """In the loop, one wave reads each whole line of 128 bytes, once from L2.
 
     Adjacent along k, two loads of a wave have half a line each.
     """
@@ -162,7 +162,7 @@ def test_the_long_operand_moves_by_16_bytes_in_whole_lines(turn, layout):
         lanes for _, lanes, num_bytes, _, lines in loads if num_bytes == 16 * lanes == line * lines
     ]
     assert len(of_long) >= 32  # two stages of two steps of eight vectors
-    # Those of the last two tiles, which there are not, have no lane.
+    # The loads of the last two tiles, which do not exist, have no lanes.
     assert all(lanes == 3 * stats.num_waves * 64 for lanes in of_long)
 
 

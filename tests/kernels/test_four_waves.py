@@ -134,7 +134,7 @@ def test_what_the_timing_model_gives(row: Row) -> None:
 
 
 def test_four_waves_win_nowhere() -> None:
-    """Of each target and size of tile, what takes turns is first, by either figure."""
+    """For each target and tile size, the ping-pong kernel is first by either figure."""
     table = rows()
     assert len(table) == 8
     for row in table:

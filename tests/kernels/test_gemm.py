@@ -52,7 +52,7 @@ def test_nothing_beside_the_matrices_is_read_or_written(layout, k):
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("m", "n"), [(65, 67), (63, 129), (64, 64)])
 def test_an_odd_edge_shares_its_dword_with_the_end_of_memory(layout, m, n):
-    """Rows start at dwords and k is whole, so no tile is ragged but for its last half-dword."""
+    """Rows start at dwords and k is whole, so only the last half-dword of a tile is ragged."""
     case = Case(small(), "gfx942", m=m, n=n, k=128, pads=(m % 2, n % 2, 1))
     with_layout(case, layout).run().check_exact()
 

@@ -138,7 +138,7 @@ def test_error_bound(partition, dtype):
 @pytest.mark.parametrize("dtype", ["f16", "f64", "i8"])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_parts_are_added_to_the_result_itself(dtype, batch):
-    """To zeros that a kernel stores before: what C held does not count, what is beside stays."""
+    """A kernel stores zeros first, so earlier contents of C do not count. Neighbours are kept."""
     config = replace(config_of("gfx942", 64, 64, dtype=dtype), **PARTITIONS["atomic"])
     case = shared(config, "gfx942", dtype, "kn", PARTITIONS["atomic"], batch=batch, m=70, n=67)
     case.run(order=("random", 3)).check_exact()

@@ -109,7 +109,7 @@ def test_half_a_tile(layout: str) -> None:
 
 @pytest.mark.parametrize(("a", "b"), [("e4m3fn", "e5m2"), ("e5m2", "e4m3fn")])
 def test_two_formats_of_8_bit_floats(a: str, b: str) -> None:
-    """By the instruction of twice the rate, which takes the formats as operands."""
+    """The instruction with twice the rate multiplies them; the formats are among its operands."""
     case = replace(case_of("gfx950", a, "kk", 40, 250, 128 + 77), b_dtype=b, out_dtype="f32")
     assert case.config.mma_k == 128
     result = case.run()

@@ -94,7 +94,7 @@ def test_hilberts_order_visits_every_tile_once_and_steps_to_adjacent_ones(tiles_
 
 
 def test_hilberts_order_of_many_tiles():
-    """Of as many as 2^31 - 1 the first ones and the last are where the curve begins and ends."""
+    """For up to 2^31 - 1 tiles, the first and the last ones are the ends of the curve."""
     out = (ctypes.c_uint32 * 2)()
     for tiles_m, tiles_n in ((1, 2**31 - 1), (2**31 - 1, 1), (46340, 46340), (3, 700_000_001)):
         tiles = []

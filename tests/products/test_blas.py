@@ -58,7 +58,7 @@ def test_linear(cp, shape):
 
 @pytest.mark.parametrize("axes", [(1, 2, 0, 3), (2, 1, 0, 3), (0, 2, 1, 3), (1, 0, 2, 3)])
 def test_linear_does_not_count_steps_along_axes_of_one_element(cp, axes):
-    """Whose strides mean nothing, and may be those of other rows."""
+    """Strides of length-1 axes are ignored; here they are those of other rows."""
     x = np.random.default_rng(5).integers(-3, 4, (4, 2, 1, 9)).astype(np.float32)
     w = np.eye(9, dtype=np.float32)[:5]
     result = cupygemm.linear(cp.asarray(x).transpose(axes), cp.asarray(w))

@@ -76,7 +76,7 @@ def test_parts_of_real_operands_are_converted(cp):
 
 @TYPES
 def test_nan_and_infinities_are_where_the_definition_puts_them(cp, dtype):
-    """In real and imaginary parts, of sums of two products."""
+    """The definition: each part of a complex product is a sum of two real products."""
     x1, x2 = testing.random_operands((40, 30), (30, 50), dtype)
     x1[3, 7], x1[20, 0], x1[39, 29] = complex(np.nan, 1), complex(np.inf, 2), complex(1, -np.inf)
     x2[11, 5], x2[0, 49], x2[29, 8] = complex(2, np.nan), complex(-np.inf, 0), complex(np.inf, 3)

@@ -232,7 +232,7 @@ def test_refusals_leave_out_alone(cp, formats):
 
 
 def test_a_device_without_8_bit_floats_says_so(run_python):
-    """In words, and with what to do; precision falls back on exact float32."""
+    """The message says what to do. For `precision`, exact float32 replaces the missing type."""
     code = """
         import cupygemm, cupy as cp, numpy as np
         a = cp.ones((4, 4), "uint8")

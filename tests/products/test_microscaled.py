@@ -67,7 +67,7 @@ def test_exact(cp, names, layout, m, n, k):
 
 
 def test_gfx950_multiplies_without_decoding(cp, device, monkeypatch):
-    """Not even a k that is no multiple of 32, nor rows that are copied, makes it decode."""
+    """This includes a k that is no multiple of 32, and operands whose rows are copied."""
     if device.target != "gfx950":
         pytest.skip("gfx950 alone has the instruction")
     monkeypatch.setattr("cupygemm._products.microscaled.scaled_numbers", None)
@@ -175,7 +175,7 @@ def test_errors(cp, change, error, text):
 
 
 def test_on_gfx950(device, run_python):
-    """Where the session's device decodes, the device that does not."""
+    """gfx950 multiplies without decoding; the session's device may decode."""
     if not device.emulated or device.target == "gfx950":
         pytest.skip("the other tests are of gfx950, or of a GPU")
     chosen = "without_decoding or options or exponents"

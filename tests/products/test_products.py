@@ -222,7 +222,7 @@ def test_array_api_names(cp):
 
 
 def test_repeated_calls_of_other_shapes_and_types(cp):
-    """What is kept for one call is not taken for another."""
+    """A call never uses the cached plan of a different one."""
     for dtype in (np.float32, np.float64):
         for shape in ((3, 4), (4, 3), (4, 4)):
             a = integers(shape, dtype)

@@ -20,7 +20,7 @@ BF16 = ml_dtypes.bfloat16
 
 @pytest.fixture
 def panels_of_64(cp, monkeypatch):
-    """Cut into panels that an emulated device multiplies soon, whatever the model says."""
+    """Use small panels, which the emulated device multiplies quickly, regardless of the model."""
     if device_of(0).kernels.name != "cdna":
         pytest.skip("other backends do not compute panels")
     monkeypatch.setattr(triangle, "PANEL_ROWS", 64)
@@ -113,7 +113,7 @@ def test_refusals_are_those_of_the_plain_product(cp, panels_of_64):
 
 
 def test_the_model_takes_a_triangle_of_many_tiles_only(cp):
-    """Few tiles leave compute units idle, to which a plain product gives parts of k."""
+    """Few tiles leave compute units idle, and a plain product uses them for parts of k."""
     backend = device_of(0).kernels
     if backend.name != "cdna":
         pytest.skip("other backends do not compute panels")

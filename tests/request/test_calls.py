@@ -192,7 +192,7 @@ def test_subnormals_survive_conversion_to_float64(cp, dtype, wide):
 
 @pytest.mark.parametrize("shapes", [((3, 0), (0, 3)), ((0, 3), (3, 3))], ids=["zeros", "empty"])
 def test_formats_that_the_device_lacks_without_products(cp, device, shapes):
-    """No matter whether there is anything to multiply."""
+    """The formats are refused for empty products, too."""
     if not device.has_kernels:
         pytest.skip("no device with 8-bit floats")
     lacking = "e4m3fnuz" if device.target in ("gfx950", "sm_90") else "e4m3fn"

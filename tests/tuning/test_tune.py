@@ -147,7 +147,7 @@ def test_a_winner_that_the_kernels_no_longer_take_is_passed_over(cp, measurable,
 
 
 def test_measuring_takes_the_median_of_batches(monkeypatch):
-    """Of about as many calls as take `BATCH_SECONDS`."""
+    """A batch has about as many calls as fit into `BATCH_SECONDS`."""
     batches, calls = [], []
 
     def batch(timer, count, cycles):

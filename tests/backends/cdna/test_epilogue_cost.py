@@ -109,7 +109,7 @@ def test_an_epilogue_costs_what_it_moves_and_computes() -> None:
 
 
 def test_a_shared_tile_has_its_epilogue_in_the_second_kernel() -> None:
-    """Which all compute units run: there it costs a share of what it does in few tiles."""
+    """All compute units run that kernel, so the epilogue costs less than in a few tiles."""
     deep = replace(PROBLEM, m=256, n=256, k=65536)
     whole = select(replace(deep, k=1024), MI300X).config
     parted = next(c for c in partitions(whole, deep, MI300X) if c.split_k > 1)
