@@ -60,7 +60,7 @@ def random_operands(
     ----------
     x1_shape, x2_shape : tuple of int
     dtype : dtype
-        Of both; numbers are rounded to it.
+        The type of both operands; numbers are rounded to it.
     seed : int
         The same seed gives the same numbers.
 
@@ -86,7 +86,7 @@ def integer_operands(
     x1_shape, x2_shape : tuple of int
         The last axis of the first is k.
     dtype : dtype
-        Of both.
+        The type of both operands.
     seed : int
         The same seed gives the same numbers.
 
@@ -225,11 +225,12 @@ def assert_gemm_close(
     Raises
     ------
     AssertionError
-        With the number of wrong elements, their place, and the worst of them. NaN and infinities
-        must be where the reference has them; a result too large for its type must be infinite, or
-        the largest number of an 8-bit float.
+        With the number of wrong elements, the worst of them, and a map of blocks. The message
+        names tiles that hold what belongs elsewhere in the product and, on the emulated device,
+        elements that nothing wrote. NaN and infinities must be where the reference has them; a
+        result too large for its type must be infinite, or the largest number of an 8-bit float.
     """
-    actual = _on_host(actual)
+    result, actual = actual, _on_host(actual)
     reference = _saturated(reference_matmul(x1, x2, **epilogue), actual.dtype)
     error, bound = errors_and_bounds(actual, x1, x2, precision=precision, **epilogue)
     close = np.isfinite(reference) & (error <= bound)
@@ -244,7 +245,7 @@ def assert_gemm_close(
             & (np.signbit(actual) == np.signbit(reference))
         )
     if not close.all():
-        raise AssertionError(report(actual, reference, ~close, error, bound))
+        raise AssertionError(report(actual, reference, ~close, error, bound, _unwritten(result)))
 
 
 def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[EpilogueOptions]) -> None:
@@ -262,9 +263,11 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     Raises
     ------
     AssertionError
-        With the number of wrong elements, their place, and the worst of them.
+        With the number of wrong elements, the worst of them, and a map of blocks. The message
+        names tiles that hold what belongs elsewhere in the product and, on the emulated device,
+        elements that nothing wrote.
     """
-    actual = _on_host(actual)
+    result, actual = actual, _on_host(actual)
     reference = reference_matmul(x1, x2, **epilogue)
     if epilogue or actual.dtype.kind not in "iu":  # without an epilogue, integers wrap
         reference = _saturated(reference, actual.dtype)
@@ -276,7 +279,9 @@ def assert_gemm_exact(actual: Any, x1: Any, x2: Any, **epilogue: Unpack[Epilogue
     if wrong.any():
         with np.errstate(invalid="ignore"):
             error = np.abs(actual.astype(np.result_type(np.float64, reference)) - reference)
-        raise AssertionError(report(actual, reference, wrong, error, np.zeros_like(error)))
+            rounded = reference.astype(actual.dtype)
+        exact = np.zeros_like(error)
+        raise AssertionError(report(actual, rounded, wrong, error, exact, _unwritten(result)))
 
 
 def _with_epilogue(
@@ -290,7 +295,7 @@ def _with_epilogue(
 ) -> tuple[Array, Array]:
     """Return what the options ask for, and how far float arithmetic may lie from it.
 
-    Of a `narrow` result at most 16 bits are kept.
+    A `narrow` result keeps at most 16 bits.
     """
     given: dict[str, Any] = dict(epilogue)
     for name in ("scale_a", "scale_b", "c", "bias", "scale_out"):
@@ -307,6 +312,14 @@ def _on_host(array: Any) -> Array:
     if cupy is not None and isinstance(array, cupy.ndarray):
         return np.asarray(cupy.asnumpy(array, order="A"))
     return np.asarray(array)
+
+
+def _unwritten(array: Any) -> Array | None:
+    """Return which elements nothing has written, if the array's device keeps a record."""
+    cupy, emulator = sys.modules.get("cupy"), sys.modules.get("cupygemm.emulator")
+    if cupy is None or emulator is None or not isinstance(array, cupy.ndarray):
+        return None
+    return cast(Array | None, emulator.unwritten(array))
 
 
 def _saturated(reference: Array, dtype: np.dtype[Any]) -> Array:

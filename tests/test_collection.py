@@ -36,7 +36,9 @@ class Outcomes:
 
 outcomes = Outcomes()
 options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider"]
-pytest.main([*options, *sys.argv[1:]], plugins=[outcomes])
+# pytest cannot rewrite the modules that are imported already.
+rewriting = ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+pytest.main([*rewriting, *options, *sys.argv[1:]], plugins=[outcomes])
 print(json.dumps(Counter(outcomes.seen)))
 """
 BREAK_CDNA = """

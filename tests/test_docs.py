@@ -74,7 +74,7 @@ def texts_with_examples() -> list[tuple[str, str]]:
 
 
 def test_examples_import_cupygemm_before_cupy() -> None:
-    """With CUPYGEMM_EMULATE set, the other order fails."""
+    """So they run from a checkout on PYTHONPATH, too, which has no start-up file."""
     late = []
     for place, text in texts_with_examples():
         first = re.search(r"^\W*(import|from) (cupy|cupygemm)\b", text, re.MULTILINE)

@@ -29,7 +29,8 @@ def tracked_files(*folders: str) -> list[str]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A directory that holds the wheel's contents, built from a copy of the tracked files."""
     source = tmp_path_factory.mktemp("source")
-    for name in tracked_files("cupygemm", "kernels", "pyproject.toml", "README.md", "LICENSE"):
+    sources = ("cupygemm", "cupygemm_startup", "kernels", "setup.py", "pyproject.toml")
+    for name in tracked_files(*sources, "README.md", "LICENSE"):
         if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, source / name)
@@ -67,7 +68,10 @@ def run_outside(site: Path, code: str) -> str:
 
 
 def test_wheel_holds_every_file_of_the_package(site: Path) -> None:
-    expected = {name for name in tracked_files("cupygemm") if (ROOT / name).exists()}
+    python = tracked_files("cupygemm", "cupygemm_startup")
+    expected = {name for name in python if (ROOT / name).exists()}
+    expected.remove("cupygemm_startup/cupygemm_startup.pth")  # it lies beside the packages:
+    expected.add("cupygemm_startup.pth")
     expected |= {f"cupygemm/{n}" for n in tracked_files("kernels") if (ROOT / n).exists()}
     packed = {str(path.relative_to(site)) for path in site.rglob("*") if path.is_file()}
     documentation = {name for name in expected if name.endswith(".md")}

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cupygemm demo``, ``info``, ``profile``, ``warmup``, ``tune``."""
+"""The command line: ``python -m cupygemm demo``, ``info``, ``check``, ``profile``, ``tune``..."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ except ModuleNotFoundError as err:
         "[rocm] or [cuda] for a GPU"
     ) from err
 
+from cupygemm._commands import check as _check_command
 from cupygemm._commands import info as _info
 from cupygemm._commands import profile as _profile_command
 from cupygemm._commands import tune as _tune_commands
@@ -127,6 +128,7 @@ def info(as_json: Json = False) -> None:
         terminal.print(table)
 
 
+app.command(context_settings=_check_command.CONTEXT)(_check_command.check)
 app.command()(_profile_command.profile)
 app.command()(_tune_commands.warmup)
 app.command()(_tune_commands.tune)

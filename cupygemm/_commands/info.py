@@ -5,6 +5,7 @@ No device is started: this module looks at files, packages and drivers only.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import platform
@@ -75,7 +76,10 @@ def _cache_use() -> dict[str, Any]:
     folder = _cache.cache_dir()
     sizes = []
     if folder.is_dir():
-        sizes = [path.stat().st_size for path in folder.rglob("*") if path.is_file()]
+        for path in folder.rglob("*"):
+            with contextlib.suppress(FileNotFoundError):  # another process has just replaced it
+                if path.is_file():
+                    sizes.append(path.stat().st_size)
     return {
         "directory": str(folder),
         "files": len(sizes),

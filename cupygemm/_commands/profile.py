@@ -1,4 +1,4 @@
-"""``python -m cupygemm profile``: count what an emulated product or code object does."""
+"""``python -m cupygemm profile``: count what an emulated product, kernel or program does."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ import numpy as np
 import typer
 
 from cupygemm._commands import detect as _detect
+from cupygemm._commands.programs import SOURCES, code_object_of, profile_script
 from cupygemm._commands.words import DTYPE_HELP, LAYOUT_HELP, is_shape, parse_shape, parse_types
 from cupygemm._records.formats import as_stored
 from cupygemm._tuning.product import Product, products_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling import Profile
+    from cupygemm.emulator.profiling.compare import Comparison
     from cupygemm.emulator.profiling.loop import LoopProfile
 
-_MATRIX = ("dtype", "layout", "target")
 _CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
 
 
@@ -27,8 +28,9 @@ def profile(
     what: Annotated[
         list[str] | None,
         typer.Argument(
-            help="The shape of a product, MxNxK or BATCHxMxNxK (M N K also works), or the path of "
-            "a code object."
+            help="The shape of a product, MxNxK or BATCHxMxNxK (M N K also works); or the path of "
+            "a code object, of HIP source (.hip, .cpp, .cu) or of a Python program (.py). Two of "
+            "them are compared."
         ),
     ] = None,
     dtype: Annotated[
@@ -39,7 +41,8 @@ def profile(
     target: Annotated[
         str | None,
         typer.Option(
-            help="The target to emulate for a product.", show_default=_detect.DEFAULT_TARGET
+            help="The target to emulate for a product, source or a program.",
+            show_default=_detect.DEFAULT_TARGET,
         ),
     ] = None,
     kernel: Annotated[
@@ -56,11 +59,19 @@ def profile(
         int | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
     ] = None,
     args: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             help="The kernel's arguments, separated by spaces. A scalar is TYPE:VALUE (i32:1000). "
             "A buffer is TYPE[COUNT], which holds zeros, or TYPE[COUNT]=FILL, where FILL is ones, "
-            "arange or random."
+            "arange or random. The arguments of a Python program are plain words. Given twice, "
+            "the second is for the second kernel of a comparison."
+        ),
+    ] = None,
+    options: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="The compiler's options for HIP source, as in '-O2 -DTILE=64'. Given twice, the "
+            "second is for the second kernel of a comparison."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
@@ -96,18 +107,23 @@ def profile(
         typer.Option("--calibration", help="Print published figures beside modelled ones instead."),
     ] = False,
 ) -> None:
-    """Count what a matrix product, or a kernel of a code object, does on the emulated device.
+    """Count what a product, a kernel or a program does on the emulated device.
 
-    For example, for a product of 8-bit floats whose second operand is a transposed view:
+    A profile begins with a verdict: what bounds the kernel, by how much, why, and what to try.
+    Examples are a product of 8-bit floats whose second operand is a transposed view, a comparison
+    of two versions of a kernel, and a CuPy program:
 
     $ python -m cupygemm profile 512x512x512 --dtype e4m3fnuz --layout NT
+
+    $ python -m cupygemm profile a.hip b.hip --grid 304 --block 256 --args "f32[1000000] i32:7"
+
+    $ python -m cupygemm profile program.py
 
     Instructions, waits, coalescing, cache hits, bank conflicts, registers and occupancy are
     computed from the code object or counted by emulation. Times and cycles are modelled; none is
     measured. The exit status is 1 if the kernel is at fault, and 2 if there is nothing to run.
     """
     from cupygemm.emulator.errors import EmulatorError, KernelFault
-    from cupygemm.emulator.profiling import Profile
 
     given = {
         "dtype": dtype,
@@ -117,7 +133,6 @@ def profile(
         "grid": grid,
         "block": block,
         "lds": lds,
-        "args": args,
     }
     collected: Any
     what = what or []
@@ -130,26 +145,20 @@ def profile(
                 "--loop counts a loop alone: --listing, --source, --roofline, --timeline and "
                 "--clock do not"
             )
-        shape = _shape_of(what)
-        if shape is not None:
-            _refuse(given, _CODE_OBJECT, "a code object")
-            types = parse_types([dtype or "bf16"])
-            (product,) = products_of("profile", [shape], types, None, [layout or "NN"])
-            collected = _profile_product(product, target, clock, loop=loop)
-        elif len(what) == 1 and loop:
-            _refuse(
-                given, (*_MATRIX, "grid", "lds", "args"), "what is run, and --loop runs nothing"
+        subjects = _subjects(what)
+        found = [
+            _collect(
+                each,
+                given | {"args": _nth(args, index), "options": _nth(options, index)},
+                clock,
+                loop=loop,
             )
-            collected = _code_object_loop(Path(what[0]), kernel, block)
-        elif len(what) == 1:
-            _refuse(given, _MATRIX, "a matrix product")
-            collected = Profile(clock)
-            collected.add(_code_object(Path(what[0]), kernel, grid, block, lds or 0, args))
-        else:
-            given_words = " ".join(what) or "nothing"
+            for index, each in enumerate(subjects)
+        ]
+        collected = found[0] if len(found) == 1 else _compared(found, kernel)
+        if len(found) > 1 and (roofline or timeline or listing or source or loop):
             raise ValueError(
-                f"{given_words!r} is neither a shape such as 512x512x512 nor the path of one code "
-                "object"
+                "a comparison has no --loop, --listing, --source, --roofline nor --timeline"
             )
         if roofline is not None:
             collected.roofline(roofline)
@@ -171,11 +180,66 @@ def profile(
         typer.echo("\n" + collected.source_listing(), nl=False)
 
 
-def _shape_of(words: list[str]) -> tuple[int, ...] | None:
-    """Return the extents that the words name, as MxNxK or M N K; None if they name no product."""
+def _subjects(words: list[str]) -> list[str]:
+    """Return what is to be profiled: one word each; M N K are one subject."""
     if len(words) == 3 and all(word.isdecimal() for word in words):
-        return parse_shape("x".join(words))
-    return parse_shape(words[0]) if len(words) == 1 and is_shape(words[0]) else None
+        return ["x".join(words)]
+    if not 1 <= len(words) <= 2 or any(word.isdecimal() for word in words):
+        given_words = " ".join(words) or "nothing"
+        raise ValueError(
+            f"{given_words!r} is neither a shape such as 512x512x512 nor the path of one code "
+            "object, source or program, nor two of these"
+        )
+    return words
+
+
+def _nth(given: list[str] | None, index: int) -> str | None:
+    """Return what is given for a subject: the last, if it is given less often than subjects."""
+    return given[min(index, len(given) - 1)] if given else None
+
+
+def _collect(word: str, given: dict[str, Any], clock: float | None, *, loop: bool) -> Any:
+    """Return the profile of one subject."""
+    from cupygemm.emulator.profiling import Profile
+
+    if is_shape(word):
+        _refuse(given, (*_CODE_OBJECT, "options"), "a code object")
+        types = parse_types([given["dtype"] or "bf16"])
+        layouts = [given["layout"] or "NN"]
+        (product,) = products_of("profile", [parse_shape(word)], types, None, layouts)
+        return _profile_product(product, given["target"], clock, loop=loop)
+    path = Path(word)
+    if path.suffix == ".py":
+        single = ("dtype", "layout", "grid", "block", "lds", "options")
+        _refuse(given, single, "one product or kernel")
+        if loop:
+            raise ValueError("--loop counts the loop of one kernel, not of a program")
+        return profile_script(path, (given["args"] or "").split(), given["target"], clock)
+    is_source = path.suffix in SOURCES
+    _refuse(given, ("dtype", "layout", *(() if is_source else ("target",))), "a matrix product")
+    with code_object_of(path, given["target"], given["options"]) as code:
+        if loop:
+            unused = ("grid", "lds", "args")
+            _refuse(given, unused, "what is run, and --loop runs nothing")
+            return _code_object_loop(code, given["kernel"], given["block"])
+        collected = Profile(clock)
+        launch = {name: given[name] for name in ("kernel", "grid", "block", "lds", "args")}
+        collected.add(_code_object(code, **launch))
+        return collected
+
+
+def _compared(found: list[Any], kernel: str | None) -> Comparison:
+    """Return the comparison of the kernels that take longest in two profiles."""
+    from cupygemm.emulator.profiling.compare import compare
+
+    longest = []
+    for profile in found:
+        kernels = [k for k in profile.kernels if kernel is None or kernel in k.kernel]
+        if not kernels:
+            known = ", ".join(k.kernel for k in profile.kernels)
+            raise ValueError(f"no kernel {kernel} was launched; launched: {known}")
+        longest.append(max(kernels, key=lambda k: k.timing.cycles if k.timing else 0.0))
+    return compare(*longest)
 
 
 def _refuse(given: dict[str, Any], names: tuple[str, ...], of: str) -> None:
@@ -259,7 +323,12 @@ def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> Loop
 
 
 def _code_object(
-    path: Path, kernel: str | None, grid: str | None, block: str | None, lds: int, args: str | None
+    path: Path,
+    kernel: str | None,
+    grid: str | None,
+    block: str | None,
+    lds: int | None,
+    args: str | None,
 ) -> Any:
     from cupygemm.emulator.arguments import (
         parse_argument,
@@ -273,6 +342,6 @@ def _code_object(
         kernel,
         grid=parse_extent(grid or "1"),
         block=parse_extent(block or "64"),
-        dynamic_lds=lds,
+        dynamic_lds=lds or 0,
         arguments=arguments,
     )

@@ -54,7 +54,7 @@ def gamma_bound(
     reference : numpy.ndarray
         The product itself, see `reference_matmul`.
     dtype : dtype
-        Of the result.
+        The type of the result.
     bits : int
         Significand of the accumulator.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +52,15 @@ class Explanation:
     num_launches: int = 0
     grid: tuple[int, int, int] | None = None
     epilogue: str | None = None
+
+    def _repr_html_(self) -> str:
+        call, _, rest = str(self).partition("\n")
+        rows = "".join(
+            f'<tr><th style="text-align:left">{html.escape(line[:11].strip())}</th>'
+            f'<td style="text-align:left">{html.escape(line[11:].strip())}</td></tr>'
+            for line in (line.removeprefix("  ") for line in rest.splitlines())
+        )
+        return f"<p><b>{html.escape(call)}</b></p><table>{rows}</table>"
 
     def __str__(self) -> str:
         lines = [self.call, f"  device     {self.device}", f"  backend    {self.backend}"]

@@ -14,16 +14,23 @@ from cupygemm.emulator._session import (
     last_fault,
     last_launch,
     target,
+    unwritten,
 )
 from cupygemm.emulator._standalone import launch
 from cupygemm.emulator.checking import checks
-from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.errors import (
+    EmulatorError,
+    KernelFault,
+    KernelWarning,
+    UnsupportedInstruction,
+)
 from cupygemm.emulator.profiling import profile, profile_loop
 
 __all__ = [
     "EmulatorError",
     "EmulatorSetupError",
     "KernelFault",
+    "KernelWarning",
     "UnsupportedInstruction",
     "checks",
     "enable",
@@ -34,4 +41,5 @@ __all__ = [
     "profile",
     "profile_loop",
     "target",
+    "unwritten",
 ]

@@ -14,14 +14,29 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.targets import TARGETS
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.device import Device
+    from numpy.typing import NDArray
+
+    from cupygemm.emulator.host_libraries.library import HostLibrary
+    from cupygemm.emulator.peers import Devices
 
 _CUPY_WHEEL = "cupy-rocm-7-0"
-_device: Device | None = None
+# CuPy's modules whose exceptions quote the stand-in libraries' messages; see messages.ERRORS.
+_MODULES_WITH_ERRORS = (
+    "cupy_backends.cuda.libs.cublas",
+    "cupy_backends.cuda.libs.curand",
+    "cupy_backends.cuda.libs.cusolver",
+    "cupy_backends.cuda.libs.cusparse",
+    "cupy_backends.cuda.libs.nccl",
+    "cupy.cuda.cufft",
+)
+_devices: Devices | None = None
+_host_libraries: dict[str, HostLibrary] = {}
 _enabling = threading.Lock()
 
 
@@ -38,12 +53,13 @@ def enable(target: str = "gfx942") -> None:
     Parameters
     ----------
     target : {"gfx942", "gfx90a", "gfx950"}
-        The instruction set to emulate: MI300X, MI250X or MI355X.
+        The instruction set to emulate: MI300X, MI250X or MI355X. A number after a colon asks for
+        several devices, up to 16: ``"gfx942:4"``. Each has its own memory.
 
     Raises
     ------
     ValueError
-        The target cannot be emulated.
+        The target cannot be emulated, or the number of devices is none from 1 to 16.
     EmulatorSetupError
         CuPy is loaded already, is not installed, or is not its ROCm build; another target is
         enabled; or this machine has ROCm.
@@ -52,7 +68,8 @@ def enable(target: str = "gfx942") -> None:
     -----
     CuPy's ROCm build loads ROCm's library when it is imported, so that ``import cupy`` fails on a
     machine without ROCm unless the emulated device is enabled before. After such a failure,
-    enabling the device and importing CuPy again works.
+    enabling the device and importing CuPy again works. Programs that run with ``CUPYGEMM_EMULATE``
+    set need no such call: the first ``import cupy`` enables the device (`cupygemm_startup`).
 
     Examples
     --------
@@ -60,21 +77,38 @@ def enable(target: str = "gfx942") -> None:
     >>> emulator.enable("gfx942")  # doctest: +SKIP
     >>> import cupy as cp  # doctest: +SKIP
     """
-    global _device  # noqa: PLW0603  # the process has one device, as it has one libamdhip64
-    if target not in TARGETS:
-        raise ValueError(f"target {target!r} cannot be emulated; {', '.join(TARGETS)} can")
+    global _devices  # noqa: PLW0603  # the process has one device, as it has one libamdhip64
+    name, count = _parsed(target)
     with _enabling:
-        if _device is not None:
-            if _device.target.name != target:
+        if _devices is not None:
+            if _devices.target.name != name or (count or len(_devices)) != len(_devices):
+                several = f", with {len(_devices)} devices," * (len(_devices) > 1)
                 raise EmulatorSetupError(
-                    f"{_device.target.name} is enabled in this process already; {target} needs "
-                    "another process"
+                    f"{_devices.target.name}{several} is enabled in this process already; {target} "
+                    "needs another process"
                 )
             return
         _check_process()
         _check_cupy()
-        _device = _connect(target)
+        _devices = _connect(name, count or 1)
         sys.meta_path.insert(0, _CupyFinder())
+
+
+def _parsed(target: str) -> tuple[str, int | None]:
+    """Return the name of a target and the number of devices after the colon, if any."""
+    from cupygemm.emulator.peers import MAX_DEVICES
+
+    name, colon, number = target.partition(":")
+    if name not in TARGETS:
+        raise ValueError(f"target {target!r} cannot be emulated; {', '.join(TARGETS)} can")
+    if not colon:
+        return name, None
+    if not number.isdecimal() or not 1 <= int(number) <= MAX_DEVICES:
+        raise ValueError(
+            f"{target!r} asks for {number or 'no'} devices; from 1 to {MAX_DEVICES} can be "
+            f"emulated, e.g. {name}:4"
+        )
+    return name, int(number)
 
 
 def is_enabled() -> bool:
@@ -84,7 +118,7 @@ def is_enabled() -> bool:
     -------
     bool
     """
-    return _device is not None
+    return _devices is not None
 
 
 def target() -> str | None:
@@ -95,7 +129,7 @@ def target() -> str | None:
     str or None
         For example ``"gfx942"``; None without an emulated device.
     """
-    return None if _device is None else _device.target.name
+    return None if _devices is None else _devices.target.name
 
 
 def last_fault() -> EmulatorError | None:
@@ -109,7 +143,7 @@ def last_fault() -> EmulatorError | None:
     EmulatorError or None
         None if no launch has failed.
     """
-    return None if _device is None else _device.last_fault
+    return None if _devices is None else _devices.faults.latest
 
 
 def last_launch() -> Any:
@@ -120,11 +154,40 @@ def last_launch() -> Any:
     cupygemm.emulator.run.LaunchStats or None
         None if there was no launch.
     """
-    if _device is None:
+    if _devices is None:
         return None
     from cupygemm.emulator import run
 
     return run.last_launch()
+
+
+def unwritten(array: Any) -> NDArray[np.bool_] | None:
+    """Return which elements of an array no kernel, copy or fill has written.
+
+    Parameters
+    ----------
+    array : cupy.ndarray
+        With any strides.
+
+    Returns
+    -------
+    numpy.ndarray or None
+        A bool of the array's shape, True where a byte of the element was never written. None if
+        the array is not on the emulated device, or the host had no room for the record.
+    """
+    if _devices is None or _devices.memory.shadow is None or array.size == 0:
+        return None
+    reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
+    first = sum(min(distance, 0) for distance in reach)
+    size = sum(max(distance, 0) for distance in reach) - first + array.itemsize
+    start = array.data.ptr + first
+    if not _devices.memory.contains(start, size):
+        return None
+    written = _devices.memory.shadow.written(start, size)
+    elements = np.lib.stride_tricks.as_strided(
+        written[-first:], (*array.shape, array.itemsize), (*array.strides, 1), writeable=False
+    )
+    return np.asarray(~elements.all(axis=-1))
 
 
 def _check_process() -> None:
@@ -168,31 +231,33 @@ def _check_cupy() -> None:
     )
 
 
-def _connect(target_name: str) -> Device:
-    """Build and load the stand-in libraries, connected to a new device."""
-    from cupygemm.emulator.device import Device
+def _connect(target_name: str, count: int) -> Devices:
+    """Build and load the stand-in libraries, connected to new devices."""
+    from cupygemm.emulator.host_libraries.connected import connect_all
+    from cupygemm.emulator.peers import Devices
     from cupygemm.emulator.runtime import hipcc, libraries
     from cupygemm.emulator.runtime.hip import HipRuntime
     from cupygemm.emulator.runtime.hiprtc import HiprtcRuntime
 
-    device = Device(TARGETS[target_name])
+    devices = Devices(TARGETS[target_name], count)
     for library in libraries.OTHERS:
         libraries.load(library)
-    libraries.load_connected(libraries.HIP, HipRuntime(device).callbacks)
+    _host_libraries.update(connect_all(devices))
+    libraries.load_connected(libraries.HIP, HipRuntime(devices).callbacks)
     libraries.load_connected(libraries.HIPRTC, HiprtcRuntime(target_name).callbacks)
     home = hipcc.publish(target_name)
     os.environ["ROCM_HOME"] = str(home)
     os.environ["PATH"] = os.pathsep.join([str(home / "bin"), os.environ.get("PATH", os.defpath)])
-    return device
+    return devices
 
 
 class _CupyFinder(importlib.abc.MetaPathFinder):
-    """Finds CuPy as the other finders do, and installs the exact allocator once it is imported."""
+    """Finds CuPy's modules as the other finders do, and completes some once they are imported."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname != "cupy":
+        if fullname != "cupy" and fullname not in _MODULES_WITH_ERRORS:
             return None
         spec = importlib.machinery.PathFinder.find_spec(fullname, path, target)
         if spec is not None and spec.loader is not None:
@@ -201,7 +266,7 @@ class _CupyFinder(importlib.abc.MetaPathFinder):
 
 
 class _CupyLoader(importlib.abc.Loader):
-    """Runs CuPy's own loader, then installs the allocator."""
+    """Runs CuPy's own loader, then installs the allocator, or the messages of its exceptions."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -214,8 +279,13 @@ class _CupyLoader(importlib.abc.Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        from cupygemm.emulator.host_libraries import messages
         from cupygemm.emulator.runtime import allocator
 
         self._loader.exec_module(module)
-        if _device is not None:
-            allocator.install(module, _device.memory)
+        if _devices is None:
+            return
+        if module.__name__ == "cupy":
+            allocator.install(module, _devices.memory)
+        else:
+            messages.explain_errors(module, _host_libraries)

@@ -15,41 +15,17 @@ import collections
 import ctypes
 import mmap
 import threading
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.address_space import PAGE, AddressSpace, pages
+from cupygemm.emulator.extents import Extent, gap
 from cupygemm.emulator.global_shadow import shadow_of
 from cupygemm.emulator.host_memory import OutOfMemory, check_host, reserve_at_most
 
 POISON = 0xA5
 _HISTORY = 4096  # freed extents that can be told from addresses that never were
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A stretch of device memory with a name.
-
-    Attributes
-    ----------
-    start, end : int
-        Addresses, `end` exclusive.
-    tag : str
-        What it is: ``"hipMalloc"``, ``"array"``, ``"code object"``.
-    serial : int
-        Counts allocations up from 1.
-    """
-
-    start: int
-    end: int
-    tag: str
-    serial: int
-
-    def __str__(self) -> str:
-        name = f" ({self.tag})" if self.tag else ""
-        return f"allocation {self.serial}{name}: {self.end - self.start} bytes at 0x{self.start:x}"
 
 
 class Memory:
@@ -80,15 +56,22 @@ class Memory:
         self._extents: dict[int, Extent] = {}  # by start: what a kernel may touch
         self._carved: dict[int, int] = {}  # start of a carved block: extents in it
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
-        self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = None
+        self._ranges: tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]] | None = None
         self._changes = 0  # to what ranges() reports
         self.shadow = shadow_of(self._base, self._limit)
         self.used_bytes = 0
+        self.used_by: collections.Counter[int | None] = collections.Counter()
 
     # -- allocation --
 
     def malloc(
-        self, size: int, tag: str = "", *, recycle: bool = False, fresh: bool = False
+        self,
+        size: int,
+        tag: str = "",
+        *,
+        recycle: bool = False,
+        fresh: bool = False,
+        device: int | None = None,
     ) -> int:
         """Allocate `size` bytes and return their address, a multiple of 4096.
 
@@ -101,6 +84,8 @@ class Memory:
             Reuse the address of a block that was freed with `recycle`: a launch's arguments.
         fresh : bool
             Leave the bytes zero: the host backs them with memory when they are written.
+        device : int, optional
+            The device that holds it, if there are several; by default all may touch it.
 
         Raises
         ------
@@ -111,12 +96,13 @@ class Memory:
             check_host(size)
             start = self._place(size, recycle=recycle)
             self._serial += 1
-            extent = Extent(start, start + size, tag, self._serial)
+            extent = Extent(start, start + size, tag, self._serial, device)
             self._changed()
             self._blocks[start] = self._extents[start] = extent
             bisect.insort(self._block_starts, start)
             self._changed()
             self.used_bytes += size
+            self.used_by[device] += size
             if not fresh:
                 self.poison(start, size)
             return start
@@ -151,6 +137,7 @@ class Memory:
             self._give_back(block.start, size)
             del self._blocks[pointer]
             self.used_bytes -= size
+            self.used_by[block.device] -= size
             if recycle:
                 self._recycled.setdefault(pages(size), []).append(pointer)
             else:
@@ -179,7 +166,7 @@ class Memory:
                 raise ValueError(f"0x{start:x} is already the start of {self._extents[start]}")
             self._carved[block.start] += 1
             self._serial += 1
-            self._extents[start] = Extent(start, start + size, tag, self._serial)
+            self._extents[start] = Extent(start, start + size, tag, self._serial, block.device)
             self._changed()
 
     def uncarve(self, start: int) -> None:
@@ -215,6 +202,7 @@ class Memory:
             self._carved.clear()
             self._changed()
             self.used_bytes = 0
+            self.used_by.clear()
             self.shadow = None
             self._arena.close()
 
@@ -253,14 +241,21 @@ class Memory:
 
         The arrays are the same objects until something is allocated or freed.
         """
+        return self.ranges_and_devices()[:2]
+
+    def ranges_and_devices(
+        self,
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
+        """Return the same, and the device that holds each range, -1 for all; int64 (n,)."""
         with self._lock:
             while self._ranges is None:
                 changes = self._changes
                 extents = sorted(list(self._extents.values()), key=lambda extent: extent.start)  # noqa: C414
                 starts = np.array([extent.start for extent in extents], np.uint64)
                 ends = np.array([extent.end for extent in extents], np.uint64)
+                devices = [-1 if each.device is None else each.device for each in extents]
                 if changes == self._changes:
-                    self._ranges = starts, ends
+                    self._ranges = starts, ends, np.array(devices, np.int64)
             return self._ranges
 
     def contains(self, address: int, size: int) -> bool:
@@ -273,6 +268,10 @@ class Memory:
         """Tell whether `address` is in the device's address space, allocated or not."""
         return self._base <= address < self._limit
 
+    def is_peers(self, address: int) -> bool:
+        """Whether an address is another device's, to which access is not enabled; see `peers`."""
+        return False
+
     def block(self, address: int) -> Extent | None:
         """Return the live allocation, as `malloc` made it, that holds `address`."""
         with self._lock:
@@ -283,7 +282,7 @@ class Memory:
         with self._lock:
             return min(
                 list(self._extents.values()),
-                key=lambda extent: _gap(extent, address, address + 1),
+                key=lambda extent: gap(extent, address, address + 1),
                 default=None,
             )
 
@@ -340,7 +339,7 @@ class Memory:
             and extent.end > freed.start
             and extent.serial > freed.serial
         ]
-        return min(live, key=lambda extent: _gap(extent, address, end), default=None)
+        return min(live, key=lambda extent: gap(extent, address, end), default=None)
 
     def _describe_nearest(self, address: int, end: int) -> str:
         if 0 <= address < PAGE:
@@ -393,8 +392,3 @@ class Memory:
     def write(self, address: int, data: bytes | memoryview) -> None:
         """Store the bytes; raises `ValueError` as `view` does."""
         self.view(address, len(data))[:] = np.frombuffer(data, np.uint8)
-
-
-def _gap(extent: Extent, address: int, end: int) -> int:
-    """Return the bytes between an extent and ``[address, end)``."""
-    return extent.start - end if extent.start >= end else max(address - extent.end, 0)

@@ -1,69 +1,236 @@
-"""Decide whether launches are checked for errors that a GPU does not report.
+"""The checks of the emulated device, and whether a finding is an error, a warning or dropped.
 
-A checked launch reports uses of registers and memory that were never written, missing waits, and
-races in LDS and in device memory. An unchecked launch gives the same results faster. Bounds,
-alignment and barriers are checked in both.
+`CHECKS` lists the checks. A policy has a severity for each: a finding of a check that is an "error"
+ends the launch, a "warn" is collected while the kernel runs on, and one that is "off" is dropped.
+A group name such as "wait_states" or "races" stands for several checks. The severities come from
+this table, then from the environment, then from `checks`. `findings` acts on them.
 """
 
 from __future__ import annotations
 
 import contextlib
 import contextvars
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from cupygemm.emulator.wait_rules import RULES
 
 VARIABLE = "CUPYGEMM_EMULATE_CHECKS"
-_NAMES = {"": True, "1": True, "0": False}
-_alignment: contextvars.ContextVar[bool] = contextvars.ContextVar("alignment", default=False)
-_chosen: contextvars.ContextVar[bool | None] = contextvars.ContextVar("checks", default=None)
+Severity = Literal["error", "warn", "off"]
+SEVERITIES: tuple[str, ...] = get_args(Severity)
 
 
-def checking() -> bool:
-    """Tell whether launches are checked, as they are by default.
+@dataclass(frozen=True)
+class Check:
+    """One check.
+
+    Attributes
+    ----------
+    finds : str
+        What a finding is.
+    otherwise : str
+        What the instruction does instead where a finding does not end the launch.
+    source : str
+        Where the rule is stated.
+    default : {"error", "warn", "off"}
+    """
+
+    finds: str
+    otherwise: str
+    source: str
+    default: Severity = "error"
+
+
+_AS_IF_ON_TIME = "executes as if it came late enough"
+_ISA_11_3 = (
+    "CDNA3 ISA guide, section 11.3, and LLVM's User Guide for AMDGPU (unaligned access mode)"
+)
+CHECKS: Mapping[str, Check] = {
+    "bounds": Check(
+        "an access outside every allocation, LDS or private memory",
+        "loads return 0 in the lanes outside; stores and atomics change nothing there",
+        "CDNA3 ISA guide, chapters 9 and 11, on buffers and LDS; a GPU may also end the kernel",
+    ),
+    "required_alignment": Check(
+        "an atomic, a scalar access, a transposing read or a direct-to-LDS load that is not "
+        "aligned as the hardware requires",
+        "scalar and direct-to-LDS addresses are rounded down; others are used as they are",
+        "CDNA3 ISA guide, chapters 8 and 11; CDNA4 ISA guide, chapter 11",
+    ),
+    "alignment": Check(
+        "a plain load or store that is not aligned to its size",
+        "the access is made: it is legal on these targets, and slower",
+        _ISA_11_3,
+        "off",
+    ),
+    "uninitialised": Check(
+        "an address, a branch, an atomic or a stored value that depends on bits that nothing wrote",
+        "the bits that happen to be there are used",
+        "the kernel's result would depend on earlier contents of registers or memory",
+    ),
+    "waits": Check(
+        "a register or LDS that is used before an s_waitcnt has waited for its load",
+        "the loaded value is there already",
+        "CDNA3 ISA guide, section 4.4",
+    ),
+    "lds_races": Check(
+        "two waves that access the same bytes of LDS with no barrier between them",
+        "the access is made, in the order of the emulation",
+        "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
+    ),
+    "global_races": Check(
+        "two waves that access the same bytes of device memory, unordered",
+        "the access is made, in the order of the emulation",
+        "LLVM's User Guide for AMDGPU, memory model",
+    ),
+    "barriers": Check(
+        "a barrier that some waves of a workgroup skipped before they ended",
+        "the other waves go on, as the hardware counts only waves that have not ended",
+        "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
+    ),
+} | {
+    f"wait_states_{name}": Check(rule.finds, _AS_IF_ON_TIME, rule.source, rule.severity)
+    for name, rule in RULES.items()
+}
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "wait_states": tuple(name for name in CHECKS if name.startswith("wait_states_")),
+    "races": ("lds_races", "global_races"),
+    "all": tuple(CHECKS),
+}
+# What a launch without checks does not look for. It is faster, because it keeps no records.
+UNCHECKED = ("uninitialised", "waits", *GROUPS["races"], *GROUPS["wait_states"])
+
+
+class Policy(dict[str, str]):
+    """The severity of each check, by name.
+
+    Attributes
+    ----------
+    records : bool
+        Whether a launch needs the records from which races, missing waits and the like are found.
+    """
+
+    def __init__(self, severities: Mapping[str, str] | None = None) -> None:
+        super().__init__(severities or {name: check.default for name, check in CHECKS.items()})
+        self.records = any(self[name] != "off" for name in UNCHECKED)
+
+    def changed(self, severities: Mapping[str, str | bool]) -> Policy:
+        """Return this policy with other severities for some checks or groups.
+
+        Parameters
+        ----------
+        severities : mapping
+            From names to severities; True is "error" and False is "off".
+
+        Raises
+        ------
+        ValueError
+            There is no such check or severity.
+        """
+        new: dict[str, str] = dict(self)
+        # A group first, so that a name within it counts whatever the order is.
+        for name in sorted(severities, key=lambda name: name not in GROUPS):
+            given = severities[name]
+            severity = given if isinstance(given, str) else "error" if given else "off"
+            if severity not in SEVERITIES:
+                raise ValueError(f"{name}={given!r}: a severity is {', '.join(SEVERITIES)}")
+            if name not in CHECKS and name not in GROUPS:
+                known = ", ".join([*CHECKS, *GROUPS])
+                raise ValueError(f"the emulated device has no check {name!r}; it has {known}")
+            new |= dict.fromkeys(GROUPS.get(name, (name,)), severity)
+        return Policy(new)
+
+
+_ON = Policy()
+_OFF = _ON.changed(dict.fromkeys(UNCHECKED, "off"))
+_chosen: contextvars.ContextVar[Policy | None] = contextvars.ContextVar("checks", default=None)
+
+
+def policy(enabled: bool | Policy | None = None) -> Policy:
+    """Return the policy of a launch.
+
+    Parameters
+    ----------
+    enabled : bool or Policy, optional
+        What the launch asks for; by default what `checks` or the environment says.
 
     Raises
     ------
     ValueError
-        The variable's value is neither 0 nor 1.
+        The variable's value cannot be read.
     """
+    if isinstance(enabled, Policy):
+        return enabled
+    if enabled is not None:
+        return _ON if enabled else _OFF
     chosen = _chosen.get()
-    if chosen is not None:
-        return chosen
-    value = os.environ.get(VARIABLE, "")
-    if value not in _NAMES:
-        raise ValueError(f"{VARIABLE} must be 0 or 1 (got {value!r})")
-    return _NAMES[value]
+    return _from_environment(os.environ.get(VARIABLE, "")) if chosen is None else chosen
 
 
-def strict_alignment() -> bool:
-    """Tell whether plain accesses must be aligned to their size."""
-    return _alignment.get()
+@functools.lru_cache(maxsize=8)
+def _from_environment(text: str) -> Policy:
+    """Return the policy of the variable's value: 0, 1, or ``name=severity,...``."""
+    named = {"": _ON, "1": _ON, "0": _OFF}.get(text.strip())
+    if named is not None:
+        return named
+    try:
+        return _ON.changed(parse(text))
+    except ValueError as err:
+        raise ValueError(f"{VARIABLE}={text!r}: {err}") from None
+
+
+def parse(text: str) -> dict[str, str]:
+    """Return the severities of ``name=severity,name=severity``.
+
+    Raises
+    ------
+    ValueError
+        An entry has another form.
+    """
+    found = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, severity = entry.partition("=")
+        if not equals:
+            raise ValueError(f"{entry!r} must be 0, 1 or name=severity, as in wait_states=warn")
+        found[name.strip()] = severity.strip()
+    return found
 
 
 @contextlib.contextmanager
-def checks(enabled: bool = True, *, alignment: bool = False) -> Iterator[None]:
-    """Switch the checks of this thread's launches on or off inside a ``with`` statement.
+def checks(enabled: bool | None = None, **severities: str | bool) -> Iterator[None]:
+    """Set the checks of this thread's launches inside a ``with`` statement.
 
     Parameters
     ----------
-    enabled : bool
-        Whether to report missing waits, uses of values that were never written, and races.
-    alignment : bool
-        Whether to report plain loads and stores that are not aligned to their size. Accesses of
-        12 bytes must be aligned to 4 bytes in device memory and to 16 in LDS. Unaligned accesses
-        are legal but slower on these targets; other devices refuse them.
+    enabled : bool, optional
+        True sets every check to its default. False makes launches faster: they do not look for
+        missing waits and wait states, uses of values that were never written, and races. Without
+        it, the checks that are not named stay as they are.
+    **severities : {"error", "warn", "off"}
+        The severities of some checks or groups of checks, by name. "error" ends the launch with a
+        `KernelFault`. "warn" lists the findings at the end of the launch, in a `KernelWarning` and
+        in ``last_launch().warnings``, one for each kind and instruction. "off" drops them. True and
+        False stand for "error" and "off". The names are in the documentation's table of checks.
+
+    Raises
+    ------
+    ValueError
+        There is no such check or severity.
 
     Examples
     --------
     >>> from cupygemm import emulator
     >>> with emulator.checks(False):
     ...     c = a @ b  # doctest: +SKIP
-    >>> with emulator.checks(alignment=True):
+    >>> with emulator.checks(wait_states="warn", alignment="error"):
     ...     c = a @ b  # doctest: +SKIP
     """
-    tokens = _chosen.set(bool(enabled)), _alignment.set(bool(alignment))
+    base = policy(enabled)
+    token = _chosen.set(base.changed(severities))
     try:
         yield
     finally:
-        _chosen.reset(tokens[0])
-        _alignment.reset(tokens[1])
+        _chosen.reset(token)

@@ -11,8 +11,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from cupygemm.emulator.allocations import Extent, Memory
+from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.extents import Extent
 from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.targets import Target
 
@@ -39,18 +40,31 @@ class Stream:
 
     flags: int = 0
     priority: int = 0
+    device: int | None = None
+    """The device on which it was created; None for a default stream, which every device has."""
 
 
 @dataclass(eq=False)
 class Event:
-    """An event, with the time of its last recording in nanoseconds, or None."""
+    """An event, with the time of its last recording in nanoseconds, or None.
+
+    If that was in a captured stream, `mark` says where in the capture.
+    """
 
     flags: int = 0
     recorded: int | None = None
+    mark: Any = None
 
     def record(self) -> None:
         """Record it now."""
         self.recorded = time.perf_counter_ns()
+
+
+@dataclass(eq=False)
+class FaultLog:
+    """The faults of all devices of a process: the latest one."""
+
+    latest: EmulatorError | None = None
 
 
 @dataclass(eq=False)
@@ -61,14 +75,28 @@ class Device:
     ----------
     target : Target
     memory : Memory
-    last_fault : EmulatorError or None
-        Why the last failed launch failed.
+    index : int
+        Its number among the devices of the process.
+    faults : FaultLog
+        Shared by all devices of the process.
+    launching : threading.RLock
+        Held during a launch; shared by all devices of the process.
     """
 
     target: Target
     memory: Memory = field(default_factory=Memory)
-    last_fault: EmulatorError | None = None
-    _launching: Any = field(default_factory=threading.RLock, repr=False)
+    index: int = 0
+    faults: FaultLog = field(default_factory=FaultLog)
+    launching: Any = field(default_factory=threading.RLock, repr=False)
+
+    @property
+    def last_fault(self) -> EmulatorError | None:
+        """Return why the latest failed launch failed."""
+        return self.faults.latest
+
+    @last_fault.setter
+    def last_fault(self, fault: EmulatorError | None) -> None:
+        self.faults.latest = fault
 
     def load(self, data: bytes) -> CodeObject:
         """Place a code object, or the fitting one out of a bundle, in device memory.
@@ -122,7 +150,7 @@ class Device:
         from cupygemm.emulator import run
 
         self.check_launch(kernel, grid, block, dynamic_lds)
-        with self._launching:
+        with self.launching:
             try:
                 return run.launch(
                     kernel, grid, block, dynamic_lds, arguments, self.memory, self.target

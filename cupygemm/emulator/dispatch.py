@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.checking import strict_alignment
 from cupygemm.emulator.code_object import Kernel
-from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED, EXEC, FLAT_SCRATCH
-from cupygemm.emulator.state import LANES, SCRATCH_BASE, State
+from cupygemm.emulator.findings import Findings
+from cupygemm.emulator.isa import AGPR0, APERTURE_PRIVATE, APERTURE_SHARED, EXEC, FLAT_SCRATCH
+from cupygemm.emulator.state import LANES, SCRATCH_BASE, State, register_file
 from cupygemm.emulator.targets import Target
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _MAX_THREADS = 1024
 _DYNAMIC_STACK = 16 << 10  # private bytes for kernels whose stack depth the compiler does not know
 _PACKET_BYTES = 64
+_CACHE_BYTES = 2 << 20  # L2 caches of two cores
 _EXPLICIT = (
     "by_value",
     "global_buffer",
@@ -49,8 +50,13 @@ class Dispatch:
     dynamic_lds : int
         Bytes of LDS beyond the kernel's own.
     target : Target
+    findings : Findings, optional
+        What happens with what is found; by default, each check has its own severity.
+
+    Attributes
+    ----------
     checks : bool
-        Keep a shadow of LDS and of device memory, and report races.
+        Keep a shadow of LDS and of device memory, from which races show.
 
     Raises
     ------
@@ -66,14 +72,16 @@ class Dispatch:
         dynamic_lds: int,
         target: Target,
         *,
-        checks: bool = True,
+        findings: Findings | None = None,
     ) -> None:
         self.kernel = kernel
         self.grid = (int(grid[0]), int(grid[1]), int(grid[2]))
         self.block = (int(block[0]), int(block[1]), int(block[2]))
         self.dynamic_lds = int(dynamic_lds)
         self.target = target
-        self.checks = checks
+        self.findings = Findings() if findings is None else findings
+        self.checks = self.findings.policy.records
+        self.alignment = self.findings.policy["alignment"] != "off"
         self._check()
         self.threads = int(np.prod(self.block))
         self.waves_per_workgroup = -(-self.threads // LANES)
@@ -109,6 +117,16 @@ class Dispatch:
         if self.num_workgroups <= self.target.num_cus:
             return self.num_workgroups
         return max(1, max_waves // self.waves_per_workgroup)
+
+    def cluster_waves(self) -> int:
+        """Return the waves of the workgroups whose registers and LDS fit a processor's cache."""
+        waves = self.waves_per_workgroup
+        registers = self.kernel.num_vgpr + self.kernel.num_agpr
+        tracked = (
+            5 if self.checks else 1
+        )  # bytes for each byte of LDS, the records of races included
+        footprint = waves * (registers + 1) * 4 * LANES + self.lds_bytes * tracked
+        return waves * max(2, _CACHE_BYTES // footprint)
 
     # -- arguments ---------------------------------------------------------------------------------
 
@@ -173,10 +191,29 @@ class Dispatch:
 
     # -- waves -------------------------------------------------------------------------------------
 
+    def batch_waves(self, first: int, max_waves: int) -> int:
+        """Return the waves of the batch that starts at workgroup `first`."""
+        groups = min(self.batch_size(max_waves), self.num_workgroups - first)
+        return groups * self.waves_per_workgroup
+
     def start(
-        self, first: int, max_waves: int, kernarg: int, memory: Memory
+        self,
+        first: int,
+        max_waves: int,
+        kernarg: int,
+        memory: Memory,
+        reuse: State | None = None,
     ) -> tuple[State, int, int]:
         """Return the state of the batch that starts at workgroup `first`.
+
+        Parameters
+        ----------
+        first, max_waves : int
+        kernarg : int
+            Address of the arguments.
+        memory : Memory
+        reuse : State, optional
+            The state of an earlier batch of the same shape, whose arrays this one takes over.
 
         Returns
         -------
@@ -184,19 +221,29 @@ class Dispatch:
         vector, scalar : int
             Bit masks of the registers that the hardware initialises.
         """
-        groups = min(self.batch_size(max_waves), self.num_workgroups - first)
         per_group = self.waves_per_workgroup
-        waves = groups * per_group
+        waves = self.batch_waves(first, max_waves)
+        groups = waves // per_group
         order = np.arange(first, first + groups, dtype=np.int64)
         gx, gy, _ = self.grid
         ids = np.stack([order % gx, order // gx % gy, order // (gx * gy)], axis=1).astype(np.int32)
         descriptor = self.kernel.descriptor
         preload = descriptor.preload_length
+        if reuse is not None:
+            state = reuse
+            state.kernel, state.memory = self.kernel, memory
+            state.workgroup_ids, state.launch_order = ids, order
+            state.grid, state.arguments = self.grid, self._kernarg
+            state.findings = self.findings
+            state.restart()
+            state.pc.fill(self.kernel.entry + (256 if preload else 0))
+            state.modes.fill(descriptor.mode)
+            return self._start_registers(state, kernarg)
         state = State(
             kernel=self.kernel,
             target=self.target,
             memory=memory,
-            vgpr=np.empty((512, waves, LANES), np.uint32),
+            vgpr=register_file(waves),
             sgpr=np.zeros((128, waves), np.uint32),
             scc=np.zeros(waves, bool),
             lds=np.zeros((groups, self.lds_bytes), np.uint8),
@@ -211,7 +258,17 @@ class Dispatch:
             grid=self.grid,
             arguments=self._kernarg,
             checks=self.checks,
-            alignment=strict_alignment(),
+            alignment=self.alignment,
+            findings=self.findings,
+        )
+        return self._start_registers(state, kernarg)
+
+    def _start_registers(self, state: State, kernarg: int) -> tuple[State, int, int]:
+        kernel = self.kernel
+        vectors = max(kernel.num_vgpr, kernel.descriptor.num_registers)
+        state.used_registers = (
+            min(AGPR0, vectors),
+            min(AGPR0, max(kernel.num_agpr, vectors - AGPR0)),
         )
         self._start_exec(state)
         vector = self._start_vector(state)
@@ -230,16 +287,21 @@ class Dispatch:
 
     def _start_vector(self, state: State) -> int:
         """Put the packed work-item ids in v0."""
-        item = state.wave_in_group.astype(np.int64)[:, None] * LANES + np.arange(LANES)
-        bx, by, _ = self.block
+        state.vgpr[0] = np.tile(self._packed_items(), (len(state.workgroup_ids), 1))
+        return 1
+
+    def _packed_items(self) -> NDArray[np.uint32]:
+        """Return the work-item ids of a workgroup as v0 holds them, (waves, lanes)."""
+        waves = self.waves_per_workgroup
+        item = np.arange(waves * LANES, dtype=np.uint32).reshape(waves, LANES)
+        bx, by, _ = (np.uint32(extent) for extent in self.block)
         enabled = self.kernel.descriptor.rsrc2 >> 11 & 3  # axes beyond x
         packed = item % bx
         if enabled >= 1:
-            packed |= item // bx % by << 10
+            packed |= item // bx % by << np.uint32(10)
         if enabled >= 2:
-            packed |= item // (bx * by) << 20
-        state.vgpr[0] = packed
-        return 1
+            packed |= item // (bx * by) << np.uint32(20)
+        return packed
 
     def _start_scalar(self, state: State, kernarg: int) -> int:
         """Fill user and system SGPRs; return which are initialised."""
@@ -255,8 +317,8 @@ class Dispatch:
             words.append(self.waves_per_workgroup)
         wave = np.arange(state.num_waves, dtype=np.uint32)
         window = wave * np.uint32(LANES * self.scratch_bytes)
-        # A kernel that calls functions adds the offset of its scratch to the buffer's address, also
-        # where it has turned out that they need none and nobody asks for the offset.
+        # A kernel that calls functions adds the offset of its scratch to the buffer's address, even
+        # if the functions need no scratch and the descriptor does not request the offset.
         wants_offset = descriptor.rsrc2 & 1 or descriptor.properties & 1
         if wants_offset and not target.architected_flat_scratch:
             words.append(window)

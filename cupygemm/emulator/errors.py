@@ -7,6 +7,8 @@ instruction.
 
 from __future__ import annotations
 
+import html
+
 
 class EmulatorError(RuntimeError):
     """The base class of the emulated device's errors."""
@@ -35,6 +37,8 @@ class Fault(Exception):
         Whether `address` is in device memory rather than an offset into LDS or private memory.
     lanes : tuple of int
         All lanes of the wave with the same fault, in ascending order; the first is `lane`.
+    check : str
+        The check that found it, as in `checking.CHECKS`; "" for what always ends a launch.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class Fault(Exception):
         *,
         is_global: bool = False,
         lanes: tuple[int, ...] = (),
+        check: str = "",
     ) -> None:
         super().__init__(f"{kind}: {detail}")
         self.kind = kind
@@ -55,6 +60,7 @@ class Fault(Exception):
         self.lane = lane
         self.address = address
         self.is_global = is_global
+        self.check = check
         self.lanes = lanes or ((lane,) if lane >= 0 else ())
 
 
@@ -77,9 +83,15 @@ class KernelFault(EmulatorError):
     instruction : str
         Its assembly text.
     kind, detail : str
+    check : str
+        The check that found it, which `checks` can make a warning; "" for what always ends a
+        launch.
     address : int or None
     source : tuple of (str, int) or None
         File and line of the instruction, of a kernel compiled with ``-g``.
+    call_sites : tuple of (str, int)
+        Where the function of that line was inlined: the innermost call first, the kernel's own line
+        last. Empty if the line is the kernel's.
     """
 
     def __init__(
@@ -95,6 +107,8 @@ class KernelFault(EmulatorError):
         address: int | None = None,
         source: tuple[str, int] | None = None,
         lanes: tuple[int, ...] = (),
+        check: str = "",
+        call_sites: tuple[tuple[str, int], ...] = (),
     ) -> None:
         self.kernel = kernel
         self.workgroup = workgroup
@@ -105,9 +119,18 @@ class KernelFault(EmulatorError):
         self.instruction = instruction
         self.kind = kind
         self.detail = detail
+        self.check = check
         self.address = address
         self.source = source
+        self.call_sites = call_sites
         super().__init__(self.report())
+
+    def _repr_html_(self) -> str:
+        first, _, rest = self.report().partition("\n")
+        return (
+            f'<p style="color:#b2182b"><b>{html.escape(first)}</b></p>'
+            f'<pre style="font-size:80%;overflow-x:auto">{html.escape(rest)}</pre>'
+        )
 
     def report(self) -> str:
         """Return the report as text, in the format of a compiler's diagnostic."""
@@ -121,10 +144,15 @@ class KernelFault(EmulatorError):
         lines = [f"{self.kind}", f"  in {where}", f"  at pc {self.pc:+#x}: {self.instruction}"]
         if self.source is not None:
             lines.append(f"  {self.source[0]}:{self.source[1]}")
+        lines += [f"  inlined at {file}:{number}" for file, number in self.call_sites]
         if self.address is not None:
             lines.append(f"  address 0x{self.address:x}")
         lines += [f"  {line}" for line in self.detail.splitlines()]
         return "\n".join(lines)
+
+
+class KernelWarning(EmulatorError, RuntimeWarning):
+    """The findings of a launch whose checks are warnings, listed at the end of the launch."""
 
 
 def spans(numbers: tuple[int, ...]) -> str:

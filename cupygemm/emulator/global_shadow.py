@@ -13,6 +13,7 @@ import ctypes
 import mmap
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupygemm.emulator.host_memory import reserve
 
@@ -92,6 +93,13 @@ class GlobalShadow:
     def undefine(self, start: int, size: int) -> None:
         """Note that ``[start, start + size)`` has not been written."""
         self._set(start, size, written=False)
+
+    def written(self, start: int, size: int) -> NDArray[np.bool_]:
+        """Return which bytes of ``[start, start + size)`` have been written, bool (size,)."""
+        first, end = start - self.base, start - self.base + size
+        packed = ctypes.string_at(self.defined + first // 8, -(-end // 8) - first // 8)
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+        return bits[first % 8 :][:size].view(np.bool_)
 
     def _set(self, start: int, size: int, *, written: bool) -> None:
         if size <= 0:

@@ -1,4 +1,4 @@
-"""Source lines of a code object's instructions, from the line programs of DWARF (``-g``)."""
+"""Source lines of instructions, and call sites of inlined ones, from DWARF (``-g``)."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from elftools.elf.elffile import ELFFile
 
+from cupygemm.emulator.inlining import InlinedCode, Line, call_sites, inlined_code
+
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject
 
-Line = tuple[str, int]
 _tables: weakref.WeakKeyDictionary[CodeObject, LineTable] = weakref.WeakKeyDictionary()
 
 
 class LineTable:
-    """The source line of each address."""
+    """The source line of each address, and the call sites of inlined code."""
 
     def __init__(self, elf: bytes) -> None:
         self._addresses: list[int] = []
         self._lines: list[Line | None] = []
+        self._inlined: list[InlinedCode] = []
         rows: dict[int, Line | None] = {}
         file = ELFFile(io.BytesIO(elf)) if elf else None
         if file is not None and file.has_dwarf_info():
@@ -30,7 +32,8 @@ class LineTable:
             for unit in dwarf.iter_CUs():
                 program = dwarf.line_program_for_CU(unit)
                 if program is not None:
-                    _collect(program, rows)
+                    names = _collect(program, rows)
+                    self._inlined += inlined_code(dwarf, unit, names)
         for address in sorted(rows):
             self._addresses.append(address)
             self._lines.append(rows[address])
@@ -43,6 +46,10 @@ class LineTable:
         place = bisect.bisect_right(self._addresses, pc) - 1
         return self._lines[place] if place >= 0 else None
 
+    def call_sites(self, pc: int) -> tuple[Line, ...]:
+        """Return where the code of the instruction was inlined, the innermost call first."""
+        return call_sites(self._inlined, pc)
+
 
 def line_table(code_object: CodeObject) -> LineTable:
     """Return the line table of a code object; it is read once."""
@@ -52,8 +59,11 @@ def line_table(code_object: CodeObject) -> LineTable:
     return table
 
 
-def _collect(program: Any, rows: dict[int, Line | None]) -> None:
-    """Add the rows of a line program; a row applies up to the next one's address."""
+def _collect(program: Any, rows: dict[int, Line | None]) -> dict[int, str]:
+    """Add the rows of a line program, and return the names of its files.
+
+    A row applies up to the next one's address.
+    """
     names = _file_names(program)
     for entry in program.get_entries():
         state = entry.state
@@ -63,6 +73,7 @@ def _collect(program: Any, rows: dict[int, Line | None]) -> None:
             rows.setdefault(state.address, None)
         elif state.line:  # line 0 is code without a line; the lines around it apply
             rows[state.address] = names.get(state.file, "?"), state.line
+    return names
 
 
 def _file_names(program: Any) -> dict[int, str]:

@@ -19,6 +19,7 @@ import numpy as np
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import register_name, registers
 from cupygemm.emulator.reports import instruction_at
+from cupygemm.emulator.state import zeroed_rows
 
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group, State
@@ -34,6 +35,10 @@ _KINDS = {
     _FROM_LDS: "uninitialised LDS",
     _FROM_PRIVATE: "uninitialised private memory",
 }
+
+
+_INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
+_READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
 
 
 class Register(NamedTuple):
@@ -66,18 +71,21 @@ class Marks:
         Where the undefined bits of a register come from.
     suspect_vector, suspect_scalar : int
         Bit masks of the registers that are not defined in all waves.
+    marked : int
+        Bit mask of the vector registers that may have bits in `undefined`.
     """
 
     def __init__(self, state: State) -> None:
         waves, lds = state.num_waves, state.lds
         # Zeroed pages cost nothing until they are accessed, and most of them never are.
-        self.undefined = np.zeros((512, waves, 64), np.uint32)
+        self.undefined = zeroed_rows(state.vgpr)
         self.undefined_scalar = np.zeros((129, waves), np.uint32)
         self.origin = np.zeros((512, waves), np.int32)
         self.origin_scalar = np.zeros((129, waves), np.int32)
         self.unwritten = np.zeros((512, waves), bool)
         self.suspect_vector = self.suspect_scalar = 0
-        self._marked = 0  # vector registers that may have undefined bits
+        self.marked = 0
+        self._ever_marked = 0
         self._memory = {
             "lds_undefined": np.zeros_like(lds),
             "lds_origin": np.zeros((len(lds), -(-lds.shape[1] // 4)), np.int32),
@@ -101,10 +109,23 @@ class Marks:
         """Mark all registers as unwritten, except those in two bit masks."""
         self.suspect_vector = ~vector & (1 << 512) - 1
         self.suspect_scalar = ~scalar & (1 << 128) - 1
-        self.unwritten[registers(self.suspect_vector)] = True
-        unwritten = registers(self.suspect_scalar)
-        self.undefined_scalar[unwritten] = ALL
-        self.origin_scalar[unwritten] = 8 * (_SCALAR0 + np.asarray(unwritten, np.int32))[:, None]
+        if not (self.suspect_vector or self.suspect_scalar):
+            return
+        self.unwritten.fill(True)
+        self.unwritten[registers(vector)] = False
+        self.undefined_scalar.fill(ALL)
+        self.undefined_scalar[[*registers(scalar), SCC]] = 0
+        self.origin_scalar[:] = _INITIAL_ORIGINS
+
+    def restart(self) -> None:
+        """Forget the undefined bits of another batch; `start` is called next."""
+        for register in registers(self._ever_marked | self.marked):
+            self.undefined[register] = 0
+        self.marked = self._ever_marked = 0
+        self._addresses.clear()
+        for name, array in self._memory.items():
+            if array.size and name not in _READ_WHERE_MARKED:
+                array.fill(0)
 
     # -- vector registers --------------------------------------------------------------------------
 
@@ -119,13 +140,14 @@ class Marks:
             self.undefined[register, waves] = ALL
             self.origin[register, waves] = 8 * register
             self.unwritten[register, waves] = False
-            self._marked |= bit
+            self.marked |= bit
+            self._ever_marked |= bit
             return True
-        return bool(self._marked & bit) and bool(self.undefined[register, group.waves].any())
+        return bool(self.marked & bit) and bool(self.undefined[register, group.waves].any())
 
     def is_marked(self, register: int) -> bool:
         """Return whether the register may have undefined bits in a lane of some wave."""
-        return bool(self._marked >> register & 1)
+        return bool(self.marked >> register & 1)
 
     def written(self, group: Group, register: int) -> None:
         """Record that the group writes a register; the caller sets the undefined bits."""
@@ -134,12 +156,13 @@ class Marks:
     def settle(self, register: int, *, marked: bool = False) -> None:
         """Update the bit masks for a vector register that was written."""
         bit = 1 << register
-        if marked or self._marked & bit:
+        if marked or self.marked & bit:
             if self.undefined[register].any():
-                self._marked |= bit
+                self.marked |= bit
+                self._ever_marked |= bit
                 self.suspect_vector |= bit
                 return
-            self._marked &= ~bit
+            self.marked &= ~bit
         if self.unwritten[register].any():
             self.suspect_vector |= bit
         else:
@@ -147,13 +170,14 @@ class Marks:
 
     def expect(self, register: int) -> None:
         """Record that C is about to set undefined bits of a register."""
-        self._marked |= 1 << register
+        self.marked |= 1 << register
+        self._ever_marked |= 1 << register
         self.suspect_vector |= 1 << register
 
     def clear(self, group: Group, register: int, bits: int = ALL) -> None:
         """Record that the group writes defined bits to its active lanes of a register."""
         self.written(group, register)
-        if self._marked >> register & 1:
+        if self.marked >> register & 1:
             rows = self.undefined[register, group.waves]
             rows = np.where(group.mask, rows & np.uint32(~bits & ALL), rows)
             self.undefined[register, group.waves] = rows
@@ -244,7 +268,9 @@ class Marks:
         space, lane = origin & _SPACE, lanes[0] if lanes else -1
         if space == _FROM_REGISTER:
             detail = self._unwritten_register(register, name, origin, use)
-            return Fault(_KINDS[space], detail, wave=position, lane=lane, lanes=lanes)
+            return Fault(
+                _KINDS[space], detail, wave=position, lane=lane, lanes=lanes, check="uninitialised"
+            )
         pc = origin >> 3 << 2
         addresses = self._addresses.get(pc)
         address = int(addresses[wave]) - 1 if addresses is not None else -1
@@ -269,6 +295,7 @@ class Marks:
             address=address if address >= 0 else None,
             is_global=is_global,
             lanes=lanes,
+            check="uninitialised",
         )
 
     @staticmethod

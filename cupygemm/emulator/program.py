@@ -3,47 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
+from cupygemm.emulator.entry import Entry, counter_of
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.marks import SCC
+from cupygemm.emulator.native_program import NativeProgram
 from cupygemm.emulator.reports import instruction_at
-from cupygemm.emulator.scoreboard import Counter, counter_of
 from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import bind
+from cupygemm.emulator.wait_rules import RULES
 from cupygemm.emulator.wait_states import Hazard, hazards_behind
 
+_TOO_EARLY = "missing wait states"
 
-@dataclass(slots=True, kw_only=True)
-class Entry:
-    """One instruction of a program, ready to execute."""
 
-    pc: int
-    inst: Instruction
-    step: Callable[[Group], Any]
-    next_pc: int
-    control: str  # "", "wait", "barrier", "end", "branch" or "mode"
-    counter: Counter | None
-    vector_uses: int
-    scalar_uses: int
-    is_vector: bool  # an instruction that MODE.vskip skips
+class CheckedStep:
+    """A step of an instruction that comes too early in checked launches.
+
+    Attributes
+    ----------
+    step : callable
+        The instruction's own step.
+    hazards : list of Hazard
+    """
+
+    __slots__ = ("hazards", "step")
+
+    def __init__(self, step: Callable[[Group], Any], hazards: list[Hazard]) -> None:
+        self.step = step
+        self.hazards = hazards
+
+    def __call__(self, group: Group) -> Any:
+        """Report the hazards, then execute the instruction."""
+        state = group.state
+        if state.checks:
+            for hazard in self.hazards:
+                check = f"wait_states_{hazard.rule}"
+                if state.findings.wants(check, _TOO_EARLY, state.current_pc):
+                    fault = _too_early(hazard, check, state)
+                    state.findings.report(fault, group, state.current_pc)
+        return self.step(group)
 
 
 class Program:
-    """The instructions of a code object for a target, decoded when execution reaches them."""
+    """The instructions of a code object for a target, decoded when execution reaches them.
+
+    Attributes
+    ----------
+    entries : dict of int to Entry
+        By byte offset.
+    native : NativeProgram
+    is_native : bool
+        Whether the C loop may execute the program.
+    """
+
+    is_native = True
 
     def __init__(self, image: bytes, target: Target) -> None:
         self.image = image
         self.target = target
         self.entries: dict[int, Entry] = {}
-        self._hazards: dict[
-            int, Hazard
-        ] = {}  # by the program counter of the instruction that comes too early
+        self._hazards: dict[int, list[Hazard]] = {}  # by where they are reported
+        self.native = NativeProgram(len(image), target)
         self._decoded: dict[int, Instruction] = {}
 
     def entry(self, pc: int) -> Entry:
@@ -56,7 +82,7 @@ class Program:
             raise Fault("wild jump", f"the program counter {pc:#x} is outside the code object")
         inst = self._instruction(pc)
         for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
-            self._refuse(hazard)
+            self._note(hazard)
         control = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}.get(
             inst.mnemonic, ""
         )
@@ -65,7 +91,7 @@ class Program:
             control = "branch"
         if inst.mnemonic.startswith(("s_setvskip", "s_setreg")):
             control = "mode"
-        scc = (reads_scc(inst) or writes_scc(inst)) << SCC
+        scc_reads, scc_writes = reads_scc(inst) << SCC, writes_scc(inst) << SCC
         entry = Entry(
             pc=pc,
             inst=inst,
@@ -74,28 +100,29 @@ class Program:
             control=control,
             counter=counter_of(inst),
             vector_uses=inst.vector_reads | inst.vector_writes,
-            scalar_uses=inst.scalar_reads | inst.scalar_writes | scc,
+            scalar_uses=inst.scalar_reads | inst.scalar_writes | scc_reads | scc_writes,
             is_vector=not inst.encoding.startswith("S") or inst.encoding == "SCRATCH",
+            scc_reads=scc_reads,
+            scc_writes=scc_writes,
         )
+        self.native.add(entry)
         self.entries[pc] = entry
         if pc in self._hazards:
-            self._refuse(self._hazards[pc])
+            self._check(entry, self._hazards[pc])
         return entry
 
-    def _refuse(self, hazard: Hazard) -> None:
-        """Make an instruction that comes too early fail in checked launches."""
-        self._hazards[hazard.consumer] = hazard
-        entry = self.entries.get(hazard.consumer)
-        if entry is None:
-            return
-        step = entry.step
+    def _note(self, hazard: Hazard) -> None:
+        """Let the instruction where a hazard is reported do so."""
+        noted = self._hazards.setdefault(hazard.place, [])
+        noted.append(hazard)
+        entry = self.entries.get(hazard.place)
+        if len(noted) == 1 and entry is not None:
+            self._check(entry, noted)
 
-        def refusing(group: Group) -> Any:
-            if group.state.checks:
-                raise _too_early(hazard, group.state)
-            return step(group)
-
-        entry.step = refusing
+    @staticmethod
+    def _check(entry: Entry, hazards: list[Hazard]) -> None:
+        entry.step = CheckedStep(entry.step, hazards)
+        NativeProgram.leave_to_python(entry)
 
     def _instruction(self, pc: int) -> Instruction:
         found = self._decoded.get(pc)
@@ -110,12 +137,19 @@ class Program:
             return None
 
 
-def _too_early(hazard: Hazard, state: State) -> Fault:
+def _too_early(hazard: Hazard, check: str, state: State) -> Fault:
     lacking = hazard.needed - hazard.found
+    if hazard.place == hazard.consumer:
+        after, other = "after what it depends on", hazard.producer
+        subject = hazard.what
+    else:
+        after, other, subject = "before an instruction that depends on it", hazard.consumer, "comes"
     return Fault(
-        "missing wait states",
-        f"{hazard.what} {hazard.found} wait states after what it depends on:\n"
-        f"  {instruction_at(state, hazard.producer)}\n"
-        f"{hazard.needed} are needed: put s_nop {lacking - 1}, or other instructions, between",
+        _TOO_EARLY,
+        f"{subject} {hazard.found} wait states {after}:\n"
+        f"  {instruction_at(state, other)}\n"
+        f"{hazard.needed} are needed: put s_nop {lacking - 1}, or other instructions, between\n"
+        f"({check}: {RULES[hazard.rule].source})",
         0,
+        check=check,
     )

@@ -11,8 +11,8 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.line_table import line_table
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.allocations import Extent
     from cupygemm.emulator.code_object import Argument, Kernel
+    from cupygemm.emulator.extents import Extent
     from cupygemm.emulator.state import State
 
 _POINTER_BYTES = 8
@@ -31,6 +31,20 @@ def source_line(kernel: Kernel, pc: int) -> tuple[str, int] | None:
     return None if code_object is None else line_table(code_object).find(pc)
 
 
+def call_sites(kernel: Kernel, pc: int) -> tuple[tuple[str, int], ...]:
+    """Return where an instruction's code was inlined, the innermost call first."""
+    code_object = getattr(kernel, "code_object", None)
+    return () if code_object is None else line_table(code_object).call_sites(pc)
+
+
+def source_text(kernel: Kernel, pc: int) -> str:
+    """Return the source line of an instruction and the calls that it was inlined by, as text."""
+    line = source_line(kernel, pc)
+    places = [f"{file}:{number}" for file, number in ([line] if line else [])]
+    places += [f"inlined at {file}:{number}" for file, number in call_sites(kernel, pc)]
+    return ", ".join(places)
+
+
 def instruction_at(state: State, pc: int) -> str:
     """Return the offset, the text and the source line of an instruction, as far as known."""
     if pc < 0:
@@ -42,9 +56,8 @@ def instruction_at(state: State, pc: int) -> str:
         text = decode(state.kernel.code_object.image, pc, state.target.name).text
     except UnsupportedInstruction:
         text = "(no instruction)"
-    line = source_line(state.kernel, pc)
-    where = f"\n  {line[0]}:{line[1]}" if line else ""
-    return f"{offset:+#x}: {text}{where}"
+    where = source_text(state.kernel, pc)
+    return f"{offset:+#x}: {text}" + f"\n  {where}" * bool(where)
 
 
 def argument_near(state: State, address: int) -> str | None:

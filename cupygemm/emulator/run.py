@@ -18,30 +18,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cupygemm.emulator.checking import checking
+from cupygemm.emulator.batch import BATCH_WAVES, Batches
+from cupygemm.emulator.checking import Policy, policy
 from cupygemm.emulator.code_object import Kernel
-from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.dispatch import Dispatch
-from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
-from cupygemm.emulator.marks import marks_of
+from cupygemm.emulator.errors import EmulatorError, KernelFault
+from cupygemm.emulator.executor import Executor
+from cupygemm.emulator.findings import Findings
+from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.profiling import active
-from cupygemm.emulator.program import Entry, Program
-from cupygemm.emulator.reports import argument_near, host_call_near, source_line
-from cupygemm.emulator.schedule import BarrierFault, Order, Scheduler
-from cupygemm.emulator.scoreboard import NoScoreboard, Scoreboard
-from cupygemm.emulator.state import VSKIP, Group, State
+from cupygemm.emulator.program import Program
+from cupygemm.emulator.schedule import Order
 from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units.machine import machine_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
     from cupygemm.emulator.profiling.kernel_profile import KernelProfile
     from cupygemm.emulator.profiling.recorder import Recorder
 
-BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
 
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LaunchStats:
     """The statistics of a launch: *emulated* figures, exact counts of executed instructions.
 
@@ -62,6 +58,8 @@ class LaunchStats:
         By byte offset from the kernel's entry, when profiling; see `units.lds` and `units.memory`.
     profile : KernelProfile or None
         The complete profile, when profiling.
+    warnings : tuple of KernelFault
+        The findings of checks that are warnings; see `cupygemm.emulator.checks`.
     """
 
     kernel: str
@@ -75,6 +73,15 @@ class LaunchStats:
     lds_conflicts: dict[int, Any]
     global_lines: dict[int, Any]
     profile: KernelProfile | None = None
+    warnings: tuple[KernelFault, ...] = ()
+
+    def __repr__(self) -> str:
+        grid, block = ("x".join(map(str, extent)) for extent in (self.grid, self.block))
+        return (
+            f"LaunchStats({self.kernel}: grid {grid}, block {block}, {self.num_waves:,} waves, "
+            f"{self.instructions:,} instructions, {self.mfma:,} MFMA; emulated in "
+            f"{self.seconds:.3g} s)"
+        )
 
     @property
     def mfma(self) -> int:
@@ -115,7 +122,7 @@ def launch(
     *,
     order: Order = "lockstep",
     profile: bool = False,
-    checks: bool | None = None,
+    checks: bool | Policy | None = None,
 ) -> LaunchStats:
     """Execute a kernel's machine code.
 
@@ -135,9 +142,9 @@ def launch(
         How the waves of a workgroup take turns.
     profile : bool
         Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.
-    checks : bool, optional
-        Report races, missing waits and uses of values that were never written. The default is what
-        `cupygemm.emulator.checks` has set.
+    checks : bool or Policy, optional
+        What to report, as a policy or as the first argument of `cupygemm.emulator.checks`. The
+        default is what that function has set.
 
     Returns
     -------
@@ -155,9 +162,11 @@ def launch(
     global _last  # noqa: PLW0603  # what last_launch returns
     started = time.perf_counter()
     profile = profile or bool(active)
-    checks = checking() if checks is None else checks
-    dispatch = Dispatch(kernel, grid, block, dynamic_lds=dynamic_lds, target=target, checks=checks)
-    if checks and memory.shadow is not None:
+    findings = Findings(policy(checks))
+    dispatch = Dispatch(
+        kernel, grid, block, dynamic_lds=dynamic_lds, target=target, findings=findings
+    )
+    if dispatch.checks and memory.shadow is not None:
         memory.shadow.start_launch()
     programs = kernel.code_object.programs
     program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
@@ -167,26 +176,27 @@ def launch(
     counts: dict[int, int] = {}
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
+    batches = Batches(dispatch, program, memory, order, recorder)
     kernarg = memory.malloc(
         max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}", recycle=True
     )
     memory.define(kernarg, dispatch.kernarg_bytes)
     try:
         dispatch.write_arguments(kernarg, arguments)
-        with np.errstate(all="ignore"):
+        with (
+            np.errstate(all="ignore"),
+            Progress(kernel.name, dispatch.num_workgroups) as progress,
+        ):
             for first in range(0, dispatch.num_workgroups, dispatch.batch_size(BATCH_WAVES)):
-                state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, memory)
-                scoreboard: Scoreboard
-                if recorder is not None:
-                    scoreboard = recorder.start_batch(state, vector, scalar)
-                elif checks:
-                    scoreboard = Scoreboard(state, vector, scalar)
-                else:
-                    scoreboard = NoScoreboard(state)
-                scheduler = Scheduler(state, order)
-                Executor(state, program, scoreboard, scheduler, counts=counts).run()
-                _merge(conflicts, state.units.get("lds_conflicts", {}), kernel.entry)
-                _merge(lines, state.units.get("global_lines", {}), kernel.entry)
+                batch = batches.start(first, kernarg)
+                batch.scheduler.watch.progress = progress
+                Executor(batch, program, counts=counts).run()
+                _merge(conflicts, batch.state.units.get("lds_conflicts", {}), kernel.entry)
+                _merge(lines, batch.state.units.get("global_lines", {}), kernel.entry)
+            batches.finish()
+    except EmulatorError as err:
+        findings.finish(err)
+        raise
     finally:
         memory.free(kernarg, recycle=True)
     mnemonics: dict[str, int] = {}
@@ -204,6 +214,7 @@ def launch(
         mnemonics=mnemonics,
         lds_conflicts=conflicts,
         global_lines=lines,
+        warnings=tuple(findings.warnings),
     )
     _totals[0] += _last.mfma
     _totals[1] += _last.instructions
@@ -212,6 +223,7 @@ def launch(
         _last = replace(_last, profile=profiled)
         for collecting in tuple(active):
             collecting.add(profiled)
+    findings.finish()
     return _last
 
 
@@ -229,150 +241,3 @@ def _merge(total: dict[int, Any], part: dict[int, Any], entry: int) -> None:
             tuple(values) if old is None else tuple(a + b for a, b in zip(old, values, strict=True))
         )
         total[pc - entry] = new
-
-
-class Executor:
-    """Executes one batch of workgroups."""
-
-    def __init__(
-        self,
-        state: State,
-        program: Program,
-        scoreboard: Scoreboard,
-        scheduler: Scheduler,
-        counts: dict[int, int],
-    ) -> None:
-        self.state = state
-        self.program = program
-        self.scoreboard = state.units["scoreboard"] = scoreboard
-        self.scheduler = scheduler
-        self.counts = counts
-
-    def run(self) -> None:
-        """Run until every wave has ended."""
-        state = self.state
-        while (group := self._next_group()) is not None:
-            pc = int(state.pc[group.waves][0])
-            state.mode = int(state.modes[group.waves][0])
-            try:
-                self._run_group(group, pc)
-            except Fault as fault:
-                raise self._explain(fault, group) from None
-            except UnsupportedInstruction as err:
-                function, offset = state.kernel.code_object.locate(state.current_pc)
-                raise UnsupportedInstruction(
-                    f"{err}\n  in kernel {state.kernel.name}, {function} {offset:+#x}"
-                ) from err.__cause__
-
-    def _next_group(self) -> Group | None:
-        try:
-            return self.scheduler.next_group()
-        except Fault as fault:
-            waves = slice(0, self.state.num_waves)
-            raise self._explain(fault, Group(self.state, waves, self.state.num_waves)) from None
-
-    def _run_group(self, group: Group, pc: int) -> None:
-        """Run a group from `pc` until it ends, waits, splits or yields to another group."""
-        state, board, counts = self.state, self.scoreboard, self.counts
-        entries, scheduler, marks = self.program.entries, self.scheduler, marks_of(state)
-        steps, limit = 0, scheduler.quantum
-        count, alone = group.count, not scheduler.others
-        skips = bool(state.mode & VSKIP)
-        while True:
-            state.current_pc = pc
-            entry = entries.get(pc) or self.program.entry(pc)
-            inst = entry.inst
-            if skips and entry.is_vector:
-                pc = entry.next_pc
-                if not alone and (pc in scheduler.others or pc > scheduler.ahead):
-                    state.pc[group.waves] = pc
-                    return
-                continue
-            suspect_v = board.pending_vector | marks.suspect_vector
-            suspect_s = board.pending_scalar | marks.suspect_scalar
-            tainted = False
-            if entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s:
-                board.check(group, inst, entry.counter)
-                tainted = follow(marks, group, inst)
-            counts[pc] = counts.get(pc, 0) + count
-            if entry.counter is not None:
-                state.last_memory_pc[group.waves] = pc
-                board.issue(group, inst, entry.counter, pc)
-            target = entry.step(group)
-            if tainted:
-                machine_of(state).struct.tainted = False
-            pc = entry.next_pc
-            if entry.control:
-                following = self._steer(group, entry, target)
-                if following is None:
-                    return
-                pc, skips = following, bool(state.mode & VSKIP)
-            steps += 1
-            if (not alone and (pc in scheduler.others or pc > scheduler.ahead)) or steps >= limit:
-                state.pc[group.waves] = pc
-                scheduler.yielded(steps >= limit)
-                return
-
-    def _steer(self, group: Group, entry: Entry, target: Any) -> int | None:
-        """Return where a group goes on after a control instruction, or None if it does not."""
-        state, board, scheduler = self.state, self.scoreboard, self.scheduler
-        pc = entry.next_pc
-        if entry.control == "wait":
-            board.wait(group, entry.inst.fields["simm16"])
-            return pc
-        if entry.control == "branch":
-            if isinstance(target, np.ndarray):
-                if target.size > 1 and np.ptp(target):
-                    state.pc[group.waves] = target
-                    return None
-                target = int(target.flat[0])
-            return int(target)
-        if entry.control == "end":
-            released = scheduler.end(group)
-            if released is not None:
-                board.release(released)
-            return None
-        state.pc[group.waves] = pc
-        if entry.control == "mode":  # waves of different modes run apart
-            return None if np.ptp(state.modes[group.waves]) else pc
-        released = scheduler.arrive(group)
-        if released is None:
-            return None
-        board.release(released)
-        return pc if scheduler.whole(group, released) else None
-
-    def _explain(self, fault: Fault, group: Group) -> KernelFault:
-        """Return a fault with the kernel, the place and the arguments, which its unit lacks."""
-        state = self.state
-        function, offset = state.kernel.code_object.locate(state.current_pc)
-        try:
-            text = self.program.entry(state.current_pc).inst.text
-        except (Fault, UnsupportedInstruction):
-            text = "(no instruction)"
-        workgroup: tuple[int, ...] = ()
-        wave = -1
-        if fault.wave >= 0:
-            in_batch = isinstance(fault, BarrierFault)
-            index = fault.wave if in_batch else int(group.wave_ids[fault.wave])
-            wave = int(state.wave_in_group[index])
-            workgroup = tuple(int(x) for x in state.workgroup_ids[state.workgroup[index]])
-        detail = fault.detail
-        if function not in ("", state.kernel.name):
-            detail += f"\nin function {function} {offset:+#x}"
-        if fault.is_global and fault.address is not None:
-            argument = argument_near(state, fault.address)
-            host_call = host_call_near(state, fault.address)
-            detail += "".join(f"\n{line}" for line in (argument, host_call) if line)
-        return KernelFault(
-            kernel=state.kernel.name,
-            workgroup=workgroup,
-            wave=wave,
-            lane=fault.lane,
-            pc=state.current_pc - state.kernel.entry,
-            instruction=text,
-            kind=fault.kind,
-            detail=detail,
-            address=fault.address,
-            source=source_line(state.kernel, state.current_pc),
-            lanes=fault.lanes,
-        )

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.liveness import Finding, Watch
 from cupygemm.emulator.state import Group, State
 
 Order = Literal["lockstep", "forward", "reverse"] | tuple[Literal["random"], int]
@@ -18,9 +19,9 @@ Order = Literal["lockstep", "forward", "reverse"] | tuple[Literal["random"], int
 # that spin once, such as on a lock, spin again, and each wait costs as many steps as the limit.
 _FAIR_STEPS, _LEAST_STEPS = 20_000, 500
 _PATIENCE, _LEAST_PATIENCE = 1024, 32
+_LOOK_AROUND = 16  # turns between looks for such groups
 
 LIMIT_VARIABLE = "CUPYGEMM_EMULATE_LIMIT"
-_LIMIT = 20_000_000  # steps until a wave must have ended; they take minutes
 _TURN_STEPS = 16  # forming a group takes about as long as this many steps
 
 _NOWHERE = 1 << 62
@@ -29,7 +30,8 @@ _NOWHERE = 1 << 62
 def step_limit() -> int:
     """Return the number of steps within which some wave must end; the environment may set it.
 
-    A step is one instruction executed by any number of waves together. 0 lifts the limit.
+    A step is one instruction executed by any number of waves together. There is no limit by
+    default, or if the variable is 0: `liveness` finds waves that can never end.
 
     Raises
     ------
@@ -38,7 +40,7 @@ def step_limit() -> int:
     """
     text = os.environ.get(LIMIT_VARIABLE, "")
     if not text:
-        return _LIMIT
+        return _NOWHERE
     try:
         return int(text) or _NOWHERE
     except ValueError:
@@ -54,7 +56,9 @@ class BarrierFault(Fault):
 class Scheduler:
     """Form the next group of waves.
 
-    In lockstep, the waves at the lowest program counter run. Loops finish before the code behind
+    Workgroups run in clusters, so that the registers and the LDS of the running waves stay in the
+    processor's cache: the next cluster runs when the waves of one have ended. In lockstep, the
+    waves of the cluster at the lowest program counter run. Loops finish before the code behind
     them runs, so diverged waves meet again. In the other orders, the waves of a workgroup run one
     at a time, each until it waits at a barrier or ends; a random order also switches at random
     instructions. In every order, waves that spin (on a flag or a lock that another wave holds)
@@ -69,27 +73,47 @@ class Scheduler:
         The lowest of these beyond the group; a group that passes it yields.
     quantum : int
         Steps until the group yields.
+    cluster, cluster_waves : int
+        Number of the cluster whose turn it is, and its size.
     """
 
-    def __init__(self, state: State, order: Order) -> None:
+    def __init__(self, state: State, order: Order, cluster_waves: int | None = None) -> None:
         self.state = state
+        self.order = order
+        self.cluster_waves = cluster_waves or state.num_waves
         self.alive = np.ones(state.num_waves, bool)
         self.at_barrier = np.zeros(state.num_waves, bool)
-        self._synchronised = np.zeros(state.num_waves, bool)  # has taken part in a barrier
+        self.synchronised = np.zeros(state.num_waves, bool)  # has taken part in a barrier
+        self.last_run = np.zeros(state.num_waves, np.int64)
+        self._per_group = np.bincount(state.workgroup, minlength=len(state.workgroup_ids))
+        self.restart()
+
+    def restart(self) -> None:
+        """Prepare for another batch."""
+        self.alive.fill(True)
+        self.at_barrier.fill(False)
+        self.synchronised.fill(False)
+        self.last_run.fill(0)
+        order = self.order
+        self.watch = Watch(self.state)
         self.others: set[int] = set()
         self.ahead = _NOWHERE
+        self.cluster = 0
         self.quantum = _NOWHERE
-        self._order = order
         self._random = np.random.default_rng(order[1]) if isinstance(order, tuple) else None
-        self._last_run = np.zeros(state.num_waves, np.int64)
-        self._turn = 0
-        self._fair = False
-        self._contended = False  # whether others could have run in the latest turn
-        self._fair_steps = _FAIR_STEPS
-        self._patience = _PATIENCE
-        self._spent = 0  # steps since a wave last ended
-        self._limit = step_limit()
-        self._per_group = np.bincount(state.workgroup, minlength=len(state.workgroup_ids))
+        self.turn = 0
+        self.fair = False
+        self.contended = False  # whether others could have run in the latest turn
+        self.fair_steps = _FAIR_STEPS
+        self.patience = _PATIENCE
+        self.latest: slice | NDArray[np.intp] | None = None  # the waves of the latest group
+        self.spent = 0  # steps since a wave last ended
+        self.limit = step_limit()
+
+    @property
+    def is_random(self) -> bool:
+        """Whether the order is random."""
+        return self._random is not None
 
     def next_group(self) -> Group | None:
         """Return the waves to run next, or None when all have ended.
@@ -97,48 +121,68 @@ class Scheduler:
         Raises
         ------
         Fault
-            All remaining waves wait, or no wave has ended for too long.
+            All remaining waves wait or can never end, or no wave has ended for too long.
         """
+        if (finding := self.watch.look(self.alive, self.at_barrier, self.latest)) is not None:
+            raise self._standstill(finding)
         runnable = self.alive & ~self.at_barrier
         if not runnable.any():
             if self.alive.any():
-                raise self._stuck()
+                raise self.stuck()
             return None
         state = self.state
-        self._spent += _TURN_STEPS
+        self.spent += _TURN_STEPS
         candidates, leader = self._choose(runnable)
-        if self._spent > self._limit:
-            raise self._endless(leader)
+        if self.spent > self.limit:
+            raise self.endless(leader)
         pcs = state.pc
         chosen = candidates & (pcs == pcs[leader]) & (state.modes == state.modes[leader])
         rest = candidates & ~chosen
         self.others = set(np.unique(pcs[rest]).tolist())
         self.ahead = min((pc for pc in self.others if pc > pcs[leader]), default=_NOWHERE)
-        self.quantum = self._fair_steps
-        self._contended = bool((runnable & ~chosen).any())
+        self.quantum = self.fair_steps
+        self.contended = bool((runnable & ~chosen).any())
         if self._random is not None:
             self.quantum = int(self._random.integers(1, 64))
-        self._turn += 1
-        self._last_run[chosen] = self._turn
-        return Group(state, _as_slice(chosen), int(chosen.sum()))
+        self.quantum = self.watch.turn(self.quantum)
+        self.turn += 1
+        self.last_run[chosen] = self.turn
+        self.latest = _as_slice(chosen)
+        self.watch.started(self.latest, int(pcs[leader]))
+        return Group(state, self.latest, int(chosen.sum()))
 
     def _choose(self, runnable: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int]:
         """Return the waves that may run now, and the one whose program counter decides."""
         pcs, positions = self.state.pc, self.state.wave_in_group
         indices = np.flatnonzero(runnable)
-        oldest = int(indices[self._last_run[indices].argmin()])
-        starving = self._turn - int(self._last_run[oldest]) > self._patience
-        if self._fair or starving:
-            self._fair = False
-            if starving:
-                self._patience = max(self._patience // 2, _LEAST_PATIENCE)
-            if self._order == "lockstep":
-                return runnable, oldest
-            return runnable & (positions == positions[oldest]), oldest
-        if self._order != "lockstep":
+        if self.fair or self.turn % _LOOK_AROUND == 0:
+            oldest = int(indices[self.last_run[indices].argmin()])
+            starving = self.turn - int(self.last_run[oldest]) > self.patience
+            if self.fair or starving:
+                self.fair = False
+                self.cluster = oldest // self.cluster_waves
+                if starving:
+                    self.patience = max(self.patience // 2, _LEAST_PATIENCE)
+                runnable = runnable & self._in_cluster()
+                if self.order == "lockstep":
+                    return runnable, oldest
+                return runnable & (positions == positions[oldest]), oldest
+        clusters = indices // self.cluster_waves
+        if not (clusters == self.cluster).any():
+            later = clusters[clusters > self.cluster]
+            self.cluster = int(later[0] if later.size else clusters[0])
+        runnable = runnable & self._in_cluster()
+        indices = np.flatnonzero(runnable)
+        if self.order != "lockstep":
             runnable = runnable & self._one_wave(runnable)
             indices = np.flatnonzero(runnable)
         return runnable, int(indices[pcs[indices].argmin()])
+
+    def _in_cluster(self) -> NDArray[np.bool_]:
+        """Return the waves of the cluster whose turn it is."""
+        mask = np.zeros(self.state.num_waves, bool)
+        mask[self.cluster * self.cluster_waves : (self.cluster + 1) * self.cluster_waves] = True
+        return mask
 
     def _one_wave(self, runnable: NDArray[np.bool_]) -> NDArray[np.bool_]:
         """Return the waves of one position within their workgroups."""
@@ -147,7 +191,7 @@ class Scheduler:
         if self._random is not None:
             pick = self._random.choice(available)
         else:
-            pick = available[0] if self._order == "forward" else available[-1]
+            pick = available[0] if self.order == "forward" else available[-1]
         mask: NDArray[np.bool_] = positions == pick
         return mask
 
@@ -155,10 +199,10 @@ class Scheduler:
         """Record that a group stopped early, and whether its quantum is spent."""
         if not exhausted:
             return
-        self._spent += self.quantum
-        if self._random is None and self._contended:
-            self._fair = True
-            self._fair_steps = max(self._fair_steps // 2, _LEAST_STEPS)
+        self.spent += self.quantum
+        if self._random is None and self.contended:
+            self.fair = True
+            self.fair_steps = max(self.fair_steps // 2, _LEAST_STEPS)
 
     def end(self, group: Group) -> Any:
         """End waves at s_endpgm; return the waves that this releases from a barrier, or None.
@@ -169,7 +213,7 @@ class Scheduler:
             Other waves of the workgroup wait at a barrier that these waves skipped.
         """
         self.alive[group.waves] = False
-        self._spent = 0
+        self.spent = 0
         return self._release() if self.at_barrier.any() else None
 
     def arrive(self, group: Group) -> Any:
@@ -181,7 +225,7 @@ class Scheduler:
             Waves of the workgroup skipped the barrier and have ended.
         """
         state = self.state
-        self._synchronised[group.waves] = True
+        self.synchronised[group.waves] = True
         if group.count == state.num_waves:
             state.barrier_epoch += 1
             return group.waves
@@ -197,7 +241,8 @@ class Scheduler:
         complete = (waiting > 0) & (waiting + ended == self._per_group)
         for workgroup in np.flatnonzero(complete & (ended > 0)):
             if self._skipped_barrier(int(workgroup)):
-                raise self._divergent(int(workgroup))
+                fault = self._divergent(int(workgroup))
+                state.findings.report(fault, None, state.current_pc)
         if not complete.any():
             return None
         released = self.at_barrier & complete[state.workgroup]
@@ -217,7 +262,7 @@ class Scheduler:
         barrier = state.pc[members & self.at_barrier].max()
         ended = members & ~self.alive
         worked_on = state.last_memory_pc[ended] >= barrier
-        return bool((self._synchronised[ended] | worked_on).any())
+        return bool((self.synchronised[ended] | worked_on).any())
 
     def whole(self, group: Group, released: Any) -> bool:
         """Return whether the released waves are the group's, so that the group can continue."""
@@ -240,9 +285,10 @@ class Scheduler:
             f"{ended} have ended without reaching it:\n"
             "every wave that does not return at once must execute the same barriers",
             int(waiting[0]),
+            check="barriers",
         )
 
-    def _endless(self, wave: int) -> Fault:
+    def endless(self, wave: int) -> Fault:
         """Return the fault of a launch that does not end; `wave` is one that would run next."""
         state = self.state
         entry = state.kernel.entry
@@ -255,7 +301,7 @@ class Scheduler:
         first, last = int(state.launch_order[0]), int(state.launch_order[-1])
         return BarrierFault(
             "endless loop",
-            f"no wave has ended in {self._limit:,} instructions.\n"
+            f"no wave has ended in {self.limit:,} instructions.\n"
             f"Running: {places}; waiting at barriers: {int(self.at_barrier.sum())}; "
             f"ended: {int((~self.alive).sum())}.\n"
             "A wave waits for ever for a flag or a lock that no wave on the device sets;\n"
@@ -264,7 +310,18 @@ class Scheduler:
             wave,
         )
 
-    def _stuck(self) -> Fault:
+    def _standstill(self, finding: Finding) -> Fault:
+        self.state.current_pc = finding.pc
+        return BarrierFault(
+            finding.kind,
+            finding.detail,
+            finding.wave,
+            address=finding.address,
+            is_global=finding.is_global,
+        )
+
+    def stuck(self) -> Fault:
+        """Return the fault of a launch in which every wave waits."""
         waiting = np.flatnonzero(self.at_barrier)
         detail = f"{waiting.size} waves wait at barriers and none can run"
         return BarrierFault("deadlock", detail, int(waiting[0]))

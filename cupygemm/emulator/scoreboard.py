@@ -13,31 +13,19 @@ the waves examined. (Registers that nothing has written are the subject of `defi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.entry import Counter, Entry
 from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.isa import Instruction, register_name, registers
+from cupygemm.emulator.isa import register_name, registers
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.state import Group, State
 
-Counter = Literal["vm", "lds", "scalar", "flat"]
-
 EVERY_VECTOR, EVERY_SCALAR = (1 << 512) - 1, (1 << 128) - 1
 """The register files, as bit masks."""
-_UNCOUNTED = ("buffer_inv", "buffer_wbinvl1", "s_dcache", "ds_nop")
-_COUNTERS: dict[str, Counter] = {  # by encoding
-    "MUBUF": "vm",
-    "MTBUF": "vm",
-    "GLOBAL": "vm",
-    "SCRATCH": "vm",
-    "DS": "lds",
-    "SMEM": "scalar",
-    "FLAT": "flat",
-}
 _WAITS: dict[Counter, str] = {
     "vm": "vmcnt",
     "lds": "lgkmcnt",
@@ -46,112 +34,122 @@ _WAITS: dict[Counter, str] = {
 }
 
 
-def counter_of(inst: Instruction) -> Counter | None:
-    """Return the wait counter that an instruction increments."""
-    if inst.mnemonic.startswith(_UNCOUNTED):
-        return None
-    return _COUNTERS.get(inst.encoding)
-
-
-@dataclass(slots=True, kw_only=True)
-class Pending:
-    """A memory instruction whose results may still be in flight."""
-
-    counter: Counter
-    waves: Any  # slice or index array into the batch
-    vm: Any  # sequence numbers of the instruction: a scalar, or one per wave
-    lds: Any
-    scalar: Any
-    vector_mask: int
-    scalar_mask: int
-    pc: int
-    inst: Instruction
-
-
 class Scoreboard:
-    """The wait counters of one batch.
+    """The wait counters of one batch, whose arrays the C loop shares.
+
+    Each load of the program has a slot. It states, for each wave, the numbers of the load among
+    the operations that the wave has issued; 0 stands for a wave that did not execute it. A wave
+    that executes the load again replaces its number: the younger execution returns later.
 
     Attributes
     ----------
     pending_vector, pending_scalar : int
         Bit masks of the registers with a load that some wave has not waited for.
+    outstanding : list of int
+        Slots of the loads that some wave has not waited for, oldest first.
+    slots : int32 (slots, 2, waves)
+        For FLAT loads, the number among the operations of vmcnt and that of lgkmcnt; for others,
+        their only number.
+    counts : bool
+        Whether anything is tracked.
     """
 
-    def __init__(self, state: State, initial_vector: int, initial_scalar: int) -> None:
+    counts = True
+
+    def __init__(
+        self, state: State, loads: list[Entry], initial_vector: int, initial_scalar: int
+    ) -> None:
         waves = state.num_waves
         self.state = state
-        self.outstanding: list[Pending] = []
+        self.outstanding: list[int] = []
+        self.slots = np.zeros((0, 2, waves), np.int32)
         self.pending_vector = self.pending_scalar = 0
+        self._loads = loads
         marks_of(state).start(initial_vector, initial_scalar)
         self.vm_done, self.lds_done = state.vm_waited, state.lds_waited
         self.scalar_issued = np.zeros(waves, np.int32)
         self.scalar_done = np.zeros(waves, np.int32)
+        self.fit()
+
+    def restart(self, initial_vector: int, initial_scalar: int) -> None:
+        """Prepare for another batch; parameters as those of the class."""
+        self.outstanding = []
+        self.pending_vector = self.pending_scalar = 0
+        self.scalar_issued.fill(0)
+        self.scalar_done.fill(0)
+        marks_of(self.state).start(initial_vector, initial_scalar)
+
+    def fit(self) -> None:
+        """Make room for the loads that the program has."""
+        old = self.slots
+        if len(old) < len(self._loads) or not len(old):
+            self.slots = np.empty((2 * len(self._loads) + 16, *old.shape[1:]), np.int32)
+            self.slots[: len(old)] = old
 
     # -- before an instruction ---------------------------------------------------------------------
 
-    def check(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
-        """Raise a `Fault` if the group reads or overwrites a register whose load is in flight."""
+    def check(self, group: Group, entry: Entry) -> None:
+        """Report that the group reads or overwrites a register whose load is in flight."""
+        inst = entry.inst
         waiting_v = (inst.vector_reads | inst.vector_writes) & self.pending_vector
         waiting_s = (inst.scalar_reads | inst.scalar_writes) & self.pending_scalar
-        if waiting_v or waiting_s:
-            self._check_pending(group, inst, counter)
+        if (waiting_v or waiting_s) and self.state.findings.policy["waits"] != "off":
+            self._check_pending(group, entry)
 
-    def _check_pending(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
-        ids = group.wave_ids
-        for entry in self.outstanding:
-            reads_v = inst.vector_reads & entry.vector_mask
-            reads_s = inst.scalar_reads & entry.scalar_mask
-            writes_v = inst.vector_writes & entry.vector_mask
-            writes_s = inst.scalar_writes & entry.scalar_mask
-            if counter == entry.counter and counter != "scalar":
+    def _check_pending(self, group: Group, entry: Entry) -> None:
+        inst, counter = entry.inst, entry.counter
+        for slot in self.outstanding:
+            load = self._loads[slot]
+            vector_mask, scalar_mask = load.inst.vector_writes, load.inst.scalar_writes
+            reads_v = inst.vector_reads & vector_mask
+            reads_s = inst.scalar_reads & scalar_mask
+            writes_v = inst.vector_writes & vector_mask
+            writes_s = inst.scalar_writes & scalar_mask
+            if counter == load.counter and counter != "scalar":
                 writes_v = writes_s = 0  # loads return in order: the younger one wins
             if not (reads_v or reads_s or writes_v or writes_s):
                 continue
-            late = np.zeros(self.state.num_waves, bool)
-            late[entry.waves] = ~self._done(entry)
-            found = np.flatnonzero(late[ids])
+            found = np.flatnonzero(~self._done(slot)[group.wave_ids])
             if not found.size:
                 continue
             mask, prefix = (
                 (reads_v | writes_v, "v") if reads_v or writes_v else (reads_s | writes_s, "s")
             )
             name = register_name(prefix, registers(mask)[0])
-            wait = _WAITS[entry.counter]
+            wait = _WAITS[load.counter] if load.counter else ""
             verb = "is read" if reads_v or reads_s else "is overwritten"
-            _, load = self.state.kernel.code_object.locate(entry.pc)
-            raise Fault(
+            _, place = self.state.kernel.code_object.locate(load.pc)
+            fault = Fault(
                 "read before wait" if reads_v or reads_s else "write before wait",
                 f"{name} {verb} while its load is in flight: no s_waitcnt {wait} covers\n"
-                f"  {load:+#x}: {entry.inst.text}",
+                f"  {place:+#x}: {load.inst.text}",
                 int(found[0]),
+                check="waits",
             )
+            self.state.findings.report(fault, group, self.state.current_pc)
 
     # -- after an instruction ----------------------------------------------------------------------
 
-    def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
+    def issue(self, group: Group, entry: Entry) -> None:
         """Count a memory instruction; its results become unreadable until a wait covers it."""
-        state, waves = self.state, group.waves
+        state, waves, counter, slot = self.state, group.waves, entry.counter, entry.slot
         if counter in ("vm", "flat"):
             state.vm_issued[waves] += 1
         if counter in ("lds", "flat"):
             state.lds_issued[waves] += 1
         if counter == "scalar":
             self.scalar_issued[waves] += 1
-        if inst.vector_writes or inst.scalar_writes:
-            entry = Pending(
-                counter=counter,
-                waves=waves,
-                vm=state.vm_issued[waves].copy(),
-                lds=state.lds_issued[waves].copy(),
-                scalar=self.scalar_issued[waves].copy(),
-                vector_mask=inst.vector_writes,
-                scalar_mask=inst.scalar_writes,
-                pc=pc,
-                inst=inst,
-            )
-            self.outstanding.append(entry)
-            self.pending_vector |= inst.vector_writes
-            self.pending_scalar |= inst.scalar_writes
+        if slot < 0:
+            return
+        self.fit()
+        if slot not in self.outstanding:
+            self.outstanding.append(slot)
+            self.slots[slot] = 0
+        number = {"lds": state.lds_issued, "scalar": self.scalar_issued}
+        self.slots[slot, 0, waves] = number.get(counter or "", state.vm_issued)[waves]
+        self.slots[slot, 1, waves] = state.lds_issued[waves]
+        self.pending_vector |= entry.inst.vector_writes
+        self.pending_scalar |= entry.inst.scalar_writes
 
     def wait(self, group: Group, simm16: int) -> None:
         """Execute s_waitcnt."""
@@ -164,23 +162,23 @@ class Scoreboard:
         if lgkm == 0:
             self.scalar_done[waves] = self.scalar_issued[waves]
         if self.outstanding:
-            self.outstanding = [e for e in self.outstanding if not self._done(e).all()]
+            self.outstanding = [slot for slot in self.outstanding if not self._done(slot).all()]
             self.pending_vector = self.pending_scalar = 0
-            for entry in self.outstanding:
-                self.pending_vector |= entry.vector_mask
-                self.pending_scalar |= entry.scalar_mask
+            for slot in self.outstanding:
+                self.pending_vector |= self._loads[slot].inst.vector_writes
+                self.pending_scalar |= self._loads[slot].inst.scalar_writes
 
-    def _done(self, entry: Pending) -> NDArray[np.bool_]:
-        """Return which waves of an entry have waited for it."""
-        waves = entry.waves
-        if entry.counter == "scalar":
-            done: NDArray[np.bool_] = self.scalar_done[waves] >= entry.scalar
-        elif entry.counter == "vm":
-            done = self.vm_done[waves] >= entry.vm
-        elif entry.counter == "lds":
-            done = self.lds_done[waves] >= entry.lds
+    def _done(self, slot: int) -> NDArray[np.bool_]:
+        """Return which waves of the batch have waited for a load, or have not executed it."""
+        needs, counter = self.slots[slot], self._loads[slot].counter
+        if counter == "scalar":
+            done: NDArray[np.bool_] = self.scalar_done >= needs[0]
+        elif counter == "vm":
+            done = self.vm_done >= needs[0]
+        elif counter == "lds":
+            done = self.lds_done >= needs[0]
         else:
-            done = (self.vm_done[waves] >= entry.vm) & (self.lds_done[waves] >= entry.lds)
+            done = (self.vm_done >= needs[0]) & (self.lds_done >= needs[1])
         return done
 
     def release(self, waves: Any) -> None:
@@ -193,10 +191,16 @@ class Scoreboard:
 class NoScoreboard(Scoreboard):
     """The scoreboard of an unchecked launch: every register may be read at any time."""
 
-    def __init__(self, state: State) -> None:
-        super().__init__(state, EVERY_VECTOR, EVERY_SCALAR)
+    counts = False
 
-    def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
+    def __init__(self, state: State, loads: list[Entry]) -> None:
+        super().__init__(state, loads, EVERY_VECTOR, EVERY_SCALAR)
+
+    def restart(self, initial_vector: int, initial_scalar: int) -> None:
+        """Prepare for another batch."""
+        super().restart(EVERY_VECTOR, EVERY_SCALAR)
+
+    def issue(self, group: Group, entry: Entry) -> None:
         """Ignore the instruction: nothing is tracked."""
 
     def wait(self, group: Group, simm16: int) -> None:

@@ -13,13 +13,14 @@ Lanes that EXEC switches off keep their old contents: write through `Group.set_v
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.isa import EXEC, VCC
+from cupygemm.emulator.findings import Findings
+from cupygemm.emulator.isa import AGPR0, EXEC, VCC
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 GPR_INDEX, VSKIP = 1 << 27, 1 << 28  # bits of MODE
 LANES = 64
+_PADDING = 17  # waves; a row of 256 waves is then no multiple of 64 KiB
 # Base address that the private segment buffer and FLAT_SCRATCH carry on targets without architected
 # scratch. Wave w of the batch has its window at SCRATCH_BASE + w * 64 * bytes; a MUBUF access with
 # that resource reaches private byte (base + soffset - window) / 64 + voffset + offset of its own
@@ -62,6 +64,8 @@ class State:
         Private memory; empty when the kernel uses none.
     modes : uint32 (waves,)
         The MODE register (rounding, denormals) of each wave.
+    used_registers : tuple of int
+        How many VGPRs and how many AGPRs the kernel may use.
     units : dict
         Room for a unit's own per-batch data (the LDS unit keeps its shadow memory here).
     grid : tuple of int
@@ -69,9 +73,11 @@ class State:
     arguments : bytes
         The kernarg segment, for reports.
     checks : bool
-        Look for races, and for bytes of LDS that nothing has written.
+        Keep the records that show races, missing waits and uses of what nothing has written.
     alignment : bool
-        Report plain accesses that are not aligned to their size.
+        Look for plain accesses that are not aligned to their size.
+    findings : Findings
+        What happens with that which is found.
     mode : int
         MODE of the waves of the executing group: waves that differ in it never form one group.
     current_pc : int
@@ -114,16 +120,32 @@ class State:
     mode: int = 0
     current_pc: int = 0
     profile: bool = False
+    findings: Findings = field(default_factory=Findings)
 
     def __post_init__(self) -> None:
         """Start every counter at zero."""
         waves, workgroups = self.pc.size, len(self.workgroup_ids)
-        self.lds_issued, self.vm_issued = np.zeros((2, waves), np.int32)
-        self.lds_released, self.vm_released = np.zeros((2, waves), np.int32)
-        self.lds_waited, self.vm_waited = np.zeros((2, waves), np.int32)
-        self.vm_passed = np.zeros(waves, np.int32)
+        self._counters = np.zeros((7, waves), np.int32)
+        self.lds_issued, self.vm_issued, self.lds_released, self.vm_released = self._counters[:4]
+        self.lds_waited, self.vm_waited, self.vm_passed = self._counters[4:]
         self.last_memory_pc = np.full(waves, -1, np.int64)
         self.barrier_epoch = np.zeros(workgroups, np.int32)
+        self.used_registers = AGPR0, AGPR0
+
+    def restart(self) -> None:
+        """Prepare the arrays for another batch; the caller sets the registers and who it is."""
+        self._counters.fill(0)
+        self.last_memory_pc.fill(-1)
+        self.barrier_epoch.fill(0)
+        vectors, accumulators = self.used_registers
+        self.vgpr[:vectors] = 0
+        self.vgpr[AGPR0 : AGPR0 + accumulators] = 0
+        self.sgpr.fill(0)
+        self.scc.fill(False)
+        self.lds.fill(0)
+        self.scratch.fill(0)
+        for name in ("lds_conflicts", "global_lines", "s_memtime", "s_memrealtime"):
+            self.units.pop(name, None)
 
     @property
     def num_waves(self) -> int:
@@ -257,6 +279,22 @@ class Group:
         if isinstance(self.waves, slice):
             return np.arange(*self.waves.indices(self.state.num_waves), dtype=np.intp)
         return self.waves
+
+
+def register_file(waves: int) -> U32:
+    """Return vector registers that hold 0, uint32 (512, waves, 64); unused pages cost nothing.
+
+    Many waves are padded, so that the rows of a wave do not share sets of the processor's cache.
+    """
+    padded = waves if waves < LANES else waves + _PADDING
+    rows: U32 = np.zeros((512, padded, LANES), np.uint32)[:, :waves]
+    return rows
+
+
+def zeroed_rows(like: U32) -> U32:
+    """Return zeros with the shape and the strides of vector registers."""
+    rows: U32 = np.zeros((512, like.strides[0] // (4 * LANES), LANES), np.uint32)
+    return rows[:, : like.shape[1]]
 
 
 def unpack_mask(bits: U64) -> Mask:

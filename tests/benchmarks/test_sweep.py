@@ -14,7 +14,7 @@ from benchmarks.fit.sweep import compiled, sweep
 
 
 class FakeKernels:
-    """Two kernels for each product, whose times are made up."""
+    """Two kernels for each product, with invented times."""
 
     def __init__(self, seconds=0.0):
         self.seconds = seconds

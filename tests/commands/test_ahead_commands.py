@@ -19,7 +19,7 @@ def invoke(cp):
 
 @pytest.mark.slow  # compiles into an empty cache, in a process of its own
 def test_warmup_compiles_into_the_cache(run_python, tmp_path):
-    """For a target that nothing else says, as a user would for a container."""
+    """The command names the target, as a user does who prepares a container."""
     code = "import sys; sys.argv = {}; import cupygemm.__main__"
     arguments = [
         "cupygemm",

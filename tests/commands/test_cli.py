@@ -23,7 +23,7 @@ def test_version(invoke):
 
 
 def test_demo_for_machines(run_python):
-    """In a process of its own, as a user runs it, with nothing said about the device."""
+    """The command runs in its own process, without a choice of device."""
     code = "import sys; sys.argv = ['cupygemm', 'demo', '--json']; import cupygemm.__main__"
     report = json.loads(run_python(code, timeout=200))
     assert report["ok"] is True

@@ -151,7 +151,8 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
     ("arguments", "message"),
     [
         (["4", "4"], "'4 4' is neither a shape such as 512x512x512 nor the path"),
-        (["4x4x4", "5x5x5"], "'4x4x4 5x5x5' is neither a shape"),
+        (["4x4x4", "5x5x5", "6x6x6"], "'4x4x4 5x5x5 6x6x6' is neither a shape"),
+        (["4x4x4", "5"], "'4x4x4 5' is neither a shape"),
         (["0", "4", "4"], "the shape (0, 4, 4) is not (m, n, k), or (batch, m, n, k), of 1 or"),
         (["4x4"], "the shape (4, 4) is not (m, n, k)"),
         (["4", "4", "4", "--dtype", "fp12"], "'fp12' is not a type; write one of bf16, fp16, fp32"),
@@ -160,7 +161,11 @@ def test_a_fault_is_reported(invoke: Callable[..., Any]) -> None:
         (["4", "4", "4", "--grid", "1"], "--grid is an option of a code object"),
         (["no.hsaco"], "No such file"),
         (["no.hsaco", "--dtype", "bf16"], "--dtype is an option of a matrix product"),
-        ([__file__], "not an ELF file"),
+        ([str(Path(__file__).parents[2] / "README.md")], "not an ELF file"),
+        (["no.hsaco", "--options=-O2"], "--options are the compiler's, and no.hsaco is compiled"),
+        (["no.hip"], "No such file"),
+        (["no.py", "--grid", "4"], "--grid is an option of one product or kernel"),
+        (["no.py", "--loop"], "--loop counts the loop of one kernel"),
     ],
 )
 def test_what_cannot_be_profiled(

@@ -40,16 +40,17 @@ class Copy:
             ignored = shutil.ignore_patterns("__pycache__")
             shutil.copytree(ROOT / name, folder / name, ignore=ignored)
 
-    def apply(self, diff: str) -> None:
-        """Change the files that a diff names."""
+    def apply(self, diff: str, *, undo: bool = False) -> None:
+        """Change the files that a diff names, or undo the change."""
+        added, removed = "-+" if undo else "+-"
         for part in re.split(r"^--- a/", diff, flags=re.MULTILINE)[1:]:
             head, *hunks = re.split(r"^@@.*\n", part, flags=re.MULTILINE)
             path = self.folder / head.split("\n", 1)[0]
             text = path.read_text()
             for hunk in hunks:
                 lines = hunk.rstrip().split("\n")
-                before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("+"))
-                after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith("-"))
+                before = "".join(f"{line[1:]}\n" for line in lines if not line.startswith(added))
+                after = "".join(f"{line[1:]}\n" for line in lines if not line.startswith(removed))
                 if not before:
                     text += after
                     continue

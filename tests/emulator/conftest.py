@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 from collections.abc import Iterator
 from types import ModuleType
 
 import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_error_is_left() -> Iterator[None]:
+    """Forget the last error after each test: libraries ask for it after their next launch."""
+    yield
+    with contextlib.suppress(OSError):  # not loaded: a GPU runs the tests, or no test needed it
+        library = ctypes.CDLL("libamdhip64.so.7", mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        library.hipGetLastError()
 
 
 @pytest.fixture

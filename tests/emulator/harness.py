@@ -70,6 +70,10 @@ class HostMemory:
         ends = np.array([a + len(self.bytes(a)) for a in sorted(self.buffers)], np.uint64)
         return starts, ends
 
+    def is_peers(self, address: int) -> bool:
+        """Return False: there is one device."""
+        return False
+
     def describe(self, address: int, size: int) -> str:
         """Return how far an access lies beyond the nearest allocation."""
         starts = sorted(self.buffers)

@@ -87,7 +87,7 @@ class Mutant:
 
 @dataclass
 class Verdict:
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     mutant: Mutant
     status: str

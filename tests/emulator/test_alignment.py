@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from cupygemm import emulator
+from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.findings import Findings
+from cupygemm.emulator.state import State
 from tests.emulator.harness import HostMemory, assemble, make_state, run, set_exec, set_v64
+
+
+def be_strict(state: State, strict: bool) -> None:
+    state.alignment = strict
+    state.findings = Findings(Policy().changed({"alignment": strict}))
 
 
 @pytest.mark.parametrize(
@@ -29,7 +37,7 @@ def test_lds(text: str, alignment: int) -> None:
     for strict in (False, True):
         for offset in (1, 2, 4, 8, 16):
             state = make_state(lds_bytes=128)
-            state.alignment = strict
+            be_strict(state, strict)
             set_exec(state, 0xF0)
             state.vgpr[1, 0, 6] = offset
             if not strict or offset % alignment == 0:
@@ -59,7 +67,7 @@ def test_global(text: str, alignment: int) -> None:
             memory = HostMemory()
             place = memory.put(np.zeros(64, np.uint8))
             state = make_state(memory=memory)
-            state.alignment = strict
+            be_strict(state, strict)
             set_v64(state, 2, np.full((1, 64), place + offset))
             if not strict or offset % alignment == 0:
                 run(state, inst)

@@ -191,6 +191,20 @@ def test_swizzled_buffer() -> None:
             assert state.vgpr[2 + i, 0, lane] == dword(data, start, SIZE)
 
 
+def test_a_swizzled_resource_without_an_index_is_linear() -> None:
+    """HipKittens' loads: a stride, both bits of swizzling, and offsets only."""
+    for load, at in (("v2, s[4:7], 0 offen offset:8", 2), ("off, s[4:7], s8 offset:4", 0)):
+        state, data = buffer_state(SIZE, stride=16)
+        state.sgpr[5] |= 3 << 30
+        state.sgpr[8] = 4
+        state.vgpr[2] = 4 * np.arange(LANES)
+        run(state, assemble(f"buffer_load_dwordx2 v[8:9], {load}"))
+        for lane in exec_lanes(state, 0):
+            for i in range(2):
+                start = (4 * lane if at else 0) + 8 + 4 * i
+                assert state.vgpr[8 + i, 0, lane] == dword(data, start, SIZE)
+
+
 def test_buffer_that_adds_the_lane() -> None:
     """ADD_TID: the lane is the index, and there is no check; the format bits extend the stride."""
     word3 = 1 << 23 | 2 << 15

@@ -64,7 +64,7 @@ def test_a_copy_of_half_of_it(cp: ModuleType) -> None:
 
 
 def test_atomics_on_it_are_reported(cp: ModuleType) -> None:
-    """A histogram that nobody has zeroed."""
+    """A histogram that was not zeroed."""
     kernel = cp.RawKernel(
         'extern "C" __global__ void count(int* n) { atomicAdd(n + threadIdx.x % 4, 1); }', "count"
     )
@@ -142,7 +142,7 @@ def test_scans_of_odd_extents_are_no_fault(cp: ModuleType, axis: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 3, 37])
 def test_a_matrix_product_says_which_results_are_undefined(cp: ModuleType, k: int) -> None:
-    """An MFMA mixes rows and columns: the row of an undefined element is, and no other."""
+    """An undefined element of A makes its row of the result undefined, and no other row."""
     a, b = cp.ones((64, k), "f2"), cp.ones((k, 64), "f2")
     assert (cupygemm.matmul(a, b).get() == k).all()
     broken = cp.empty((64, k), "f2")

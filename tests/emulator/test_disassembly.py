@@ -132,7 +132,7 @@ def objdump_is_recent(path: str) -> bool:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_compiled_kernels_against_objdump(target: str) -> None:
-    """Where there is a recent llvm-objdump; the assembler's word above holds everywhere."""
+    """This test needs a recent llvm-objdump; the tests above compare with the assembler alone."""
     for objdump in [path for path in OBJDUMP if objdump_is_recent(path)][:1]:
         for path in compiled(target):
             command = [objdump, "-d", f"--mcpu={target}", str(path)]

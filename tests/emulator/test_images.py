@@ -1,4 +1,4 @@
-"""Code objects in host memory: their size from their headers, bundles, and what is neither."""
+"""Code objects in host memory: their size from their headers, bundles, and other data."""
 
 from __future__ import annotations
 

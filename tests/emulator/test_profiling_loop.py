@@ -238,7 +238,7 @@ def test_latency_of_memory_that_nothing_covers() -> None:
     loop = profile(looped(later + mfmas(16)), memory_latency=500)
     assert loop.exposed_cycles == 500 - (loop.cycles - loop.exposed_cycles) + 4  # less the wait
     assert profile(looped(at_once + mfmas(4)), memory_latency=0).exposed_cycles == 0
-    # Of two loads in flight, vmcnt(1) waits for the older: that of the iteration before.
+    # With two loads in flight, vmcnt(1) waits for the older one, of the previous iteration.
     loop = profile(looped(at_once.replace("vmcnt(0)", "vmcnt(1)") + mfmas(16)), memory_latency=300)
     # Its wait comes 260 cycles after it, and every other time later by the wait before.
     assert loop.exposed_cycles == (300 - 260) / 2

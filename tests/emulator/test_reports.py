@@ -62,7 +62,7 @@ def test_the_source_line_is_named(cp: ModuleType) -> None:
 
 
 def test_a_call_of_the_host_is_suspected(cp: ModuleType) -> None:
-    """As HIP's printf and assert: through a buffer that the hidden arguments point to."""
+    """HIP's printf and assert use a buffer to which the hidden arguments point."""
     source = """
     extern "C" __global__ void ask(unsigned long long* x, unsigned long long* const* hidden) {
         const char* all = (const char*)__builtin_amdgcn_implicitarg_ptr();
@@ -110,7 +110,7 @@ def located(functions: list[tuple[int, int, str]], pc: int) -> tuple[str, int]:
 
 
 def test_a_function_without_a_size_extends_to_the_next() -> None:
-    """As those of assembly files without ``.size``."""
+    """Symbols of assembly files without ``.size`` have no size."""
     assert located([(0x100, 0, "k")], 0x1C78) == ("k", 0x1B78)
     assert located([(0x100, 0, "k"), (0x400, 0, "m")], 0x3FC) == ("k", 0x2FC)
     assert located([(0x100, 0, "k"), (0x400, 0, "m")], 0x400) == ("m", 0)

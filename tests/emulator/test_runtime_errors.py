@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 
+from cupygemm.emulator.runtime.answering import raised_by_a_handler
 from cupygemm.emulator.runtime.libraries import Dim3
 from cupygemm.emulator.runtime.status import Status
 
@@ -67,7 +70,10 @@ def test_an_error_whose_text_was_asked_for_does_not_surface_again(hip: ctypes.CD
 INTERRUPTED = """
 import os, signal, threading
 import cupygemm, cupy
-kernel = cupy.RawKernel('extern "C" __global__ void k(volatile int* x) { while (*x == 0); }', "k")
+# It counts, so that it is not found to repeat itself for ever.
+kernel = cupy.RawKernel(
+    'extern "C" __global__ void k(volatile int* x) { unsigned i = 0; while (*x == 0 && ++i); }', "k"
+)
 kernel.compile()
 x = cupy.zeros(1, "i4")
 def handler(*_):
@@ -85,7 +91,53 @@ print("done")
 """
 
 
-@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit(3)", "GeneratorExit('no')"])
+RAISED = ["KeyboardInterrupt", "SystemExit(3)", "GeneratorExit('no')", "TimeoutError('late')"]
+HANDLERS = """
+class Alarm(Exception): pass
+def deep(): raise Alarm("too long")
+def with_frame(number, frame): deep()
+class Callable:
+    def __call__(self, *arguments): deep()
+    def method(self, number, frame): deep()
+import functools
+handlers = [with_frame, lambda *a: deep(), Callable(), Callable().method,
+            functools.partial(lambda x, n, f: deep(), 1)]
+"""
+
+
+def test_ordinary_exceptions_of_every_kind_of_handler_pass_unchanged(
+    run_python: Callable[..., str],
+) -> None:
+    launch = INTERRUPTED.split("def handler", maxsplit=1)[0]
+    script = f"""{launch}{HANDLERS}
+for handler in handlers:
+    signal.signal(signal.SIGALRM, handler)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    try:
+        kernel((1,), (1,), (x,))
+    except Alarm as err:
+        print(repr(err))
+x.fill(1)
+kernel((1,), (1,), (x,))
+print("done")
+"""
+    output = run_python(script, target="gfx942", timeout=60)
+    assert output == "Alarm('too long')\n" * 5 + "done\n"
+
+
+def test_exceptions_of_the_device_itself_are_not_a_handlers() -> None:
+    def fails(frame_of_the_caller: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as caught:
+        fails(None)
+    assert raised_by_a_handler(caught.value) is None
+    with pytest.raises(ZeroDivisionError) as caught:
+        fails(sys._getframe())
+    assert raised_by_a_handler(caught.value) is caught.value
+
+
+@pytest.mark.parametrize("raised", RAISED)
 def test_what_a_signal_handler_raises_ends_a_launch(
     run_python: Callable[..., str], raised: str
 ) -> None:
@@ -98,7 +150,7 @@ def test_what_a_signal_handler_raises_ends_a_launch(
 RANDOMLY = """
 import random, signal
 import cupygemm, cupy, numpy
-class Stop(BaseException): pass
+class Stop(KIND): pass
 def handler(*_):
     raise Stop
 signal.signal(signal.SIGALRM, handler)
@@ -129,10 +181,12 @@ print("sound")
 """
 
 
+@pytest.mark.parametrize("kind", ["BaseException", "Exception", "OSError"])
 def test_calls_that_are_interrupted_at_random_leave_no_errors_behind(
-    run_python: Callable[..., str],
+    run_python: Callable[..., str], kind: str
 ) -> None:
-    assert run_python(RANDOMLY, target="gfx942", timeout=120) == "sound\n"
+    script = RANDOMLY.replace("KIND", kind)
+    assert run_python(script, target="gfx942", timeout=120) == "sound\n"
 
 
 AT_THE_LIMIT = """
@@ -161,3 +215,14 @@ def test_a_call_at_the_recursion_limit_fails_and_says_so(run_python: Callable[..
     assert printed
     assert {line.split(":")[0] for line in printed} == {"hipErrorUnknown"}
     assert any("maximum recursion depth exceeded" in line for line in printed)
+
+
+def test_arrays_in_a_frame_are_no_handler(cp: ModuleType) -> None:
+    """Tuples of arrays are compared with frames by identity."""
+
+    def fail(*arrays: Any) -> None:
+        raise ValueError(f"{len(arrays)} arrays")
+
+    with pytest.raises(ValueError, match="2 arrays") as caught:
+        fail(cp.zeros(3), cp.zeros(3))
+    assert raised_by_a_handler(caught.value) is None

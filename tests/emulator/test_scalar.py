@@ -313,3 +313,16 @@ def test_relative_moves_and_bit_sets() -> None:
     ]
     run(state, *assemble_all(texts))
     assert [int(state.sgpr[i, 0]) for i in (4, 23, 5, 6, 7)] == [3, 2, 16, 0, 2]
+
+
+def test_sources_that_are_not_registers() -> None:
+    state = make_state()
+    set_s64(state, 106, 0)  # vcc
+    for text, expected in (
+        ("s_cmp_eq_u32 src_vccz, 1", True),
+        ("s_cmp_eq_u32 src_execz, 1", False),
+        ("s_cmp_gt_i32 src_shared_limit, 0", False),  # its low half is all ones, which is -1
+        ("s_cmp_eq_u32 src_shared_base, 0", True),
+    ):
+        run(state, assemble(text))
+        assert state.scc.all() == expected, text

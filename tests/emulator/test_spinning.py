@@ -141,19 +141,19 @@ def test_persistent_workgroups_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("order", ORDERS)
-def test_a_launch_that_never_ends(monkeypatch: pytest.MonkeyPatch, order: Any) -> None:
-    """Wave 1 waits for a flag that nobody sets, wave 0 at a barrier, another workgroup is done."""
+def test_a_limit_on_instructions(monkeypatch: pytest.MonkeyPatch, order: Any) -> None:
+    """Wave 1 counts for ever, wave 0 waits at a barrier, and another workgroup is done."""
     monkeypatch.setenv(LIMIT_VARIABLE, "100000")
     body = """
+    s_mov_b64 s[8:9], 0
     s_cmp_eq_u32 s2, 1
     s_cbranch_scc1 done
     s_cmp_eq_u32 s6, 0
     s_cbranch_scc1 meet
     spin:
-    global_load_dword v3, v1, s[4:5]
-    s_waitcnt vmcnt(0)
-    v_readfirstlane_b32 s7, v3
-    s_cmp_eq_u32 s7, 1
+    s_add_u32 s8, s8, 1
+    s_addc_u32 s9, s9, 0
+    s_cmp_eq_u64 s[8:9], 0
     s_cbranch_scc0 spin
     meet:
     s_barrier
@@ -165,7 +165,7 @@ def test_a_launch_that_never_ends(monkeypatch: pytest.MonkeyPatch, order: Any) -
     fault = caught.value
     assert fault.kind == "endless loop"
     assert (fault.workgroup, fault.wave) == ((0, 0, 0), 1)
-    assert 0x28 <= fault.pc <= 0x40
+    assert 0x2C <= fault.pc <= 0x3C
     assert "100,000 instructions" in fault.detail
     assert "waiting at barriers: 1; ended: 2" in fault.detail
     assert "workgroups 0 to 1" in fault.detail
@@ -177,7 +177,9 @@ def test_waves_that_diverge_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT_VARIABLE, "30000")
     body = """
     s_lshr_b32 s6, s6, 6
+    s_mov_b32 s7, 0
     again:
+    s_add_u32 s7, s7, 1
     s_xor_b32 s6, s6, 1
     s_cmp_eq_u32 s6, 0
     s_cbranch_scc1 again

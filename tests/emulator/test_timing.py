@@ -128,7 +128,7 @@ def test_waves_of_a_simd_share_the_matrix_unit_and_those_of_others_do_not() -> N
 
 
 def test_priority_decides_who_goes_first() -> None:
-    """Of the two waves of a SIMD, the second has priority: it multiplies first."""
+    """The second of the two waves of a SIMD has priority and multiplies first."""
     chain = "\n".join(map(mfma, (8, 12) * 8))
     body = f"""
     {ZEROS}

@@ -73,6 +73,7 @@ v_mov_b32 v2, 10
 s_mov_b32 s9, 20
 s_waitcnt lgkmcnt(0)
 s_setvskip s8, 1
+s_nop 1
 v_mov_b32 v2, 11
 s_mov_b32 s9, 21
 v_add_u32 v2, s9, v2
@@ -81,6 +82,7 @@ s_waitcnt vmcnt(0)
 ds_read_b32 v2, v1
 s_waitcnt lgkmcnt(0)
 s_setvskip 0, 0
+s_nop 1
 v_add_u32 v2, s9, v2
 global_store_dword v1, v2, s[4:5]
 s_endpgm

@@ -72,6 +72,22 @@ def test_scalar_registers_are_one_value_per_wave() -> None:
     assert get(state, 8, 64) == [ref.add(1 << 40, lane, 64) for lane in range(192)]
 
 
+def test_constants_and_scalars_are_sources_of_one_instruction() -> None:
+    state = fresh_state(2)
+    state.sgpr[4] = [0x3F800000, 0x40800000]  # 1.0, 4.0
+    execute(state, *assemble_all(["v_max3_f32 v0, 2.0, 2.0, s4"]))
+    assert state.vgpr[0, :, 0].tolist() == [0x40000000, 0x40800000]
+
+
+@pytest.mark.parametrize("name", ["v_add_f32", "v_sub_f32", "v_mul_f32"])
+def test_of_two_nans_the_first_is_returned_whatever_kind_of_operand_it_is(name: str) -> None:
+    state = fresh_state(2)
+    state.vgpr[2], state.sgpr[4] = 0x7FA00001, 0xFFA00002  # signalling
+    execute(state, *assemble_all([f"{name}_e64 v0, s4, v2", f"{name}_e64 v1, v2, s4"]))
+    assert (state.vgpr[0] == 0xFFE00002).all()
+    assert (state.vgpr[1] == 0x7FE00001).all()
+
+
 def test_special_sources() -> None:
     texts = [
         "v_mov_b32 v0, src_vccz",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import pathlib
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from cupygemm.emulator import code_object
+from cupygemm.emulator import code_object, wait_pairs
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
+from cupygemm.emulator.wait_rules import RULES
 from cupygemm.emulator.wait_states import Hazard, hazards_behind
 from tests.emulator.assembly import load_kernel
 from tests.emulator.harness import assemble_all
@@ -23,7 +26,9 @@ MFMA8 = "v_mfma_f32_32x32x8_f16 v[32:47], v[2:3], v[4:5], v[32:47]"
 MFMA_F32 = "v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, v[8:11]"
 MFMA_F64 = "v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], v[8:15]"
 MFMA90A = "v_mfma_f32_16x16x16f16 v[8:11], v[2:3], v[4:5], v[8:11]"
-MASK, SGPR, LANE = "reads an SGPR or vcc", "reads an SGPR", "selects a lane by an SGPR"
+MASK, SGPR, LANE = "reads an SGPR or vcc as a mask", "reads an SGPR", "selects a lane by an SGPR"
+SKIPPED, SET_VSKIP = "is skipped or not", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 28, 1), 1"
+CMP = "v_cmp_eq_u32 vcc, v1, v2"
 CASES = [
     # target, first, second, wait states, what the second does
     ("gfx942", MFMA4, "v_add_f32 v1, v8, v8", 7, "reads v8"),
@@ -49,7 +54,34 @@ CASES = [
     ("gfx90a", "v_cmp_eq_u32 vcc, v1, v2", "v_div_fmas_f32 v3, v1, v2, v4", 4, "reads vcc"),
     ("gfx90a", "v_cmp_eq_u32 vcc, v1, v2", "v_cndmask_b32 v3, v1, v2, vcc", 0, ""),
     ("gfx90a", "s_mov_b32 m0, 0", "buffer_load_dword v1, s[4:7], 0 offen lds", 1, "reads m0"),
-]
+    ("gfx942", "s_mov_b32 m0, 0", "global_load_lds_dword v[0:1], off", 1, "reads m0"),
+    ("gfx942", "s_mov_b32 m0, 0", "ds_read_addtid_b32 v1", 1, "reads m0"),
+    ("gfx942", "s_mov_b32 m0, 0", "s_movrels_b32 s0, s1", 1, "reads m0"),
+    ("gfx942", "s_mov_b32 m0, 0", "global_load_dword v2, v[0:1], off", 0, ""),
+    ("gfx942", "s_setvskip s0, 1", "v_mov_b32 v1, 0", 2, SKIPPED),
+    ("gfx942", "s_setvskip s0, 1", "ds_read_b32 v1, v2", 2, SKIPPED),
+    ("gfx942", "s_setvskip s0, 1", MFMA4, 2, SKIPPED),
+    ("gfx942", "s_setvskip s0, 1", "s_mov_b32 s1, 0", 0, ""),
+    ("gfx942", SET_VSKIP, "global_load_dword v2, v[0:1], off", 2, SKIPPED),
+    ("gfx942", "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 0, 4), 5", "v_mov_b32 v1, 0", 0, ""),
+    ("gfx942", SET_VSKIP, "s_getreg_b32 s0, hwreg(HW_REG_MODE)", 2, "reads the hardware register"),
+    ("gfx942", SET_VSKIP, SET_VSKIP, 2, "writes the hardware register"),
+    ("gfx942", SET_VSKIP, "s_getreg_b32 s0, hwreg(HW_REG_STATUS)", 0, ""),
+    ("gfx942", "s_setvskip s0, 1", "s_getreg_b32 s0, hwreg(HW_REG_MODE)", 2,
+     "reads the hardware register"),
+    ("gfx942", CMP, "v_addc_co_u32 v1, vcc, v2, v3, vcc", 0, ""),
+    ("gfx942", CMP, "v_mov_b32 v1, vcc_lo", 2, "reads an SGPR or vcc"),
+    ("gfx942", "v_readlane_b32 s4, v1, 0", "v_mov_b32 v2, s4", 2, "reads an SGPR or vcc"),
+    ("gfx942", "v_readlane_b32 s4, v1, 0", "v_cndmask_b32 v3, v1, v2, s[4:5]", 2, MASK),
+    ("gfx942", "v_exp_f32 v1, v2", "v_log_f32 v3, v1", 0, ""),
+    ("gfx942", "global_store_dwordx4 v[0:1], v[4:7], off", "v_mov_b32 v6, 0", 2, "writes v6"),
+    ("gfx90a", "global_store_dwordx4 v[0:1], v[4:7], off", "v_mov_b32 v6, 0", 1, "writes v6"),
+    ("gfx942", "global_store_dwordx2 v[0:1], v[4:5], off", "v_mov_b32 v4, 0", 0, ""),
+    ("gfx942", "global_store_dwordx4 v[0:1], v[4:7], off", "v_mov_b32 v1, 0", 0, ""),
+    ("gfx942", "buffer_store_dwordx4 v[4:7], v1, s[4:7], s8 offen", "v_mov_b32 v6, 0", 0, ""),
+    ("gfx942", "buffer_store_dwordx4 v[4:7], v1, s[4:7], 0 offen", "v_mov_b32 v6, 0", 2,
+     "writes v6"),
+]  # fmt: skip
 
 
 def program(target: str, lines: list[str]) -> dict[int, Instruction]:
@@ -87,6 +119,36 @@ def test_other_instructions_count_as_one_each() -> None:
     assert hazards(program("gfx942", [MFMA4, *between, "v_mov_b32 v1, v8"]), "gfx942")
     between = ["s_mov_b32 s0, 0"] * 7
     assert not hazards(program("gfx942", [MFMA4, *between, "v_mov_b32 v1, v8"]), "gfx942")
+
+
+OTHER = "v_mfma_f32_32x32x8_f16 v[64:79], v[2:3], v[4:5], v[64:79]"
+
+
+def test_matrix_instructions_between_count_with_their_wait_for_the_unit() -> None:
+    """The second waits for the first's 8 passes, the third for 16: then v40 is long there."""
+    reads = "v_max3_f32 v1, v40, v41, v42"
+    (found,) = hazards(program("gfx942", [MFMA8, OTHER, reads]), "gfx942")
+    assert (found.needed, found.found, found.rule) == (11, 8, "mfma_result")
+    assert not hazards(program("gfx942", [MFMA8, OTHER, "s_nop 2", reads]), "gfx942")
+    assert not hazards(program("gfx942", [MFMA8, OTHER, OTHER, reads]), "gfx942")
+    # Another pipeline does not wait.
+    (found,) = hazards(program("gfx942", [MFMA8, MFMA_F64, reads]), "gfx942")
+    assert found.found == 1
+    # What has passed since the first counts once.
+    between = ["s_nop 3", OTHER]
+    (found,) = hazards(program("gfx942", [MFMA8, *between, reads]), "gfx942")
+    assert found.found == 8
+
+
+def test_a_skip_behind_a_branch_may_not_happen() -> None:
+    lines = ["s_setvskip s0, 1", "s_cbranch_scc0 1", "v_mov_b32 v1, 0", "s_endpgm"]
+    assert not hazards(program("gfx942", lines), "gfx942")
+
+
+def test_every_rule_is_used() -> None:
+    named = (pathlib.Path(wait_pairs.__file__)).read_text()
+    assert all(f'"{rule}"' in named for rule in RULES)
+    assert set(re.findall(r'Wait\(\w+(?:\(.*?\))?.*?, "(\w+)"', named)) <= set(RULES)
 
 
 def test_a_branch_is_followed_both_ways() -> None:

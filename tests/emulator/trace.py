@@ -16,8 +16,10 @@ from unittest import mock
 
 import numpy as np
 
-from cupygemm.emulator import run
+from cupygemm.emulator.entry import Entry
 from cupygemm.emulator.isa import APERTURE_SHARED, M0, Instruction
+from cupygemm.emulator.native_program import NativeProgram
+from cupygemm.emulator.program import Program
 from cupygemm.emulator.state import Group
 from tests.emulator.wait_analysis import Node, State, families, step, used_in_flight, waits_for
 
@@ -45,9 +47,9 @@ class Wave:
 def record(launch: Callable[[], Any]) -> list[Wave]:
     """Run `launch`, which must be one batch of workgroups, and return what its waves did."""
     waves: dict[int, Wave] = {}
-    decode = run.Program._decode
+    decode = Program._decode
 
-    def recording(program: run.Program, pc: int) -> run.Entry:
+    def recording(program: Program, pc: int) -> Entry:
         entry = decode(program, pc)
         inner, inst = entry.step, entry.inst
 
@@ -61,9 +63,10 @@ def record(launch: Callable[[], Any]) -> list[Wave]:
             return inner(group)
 
         entry.step = step_and_note
+        NativeProgram.leave_to_python(entry)
         return entry
 
-    with mock.patch.object(run.Program, "_decode", recording):
+    with mock.patch.object(Program, "_decode", recording):
         launch()
     return [waves[wave_id] for wave_id in sorted(waves)]
 

@@ -67,7 +67,11 @@ class CupyBackend(NoExtras):
             return Support(self._float8_hint())
         dtype = self.dtype(request)
         if self._device.is_emulated and dtype.kind not in "biu":  # CuPy has a kernel for those
-            return Support(self._refusal(dtype, "the emulated device has no BLAS library"))
+            return Support(
+                self._refusal(
+                    dtype, "the BLAS library of the emulated device has only these kernels"
+                )
+            )
         try:
             from cupy_backends.cuda.libs import cublas  # noqa: F401
         except ImportError as err:

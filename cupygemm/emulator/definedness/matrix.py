@@ -20,6 +20,7 @@ from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.marks import ALL, Marks
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units import matrix
+from cupygemm.emulator.units.matrix_step import mfma_run
 
 
 def run(marks: Marks, group: Group, inst: Instruction) -> None:
@@ -93,7 +94,7 @@ def _reached(
     if op.index_reg >= 0:  # sparse: D is the addend, and a register holds the index
         probe.c_reg, probe.index_reg = base, index
         registers[index] = state.vgpr[op.index_reg, group.waves]
-    matrix.native()(
+    mfma_run()(
         ctypes.byref(probe), registers.ctypes.data, registers.strides[0] // 4, None, 0, group.count
     )
     found = registers[base:index]

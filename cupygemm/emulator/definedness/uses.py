@@ -103,12 +103,13 @@ def _require(
 def _report(
     marks: Marks, group: Group, key: Register, bad: Any, use: str, lanes: Any = None
 ) -> None:
-    if not bad.any():
+    if not bad.any() or group.state.findings.policy["uninitialised"] == "off":
         return
     position = int(np.flatnonzero(bad)[0])
     found = () if lanes is None else tuple(np.flatnonzero(lanes[position]).tolist())
-    wave = int(group.wave_ids[position])
-    raise marks.fault(group.state, key, wave, use, position=position, lanes=found)
+    wave, state = int(group.wave_ids[position]), group.state
+    fault = marks.fault(state, key, wave, use, position=position, lanes=found)
+    state.findings.report(fault, group, state.current_pc)
 
 
 # -- vector and matrix -----------------------------------------------------------------------------

@@ -45,7 +45,7 @@ def library() -> ctypes.CDLL:
         key += [path.name, path.read_bytes()]
 
     def build(output: Path) -> None:
-        host_shared_library(sources, output, options=(*OPTIONS, "-lm"))
+        host_shared_library(sources, output, options=(*OPTIONS, "-lm", "-pthread"))
 
     built = get_or_build("native", key, ".so", build)
     return ctypes.CDLL(str(built))

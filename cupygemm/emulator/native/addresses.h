@@ -16,10 +16,25 @@ struct access {
     uint8_t bytes[LANES];    /* of the access that are within a buffer's bounds */
     uint8_t count[LANES];    /* dwords, likewise */
     bool partial;            /* some lane is out of a buffer's bounds */
+    int adjacent;            /* lanes 0, 1, ... of global memory, see adjacent_lanes */
     uint8_t *pointer[LANES];
 };
 
 static const uint64_t BUFFER_ADDRESS = (1ull << 48) - 1;
+
+/* Take lanes out of an access: their loads give 0, and their stores and atomics do nothing. */
+static inline void drop_lanes(struct access *a, const struct operation *op, uint64_t lanes) {
+    if (lanes)
+        a->adjacent = 0;
+    if (lanes && !a->partial) {
+        a->partial = true;
+        memset(a->count, op->dwords, LANES);
+    }
+    for (uint64_t left = lanes; left; left &= left - 1)
+        a->bytes[first_lane(left)] = a->count[first_lane(left)] = 0;
+    a->to_lds &= ~lanes;
+    a->to_scratch &= ~lanes;
+}
 
 /* -- addresses --------------------------------------------------------------------------------- */
 
@@ -80,6 +95,10 @@ static inline struct buffer read_buffer(const struct machine *m, const struct op
         .index_stride = 8ull << (word[3] >> 21 & 3),
         .soffset = op->scalar >= 0 ? scalar(m, op->scalar, wave) : op->constant,
     };
+    /* An access without an index is none of the buffers that the CDNA3 guide's section 9.1.5 tells
+     * apart, if its resource is swizzled. HipKittens loads linear memory so (make_srsrc in
+     * HazyResearch/HipKittens) on MI300X and MI355X. */
+    b.swizzled &= op->idxen || b.adds_lane;
     if (b.adds_lane) /* the data format's bits extend the stride */
         b.stride |= (uint64_t)(word[3] >> 15 & 15) << 14;
     return b;
@@ -97,9 +116,12 @@ static inline int private_segment_addresses(struct machine *m, const struct oper
                                             struct access *a) {
     uint64_t window = m->scratch_base + (uint64_t)(wave * LANES * m->scratch_bytes);
     uint64_t scaled = b->base + b->soffset - window;
+    int code = OK;
     if (scaled % LANES)
-        return raise(m, SCRATCH_MISALIGNED, first_lane(a->exec), scaled, op->bytes,
-                     op->kind == STORE);
+        code =
+            raise(m, SCRATCH_MISALIGNED, first_lane(a->exec), scaled, op->bytes, op->kind == STORE);
+    if (code)
+        return code;
     const uint32_t *row = op->offen ? vector_row(m, op->address, wave) : NULL;
     for (int lane = 0; lane < LANES; lane++)
         a->address[lane] =
@@ -141,6 +163,19 @@ static inline void buffer_addresses(const struct machine *m, const struct operat
                     index % b->index_stride * 4 + (offset & 3);
         a->address[lane] = (b->base + b->soffset + place) & BUFFER_ADDRESS;
     }
+}
+
+/* Return how many lanes take part if they are the first ones and access adjacent places in order,
+ * all of them in global memory; else 0. What they access is one stretch, then. */
+static inline int adjacent_lanes(const struct operation *op, const struct access *a) {
+    int lanes = __builtin_popcountll(a->exec);
+    if (a->partial || a->to_lds | a->to_scratch || !lanes || a->exec != low_bits(lanes))
+        return 0;
+    uint64_t different = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        different |= (a->address[lane] ^ (a->address[0] + (uint64_t)(lane * op->bytes))) &
+                     (lane < lanes ? ~0ull : 0);
+    return different ? 0 : lanes;
 }
 
 /* Find the lanes that take part and their addresses. No lane does: `exec` is 0 and the rest

@@ -8,7 +8,7 @@
  * number, the others by all bits, folded, so that power-of-two strides spread over their sets.
  * vL1D is write-through and does not allocate on a write. L2 and the last-level cache write
  * back: a write allocates without fetching, and each line knows which of its sectors are dirty. */
-#include "lines.h"
+#include "misses.h"
 
 enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_SECTORS = 15, FILLED = 16 };
 
@@ -24,6 +24,7 @@ struct cache_model {
     int64_t num_xcds, cus_per_xcd, has_last;
     const uint64_t *placement;   /* modelled address of each allocation */
     const int64_t *launch_order; /* number of each workgroup of the batch in the launch */
+    struct miss_causes causes;
     uint64_t clock;
     int64_t fabric_written, hbm_read, hbm_written; /* bytes */
 };
@@ -35,6 +36,7 @@ struct traffic {
     int64_t reads, read_hits;
     int64_t l2_requests, l2_hits;
     int64_t fabric_read; /* bytes */
+    struct miss_counts misses;
 };
 
 /* What one wave's instruction asked, and where its lines were found. */
@@ -125,6 +127,8 @@ static enum level reach_l2(struct cache_model *model, int64_t xcd, uint64_t line
         *now |= sectors;
     t->l2_requests += 1;
     t->l2_hits += hit;
+    bool first = first_time(model->causes.seen_by_l2, model->causes.seen_words, xcd, line);
+    t->misses.l2_compulsory += first && !hit;
     return level;
 }
 
@@ -145,6 +149,7 @@ static enum level request(struct cache_model *model, int64_t workgroup, uint64_t
         touch(model, &model->l1, cu, line, true, &hit, &evicted, &state);
         t->reads += 1;
         t->read_hits += hit;
+        count_cause(&model->causes, cu, line, hit, &t->misses);
     }
     if (hit)
         return IN_L1;
@@ -185,6 +190,8 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
         uint64_t lanes = place(m, model, &a, &bytes);
         int64_t n = collect_lines(&a, lanes, SECTOR_SHIFT, sectors);
         int64_t workgroup = model->launch_order[m->workgroup[wave]];
+        if (op->kind == LOAD || op->kind == LOAD_TO_LDS)
+            count_sets(&a, lanes, model->l1.sets, (int)model->l1.line_shift, &t->misses);
         for (int64_t i = 0; i < n;) {
             uint64_t line = sectors[i] >> line_shift;
             uint8_t mask = 0;

@@ -26,7 +26,7 @@ enum { COMPUTED = 1, FROM_REGISTER = 0, FROM_GLOBAL = 2, FROM_LDS = 4, FROM_PRIV
 enum { ORIGIN_SPACE = 6, BY_MATRIX = 1 << 30 };
 
 static inline uint32_t *undefined_row(const struct machine *m, int64_t reg, int64_t wave) {
-    return m->undefined + (reg * m->num_waves + wave) * LANES;
+    return m->undefined + reg * m->row_dwords + wave * LANES;
 }
 
 static inline int32_t *origin_of(const struct machine *m, int64_t reg, int64_t wave) {
@@ -44,6 +44,14 @@ static inline void define_bytes(const struct machine *m, uint64_t address, int b
     uint32_t bits = (uint32_t)low_bits(bytes) << (first & 7);
     for (uint8_t *p = m->defined + (first >> 3); bits; bits >>= 8)
         *p++ |= (uint8_t)bits;
+}
+
+static inline void define_stretch(const struct machine *m, uint64_t address, int bytes) {
+    for (; bytes && address & 7; bytes--)
+        define_bytes(m, address++, 1);
+    memset(m->defined + ((address - m->global_base) >> 3), 0xFF, (size_t)bytes / 8);
+    if (bytes % 8)
+        define_bytes(m, address + (uint64_t)(bytes & ~7), bytes % 8);
 }
 
 static inline void undefine_byte(const struct machine *m, uint64_t address) {
@@ -188,6 +196,8 @@ static inline void note_undefined(struct machine *m, const struct operation *op,
                                   const struct access *a, uint32_t pc) {
     if (!m->undefined)
         return;
+    if (a->adjacent && !memchr(a->pointer[0], POISON, (size_t)(a->adjacent * op->bytes)))
+        return;
     uint8_t undefined[16];
     for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
         int lane = first_lane(left), bytes = a->bytes[lane];
@@ -221,8 +231,8 @@ static inline int64_t undefined_data(const struct machine *m, const struct opera
     uint8_t *pointer[LANES];
     pointer[lane] = undefined;
     memset(undefined, 0, 16);
-    store_lanes(op, undefined_row(m, data, wave), (size_t)m->num_waves * LANES, 1ull << lane,
-                pointer, NULL);
+    copy_lanes(op, undefined_row(m, data, wave), (size_t)m->row_dwords, 1ull << lane, pointer,
+               NULL);
     for (int i = 0; i < bytes; i++)
         if (undefined[i])
             return data + (op->format == DWORDS ? i / 4 : 0);
@@ -292,6 +302,11 @@ static inline void note_defined(const struct machine *m, const struct operation 
                                 const struct access *a) {
     bool tainted = m->tainted && m->undefined && op->kind == STORE;
     uint8_t undefined[16];
+    if (m->defined && a->adjacent && !tainted && watched(m, a->address[0]) &&
+        watched(m, a->address[a->adjacent - 1])) {
+        define_stretch(m, a->address[0], a->adjacent * op->bytes);
+        return;
+    }
     if (m->defined)
         for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
             int lane = first_lane(left), bytes = a->bytes[lane];

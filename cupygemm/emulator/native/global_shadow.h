@@ -111,7 +111,8 @@ static inline bool conflicts(const struct global_view *v, const struct site *s, 
 static inline int global_race(const struct global_view *v, int code, const struct access *a,
                               int lane, const struct site *s) {
     struct machine *m = v->m;
-    raise(m, code, lane, a->address[lane], a->bytes[lane], code != GLOBAL_RACE_READ);
+    if (!raise(m, code, lane, a->address[lane], a->bytes[lane], code != GLOBAL_RACE_READ))
+        return OK;
     m->fault.other_wave = (int32_t)wave_of_site(s);
     m->fault.other_pc = 4 * (int64_t)(s->pc & PC_BITS);
     return code;
@@ -168,8 +169,8 @@ static inline bool stores_the_same(const struct machine *m, const struct operati
                                    int64_t wave, const struct access *a, int lane) {
     uint8_t data[16], *pointer[LANES];
     pointer[lane] = data;
-    store_lanes(op, vector_row(m, op->data, wave), (size_t)m->num_waves * LANES, 1ull << lane,
-                pointer, NULL);
+    copy_lanes(op, vector_row(m, op->data, wave), (size_t)m->row_dwords, 1ull << lane, pointer,
+               NULL);
     return memcmp(data, (const void *)(uintptr_t)a->address[lane], a->bytes[lane]) == 0;
 }
 
@@ -195,6 +196,31 @@ static inline int note_lane(const struct global_view *v, const struct operation 
     return OK;
 }
 
+/* Note the accesses of adjacent lanes, granule by granule. Returns false where something may be
+ * wrong; what has been noted by then may be noted again, lane by lane. */
+static inline bool note_stretch(const struct global_view *v, const struct operation *op,
+                                const struct access *a, bool writes) {
+    const struct machine *m = v->m;
+    uint64_t first = a->address[0], size = (uint64_t)(a->adjacent * op->bytes);
+    if (first < m->global_base || first + size > m->global_end)
+        return false;
+    for (uint64_t start = first & ~(uint64_t)(GRANULE - 1); start < first + size;
+         start += GRANULE) {
+        struct global_record *r = m->global_shadow + (start - m->global_base) / GRANULE;
+        uint32_t bytes = bytes_in(start, first, (int)size);
+        if (conflicts(v, &r->write, bytes))
+            return false;
+        if (!writes) {
+            note_read(v, r, bytes);
+            continue;
+        }
+        if (conflicts(v, &r->read, bytes) || conflicts(v, &r->other_read, bytes))
+            return false;
+        note_site(v, &r->write, bytes);
+    }
+    return true;
+}
+
 /* Check and note the accesses of a wave to global memory, before they are made. */
 static inline int note_global(struct machine *m, const struct operation *op, int64_t wave,
                               const struct access *a, uint32_t pc) {
@@ -205,6 +231,8 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     struct global_view v = global_view(m, wave, atomic || op->coherent, pc);
     int code = OK;
     struct fault first;
+    if (a->adjacent && note_stretch(&v, op, a, writes))
+        lanes = 0;
     for (uint64_t left = lanes; left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t address = a->address[lane];

@@ -77,20 +77,59 @@ static inline void load_lanes(const struct operation *op, uint32_t *row, size_t 
 
 /* -- stores ------------------------------------------------------------------------------------ */
 
-static inline void store_lanes(const struct operation *op, const uint32_t *row, size_t pitch,
-                               uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+/* Each width is its own loop. Returns which bits change. */
+static inline uint32_t copy_dwords(const uint32_t *row, size_t pitch, uint64_t exec,
+                                   uint8_t *const *pointer, int dwords) {
+    uint32_t changed = 0;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint32_t data[4], before[4];
+        memcpy(before, pointer[lane], 4 * (size_t)dwords);
+        for (int d = 0; d < dwords; d++) {
+            data[d] = row[(size_t)d * pitch + (size_t)lane];
+            changed |= before[d] ^ data[d];
+        }
+        memcpy(pointer[lane], data, 4 * (size_t)dwords);
+    }
+    return changed;
+}
+
+/* Return whether a byte changes. */
+static inline bool copy_lanes(const struct operation *op, const uint32_t *row, size_t pitch,
+                              uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+    if (op->format == DWORDS && !count) {
+        switch (op->dwords) {
+        case 1: return copy_dwords(row, pitch, exec, pointer, 1) != 0;
+        case 2: return copy_dwords(row, pitch, exec, pointer, 2) != 0;
+        case 3: return copy_dwords(row, pitch, exec, pointer, 3) != 0;
+        case 4: return copy_dwords(row, pitch, exec, pointer, 4) != 0;
+        default: break;
+        }
+    }
     int shift = op->format == U8_HIGH || op->format == U16_HIGH ? 16 : 0;
+    uint32_t changed = 0;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
         int dwords = count ? count[lane] : op->dwords;
         if (op->format == DWORDS) {
-            for (int d = 0; d < dwords; d++)
+            for (int d = 0; d < dwords; d++) {
+                uint32_t before;
+                memcpy(&before, pointer[lane] + 4 * d, 4);
+                changed |= before ^ row[(size_t)d * pitch + lane];
                 memcpy(pointer[lane] + 4 * d, row + (size_t)d * pitch + lane, 4);
+            }
         } else if (dwords) {
             uint32_t value = row[lane] >> shift;
+            changed |= (uint32_t)memcmp(pointer[lane], &value, (size_t)op->bytes);
             memcpy(pointer[lane], &value, (size_t)op->bytes);
         }
     }
+    return changed != 0;
+}
+
+static inline void store_lanes(const struct operation *op, const uint32_t *row, size_t pitch,
+                               uint64_t exec, uint8_t *const *pointer, const uint8_t *count) {
+    memory_changes += copy_lanes(op, row, pitch, exec, pointer, count);
 }
 
 /* -- atomics ----------------------------------------------------------------------------------- */
@@ -208,6 +247,7 @@ static inline void atomic_lanes(const struct operation *op, const uint32_t *data
             uint64_t operand2 = data2 ? row_value(data2, pitch, lane, op->bytes) : 0;
             memcpy(&old, pointer[lane], (size_t)op->bytes);
             uint64_t value = atomic_result(op->atomic, op->bytes, old, operand, operand2);
+            memory_changes += memcmp(pointer[lane], &value, (size_t)op->bytes) != 0;
             memcpy(pointer[lane], &value, (size_t)op->bytes);
         }
         if (result) {

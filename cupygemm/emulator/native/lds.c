@@ -8,6 +8,7 @@
  * so only atomics and transposing reads must be aligned. */
 #include "definedness.h"
 #include "lanes.h"
+#include "lds_shadow.h"
 #include "shadow.h"
 
 /* -- pointers ---------------------------------------------------------------------------------- */
@@ -36,173 +37,91 @@ static void point(const struct lds_view *v, uint64_t exec, const uint32_t *addre
 
 /* -- reads, writes and atomics ----------------------------------------------------------------- */
 
-/* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for
- * each 4 are nearly all LDS traffic: their loops know how many records there are, test them
- * together, and return the lanes that are not plainly right, for the careful way. The loops
- * keep copies that the stores to the records cannot change, as far as the compiler knows. */
-static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
-                                  const uint32_t *address, int n) {
-    const struct lds_view v = *view;
-    uint64_t careful = 0;
-    for (uint64_t left = exec; left; left &= left - 1) {
-        int lane = first_lane(left);
-        struct record *r = v.records + (address[lane] >> 2);
-        bool good = true;
-        for (int i = 0; i < n; i++)
-            good &= plainly_readable(&v, r[i].write);
-        if (__builtin_expect(!good, 0)) {
-            careful |= 1ull << lane;
-            continue;
-        }
-        for (int i = 0; i < n; i++)
-            r[i].read = read_word(&v, r[i].read);
-    }
-    return careful;
-}
-
-/* The undefined bits of what is read go to the registers from `result` on. */
-static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                        const uint32_t *address, int64_t result, uint32_t pc) {
-    struct machine *m = v->m;
-    uint64_t careful = m->shadow ? exec : 0;
-    if (careful && m->shadow_shift == 2) {
-        switch (op->bytes) {
-        case 4: careful = read_lanes(v, exec, address, 1); break;
-        case 8: careful = read_lanes(v, exec, address, 2); break;
-        case 16: careful = read_lanes(v, exec, address, 4); break;
-        default: break;
-        }
-    }
-    int code = OK;
-    struct fault first;
-    for (uint64_t left = careful; left; left &= left - 1) {
-        int lane = first_lane(left);
-        code = collect(m, code, shadow_read(v, lane, address[lane], op->bytes), lane, &first);
-        if (!code && m->undefined)
-            note_lds_load(m, op, v, result, lane, address[lane], pc);
-    }
-    return code;
-}
-
-static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
-                                   const uint32_t *address, int n) {
-    const struct lds_view v = *view;
-    uint64_t careful = 0;
-    for (uint64_t left = exec; left; left &= left - 1) {
-        int lane = first_lane(left);
-        struct record *r = v.records + (address[lane] >> 2);
-        bool good = true;
-        for (int i = 0; i < n; i++)
-            good &= plainly_writable(&v, r + i);
-        if (__builtin_expect(!good, 0)) {
-            careful |= 1ull << lane;
-            continue;
-        }
-        for (int i = 0; i < n; i++)
-            r[i] = (struct record){v.new_write, 0};
-    }
-    return careful;
-}
-
-static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                         const uint32_t *address, int64_t data) {
-    const uint32_t *row = vector_row(v->m, data, v->wave);
-    size_t pitch = (size_t)v->m->num_waves * LANES;
-    uint64_t careful = v->m->shadow ? exec : 0;
-    if (careful && v->m->shadow_shift == 2) {
-        switch (op->bytes) {
-        case 4: careful = write_lanes(v, exec, address, 1); break;
-        case 8: careful = write_lanes(v, exec, address, 2); break;
-        case 16: careful = write_lanes(v, exec, address, 4); break;
-        default: break;
-        }
-    }
-    int code = OK;
-    struct fault first;
-    for (uint64_t left = careful; left; left &= left - 1) {
-        int lane = first_lane(left);
-        uint8_t bytes[16], *pointer[LANES];
-        pointer[lane] = bytes;
-        store_lanes(op, row, pitch, 1ull << lane, pointer, NULL);
-        int found = shadow_write(v, lane, address[lane], op->bytes, bytes);
-        code = collect(v->m, code, found, lane, &first);
-    }
-    if (v->m->tainted && v->m->undefined)
-        for (uint64_t left = exec; left; left &= left - 1)
-            taint_stored_lds(v, op, data, first_lane(left), address[first_lane(left)]);
-    return code;
-}
-
-static int shadow_atomics(const struct lds_view *v, const struct operation *op, uint64_t exec,
-                          const uint32_t *address) {
-    int code = OK;
-    struct fault first;
-    for (uint64_t left = exec; left; left &= left - 1) {
-        int lane = first_lane(left);
-        bool computes = op->atomic != SWAP;
-        int found = shadow_atomic(v, lane, address[lane], op->bytes, computes);
-        code = collect(v->m, code, found, lane, &first);
-    }
-    return code;
-}
-
 /* One of the two accesses of a read2, write2 or wrxchg2, or the only one. */
-static int access_lds(struct machine *m, const struct operation *op, int64_t wave,
-                      struct lds_view *v, uint64_t exec, const uint32_t *address, int64_t data,
-                      int64_t result, uint32_t pc) {
-    size_t pitch = (size_t)m->num_waves * LANES;
-    uint8_t *pointer[LANES];
+struct lds_access {
+    uint64_t exec; /* the lanes that access LDS */
+    bool partial;  /* an active lane is outside LDS, and the fault is ignored */
+    int64_t data, result;
+    uint32_t address[LANES];
+    uint8_t count[LANES]; /* dwords that each lane accesses, where some access none */
+};
+
+static int resolve_lds(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
+                       bool second, struct lds_access *a) {
+    lds_addresses(m, op, wave, second ? op->offset2 : op->offset, a->address);
+    a->data = second ? op->data2 : op->data;
+    a->result = second ? op->result + op->dwords : op->result;
+    int code = check_lds(m, exec, a->address, op->bytes, op->kind != LOAD);
+    uint64_t outside = 0;
+    if (ignores(m, LDS_OUT_OF_BOUNDS))
+        outside = outside_lds(m, exec, a->address, op->bytes);
+    a->exec = exec & ~outside;
+    a->partial = outside != 0;
+    memset(a->count, op->dwords, LANES);
+    for (uint64_t left = outside; left; left &= left - 1)
+        a->count[first_lane(left)] = 0;
+    return code;
+}
+
+/* Look for faults. Nothing changes but the records of who accessed what, so that a wave with a
+ * fault can be executed again. */
+static int check_access(struct machine *m, const struct operation *op, struct lds_view *v,
+                        const struct lds_access *a, uint32_t pc) {
     int code;
-    point(v, exec, address, pointer);
+    switch (op->kind) {
+    case LOAD: return shadow_reads(v, op, a->exec, a->address, a->result, pc);
+    case STORE: return shadow_writes(v, op, a->exec, a->address, a->data);
+    default: /* ATOMIC */
+        code =
+            check_alignment(m, a->exec, a->address, op->bytes, op->bytes, ATOMIC_MISALIGNED, true);
+        if (!code && op->atomic == SWAP && a->result >= 0 && m->undefined)
+            for (uint64_t left = a->exec; left; left &= left - 1)
+                note_lds_load(m, op, v, a->result, first_lane(left), a->address[first_lane(left)],
+                              pc);
+        return code ? code : shadow_atomics(v, op, a->exec, a->address);
+    }
+}
+
+static void move_access(struct machine *m, const struct operation *op, struct lds_view *v,
+                        uint64_t exec, const struct lds_access *a) {
+    size_t pitch = (size_t)m->row_dwords;
+    const uint8_t *count = a->partial ? a->count : NULL;
+    uint8_t *pointer[LANES];
+    point(v, a->exec, a->address, pointer);
     switch (op->kind) {
     case LOAD:
-        code = shadow_reads(v, op, exec, address, result, pc);
-        if (!code)
-            load_lanes(op, vector_row(m, result, wave), pitch, exec, pointer, NULL);
-        return code;
+        load_lanes(op, vector_row(m, a->result, v->wave), pitch, exec, pointer, count);
+        return;
     case STORE:
-        code = shadow_writes(v, op, exec, address, data);
-        if (!code)
-            store_lanes(op, vector_row(m, data, wave), pitch, exec, pointer, NULL);
-        return code;
+        store_lanes(op, vector_row(m, a->data, v->wave), pitch, exec, pointer, count);
+        return;
     default: /* ATOMIC */
-        code = check_alignment(m, exec, address, op->bytes, op->bytes, ATOMIC_MISALIGNED, true);
-        if (!code && op->atomic == SWAP && result >= 0 && m->undefined)
-            for (uint64_t left = exec; left; left &= left - 1)
-                note_lds_load(m, op, v, result, first_lane(left), address[first_lane(left)], pc);
-        if (!code)
-            code = shadow_atomics(v, op, exec, address);
-        if (!code)
-            atomic_lanes(op, vector_row(m, data, wave),
-                         op->data2 >= 0 && !op->pair ? vector_row(m, op->data2, wave) : NULL,
-                         result >= 0 ? vector_row(m, result, wave) : NULL, pitch, exec, pointer,
-                         NULL);
-        return code;
+        atomic_lanes(op, vector_row(m, a->data, v->wave),
+                     op->data2 >= 0 && !op->pair ? vector_row(m, op->data2, v->wave) : NULL,
+                     a->result >= 0 ? vector_row(m, a->result, v->wave) : NULL, pitch, exec,
+                     pointer, count);
     }
 }
 
 static int memory_instruction(struct machine *m, const struct operation *op, int64_t wave,
                               uint64_t exec, uint32_t pc) {
-    bool writes = op->kind != LOAD;
-    uint32_t address[2][LANES];
-    lds_addresses(m, op, wave, op->offset, address[0]);
-    int code = check_lds(m, exec, address[0], op->bytes, writes);
-    if (!code && op->pair) {
-        lds_addresses(m, op, wave, op->offset2, address[1]);
-        code = check_lds(m, exec, address[1], op->bytes, writes);
-    }
-    if (!code && m->strict_alignment && op->kind != ATOMIC)
+    struct lds_access access[2];
+    int code = OK;
+    for (int i = 0; i <= op->pair && !code; i++)
+        code = resolve_lds(m, op, wave, exec, i, &access[i]);
+    if (m->strict_alignment && op->kind != ATOMIC)
         for (int i = 0; i <= op->pair && !code; i++)
-            code = check_alignment(m, exec, address[i], op->bytes == 12 ? 16 : op->bytes, op->bytes,
-                                   MISALIGNED, writes);
+            code = check_alignment(m, access[i].exec, access[i].address,
+                                   op->bytes == 12 ? 16 : op->bytes, op->bytes, MISALIGNED,
+                                   op->kind != LOAD);
     if (code)
         return code;
     struct lds_view v = lds_view(m, wave, how_it_writes(op));
     note_issue(&v, pc);
-    code = access_lds(m, op, wave, &v, exec, address[0], op->data, op->result, pc);
-    if (!code && op->pair)
-        code =
-            access_lds(m, op, wave, &v, exec, address[1], op->data2, op->result + op->dwords, pc);
+    for (int i = 0; i <= op->pair && !code; i++)
+        code = check_access(m, op, &v, &access[i], pc);
+    for (int i = 0; i <= op->pair && !code; i++)
+        move_access(m, op, &v, exec, &access[i]);
     return code;
 }
 
@@ -219,14 +138,16 @@ static int append(struct machine *m, const struct operation *op, int64_t wave, u
         return code;
     struct lds_view v = lds_view(m, wave, BY_ATOMIC);
     note_issue(&v, pc);
-    code = shadow_atomic(&v, lane, address[lane], 4, true);
-    if (code)
-        return code;
-    uint32_t old, value;
-    memcpy(&old, v.bytes + address[lane], 4);
-    uint32_t lanes = (uint32_t)__builtin_popcountll(exec);
-    value = op->atomic == ADD ? old + lanes : old - lanes;
-    memcpy(v.bytes + address[lane], &value, 4);
+    uint32_t old = 0, value, lanes = (uint32_t)__builtin_popcountll(exec);
+    if (!outside_lds(m, 1ull << lane, address, 4)) {
+        code = shadow_atomic(&v, lane, address[lane], 4, true);
+        if (code)
+            return code;
+        memcpy(&old, v.bytes + address[lane], 4);
+        value = op->atomic == ADD ? old + lanes : old - lanes;
+        memcpy(v.bytes + address[lane], &value, 4);
+        memory_changes += value != old;
+    }
     uint32_t *row = vector_row(m, op->result, wave);
     for (uint64_t left = exec; left; left &= left - 1)
         row[first_lane(left)] = old;
@@ -264,12 +185,15 @@ static void transpose_tile(const struct operation *op, uint32_t (*read)[3],
 
 /* The undefined bits move as the data do. */
 static void transpose_undefined(struct machine *m, const struct operation *op,
-                                const struct lds_view *v, const uint32_t *address, uint32_t pc) {
-    uint32_t read[LANES][3], written[LANES][3];
+                                const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                                uint32_t pc) {
+    uint32_t read[LANES][3] = {{0}}, written[LANES][3];
     int32_t origin = origin_here(pc, FROM_LDS);
     bool found = false;
-    for (int lane = 0; lane < LANES; lane++)
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
         found |= undefined_lds(v, address[lane], op->bytes, (uint8_t *)read[lane], &origin);
+    }
     if (!found)
         return;
     transpose_tile(op, read, written);
@@ -281,11 +205,11 @@ static void transpose_undefined(struct machine *m, const struct operation *op,
 static int transpose(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
                      uint32_t pc) {
     uint32_t address[LANES];
-    if (~exec) {
-        raise(m, TRANSPOSE_PARTIAL, first_lane(~exec), 0, op->bytes, false);
+    if (~exec && raise(m, TRANSPOSE_PARTIAL, first_lane(~exec), 0, op->bytes, false)) {
         m->fault.lanes = ~exec;
         return TRANSPOSE_PARTIAL;
     }
+    exec = ~0ull; /* each lane reads for others, too */
     lds_addresses(m, op, wave, op->offset, address);
     int code = check_lds(m, exec, address, op->bytes, false);
     if (!code)
@@ -295,6 +219,8 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
         return code;
     struct lds_view v = lds_view(m, wave, 0);
     note_issue(&v, pc);
+    if (ignores(m, LDS_OUT_OF_BOUNDS))
+        exec &= ~outside_lds(m, exec, address, op->bytes);
     uint64_t careful = m->shadow ? exec : 0;
     if (careful && m->shadow_shift == 2)
         careful = read_lanes(&v, exec, address, op->dwords);
@@ -306,10 +232,10 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     if (code)
         return code;
     if (careful && m->undefined)
-        transpose_undefined(m, op, &v, address, pc);
-    uint32_t read[LANES][3], written[LANES][3];
-    for (int lane = 0; lane < LANES; lane++)
-        memcpy(read[lane], v.bytes + address[lane], (size_t)op->bytes);
+        transpose_undefined(m, op, &v, exec, address, pc);
+    uint32_t read[LANES][3] = {{0}}, written[LANES][3];
+    for (uint64_t left = exec; left; left &= left - 1)
+        memcpy(read[first_lane(left)], v.bytes + address[first_lane(left)], (size_t)op->bytes);
     transpose_tile(op, read, written);
     for (int d = 0; d < op->dwords; d++) {
         uint32_t *row = vector_row(m, op->result + d, wave);

@@ -11,7 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 64, EXEC = 126, M0 = 124, MAX_WAVES = 16, HISTORY = 256 };
+enum { LANES = 64, EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
 enum { GRANULE = 16, RELEASES = 16 };
 
 enum fault_code {
@@ -86,8 +86,14 @@ struct fault {
     uint64_t lanes; /* all that do the same */
 };
 
+/* How many stores and atomics have changed a byte of memory, LDS or private memory in this process.
+ * While it stands still, a wave whose registers repeat does so for ever (emulator/liveness). Each
+ * function that writes memory for a kernel adds to it; several threads may lose counts, but none
+ * leaves it unchanged. */
+extern int64_t memory_changes;
+
 struct machine {
-    uint32_t *vgpr; /* (512, num_waves, 64) */
+    uint32_t *vgpr; /* (512, num_waves, 64), rows apart by row_dwords */
     uint32_t *sgpr; /* (128, num_waves) */
     uint8_t *lds;   /* (workgroups, lds_bytes) */
     uint8_t *scratch;
@@ -107,11 +113,11 @@ struct machine {
     struct issue *vm_history;
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     const int32_t *vm_passed;
-    uint32_t *clock;            /* vector memory operations of all launches */
-    uint32_t *acquired;         /* (workgroups,) time of the latest atomic */
-    struct release *releases;   /* (num_waves, RELEASES), newest first */
-    uint8_t *defined;           /* a bit for each byte from global_base: it was written */
-    uint32_t *undefined;        /* (512, num_waves, 64) undefined bits of the vector registers */
+    uint32_t *clock;          /* vector memory operations of all launches */
+    uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
+    struct release *releases; /* (num_waves, RELEASES), newest first */
+    uint8_t *defined;         /* a bit for each byte from global_base: it was written */
+    uint32_t *undefined; /* (512, num_waves, 64) undefined bits of the vector registers, as vgpr */
     uint32_t *undefined_scalar; /* (129, num_waves) and of the scalar registers */
     int32_t *origin;            /* (512, num_waves) where they come from, see definedness.h */
     int32_t *origin_scalar;     /* (129, num_waves) */
@@ -121,6 +127,8 @@ struct machine {
     int32_t *scratch_origin;    /* of each 4 bytes of private memory */
     uint64_t
         *undefined_address; /* (num_waves,) of the first lane of a load that found such bytes */
+    uint8_t *scc;           /* (num_waves,) */
+    int64_t row_dwords;     /* from a vector register to the next, of one wave */
     int64_t num_waves;
     int64_t num_ranges;
     int64_t lds_bytes;
@@ -140,6 +148,8 @@ struct machine {
     int64_t num_undefined;    /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */
+    int64_t mode;             /* MODE of the waves that execute */
+    uint64_t ignored;         /* bits of the fault codes that are not raised */
     struct fault fault;
 };
 
@@ -210,7 +220,7 @@ static inline int64_t wave_at(struct waves w, int64_t position) {
 }
 
 static inline uint32_t *vector_row(const struct machine *m, int64_t reg, int64_t wave) {
-    return m->vgpr + (reg * m->num_waves + wave) * LANES;
+    return m->vgpr + reg * m->row_dwords + wave * LANES;
 }
 
 static inline uint32_t scalar(const struct machine *m, int64_t reg, int64_t wave) {
@@ -226,11 +236,16 @@ static inline uint64_t low_bits(int n) { return n >= 64 ? ~0ull : (1ull << n) - 
 /* What an address must be a multiple of to be aligned to an access of `bytes` bytes. */
 static inline uint64_t alignment_of(int bytes) { return bytes == 12 ? 4 : (uint64_t)bytes; }
 
+static inline bool ignores(const struct machine *m, int code) { return m->ignored >> code & 1; }
+
 /* for each lane of a mask: for (uint64_t m = mask; m; m &= m - 1) with lane = first_lane(m) */
 static inline int first_lane(uint64_t mask) { return __builtin_ctzll(mask); }
 
+/* Describe a fault and return its code, or return OK if it is ignored. */
 static inline int raise(struct machine *m, int code, int lane, uint64_t address, int bytes,
                         bool writes) {
+    if (ignores(m, code))
+        return OK;
     m->fault.lane = lane;
     m->fault.address = address;
     m->fault.bytes = bytes;
@@ -246,8 +261,8 @@ static inline int raise(struct machine *m, int code, int lane, uint64_t address,
 /* The same for one lane after another: the first is described, the others are counted in. */
 static inline int raise_more(struct machine *m, int before, int code, int lane, uint64_t address,
                              int bytes, bool writes) {
-    if (!before)
-        return raise(m, code, lane, address, bytes, writes);
+    if (!before || ignores(m, code))
+        return before ? before : raise(m, code, lane, address, bytes, writes);
     m->fault.lanes |= 1ull << lane;
     return before;
 }

@@ -9,19 +9,26 @@
 #include "lanes.h"
 #include "shadow.h"
 
+int64_t memory_changes;
+
 /* -- pointers ---------------------------------------------------------------------------------- */
 
-static int scratch_pointers(struct machine *m, int64_t wave, struct access *a, int bytes,
-                            bool writes) {
-    int code = OK;
+static int scratch_pointers(struct machine *m, const struct operation *op, int64_t wave,
+                            struct access *a, bool writes) {
+    int code = OK, bytes = op->bytes;
+    uint64_t outside = 0;
     uint8_t *base = m->scratch + wave * LANES * m->scratch_bytes;
     for (uint64_t left = a->to_scratch; left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t offset = a->address[lane];
-        if ((int64_t)offset + bytes > m->scratch_bytes)
+        if ((int64_t)offset + bytes > m->scratch_bytes) {
             code = raise_more(m, code, SCRATCH_OUT_OF_BOUNDS, lane, offset, bytes, writes);
+            outside |= 1ull << lane;
+        }
         a->pointer[lane] = base + lane * m->scratch_bytes + offset;
     }
+    if (!code)
+        drop_lanes(a, op, outside);
     return code;
 }
 
@@ -29,7 +36,7 @@ static void lane_data(const struct operation *op, const uint32_t *row, size_t pi
                       uint8_t *data) {
     uint8_t *pointer[LANES];
     pointer[lane] = data;
-    store_lanes(op, row, pitch, 1ull << lane, pointer, NULL);
+    copy_lanes(op, row, pitch, 1ull << lane, pointer, NULL);
 }
 
 /* FLAT through the LDS aperture. */
@@ -44,6 +51,8 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
     note_issue(&v, pc);
     if (code)
         return code;
+    if (ignores(m, LDS_OUT_OF_BOUNDS))
+        drop_lanes(a, op, outside_lds(m, a->to_lds, address, op->bytes));
     struct fault first;
     for (uint64_t left = a->to_lds; left; left &= left - 1) {
         int lane = first_lane(left), found;
@@ -54,7 +63,7 @@ static int lds_pointers(struct machine *m, const struct operation *op, int64_t w
                 note_lds_load(m, op, &v, op->result, lane, address[lane], pc);
         } else if (op->kind == STORE) {
             uint8_t data[16];
-            lane_data(op, vector_row(m, op->data, wave), (size_t)m->num_waves * LANES, lane, data);
+            lane_data(op, vector_row(m, op->data, wave), (size_t)m->row_dwords, lane, data);
             found = shadow_write(&v, lane, address[lane], op->bytes, data);
             if (m->tainted && m->undefined)
                 taint_stored_lds(&v, op, op->data, lane, address[lane]);
@@ -81,6 +90,17 @@ static int check_alignment(struct machine *m, const struct operation *op, const 
     return code;
 }
 
+static uint64_t outside_allocations(const struct machine *m, uint64_t lanes,
+                                    const struct access *a) {
+    uint64_t outside = 0;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        int lane = first_lane(left);
+        if (a->bytes[lane] && !inside(m, a->address[lane], a->bytes[lane]))
+            outside |= 1ull << lane;
+    }
+    return outside;
+}
+
 static int resolve_pointers(struct machine *m, const struct operation *op, int64_t wave,
                             struct access *a, uint32_t pc) {
     bool writes = op->kind == STORE || op->kind == ATOMIC;
@@ -88,10 +108,12 @@ static int resolve_pointers(struct machine *m, const struct operation *op, int64
     int code = check_alignment(m, op, a);
     if (!code)
         code = check_global(m, global, a->address, a->bytes, writes);
+    if (ignores(m, OUT_OF_BOUNDS))
+        drop_lanes(a, op, outside_allocations(m, global, a));
     for (int lane = 0; lane < LANES; lane++)
         a->pointer[lane] = (uint8_t *)(uintptr_t)a->address[lane];
     if (!code && a->to_scratch)
-        code = scratch_pointers(m, wave, a, op->bytes, writes);
+        code = scratch_pointers(m, op, wave, a, writes);
     if (!code && a->to_lds)
         code = lds_pointers(m, op, wave, a, pc);
     return code;
@@ -111,19 +133,25 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
         target[lane] = base + (uint32_t)lane * pitch;
     if (base % 4) {
         int lane = first_lane(a->exec);
-        raise(m, LDS_LOAD_MISALIGNED, lane, target[lane], (int)pitch, true);
-        m->fault.lanes = a->exec;
-        return LDS_LOAD_MISALIGNED;
+        if (raise(m, LDS_LOAD_MISALIGNED, lane, target[lane], (int)pitch, true)) {
+            m->fault.lanes = a->exec;
+            return LDS_LOAD_MISALIGNED;
+        }
+        for (int i = 0; i < LANES; i++)
+            target[i] -= base % 4;
     }
     int code = check_lds(m, a->exec, target, (int)pitch, true);
     if (code)
         return code;
+    uint64_t exec = a->exec;
+    if (ignores(m, LDS_OUT_OF_BOUNDS))
+        exec &= ~outside_lds(m, exec, target, (int)pitch);
     struct lds_view v = lds_view(m, wave, BY_LOAD);
     note_issue(&v, pc);
     uint32_t data[4 * LANES] = {0};
-    load_lanes(op, data, LANES, a->exec, a->pointer, a->partial ? a->count : NULL);
+    load_lanes(op, data, LANES, exec, a->pointer, a->partial ? a->count : NULL);
     struct fault first;
-    for (uint64_t left = a->exec; left; left &= left - 1) {
+    for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
         uint32_t words[4];
         uint8_t undefined[16];
@@ -133,6 +161,7 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
         code = collect(m, code, found, lane, &first);
         if (code)
             continue;
+        memory_changes += memcmp(v.bytes + target[lane], words, pitch) != 0;
         memcpy(v.bytes + target[lane], words, pitch);
         int bytes = a->bytes[lane];
         if (m->undefined && bytes &&
@@ -144,18 +173,26 @@ static int load_to_lds(struct machine *m, const struct operation *op, int64_t wa
 
 /* -- one wave ---------------------------------------------------------------------------------- */
 
-static int transfer(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
-                    uint32_t pc) {
+/* Look for faults, and find the pointers. Nothing changes but the records of who accessed what, so
+ * that a wave with a fault can be executed again. */
+static int check(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
+                 uint32_t pc) {
     int code = resolve_pointers(m, op, wave, a, pc);
+    bool dropped = ignores(m, OUT_OF_BOUNDS); /* lanes with a fault */
+    a->adjacent = code || dropped ? 0 : adjacent_lanes(op, a);
     if (!code && op->kind == ATOMIC)
         code = check_memory(m, op, a);
     if (!code && (op->kind == STORE || op->kind == ATOMIC))
         code = check_data(m, op, wave, a);
     if (!code)
         code = note_global(m, op, wave, a, pc);
-    if (code)
-        return code;
-    size_t pitch = (size_t)m->num_waves * LANES;
+    return code;
+}
+
+/* Move the data. */
+static int move(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
+                uint32_t pc) {
+    size_t pitch = (size_t)m->row_dwords;
     const uint8_t *count = a->partial ? a->count : NULL;
     uint8_t *const *pointer = a->pointer;
     switch (op->kind) {
@@ -180,8 +217,55 @@ static int transfer(struct machine *m, const struct operation *op, int64_t wave,
     return OK;
 }
 
-/* A swizzled buffer scatters the dwords of an access, and they are moved one at a time. All
- * addresses are taken first: an address register may also be a destination. */
+/* Whether adjacent lanes load or store a dword each, and nothing about it is unusual. */
+static bool is_plain_stretch(const struct machine *m, const struct operation *op,
+                             const struct access *a) {
+    bool plain = op->format == DWORDS && op->dwords == 1 && (op->kind == LOAD || op->kind == STORE);
+    return plain && a->adjacent && !m->strict_alignment && !m->tainted &&
+           inside(m, a->address[0], 4 * (uint64_t)a->adjacent) &&
+           (op->kind == STORE || !m->undefined ||
+            !memchr((const void *)(uintptr_t)a->address[0], POISON, 4 * (size_t)a->adjacent));
+}
+
+static int transfer_stretch(struct machine *m, const struct operation *op, int64_t wave,
+                            const struct access *a, uint32_t pc) {
+    int code = note_global(m, op, wave, a, pc);
+    if (code)
+        return code;
+    size_t bytes = 4 * (size_t)a->adjacent;
+    void *memory = (void *)(uintptr_t)a->address[0];
+    if (op->kind == LOAD) {
+        memcpy(vector_row(m, op->result, wave), memory, bytes);
+        return OK;
+    }
+    const uint32_t *row = vector_row(m, op->data, wave);
+    memory_changes += memcmp(memory, row, bytes) != 0;
+    memcpy(memory, row, bytes);
+    note_defined(m, op, wave, a);
+    return OK;
+}
+
+static int transfer(struct machine *m, const struct operation *op, int64_t wave, struct access *a,
+                    uint32_t pc) {
+    a->adjacent = adjacent_lanes(op, a);
+    if (is_plain_stretch(m, op, a))
+        return transfer_stretch(m, op, wave, a, pc);
+    int code = check(m, op, wave, a, pc);
+    return code ? code : move(m, op, wave, a, pc);
+}
+
+/* Dword `d` of an access, as an operation. */
+static struct operation one_dword(const struct operation *op, int d) {
+    struct operation one = *op;
+    one.dwords = 1;
+    one.bytes = 4;
+    one.data += d;
+    one.result += d;
+    return one;
+}
+
+/* A swizzled buffer scatters the dwords of an access, and they are moved one at a time. All are
+ * checked first: an address register may also be a destination. */
 static int transfer_swizzled(struct machine *m, const struct operation *op, int64_t wave,
                              const struct buffer *b, struct access *a, uint32_t pc) {
     if (op->format != DWORDS || op->kind == ATOMIC) {
@@ -190,20 +274,17 @@ static int transfer_swizzled(struct machine *m, const struct operation *op, int6
     }
     struct access part[4];
     for (int d = 0; d < op->dwords; d++) {
-        struct operation one = *op;
-        one.dwords = 1;
-        one.bytes = 4;
+        struct operation one = one_dword(op, d);
         part[d].exec = a->exec;
         part[d].to_lds = part[d].to_scratch = 0;
         buffer_addresses(m, &one, wave, b, 4 * (uint64_t)d, &part[d]);
+        int code = check(m, &one, wave, &part[d], pc);
+        if (code)
+            return code;
     }
     for (int d = 0; d < op->dwords; d++) {
-        struct operation one = *op;
-        one.dwords = 1;
-        one.bytes = 4;
-        one.data += d;
-        one.result += d;
-        int code = transfer(m, &one, wave, &part[d], pc);
+        struct operation one = one_dword(op, d);
+        int code = move(m, &one, wave, &part[d], pc);
         if (code)
             return code;
     }

@@ -28,7 +28,11 @@ static void note_scalar_load(struct machine *m, const struct operation *op, int6
 /* A scalar atomic is checked and noted as one of lane 0 of a vector instruction is. */
 static int scalar_atomic(struct machine *m, const struct operation *op, int64_t wave,
                          uint64_t address, uint32_t pc) {
-    struct access a = {.exec = 1};
+    struct access a;
+    a.exec = 1;
+    a.to_lds = a.to_scratch = 0;
+    a.adjacent = 0;
+    a.partial = false;
     a.address[0] = address;
     a.bytes[0] = (uint8_t)op->bytes;
     a.pointer[0] = (uint8_t *)(uintptr_t)address;
@@ -51,7 +55,8 @@ static int scalar_atomic(struct machine *m, const struct operation *op, int64_t 
 
 /* Load or store `dwords` scalar registers, or exchange them atomically. A scalar buffer is a range
  * of bytes: beyond its end loads return 0 and stores are dropped, dword by dword. An atomic that
- * reaches beyond it returns 0 and changes nothing. EXEC plays no part. */
+ * reaches beyond it returns 0 and changes nothing. So does an access outside the allocations whose
+ * fault is ignored. EXEC plays no part. */
 int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                   int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
@@ -71,12 +76,16 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
         bool atomic = op->kind == ATOMIC, writes = atomic || op->kind == STORE;
         if (atomic && dwords < (uint64_t)op->dwords)
             dwords = 0;
+        uint64_t alignment = atomic ? (uint64_t)op->bytes : 4;
         int code = OK;
-        if (address % (atomic ? (uint64_t)op->bytes : 4) && dwords)
+        if (address % alignment && dwords)
             code = raise(m, SCALAR_MISALIGNED, -1, address, op->bytes, writes);
-        else if (dwords && !inside(m, address, 4 * dwords))
+        address -= address % alignment;
+        if (!code && dwords && !inside(m, address, 4 * dwords)) {
             code = raise(m, OUT_OF_BOUNDS, -1, address, (int)(4 * dwords), writes);
-        else if (dwords && atomic)
+            dwords = 0;
+        }
+        if (!code && dwords && atomic)
             code = scalar_atomic(m, op, wave, address, pc);
         if (code) {
             m->fault.position = (int32_t)position;
@@ -96,8 +105,11 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
         for (int64_t i = 0; i < op->dwords; i++) {
             if (op->kind != STORE) /* an atomic past the end returns 0 */
                 registers[i * m->num_waves] = words[i];
-            else if ((uint64_t)i < dwords)
-                memcpy((uint8_t *)(uintptr_t)address + 4 * i, registers + i * m->num_waves, 4);
+            else if ((uint64_t)i < dwords) {
+                void *place = (uint8_t *)(uintptr_t)address + 4 * i;
+                memory_changes += memcmp(place, registers + i * m->num_waves, 4) != 0;
+                memcpy(place, registers + i * m->num_waves, 4);
+            }
         }
     }
     return OK;

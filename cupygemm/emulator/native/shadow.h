@@ -82,7 +82,8 @@ static inline bool after(uint64_t word, int32_t count) {
 static inline int race(const struct lds_view *v, int code, int lane, uint32_t address, int bytes,
                        uint32_t other, bool by_load, uint32_t seq) {
     struct machine *m = v->m;
-    raise(m, code, lane, address, bytes, code == RACE_WRITE_READ || code == RACE_WRITE_WRITE);
+    if (!raise(m, code, lane, address, bytes, code == RACE_WRITE_READ || code == RACE_WRITE_WRITE))
+        return OK;
     const struct issue *history = by_load ? m->vm_history : m->lds_history;
     struct issue found = history[v->wave_ids[other] * HISTORY + seq % HISTORY];
     m->fault.other_wave = (int32_t)other;
@@ -259,6 +260,18 @@ static inline void lds_addresses(const struct machine *m, const struct operation
     const uint32_t *row = vector_row(m, op->address, wave);
     for (int lane = 0; lane < LANES; lane++)
         address[lane] = row[lane] + (uint32_t)offset;
+}
+
+/* The lanes whose LDS accesses end beyond the workgroup's LDS. */
+static inline uint64_t outside_lds(const struct machine *m, uint64_t exec, const uint32_t *address,
+                                   int bytes) {
+    uint64_t outside = 0;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        if ((int64_t)address[lane] + bytes > m->lds_bytes)
+            outside |= 1ull << lane;
+    }
+    return outside;
 }
 
 /* Check the lanes' LDS addresses against the workgroup's LDS, and that the shadow is fine enough to

@@ -8,19 +8,15 @@
 // a wave have no branch, so they vectorise.
 
 #include <fenv.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
+#include "half.h"
+#include "valu_functions.h"
+
 enum { LANES = 64 };
 enum { PER_LANE = 0, PER_WAVE = 1, CONSTANT = 2 };
-
-#if defined(__x86_64__) || defined(__i386__)
-typedef __float128 quad;
-#else
-typedef long double quad; // binary128 on AArch64
-#endif
 
 // Set the rounding of this thread: 0 nearest even, 1 up, 2 down, 3 towards zero (MODE's codes).
 void valu_set_rounding(int mode) {
@@ -57,80 +53,26 @@ DEFINE_ROW(uint64_t)
                 out[i] = fma_type(x[i], y[i], z[i]);                                               \
         }                                                                                          \
     }
-DEFINE_FMA(valu_fma_f32, float, fmaf)
-DEFINE_FMA(valu_fma_f64, double, fma)
+DEFINE_FMA(valu_fma_f32, float, fma_f32)
+DEFINE_FMA(valu_fma_f64, double, fma_f64)
 
-// a*b + c in 113 digits, inexact sums rounded to odd, so that rounding it again to double is right.
-static quad fma_odd(double a, double b, double c) {
-    quad product = (quad)a * b; // exact
-    quad sum = product + c, part = sum - product;
-    quad error = (product - (sum - part)) + (c - part);
-    unsigned __int128 bits;
-    memcpy(&bits, &sum, sizeof bits);
-    if (error != 0 && !(bits & 1)) {
-        bits += (error > 0) == (sum > 0) ? 1 : -1;
-        memcpy(&sum, &bits, sizeof sum);
-    }
-    return sum;
-}
-
-// The last step of division: a*b + c, times 2^±64 (f32) or 2^±128 (f64) where `scaled` is set,
-// towards the side that v_div_scale moved away from; rounded once, also to a subnormal.
-#define DEFINE_DIV_FMAS(name, type, fma_type, fabs_type, up, smallest_normal)                      \
-    static inline type name##_scaled(type a, type b, type c, type result) {                        \
-        type scale = fabs_type(c) >= 2 ? up : 1 / up;                                              \
-        type moved = result * scale;                                                               \
-        if (fabs_type(moved) <= smallest_normal)                                                   \
-            moved = (type)(fma_odd(a, b, c) * scale);                                              \
-        return moved;                                                                              \
-    }                                                                                              \
-    void name(type *restrict out, const type *a, const type *b, const type *c, unsigned layout,    \
-              ptrdiff_t waves, const uint8_t *scaled) {                                            \
+// The last step of division.
+#define DEFINE_DIV_FMAS(name, type)                                                                \
+    void valu_##name(type *restrict out, const type *a, const type *b, const type *c,              \
+                     unsigned layout, ptrdiff_t waves, const uint8_t *scaled) {                    \
         type buffers[3][LANES];                                                                    \
         for (ptrdiff_t wave = 0; wave < waves; ++wave, out += LANES, scaled += LANES) {            \
             const type *x = row_##type(a, layout, 0, wave, buffers[0]);                            \
             const type *y = row_##type(b, layout, 1, wave, buffers[1]);                            \
             const type *z = row_##type(c, layout, 2, wave, buffers[2]);                            \
-            for (int i = 0; i < LANES; ++i) {                                                      \
-                type result = fma_type(x[i], y[i], z[i]);                                          \
-                out[i] = scaled[i] ? name##_scaled(x[i], y[i], z[i], result) : result;             \
-            }                                                                                      \
+            for (int i = 0; i < LANES; ++i)                                                        \
+                out[i] = name(x[i], y[i], z[i], scaled[i]);                                        \
         }                                                                                          \
     }
-DEFINE_DIV_FMAS(valu_div_fmas_f32, float, fmaf, fabsf, 0x1p64f, 0x1p-126f)
-DEFINE_DIV_FMAS(valu_div_fmas_f64, double, fma, fabs, 0x1p128, 0x1p-1022)
+DEFINE_DIV_FMAS(div_fmas_f32, float)
+DEFINE_DIV_FMAS(div_fmas_f64, double)
 
-// Minimum, maximum and median. A quiet NaN loses against a number; with `ieee` a signalling NaN
-// wins and becomes quiet. Comparing the bits, mirrored for negative numbers, puts -0 below +0.
-#define DEFINE_PICK(name, bits, infinity, quiet, better)                                           \
-    static inline u##bits name(u##bits x, u##bits y, u##bits signalling) {                         \
-        const u##bits magnitude = ~(u##bits)0 >> 1;                                                \
-        bits order_x = (bits)(x ^ ((u##bits)((bits)x < 0 ? -1 : 0) >> 1));                         \
-        bits order_y = (bits)(y ^ ((u##bits)((bits)y < 0 ? -1 : 0) >> 1));                         \
-        int nan_x = (x & magnitude) > infinity, nan_y = (y & magnitude) > infinity;                \
-        u##bits result = order_x better order_y ? x : y;                                           \
-        result = nan_y ? x : result;                                                               \
-        result = nan_x ? y : result;                                                               \
-        result = nan_x & nan_y ? x | quiet : result;                                               \
-        result = nan_y & ((~y & signalling) != 0) ? y | quiet : result;                            \
-        return nan_x & ((~x & signalling) != 0) ? x | quiet : result;                              \
-    }
-DEFINE_PICK(min_f32, int32_t, 0x7F800000u, 0x400000u, <)
-DEFINE_PICK(max_f32, int32_t, 0x7F800000u, 0x400000u, >)
-DEFINE_PICK(min_f64, int64_t, 0x7FF0000000000000u, 0x8000000000000u, <)
-DEFINE_PICK(max_f64, int64_t, 0x7FF0000000000000u, 0x8000000000000u, >)
-
-// The largest of three leaves the median as the larger of the others; NaN makes it the minimum.
-static inline uint32_t med3_f32(uint32_t x, uint32_t y, uint32_t z, uint32_t signalling) {
-    const uint32_t magnitude = ~0u >> 1, infinity = 0x7F800000u;
-    int nan =
-        ((x & magnitude) > infinity) | ((y & magnitude) > infinity) | ((z & magnitude) > infinity);
-    uint32_t least = min_f32(min_f32(x, y, signalling), z, signalling);
-    uint32_t low = min_f32(x, y, signalling), high = max_f32(x, y, signalling);
-    uint32_t median = max_f32(low, min_f32(high, z, signalling), signalling);
-    return nan ? least : median;
-}
-
+// Minimum, maximum and median; in IEEE mode, a signalling NaN wins and becomes quiet.
 #define DEFINE_PAIRWISE(name, bits, pick, quiet)                                                   \
     void name(bits *restrict out, const bits *a, const bits *b, unsigned layout, ptrdiff_t waves,  \
               int ieee) {                                                                          \
@@ -159,32 +101,20 @@ void valu_med3_f32(uint32_t *restrict out, const uint32_t *a, const uint32_t *b,
     }
 }
 
-// Half precision: exact to float, where a signalling NaN stays one; from float in the given
-// rounding.
 void valu_half_to_float(float *restrict out, const uint16_t *source, ptrdiff_t count) {
-    for (ptrdiff_t i = 0; i < count; ++i) {
-        uint32_t half = source[i], bits;
-        _Float16 number;
-        memcpy(&number, &source[i], sizeof number);
-        float wide = (float)number;
-        memcpy(&bits, &wide, sizeof bits);
-        uint32_t nan = (half & 0x8000u) << 16 | 0x7F800000u | (half & 0x3FFu) << 13;
-        bits = (half & 0x7FFFu) > 0x7C00u ? nan : bits;
-        memcpy(&out[i], &bits, sizeof bits);
-    }
+    for (ptrdiff_t i = 0; i < count; ++i)
+        out[i] = half_to_float(source[i]);
 }
 
-void valu_float_to_half(_Float16 *restrict out, const float *source, ptrdiff_t count,
+void valu_float_to_half(uint16_t *restrict out, const float *source, ptrdiff_t count,
                         int rounding) {
     int before = fegetround();
     valu_set_rounding(rounding);
     for (ptrdiff_t i = 0; i < count; ++i)
-        out[i] = (_Float16)source[i];
+        out[i] = float_to_half(source[i]);
     fesetround(before);
 }
 
-// a*b + c of half-precision values in float, inexact sums rounded to odd: rounding the result to
-// half precision, in any direction, is then right. The product of two halves is exact in float.
 void valu_fma_half(float *restrict out, const float *a, const float *b, const float *c,
                    unsigned layout, ptrdiff_t waves) {
     float buffers[3][LANES];
@@ -195,30 +125,22 @@ void valu_fma_half(float *restrict out, const float *a, const float *b, const fl
         const float *x = row_float(a, layout, 0, wave, buffers[0]);
         const float *y = row_float(b, layout, 1, wave, buffers[1]);
         const float *z = row_float(c, layout, 2, wave, buffers[2]);
-        for (int i = 0; i < LANES; ++i) {
-            float product = x[i] * y[i], sum = product + z[i], part = sum - product;
-            float error = (product - (sum - part)) + (z[i] - part);
-            uint32_t bits;
-            memcpy(&bits, &sum, sizeof bits);
-            uint32_t step = (error > 0) == (sum > 0) ? 1u : ~0u;
-            int inexact = (error > 0) | (error < 0); // not for Inf and NaN, whose error is NaN
-            bits += inexact & !(bits & 1) ? step : 0;
-            memcpy(&sum, &bits, sizeof bits);
-            int opposite = (sum == 0) & (signbit(product) != signbit(z[i]));
-            out[i] = opposite ? cancelled : sum;
-        }
+        for (int i = 0; i < LANES; ++i)
+            out[i] = fma_half(x[i], y[i], z[i], cancelled);
     }
     fesetround(before);
 }
 
-// v_perm_b32: four bytes out of {a, b}. A selector of 8 to 11 replicates the sign of byte 1, 3, 5
-// or 7, 12 gives zero, and a larger one 255.
-static inline uint64_t permuted_byte(uint64_t data, uint64_t pick) {
-    uint64_t byte = data >> (pick & 7) * 8 & 0xFF;
-    uint64_t sign = 0 - (data >> ((pick & 3) * 16 + 15) & 1) & 0xFF;
-    uint64_t beyond = pick < 12 ? sign : pick == 12 ? 0 : 0xFF;
-    return pick < 8 ? byte : beyond;
-}
+// Functions of float64 values, by libm rather than NumPy, whose bits depend on the processor.
+#define DEFINE_CURVE(name, function)                                                               \
+    void valu_##name(double *restrict out, const double *source, ptrdiff_t count) {                \
+        for (ptrdiff_t i = 0; i < count; ++i)                                                      \
+            out[i] = function(source[i]);                                                          \
+    }
+DEFINE_CURVE(exp2, exp2)
+DEFINE_CURVE(log2, log2)
+DEFINE_CURVE(sine, sine_of_turns)
+DEFINE_CURVE(cosine, cosine_of_turns)
 
 void valu_perm_b32(uint32_t *restrict out, const uint32_t *a, const uint32_t *b, const uint32_t *c,
                    unsigned layout, ptrdiff_t waves) {
@@ -227,13 +149,7 @@ void valu_perm_b32(uint32_t *restrict out, const uint32_t *a, const uint32_t *b,
         const uint32_t *high = row_uint32_t(a, layout, 0, wave, buffers[0]);
         const uint32_t *low = row_uint32_t(b, layout, 1, wave, buffers[1]);
         const uint32_t *selector = row_uint32_t(c, layout, 2, wave, buffers[2]);
-        for (int i = 0; i < LANES; ++i) {
-            uint64_t data = (uint64_t)high[i] << 32 | low[i], picks = selector[i];
-            uint64_t result = permuted_byte(data, picks & 0xFF);
-            result |= permuted_byte(data, picks >> 8 & 0xFF) << 8;
-            result |= permuted_byte(data, picks >> 16 & 0xFF) << 16;
-            result |= permuted_byte(data, picks >> 24) << 24;
-            out[i] = (uint32_t)result;
-        }
+        for (int i = 0; i < LANES; ++i)
+            out[i] = permuted(high[i], low[i], selector[i]);
     }
 }

@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cupygemm.emulator.profiling.host_call import HostCall
     from cupygemm.emulator.profiling.kernel_profile import KernelProfile
     from cupygemm.emulator.profiling.loop import LoopProfile
 
@@ -42,10 +44,13 @@ class Profile:
     ----------
     launches : list of KernelProfile
         One for each launch that succeeded, in order.
+    host_calls : list of HostCall
+        One for each call of a mathematical library that the host computed, in order.
     """
 
     def __init__(self, clock_mhz: float | None = None) -> None:
         self.launches: list[KernelProfile] = []
+        self.host_calls: list[HostCall] = []
         self._clock_mhz = clock_mhz
 
     def add(self, launch: KernelProfile) -> None:
@@ -58,13 +63,28 @@ class Profile:
         clock = self._clock_mhz
         self.launches.append(launch if clock is None else launch.at_clock(clock))
 
+    def add_host_call(self, call: HostCall) -> None:
+        """Add a library call that the host computed.
+
+        Parameters
+        ----------
+        call : HostCall
+        """
+        self.host_calls.append(call)
+
     def __repr__(self) -> str:
         return f"Profile({len(self.launches)} launches of {len(self.kernels)} kernels)"
 
     def __str__(self) -> str:
+        from cupygemm.emulator.profiling.host_call import host_calls_table
         from cupygemm.emulator.profiling.tables import render
 
-        return render(self.kernels)
+        return "\n".join(filter(None, [render(self.kernels), host_calls_table(self.host_calls)]))
+
+    def _repr_html_(self) -> str:
+        from cupygemm.emulator.profiling.notebook import profile_html
+
+        return profile_html(self.kernels)
 
     @property
     def kernels(self) -> list[KernelProfile]:
@@ -106,9 +126,13 @@ class Profile:
         Returns
         -------
         dict
-            ``kernels`` is a list of what `KernelProfile.to_dict` returns.
+            ``kernels`` is a list of what `KernelProfile.to_dict` returns; ``host_calls`` is a list
+            of the library calls that the host computed.
         """
-        return {"kernels": [kernel.to_dict() for kernel in self.kernels]}
+        return {
+            "kernels": [kernel.to_dict() for kernel in self.kernels],
+            "host_calls": [asdict(call) for call in self.host_calls],
+        }
 
     def roofline(self, path: str | Path) -> None:
         """Draw the kernels under the roofline of their device, and save the picture.

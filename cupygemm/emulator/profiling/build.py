@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.inlining import Line
 from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.line_table import Line, line_table
+from cupygemm.emulator.line_table import line_table
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, KernelProfile
@@ -34,6 +35,7 @@ class _StaticInstruction:
     inst: Instruction
     category: str
     source: Line | None
+    call_sites: tuple[Line, ...]
     flop: int  # of a wave for an MFMA, else of a lane
     flop_type: str
 
@@ -137,6 +139,7 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
         text=static.inst.text,
         category=static.category,
         source=static.source,
+        call_sites=static.call_sites,
         executions=executions,
         lanes=lanes,
         flop=static.flop * (executions if static.category == "MFMA" else lanes),
@@ -173,6 +176,7 @@ def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstructi
         inst=inst,
         category=kind,
         source=line_table(code_object).find(pc),
+        call_sites=line_table(code_object).call_sites(pc),
         flop=flop,
         flop_type=flop_type,
     )

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import c_int64, c_uint64, c_void_p
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,15 @@ class _Cache(ctypes.Structure):
     ]
 
 
+class _MissCauses(ctypes.Structure):
+    """``struct miss_causes`` of native/misses.h."""
+
+    _fields_ = [
+        *((name, c_void_p) for name in ("recent", "seen", "seen_by_l2")),
+        *((name, c_int64) for name in ("lines", "seen_words")),
+    ]
+
+
 class _Model(ctypes.Structure):
     """``struct cache_model``."""
 
@@ -49,6 +58,7 @@ class _Model(ctypes.Structure):
         *((name, _Cache) for name in ("l1", "l2", "last")),
         *((name, c_int64) for name in ("num_xcds", "cus_per_xcd", "has_last")),
         *((name, c_void_p) for name in ("placement", "launch_order")),
+        ("causes", _MissCauses),
         ("clock", c_uint64),
         *((name, c_int64) for name in ("fabric_written", "hbm_read", "hbm_written")),
     ]
@@ -71,6 +81,18 @@ class Traffic:
         Requests that reach L2, and hits. A write hits if L2 holds the line.
     fabric_read : int
         Bytes that L2 misses fetched from the fabric.
+    l1_compulsory, l1_capacity, l1_conflict : int
+        The misses in vL1D by cause (native/misses.h): the line was never asked for before by this
+        CU; a fully associative cache of the same size would miss too; lines that share a set evict
+        each other.
+    l2_compulsory : int
+        Requests that miss in L2 for lines that the XCD never asked for before.
+    l1_sets_used, l1_sets_possible : int
+        Sets of vL1D into which the lines of a wave's load fall, and into how many they could fall;
+        summed over waves.
+    stride, stride_votes : int
+        Bytes between consecutive lanes that begin a new line, for most of the waves' loads, and by
+        how many votes more than all other distances have.
     """
 
     requests: int = 0
@@ -80,6 +102,14 @@ class Traffic:
     l2_requests: int = 0
     l2_hits: int = 0
     fabric_read: int = 0
+    l1_compulsory: int = field(default=0, compare=False)
+    l1_capacity: int = field(default=0, compare=False)
+    l1_conflict: int = field(default=0, compare=False)
+    l2_compulsory: int = field(default=0, compare=False)
+    l1_sets_used: int = field(default=0, compare=False)
+    l1_sets_possible: int = field(default=0, compare=False)
+    stride: int = field(default=0, compare=False)
+    stride_votes: int = field(default=0, compare=False)
 
     def add(self, other: Traffic) -> None:
         """Add another's counts to these.
@@ -89,8 +119,16 @@ class Traffic:
         other : Traffic
             Not modified.
         """
+        stride, votes = max(
+            ((self.stride, self.stride_votes), (other.stride, other.stride_votes)),
+            key=lambda found: found[1],
+        )
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
+        self.stride, self.stride_votes = stride, votes
+
+
+TRAFFIC_COUNTS = len(fields(Traffic))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,6 +161,10 @@ class CacheModel:
             cus_per_xcd=target.num_cus // target.num_xcds,
             has_last=part.last is not None,
         )
+        recent = np.zeros((target.num_cus, part.l1.size // part.l1.line), np.uint64)
+        self._seen: tuple[NDArray[np.uint64], ...] = (recent,)
+        self._struct.causes.recent, self._struct.causes.lines = recent.ctypes.data, recent.shape[1]
+        self._target = target
         self._address = ctypes.addressof(self._struct)
         self._l2_lines = target.num_xcds * part.l2.size // part.l2.line
         self._last_lines = part.last.size // part.last.line if part.last else 0
@@ -153,6 +195,14 @@ class CacheModel:
         placement = np.ascontiguousarray(firsts + within, np.uint64)
         order = np.ascontiguousarray(state.launch_order, np.int64)
         self._batch = placement, order
+        if len(self._seen) == 1:
+            line = PARTS[self._target.name].l1.line
+            words = (int(firsts[-1] + sizes[-1]) // line + 64) // 64 if len(firsts) else 1
+            for count in (self._target.num_cus, self._target.num_xcds):
+                self._seen += (np.zeros((count, words), np.uint64),)
+            causes = self._struct.causes
+            causes.seen_words = words
+            causes.seen, causes.seen_by_l2 = (array.ctypes.data for array in self._seen[1:])
         self._struct.placement, self._struct.launch_order = placement.ctypes.data, order.ctypes.data
 
     def access(
@@ -168,7 +218,7 @@ class CacheModel:
         ----------
         group : Group
         operation : Operation
-        traffic : ctypes array of 7 int64
+        traffic : ctypes array of int64
             The counts to which the access adds, in the order of `Traffic`.
         outcomes : int32 (waves, 5), optional
             The counts of each wave of the group, to which the access adds: bytes, and lines found

@@ -14,6 +14,7 @@ from cupygemm.emulator.profiling.kernel_counts import (
     sum_waits,
 )
 from cupygemm.emulator.profiling.modelled import timing_to_dict
+from cupygemm.emulator.profiling.verdict import Verdict, verdict
 
 
 def kernel_to_dict(profile: KernelCounts) -> dict[str, Any]:
@@ -26,6 +27,7 @@ def kernel_to_dict(profile: KernelCounts) -> dict[str, Any]:
             "modelled": ["modelled", "modelled_cycles"],
             "emulated": ["the rest"],
         },
+        "verdict": verdict_to_dict(verdict(profile)),
         "launches": profile.launches,
         "grid": list(profile.grid),
         "block": list(profile.block),
@@ -51,6 +53,11 @@ def kernel_to_dict(profile: KernelCounts) -> dict[str, Any]:
             for (file, line), instructions in profile.by_source().items()
         ],
     }
+
+
+def verdict_to_dict(found: Verdict) -> dict[str, Any]:
+    """Return a verdict for JSON."""
+    return asdict(found) | {"causes": [asdict(cause) for cause in found.causes]}
 
 
 def _global(counts: GlobalCounts) -> dict[str, Any]:
@@ -81,6 +88,8 @@ def _instruction(inst: InstructionProfile) -> dict[str, Any]:
     }
     if inst.source is not None:
         result["source"] = list(inst.source)
+    if inst.call_sites:
+        result["call_sites"] = [list(site) for site in inst.call_sites]
     if inst.lanes:
         result["lanes"] = inst.lanes
     if inst.flop:

@@ -41,6 +41,8 @@ class InstructionProfile:
     global_memory : GlobalCounts or None
     lds : LdsCounts or None
     waits : tuple of Wait
+    call_sites : tuple of (str, int)
+        Where the function of that line was inlined, the innermost call first.
     modelled_cycles : dict of str to int
         Cycles that the simulated waves spend at this instruction, by what they spend them on:
         ``"issue"``, or the reason for which they wait (`timing.model.REASONS`).
@@ -58,6 +60,13 @@ class InstructionProfile:
     lds: LdsCounts | None = None
     waits: tuple[Wait, ...] = ()
     modelled_cycles: dict[str, int] = field(default_factory=dict)
+    call_sites: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Return the source line and the calls that inlined it, as text; empty if unknown."""
+        places = [f"{file}:{line}" for file, line in ([self.source] if self.source else [])]
+        return ", ".join([*places, *(f"inlined at {f}:{n}" for f, n in self.call_sites)])
 
     def merged(self, other: InstructionProfile) -> InstructionProfile:
         """Return the sum of this and the same instruction of another launch.
@@ -82,7 +91,7 @@ class InstructionProfile:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KernelCounts:
     """The counts of one launch of a kernel, or of several; `KernelProfile` says what each is."""
 
@@ -102,6 +111,16 @@ class KernelCounts:
     hbm_read: int
     hbm_written: int
     timing: Timing | None = None
+
+    def __repr__(self) -> str:
+        grid, block = ("x".join(map(str, extent)) for extent in (self.grid, self.block))
+        text = f"{type(self).__name__}({self.kernel} on {self.target}: grid {grid}, block {block}, "
+        text += f"{self.launches} launches, " if self.launches > 1 else ""
+        text += f"{self.executed:,} instructions"
+        if self.timing is not None:
+            microseconds = 1e6 * self.timing.seconds
+            text += f", modelled {microseconds:,.4g} us, bound by {self.timing.bound}"
+        return text + ")"
 
     # -- sums over instructions --------------------------------------------------------------------
 
@@ -287,10 +306,9 @@ def sum_waits(waits: Iterable[Wait]) -> tuple[Wait, ...]:
 
 def iterate_lines(
     profile: KernelCounts,
-) -> Iterator[tuple[tuple[str, int] | None, InstructionProfile]]:
-    """Yield each instruction with its source line if that is new, else with None."""
-    last: tuple[str, int] | None = None
+) -> Iterator[tuple[str, InstructionProfile]]:
+    """Yield each instruction with its source line and call sites if they are new, else with ""."""
+    last = ""
     for inst in profile.instructions:
-        news = inst.source if inst.source != last else None
-        last = inst.source
-        yield news, inst
+        yield inst.place if inst.place != last else "", inst
+        last = inst.place

@@ -13,11 +13,12 @@ from cupygemm.emulator.profiling.kernel_counts import InstructionProfile, Kernel
 from cupygemm.emulator.profiling.listing import listing
 from cupygemm.emulator.profiling.source_listing import source_listing
 from cupygemm.emulator.profiling.timing.model import model
+from cupygemm.emulator.profiling.verdict import Verdict, verdict
 
 __all__ = ["InstructionProfile", "KernelProfile"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class KernelProfile(KernelCounts):
     """The counts of one launch of a kernel, or of several.
 
@@ -73,6 +74,16 @@ class KernelProfile(KernelCounts):
                 f"this profile is the sum of {self.launches} launches: set the clock of each launch"
             )
         return self if self.timing is None else self.timed(*model(self.timing.workload, clock_mhz))
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what bounds the kernel, by how much, why, and what to try. Modelled."""
+        return verdict(self)
+
+    def _repr_html_(self) -> str:
+        from cupygemm.emulator.profiling.notebook import profile_html
+
+        return profile_html([self])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the profile as numbers, strings, lists and dictionaries, for JSON.

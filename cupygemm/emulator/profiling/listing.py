@@ -27,8 +27,8 @@ def listing(profile: KernelCounts) -> str:
     title += f"grid {grid}, block {block}, {profile.waves} waves"
     lines = [title, ";  waves  offset   instruction"]
     for source, inst in iterate_lines(profile):
-        if source is not None:
-            lines.append(f"; {source[0]}:{source[1]}")
+        if source:
+            lines.append(f"; {source}")
         lines.append(_line(inst, profile))
     return "\n".join(lines) + "\n"
 

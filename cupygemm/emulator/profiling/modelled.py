@@ -53,7 +53,7 @@ def rows(kernel: KernelCounts) -> list[tuple[str, str, str]]:
     for inst in hottest(kernel):
         place = f"{'-' if inst.offset < 0 else '+'}0x{abs(inst.offset):04x}"
         waited = waits(inst.modelled_cycles)
-        where = f", {inst.source[0]}:{inst.source[1]}" if inst.source else ""
+        where = f", {inst.place}" if inst.place else ""
         result.append(
             (
                 f"  at {place}",

@@ -15,15 +15,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.entry import Entry
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.profiling.build import LaunchCounts, build_profile
-from cupygemm.emulator.profiling.caches import CacheModel, Traffic
+from cupygemm.emulator.profiling.caches import TRAFFIC_COUNTS, CacheModel, Traffic
 from cupygemm.emulator.profiling.counts import Wait
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.timing.trace import Trace
-from cupygemm.emulator.program import Entry, Program
-from cupygemm.emulator.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Counter, Scoreboard
+from cupygemm.emulator.program import CheckedStep, Program
+from cupygemm.emulator.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Scoreboard
 from cupygemm.emulator.state import LANES, Group, State
 from cupygemm.emulator.units.machine import NativeStep
 
@@ -45,24 +46,33 @@ class ProfiledProgram(Program):
         Bytes of LDS that a lane of each DS instruction accesses, by program counter.
     """
 
+    is_native = False
+
     def __init__(self, image: bytes, target: Target) -> None:
         super().__init__(image, target)
         self.lane_bytes: dict[int, int] = {}
 
     def _decode(self, pc: int) -> Entry:
         entry = super()._decode(pc)
-        if entry.inst.encoding == "DS" and isinstance(entry.step, NativeStep):
-            operation = entry.step.operation.struct
+        step = _bare(entry.step)
+        if entry.inst.encoding == "DS" and isinstance(step, NativeStep):
+            operation = step.operation.struct
             self.lane_bytes[pc] = operation.bytes * (1 + operation.pair)
         entry.step = _counted(pc, entry.inst, entry.step)
         return entry
 
 
+def _bare(step: Callable[[Group], Any]) -> Callable[[Group], Any]:
+    """Return an instruction's own step."""
+    return step.step if isinstance(step, CheckedStep) else step
+
+
 def _counted(pc: int, inst: Instruction, step: Callable[[Group], Any]) -> Callable[[Group], Any]:
     """Return a step that counts, then does what `step` does."""
+    bare = _bare(step)
     vector = inst.encoding.startswith(("VOP", "DS", *_VECTOR_MEMORY))
-    memory = inst.encoding in _VECTOR_MEMORY and isinstance(step, NativeStep)
-    lds = inst.encoding == "DS" and isinstance(step, NativeStep) and step.profiler is not None
+    memory = inst.encoding in _VECTOR_MEMORY and isinstance(bare, NativeStep)
+    lds = inst.encoding == "DS" and isinstance(bare, NativeStep) and bare.profiler is not None
 
     def counted(group: Group) -> Any:
         recorder: Recorder = group.state.units["recorder"]
@@ -71,7 +81,7 @@ def _counted(pc: int, inst: Instruction, step: Callable[[Group], Any]) -> Callab
             recorder.count_lanes(pc, group)
         trace = recorder.trace
         traced = trace.wants(group)
-        outcomes = recorder.count_traffic(pc, group, step, traced) if memory else None
+        outcomes = recorder.count_traffic(pc, group, bare, traced) if memory else None
         result = step(group)
         if traced:
             cycles = group.state.units["lds_cycles"] if lds else None
@@ -146,7 +156,7 @@ class Recorder:
         outcomes = np.zeros((group.count, 5), np.int32) if traced else None
         traffic = self._traffic.get(pc)
         if traffic is None:
-            traffic = self._traffic[pc] = (c_int64 * 7)()
+            traffic = self._traffic[pc] = (c_int64 * TRAFFIC_COUNTS)()
         self.caches.access(group, step.operation, traffic, outcomes)
         return outcomes
 
@@ -209,7 +219,7 @@ class ProfilingScoreboard(Scoreboard):
     def __init__(self, state: State, vector: int, scalar: int, recorder: Recorder) -> None:
         if not state.checks:
             vector, scalar = _ALL_VECTOR, _ALL_SCALAR
-        super().__init__(state, vector, scalar)
+        super().__init__(state, recorder.program.native.loads, vector, scalar)
         self.recorder = recorder
         waves = state.num_waves
         # (wave, sequence number modulo the ring, (program counter, clock))
@@ -225,18 +235,19 @@ class ProfilingScoreboard(Scoreboard):
             "scalar": (self.scalar_issued, self.scalar_done),
         }[name]
 
-    def check(self, group: Group, inst: Instruction, counter: Counter | None) -> None:
+    def check(self, group: Group, entry: Entry) -> None:
         """Look for missing waits, if the launch is checked."""
         if self.state.checks:
-            super().check(group, inst, counter)
+            super().check(group, entry)
 
-    def issue(self, group: Group, inst: Instruction, counter: Counter, pc: int) -> None:
+    def issue(self, group: Group, entry: Entry) -> None:
         """Count a memory instruction, and remember it."""
-        super().issue(group, inst, counter, pc)
+        super().issue(group, entry)
         if not self.state.checks:
             self.outstanding.clear()
             self.pending_vector = self.pending_scalar = 0
         ids = group.wave_ids
+        counter, pc = entry.counter or "", entry.pc
         for name in ("vm", "lds") if counter == "flat" else (counter,):
             issued, _ = self._counters(name)
             place = self._rings[name][ids, issued[ids] % _RING]

@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from cupygemm.emulator.profiling.counts import percent
-from cupygemm.emulator.profiling.kernel_profile import KernelProfile
+from cupygemm.emulator.profiling.caches import Traffic
+from cupygemm.emulator.profiling.counts import percent, ratio
+from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.modelled import rows, seconds
 from cupygemm.emulator.profiling.parts import PARTS
+from cupygemm.emulator.profiling.verdict import verdict
 
 _WIDTH = 130
 KINDS = (
@@ -22,26 +25,23 @@ KINDS = (
 Row = tuple[str, str, str]
 
 
-def render(kernels: Sequence[KernelProfile]) -> str:
+def render(kernels: Sequence[KernelCounts]) -> str:
     """Return the tables of some kernels as text."""
     if not kernels:
         return "no launches"
     console = Console(file=io.StringIO(), width=_WIDTH, force_terminal=False, color_system=None)
-    for table in tables(kernels):
-        console.print(table)
+    if len(kernels) > 1:
+        console.print(_overview(kernels))
+    for kernel in kernels:
+        console.print(Text(f"{title(kernel)}\nVerdict (modelled): {verdict(kernel)}"))
+        console.print(_details(kernel))
     console.print(KINDS)
     output = console.file
     assert isinstance(output, io.StringIO)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())
 
 
-def tables(kernels: Sequence[KernelProfile]) -> list[Table]:
-    """Return one table for each kernel, after an overview if there are several."""
-    overview = [_overview(kernels)] if len(kernels) > 1 else []
-    return overview + [_details(kernel) for kernel in kernels]
-
-
-def _overview(kernels: Sequence[KernelProfile]) -> Table:
+def _overview(kernels: Sequence[KernelCounts]) -> Table:
     table = Table(box=None, pad_edge=False, title="Kernels", title_justify="left")
     table.add_column("kernel", overflow="fold", max_width=32)
     for heading in (
@@ -79,16 +79,15 @@ def _overview(kernels: Sequence[KernelProfile]) -> Table:
     return table
 
 
-def _details(kernel: KernelProfile) -> Table:
+def title(kernel: KernelCounts) -> str:
+    """Return a kernel's name, target and launch as text."""
     grid, block = ("x".join(map(str, extent)) for extent in (kernel.grid, kernel.block))
     launches = f", {kernel.launches} launches" if kernel.launches > 1 else ""
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title_justify="left",
-        show_header=False,
-        title=f"{kernel.kernel} on emulated {kernel.target}: grid {grid}, block {block}{launches}",
-    )
+    return f"{kernel.kernel} on emulated {kernel.target}: grid {grid}, block {block}{launches}"
+
+
+def _details(kernel: KernelCounts) -> Table:
+    table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column("metric", no_wrap=True)
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("note", overflow="fold")
@@ -99,7 +98,7 @@ def _details(kernel: KernelProfile) -> Table:
     return table
 
 
-def _wavefront(kernel: KernelProfile) -> list[Row]:
+def _wavefront(kernel: KernelCounts) -> list[Row]:
     registers, room = kernel.registers, kernel.occupancy
     limits = ", ".join(f"{name} {n}" for name, n in room.limits.items())
     used = ", ".join(f"{registers[name]} {name.upper()}s" for name in ("vgpr", "agpr", "sgpr"))
@@ -123,7 +122,7 @@ def _wavefront(kernel: KernelProfile) -> list[Row]:
     ]
 
 
-def _instructions(kernel: KernelProfile) -> list[Row]:
+def _instructions(kernel: KernelCounts) -> list[Row]:
     total = max(kernel.executed, 1)
     mix = ", ".join(f"{name} {n / total:.1%}" for name, n in kernel.mix.items() if n)
     rows = [
@@ -139,7 +138,7 @@ def _instructions(kernel: KernelProfile) -> list[Row]:
     return rows
 
 
-def _l1(kernel: KernelProfile) -> list[Row]:
+def _l1(kernel: KernelCounts) -> list[Row]:
     memory, line = kernel.global_memory, PARTS[kernel.target].l1.line
     if not memory.instructions:
         return []
@@ -159,6 +158,7 @@ def _l1(kernel: KernelProfile) -> list[Row]:
             percent(memory.l1_hit_rate),
             f"{traffic.l1_hits:,} of {traffic.l1_reads:,} load requests",
         ),
+        *_misses(traffic),
         (
             "vL1D coalescing",
             percent(memory.coalescing),
@@ -167,7 +167,21 @@ def _l1(kernel: KernelProfile) -> list[Row]:
     ]
 
 
-def _l2(kernel: KernelProfile) -> list[Row]:
+def _misses(traffic: Traffic) -> list[Row]:
+    """Return the misses in vL1D by cause, and how evenly the loads use its sets."""
+    missed = traffic.l1_reads - traffic.l1_hits
+    if not missed:
+        return []
+    causes = f"{traffic.l1_compulsory:,} compulsory, {traffic.l1_capacity:,} capacity, "
+    causes += f"{traffic.l1_conflict:,} conflict"
+    used = percent(ratio(traffic.l1_sets_used, traffic.l1_sets_possible))
+    return [
+        ("vL1D misses", f"{missed:,}", causes),
+        ("vL1D sets used", used, "sets that a wave's load uses, of those that it could"),
+    ]
+
+
+def _l2(kernel: KernelCounts) -> list[Row]:
     memory = kernel.global_memory
     traffic = memory.traffic
     if not traffic.l2_requests:
@@ -192,7 +206,7 @@ def _l2(kernel: KernelProfile) -> list[Row]:
     ]
 
 
-def _lds(kernel: KernelProfile) -> list[Row]:
+def _lds(kernel: KernelCounts) -> list[Row]:
     lds = kernel.lds
     if not lds.instructions:
         return []
@@ -207,7 +221,7 @@ def _lds(kernel: KernelProfile) -> list[Row]:
     ]
 
 
-def _waits(kernel: KernelProfile) -> list[Row]:
+def _waits(kernel: KernelCounts) -> list[Row]:
     texts = {inst.offset: inst.text.partition(" ")[0] for inst in kernel.instructions}
     rows = []
     for wait in kernel.waits:

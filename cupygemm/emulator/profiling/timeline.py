@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.profiling.kernel_profile import KernelProfile
+from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.timing.machine import SIMDS
 from cupygemm.emulator.profiling.timing.pipeline import Reason, Schedule
 from cupygemm.emulator.profiling.timing.workload import Workload
@@ -95,7 +95,7 @@ def states(
     return result
 
 
-def draw(kernel: KernelProfile, path: Path, cycles: tuple[int, int] | None) -> None:
+def draw(kernel: KernelCounts, path: Path, cycles: tuple[int, int] | None) -> None:
     """Draw the timeline of a kernel; see `Profile.timeline`."""
     if kernel.timing is None:
         raise ValueError(f"{kernel.kernel} has no modelled time to draw")

@@ -2,9 +2,8 @@
 //
 // Each FUNCTION of amdhip64.def becomes a member of the callback table, which Python fills when it
 // loads this library, and an entry point. A callback returns a hipError_t; a member left null is a
-// function that is not supported. Here stays only what belongs to the calling thread: its last
-// error, the message that goes with it, and the launch configuration between <<<...>>> and the
-// kernel's stub.
+// function that is not supported. This file keeps only the state of the calling thread: its last
+// error with its message, and the launch configuration between <<<...>>> and the kernel's stub.
 
 #include <stddef.h>
 #include <string.h>
@@ -28,14 +27,14 @@ struct ipc_handle {
 static _Thread_local int last_error;
 static _Thread_local int message_error;
 static _Thread_local char message[message_bytes];
-// The error of a launch by a host library, and its message, until someone has heard of it: the code
-// that `<<<...>>>` stands for drops what hipLaunchKernel returns. The next call of this thread that
-// waits, copies, fills or launches returns it, as it would an asynchronous error of HIP's.
+// The error of a launch by a host library, and its message, until a call has returned it. The code
+// that `<<<...>>>` generates ignores what hipLaunchKernel returns, so the next call of this thread
+// that waits, copies, fills or launches returns the error, as HIP does with asynchronous errors.
 static _Thread_local int unheard;
 static _Thread_local char unheard_message[message_bytes];
 
-// Python calls this just before a callback returns `error`: hipGetErrorString of that error is then
-// `text`, so that whoever raises an exception for the error quotes it.
+// Python calls this just before a callback returns `error`. hipGetErrorString of that error is then
+// `text`, which CuPy quotes in its exception.
 void cupygemm_set_message(int error, const char *text) {
     message_error = error;
     strncpy(message, text, message_bytes - 1);
@@ -73,7 +72,7 @@ static int answer(const char *name, int error) {
     return settle(error);
 }
 
-// Returns the error of an earlier launch of a host library, whose next launches fail likewise.
+// Returns the error of an earlier launch of a host library; later launches fail with it, too.
 static int earlier_error(const char *name) {
     int error = unheard;
     if (error == 0 || (!meets_errors(name) && !begins(name, "hipLaunchKernel"))) {
@@ -95,7 +94,7 @@ static struct callbacks {
 
 void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table; }
 
-// Destructors of host libraries call in after Python has ended, to release what is gone anyway.
+// Destructors of host libraries call these after Python has ended; nothing is left to release.
 #define FUNCTION(node, name, parameters, arguments)                                                \
     int name parameters {                                                                          \
         if (!Py_IsInitialized()) {                                                                 \
@@ -148,7 +147,7 @@ const char *hipGetErrorString(int error) {
 
 int hipPeekAtLastError(void) { return last_error; }
 
-// The message stays: CuPy clears the error before it asks for the text.
+// The message is kept, because CuPy clears the error before it reads the text.
 int hipGetLastError(void) {
     int error = last_error;
     last_error = 0;

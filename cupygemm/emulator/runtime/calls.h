@@ -1,10 +1,10 @@
 // Calls from C into Python, for the entry points of amdhip64.c and hiprtc.c.
 //
 // An exception cannot pass through C, and ctypes would print it and return an arbitrary number. A
-// callback returns a status and raises nothing of its own, so what escapes from it was raised by a
-// signal handler (KeyboardInterrupt, SystemExit), or because Python could not call it at all (the
-// recursion limit). The former is raised again in Python as soon as the entry point has returned;
-// until then the call is completed, for its caller relies on its results. The latter is a failure.
+// callback catches its own exceptions and returns a status. So an exception that escapes from it
+// was raised by a signal handler, or because Python could not call the callback (recursion limit).
+// The former is raised again in Python as soon as the entry point has returned; until then the call
+// is completed, because its caller relies on its results. The latter is a failure.
 //
 // The including file defines cupygemm_set_message and the status `python_failed`.
 
@@ -69,7 +69,7 @@ static int ends_when_interrupted(const char *name) {
            begins(name, "hipStreamAddCallback") || begins(name, "hiprtcCompileProgram");
 }
 
-// Calls that fail the second time because the first, which was interrupted, has done its work.
+// Calls that fail when they are repeated, because the interrupted first attempt did the work.
 static int releases(const char *name) {
     return strstr(name, "Free") || strstr(name, "Destroy") || strstr(name, "Unload");
 }
@@ -151,7 +151,7 @@ static int end_call(struct call *call) {
 
 #define AFTER_COMMA(...) __VA_OPT__(, ) __VA_ARGS__
 
-// Defines `answered` as what the callback `name` answers; `arguments` is a list in parentheses.
+// Defines `answered` as the result of the callback `name`; `arguments` is a list in parentheses.
 #define CALL_PYTHON(answered, name, arguments)                                                     \
     struct call call = begin_call(#name);                                                          \
     while (must_repeat(&call, PyObject_CallFunction(callbacks.name.function,                       \

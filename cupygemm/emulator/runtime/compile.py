@@ -21,7 +21,7 @@ from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 
 HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
 
-_PRELUDE = "hip/hip_runtime.h"
+_PRELUDE = "device/hip.h"
 _NAME = "cupygemm_name_expression_"
 KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
 
@@ -117,7 +117,7 @@ def compile_program(
         arguments = _arguments(work, options, target_name)
         try:
             text = toolchain.preprocess(file, target=target_name, options=arguments)
-            # The digest is in the code too, also where the text does not tell two headers apart.
+            # The digest is in the code, too, since equal texts may include different headers.
             key = [toolchain.version, headers_digest(), KEEP_NAMES, target_name, text]
             key += [*options, "\0", *expressions]
             path = get_or_build(
@@ -161,8 +161,8 @@ def _build(
     lowered = {
         expression: _symbol(text, position) for position, expression in enumerate(expressions)
     }
-    # CuPy's own cache of kernels asks, with an empty program, whether the compiler is the same: so
-    # the code says which compiler and headers made it.
+    # CuPy's kernel cache compiles an empty program to find out whether the compiler has changed, so
+    # the code contains the versions of the compiler and of the headers.
     assembly.write_text(f'{text}\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n')
     log += toolchain.assemble(assembly, binary, target=target_name)
     head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
@@ -211,8 +211,9 @@ def _arguments(work: Path, options: Sequence[str], target_name: str) -> list[str
             arguments += [spelling] if spelling else []
         else:
             arguments.append(option)
-    # After the user's folders, so that a header of theirs is found first.
-    return [*arguments, "-isystem", str(HEADERS)]
+    # After the user's folders, so that the user's headers are found first. Some projects have
+    # ROCm's include/hip among their folders, and write <hip_bf16.h>.
+    return [*arguments, "-isystem", str(HEADERS), "-idirafter", str(HEADERS / "hip")]
 
 
 def _references(expressions: Sequence[str]) -> str:

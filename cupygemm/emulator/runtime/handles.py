@@ -1,8 +1,13 @@
-"""The device and the streams, which every group of HIP functions refers to."""
+"""The devices and the streams, which every group of HIP functions refers to."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable
+
 from cupygemm.emulator.device import Device, Stream
+from cupygemm.emulator.peers import Devices
+from cupygemm.emulator.runtime.capture import Capture, Node
 from cupygemm.emulator.runtime.status import HipError, Status
 
 DEFAULT_STREAMS = (0, 1, 2)
@@ -10,23 +15,32 @@ DEFAULT_STREAMS = (0, 1, 2)
 
 
 class Handles:
-    """The device and its streams, by handle.
+    """The devices and their streams, by handle.
 
     Parameters
     ----------
-    device : Device
+    devices : Devices
     """
 
-    def __init__(self, device: Device) -> None:
-        self.device = device
+    def __init__(self, devices: Devices) -> None:
+        self.devices = devices
         self.streams: dict[int, Stream] = {stream: Stream() for stream in DEFAULT_STREAMS}
+        self.captures: dict[int, Capture] = {}  # by each stream that takes part
+        self.numbers = itertools.count(0x1000, 0x10)  # handles of streams, events and graphs
+
+    @property
+    def device(self) -> Device:
+        """Return the current device of this thread."""
+        return self.devices.current
 
     def check_device(self, device: int) -> None:
-        """Raise unless `device` is the only device, 0."""
-        if device != 0:
-            raise HipError(
-                Status.INVALID_DEVICE, f"device {device}: the emulated device is the only one, 0"
-            )
+        """Raise unless `device` is one of the devices."""
+        count = len(self.devices)
+        if not 0 <= device < count:
+            present = "the emulated device is the only one, 0"
+            if count > 1:
+                present = f"there are {count} emulated devices, 0 to {count - 1}"
+            raise HipError(Status.INVALID_DEVICE, f"device {device}: {present}")
 
     def check_stream(self, stream: int) -> None:
         """Raise unless `stream` exists."""
@@ -34,4 +48,52 @@ class Handles:
             raise HipError(
                 Status.INVALID_HANDLE,
                 f"stream 0x{stream:x} does not exist: it was destroyed, or never created",
+            )
+
+    def submit(self, stream: int, label: str, run: Callable[[], object]) -> None:
+        """Do work of a stream, or keep it if the stream is being captured.
+
+        Parameters
+        ----------
+        stream : int
+        label : str
+            What it is, for pictures of graphs.
+        run : callable
+        """
+        if not self.captures:
+            run()
+            return
+        capture = self.captures.get(stream)
+        if capture is not None:
+            capture.add(stream, Node(label, run))
+            return
+        if stream in DEFAULT_STREAMS[:2]:
+            for capture in self.captures.values():
+                if capture.is_blocking:
+                    raise capture.fail(
+                        Status.STREAM_CAPTURE_IMPLICIT,
+                        f"{label} on the legacy default stream, which the captured stream "
+                        f"0x{capture.origin:x} waits for: use another stream, or capture one that "
+                        "was made with non_blocking=True",
+                    )
+        run()
+
+    def check_not_captured(self, stream: int, what: str) -> None:
+        """Raise if a call would have to wait for a stream that is being captured."""
+        capture = self.captures.get(stream)
+        if capture is not None:
+            raise capture.fail(
+                Status.STREAM_CAPTURE_UNSUPPORTED,
+                f"{what} stream 0x{stream:x}, which is being captured: its work has not begun",
+            )
+
+    def check_launch_stream(self, stream: int) -> None:
+        """Raise unless `stream` exists on the current device."""
+        self.check_stream(stream)
+        owner = self.streams[stream].device
+        if owner not in (None, self.device.index):
+            raise HipError(
+                Status.INVALID_HANDLE,
+                f"a launch on device {self.device.index} into a stream of device {owner}: make "
+                f"device {owner} the current one first",
             )

@@ -1,4 +1,4 @@
-"""The stand-in HIP runtime: every supported function of libamdhip64, on one emulated device.
+"""The stand-in HIP runtime: every supported function of libamdhip64, on the emulated devices.
 
 The functions are methods with HIP's own names and the C arguments of amdhip64.def, pointers as
 integers. A method returns nothing on success and raises on failure; `callbacks` turns both into
@@ -14,6 +14,7 @@ from cupygemm.emulator.device import LaunchError
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.answering import answering
+from cupygemm.emulator.runtime.hip_graph import GraphFunctions
 from cupygemm.emulator.runtime.hip_memory import MemoryFunctions
 from cupygemm.emulator.runtime.hip_module import ModuleFunctions
 from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
@@ -31,8 +32,10 @@ _STATUS = (
 _INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 
 
-class HipRuntime(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions):
-    """The HIP functions of one device, which it is made with."""
+class HipRuntime(
+    StreamFunctions, GraphFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions
+):
+    """The HIP functions of the devices, which it is made with."""
 
     def callbacks(
         self, set_message: Callable[[Status, str], None]

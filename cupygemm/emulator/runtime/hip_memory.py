@@ -9,6 +9,7 @@ there. The methods are HIP's functions, under HIP's names.
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from cupygemm.emulator.device import OutOfMemory
 from cupygemm.emulator.host_memory import host_available
@@ -49,7 +50,7 @@ class MemoryFunctions(Handles):
     def hipFree(self, pointer: int) -> None:
         if pointer:
             try:
-                self.device.memory.free(pointer)
+                self.devices.memory.free(pointer)
             except ValueError as err:
                 raise HipError(Status.INVALID_VALUE, str(err)) from err
 
@@ -62,18 +63,21 @@ class MemoryFunctions(Handles):
 
     def hipPointerGetAttributes(self, attributes: int, pointer: int) -> None:
         found = _PointerAttributes.from_address(attributes)
-        block = self.device.memory.block(pointer)
+        block = self.devices.memory.block(pointer)
         if block is None:  # memory that HIP does not know: hipMemoryTypeUnregistered
             found.type, found.device, found.device_pointer = 0, -2, 0
             found.host_pointer = pointer
         else:
             found.type = _MEMORY_TYPE.get(block.tag, 2)
-            found.device, found.device_pointer = 0, pointer
+            found.device, found.device_pointer = block.device or 0, pointer
             found.host_pointer = 0 if found.type == 2 else pointer
         found.is_managed = found.type == 3
         found.allocation_flags = 0
 
     def hipMemcpy(self, to: int, source: int, size: int, kind: int) -> None:
+        self.submit(0, f"copy of {size} bytes", lambda: self._copy(to, source, size, kind))
+
+    def _copy(self, to: int, source: int, size: int, kind: int) -> None:
         if kind not in range(DEFAULT + 1):
             raise HipError(Status.INVALID_VALUE, f"{kind} is no hipMemcpyKind")
         if size == 0:
@@ -83,11 +87,11 @@ class MemoryFunctions(Handles):
         self._check("copy to", to, size, on_device=to_device)
         self._check("copy from", source, size, on_device=from_device)
         ctypes.memmove(to, source, size)
-        self.device.memory.define(to, size)
+        self.devices.memory.define(to, size)
 
     def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.check_stream(stream)
-        self.hipMemcpy(to, source, size, kind)
+        self.submit(stream, f"copy of {size} bytes", lambda: self._copy(to, source, size, kind))
 
     def hipMemcpyPeer(
         self, to: int, to_device: int, source: int, from_device: int, size: int
@@ -100,17 +104,23 @@ class MemoryFunctions(Handles):
         self, to: int, to_device: int, source: int, from_device: int, size: int, stream: int
     ) -> None:
         self.check_stream(stream)
-        self.hipMemcpyPeer(to, to_device, source, from_device, size)
+        self.check_device(to_device)
+        self.check_device(from_device)
+        kind = DEVICE_TO_DEVICE
+        self.submit(stream, f"copy of {size} bytes", lambda: self._copy(to, source, size, kind))
 
     def hipMemset(self, to: int, value: int, size: int) -> None:
+        self.submit(0, f"fill of {size} bytes", lambda: self._fill(to, value, size))
+
+    def _fill(self, to: int, value: int, size: int) -> None:
         if size:
             self._check("fill of", to, size, on_device=True)
             ctypes.memset(to, value, size)
-            self.device.memory.define(to, size)
+            self.devices.memory.define(to, size)
 
     def hipMemsetAsync(self, to: int, value: int, size: int, stream: int) -> None:
         self.check_stream(stream)
-        self.hipMemset(to, value, size)
+        self.submit(stream, f"fill of {size} bytes", lambda: self._fill(to, value, size))
 
     # There is only one memory, so advice and prefetches have no effect: only arguments are checked.
 
@@ -129,7 +139,7 @@ class MemoryFunctions(Handles):
         if device != _CPU_DEVICE:
             self.check_device(device)
 
-    def _malloc(self, size: int, tag: str) -> int:
+    def _malloc(self, size: int, tag: str, **options: Any) -> int:
         if size == 0:
             return 0
         memory = self.device.memory
@@ -140,18 +150,18 @@ class MemoryFunctions(Handles):
                 "in use",
             )
         try:
-            return memory.malloc(size, tag)
+            return memory.malloc(size, tag, **options)
         except OutOfMemory as err:
             raise HipError(Status.OUT_OF_MEMORY, str(err)) from err
 
     def _malloc_for_host(self, size: int, tag: str) -> int:
-        """Allocate memory that the host may write without a HIP call."""
-        address = self._malloc(size, tag)
-        self.device.memory.define(address, size)
+        """Allocate memory that the host, without a HIP call, and every device may write."""
+        address = self._malloc(size, tag, device=None)
+        self.devices.memory.define(address, size)
         return address
 
     def _check(self, what: str, address: int, size: int, *, on_device: bool) -> None:
-        memory = self.device.memory
+        memory = self.devices.memory
         if not address:
             raise HipError(Status.INVALID_VALUE, f"{what} a null pointer")
         if (on_device or memory.owns(address)) and not memory.contains(address, size):

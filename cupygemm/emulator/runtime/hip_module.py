@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.device import Device
+from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.host_bytes import host_bytes
 from cupygemm.emulator.runtime.images import image_at, registered_code
@@ -31,23 +32,25 @@ _WAVE = 64
 
 @dataclass(eq=False)
 class _Module:
-    """A loaded module and the handles of its functions."""
+    """A loaded module, its device, and the handles of its functions."""
 
     code: CodeObject
+    device: Device
     functions: dict[str, int]
 
 
 class ModuleFunctions(Handles):
     """Modules and launches; a part of `HipRuntime`."""
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device)
+    def __init__(self, devices: Devices) -> None:
+        super().__init__(devices)
         self._modules: dict[int, _Module] = {}
-        self._functions: dict[int, Kernel] = {}
+        self._functions: dict[int, tuple[Kernel, Device]] = {}
         self._code_handles = itertools.count(0x1_0000_0000, 0x10)
         # Kernels inside host libraries: stub's address -> (fat binary's wrapper, kernel name).
         self._stubs: dict[int, tuple[int, str]] = {}
-        self._binaries: dict[int, CodeObject] = {}
+        # Their code: (fat binary's wrapper, device) -> code object.
+        self._binaries: dict[tuple[int, int], CodeObject] = {}
 
     # -- modules --
 
@@ -60,7 +63,7 @@ class ModuleFunctions(Handles):
         self._load(module, data)
 
     def hipModuleLoadData(self, module: int, image: int) -> None:
-        self._load(module, image_at(image, self.device.target.name))
+        self._load(module, image_at(image, self.devices.target.name))
 
     def hipModuleUnload(self, module: int) -> None:
         loaded = self._modules.pop(module, None)
@@ -68,7 +71,7 @@ class ModuleFunctions(Handles):
             raise _no_module(module)
         for function in loaded.functions.values():
             del self._functions[function]
-        self.device.unload(loaded.code)
+        loaded.device.unload(loaded.code)
 
     def hipModuleGetFunction(self, function: int, module: int, name: int) -> None:
         loaded = self._module(module)
@@ -80,7 +83,7 @@ class ModuleFunctions(Handles):
         if wanted not in loaded.functions:
             handle = next(self._code_handles)
             loaded.functions[wanted] = handle
-            self._functions[handle] = kernel
+            self._functions[handle] = kernel, loaded.device
         store_size(function, loaded.functions[wanted])
 
     def hipModuleGetGlobal(self, pointer: int, size: int, module: int, name: int) -> None:
@@ -129,19 +132,29 @@ class ModuleFunctions(Handles):
         parameters: int,
         extra: int,
     ) -> None:
-        self.check_stream(stream)
-        kernel = self._kernel(function)
+        self.check_launch_stream(stream)
+        kernel = self._kernel_to_launch(function)
         values = _packed(kernel, extra) if extra else _pointed_to(kernel, parameters)
         grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
-        self.device.launch(kernel, grid, block, dynamic_lds, values)
+        self._launch(stream, kernel, grid, block, dynamic_lds, values)
 
     def hipLaunchKernel(
         self, stub: int, grid: int, block: int, parameters: int, dynamic_lds: int, stream: int
     ) -> None:
-        self.check_stream(stream)
+        self.check_launch_stream(stream)
         kernel = self._registered(stub)
         values = _pointed_to(kernel, parameters)
-        self.device.launch(kernel, _extents(grid), _extents(block), dynamic_lds, values)
+        self._launch(stream, kernel, _extents(grid), _extents(block), dynamic_lds, values)
+
+    def _launch(
+        self, stream: int, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int],
+        dynamic_lds: int, values: list[bytes],
+    ) -> None:  # fmt: skip
+        device = self.device
+        device.check_launch(kernel, grid, block, dynamic_lds)
+        self.submit(
+            stream, kernel.name, lambda: device.launch(kernel, grid, block, dynamic_lds, values)
+        )
 
     def hipOccupancyMaxActiveBlocksPerMultiprocessor(
         self, blocks: int, stub: int, block_size: int, dynamic_lds: int
@@ -174,9 +187,10 @@ class ModuleFunctions(Handles):
 
     def hipUnregisterFatBinary(self, binary: int) -> None:
         self._stubs = {stub: which for stub, which in self._stubs.items() if which[0] != binary}
-        code = self._binaries.pop(binary, None)
-        if code is not None:
-            self.device.unload(code)
+        for index in range(len(self.devices)):
+            code = self._binaries.pop((binary, index), None)
+            if code is not None:
+                self.devices[index].unload(code)
 
     def _registered(self, stub: int) -> Kernel:
         if stub not in self._stubs:
@@ -184,10 +198,11 @@ class ModuleFunctions(Handles):
                 Status.INVALID_DEVICE_FUNCTION, f"no kernel is registered for the stub 0x{stub:x}"
             )
         binary, name = self._stubs[stub]
-        if binary not in self._binaries:
-            data = registered_code(binary, self.device.target.name)
-            self._binaries[binary] = self.device.load(data)
-        kernel = self._binaries[binary].kernels.get(name)
+        device = self.device
+        key = binary, device.index
+        if key not in self._binaries:
+            self._binaries[key] = device.load(registered_code(binary, device.target.name))
+        kernel = self._binaries[key].kernels.get(name)
         if kernel is None:
             raise HipError(Status.NOT_FOUND, f"no kernel {name} in the library's device code")
         return kernel
@@ -195,12 +210,13 @@ class ModuleFunctions(Handles):
     # -- handles --
 
     def _load(self, module: int, data: bytes) -> None:
+        device = self.device
         try:
-            code = self.device.load(data)
+            code = device.load(data)
         except InvalidCodeObject as err:
             raise HipError(Status.INVALID_IMAGE, str(err)) from err
         handle = next(self._code_handles)
-        self._modules[handle] = _Module(code, {})
+        self._modules[handle] = _Module(code, device, {})
         store_size(module, handle)
 
     def _module(self, module: int) -> _Module:
@@ -216,7 +232,19 @@ class ModuleFunctions(Handles):
                 Status.INVALID_HANDLE,
                 f"kernel function 0x{function:x} does not exist: was its module unloaded?",
             )
-        return self._functions[function]
+        return self._functions[function][0]
+
+    def _kernel_to_launch(self, function: int) -> Kernel:
+        """Return a kernel, which must have been loaded on the current device."""
+        kernel = self._kernel(function)
+        owner = self._functions[function][1] if function in self._functions else self.device
+        if owner is not self.device:
+            raise HipError(
+                Status.INVALID_HANDLE,
+                f"a launch on device {self.device.index} of {kernel.name}, which was loaded on "
+                f"device {owner.index}: load the module on each device",
+            )
+        return kernel
 
 
 def _extents(dim3: int) -> tuple[int, int, int]:

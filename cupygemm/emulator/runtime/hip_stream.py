@@ -1,23 +1,24 @@
 """The HIP functions on devices, streams and events.
 
-Work is done when it is submitted: waiting takes no time, every query finds all work finished, and
-streams are only checked for existence. Graph capture would have to postpone work, so it is not
-supported. The methods are HIP's functions, under HIP's names.
+Work is done when it is submitted, unless its stream is being captured (capture.py): waiting takes
+no time, and every query finds all work finished. The methods are HIP's functions, under HIP's
+names.
 """
 # ruff: noqa: D102, N802
 
 from __future__ import annotations
 
 import ctypes
-import itertools
 
-from cupygemm.emulator.device import Device, Event, Stream
+from cupygemm.emulator.device import Event, Stream
+from cupygemm.emulator.peers import Devices
+from cupygemm.emulator.runtime.capture import CaptureMark
 from cupygemm.emulator.runtime.handles import DEFAULT_STREAMS, Handles
 from cupygemm.emulator.runtime.properties import (
     HIP_VERSION,
-    PCI_BUS_ID,
     device_attribute,
     device_properties,
+    pci_address,
 )
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
 
@@ -33,20 +34,22 @@ class DeviceFunctions(Handles):
     """Devices; a part of `HipRuntime`."""
 
     def hipGetDeviceCount(self, count: int) -> None:
-        store_int(count, 1)
+        store_int(count, len(self.devices))
 
     def hipGetDevice(self, device: int) -> None:
-        store_int(device, 0)
+        store_int(device, self.device.index)
 
     def hipSetDevice(self, device: int) -> None:
         self.check_device(device)
+        self.devices.select(device)
 
     def hipDeviceSynchronize(self) -> None:
-        pass
+        for stream in tuple(self.captures):
+            self.check_not_captured(stream, "a wait for all streams, and so for")
 
     def hipDeviceGetAttribute(self, value: int, attribute: int, device: int) -> None:
         self.check_device(device)
-        found = device_attribute(device_properties(self.device.target), attribute)
+        found = device_attribute(device_properties(self.devices.target, device), attribute)
         if found is None:
             raise HipError(Status.INVALID_VALUE, f"{attribute} is no hipDeviceAttribute_t")
         store_int(value, found)
@@ -58,30 +61,50 @@ class DeviceFunctions(Handles):
 
     def hipDeviceGetByPCIBusId(self, device: int, pci_bus_id: int) -> None:
         wanted = text_at(pci_bus_id)
-        if wanted != PCI_BUS_ID:
-            raise HipError(Status.INVALID_DEVICE, f"no device at {wanted}, only at {PCI_BUS_ID}")
-        store_int(device, 0)
+        present = [pci_address(index) for index in range(len(self.devices))]
+        if wanted not in present:
+            where = ", ".join(present)
+            raise HipError(Status.INVALID_DEVICE, f"no device at {wanted}, only at {where}")
+        store_int(device, present.index(wanted))
 
     def hipDeviceGetPCIBusId(self, pci_bus_id: int, length: int, device: int) -> None:
         self.check_device(device)
-        data = PCI_BUS_ID.encode()[: length - 1] + b"\0"
+        data = pci_address(device).encode()[: length - 1] + b"\0"
         ctypes.memmove(pci_bus_id, data, len(data))
 
     def hipDeviceCanAccessPeer(self, can: int, device: int, peer: int) -> None:
         self.check_device(device)
         self.check_device(peer)
-        store_int(can, 0)
+        store_int(can, int(device != peer))
 
     def hipDeviceEnablePeerAccess(self, peer: int, flags: int) -> None:
-        self.check_device(peer)
-        raise HipError(Status.PEER_ACCESS_UNSUPPORTED, "a device is no peer of itself")
+        own = self._own_index_beside(peer)
+        if self.devices.has_peer(own, peer):
+            raise HipError(
+                Status.PEER_ACCESS_ALREADY_ENABLED,
+                f"device {own} has access to the memory of device {peer} already",
+            )
+        self.devices.enable_peer(own, peer)
 
     def hipDeviceDisablePeerAccess(self, peer: int) -> None:
-        self.hipDeviceEnablePeerAccess(peer, 0)
+        own = self._own_index_beside(peer)
+        if not self.devices.has_peer(own, peer):
+            raise HipError(
+                Status.PEER_ACCESS_NOT_ENABLED,
+                f"device {own} has no access to the memory of device {peer}",
+            )
+        self.devices.disable_peer(own, peer)
+
+    def _own_index_beside(self, peer: int) -> int:
+        """Return the current device's index, which must not be the peer's."""
+        self.check_device(peer)
+        if peer == self.device.index:
+            raise HipError(Status.PEER_ACCESS_UNSUPPORTED, "a device is no peer of itself")
+        return self.device.index
 
     def hipGetDevicePropertiesR0600(self, properties: int, device: int) -> None:
         self.check_device(device)
-        found = device_properties(self.device.target)
+        found = device_properties(self.devices.target, device)
         ctypes.memmove(properties, ctypes.addressof(found), ctypes.sizeof(found))
 
     def hipDriverGetVersion(self, version: int) -> None:
@@ -94,10 +117,9 @@ class DeviceFunctions(Handles):
 class StreamFunctions(Handles):
     """Streams and events; a part of `HipRuntime`."""
 
-    def __init__(self, device: Device) -> None:
-        super().__init__(device)
+    def __init__(self, devices: Devices) -> None:
+        super().__init__(devices)
         self._events: dict[int, Event] = {}
-        self._handles = itertools.count(0x1000, 0x10)
 
     def hipStreamCreate(self, stream: int) -> None:
         self.hipStreamCreateWithPriority(stream, 0, 0)
@@ -106,26 +128,47 @@ class StreamFunctions(Handles):
         self.hipStreamCreateWithPriority(stream, flags, 0)
 
     def hipStreamCreateWithPriority(self, stream: int, flags: int, priority: int) -> None:
-        handle = next(self._handles)
+        handle = next(self.numbers)
         priority = min(max(priority, _HIGHEST_PRIORITY), _LOWEST_PRIORITY)
-        self.streams[handle] = Stream(flags, priority)
+        self.streams[handle] = Stream(flags, priority, self.device.index)
         store_size(stream, handle)
 
     def hipStreamDestroy(self, stream: int) -> None:
         self.check_stream(stream)
         if stream in DEFAULT_STREAMS:
             raise HipError(Status.INVALID_HANDLE, "a default stream cannot be destroyed")
+        self.check_not_captured(stream, "destruction of")
         del self.streams[stream]
 
     def hipStreamSynchronize(self, stream: int) -> None:
         self.check_stream(stream)
+        self.check_not_captured(stream, "a wait for")
 
     def hipStreamQuery(self, stream: int) -> None:
         self.check_stream(stream)
+        self.check_not_captured(stream, "a query of")
 
     def hipStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         self.check_stream(stream)
-        self._event(event)
+        known, capture = self._event(event), self.captures.get(stream)
+        mark: CaptureMark | None = known.mark
+        if mark is None or self.captures.get(mark.stream) is not mark.capture:
+            if capture is not None and known.recorded is not None:
+                raise capture.fail(
+                    Status.STREAM_CAPTURE_ISOLATION,
+                    f"the captured stream 0x{stream:x} waits for an event that was recorded "
+                    "outside of the capture",
+                )
+            return
+        joined = mark.capture
+        if capture is None:
+            self.captures[stream] = joined
+            self.devices.captured.add(stream)
+        elif capture is not joined:
+            raise capture.fail(
+                Status.STREAM_CAPTURE_MERGE, "an event joins two captures, which must stay apart"
+            )
+        joined.join(stream, mark)
 
     def hipStreamGetFlags(self, stream: int, flags: int) -> None:
         self.check_stream(stream)
@@ -137,29 +180,18 @@ class StreamFunctions(Handles):
 
     def hipStreamAddCallback(self, stream: int, function: int, data: int, flags: int) -> None:
         self.check_stream(stream)
+        self.check_not_captured(stream, "a callback in")
         _StreamCallback(function)(stream, Status.SUCCESS, data)
 
     def hipLaunchHostFunc(self, stream: int, function: int, data: int) -> None:
         self.check_stream(stream)
-        _HostFunction(function)(data)
-
-    def hipStreamIsCapturing(self, stream: int, status: int) -> None:
-        self.check_stream(stream)
-        store_int(status, 0)  # hipStreamCaptureStatusNone
-
-    def hipStreamGetCaptureInfo(self, stream: int, status: int, identity: int) -> None:
-        self.hipStreamIsCapturing(stream, status)
-
-    def hipStreamGetCaptureInfo_v2(
-        self, stream: int, status: int, identity: int, graph: int, nodes: int, count: int
-    ) -> None:
-        self.hipStreamIsCapturing(stream, status)
+        self.submit(stream, "host function", lambda: _HostFunction(function)(data))
 
     def hipEventCreate(self, event: int) -> None:
         self.hipEventCreateWithFlags(event, 0)
 
     def hipEventCreateWithFlags(self, event: int, flags: int) -> None:
-        handle = next(self._handles)
+        handle = next(self.numbers)
         self._events[handle] = Event(flags)
         store_size(event, handle)
 
@@ -169,13 +201,23 @@ class StreamFunctions(Handles):
 
     def hipEventRecord(self, event: int, stream: int) -> None:
         self.check_stream(stream)
-        self._event(event).record()
+        known, capture = self._event(event), self.captures.get(stream)
+        known.mark = None
+        if capture is None:
+            known.record()
+        else:
+            known.mark = CaptureMark(capture, stream, len(capture.nodes))
 
     def hipEventQuery(self, event: int) -> None:
-        self._event(event)
+        self._check_mark(event, "a query of")
 
     def hipEventSynchronize(self, event: int) -> None:
-        self._event(event)
+        self._check_mark(event, "a wait for")
+
+    def _check_mark(self, event: int, what: str) -> None:
+        mark = self._event(event).mark
+        if mark is not None:
+            self.check_not_captured(mark.stream, f"{what} an event of")
 
     def hipEventElapsedTime(self, milliseconds: int, start: int, stop: int) -> None:
         events = self._event(start), self._event(stop)

@@ -1,4 +1,4 @@
-"""A stand-in for hipcc, as far as CuPy runs it: to ask for its include folders, and to compile.
+"""A stand-in for hipcc with what CuPy uses: a query of the include folders, and compilation.
 
 CuPy's ROCm build starts ``hipcc`` from PATH before it compiles with hiprtc, to learn the folders of
 HIP's headers; ``RawModule(backend="nvcc")`` runs ``hipcc --preprocess`` for the key of its cache,

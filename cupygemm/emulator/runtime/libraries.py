@@ -58,7 +58,6 @@ OTHERS = (
     Library("rocfft", "librocfft.so.0"),
     Library("roctracer64", "libroctracer64.so.4"),
     Library("roctx64", "libroctx64.so.4"),
-    Library("hipblas", "libhipblas.so.3"),
 )
 
 

@@ -15,7 +15,6 @@ from cupygemm.emulator.targets import Target
 
 HIP_VERSION = 70051831  # what ROCm 7.0.0's runtime reports
 WARP_SIZE = 64
-PCI_BUS_ID = "0000:01:00.0"
 _INT_MAX = 2**31 - 1
 
 # Bits of hipDeviceArch_t: atomics, doubles, vote, ballot, shuffle, system fence, 3-D grids; not
@@ -96,8 +95,13 @@ class DeviceProperties(ctypes.Structure):
     _fields_ = tuple(_members())
 
 
-def device_properties(target: Target) -> DeviceProperties:
-    """Return what hipGetDeviceProperties reports for a target."""
+def pci_address(device: int) -> str:
+    """Return the PCI address of a device, by its index."""
+    return f"0000:{device + 1:02x}:00.0"
+
+
+def device_properties(target: Target, device: int = 0) -> DeviceProperties:
+    """Return what hipGetDeviceProperties reports for a device of a target."""
     major, minor = target.compute_capability
     threads = MAX_THREADS_PER_BLOCK
     return DeviceProperties(
@@ -128,7 +132,7 @@ def device_properties(target: Target) -> DeviceProperties:
         canMapHostMemory=1,
         concurrentKernels=1,
         ECCEnabled=1,
-        pciBusID=1,
+        pciBusID=device + 1,
         asyncEngineCount=1,
         deviceOverlap=1,
         globalL1CacheSupported=1,

@@ -1,4 +1,4 @@
-// librocfft.so.0 of the emulated device. CuPy's runtime module names the library but takes no
-// symbol from it; its FFTs need hipfft, which is absent, so they fail as an ImportError there.
+// librocfft.so.0 of the emulated device. CuPy links to the library but takes no symbol from it:
+// its FFTs call hipFFT, which host_libraries/fft.py computes.
 
 int cupygemm_rocfft_is_empty(void) { return 1; }

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.state import LANES, Group, Mask
+from cupygemm.emulator.state import LANES, Group, Mask, pack_mask
 
 ROW, BANK = 16, 4
 
@@ -77,14 +77,25 @@ def enabled_lanes(inst: Instruction) -> Callable[[Group], Mask] | None:
     """Return a function for the lanes that an instruction writes, or None without DPP."""
     if inst.variant != "DPP":
         return None
-    lane = np.arange(LANES)
-    rows = inst.fields["row_mask"] >> lane // ROW & 1
-    banks = inst.fields["bank_mask"] >> lane % ROW // BANK & 1
-    chosen = (rows & banks) != 0
+    chosen = _chosen(inst)
     if inst.fields["bc"]:
         return lambda group: group.mask & chosen
     valid = _valid_lanes(pattern(inst.fields["dpp"]))
     return lambda group: group.mask & chosen & valid(group)
+
+
+def _chosen(inst: Instruction) -> NDArray[np.bool_]:
+    """Return the lanes that row_mask and bank_mask select."""
+    lane = np.arange(LANES)
+    rows = inst.fields["row_mask"] >> lane // ROW & 1
+    banks = inst.fields["bank_mask"] >> lane % ROW // BANK & 1
+    chosen: NDArray[np.bool_] = (rows & banks) != 0
+    return chosen
+
+
+def chosen_lanes(inst: Instruction) -> int:
+    """Return the lanes that row_mask and bank_mask select, a bit each."""
+    return int(pack_mask(_chosen(inst)[None])[0])
 
 
 def _valid_lanes(lanes: NDArray[np.intp]) -> Callable[[Group], Mask]:

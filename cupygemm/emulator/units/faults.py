@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.reports import instruction_at
@@ -39,6 +40,43 @@ class FaultCode(IntEnum):
     UNDEFINED_STORE = 20
     UNDEFINED_ATOMIC = 21
     NEEDS_FINER_SHADOW = 22
+
+
+_CODES = {  # by the check that the faults belong to
+    "bounds": (
+        FaultCode.OUT_OF_BOUNDS,
+        FaultCode.LDS_OUT_OF_BOUNDS,
+        FaultCode.SCRATCH_OUT_OF_BOUNDS,
+    ),
+    "required_alignment": (
+        FaultCode.SCRATCH_MISALIGNED,
+        FaultCode.ATOMIC_MISALIGNED,
+        FaultCode.SCALAR_MISALIGNED,
+        FaultCode.TRANSPOSE_MISALIGNED,
+        FaultCode.TRANSPOSE_PARTIAL,
+        FaultCode.LDS_LOAD_MISALIGNED,
+    ),
+    "alignment": (FaultCode.MISALIGNED,),
+    "uninitialised": (
+        FaultCode.LDS_UNINITIALISED,
+        FaultCode.MEMORY_UNINITIALISED,
+        FaultCode.UNDEFINED_STORE,
+        FaultCode.UNDEFINED_ATOMIC,
+    ),
+    "waits": (FaultCode.LDS_LOAD_IN_FLIGHT,),
+    "lds_races": (FaultCode.RACE_READ, FaultCode.RACE_WRITE_READ, FaultCode.RACE_WRITE_WRITE),
+    "global_races": (
+        FaultCode.GLOBAL_RACE_READ,
+        FaultCode.GLOBAL_RACE_WRITE_READ,
+        FaultCode.GLOBAL_RACE_WRITE_WRITE,
+    ),
+}
+CHECK_OF = {code: check for check, codes in _CODES.items() for code in codes}
+
+
+def dropped_codes(policy: Policy) -> int:
+    """Return the bits of the fault codes whose checks are off."""
+    return sum(1 << code for code, check in CHECK_OF.items() if policy[check] == "off")
 
 
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
@@ -85,6 +123,7 @@ def memory_fault(number: int, found: Any, group: Group, position: int) -> Fault:
         address=int(found.address),
         is_global=is_global,
         lanes=lanes_of(found.lanes),
+        check=CHECK_OF[code],
     )
 
 
@@ -115,7 +154,10 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
     space = _SPACES.get(code, " of LDS")
     span = f"{size} byte{'s' * (size > 1)}{space} at 0x{address:x}"
     if code == FaultCode.OUT_OF_BOUNDS:
-        return f"out-of-bounds global {verb}", f"{span}: {state.memory.describe(address, size)}"
+        where = f"{span}: {state.memory.describe(address, size)}"
+        if state.memory.is_peers(address):
+            return f"global {verb} without peer access", where
+        return f"out-of-bounds global {verb}", where
     if code == FaultCode.LDS_OUT_OF_BOUNDS:
         limit = state.lds.shape[1]
         past = f"{address + size - limit} bytes past its end" if limit else "it has none"

@@ -25,6 +25,7 @@ DEFAULT = 0xF0
 SINGLE, DOUBLE = 0x33, 0xCC  # bits of MODE that affect f32, and those that affect f64 and f16
 DX10_CLAMP, FP16_OVFL = 1 << 8, 1 << 23
 KEEP_INPUTS, KEEP_RESULTS = 1, 2
+OUTPUT_SCALE = (1.0, 2.0, 4.0, 0.5)  # by the output modifier
 _SMALLEST_NORMAL = {"f32": 2.0**-126, "f16": 2.0**-14, "f64": 2.0**-1022, "bf16": 2.0**-126}
 
 
@@ -106,7 +107,7 @@ def finisher(inst: Instruction, kind: str) -> Finish | None:
     omod, clamp = inst.fields.get("omod", 0), inst.fields.get("clmp", 0)
     if inst.encoding == "VOP3P":
         omod = 0
-    scale = {0: 1.0, 1: 2.0, 2: 4.0, 3: 0.5}[omod]
+    scale = OUTPUT_SCALE[omod]
     half = kind == "f16"
     if not omod and not clamp:
         return _finish_half if half else None

@@ -22,7 +22,7 @@ from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
-from cupygemm.emulator.units.faults import FaultCode, memory_fault
+from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.structures import members
 
 MAX_WAVES = 16  # per workgroup
@@ -74,13 +74,15 @@ class MachineStruct(ctypes.Structure):
             pointer starts ends lds_history vm_history global_shadow vm_passed clock
             pointer acquired releases defined undefined undefined_scalar origin
             pointer origin_scalar lds_undefined lds_origin scratch_defined scratch_origin
-            pointer undefined_address
-            int64   num_waves num_ranges lds_bytes scratch_bytes shadow_stride shadow_shift
+            pointer undefined_address scc
+            int64   row_dwords num_waves num_ranges lds_bytes scratch_bytes
+            int64   shadow_stride shadow_shift
             uint64  scratch_base shared_aperture private_aperture
             int64   bank_shift needed_shift
             uint64  global_base global_end
             int64   num_groups waves_per_group first_wave launch_start num_undefined
-            int64   strict_alignment tainted
+            int64   strict_alignment tainted mode
+            uint64  ignored
             """
         ),
         ("fault", FaultStruct),
@@ -149,7 +151,7 @@ class Operation:
 
 
 _STATE_ARRAYS = """
-vgpr sgpr lds scratch workgroup wave_in_group
+vgpr sgpr scc lds scratch workgroup wave_in_group
 lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
 """
 
@@ -160,6 +162,7 @@ class Machine:
     def __init__(self, state: State) -> None:
         self.state = state
         self.struct = MachineStruct(
+            row_dwords=state.vgpr.strides[0] // 4,
             num_waves=state.num_waves,
             lds_bytes=state.lds.shape[1],
             scratch_bytes=state.scratch.shape[2],
@@ -167,9 +170,12 @@ class Machine:
             scratch_base=SCRATCH_BASE,
             shared_aperture=APERTURE_SHARED,
             private_aperture=APERTURE_PRIVATE,
+            waves_per_group=state.num_waves // max(len(state.lds), 1),
             bank_shift=state.target.lds_banks.bit_length() - 1,
             strict_alignment=state.alignment,
+            ignored=dropped_codes(state.findings.policy),
         )
+        self.dropped = self.struct.ignored
         self.address = ctypes.addressof(self.struct)
         self.arrays: dict[str, NDArray[Any]] = {}
         for name in _STATE_ARRAYS.split():
@@ -180,16 +186,44 @@ class Machine:
         self._point("wave_ids", wave_ids)
         for name in ("lds_history", "vm_history"):
             self._point(name, np.zeros((state.num_waves, HISTORY, 2), np.uint32))
-        starts, ends = state.memory.ranges()
-        self._point("starts", np.ascontiguousarray(starts, np.uint64))
-        self._point("ends", np.ascontiguousarray(ends, np.uint64))
-        self.struct.num_ranges = len(starts)
+        self._set_ranges(state)
         if state.checks:
-            granules = -(-state.lds.shape[1] // 4)
-            self._set_shadow(np.zeros((len(state.lds), granules), RECORD))
+            self._clear_shadow(state)
             for name, array in marks_of(state).arrays().items():
                 self._point(name, array)
             self._watch_global_memory(state)
+
+    def _set_ranges(self, state: State) -> None:
+        """Let C access what is allocated now."""
+        starts, ends = state.memory.ranges()
+        if self.arrays.get("starts") is not starts or self.arrays.get("ends") is not ends:
+            self._point("starts", np.ascontiguousarray(starts, np.uint64))
+            self._point("ends", np.ascontiguousarray(ends, np.uint64))
+            self.struct.num_ranges = len(starts)
+
+    def restart(self, state: State) -> None:
+        """Prepare the arrays for another batch of the same shape."""
+        self._set_ranges(state)
+        self.struct.tainted = self.struct.num_undefined = 0
+        self.dropped = self.struct.ignored = dropped_codes(state.findings.policy)
+        if not state.checks:
+            return
+        if state.lds.size:
+            for name in ("lds_history", "vm_history"):
+                self.arrays[name].fill(0)
+            self._clear_shadow(state)
+        shadow = getattr(state.memory, "shadow", None)
+        if shadow is not None:
+            self.arrays["acquired"].fill(0)
+            self.arrays["releases"].fill(0)
+            self._start_shadow(state, shadow)
+
+    def _start_shadow(self, state: State, shadow: Any) -> None:
+        self._point("clock", shadow.clock)
+        self.struct.global_shadow, self.struct.defined = shadow.address, shadow.defined
+        self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
+        self.struct.first_wave = int(state.launch_order[0]) * self.struct.waves_per_group
+        self.struct.launch_start = shadow.launch_start
 
     def _watch_global_memory(self, state: State) -> None:
         """Let C detect races in global memory, if the launch has a shadow of that memory."""
@@ -197,19 +231,14 @@ class Machine:
         if shadow is None:
             return
         groups = len(state.lds)
-        waves_per_group = state.num_waves // groups
         self._point("vm_passed", state.vm_passed)
-        self._point("clock", shadow.clock)
         self._point("acquired", np.zeros(groups, np.uint32))
         self._point("releases", np.zeros((state.num_waves, RELEASES, 2), np.uint32))
-        self.struct.global_shadow, self.struct.defined = shadow.address, shadow.defined
-        self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
-        self.struct.num_groups, self.struct.waves_per_group = groups, waves_per_group
-        self.struct.first_wave = int(state.launch_order[0]) * waves_per_group
-        self.struct.launch_start = shadow.launch_start
+        self.struct.num_groups = groups
+        self._start_shadow(state, shadow)
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
-        if not array.flags.c_contiguous:
+        if not (array[0] if name in ("vgpr", "undefined") else array).flags.c_contiguous:
             raise ValueError(f"State.{name} is not C-contiguous")
         self.arrays[name] = array
         setattr(self.struct, name, array.ctypes.data)
@@ -217,6 +246,16 @@ class Machine:
     def _set_shadow(self, records: NDArray[Any]) -> None:
         self._point("shadow", records)
         self.struct.shadow_stride = records.shape[1]
+
+    def _clear_shadow(self, state: State) -> None:
+        """Forget who accessed LDS."""
+        shape = len(state.lds), -(-state.lds.shape[1] // 4)
+        shadow = self.arrays.get("shadow")
+        if shadow is None or shadow.shape != shape:
+            self._set_shadow(np.zeros(shape, RECORD))
+            self.struct.shadow_shift = 2
+        else:
+            shadow.fill(0)
 
     def refine_shadow(self, shift: int) -> None:
         """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records."""
@@ -245,11 +284,12 @@ class NativeStep:
         Called with the group before the instruction executes, if the launch is profiled.
     """
 
-    __slots__ = ("function", "operation", "profiler")
+    __slots__ = ("function", "name", "operation", "profiler")
 
     def __init__(
         self, function: str, operation: Operation, profiler: Callable[[Group], None] | None = None
     ) -> None:
+        self.name = function
         self.function = c_function(function, c_uint32)
         self.operation = operation
         self.profiler = profiler
@@ -260,24 +300,54 @@ class NativeStep:
         if state.profile and self.profiler is not None:
             self.profiler(group)
         machine = machine_of(state)
-        ids, first, step = wave_list(group)
-        address = None if ids is None else ids.ctypes.data
-        done, count = 0, group.count
-        while code := self.function(
-            machine.address, self.operation.address, address, first, step, count, state.current_pc
-        ):
-            position = machine.struct.fault.position
-            done += position
-            if code != FaultCode.NEEDS_FINER_SHADOW:
-                raise memory_fault(code, machine.struct.fault, group, done)
-            machine.refine_shadow(machine.struct.needed_shift)
-            first += position * step
-            count -= position
-            address = None if address is None else address + 8 * position
-        if machine.struct.num_undefined:
-            self._note_undefined(machine)
+        listed = state.findings.listed
+        machine.struct.ignored = machine.dropped | listed.get(state.current_pc, 0)
+        self.finish(group, self._execute(machine, group, 0))
 
-    def _note_undefined(self, machine: Machine) -> None:
+    def _execute(self, machine: Machine, group: Group, done: int) -> int:
+        """Execute the instruction in all waves of a group but the first ones; return C's code."""
+        ids, first, step = wave_list(group)
+        address = None if ids is None else ids.ctypes.data + 8 * done
+        code: int = self.function(
+            machine.address,
+            self.operation.address,
+            address,
+            first + done * step,
+            step,
+            group.count - done,
+            group.state.current_pc,
+        )
+        return code
+
+    def finish(self, group: Group, code: int) -> None:
+        """Handle what C returned, and execute the instruction in the waves that remain.
+
+        C stops at a wave with a finding, before the wave has changed anything. If the finding is
+        no error, C executes the wave again and ignores findings of this kind at this instruction.
+        """
+        state = group.state
+        machine = machine_of(state)
+        listed, done = state.findings.listed, 0
+        while code:
+            done += machine.struct.fault.position
+            if code == FaultCode.NEEDS_FINER_SHADOW:
+                machine.refine_shadow(machine.struct.needed_shift)
+            else:
+                fault = memory_fault(code, machine.struct.fault, group, done)
+                state.findings.report(fault, group, state.current_pc)
+                listed[state.current_pc] = listed.get(state.current_pc, 0) | 1 << code
+                machine.struct.ignored |= 1 << code
+            code = self._execute(machine, group, done)
+        machine.struct.ignored = machine.dropped
+        if machine.struct.num_undefined:
+            self.note_undefined(machine)
+
+    @property
+    def function_address(self) -> int:
+        """The address of the C function."""
+        return ctypes.cast(self.function, c_void_p).value or 0
+
+    def note_undefined(self, machine: Machine) -> None:
         """Record in the batch which registers a load has left undefined."""
         op, machine.struct.num_undefined = self.operation.struct, 0
         scalar = op.result < 0

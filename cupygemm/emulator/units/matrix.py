@@ -13,24 +13,20 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import itertools
-import os
 import re
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cupygemm.emulator import formats
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import M0, Instruction, Operand
-from cupygemm.emulator.native import library
-from cupygemm.emulator.state import GPR_INDEX, LANES, Group
+from cupygemm.emulator.isa import Instruction, Operand
+from cupygemm.emulator.state import LANES, Group
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.constants import constant_bits
+from cupygemm.emulator.units.matrix_step import MatrixStep
 from cupygemm.emulator.units.structures import members
 
 Step = Callable[[Group], None]
@@ -191,21 +187,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
         return _bind_move(inst)
     if inst.mnemonic not in mnemonics(target.generation):
         return None
-    op = describe(inst, target)
-    macs = op.m * op.n * op.k * op.blocks
-
-    def step(group: Group) -> None:
-        if group.state.mode & GPR_INDEX and _is_indexed(group.s(M0)):
-            raise UnsupportedInstruction(
-                f"{inst.text}: a matrix instruction between s_set_gpr_idx_on and s_set_gpr_idx_off"
-            )
-        _run(op, group, macs)
-
-    return step
-
-
-def _is_indexed(m0: NDArray[np.uint32]) -> bool:
-    return bool(((m0 & np.uint32(0xFF) != 0) & (m0 & np.uint32(0xF000) != 0)).any())
+    return MatrixStep(inst.text, describe(inst, target))
 
 
 def _bind_move(inst: Instruction) -> Step:
@@ -341,60 +323,3 @@ def _broadcast_lane(lane: int, blgp: int) -> int:
     if blgp == 3:
         return (lane + 16) % LANES
     return lane % 16 + 16 * (blgp - 4) if blgp >= 4 else lane
-
-
-# ---- Execution ----------------------------------------------------------------------------------
-
-# Below this many multiply-adds (about 0.1 ms), a second thread costs more than it saves.
-_MACS_PER_THREAD = 400_000
-
-
-@functools.cache
-def native() -> Any:
-    """Return ``mfma_run`` of the native library with its signature."""
-    run = library().mfma_run
-    run.argtypes = [
-        ctypes.POINTER(_Instruction),
-        ctypes.c_void_p,
-        ctypes.c_int64,
-        ctypes.c_void_p,
-        ctypes.c_int64,
-        ctypes.c_int64,
-    ]
-    run.restype = None
-    return run
-
-
-@functools.cache
-def _helpers() -> tuple[ThreadPoolExecutor | None, int]:
-    """Return a pool of threads to help the calling one, and the number of threads in all."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if count is None or count == 1:
-        return None, 1
-    return ThreadPoolExecutor(count - 1, thread_name_prefix="cupygemm-mfma"), count
-
-
-def _run(op: _Instruction, group: Group, macs: int) -> None:
-    """Execute `op` in the waves of `group`."""
-    vgpr = group.state.vgpr
-    first, count, indices = 0, group.count, None
-    if isinstance(group.waves, slice) and group.waves.step in (None, 1):
-        first = group.waves.indices(group.state.num_waves)[0]
-    else:
-        indices = np.ascontiguousarray(group.wave_ids, np.int64)
-    pointer = None if indices is None else indices.ctypes.data
-    stride = vgpr.strides[0] // 4
-    run, base = native(), vgpr.ctypes.data
-    executor, parts = _helpers() if macs * count >= 2 * _MACS_PER_THREAD else (None, 1)
-    parts = min(parts, count, macs * count // _MACS_PER_THREAD)
-    if executor is None or parts < 2:
-        run(op, base, stride, pointer, first, first + count)
-        return
-    bounds = [first + count * part // parts for part in range(parts + 1)]
-    jobs = [
-        executor.submit(run, op, base, stride, pointer, begin, end)
-        for begin, end in itertools.pairwise(bounds[1:])
-    ]
-    run(op, base, stride, pointer, bounds[0], bounds[1])
-    for job in jobs:
-        job.result()

@@ -9,6 +9,7 @@ selection, DPP pattern, sign modifiers) and return closures over a `Group`. Arra
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -88,6 +89,8 @@ def lane_mask(op: Operand) -> Fetch:
     if op.kind == "imm":
         bits = np.full(1, constant_bits(op, "u64"), np.uint64)
         return always(unpack_mask(bits))
+    if op.kind != "s":
+        raise UnsupportedInstruction(f"operand {op.index} ({op.kind}) is not a lane mask")
     index = op.index
     return lambda group: unpack_mask(group.s64(index))
 
@@ -170,51 +173,68 @@ def position(op: Operand) -> int:
     return {"src0": 0, "src1": 1, "src2": 2}.get(op.field, 3)
 
 
-def _selection(inst: Instruction, op: Operand, width: int) -> list[Callable[[Array], Array]]:
-    """Return the step that extracts the bytes, the word or the half that the operation reads."""
+def selected_field(inst: Instruction, op: Operand, width: int) -> tuple[int, int, bool] | None:
+    """Return the bits that the operation reads: the lowest, the number, and whether to extend.
+
+    None means the whole operand.
+    """
     where = position(op)
     if inst.variant == "SDWA" and where < 2:
         selector, extend = inst.fields[f"src{where}_sel"], inst.fields[f"src{where}_sext"]
-        if selector < 6:
-            low, bits = (8 * selector, 8) if selector < 4 else (16 * (selector - 4), 16)
-            return [_extractor(low, bits, extend)]
-        return []
+        return None if selector >= 6 else (*_part(selector), bool(extend))
     halves = inst.encoding == "VOP3" and width == 16 and where < 3 and op.kind != "imm"
     if halves and inst.fields.get("opsel", 0) >> where & 1:
-        return [_extractor(16, 16, 0)]
-    return []
+        return 16, 16, False
+    return None
 
 
-def _extractor(low: int, width: int, extend: int) -> Callable[[Array], Array]:
+def _part(selector: int) -> tuple[int, int]:
+    """Return the lowest bit and the width of the byte or word that an SDWA selector names."""
+    return (8 * selector, 8) if selector < 4 else (16 * (selector - 4), 16)
+
+
+def _selection(inst: Instruction, op: Operand, width: int) -> list[Callable[[Array], Array]]:
+    """Return the step that extracts the bytes, the word or the half that the operation reads."""
+    chosen = selected_field(inst, op, width)
+    return [] if chosen is None else [_extractor(*chosen)]
+
+
+def _extractor(low: int, width: int, extend: bool) -> Callable[[Array], Array]:
     up, down = np.uint32(32 - low - width), np.uint32(32 - width)
     if extend:
         return lambda raw: ((raw << up).view(np.int32) >> np.int32(down)).view(np.uint32)
     return lambda raw: (raw << up) >> down
 
 
-def _sign_modifiers(
-    inst: Instruction, op: Operand, kind: str, signed: bool
-) -> list[Callable[[Array], Array]]:
-    where = position(op)
+def sign_modifiers(inst: Instruction, op: Operand, kind: str, signed: bool) -> tuple[int, int]:
+    """Return the abs and neg modifiers as bits to keep and bits to flip.
+
+    If there is no modifier, all bits are kept and none is flipped. `signed` is as for `source`.
+    """
+    where, width = position(op), WIDTH[kind]
+    all_bits = (1 << max(width, 32)) - 1
     if where > 2 or (kind not in FLOATS and not signed):
-        return []
+        return all_bits, 0
     if inst.variant:
         absolute = inst.fields.get(f"src{where}_abs", 0)
         negate = inst.fields.get(f"src{where}_neg", 0)
     else:
         absolute = inst.fields.get("abs", 0) >> where & 1
         negate = inst.fields.get("neg", 0) >> where & 1
-    width = WIDTH[kind]
-    word = np.uint64 if width == 64 else np.uint32
-    sign = word(1 << width - 1)
+    sign = 1 << width - 1
+    return all_bits ^ sign * absolute, sign * negate
+
+
+def _sign_modifiers(
+    inst: Instruction, op: Operand, kind: str, signed: bool
+) -> list[Callable[[Array], Array]]:
+    word = np.uint64 if WIDTH[kind] == 64 else np.uint32
+    keep, flip = (word(bits) for bits in sign_modifiers(inst, op, kind, signed))
     steps: list[Callable[[Array], Array]] = []
-    if absolute:
-        keep = word(sign - word(1))
-        if width == 16:
-            keep = word(0xFFFF7FFF)
+    if ~keep:
         steps.append(lambda raw: raw & keep)
-    if negate:
-        steps.append(lambda raw: raw ^ sign)
+    if flip:
+        steps.append(lambda raw: raw ^ flip)
     return steps
 
 
@@ -259,10 +279,8 @@ def destination(inst: Instruction, op: Operand, kind: str, *, keep_high: bool = 
             return lambda group, value: group.set_lane_mask(index, value)
         return lambda group, value: group.set_lane_mask(index, value & enabled(group))
     put = _whole_put(inst, index, kind)
-    if inst.variant == "SDWA":
-        return _sdwa_put(inst, index, put)
-    if WIDTH[kind] == 16:
-        return _half_put(inst, index, put, keep_high)
+    if inst.variant == "SDWA" or WIDTH[kind] == 16:
+        return _part_put(index, put, written_part(inst, kind, keep_high=keep_high))
     return put
 
 
@@ -277,51 +295,58 @@ def _whole_put(inst: Instruction, index: int, kind: str) -> Put:
     return lambda group, value: group.set_v(index, value.view(np.uint32))
 
 
-def _half_put(inst: Instruction, index: int, put: Put, keep_high: bool) -> Put:
-    high = inst.encoding == "VOP3" and inst.fields.get("opsel", 0) >> 3 & 1
-    if high:
+class Part(NamedTuple):
+    """The field of a register that a result is written to."""
 
-        def put_high(group: Group, value: Array) -> None:
-            kept = group.v(index) & np.uint32(0xFFFF)
-            put(group, kept | value.view(np.uint16).astype(np.uint32) << np.uint32(16))
-
-        return put_high
-    if keep_high:
-
-        def put_low(group: Group, value: Array) -> None:
-            kept = group.v(index) & np.uint32(0xFFFF0000)
-            put(group, kept | value.view(np.uint16))
-
-        return put_low
-    return lambda group, value: put(group, value.view(np.uint16).astype(np.uint32))
+    low: int
+    bits: int
+    rest: Literal["preserve", "pad", "sign"]  # what becomes of the other bits
 
 
-def _sdwa_put(inst: Instruction, index: int, put: Put) -> Put:
-    """Return a function that writes the byte or word dst_sel; dst_unused governs the other bits."""
-    selector, unused = inst.fields.get("dst_sel", 6), inst.fields.get("dst_unused", 0)
+def written_part(inst: Instruction, kind: str, *, keep_high: bool = False) -> Part | None:
+    """Return the field that a result of up to 32 bits is written to, or None for the register.
+
+    SDWA, op_sel and `keep_high` determine it; see `destination`.
+    """
+    if inst.variant == "SDWA":
+        selector, unused = inst.fields.get("dst_sel", 6), inst.fields.get("dst_unused", 0)
+        if selector > 6:
+            raise UnsupportedInstruction(f"{inst.text}: dst_sel {selector} is reserved")
+        return None if selector == 6 else Part(*_part(selector), _UNUSED.get(unused, "preserve"))
+    if WIDTH[kind] != 16:
+        return None
+    if inst.encoding == "VOP3" and inst.fields.get("opsel", 0) >> 3 & 1:
+        return Part(16, 16, "preserve")
+    return Part(0, 16, "preserve") if keep_high else None
+
+
+_UNUSED: dict[int, Literal["pad", "sign"]] = {0: "pad", 1: "sign"}  # SDWA's dst_unused
+
+
+def _part_put(index: int, put: Put, part: Part | None) -> Put:
+    """Return a function that writes a field of a register; `Part.rest` governs the other bits."""
 
     def widen(value: Array) -> Array:
         if value.dtype.itemsize == 2:
             return value.view(np.uint16).astype(np.uint32)
         return value.view(np.uint32)
 
-    if selector == 6:
+    if part is None:
         return lambda group, value: put(group, widen(value))
-    low, width = (8 * selector, 8) if selector < 4 else (16 * (selector - 4), 16)
+    low, width, unused = part
     field = np.uint32((1 << width) - 1)
-    pad, sign_extend = 0, 1
 
     def put_part(group: Group, value: Array) -> None:
-        part = widen(value) & field
-        if unused == pad:
-            part = part << np.uint32(low)
-        elif unused == sign_extend:
+        bits = widen(value) & field
+        if unused == "pad":
+            bits = bits << np.uint32(low)
+        elif unused == "sign":
             up = np.uint32(32 - width)
-            part = ((part << up).view(np.int32) >> np.int32(up - low)).view(np.uint32)
-            part &= np.uint32(0xFFFFFFFF << low & 0xFFFFFFFF)
+            bits = ((bits << up).view(np.int32) >> np.int32(up - low)).view(np.uint32)
+            bits &= np.uint32(0xFFFFFFFF << low & 0xFFFFFFFF)
         else:
             rest = group.v(index) & np.uint32(~(int(field) << low) & 0xFFFFFFFF)
-            part = part << np.uint32(low) | rest
-        put(group, part)
+            bits = bits << np.uint32(low) | rest
+        put(group, bits)
 
     return put_part

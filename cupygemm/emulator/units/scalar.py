@@ -38,7 +38,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
     if name in COMPARES:
         compare, width = COMPARES[name]
         left, right = (
-            scalar_source(op, width if i == 0 else None) for i, op in enumerate(inst.src)
+            scalar_source(op, width if i == 0 else None) for i, op in enumerate(inst.src[:2])
         )
         return lambda group: group.set_scc(compare(left(group), right(group)))
     if name in PAIRS:

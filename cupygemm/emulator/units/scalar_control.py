@@ -20,7 +20,7 @@ from cupygemm.emulator.units.scalar_source import Source, scalar_source
 Step = Callable[[Group], Any]
 
 _MODE_REGISTER, _XCC_ID_REGISTER = 1, 20
-_IGNORED = frozenset(
+IGNORED = frozenset(  # what they influence is not modelled
     """
     s_nop s_sleep s_setprio s_icache_inv s_incperflevel s_decperflevel s_ttracedata s_wakeup
     s_sethalt
@@ -41,7 +41,7 @@ def bind_program_control(inst: Instruction) -> Step | None:
     """Return the step of a SOPP instruction, or None if it is not emulated."""
     name, raw = inst.mnemonic, inst.fields["simm16"]
     jump = 4 + 4 * (raw - (1 << 16) if raw >> 15 else raw)
-    if name in _IGNORED:
+    if name in IGNORED:
         return lambda _group: None
     if name == "s_branch":
         return lambda group: group.state.current_pc + jump

@@ -30,14 +30,14 @@ def scalar_source(op: Operand, width: Width | None = None) -> Source:
         index = op.index
         return (lambda group: group.s64(index)) if wide else (lambda group: group.s(index))
     if op.kind == "special":
-        return _special_source(op.index)
+        return _special_source(op.index, wide=wide)
     constant: Any = np.uint32(constant_bits(op, "u32"))
     if wide:  # a literal is extended by the operand's signedness
         constant = np.uint64(constant_bits(op, "i64" if op.fmt.startswith("I") else "u64"))
     return lambda _group: constant
 
 
-def _special_source(code: int) -> Source:
+def _special_source(code: int, *, wide: bool) -> Source:
     if code == VCCZ:
         return lambda group: (group.s64(VCC) == 0).astype(np.uint32)
     if code == EXECZ:
@@ -46,5 +46,5 @@ def _special_source(code: int) -> Source:
         return lambda group: group.scc.astype(np.uint32)
     if code not in APERTURES:
         raise UnsupportedInstruction(f"scalar source operand {code} is not emulated")
-    value = np.uint64(APERTURES[code])
+    value: Any = np.uint64(APERTURES[code]) if wide else np.uint32(APERTURES[code] & 0xFFFFFFFF)
     return lambda _group: value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 _TYPES: dict[str, Any] = {
@@ -10,6 +10,7 @@ _TYPES: dict[str, Any] = {
     "int64": c_int64,
     "uint32": c_uint32,
     "uint64": c_uint64,
+    "float": c_float,
     "pointer": c_void_p,
 }
 
@@ -20,8 +21,8 @@ def members(declarations: str) -> list[tuple[str, Any]]:
     Parameters
     ----------
     declarations : str
-        One declaration per line: a type (``int32``, ``int64``, ``uint32``, ``uint64`` or
-        ``pointer``), then the names of the members of that type.
+        One declaration per line: a type (``int32``, ``int64``, ``uint32``, ``uint64``,
+        ``float`` or ``pointer``), then the names of the members of that type.
     """
     fields = []
     for line in declarations.strip().splitlines():

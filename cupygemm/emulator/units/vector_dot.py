@@ -16,15 +16,16 @@ from cupygemm.emulator.state import Group
 from cupygemm.emulator.units import float_mode
 from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, destination, kind_of, source
+from cupygemm.emulator.units.vector_float import add, multiply
 from cupygemm.emulator.units.vector_native import Array
 from cupygemm.emulator.units.vector_packed import pair
 
-_NAME = re.compile(r"v_dot(2|4|8)(c?)_(f32|i32|u32)_(bf16|f16|i16|u16|i8|u8|i4|u4)")
+NAME = re.compile(r"v_dot(2|4|8)(c?)_(f32|i32|u32)_(bf16|f16|i16|u16|i8|u8|i4|u4)")
 
 
 def bind(inst: Instruction) -> Step | None:
     """Return the step of a dot product, or None if the instruction is not one."""
-    match = _NAME.fullmatch(inst.mnemonic)
+    match = NAME.fullmatch(inst.mnemonic)
     if match is None:
         return None
     return (
@@ -40,9 +41,10 @@ def _bind_float(inst: Instruction, kind: str, accumulates: bool) -> Step:
     accumulator_last = kind == "bf16" and not accumulates
 
     def dot(a: Array, b: Array, c: Array) -> Array:
-        products = a * b
+        products = multiply(a, b)
         low, high = products[..., 0], products[..., 1]
-        result: Array = low + high + c if accumulator_last else c + low + high
+        terms = (low, high, c) if accumulator_last else (c, low, high)
+        result: Array = add(add(*terms[:2]), terms[2])
         return result
 
     finish = float_mode.finisher(inst, "f32")

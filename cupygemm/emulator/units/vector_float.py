@@ -22,24 +22,38 @@ from cupygemm.emulator.units.lanewise import Function, Op
 from cupygemm.emulator.units.vector_native import Array
 
 _F32, _F64, _I32, _I64, _U32 = np.float32, np.float64, np.int32, np.int64, np.uint32
-_TWO_PI = 2 * np.pi
+
+
+def _of_first_nan(function: Callable[[Array, Array], Array]) -> Function:
+    """Return a function that gives the first of two NaNs, made quiet.
+
+    NumPy gives either, depending on the shapes of its operands.
+    """
+
+    def of_first_nan(a: Array, b: Array) -> Array:
+        value = function(a, b)
+        return np.where(np.isnan(a), a + a, value) if np.isnan(value).any() else value
+
+    return of_first_nan
+
+
+add, multiply = _of_first_nan(np.add), _of_first_nan(np.multiply)
+_subtract = _of_first_nan(np.subtract)
 
 
 def _subtract_reversed(a: Array, b: Array) -> Array:
-    return b - a
+    difference: Array = _subtract(b, a)
+    return difference
 
 
 def _multiply_legacy(a: Array, b: Array) -> Array:
-    return np.where((a == 0) | (b == 0), _F32(0), a * b)
-
-
-def _mad(a: Array, b: Array, c: Array) -> Array:
-    return a * b + c
+    return np.where((a == 0) | (b == 0), _F32(0), multiply(a, b))
 
 
 def _mad_half(a: Array, b: Array, c: Array) -> Array:
     """Return a*b + c with the product rounded to f16."""
-    return _round_to_half(a * b) + c
+    result: Array = add(_round_to_half(multiply(a, b)), c)
+    return result
 
 
 def _round_to_half(a: Array) -> Array:
@@ -49,7 +63,7 @@ def _round_to_half(a: Array) -> Array:
 def _mad_flushed(a: Array, b: Array, c: Array) -> Array:
     """Return CDNA2's unfused f32 multiply-add, which always treats subnormals as zero."""
     a, b, c = (flush(value, "f32") for value in (a, b, c))
-    return flush(flush(a * b, "f32") + c, "f32")
+    return flush(add(flush(multiply(a, b), "f32"), c), "f32")
 
 
 def _mad_legacy(a: Array, b: Array, c: Array) -> Array:
@@ -106,7 +120,7 @@ def _propagating(pick: Callable[[Array, Array], Array]) -> Callable[[Array, Arra
     """Return a minimum or maximum of IEEE 754-2019, which is NaN if an operand is."""
 
     def propagating(a: Array, b: Array) -> Array:
-        return np.where(np.isnan(a) | np.isnan(b), a + b, pick(a, b))
+        return np.where(np.isnan(a) | np.isnan(b), add(a, b), pick(a, b))
 
     return propagating
 
@@ -170,24 +184,6 @@ def _reciprocal_root(a: Array) -> Array:
     return 1.0 / np.sqrt(a)
 
 
-def _sine(a: Array) -> Array:
-    """Return sin(2 pi a), or 0 outside the documented domain of 256 turns."""
-    return np.where(
-        np.abs(a) <= 256, np.sin(_TWO_PI * _turn(a)), np.where(np.isfinite(a), 0.0, np.nan)
-    )
-
-
-def _cosine(a: Array) -> Array:
-    return np.where(
-        np.abs(a) <= 256, np.cos(_TWO_PI * _turn(a)), np.where(np.isfinite(a), 1.0, np.nan)
-    )
-
-
-def _turn(a: Array) -> Array:
-    """Return the fraction of a turn, from -1/2 to 1/2."""
-    return a - np.rint(a)
-
-
 # -- cube maps -------------------------------------------------------------------------------------
 
 
@@ -219,13 +215,13 @@ _CUBES = {
 }
 
 _TRANSCENDENTAL: dict[str, Callable[[Any], Any]] = {
-    "exp": np.exp2,
-    "log": np.log2,
+    "exp": vector_native.curve("exp2"),
+    "log": vector_native.curve("log2"),
     "rcp": _reciprocal,
     "rsq": _reciprocal_root,
     "sqrt": np.sqrt,
-    "sin": _sine,
-    "cos": _cosine,
+    "sin": vector_native.curve("sine"),
+    "cos": vector_native.curve("cosine"),
 }
 _ROUNDING = {"trunc": np.trunc, "ceil": np.ceil, "rndne": np.rint, "floor": np.floor}
 
@@ -233,10 +229,10 @@ OPS: dict[str, Op] = {
     **{
         f"v_{name}_{kind}": Op(function)
         for name, function in (
-            ("add", np.add),
-            ("sub", np.subtract),
+            ("add", add),
+            ("sub", _subtract),
             ("subrev", _subtract_reversed),
-            ("mul", np.multiply),
+            ("mul", multiply),
         )
         for kind in ("f32", "f64", "f16")
     },
@@ -295,8 +291,8 @@ OPS: dict[str, Op] = {
     **{f"v_{name}_f32": Op(_in_double(function)) for name, function in _TRANSCENDENTAL.items()},
     **{f"v_{name}_f16": Op(_half_in_double(curve)) for name, curve in _TRANSCENDENTAL.items()},
     "v_rcp_iflag_f32": Op(_in_double(_reciprocal)),
-    "v_exp_legacy_f32": Op(_in_double(np.exp2)),
-    "v_log_legacy_f32": Op(_in_double(np.log2)),
+    "v_exp_legacy_f32": Op(_in_double(_TRANSCENDENTAL["exp"])),
+    "v_log_legacy_f32": Op(_in_double(_TRANSCENDENTAL["log"])),
     "v_rcp_f64": Op(_reciprocal),
     "v_rsq_f64": Op(_reciprocal_root),
     "v_sqrt_f64": Op(np.sqrt),

@@ -35,7 +35,7 @@ _U8, _U16, _U32, _U64, _F32, _F64 = (
     np.float64,
 )
 _NARROW = {"fp6": formats.FP6, "bf6": formats.BF6, "fp4": formats.FP4}
-_NAME = re.compile(
+NAME = re.compile(
     r"v_cvt_(?P<scaled>scalef32_)?(?P<random>sr_)?(?P<count>pk32_|2xpk16_|pk_)?"
     r"(?P<to>fp8|bf8|fp6|bf6|fp4|f32|f16|bf16)_(?P<source>fp8|bf8|fp6|bf6|fp4|f32|f16|bf16)"
 )
@@ -45,16 +45,17 @@ _WIDE = ("f32", "f16", "bf16")
 
 def bind(inst: Instruction, target: Target) -> Step | None:
     """Return the step of a conversion to or from a narrow float, or None if it is not one."""
-    match = _NAME.fullmatch(inst.mnemonic)
+    match = NAME.fullmatch(inst.mnemonic)
     if match is None or (match["to"] in _WIDE) == (match["source"] in _WIDE):
         return None
     count = _COUNT[match["count"]]
     if match["to"] in _WIDE:
-        return _bind_widening(inst, _format(match["source"], target), match, count)
-    return _bind_narrowing(inst, _format(match["to"], target), match, count)
+        return _bind_widening(inst, narrow_format(match["source"], target), match, count)
+    return _bind_narrowing(inst, narrow_format(match["to"], target), match, count)
 
 
-def _format(name: str, target: Target) -> Format:
+def narrow_format(name: str, target: Target) -> Format:
+    """Return the format that a mnemonic of the target names."""
     if name in _NARROW:
         return _NARROW[name]
     return formats.fp8_format("fp8" if name == "fp8" else "bf8", target.fp8_fnuz)

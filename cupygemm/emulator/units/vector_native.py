@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ _SIGNATURES = {
     "set_rounding": (ctypes.c_int,),
     "half_to_float": (_POINTER, _POINTER, _SIZE),
     "float_to_half": (_POINTER, _POINTER, _SIZE, ctypes.c_int),
+    **dict.fromkeys(("exp2", "log2", "sine", "cosine"), (_POINTER, _POINTER, _SIZE)),
     "fma": _TERNARY,
     "perm": _TERNARY,
     "div_fmas": (*_TERNARY, _POINTER),
@@ -96,6 +98,21 @@ def float_to_half(values: Array, rounding: int = NEAREST) -> Array:
     return out
 
 
+def curve(name: str) -> Callable[[Array], Array]:
+    """Return ``exp2``, ``log2``, ``sine`` or ``cosine`` of float64 values of any shape.
+
+    The argument of the last two is in turns.
+    """
+
+    def apply(values: Array) -> Array:
+        values = np.ascontiguousarray(values)
+        out = np.empty(values.shape, np.float64)
+        function(name)(_address(out), _address(values), values.size)
+        return out
+
+    return apply
+
+
 def permute_bytes(a: Array, b: Array, selector: Array) -> Array:
     """Return v_perm_b32 of uint32 arrays: four selected bytes of {a, b}."""
     return _call("perm_b32", (a, b, selector))
@@ -110,7 +127,12 @@ def _call(name: str, arguments: tuple[Array, ...], *extra: int, waves: int = 1) 
             layout |= (_CONSTANT if count == 1 else _PER_WAVE) << 2 * position
         else:
             rows = count
-    if rows and rows != waves:
+    if rows == 1 < waves:  # the result of an operation on constants
+        arguments = tuple(
+            np.repeat(argument, waves, axis=0) if argument.shape[1] > 1 else argument
+            for argument in arguments
+        )
+    elif rows and rows != waves:
         raise ValueError(
             f"{name}: the shapes {[argument.shape for argument in arguments]} do not match"
         )

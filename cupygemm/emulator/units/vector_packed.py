@@ -16,7 +16,7 @@ import numpy as np
 
 from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import LANES, Group
-from cupygemm.emulator.units import float_mode, vector_native
+from cupygemm.emulator.units import float_mode, vector_float, vector_native
 from cupygemm.emulator.units.constants import constant_bits
 from cupygemm.emulator.units.lanewise import Function, Step, apply, source_operands
 from cupygemm.emulator.units.operands import Fetch, always, destination, source
@@ -32,7 +32,7 @@ _U16, _U32, _I16, _I64, _F32, _F64 = (
 )
 
 
-def _selection(inst: Instruction, where: int) -> tuple[int, int]:
+def selection(inst: Instruction, where: int) -> tuple[int, int]:
     """Return the halves of source `where` that feed the low and the high result."""
     if inst.encoding != "VOP3P":
         return 0, 1
@@ -41,7 +41,8 @@ def _selection(inst: Instruction, where: int) -> tuple[int, int]:
     return fields["opsel"] >> where & 1, high >> where & 1
 
 
-def _negation(inst: Instruction, where: int) -> tuple[int, int]:
+def negation(inst: Instruction, where: int) -> tuple[int, int]:
+    """Return whether the sign of source `where` is flipped for the low and the high result."""
     fields = inst.fields
     return fields.get("neg", 0) >> where & 1, fields.get("neg_hi", 0) >> where & 1
 
@@ -51,14 +52,20 @@ def _negation(inst: Instruction, where: int) -> tuple[int, int]:
 
 def _raw_pair(inst: Instruction, op: Operand, kind: str) -> Fetch:
     """Fetch a 32-bit source whose halves are of `kind`, as raw uint32."""
-    if op.kind != "imm" or op.index == 255:
+    if op.kind != "imm":
         return source(inst, op, "u32")
-    # A pair of f16 reads the half-precision pattern with zeros above it; a pair of integers reads
-    # the 32-bit pattern.
-    bits = constant_bits(op, kind if kind in ("f16", "bf16") else "u32")
-    if kind in ("f16", "bf16") and op.index <= 208:
-        bits = constant_bits(op, "u32")
-    return always(np.full((1, 1), bits, _U32))
+    return always(np.full((1, 1), pair_constant(op, kind), _U32))
+
+
+def pair_constant(op: Operand, kind: str) -> int:
+    """Return the 32 bits of a constant whose halves are of `kind`.
+
+    A pair of f16 reads the half-precision pattern of an inline constant with zeros above it; a pair
+    of integers reads the 32-bit pattern.
+    """
+    is_integer = op.index <= 208 or op.index == 255
+    as_half = kind in ("f16", "bf16") and not is_integer
+    return constant_bits(op, kind if as_half else "u32")
 
 
 def pair(inst: Instruction, op: Operand, where: int, kind: str) -> Fetch:
@@ -67,8 +74,8 @@ def pair(inst: Instruction, op: Operand, where: int, kind: str) -> Fetch:
     `kind` is u16, i16, or f16 or bf16 as float32 values.
     """
     raw = _raw_pair(inst, op, kind)
-    low, high = _selection(inst, where)
-    negate_low, negate_high = _negation(inst, where)
+    low, high = selection(inst, where)
+    negate_low, negate_high = negation(inst, where)
     signs = np.array([0x8000 * negate_low, 0x8000 * negate_high], _U16)
     flips = kind in ("f16", "bf16") and bool(signs.any())
 
@@ -163,7 +170,7 @@ def _propagating(pick: Function) -> Function:
     return three
 
 
-_PAIRS: dict[str, tuple[Function, str]] = {
+HALVES: dict[str, tuple[Function, str]] = {
     "v_pk_mad_i16": (lambda a, b, c: a * b + c, "i16"),
     "v_pk_mad_u16": (lambda a, b, c: a * b + c, "u16"),
     "v_pk_mul_lo_u16": (np.multiply, "u16"),
@@ -180,8 +187,8 @@ _PAIRS: dict[str, tuple[Function, str]] = {
     "v_pk_min_u16": (np.minimum, "u16"),
     "v_pk_fma_f16": (_fma, "f16"),
     "v_pk_fmac_f16": (_fma, "f16"),
-    "v_pk_add_f16": (np.add, "f16"),
-    "v_pk_mul_f16": (np.multiply, "f16"),
+    "v_pk_add_f16": (vector_float.add, "f16"),
+    "v_pk_mul_f16": (vector_float.multiply, "f16"),
     "v_pk_min_f16": (_lesser, "f16"),
     "v_pk_max_f16": (_greater, "f16"),
     "v_pk_minimum3_f16": (_propagating(_lesser), "f16"),
@@ -212,7 +219,7 @@ def _bind_float_pairs(inst: Instruction, function: Function) -> Step:
     operands = source_operands(inst)
     halves: list[list[Fetch]] = [[], []]
     for where, op in enumerate(operands):
-        chosen, negated = _selection(inst, where), _negation(inst, where)
+        chosen, negated = selection(inst, where), negation(inst, where)
         for half in (0, 1):
             halves[half].append(_float(_word(op, chosen[half], negated[half])))
     low, high = (apply(function, fetches) for fetches in halves)
@@ -257,10 +264,10 @@ def _bind_pair_move(inst: Instruction) -> Step:
     return step
 
 
-_FLOAT_PAIRS: dict[str, Function] = {
+FLOATS: dict[str, Function] = {
     "v_pk_fma_f32": vector_native.fma,
-    "v_pk_mul_f32": np.multiply,
-    "v_pk_add_f32": np.add,
+    "v_pk_mul_f32": vector_float.multiply,
+    "v_pk_add_f32": vector_float.add,
 }
 
 # -- mixed precision -------------------------------------------------------------------------------
@@ -268,8 +275,8 @@ _FLOAT_PAIRS: dict[str, Function] = {
 
 def _mixed(inst: Instruction, op: Operand, where: int) -> Fetch:
     """Fetch a source of v_fma_mix: f32, or with op_sel_hi the f16 half that op_sel selects."""
-    low, is_half = _selection(inst, where)
-    negate, absolute = _negation(inst, where)  # neg_hi means abs here
+    low, is_half = selection(inst, where)
+    negate, absolute = negation(inst, where)  # neg_hi means abs here
     if is_half:
         raw = _raw_pair(inst, op, "f16")
         shift = _U32(16 * low)
@@ -323,10 +330,10 @@ def _bind_mixed(inst: Instruction) -> Step:
 def bind(inst: Instruction) -> Step | None:
     """Return the step of a packed or mixed-precision instruction, or None if it is not one."""
     name = inst.mnemonic
-    if name in _PAIRS:
-        return _bind_pairs(inst, *_PAIRS[name])
-    if name in _FLOAT_PAIRS:
-        return _bind_float_pairs(inst, _FLOAT_PAIRS[name])
+    if name in HALVES:
+        return _bind_pairs(inst, *HALVES[name])
+    if name in FLOATS:
+        return _bind_float_pairs(inst, FLOATS[name])
     if name == "v_pk_mov_b32":
         return _bind_pair_move(inst)
     if name.startswith(("v_mad_mix", "v_fma_mix")):

@@ -129,3 +129,26 @@ HIP_DEVICE int __double2loint(double x) { return (int)__double_as_longlong(x); }
 HIP_DEVICE double __hiloint2double(int high, int low) {
     return __longlong_as_double((long long)high << 32 | (unsigned int)low);
 }
+
+// Bits `offset` to `offset + width` of a number, and a number with these bits of another one.
+HIP_DEVICE unsigned int __bitextract_u32(unsigned int x, unsigned int offset, unsigned int width) {
+    offset &= 31, width &= 31;
+    return x >> offset & ((1u << width) - 1);
+}
+HIP_DEVICE unsigned long long __bitextract_u64(unsigned long long x, unsigned int offset,
+                                               unsigned int width) {
+    offset &= 63, width &= 63;
+    return x >> offset & ((1ull << width) - 1);
+}
+HIP_DEVICE unsigned int __bitinsert_u32(unsigned int x, unsigned int y, unsigned int offset,
+                                        unsigned int width) {
+    offset &= 31, width &= 31;
+    unsigned int mask = (1u << width) - 1;
+    return (x & ~(mask << offset)) | (y & mask) << offset;
+}
+HIP_DEVICE unsigned long long __bitinsert_u64(unsigned long long x, unsigned long long y,
+                                              unsigned int offset, unsigned int width) {
+    offset &= 63, width &= 63;
+    unsigned long long mask = (1ull << width) - 1;
+    return (x & ~(mask << offset)) | (y & mask) << offset;
+}

@@ -16,3 +16,11 @@
 #include <device/math_special.h>
 
 #include <device/math_overloads.h>
+
+// HIP's runtime header brings these of the C header.
+#ifndef INFINITY
+#define INFINITY __builtin_inff()
+#endif
+#ifndef NAN
+#define NAN __builtin_nanf("")
+#endif

@@ -6,36 +6,83 @@
 
 #include <device/keywords.h>
 
-template <typename T, int n> struct hip_vector;
+// The components of a vector, also as clang's own vector `data`. The struct comes first, so that
+// braces initialise the components.
+template <typename T, unsigned int n> struct HIP_vector_type;
 
-template <typename T> struct hip_vector<T, 1> {
+template <typename T> struct HIP_vector_type<T, 1> {
     typedef T value_type;
     static constexpr int size = 1;
-    T x;
+    union {
+        struct {
+            T x;
+        };
+        T __attribute__((ext_vector_type(1))) data;
+    };
+    HIP_vector_type() = default;
+    template <typename X> __host__ __device__ constexpr HIP_vector_type(X x) : x((T)x) {}
     __device__ T &operator[](int) { return x; }
     __device__ const T &operator[](int) const { return x; }
 };
 
-template <typename T> struct alignas(2 * sizeof(T)) hip_vector<T, 2> {
+template <typename T> struct alignas(2 * sizeof(T)) HIP_vector_type<T, 2> {
     typedef T value_type;
     static constexpr int size = 2;
-    T x, y;
+    typedef T wide __attribute__((ext_vector_type(2)));
+    typedef wide native __attribute__((aligned(2 * sizeof(T))));
+    union {
+        struct {
+            T x, y;
+        };
+        native data;
+    };
+    HIP_vector_type() = default;
+    template <typename X, typename Y> __host__ __device__ constexpr HIP_vector_type(X x, Y y)
+        : x((T)x), y((T)y) {}
+    template <typename X, typename = decltype((T)X())>
+    __host__ __device__ constexpr explicit HIP_vector_type(X value) : x((T)value), y((T)value) {}
     __device__ T &operator[](int i) { return i == 0 ? x : y; }
     __device__ const T &operator[](int i) const { return i == 0 ? x : y; }
 };
 
-template <typename T> struct hip_vector<T, 3> {
+template <typename T> struct HIP_vector_type<T, 3> {
     typedef T value_type;
     static constexpr int size = 3;
-    T x, y, z;
+    union {
+        struct {
+            T x, y, z;
+        };
+        T data[3];
+    };
+    HIP_vector_type() = default;
+    template <typename X, typename Y, typename Z>
+    __host__ __device__ constexpr HIP_vector_type(X x, Y y, Z z) : x((T)x), y((T)y), z((T)z) {}
+    template <typename X, typename = decltype((T)X())>
+    __host__ __device__ constexpr explicit HIP_vector_type(X value)
+        : x((T)value), y((T)value), z((T)value) {}
     __device__ T &operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
     __device__ const T &operator[](int i) const { return i == 0 ? x : i == 1 ? y : z; }
 };
 
-template <typename T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) hip_vector<T, 4> {
+template <typename T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16)
+    HIP_vector_type<T, 4> {
     typedef T value_type;
     static constexpr int size = 4;
-    T x, y, z, w;
+    typedef T wide __attribute__((ext_vector_type(4)));
+    typedef wide native __attribute__((aligned(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16)));
+    union {
+        struct {
+            T x, y, z, w;
+        };
+        native data;
+    };
+    HIP_vector_type() = default;
+    template <typename X, typename Y, typename Z, typename W>
+    __host__ __device__ constexpr HIP_vector_type(X x, Y y, Z z, W w)
+        : x((T)x), y((T)y), z((T)z), w((T)w) {}
+    template <typename X, typename = decltype((T)X())>
+    __host__ __device__ constexpr explicit HIP_vector_type(X value)
+        : x((T)value), y((T)value), z((T)value), w((T)value) {}
     __device__ T &operator[](int i) { return i < 2 ? (i == 0 ? x : y) : (i == 2 ? z : w); }
     __device__ const T &operator[](int i) const {
         return i < 2 ? (i == 0 ? x : y) : (i == 2 ? z : w);
@@ -43,10 +90,10 @@ template <typename T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16) hi
 };
 
 #define HIP_VECTOR_TYPES(name, type)                                                               \
-    typedef hip_vector<type, 1> name##1;                                                           \
-    typedef hip_vector<type, 2> name##2;                                                           \
-    typedef hip_vector<type, 3> name##3;                                                           \
-    typedef hip_vector<type, 4> name##4;                                                           \
+    typedef HIP_vector_type<type, 1> name##1;                                                      \
+    typedef HIP_vector_type<type, 2> name##2;                                                      \
+    typedef HIP_vector_type<type, 3> name##3;                                                      \
+    typedef HIP_vector_type<type, 4> name##4;                                                      \
     __host__ __device__ static inline constexpr name##1 make_##name##1(type x) { return {x}; }     \
     __host__ __device__ static inline constexpr name##2 make_##name##2(type x, type y) {           \
         return {x, y};                                                                             \
@@ -73,29 +120,29 @@ HIP_VECTOR_TYPES(double, double)
 #undef HIP_VECTOR_TYPES
 
 #define HIP_VECTOR_OPERATOR(op)                                                                    \
-    template <typename T, int n>                                                                   \
-    HIP_DEVICE hip_vector<T, n> operator op(hip_vector<T, n> a, hip_vector<T, n> b) {              \
-        for (int i = 0; i < n; i++) {                                                              \
+    template <typename T, unsigned int n> HIP_DEVICE HIP_vector_type<T, n> operator op(            \
+        HIP_vector_type<T, n> a, HIP_vector_type<T, n> b) {                                        \
+        for (int i = 0; i < (int)n; i++) {                                                         \
             a[i] = a[i] op b[i];                                                                   \
         }                                                                                          \
         return a;                                                                                  \
     }                                                                                              \
-    template <typename T, int n>                                                                   \
-    HIP_DEVICE hip_vector<T, n> operator op(hip_vector<T, n> a, T b) {                             \
-        for (int i = 0; i < n; i++) {                                                              \
+    template <typename T, unsigned int n>                                                          \
+    HIP_DEVICE HIP_vector_type<T, n> operator op(HIP_vector_type<T, n> a, T b) {                   \
+        for (int i = 0; i < (int)n; i++) {                                                         \
             a[i] = a[i] op b;                                                                      \
         }                                                                                          \
         return a;                                                                                  \
     }                                                                                              \
-    template <typename T, int n>                                                                   \
-    HIP_DEVICE hip_vector<T, n> operator op(T a, hip_vector<T, n> b) {                             \
-        for (int i = 0; i < n; i++) {                                                              \
+    template <typename T, unsigned int n>                                                          \
+    HIP_DEVICE HIP_vector_type<T, n> operator op(T a, HIP_vector_type<T, n> b) {                   \
+        for (int i = 0; i < (int)n; i++) {                                                         \
             b[i] = a op b[i];                                                                      \
         }                                                                                          \
         return b;                                                                                  \
     }                                                                                              \
-    template <typename T, int n, typename B> HIP_DEVICE hip_vector<T, n> &operator op## =          \
-        (hip_vector<T, n> & a, const B &b) {                                                       \
+    template <typename T, unsigned int n, typename B>                                              \
+    HIP_DEVICE HIP_vector_type<T, n> &operator op## = (HIP_vector_type<T, n> & a, const B &b) {    \
         return a = a op b;                                                                         \
     }
 HIP_VECTOR_OPERATOR(+)
@@ -104,22 +151,25 @@ HIP_VECTOR_OPERATOR(*)
 HIP_VECTOR_OPERATOR(/)
 #undef HIP_VECTOR_OPERATOR
 
-template <typename T, int n> HIP_DEVICE hip_vector<T, n> operator-(hip_vector<T, n> a) {
-    for (int i = 0; i < n; i++) {
+template <typename T, unsigned int n>
+HIP_DEVICE HIP_vector_type<T, n> operator-(HIP_vector_type<T, n> a) {
+    for (int i = 0; i < (int)n; i++) {
         a[i] = -a[i];
     }
     return a;
 }
 
-template <typename T, int n> HIP_DEVICE bool operator==(hip_vector<T, n> a, hip_vector<T, n> b) {
+template <typename T, unsigned int n>
+HIP_DEVICE bool operator==(HIP_vector_type<T, n> a, HIP_vector_type<T, n> b) {
     bool equal = true;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < (int)n; i++) {
         equal &= a[i] == b[i];
     }
     return equal;
 }
 
-template <typename T, int n> HIP_DEVICE bool operator!=(hip_vector<T, n> a, hip_vector<T, n> b) {
+template <typename T, unsigned int n>
+HIP_DEVICE bool operator!=(HIP_vector_type<T, n> a, HIP_vector_type<T, n> b) {
     return !(a == b);
 }
 

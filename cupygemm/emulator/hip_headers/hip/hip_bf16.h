@@ -111,3 +111,82 @@ HIP_DEVICE __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) {
 HIP_DEVICE __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) {
     return __hip_bfloat16(fminf((float)a, (float)b));
 }
+
+// Pairs, and math functions in single precision.
+typedef __hip_bfloat162 hip_bfloat162;
+HIP_DEVICE __hip_bfloat162 __bfloat162bfloat162(__hip_bfloat16 x) { return __hip_bfloat162(x, x); }
+HIP_DEVICE __hip_bfloat162 __float2bfloat162_rn(float x) {
+    return __bfloat162bfloat162(__hip_bfloat16(x));
+}
+HIP_DEVICE __hip_bfloat162 __floats2bfloat162_rn(float x, float y) {
+    return __hip_bfloat162(__hip_bfloat16(x), __hip_bfloat16(y));
+}
+HIP_DEVICE __hip_bfloat162 make_bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {
+    return __hip_bfloat162(x, y);
+}
+HIP_DEVICE float __low2float(__hip_bfloat162 v) { return (float)v.x; }
+HIP_DEVICE float __high2float(__hip_bfloat162 v) { return (float)v.y; }
+HIP_DEVICE __hip_bfloat162 __low2bfloat162(__hip_bfloat162 v) { return __hip_bfloat162(v.x, v.x); }
+HIP_DEVICE __hip_bfloat162 __high2bfloat162(__hip_bfloat162 v) { return __hip_bfloat162(v.y, v.y); }
+HIP_DEVICE __hip_bfloat162 __lowhigh2highlow(__hip_bfloat162 v) {
+    return __hip_bfloat162(v.y, v.x);
+}
+HIP_DEVICE __hip_bfloat162 __h2div(__hip_bfloat162 a, __hip_bfloat162 b) {
+    return __hip_bfloat162(a.x / b.x, a.y / b.y);
+}
+HIP_DEVICE __hip_bfloat162 __hfma2(__hip_bfloat162 a, __hip_bfloat162 b, __hip_bfloat162 c) {
+    return __hip_bfloat162(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
+}
+HIP_DEVICE __hip_bfloat162 __hneg2(__hip_bfloat162 v) { return __hip_bfloat162(-v.x, -v.y); }
+HIP_DEVICE __hip_bfloat162 __habs2(__hip_bfloat162 v) {
+    return __hip_bfloat162(__habs(v.x), __habs(v.y));
+}
+HIP_DEVICE __hip_bfloat162 __hmax2(__hip_bfloat162 a, __hip_bfloat162 b) {
+    return __hip_bfloat162(__hmax(a.x, b.x), __hmax(a.y, b.y));
+}
+HIP_DEVICE __hip_bfloat162 __hmin2(__hip_bfloat162 a, __hip_bfloat162 b) {
+    return __hip_bfloat162(__hmin(a.x, b.x), __hmin(a.y, b.y));
+}
+#define HIP_BF16_PAIR(op)                                                                          \
+    HIP_DEVICE __hip_bfloat162 operator op(__hip_bfloat162 a, __hip_bfloat162 b) {                 \
+        return __hip_bfloat162(a.x op b.x, a.y op b.y);                                            \
+    }                                                                                              \
+    HIP_DEVICE __hip_bfloat162 &operator op## = (__hip_bfloat162 & a, __hip_bfloat162 b) {         \
+        return a = a op b;                                                                         \
+    }
+HIP_BF16_PAIR(+)
+HIP_BF16_PAIR(-)
+HIP_BF16_PAIR(*)
+HIP_BF16_PAIR(/)
+#undef HIP_BF16_PAIR
+HIP_DEVICE __hip_bfloat162 operator-(__hip_bfloat162 v) { return __hneg2(v); }
+HIP_DEVICE bool operator==(__hip_bfloat162 a, __hip_bfloat162 b) {
+    return a.x == b.x && a.y == b.y;
+}
+HIP_DEVICE bool operator!=(__hip_bfloat162 a, __hip_bfloat162 b) { return !(a == b); }
+#define HIP_BF16_MATH(name, function)                                                              \
+    HIP_DEVICE __hip_bfloat16 name(__hip_bfloat16 x) {                                             \
+        return __hip_bfloat16(function((float)x));                                                 \
+    }                                                                                              \
+    HIP_DEVICE __hip_bfloat162 h2##function(__hip_bfloat162 v) {                                   \
+        return __hip_bfloat162(name(v.x), name(v.y));                                              \
+    }
+HIP_BF16_MATH(hceil, ceil)
+HIP_BF16_MATH(hcos, cos)
+HIP_BF16_MATH(hexp, exp)
+HIP_BF16_MATH(hexp10, exp10)
+HIP_BF16_MATH(hexp2, exp2)
+HIP_BF16_MATH(hfloor, floor)
+HIP_BF16_MATH(hlog, log)
+HIP_BF16_MATH(hlog10, log10)
+HIP_BF16_MATH(hlog2, log2)
+HIP_BF16_MATH(hrint, rint)
+HIP_BF16_MATH(hrsqrt, rsqrt)
+HIP_BF16_MATH(hsin, sin)
+HIP_BF16_MATH(hsqrt, sqrt)
+HIP_BF16_MATH(htrunc, trunc)
+#undef HIP_BF16_MATH
+HIP_DEVICE __hip_bfloat16 hrcp(__hip_bfloat16 x) { return __hip_bfloat16(1 / (float)x); }
+HIP_DEVICE __hip_bfloat162 h2rcp(__hip_bfloat162 v) {
+    return __hip_bfloat162(hrcp(v.x), hrcp(v.y));
+}

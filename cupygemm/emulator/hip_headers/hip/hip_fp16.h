@@ -174,6 +174,14 @@ HIP_DEVICE int __hisinf(__half a) {
 }
 HIP_DEVICE __half __hmax(__half a, __half b) { return __half(fmaxf((float)a, (float)b)); }
 HIP_DEVICE __half __hmin(__half a, __half b) { return __half(fminf((float)a, (float)b)); }
+HIP_DEVICE __half2 __habs2(__half2 v) { return __half2(__habs(v.x), __habs(v.y)); }
+HIP_DEVICE __half2 __h2div(__half2 a, __half2 b) { return __half2(a.x / b.x, a.y / b.y); }
+HIP_DEVICE __half2 __hmax2(__half2 a, __half2 b) {
+    return __half2(__hmax(a.x, b.x), __hmax(a.y, b.y));
+}
+HIP_DEVICE __half2 __hmin2(__half2 a, __half2 b) {
+    return __half2(__hmin(a.x, b.x), __hmin(a.y, b.y));
+}
 #define HIP_HALF_MATH(name, function)                                                              \
     HIP_DEVICE __half name(__half x) { return __half(function((float)x)); }                        \
     HIP_DEVICE __half2 h2##function(__half2 v) { return __half2(name(v.x), name(v.y)); }

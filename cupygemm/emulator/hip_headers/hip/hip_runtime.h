@@ -1,25 +1,5 @@
-// The additions of HIP's device language to C++, for the emulated device. They are based on AMD's
-// HIP documentation ("HIP C++ language extensions", "HIP math API") and clang's builtins, without
-// ROCm's device libraries. hiprtc includes this header before every program.
+// HIP's runtime header: the device language, and the declarations of the host's API.
 #pragma once
 
-#ifndef __HIP_PLATFORM_AMD__
-#define __HIP_PLATFORM_AMD__ 1
-#endif
-
-#include <hip/hip_version.h>
-
-#include <device/keywords.h>
-
-#include <device/vector_types.h>
-
-#include <device/launch.h>
-
-#include <device/integer.h>
-#include <device/math.h>
-
-#include <device/atomic.h>
-#include <device/memory.h>
-#include <device/warp.h>
-
-#include <hip/hip_fp16.h>
+#include <device/hip.h>
+#include <hip/hip_runtime_api.h>

@@ -1,0 +1,71 @@
+"""``python -m cupygemm check``: run a CuPy program on the emulated device and report its faults."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from cupygemm._commands import detect as _detect
+from cupygemm._commands.scripts import run_program
+
+_NAMES = "The name of a check or a group, as in the documentation's table of checks"
+Names = list[str] | None
+CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
+
+
+def check(
+    program: Annotated[str, typer.Argument(help="The program: a script, or a module with -m.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="The program's own arguments.")
+    ] = None,
+    module: Annotated[bool, typer.Option("-m", help="The program is a module.")] = False,
+    target: Annotated[
+        str | None,
+        typer.Option(help="The target to emulate.", show_default=_detect.DEFAULT_TARGET),
+    ] = None,
+    error: Annotated[Names, typer.Option(help=f"{_NAMES}, to be an error. Repeatable.")] = None,
+    warn: Annotated[Names, typer.Option(help=f"{_NAMES}, to be a warning. Repeatable.")] = None,
+    off: Annotated[Names, typer.Option(help=f"{_NAMES}, to switch off. Repeatable.")] = None,
+) -> None:
+    """Run a CuPy program on the emulated device, which reports what its kernels do wrong.
+
+    The exit status is 1 if a kernel had a fault, also if the program caught the error, and 2 if the
+    device or the program cannot be started. Otherwise it is the program's own.
+    """
+    from cupygemm import emulator
+    from cupygemm.emulator import checking, findings
+
+    chosen = {"error": error, "warn": warn, "off": off}
+    words = [f"{name}={severity}" for severity, names in chosen.items() for name in names or ()]
+    try:
+        _set_checks(words, checking.VARIABLE)
+        checking.policy()
+        emulator.enable(target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET)
+        with findings.observing() as seen:
+            status = run_program(program, arguments or [], module=module)
+    except (RuntimeError, ValueError, OSError) as err:
+        typer.echo(f"cupygemm check: {err}", err=True)
+        raise typer.Exit(2) from err
+    reports = list(dict.fromkeys(map(str, seen.errors)))
+    warned = len(set(map(str, seen.warnings)))
+    for report in reports:
+        typer.echo(f"\ncupygemm check: {report}", err=True)
+    if reports or warned:
+        counts = f"{_count(len(reports), 'fault')} and {_count(warned, 'warning')}"
+        typer.echo(f"\ncupygemm check: {counts} on the emulated {emulator.target()}", err=True)
+    elif emulator.last_launch() is None:
+        typer.echo("cupygemm check: no kernel was launched", err=True)
+    raise typer.Exit(1 if reports else status)
+
+
+def _set_checks(words: list[str], variable: str) -> None:
+    """Add severities to those of the environment, which the program's own processes inherit."""
+    before = os.environ.get(variable, "")
+    kept = [] if before in ("", "0", "1") else [before]
+    os.environ[variable] = ",".join([*kept, *words])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' * (number != 1)}"

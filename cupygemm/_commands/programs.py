@@ -1,0 +1,114 @@
+"""What ``profile`` runs besides products and code objects: HIP source, and Python programs."""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cupygemm._commands import detect as _detect
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.profiling import Profile
+
+SOURCES = (".hip", ".cpp", ".cu", ".cc", ".cxx")
+
+
+@contextlib.contextmanager
+def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
+    """Yield the path of a code object: the file itself, or what its HIP source compiles to.
+
+    Parameters
+    ----------
+    path : Path
+        Source is told by its suffix, one of `SOURCES`.
+    target : str, optional
+        To compile for; gfx942 by default.
+    options : str, optional
+        The compiler's, as in a shell.
+
+    Raises
+    ------
+    ValueError
+        The source does not compile; the compiler's messages are quoted. Or the options belong to
+        a code object, which is compiled already.
+    """
+    if path.suffix not in SOURCES:
+        if options is not None:
+            raise ValueError(f"--options are the compiler's, and {path} is compiled already")
+        yield path
+        return
+    from cupygemm._build.toolchain import CompileError
+    from cupygemm.emulator.runtime.compile import InvalidOption, compile_program
+
+    folder = path.parent.resolve()
+    words = ["-gline-tables-only", f"-fdebug-compilation-dir={folder}", f"-I{folder}"]
+    try:
+        compiled = compile_program(
+            path.read_text(),
+            path.name,
+            target_name=target or _detect.DEFAULT_TARGET,
+            options=[*words, *shlex.split(options or "")],
+        )
+    except CompileError as err:
+        raise ValueError(f"{path} does not compile:\n{err.log}") from err
+    except InvalidOption as err:
+        raise ValueError(str(err)) from err
+    with tempfile.TemporaryDirectory(prefix="cupygemm-profile-") as built_in:
+        built = Path(built_in, path.with_suffix(".hsaco").name)
+        built.write_bytes(compiled.code)
+        yield built
+
+
+def profile_script(
+    path: Path, arguments: Sequence[str], target: str | None, clock: float | None
+) -> Profile:
+    """Run a Python program on the emulated device, and return the profile of its launches.
+
+    Parameters
+    ----------
+    path : Path
+    arguments : sequence of str
+        The program's, ``sys.argv[1:]``.
+    target : str, optional
+    clock : float, optional
+        In MHz.
+
+    Raises
+    ------
+    ValueError
+        The program launches no kernel, or ends with an error of its own.
+    """
+    from cupygemm import emulator
+    from cupygemm.emulator.errors import EmulatorError
+
+    if not emulator.is_enabled():
+        emulator.enable(target or _detect.DEFAULT_TARGET)
+    elif target not in (None, emulator.target()):
+        raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
+    argv, places = sys.argv, list(sys.path)
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.parent.resolve()))
+    try:
+        with emulator.profile(clock_mhz=clock) as collected:
+            runpy.run_path(str(path), run_name="__main__")
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            raise ValueError(f"{path} ended with exit status {end.code}") from end
+    except EmulatorError:
+        raise
+    except Exception as err:
+        if (fault := emulator.last_fault()) is not None and str(fault) in str(err):
+            raise fault from err
+        raise ValueError(f"{path} raised {type(err).__name__}: {err}") from err
+    finally:
+        sys.argv = argv
+        sys.path[:] = places
+    if not collected.launches:
+        raise ValueError(f"{path} launches no kernel on the emulated device")
+    return collected

@@ -1,0 +1,83 @@
+"""Run a Python program inside this process as ``python program.py`` runs it."""
+
+from __future__ import annotations
+
+import contextlib
+import runpy
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+
+_OURS = (__file__, runpy.__file__, "<frozen runpy>")
+
+
+def run_program(program: str, arguments: list[str], *, module: bool = False) -> int:
+    """Run a program to its end and return its exit status.
+
+    An exception that the program does not catch is printed as Python prints it. Threads that Python
+    waits for are waited for.
+
+    Parameters
+    ----------
+    program : str
+        The path of a script, or the name of a module.
+    arguments : list of str
+        The program's own arguments.
+    module : bool
+        Whether `program` is a module.
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such script.
+    """
+    if not module and not Path(program).exists():
+        raise FileNotFoundError(f"there is no {program}")
+    status = 0
+    with _arguments(program, arguments, module=module):
+        try:
+            if module:
+                runpy.run_module(program, run_name="__main__", alter_sys=True)
+            else:
+                runpy.run_path(program, run_name="__main__")
+        except SystemExit as end:
+            status = _status(end.code)
+        except BaseException as err:  # noqa: BLE001  # as the interpreter itself does
+            traceback.print_exception(type(err), err, _of_the_program(err.__traceback__))
+            status = 130 if isinstance(err, KeyboardInterrupt) else 1
+        for thread in threading.enumerate():
+            if thread is not threading.current_thread() and not thread.daemon:
+                thread.join()
+        sys.stdout.flush()
+    return status
+
+
+@contextlib.contextmanager
+def _arguments(program: str, arguments: list[str], *, module: bool) -> Iterator[None]:
+    """Give the program its `sys.argv`, and the start of `sys.path` that Python gives it."""
+    before = sys.argv, sys.path[:]
+    sys.argv = [program, *arguments]
+    sys.path.insert(0, str(Path.cwd() if module else Path(program).resolve().parent))
+    try:
+        yield
+    finally:
+        sys.argv, sys.path[:] = before
+
+
+def _status(code: object) -> int:
+    """Return the exit status that Python makes of ``sys.exit(code)``."""
+    if code is None or isinstance(code, int):
+        return int(code or 0)
+    print(code, file=sys.stderr)  # noqa: T201
+    return 1
+
+
+def _of_the_program(place: TracebackType | None) -> TracebackType | None:
+    """Return the part of a traceback that begins in the program."""
+    inner = place
+    while inner is not None and inner.tb_frame.f_code.co_filename in _OURS:
+        inner = inner.tb_next
+    return inner or place

@@ -1,0 +1,156 @@
+"""The objects that execute one batch of workgroups, reused for other batches of the same shape.
+
+A small launch takes about as long as the allocation of its register file and of the arrays of its
+checks. So a launch keeps them from batch to batch, and for later launches of the same shape: small
+ones, and the latest large one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cupygemm.emulator.marks import marks_of
+from cupygemm.emulator.native_loop import NativeLoop, native_execution
+from cupygemm.emulator.schedule import Order, Scheduler
+from cupygemm.emulator.scoreboard import NoScoreboard, Scoreboard
+from cupygemm.emulator.units.machine import machine_of
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.allocations import Memory
+    from cupygemm.emulator.dispatch import Dispatch
+    from cupygemm.emulator.profiling.recorder import Recorder
+    from cupygemm.emulator.program import Program
+    from cupygemm.emulator.state import State
+
+BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
+_SMALL_WAVES, _KEPT_BATCHES = 64, 8
+_kept: OrderedDict[Any, Batch] = OrderedDict()
+_lock = threading.Lock()
+
+
+@dataclass(eq=False)
+class Batch:
+    """A batch: its state, and what runs it."""
+
+    program: Program
+    state: State
+    scoreboard: Scoreboard
+    scheduler: Scheduler
+    loop: NativeLoop | None
+
+    def restart(self, vector: int, scalar: int) -> None:
+        """Prepare for other workgroups, whose state has been set."""
+        marks_of(self.state).restart()
+        self.scoreboard.restart(vector, scalar)
+        self.scheduler.restart()
+        machine_of(self.state).restart(self.state)
+        if self.loop is not None:
+            self.loop.restart()
+
+
+class Batches:
+    """The batches of one launch, one after another in the same objects.
+
+    Parameters
+    ----------
+    dispatch : Dispatch
+    program : Program
+    memory : Memory
+    order : Order
+    recorder : Recorder or None
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        program: Program,
+        memory: Memory,
+        order: Order,
+        recorder: Recorder | None,
+    ) -> None:
+        self._dispatch, self._program, self._memory, self._order = dispatch, program, memory, order
+        self._recorder = recorder
+        self._is_native = program.is_native and native_execution()
+        self._latest: Batch | None = None
+
+    def _key(self, state_waves: int) -> Any:
+        dispatch = self._dispatch
+        return (
+            state_waves,
+            dispatch.target.name,
+            dispatch.waves_per_workgroup,
+            dispatch.lds_bytes,
+            dispatch.scratch_bytes,
+            dispatch.cluster_waves(),
+            dispatch.checks,
+            dispatch.alignment,
+            self._order,
+            self._memory.shadow is None,
+            self._is_native,
+        )
+
+    def start(self, first: int, kernarg: int) -> Batch:
+        """Return the batch that begins at workgroup `first`."""
+        dispatch = self._dispatch
+        waves = dispatch.batch_waves(first, BATCH_WAVES)
+        batch = self._latest
+        if self._recorder is not None:
+            batch = None
+        elif batch is None or batch.state.num_waves != waves:
+            self._latest = None
+            batch = _take(self._key(waves), waves)
+        reuse = None if batch is None else batch.state
+        state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, self._memory, reuse)
+        if batch is None:
+            batch = self._new(state, vector, scalar)
+        elif batch.program is self._program:
+            batch.restart(vector, scalar)
+        else:
+            marks_of(state).restart()
+            machine_of(state).restart(state)
+            batch = self._new(state, vector, scalar)
+        self._latest = batch
+        return batch
+
+    def _new(self, state: State, vector: int, scalar: int) -> Batch:
+        program = self._program
+        scoreboard: Scoreboard
+        if self._recorder is not None:
+            scoreboard = self._recorder.start_batch(state, vector, scalar)
+        elif state.checks:
+            scoreboard = Scoreboard(state, program.native.loads, vector, scalar)
+        else:
+            scoreboard = NoScoreboard(state, program.native.loads)
+        # A profile steps in Python, which takes many waves at a time.
+        clustered = None if self._recorder is not None else self._dispatch.cluster_waves()
+        scheduler = Scheduler(state, self._order, clustered)
+        loop = None
+        if self._is_native:
+            loop = NativeLoop(state, program.native, scoreboard, scheduler)
+        return Batch(program, state, scoreboard, scheduler, loop)
+
+    def finish(self) -> None:
+        """Keep the objects for later launches, if they are small."""
+        batch = self._latest
+        if batch is None or self._recorder is not None or self._order != "lockstep":
+            return
+        state: Any = batch.state
+        state.kernel = state.memory = None  # which may be freed
+        with _lock:
+            _kept[self._key(state.num_waves)] = batch
+            while len(_kept) > _KEPT_BATCHES:
+                _kept.popitem(last=False)
+
+
+def _take(key: Any, waves: int) -> Batch | None:
+    """Return a kept batch, which the caller owns from now on."""
+    with _lock:
+        found = _kept.pop(key, None)
+        if waves > _SMALL_WAVES:  # at most one large batch exists at a time
+            for other, batch in list(_kept.items()):
+                if batch.state.num_waves > _SMALL_WAVES:
+                    del _kept[other]
+        return found

@@ -1,0 +1,4 @@
+// An alias of <hip/hip_runtime.h>.
+#pragma once
+
+#include <hip/hip_runtime.h>

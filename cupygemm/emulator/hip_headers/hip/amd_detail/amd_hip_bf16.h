@@ -1,0 +1,4 @@
+// An alias of <hip/hip_bf16.h>.
+#pragma once
+
+#include <hip/hip_bf16.h>

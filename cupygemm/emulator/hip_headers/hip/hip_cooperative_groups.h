@@ -1,0 +1,128 @@
+// Cooperative groups: the block, tiles of a wave, and the lanes that are active together.
+//
+// The groups are views of the wave and the block, so sync is a barrier or a fence. A grid that
+// waits for itself needs a cooperative launch, which is not emulated: grid_group has no sync.
+#pragma once
+
+#include <device/launch.h>
+#include <device/warp.h>
+
+#define HIP_CG __device__ inline __attribute__((convergent))
+#define HIP_CG_FREE HIP_DEVICE __attribute__((convergent))
+
+namespace cooperative_groups {
+struct thread_block {
+    HIP_CG unsigned int size() const { return blockDim.x * blockDim.y * blockDim.z; }
+    HIP_CG unsigned int num_threads() const { return size(); }
+    HIP_CG unsigned int thread_rank() const {
+        return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    }
+    HIP_CG dim3 group_index() const { return dim3(blockIdx.x, blockIdx.y, blockIdx.z); }
+    HIP_CG dim3 thread_index() const { return dim3(threadIdx.x, threadIdx.y, threadIdx.z); }
+    HIP_CG dim3 group_dim() const { return dim3(blockDim.x, blockDim.y, blockDim.z); }
+    HIP_CG dim3 dim_threads() const { return group_dim(); }
+    HIP_CG bool is_valid() const { return true; }
+    HIP_CG void sync() const { __syncthreads(); }
+};
+HIP_CG_FREE thread_block this_thread_block() { return {}; }
+
+struct grid_group {
+    HIP_CG unsigned long long size() const {
+        return (unsigned long long)this_thread_block().size() * gridDim.x * gridDim.y * gridDim.z;
+    }
+    HIP_CG unsigned long long num_threads() const { return size(); }
+    HIP_CG unsigned long long block_rank() const {
+        return blockIdx.x + (unsigned long long)gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    }
+    HIP_CG unsigned long long thread_rank() const {
+        return block_rank() * this_thread_block().size() + this_thread_block().thread_rank();
+    }
+    HIP_CG dim3 group_dim() const { return dim3(gridDim.x, gridDim.y, gridDim.z); }
+};
+HIP_CG_FREE grid_group this_grid() { return {}; }
+
+// The active lanes of a wave when it was made.
+struct coalesced_group {
+    unsigned long long lanes;
+    HIP_CG unsigned int size() const { return __builtin_popcountll(lanes); }
+    HIP_CG unsigned int num_threads() const { return size(); }
+    HIP_CG unsigned int thread_rank() const {
+        return __builtin_popcountll(lanes & __lanemask_lt());
+    }
+    HIP_CG void sync() const { __syncwarp(); }
+    HIP_CG int lane_of(unsigned int rank) const {
+        unsigned long long left = lanes;
+        for (unsigned int i = 0; i < rank; i++) {
+            left &= left - 1;
+        }
+        return __builtin_ctzll(left);
+    }
+    template <typename T> HIP_CG T shfl(T value, unsigned int rank) const {
+        return hip_value_of_lane(value, lane_of(rank % size()));
+    }
+    template <typename T> HIP_CG T shfl_down(T value, unsigned int delta) const {
+        unsigned int rank = thread_rank() + delta;
+        return hip_value_of_lane(value, lane_of(rank < size() ? rank : thread_rank()));
+    }
+    template <typename T> HIP_CG T shfl_up(T value, unsigned int delta) const {
+        unsigned int rank = thread_rank();
+        return hip_value_of_lane(value, lane_of(rank >= delta ? rank - delta : rank));
+    }
+    HIP_CG int any(int predicate) const { return (__ballot(predicate) & lanes) != 0; }
+    HIP_CG int all(int predicate) const { return (__ballot(predicate == 0) & lanes) == 0; }
+    HIP_CG unsigned long long ballot(int predicate) const {
+        unsigned long long bits = __ballot(predicate) & lanes, packed = 0;
+        int place = 0;
+        for (unsigned long long left = lanes; left; left &= left - 1, place++) {
+            packed |= (bits >> __builtin_ctzll(left) & 1) << place;
+        }
+        return packed;
+    }
+};
+HIP_CG_FREE coalesced_group coalesced_threads() { return {__activemask()}; }
+
+// A tile of `n` consecutive lanes, a power of two up to 64.
+template <unsigned int n, typename Parent = void> struct thread_block_tile {
+    static_assert(n >= 1 && n <= 64 && (n & (n - 1)) == 0, "a tile has a power of two of lanes");
+    HIP_CG static constexpr unsigned int size() { return n; }
+    HIP_CG static constexpr unsigned int num_threads() { return n; }
+    HIP_CG unsigned int thread_rank() const { return this_thread_block().thread_rank() % n; }
+    HIP_CG unsigned int meta_group_rank() const { return this_thread_block().thread_rank() / n; }
+    HIP_CG unsigned int meta_group_size() const { return (this_thread_block().size() + n - 1) / n; }
+    HIP_CG void sync() const { __syncwarp(); }
+    template <typename T> HIP_CG T shfl(T value, int rank) const { return __shfl(value, rank, n); }
+    template <typename T> HIP_CG T shfl_down(T value, unsigned int delta) const {
+        return __shfl_down(value, delta, n);
+    }
+    template <typename T> HIP_CG T shfl_up(T value, unsigned int delta) const {
+        return __shfl_up(value, delta, n);
+    }
+    template <typename T> HIP_CG T shfl_xor(T value, unsigned int mask) const {
+        return __shfl_xor(value, (int)mask, n);
+    }
+    HIP_CG unsigned long long ballot(int predicate) const {
+        return __ballot(predicate) >> first_lane() & mask();
+    }
+    HIP_CG int any(int predicate) const { return ballot(predicate) != 0; }
+    HIP_CG int all(int predicate) const { return ballot(predicate == 0) == 0; }
+
+private:
+    HIP_CG static constexpr unsigned long long mask() {
+        return n == 64 ? ~0ull : (1ull << n % 64) - 1;
+    }
+    HIP_CG unsigned int first_lane() const { return __lane_id() & ~(n - 1); }
+};
+template <unsigned int n, typename Parent>
+HIP_CG_FREE thread_block_tile<n, Parent> tiled_partition(const Parent &) {
+    return {};
+}
+
+template <typename Group> HIP_CG_FREE void sync(const Group &group) { group.sync(); }
+template <typename Group> HIP_CG_FREE auto thread_rank(const Group &group) {
+    return group.thread_rank();
+}
+template <typename Group> HIP_CG_FREE auto group_size(const Group &group) { return group.size(); }
+} // namespace cooperative_groups
+
+#undef HIP_CG
+#undef HIP_CG_FREE

@@ -1,0 +1,61 @@
+"""Build the stand-in libraries from their listings, load them and connect them to Python."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from pathlib import Path
+from typing import Any
+
+from cupygemm._build.cache import get_or_build
+from cupygemm._build.toolchain import host_compiler_version, host_shared_library
+from cupygemm.emulator.host_libraries.library import HostLibrary
+from cupygemm.emulator.host_libraries.listing import c_source, read_listing
+from cupygemm.emulator.runtime import libraries
+
+_HERE = Path(__file__).parent
+_RUNTIME = Path(libraries.__file__).parent
+_OPTIONS = ("-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib")
+
+# Functions that C holds on to, for as long as the process lives.
+_connected: list[Any] = []
+
+
+def connect(library: HostLibrary) -> ctypes.CDLL:
+    """Load a library, under the name that CuPy's modules ask for, with its functions in place.
+
+    Parameters
+    ----------
+    library : HostLibrary
+
+    Returns
+    -------
+    ctypes.CDLL
+    """
+    loaded = ctypes.CDLL(str(build(library)), mode=ctypes.RTLD_GLOBAL)
+    functions = library.functions()
+    _connected.append(functions)
+    table = (ctypes.c_void_p * len(functions))(*[id(function) for function in functions])
+    loaded.cupygemm_connect(table, ctypes.c_ulong(threading.main_thread().ident or 0))
+    return loaded
+
+
+def build(library: HostLibrary) -> Path:
+    """Return the built library, from the cache if it is there."""
+    source = c_source(read_listing(library.stem), library.statuses["internal_error"])
+    source += library.extra_source
+    key: list[str | bytes] = [host_compiler_version(), library.soname, source, *_OPTIONS]
+    for path in (_HERE / "entry.h", _RUNTIME / "calls.h"):
+        key += [path.name, path.read_bytes()]
+
+    def compile_library(output: Path) -> None:
+        file = output.with_name(f"{library.stem}.c")
+        file.write_text(source)
+        host_shared_library(
+            [file],
+            output,
+            soname=library.soname,
+            options=[*_OPTIONS, f"-I{_HERE}", f"-I{_RUNTIME}"],
+        )
+
+    return get_or_build("runtime", key, ".so", compile_library)

@@ -1,0 +1,309 @@
+"""Describe waves that can never end: their loop, what it waits for, and who could have set it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm.emulator.decode import decode
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
+from cupygemm.emulator.isa import EXEC, Instruction
+from cupygemm.emulator.reports import source_text
+from cupygemm.emulator.state import State
+from cupygemm.emulator.units import bind
+
+_MOST_INSTRUCTIONS = 12  # of a loop that are listed
+_MOST_STORES = 6
+_ENDS = ("s_endpgm", "s_setpc", "s_rfe")
+_STORES = {
+    "LDS": ("ds_write", "ds_add", "ds_or", "ds_and", "ds_xor", "ds_wrxchg", "ds_cmpst", "ds_inc"),
+    "global memory": (
+        "global_store",
+        "global_atomic",
+        "flat_store",
+        "flat_atomic",
+        "buffer_store",
+        "buffer_atomic",
+        "s_store",
+        "s_atomic",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Why the waves of a batch can never end.
+
+    Attributes
+    ----------
+    kind, detail : str
+        Kind and text of the fault.
+    wave : int
+        Index in the batch of a wave that repeats its state.
+    pc : int
+        The load of what it waits for, or an instruction of its loop.
+    address : int or None
+        The address that the wave reads while it waits.
+    is_global : bool
+        Whether `address` is in device memory.
+    """
+
+    kind: str
+    detail: str
+    wave: int
+    pc: int
+    address: int | None
+    is_global: bool
+
+
+@dataclass(frozen=True)
+class _Flag:
+    """What a loop reads."""
+
+    pc: int
+    space: str  # a key of _STORES
+    addresses: tuple[int, ...]
+    bytes: int
+
+
+def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) -> Finding:
+    """Return the finding about waves that can never end.
+
+    Parameters
+    ----------
+    state : State
+    spinning : dict of int to set of int
+        By index of the wave, the program counters of the loop that it repeats.
+    waiting : list of int
+        The waves that wait at a barrier which the others do not reach.
+    """
+    wave, loop = next(iter(spinning.items()))
+    workgroup = state.workgroup[wave]
+    together = [w for w in spinning if state.workgroup[w] == workgroup]
+    same = [w for w in together if spinning[w] == loop]
+    halted = [w for w in waiting if state.workgroup[w] == workgroup]
+    flags = _flags(state, wave, loop)
+    lines = [
+        "no wave on the device can go on: each repeats its state or waits at a barrier,",
+        "and nothing writes to memory in between, so no later step can differ.",
+        f"{_named(state, same)} {'repeats' if len(same) == 1 else 'repeat'} this loop:",
+        *_loop(state, loop, {flag.pc: flag for flag in flags}, wave),
+    ]
+    others = [w for w in together if w not in same]
+    if others:
+        places = sorted({hex(min(spinning[w] or {0}) - state.kernel.entry) for w in others})
+        verb = "repeats another" if len(others) == 1 else "repeat others"
+        lines.append(f"{_named(state, others)} {verb}, from +{', +'.join(places)} on")
+    if halted:
+        lines += _barrier(state, halted, together)
+    for space in dict.fromkeys(flag.space for flag in flags):
+        lines += _setters(state, space, spinning, waiting, workgroup)
+    if not flags:
+        lines.append("the loop reads no memory that another wave could write")
+    lines.append(_elsewhere(state, len(spinning) + len(waiting) - len(together) - len(halted)))
+    found = flags[0] if flags else None
+    return Finding(
+        kind="deadlock" if flags else "divergent barrier" if halted else "endless loop",
+        detail="\n".join(line for line in lines if line),
+        wave=wave,
+        pc=found.pc if found else min(loop, default=int(state.pc[wave])),
+        address=found.addresses[0] if found and found.addresses else None,
+        is_global=found is not None and found.space != "LDS",
+    )
+
+
+def _named(state: State, waves: list[int]) -> str:
+    numbers = tuple(sorted(int(state.wave_in_group[wave]) for wave in waves))
+    return f"wave{'s' * (len(numbers) > 1)} {spans(numbers)}"
+
+
+def _decoded(state: State, pc: int) -> Instruction | None:
+    try:
+        return decode(state.kernel.code_object.image, pc, state.target.name)
+    except UnsupportedInstruction:
+        return None
+
+
+def _loop(state: State, loop: set[int], flags: dict[int, _Flag], wave: int) -> list[str]:
+    """Return the instructions of a loop, those that read what it waits for with its address."""
+    lines = []
+    pcs = sorted(loop)
+    shown = pcs
+    if len(pcs) > _MOST_INSTRUCTIONS:
+        shown = sorted({*flags, pcs[0], *pcs[-(_MOST_INSTRUCTIONS - len(flags) - 1) :]})
+    for pc in shown:
+        inst = _decoded(state, pc)
+        text = "" if inst is None else inst.text
+        line = f"  {pc - state.kernel.entry:+#x}: {text}"
+        if pc in flags:
+            line += f"   <- reads {_content(state, wave, flags[pc])}"
+        source = source_text(state.kernel, pc)
+        lines.append(line + f"   {source}" * bool(source))
+    if len(shown) < len(pcs):
+        lines.append(f"  ({len(pcs) - len(shown)} more instructions)")
+    return lines
+
+
+def _content(state: State, wave: int, flag: _Flag) -> str:
+    """Return the place and the value that a loop reads."""
+    if not flag.addresses:
+        return flag.space
+    address = flag.addresses[0]
+    place = f"{flag.space} {'byte ' * (flag.space == 'LDS')}{address:#x}"
+    if len(flag.addresses) > 1:
+        place += f" and {len(flag.addresses) - 1} more addresses"
+    size = min(flag.bytes, 8)
+    if flag.space == "LDS":
+        data = state.lds[state.workgroup[wave], address : address + size].tobytes()
+    elif state.memory.contains(address, size):
+        data = bytes(state.memory.view(address, size))
+    else:
+        return place
+    return f"{place}, which holds {int.from_bytes(data, 'little')}"
+
+
+def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
+    """Return what the loop of a wave reads from memory that other waves can write."""
+    flags = []
+    for pc in sorted(loop):
+        inst = _decoded(state, pc)
+        if inst is None:
+            continue
+        try:
+            step = bind(inst, state.target)
+        except (UnsupportedInstruction, Fault):
+            continue
+        operation = getattr(step, "operation", None)
+        name = inst.mnemonic
+        reads = name.startswith(("ds_", "global_", "flat_", "buffer_", "s_load", "s_buffer_load"))
+        if operation is None or not reads or "_store" in name or name.startswith("ds_write"):
+            continue
+        if name.startswith(("ds_swizzle", "ds_permute", "ds_bpermute")):
+            continue
+        space = "LDS" if name.startswith("ds_") else "global memory"
+        addresses = _addresses(state, wave, inst, operation.struct)
+        flags.append(_Flag(pc, space, addresses, operation.struct.bytes))
+    return flags
+
+
+def _addresses(state: State, wave: int, inst: Instruction, op: Any) -> tuple[int, ...]:
+    """Return the addresses of a load, as the registers stand; empty if they are not known."""
+
+    def scalar64(register: int) -> int:
+        return int(state.sgpr[register, wave]) | int(state.sgpr[register + 1, wave]) << 32
+
+    if inst.encoding == "SMEM":
+        if inst.mnemonic.startswith("s_buffer"):
+            return ()
+        soffset = int(state.sgpr[op.scalar, wave]) if op.scalar >= 0 else 0
+        return (scalar64(op.resource) + op.offset + soffset,)
+    lanes = np.flatnonzero(
+        np.unpackbits(np.array([scalar64(EXEC)], "<u8").view(np.uint8), bitorder="little")
+    )
+    if not lanes.size or inst.encoding == "MUBUF":
+        return ()
+    column = np.zeros(lanes.size, np.uint64)
+    if op.address >= 0:
+        column = state.vgpr[op.address, wave, lanes].astype(np.uint64)
+        if op.wide:
+            column |= state.vgpr[op.address + 1, wave, lanes].astype(np.uint64) << np.uint64(32)
+    base = scalar64(op.scalar) if inst.encoding == "GLOBAL" and op.scalar >= 0 else 0
+    limit = 0xFFFF_FFFF if inst.encoding == "DS" else 0xFFFF_FFFF_FFFF_FFFF
+    found = {(int(address) + base + op.offset) & limit for address in column}
+    return tuple(sorted(found))
+
+
+def _barrier(state: State, halted: list[int], running: list[int]) -> list[str]:
+    """Say which barrier some waves wait at, and that the others do not reach it."""
+    lines = []
+    for pc in sorted({int(state.pc[wave]) for wave in halted}):
+        here = [wave for wave in halted if int(state.pc[wave]) == pc]
+        source = source_text(state.kernel, pc - 4)
+        where = f" ({source})" * bool(source)
+        lines.append(
+            f"divergent barrier: {_named(state, here)} wait{'s' * (len(here) == 1)} at the barrier "
+            f"before {pc - state.kernel.entry:+#x}{where}, which "
+            f"{_named(state, running)} never reach{'es' * (len(running) == 1)}"
+        )
+    return lines
+
+
+def _setters(
+    state: State, space: str, spinning: dict[int, set[int]], waiting: list[int], workgroup: int
+) -> list[str]:
+    """List the stores that could set what a loop waits for, and which waves would reach them."""
+    stores = [
+        pc
+        for pc in _reachable(state, {state.kernel.entry})
+        if (inst := _decoded(state, pc)) is not None and inst.mnemonic.startswith(_STORES[space])
+    ]
+    if not stores:
+        return [f"the kernel has no store to {space} that could set it"]
+
+    def members(waves: Any) -> list[int]:
+        return [w for w in waves if space != "LDS" or state.workgroup[w] == workgroup]
+
+    held, turning = members(waiting), members(spinning)
+    behind_barrier = _reachable(state, {int(state.pc[wave]) for wave in held})
+    behind_loop = _reachable(state, set().union(*(spinning[wave] for wave in turning)))
+    looping = set().union(*(spinning[wave] for wave in turning))
+    lines = [f"stores to {space} that could set it:"]
+    for pc in sorted(stores)[:_MOST_STORES]:
+        inst = _decoded(state, pc)
+        source = source_text(state.kernel, pc)
+        where = f" ({source})" * bool(source)
+        if pc in looping:
+            who = "the loops execute it, and it changes nothing"
+        elif pc in behind_barrier:
+            who = f"{_named_across(state, held, workgroup)} would reach it behind the barrier"
+        elif pc in behind_loop:
+            who = "only behind the loops that wait"
+        else:
+            who = "no wave that is left reaches it"
+        text = inst.text if inst else ""
+        lines.append(f"  {pc - state.kernel.entry:+#x}: {text}{where}: {who}")
+    if len(stores) > _MOST_STORES:
+        lines.append(f"  and {len(stores) - _MOST_STORES} more")
+    return lines
+
+
+def _named_across(state: State, waves: list[int], workgroup: int) -> str:
+    own = [wave for wave in waves if state.workgroup[wave] == workgroup]
+    return _named(state, own) if own else "waves of other workgroups"
+
+
+def _reachable(state: State, starts: set[int]) -> set[int]:
+    """Return the program counters that execution can reach from some; calls return."""
+    seen: set[int] = set()
+    left = [pc for pc in starts if pc >= 0]
+    while left:
+        pc = left.pop()
+        if pc in seen:
+            continue
+        inst = _decoded(state, pc)
+        if inst is None:
+            continue
+        seen.add(pc)
+        name = inst.mnemonic
+        following = pc + inst.size
+        if name.startswith(("s_branch", "s_cbranch", "s_call")) and "simm16" in inst.fields:
+            jump = inst.fields["simm16"]
+            left.append(following + 4 * (jump - 0x10000 if jump & 0x8000 else jump))
+        if name != "s_branch" and not name.startswith(_ENDS):
+            left.append(following)
+    return seen
+
+
+def _elsewhere(state: State, others: int) -> str:
+    """Say what the other workgroups do."""
+    first, last = int(state.launch_order[0]), int(state.launch_order[-1])
+    total = int(np.prod(state.grid))
+    text = f"{others} waves of other workgroups do not end either." if others else ""
+    if last + 1 < total:
+        text += (
+            f" Workgroups {first} to {last} of the grid are on the device; the "
+            f"{total - last - 1} others start when these end"
+        )
+    return text.strip()

@@ -1,0 +1,45 @@
+/* What the loop that runs blocks of instructions in C calls for each of them: a function that
+ * executes one instruction of the vector or the scalar ALU in one wave, and its operands, which
+ * units/native_alu.py resolves once. Such an instruction cannot fail. It reads EXEC from the wave's
+ * registers. It knows the default float mode, with subnormals of f32 kept or flushed. The function
+ * keeps no state of its own, so threads may call it for different waves at once. */
+#ifndef CUPYGEMM_ALU_H
+#define CUPYGEMM_ALU_H
+
+#include "machine.h"
+
+typedef void alu_function(struct machine *m, const void *operation, int64_t wave);
+
+typedef uint8_t u8;
+typedef int8_t i8;
+typedef uint16_t u16;
+typedef int16_t i16;
+typedef uint32_t u32;
+typedef int32_t i32;
+typedef uint64_t u64;
+typedef int64_t i64;
+typedef float f32;
+typedef double f64;
+
+enum source_file { FROM_VECTOR, FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL };
+enum { VCCZ = 251, EXECZ = 252, SCC = 253 };
+
+static inline void set_scalar(const struct machine *m, int64_t reg, int64_t wave, u32 value) {
+    m->sgpr[reg * m->num_waves + wave] = value;
+}
+
+static inline void set_scalar64(const struct machine *m, int64_t reg, int64_t wave, u64 value) {
+    set_scalar(m, reg, wave, (u32)value);
+    set_scalar(m, reg + 1, wave, (u32)(value >> 32));
+}
+
+enum { KEEP_F32_INPUTS = 1 << 4, KEEP_F32_RESULTS = 1 << 5 }; /* MODE: subnormals of f32 stay */
+
+/* A source that is not a register: whether a mask is zero, or SCC. */
+static inline u32 special_source(const struct machine *m, int code, int64_t wave) {
+    if (code == SCC)
+        return m->scc[wave];
+    return scalar64(m, code == VCCZ ? VCC : EXEC, wave) == 0;
+}
+
+#endif

@@ -1,0 +1,143 @@
+/* The lanes' reads, writes and atomics of an LDS instruction in the shadow memory.
+ *
+ * They find the races and the undefined bits of all lanes of a wave; shadow.h and definedness.h do
+ * so for one access. */
+#ifndef CUPYGEMM_LDS_SHADOW_H
+#define CUPYGEMM_LDS_SHADOW_H
+
+#include "definedness.h"
+#include "lanes.h"
+#include "shadow.h"
+
+static inline bool same_records(const struct record *r, const struct record *expected, int n) {
+    uint64_t different = 0;
+    for (int i = 0; i < n; i++)
+        different |= (r[i].write ^ expected->write) | (r[i].read ^ expected->read);
+    return !different;
+}
+
+/* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for
+ * each 4 are nearly all LDS traffic: their loops know how many records there are, test them
+ * together, and return the lanes that are not plainly right, for the careful way. Most records are
+ * equal to that of the lane before, whose outcome is known. The loops keep copies that the stores
+ * to the records cannot change, as far as the compiler knows. */
+static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
+                                  const uint32_t *address, int n) {
+    const struct lds_view v = *view;
+    struct record expected = {~0ull, ~0ull};
+    uint64_t careful = 0, next = 0;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        struct record *r = v.records + (address[lane] >> 2);
+        if (same_records(r, &expected, n)) {
+            for (int i = 0; i < n; i++)
+                r[i].read = next;
+            continue;
+        }
+        bool good = true;
+        for (int i = 0; i < n; i++)
+            good &= plainly_readable(&v, r[i].write);
+        if (__builtin_expect(!good, 0)) {
+            careful |= 1ull << lane;
+            continue;
+        }
+        expected = r[0];
+        for (int i = 0; i < n; i++)
+            r[i].read = read_word(&v, r[i].read);
+        next = r[0].read;
+    }
+    return careful;
+}
+
+/* The undefined bits of what is read go to the registers from `result` on. */
+static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
+                        const uint32_t *address, int64_t result, uint32_t pc) {
+    struct machine *m = v->m;
+    uint64_t careful = m->shadow ? exec : 0;
+    if (careful && m->shadow_shift == 2) {
+        switch (op->bytes) {
+        case 4: careful = read_lanes(v, exec, address, 1); break;
+        case 8: careful = read_lanes(v, exec, address, 2); break;
+        case 16: careful = read_lanes(v, exec, address, 4); break;
+        default: break;
+        }
+    }
+    int code = OK;
+    struct fault first;
+    for (uint64_t left = careful; left; left &= left - 1) {
+        int lane = first_lane(left);
+        code = collect(m, code, shadow_read(v, lane, address[lane], op->bytes), lane, &first);
+        if (!code && m->undefined)
+            note_lds_load(m, op, v, result, lane, address[lane], pc);
+    }
+    return code;
+}
+
+static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
+                                   const uint32_t *address, int n) {
+    const struct lds_view v = *view;
+    struct record expected = {~0ull, ~0ull};
+    uint64_t careful = 0;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        struct record *r = v.records + (address[lane] >> 2);
+        bool good = same_records(r, &expected, n);
+        if (!good) {
+            good = true;
+            for (int i = 0; i < n; i++)
+                good &= plainly_writable(&v, r + i);
+            expected = good ? r[0] : expected;
+        }
+        if (__builtin_expect(!good, 0)) {
+            careful |= 1ull << lane;
+            continue;
+        }
+        for (int i = 0; i < n; i++)
+            r[i] = (struct record){v.new_write, 0};
+    }
+    return careful;
+}
+
+static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
+                         const uint32_t *address, int64_t data) {
+    const uint32_t *row = vector_row(v->m, data, v->wave);
+    size_t pitch = (size_t)v->m->row_dwords;
+    uint64_t careful = v->m->shadow ? exec : 0;
+    if (careful && v->m->shadow_shift == 2) {
+        switch (op->bytes) {
+        case 4: careful = write_lanes(v, exec, address, 1); break;
+        case 8: careful = write_lanes(v, exec, address, 2); break;
+        case 16: careful = write_lanes(v, exec, address, 4); break;
+        default: break;
+        }
+    }
+    int code = OK;
+    struct fault first;
+    for (uint64_t left = careful; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint8_t bytes[16], *pointer[LANES];
+        pointer[lane] = bytes;
+        copy_lanes(op, row, pitch, 1ull << lane, pointer, NULL);
+        int found = shadow_write(v, lane, address[lane], op->bytes, bytes);
+        code = collect(v->m, code, found, lane, &first);
+    }
+    if (v->m->tainted && v->m->undefined)
+        for (uint64_t left = exec; left; left &= left - 1)
+            taint_stored_lds(v, op, data, first_lane(left), address[first_lane(left)]);
+    return code;
+}
+
+static int shadow_atomics(const struct lds_view *v, const struct operation *op, uint64_t exec,
+                          const uint32_t *address) {
+    int code = OK;
+    struct fault first;
+    for (uint64_t left = exec; left; left &= left - 1) {
+        int lane = first_lane(left);
+        bool computes = op->atomic != SWAP;
+        int found = shadow_atomic(v, lane, address[lane], op->bytes, computes);
+        code = collect(v->m, code, found, lane, &first);
+    }
+    return code;
+}
+
+#endif

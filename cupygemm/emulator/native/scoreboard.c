@@ -1,0 +1,229 @@
+/* Loads in flight and undefined registers, as far as the run loop decides on them alone.
+ *
+ * `hazard` returns whether Python must look at an instruction: one of its registers waits for a
+ * load in a wave of the group, a source has undefined bits there, or a target has some to clear.
+ * The first write of a register in a wave is noted here. Python's versions are scoreboard.py and
+ * definedness/uses.py. */
+#include "loop.h"
+
+static bool is_done(const struct loop *l, const struct instruction *load, const int32_t *needs,
+                    int64_t wave) {
+    int64_t waves = l->machine->num_waves;
+    switch (load->counter) {
+    case SCALAR_COUNTER: return l->scalar_done[wave] >= needs[wave];
+    case VM_COUNTER: return l->vm_done[wave] >= needs[wave];
+    case LDS_COUNTER: return l->lds_done[wave] >= needs[wave];
+    default: return l->vm_done[wave] >= needs[wave] && l->lds_done[wave] >= needs[waves + wave];
+    }
+}
+
+static bool overlaps(const uint64_t *a, const uint64_t *b, int words) {
+    uint64_t common = 0;
+    for (int k = 0; k < words; k++)
+        common |= a[k] & b[k];
+    return common != 0;
+}
+
+/* Whether an operand waits for a load in a wave of the group. Loads of one counter return in order,
+ * except scalar ones: there, the younger of two loads wins. */
+static bool is_pending(const struct loop *l, const struct instruction *i) {
+    struct waves group = group_waves(l);
+    for (int64_t k = 0; k < l->num_outstanding; k++) {
+        int64_t slot = l->outstanding[k];
+        const struct instruction *load = l->slot_loads[slot];
+        bool in_order = i->counter == load->counter && i->counter != SCALAR_COUNTER;
+        bool uses = overlaps(i->vector_reads, load->vector_writes, VECTOR_WORDS) ||
+                    overlaps(i->scalar_reads, load->scalar_writes, SCALAR_WORDS) ||
+                    (!in_order && (overlaps(i->vector_writes, load->vector_writes, VECTOR_WORDS) ||
+                                   overlaps(i->scalar_writes, load->scalar_writes, SCALAR_WORDS)));
+        if (!uses)
+            continue;
+        const int32_t *needs = l->slots + slot * 2 * l->machine->num_waves;
+        for (int64_t at = 0; at < group.count; at++)
+            if (!is_done(l, load, needs, wave_at(group, at)))
+                return true;
+    }
+    return false;
+}
+
+static bool any_unwritten(const struct loop *l, int64_t reg) {
+    const uint8_t *row = l->unwritten + reg * l->machine->num_waves;
+    struct waves group = group_waves(l);
+    uint8_t any = 0;
+    for (int64_t at = 0; at < group.count; at++)
+        any |= row[wave_at(group, at)];
+    return any;
+}
+
+static bool any_undefined(const struct loop *l, int64_t reg) {
+    const uint32_t *row = l->machine->undefined_scalar + reg * l->machine->num_waves;
+    struct waves group = group_waves(l);
+    uint32_t any = 0;
+    for (int64_t at = 0; at < group.count; at++)
+        any |= row[wave_at(group, at)];
+    return any != 0;
+}
+
+/* The group writes a vector register without undefined bits. */
+static void write_vector(struct loop *l, int64_t reg) {
+    int64_t waves = l->machine->num_waves;
+    uint8_t *row = l->unwritten + reg * waves;
+    struct waves group = group_waves(l);
+    for (int64_t at = 0; at < group.count; at++)
+        row[wave_at(group, at)] = 0;
+    if (group.count == waves || !memchr(row, 1, (size_t)waves))
+        l->suspect_vector[reg / 64] &= ~(1ull << reg % 64);
+}
+
+static void write_scalar(struct loop *l, int64_t reg) {
+    int64_t waves = l->machine->num_waves;
+    uint32_t *row = l->machine->undefined_scalar + reg * waves;
+    struct waves group = group_waves(l);
+    for (int64_t at = 0; at < group.count; at++)
+        row[wave_at(group, at)] = 0;
+    uint32_t any = 0;
+    if (group.count < waves)
+        for (int64_t wave = 0; wave < waves; wave++)
+            any |= row[wave];
+    if (!any)
+        l->suspect_scalar[reg / 64] &= ~(1ull << reg % 64);
+}
+
+/* Whether an operand is undefined in the group; if none is, note what the instruction writes. */
+static bool is_undefined(struct loop *l, const struct instruction *i) {
+    for (int k = 0; k < VECTOR_WORDS; k++) {
+        if ((i->vector_reads[k] | i->vector_writes[k]) & l->marked[k])
+            return true;
+        for (uint64_t left = i->vector_reads[k] & l->suspect_vector[k]; left; left &= left - 1)
+            if (any_unwritten(l, 64 * k + first_lane(left)))
+                return true;
+    }
+    for (int k = 0; k < SCALAR_WORDS; k++)
+        for (uint64_t left = i->scalar_reads[k] & l->suspect_scalar[k]; left; left &= left - 1)
+            if (any_undefined(l, 64 * k + first_lane(left)))
+                return true;
+    for (int k = 0; k < VECTOR_WORDS; k++)
+        for (uint64_t left = i->vector_writes[k] & l->suspect_vector[k]; left; left &= left - 1)
+            write_vector(l, 64 * k + first_lane(left));
+    for (int k = 0; k < SCALAR_WORDS; k++)
+        for (uint64_t left = i->scalar_writes[k] & l->suspect_scalar[k]; left; left &= left - 1)
+            write_scalar(l, 64 * k + first_lane(left));
+    return false;
+}
+
+bool hazard(struct loop *l, const struct instruction *i) {
+    uint64_t pending = 0, suspect = 0;
+    for (int k = 0; k < VECTOR_WORDS; k++) {
+        uint64_t uses = i->vector_reads[k] | i->vector_writes[k];
+        pending |= uses & l->pending_vector[k];
+        suspect |= uses & l->suspect_vector[k];
+    }
+    for (int k = 0; k < SCALAR_WORDS; k++) {
+        uint64_t uses = i->scalar_reads[k] | i->scalar_writes[k];
+        pending |= uses & l->pending_scalar[k];
+        suspect |= uses & l->suspect_scalar[k];
+    }
+    if (pending && is_pending(l, i))
+        return true;
+    return suspect && is_undefined(l, i);
+}
+
+/* -- after an instruction ---------------------------------------------------------------------- */
+
+static void add_masks(struct loop *l, const struct instruction *load) {
+    for (int k = 0; k < VECTOR_WORDS; k++)
+        l->pending_vector[k] |= load->vector_writes[k];
+    for (int k = 0; k < SCALAR_WORDS; k++)
+        l->pending_scalar[k] |= load->scalar_writes[k];
+}
+
+static bool is_outstanding(const struct loop *l, int64_t slot) {
+    for (int64_t k = 0; k < l->num_outstanding; k++)
+        if (l->outstanding[k] == slot)
+            return true;
+    return false;
+}
+
+/* Count a memory instruction; its results become unreadable until a wait covers it. */
+void issue(struct loop *l, const struct instruction *i) {
+    struct waves group = group_waves(l);
+    int64_t waves = l->machine->num_waves;
+    bool vm = i->counter == VM_COUNTER || i->counter == FLAT_COUNTER;
+    bool lds = i->counter == LDS_COUNTER || i->counter == FLAT_COUNTER;
+    int32_t *needs = i->slot < 0 ? NULL : l->slots + i->slot * 2 * waves;
+    if (needs && !is_outstanding(l, i->slot))
+        memset(needs, 0, 2 * (size_t)waves * sizeof *needs);
+    for (int64_t at = 0; at < group.count; at++) {
+        int64_t wave = wave_at(group, at);
+        l->last_memory_pc[wave] = i->pc;
+        if (!l->checks)
+            continue;
+        int32_t number = 0, second = 0;
+        if (vm)
+            number = ++l->vm_issued[wave];
+        if (lds)
+            second = ++l->lds_issued[wave];
+        if (i->counter == SCALAR_COUNTER)
+            number = ++l->scalar_issued[wave];
+        if (!needs)
+            continue;
+        needs[wave] = i->counter == LDS_COUNTER ? second : number;
+        needs[waves + wave] = second;
+    }
+    if (!needs || !l->checks)
+        return;
+    add_masks(l, i);
+    if (!is_outstanding(l, i->slot))
+        l->outstanding[l->num_outstanding++] = i->slot;
+}
+
+static bool all_done(const struct loop *l, int64_t slot) {
+    int64_t waves = l->machine->num_waves;
+    const int32_t *needs = l->slots + slot * 2 * waves;
+    const struct instruction *load = l->slot_loads[slot];
+    for (int64_t wave = 0; wave < waves; wave++)
+        if (!is_done(l, load, needs, wave))
+            return false;
+    return true;
+}
+
+static void raise_to(int32_t *counter, int64_t wave, int32_t value) {
+    if (counter[wave] < value)
+        counter[wave] = value;
+}
+
+/* Execute s_waitcnt. The largest values wait, too: no more operations than a counter can count are
+ * in flight. */
+void wait_for(struct loop *l, uint32_t counts) {
+    struct waves group = group_waves(l);
+    int32_t vm = (int32_t)((counts & 15) | (counts >> 10 & 0x30)), lgkm = counts >> 8 & 15;
+    for (int64_t at = 0; at < group.count; at++) {
+        int64_t wave = wave_at(group, at);
+        raise_to(l->vm_done, wave, l->vm_issued[wave] - vm);
+        raise_to(l->lds_done, wave, l->lds_issued[wave] - lgkm);
+        if (lgkm == 0)
+            l->scalar_done[wave] = l->scalar_issued[wave];
+    }
+    if (!l->num_outstanding)
+        return;
+    memset(l->pending_vector, 0, sizeof l->pending_vector);
+    memset(l->pending_scalar, 0, sizeof l->pending_scalar);
+    int64_t left = 0;
+    for (int64_t k = 0; k < l->num_outstanding; k++) {
+        int64_t slot = l->outstanding[k];
+        if (all_done(l, slot))
+            continue;
+        l->outstanding[left++] = slot;
+        add_masks(l, l->slot_loads[slot]);
+    }
+    l->num_outstanding = left;
+}
+
+/* A wave passes a barrier. */
+void release_wave(struct loop *l, int64_t wave) {
+    if (!l->checks)
+        return;
+    l->lds_released[wave] = l->lds_done[wave];
+    l->vm_released[wave] = l->vm_done[wave];
+    l->vm_passed[wave] = l->vm_issued[wave];
+}

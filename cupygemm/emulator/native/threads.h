@@ -1,0 +1,14 @@
+/* Share work among the processor's cores.
+ *
+ * `share(work, context, parts)` calls work(context, part) once for each part. The calling thread
+ * takes parts, too, so that a call never waits for a helper that the system does not run. A call
+ * while another thread uses the helpers does all parts itself. */
+#ifndef CUPYGEMM_THREADS_H
+#define CUPYGEMM_THREADS_H
+
+#include <stdint.h>
+
+void share(void (*work)(void *context, int64_t part), void *context, int64_t parts);
+int64_t num_threads(void);
+
+#endif

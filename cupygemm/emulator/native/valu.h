@@ -1,0 +1,207 @@
+/* Operations of the vector ALU, one line for each: the type of its result, the types of its
+ * sources and an expression of C that computes one lane.
+ *
+ *     OP2(v_add_u32, u32, u32, u32, a + b)
+ *
+ * defines op_v_add_u32, which units/native_alu.py finds by its name: an operation needs no further
+ * entry. Its sources are called a, b and c. `i` is the number of the lane. The types are those
+ * of the fields of `union row`. f16 values are held as f32, and a bit of a lane mask as u32. */
+#ifndef CUPYGEMM_VALU_H
+#define CUPYGEMM_VALU_H
+
+#include "alu.h"
+
+enum source_type { AS_B32, AS_B64, AS_B16, AS_F16, AS_BF16, AS_MASK };
+
+/* A source operand. Its bits are selected, then the sign modifiers apply, then they become values
+ * of its type. */
+struct valu_source {
+    int32_t file, reg;          /* enum source_file; the register, or the code of a special one */
+    int32_t type;               /* enum source_type */
+    int32_t low, bits, extends; /* the field that is read, if `bits` is not 0 */
+    int32_t flushes;            /* f32 values whose subnormals become zero if MODE says so */
+    int32_t unused;
+    uint64_t keep, flip; /* the modifiers: (bits & keep) ^ flip */
+    uint64_t constant;
+};
+
+enum { MAX_SOURCES = 5 };
+enum result_type { TO_B32, TO_B64, TO_B16, TO_F16, TO_MASK };
+enum part { WHOLE, PRESERVE, PAD, SIGN_EXTEND }; /* what happens to the bits beside a part */
+enum { NO_DPP = 0, DPP = 1, DPP_ZERO = 2 };      /* DPP_ZERO: an invalid lane reads 0 */
+
+struct valu_operation;
+typedef void lane_function(void *out, const void *const *in, const struct valu_operation *op,
+                           uint64_t *mask);
+
+struct valu_operation {
+    lane_function *function;
+    int32_t num_sources,
+        passes; /* a packed operation makes two passes, with sources of their own */
+    struct valu_source sources[2][MAX_SOURCES];
+    int32_t result_type;         /* enum result_type */
+    int32_t result, mask, mask2; /* registers, -1 for none */
+    int32_t clamps;              /* a float result, to [0, 1] */
+    int32_t part, low, bits;     /* enum part: the field of the register that is written */
+    int32_t dpp;
+    int32_t flushes; /* the result is f32, and its subnormals become zero if MODE says so */
+    uint32_t immediate;
+    float scale; /* the output modifier of such a result, which counts only then */
+    int32_t unused;
+    const float *table;  /* the values of the codes of an 8-bit format */
+    uint64_t enabled;    /* lanes that DPP may write */
+    int8_t lanes[LANES]; /* the lane that DPP reads, -1 for none */
+};
+
+union row {
+    u32 u32[LANES];
+    u64 u64[LANES];
+    u16 u16[LANES];
+    f32 f32[LANES];
+    f64 f64[LANES];
+};
+
+typedef u32 bit; /* 0 or 1 */
+
+#ifdef __clang__
+#define LANES_APART _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LANES_APART _Pragma("GCC ivdep")
+#endif
+/* A result may lie in the register of a source: lane i depends on lane i alone. */
+#define EACH_LANE LANES_APART for (int i = 0; i < LANES; ++i)
+
+#define UNUSED __attribute__((unused))
+#define DEFINE_OP(name)                                                                            \
+    void op_##name(void *out, const void *const *in UNUSED,                                        \
+                   const struct valu_operation *op UNUSED, uint64_t *mask UNUSED)
+
+#define OP1(name, R, A, expression)                                                                \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        EACH_LANE {                                                                                \
+            A a UNUSED = as[i];                                                                    \
+            r[i] = (R)(expression);                                                                \
+        }                                                                                          \
+    }
+#define OP2(name, R, A, B, expression)                                                             \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        EACH_LANE {                                                                                \
+            A a UNUSED = as[i];                                                                    \
+            B b UNUSED = bs[i];                                                                    \
+            r[i] = (R)(expression);                                                                \
+        }                                                                                          \
+    }
+#define OP3(name, R, A, B, C, expression)                                                          \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        const C *cs = in[2];                                                                       \
+        EACH_LANE {                                                                                \
+            A a UNUSED = as[i];                                                                    \
+            B b UNUSED = bs[i];                                                                    \
+            C c UNUSED = cs[i];                                                                    \
+            r[i] = (R)(expression);                                                                \
+        }                                                                                          \
+    }
+
+/* An integer operation and its saturating form, name##_clamp. Both compute in i64, which the
+ * compiler narrows where only the low bits count. */
+#define LOWEST_u32 0
+#define LOWEST_i32 INT32_MIN
+#define LOWEST_u16 0
+#define LOWEST_i16 INT16_MIN
+#define HIGHEST_u32 UINT32_MAX
+#define HIGHEST_i32 INT32_MAX
+#define HIGHEST_u16 UINT16_MAX
+#define HIGHEST_i16 INT16_MAX
+#define SATURATED(R, value)                                                                        \
+    ((value) < LOWEST_##R ? LOWEST_##R : (value) > HIGHEST_##R ? HIGHEST_##R : (value))
+#define SATURATING2(name, R, A, B, expression)                                                     \
+    IN_I64_2(name, R, A, B, (R)value, expression)                                                  \
+    IN_I64_2(name##_clamp, R, A, B, (R)SATURATED(R, value), expression)
+#define IN_I64_2(name, R, A, B, result, expression)                                                \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        EACH_LANE {                                                                                \
+            i64 a = as[i], b = bs[i], value = (expression);                                        \
+            r[i] = result;                                                                         \
+        }                                                                                          \
+    }
+#define SATURATING3(name, R, A, B, C, expression)                                                  \
+    IN_I64_3(name, R, A, B, C, (R)value, expression)                                               \
+    IN_I64_3(name##_clamp, R, A, B, C, (R)SATURATED(R, value), expression)
+#define IN_I64_3(name, R, A, B, C, result, expression)                                             \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        const C *cs = in[2];                                                                       \
+        EACH_LANE {                                                                                \
+            i64 a = as[i], b = bs[i], c = cs[i], value = (expression);                             \
+            r[i] = result;                                                                         \
+        }                                                                                          \
+    }
+
+/* The mask of the lanes of which an expression holds, in two halves, which vectorise. */
+#define SET_MASK(loads, expression)                                                                \
+    do {                                                                                           \
+        u32 halves[2];                                                                             \
+        for (int half = 0; half < 2; ++half) {                                                     \
+            u32 word = 0;                                                                          \
+            for (int k = 0; k < LANES / 2; ++k) {                                                  \
+                int i = 32 * half + k;                                                             \
+                loads;                                                                             \
+                word |= (expression) ? 1u << k : 0;                                                \
+            }                                                                                      \
+            halves[half] = word;                                                                   \
+        }                                                                                          \
+        *mask = halves[0] | (uint64_t)halves[1] << 32;                                             \
+    } while (0)
+
+/* A comparison. */
+#define COMPARE(name, A, B, expression)                                                            \
+    DEFINE_OP(name) {                                                                              \
+        (void)out;                                                                                 \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        SET_MASK(A a UNUSED = as[i]; B b UNUSED = bs[i], expression);                              \
+    }
+
+/* The same with a lane mask as the second result, which is computed first: the other result may
+ * overwrite a source. */
+#define OP2_MASK(name, R, A, B, expression, condition)                                             \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        SET_MASK(A a UNUSED = as[i]; B b UNUSED = bs[i], condition);                               \
+        EACH_LANE {                                                                                \
+            A a UNUSED = as[i];                                                                    \
+            B b UNUSED = bs[i];                                                                    \
+            r[i] = (R)(expression);                                                                \
+        }                                                                                          \
+    }
+#define OP3_MASK(name, R, A, B, C, expression, condition)                                          \
+    DEFINE_OP(name) {                                                                              \
+        R *r = out;                                                                                \
+        const A *as = in[0];                                                                       \
+        const B *bs = in[1];                                                                       \
+        const C *cs = in[2];                                                                       \
+        SET_MASK(A a UNUSED = as[i]; B b UNUSED = bs[i]; C c UNUSED = cs[i], condition);           \
+        EACH_LANE {                                                                                \
+            A a UNUSED = as[i];                                                                    \
+            B b UNUSED = bs[i];                                                                    \
+            C c UNUSED = cs[i];                                                                    \
+            r[i] = (R)(expression);                                                                \
+        }                                                                                          \
+    }
+
+#endif

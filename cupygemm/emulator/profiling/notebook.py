@@ -1,0 +1,105 @@
+"""Profiles as HTML for notebooks: the verdict, pictures, and the tables behind a fold.
+
+The bars of the cycles are SVG that is written here. The timeline and the roofline are drawn by
+matplotlib, if it is installed.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from cupygemm.emulator.profiling import roofline, timeline
+from cupygemm.emulator.profiling.kernel_counts import KernelCounts
+from cupygemm.emulator.profiling.tables import render, title
+from cupygemm.emulator.profiling.timing.model import ISSUE
+from cupygemm.emulator.profiling.verdict import verdict
+
+_WIDTH, _ROW = 620, 20
+_PICTURED = 4  # kernels of a profile that get pictures, those with the longest modelled times
+
+
+def profile_html(kernels: Sequence[KernelCounts]) -> str:
+    """Return kernels as HTML; those with the longest modelled times get pictures."""
+    if not kernels:
+        return "<p>no launches</p>"
+    by_time = sorted(kernels, key=lambda k: -(k.timing.cycles if k.timing else 0.0))
+    pictured = by_time[:_PICTURED]
+    parts = [_kernel(kernel, pictures=any(kernel is p for p in pictured)) for kernel in kernels]
+    drawn = [kernel for kernel in kernels if kernel.flop and kernel.hbm_bytes]
+    if drawn:
+        parts.append(_picture(lambda path: roofline.draw(drawn, path), "Roofline (computed)"))
+    parts.append(
+        f"<details><summary>All figures</summary>{preformatted(render(kernels))}</details>"
+    )
+    return f"<div>{''.join(parts)}</div>"
+
+
+def preformatted(text: str) -> str:
+    """Return text as HTML that keeps its columns."""
+    return f'<pre style="font-size:80%;overflow-x:auto">{html.escape(text)}</pre>'
+
+
+def _kernel(kernel: KernelCounts, *, pictures: bool) -> str:
+    found = verdict(kernel)
+    parts = [
+        f"<h4>{html.escape(title(kernel))}</h4>",
+        f"<p><b>Verdict</b> (modelled): {html.escape(found.summary)}</p>",
+    ]
+    if found.warning:
+        parts.append(f'<p style="color:#a15c00"><b>Warning</b>: {html.escape(found.warning)}</p>')
+    if found.causes:
+        causes = "".join(
+            f"<li><b>{html.escape(cause.name)}</b>: {html.escape(cause.why)}<br>"
+            f"<i>Try</i>: {html.escape(cause.remedy)}</li>"
+            for cause in found.causes
+        )
+        parts.append(f"<ol>{causes}</ol>")
+    if pictures and kernel.timing is not None:
+        parts.append(_bars(kernel))
+        parts.append(
+            _picture(lambda path: timeline.draw(kernel, path, None), "Timeline of a CU (modelled)")
+        )
+    return "".join(parts)
+
+
+def _bars(kernel: KernelCounts) -> str:
+    """Return an SVG of what the waves' modelled cycles are spent on."""
+    assert kernel.timing is not None
+    cycles = {name: n for name, n in kernel.timing.wave_cycles.items() if n}
+    total = sum(cycles.values())
+    if not total:
+        return ""
+    rows = []
+    for row, (name, n) in enumerate(sorted(cycles.items(), key=lambda item: -item[1])):
+        y, width = row * _ROW, max(1.0, (_WIDTH - 260) * n / total)
+        colour = "#2166ac" if name == ISSUE else "#d6604d"
+        rows.append(
+            f'<text x="120" y="{y + 14}" text-anchor="end">{html.escape(name)}</text>'
+            f'<rect x="128" y="{y + 3}" width="{width:.1f}" height="14" fill="{colour}"/>'
+            f'<text x="{134 + width:.1f}" y="{y + 14}">{n / total:.1%}</text>'
+        )
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{len(rows) * _ROW}" '
+        f'font-family="sans-serif" font-size="12" role="img" '
+        f'aria-label="Modelled cycles of the waves">{"".join(rows)}</svg>'
+    )
+
+
+def _picture(draw: Callable[[Path], None], caption: str) -> str:
+    """Return a picture as HTML, or nothing where it cannot be drawn."""
+    with tempfile.TemporaryDirectory(prefix="cupygemm-notebook-") as folder:
+        path = Path(folder, "picture.png")
+        try:
+            draw(path)
+        except (ModuleNotFoundError, ValueError):  # no matplotlib, or nothing to draw
+            return ""
+        data = base64.b64encode(path.read_bytes()).decode()
+    return (
+        f"<details><summary>{html.escape(caption)}</summary>"
+        f'<img style="max-width:100%" alt="{html.escape(caption)}" '
+        f'src="data:image/png;base64,{data}"></details>'
+    )

@@ -1,0 +1,119 @@
+"""The HIP functions on captures and graphs; the methods are HIP's functions, under HIP's names."""
+# ruff: noqa: D102, N802
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cupygemm.emulator.peers import Devices
+from cupygemm.emulator.runtime.capture import RELAXED, Capture, Node, dot
+from cupygemm.emulator.runtime.handles import DEFAULT_STREAMS, Handles
+from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
+
+_NOT_CAPTURING, _CAPTURING, _INVALID = 0, 1, 2  # hipStreamCaptureStatus
+_NON_BLOCKING = 1  # hipStreamNonBlocking
+
+
+class GraphFunctions(Handles):
+    """Captures and graphs; a part of `HipRuntime`."""
+
+    def __init__(self, devices: Devices) -> None:
+        super().__init__(devices)
+        self._graphs: dict[int, list[Node]] = {}
+
+    def hipStreamBeginCapture(self, stream: int, mode: int) -> None:
+        self.check_stream(stream)
+        if stream in DEFAULT_STREAMS[:2]:
+            raise HipError(
+                Status.STREAM_CAPTURE_UNSUPPORTED,
+                "the legacy default stream cannot be captured: use a stream of your own",
+            )
+        if stream in self.captures:
+            raise HipError(Status.ILLEGAL_STATE, f"stream 0x{stream:x} is being captured already")
+        if not 0 <= mode <= RELAXED:
+            raise HipError(Status.INVALID_VALUE, f"{mode} is no hipStreamCaptureMode")
+        is_blocking = not self.streams[stream].flags & _NON_BLOCKING
+        self.captures[stream] = Capture(stream, is_blocking)
+        self.devices.captured.add(stream)
+
+    def hipStreamEndCapture(self, stream: int, graph: int) -> None:
+        self.check_stream(stream)
+        capture = self.captures.get(stream)
+        if capture is None:
+            raise HipError(Status.ILLEGAL_STATE, f"stream 0x{stream:x} is not being captured")
+        if capture.origin != stream:
+            raise HipError(
+                Status.STREAM_CAPTURE_UNMATCHED,
+                f"the capture began on stream 0x{capture.origin:x}: end it there",
+            )
+        store_size(graph, 0)
+        for each in [each for each, found in self.captures.items() if found is capture]:
+            del self.captures[each]
+            self.devices.captured.discard(each)
+        if capture.broken:
+            reason = f"the capture became invalid: {capture.broken}"
+            raise HipError(Status.STREAM_CAPTURE_INVALIDATED, reason)
+        if capture.unjoined:
+            names = ", ".join(f"0x{each:x}" for each in sorted(capture.unjoined))
+            raise HipError(
+                Status.STREAM_CAPTURE_UNJOINED,
+                f"nothing waits for the captured work of stream {names}: record an event there and "
+                f"let stream 0x{stream:x} wait for it before the capture ends",
+            )
+        store_size(graph, self._keep(capture.nodes))
+
+    def hipStreamIsCapturing(self, stream: int, status: int) -> None:
+        self.check_stream(stream)
+        capture = self.captures.get(stream)
+        found = _NOT_CAPTURING
+        if capture is not None:
+            found = _INVALID if capture.broken else _CAPTURING
+        store_int(status, found)
+
+    def hipStreamGetCaptureInfo(self, stream: int, status: int, identity: int) -> None:
+        self.hipStreamIsCapturing(stream, status)
+        if stream in self.captures:
+            store_size(identity, self.captures[stream].identity)
+
+    def hipStreamGetCaptureInfo_v2(
+        self, stream: int, status: int, identity: int, graph: int, nodes: int, count: int
+    ) -> None:
+        self.hipStreamGetCaptureInfo(stream, status, identity)
+
+    def hipGraphInstantiate(
+        self, executable: int, graph: int, node: int, log: int, size: int
+    ) -> None:
+        store_size(executable, self._keep(self._graph(graph)))
+
+    def hipGraphLaunch(self, executable: int, stream: int) -> None:
+        self.check_stream(stream)
+        nodes = self._graph(executable)
+
+        def run() -> None:
+            for node in nodes:
+                node.run()
+
+        self.submit(stream, "graph", run)
+
+    def hipGraphDestroy(self, graph: int) -> None:
+        self._graph(graph)
+        del self._graphs[graph]
+
+    def hipGraphExecDestroy(self, executable: int) -> None:
+        self.hipGraphDestroy(executable)
+
+    def hipGraphDebugDotPrint(self, graph: int, path: int, flags: int) -> None:
+        Path(text_at(path)).write_text(dot(self._graph(graph)), encoding="utf-8")
+
+    def _keep(self, nodes: list[Node]) -> int:
+        handle = next(self.numbers)
+        self._graphs[handle] = list(nodes)
+        return handle
+
+    def _graph(self, graph: int) -> list[Node]:
+        if graph not in self._graphs:
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"graph 0x{graph:x} does not exist: it was destroyed, or never made",
+            )
+        return self._graphs[graph]

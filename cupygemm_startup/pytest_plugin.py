@@ -1,0 +1,106 @@
+"""A pytest plugin that runs any CuPy-based suite on the emulated device and checks its kernels.
+
+``pytest --cupygemm-emulate=gfx942`` enables the device before the first ``conftest.py`` is
+imported. A test fails if one of its launches has a fault, also if the test caught the exception.
+Without the option the plugin does nothing, and imports nothing of cupygemm.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options."""
+    group = parser.getgroup("cupygemm", "the emulated CDNA device of cupygemm")
+    group.addoption(
+        "--cupygemm-emulate",
+        metavar="TARGET",
+        help="run CuPy on an emulated AMD GPU, for example gfx942 (MI300X), and fail each test "
+        "whose launches have a fault",
+    )
+    group.addoption(
+        "--cupygemm-checks",
+        metavar="NAME=SEVERITY,...",
+        help="the severities (error, warn, off) of checks of the emulated device",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Enable the device before anything of the suite is imported."""
+    options = early_config.known_args_namespace
+    if options.cupygemm_emulate is None:
+        if options.cupygemm_checks is not None:
+            raise pytest.UsageError("--cupygemm-checks needs --cupygemm-emulate")
+        return
+    # The processes that tests start inherit the variables.
+    os.environ["CUPYGEMM_EMULATE"] = options.cupygemm_emulate
+    if options.cupygemm_checks is not None:
+        os.environ["CUPYGEMM_EMULATE_CHECKS"] = options.cupygemm_checks
+    try:
+        from cupygemm import emulator
+        from cupygemm.emulator import checking
+
+        emulator.enable(options.cupygemm_emulate)
+        checking.policy()
+    except (ImportError, RuntimeError, ValueError) as err:
+        raise pytest.UsageError(f"--cupygemm-emulate={options.cupygemm_emulate}: {err}") from err
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the launches of each test."""
+    if config.getoption("cupygemm_emulate") is not None:
+        config.pluginmanager.register(_Faults(), "cupygemm-faults")
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Name the device in the header."""
+    target = config.getoption("cupygemm_emulate")
+    return None if target is None else f"cupygemm: CuPy runs on an emulated {target}"
+
+
+class _Faults:
+    """Fails the tests whose launches have faults, in each of their three phases."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        return (yield from _checked(item, "setup"))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        return (yield from _checked(item, "call"))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        return (yield from _checked(item, "teardown"))
+
+
+def _checked(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:
+    """Run a phase of a test; fail if a launch had a fault and the phase did not fail itself."""
+    from cupygemm.emulator.findings import observing
+
+    with observing() as seen:
+        try:
+            result = yield
+        except pytest.skip.Exception:
+            if not seen.errors:
+                raise
+        except BaseException:
+            if seen.errors:
+                item.add_report_section(phase, "faults on the emulated device", _text(seen.errors))
+            raise
+        if not seen.errors:
+            return result
+    return pytest.fail(_text(seen.errors), pytrace=False)
+
+
+def _text(errors: list[Any]) -> str:
+    """Return the reports of faults, each once."""
+    reports = dict.fromkeys(map(str, errors))
+    count = f"{len(reports)} fault{'s' * (len(reports) != 1)}"
+    return "\n\n".join([f"{count} in kernels of this test:", *reports])

@@ -1,0 +1,126 @@
+"""``cupygemm check`` runs programs as Python does, and its status tells of kernels with faults."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import os
+import sys
+import threading
+import cupy as cp
+
+kernel = cp.RawKernel('extern "C" __global__ void k(int* x) { x[threadIdx.x + 8] = 3; }', "k")
+
+def launch(threads):
+    try:
+        kernel((1,), (threads,), (cp.zeros(64, "i4"),))
+    except Exception as err:
+        sys.stdout.write(f"caught {type(err).__name__}\\n")  # at once: two threads write
+
+if "fault" in sys.argv:
+    launch(64)
+if "thread" in sys.argv:
+    threading.Thread(target=launch, args=(64,)).start()
+launch(56)
+print(__name__, sys.argv[1:], sys.path[0] == os.path.dirname(os.path.abspath(__file__)))
+print(os.environ["CUPYGEMM_EMULATE_CHECKS"])
+if "raise" in sys.argv:
+    raise ValueError("its own")
+if "exit" in sys.argv:
+    sys.exit("a message")
+sys.exit(int(sys.argv[-1]))
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(PROGRAM)
+    return path
+
+
+def check(*arguments: object, **env: str) -> subprocess.CompletedProcess[str]:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CUPYGEMM_EMUL")}
+    return subprocess.run(
+        [sys.executable, "-m", "cupygemm", "check", *map(str, arguments)],
+        env=environment | env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_program_without_faults_keeps_its_status(program: Path) -> None:
+    process = check(program, "--its-option", "-m", 7)
+    assert process.returncode == 7, process.stderr
+    assert process.stdout == "__main__ ['--its-option', '-m', '7'] True\n\n"
+    assert process.stderr == ""
+
+
+@pytest.mark.parametrize("how", ["fault", "thread"])
+def test_a_fault_that_the_program_caught_is_reported(program: Path, how: str) -> None:
+    process = check(program, how, 0)
+    assert process.returncode == 1
+    assert "caught CUDADriverError" in process.stdout
+    assert process.stderr.count("out-of-bounds global write") == 1
+    assert "argument 0 (x) points into it" in process.stderr
+    assert process.stderr.endswith("1 fault and 0 warnings on the emulated gfx942\n")
+
+
+def test_checks_can_be_warnings(program: Path) -> None:
+    process = check("--warn", "bounds", "--off", "races", "--target", "gfx950", program, "fault", 3)
+    assert process.returncode == 3
+    assert "bounds=warn,races=off" in process.stdout
+    assert "KernelWarning: 1 finding in kernel k" in process.stderr
+    assert process.stderr.endswith("0 faults and 1 warning on the emulated gfx950\n")
+
+
+def test_severities_are_added_to_those_of_the_environment(program: Path) -> None:
+    env = {"CUPYGEMM_EMULATE_CHECKS": "bounds=off", "CUPYGEMM_EMULATE": "gfx90a"}
+    process = check("--error", "races", program, "fault", 0, **env)
+    assert process.returncode == 0, process.stderr
+    assert "bounds=off,races=error" in process.stdout
+
+
+def test_what_a_program_raises_is_printed_as_python_prints_it(program: Path) -> None:
+    process = check(program, "raise")
+    assert process.returncode == 1
+    lines = process.stderr.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert lines[1].startswith(f'  File "{program}", line ')
+    assert lines[-1] == "ValueError: its own"
+    assert "in run_program" not in process.stderr
+
+
+def test_an_exit_with_a_message(program: Path) -> None:
+    process = check(program, "exit")
+    assert process.returncode == 1
+    assert process.stderr.splitlines()[-1] == "a message"
+
+
+def test_a_module(tmp_path: Path) -> None:
+    process = check("-m", "timeit", "-n", 1, "-r", 1, "pass")
+    assert process.returncode == 0, process.stderr
+    assert "1 loop" in process.stdout
+    assert process.stderr == "cupygemm check: no kernel was launched\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.py"], "there is no missing.py"),
+        (["--warn", "bound", __file__], "the emulated device has no check 'bound'"),
+        (["--target", "gfx1100", __file__], "target 'gfx1100' cannot be emulated"),
+    ],
+)
+def test_what_cannot_start_is_named(arguments: list[str], message: str) -> None:
+    process = check(*arguments)
+    assert process.returncode == 2
+    assert message in process.stderr

@@ -1,0 +1,33 @@
+"""The page "Add an instruction", step by step: its example is taken out of a copy first."""
+
+import pytest
+
+from tests.developer.steps import ROOT, Copy, blocks
+
+PAGE = "add_an_instruction.rst"
+COMPARE = f"""
+import sys
+sys.path.append({str(ROOT)!r})
+from tests.emulator import test_native_alu as test
+test.check_mnemonic("v_xad_u32", "gfx942", 20)
+"""
+
+
+@pytest.mark.slow
+def test_the_steps_of_the_page(tmp_path):
+    python_step, native_form = blocks(PAGE, "diff")
+    record, use = blocks(PAGE, "python")
+    copy = Copy(tmp_path)
+    for diff in (python_step, native_form):
+        copy.apply(diff, undo=True)
+
+    assert copy.run(record, "gfx942").returncode == 0
+    assert "UnsupportedInstruction: v_xad_u32 v1, v2, v3, v2" in copy.run(use, "gfx942").stderr
+
+    copy.apply(python_step)
+    assert copy.run(use, "gfx942").stdout == "in Python\n"
+
+    copy.apply(native_form)
+    assert copy.run(use, "gfx942").stdout == "native\n"
+    done = copy.run(COMPARE, "gfx942")
+    assert done.returncode == 0, done.stderr

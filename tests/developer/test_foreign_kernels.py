@@ -1,0 +1,57 @@
+"""``tools/foreign_kernels.py`` tells which files the emulated device can execute."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+GOOD = 'extern "C" __global__ void good(float* x) { x[threadIdx.x] += 1; }\n'
+# An instruction of the image units, which CDNA has no use for, as data in the code.
+UNKNOWN = """
+extern "C" __global__ void unknown(float* x) {
+    asm volatile(".long 0xfffffffe");
+    x[threadIdx.x] += 1;
+}
+"""
+
+
+def test_files_of_all_kinds(tmp_path: Path) -> None:
+    (tmp_path / "good.hip").write_text('#include "part.h"\n' + GOOD)
+    (tmp_path / "part.h").write_text("#define PART 1\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "bad.cpp").write_text('extern "C" __global__ void bad() { missing(); }\n')
+    (tmp_path / "sub" / "unknown.cu").write_text(UNKNOWN)
+    (tmp_path / "sub" / "damaged.co").write_bytes(b"\x7fELF" + bytes(60))
+    (tmp_path / "notes.txt").write_text("no kernel")
+    results = tmp_path / "results.json"
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "foreign_kernels.py", tmp_path, "--json", results],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 1, done.stderr
+    found = {
+        Path(path).name: tuple(result) for path, result in json.loads(results.read_text()).items()
+    }
+    assert set(found) == {"good.hip", "bad.cpp", "unknown.cu", "damaged.co"}
+    assert found["good.hip"] == ("ready", "good")
+    assert found["bad.cpp"][0] == "source"
+    assert "missing" in found["bad.cpp"][1]
+    assert found["unknown.cu"][0] == "instructions"
+    assert found["unknown.cu"][1].startswith("unknown: ")
+    assert found["damaged.co"][0] == "damaged"
+    assert done.stdout.splitlines()[-1].startswith("1 ")
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "foreign_kernels.py", tmp_path / "good.hip", "--quiet"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert (done.returncode, done.stdout) == (0, "1 ready\n")

@@ -1,0 +1,28 @@
+"""The page "Found in CuPy": each program on it shows what the page says."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[3] / "docs" / "reference" / "found_in_cupy.rst"
+BLOCK = re.compile(
+    r"\.\. code-block:: python\n\n((?:   .*\n|\n)+)\n?\.\. code-block:: text\n\n((?:   .*\n|\n)+)"
+)
+CASES = [tuple(map(textwrap.dedent, match.groups())) for match in BLOCK.finditer(PAGE.read_text())]
+
+
+@pytest.mark.parametrize(("program", "shown"), CASES, ids=range(len(CASES)))
+def test_program(run_python: Callable[..., Any], program: str, shown: str) -> None:
+    done = run_python(program, target="gfx942", check=False)
+    for line in filter(None, shown.splitlines()):
+        assert line in done.stdout + done.stderr
+
+
+def test_every_program_is_run() -> None:
+    assert len(CASES) == PAGE.read_text().count("code-block:: python") > 0

@@ -1,0 +1,104 @@
+"""Which severity each check has: defaults, groups, nesting, the environment, the documentation."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cupygemm import emulator
+from cupygemm.emulator import checking
+from cupygemm.emulator.checking import CHECKS, GROUPS, Policy, policy
+from cupygemm.emulator.units.faults import CHECK_OF, FaultCode
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def test_a_policy_starts_from_the_defaults() -> None:
+    on = policy(True)
+    assert on["alignment"] == "off"
+    assert on["wait_states_m0_buffer"] == "warn"
+    assert on["bounds"] == "error"
+    off = policy(False)
+    assert {name for name in CHECKS if off[name] != on[name]} == set(checking.UNCHECKED)
+    assert not off.records
+    assert off.changed({"waits": "warn"}).records
+
+
+def test_groups_stand_for_their_members() -> None:
+    changed = Policy().changed(
+        {"wait_states_vskip": "error", "wait_states": "off", "races": "warn"}
+    )
+    assert changed["wait_states_vskip"] == "error"
+    assert {changed[name] for name in GROUPS["wait_states"]} == {"error", "off"}
+    assert changed["lds_races"] == changed["global_races"] == "warn"
+
+
+def test_checks_nest() -> None:
+    with emulator.checks(False), emulator.checks(bounds="warn"):
+        assert policy()["waits"] == "off"
+        assert policy()["bounds"] == "warn"
+        with emulator.checks(True, alignment=True):
+            assert policy()["waits"] == policy()["bounds"] == policy()["alignment"] == "error"
+    assert policy() == Policy()
+
+
+@pytest.mark.parametrize(
+    ("value", "changed"),
+    [
+        ("", {}),
+        ("1", {}),
+        ("wait_states=warn", dict.fromkeys(GROUPS["wait_states"], "warn")),
+        (" bounds=off , alignment=error", {"bounds": "off", "alignment": "error"}),
+    ],
+)
+def test_the_variable(monkeypatch: Any, value: str, changed: dict[str, str]) -> None:
+    monkeypatch.setenv(checking.VARIABLE, value)
+    assert policy() == Policy() | changed
+    with emulator.checks(True):
+        assert policy() == Policy()
+
+
+def test_the_variable_switches_checks_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(checking.VARIABLE, "0")
+    assert policy() == policy(False)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("off", "CUPYGEMM_EMULATE_CHECKS='off': 'off' must be 0, 1 or name=severity"),
+        ("waits=of", "waits='of': a severity is error, warn, off"),
+        ("wait=off", "no check 'wait'; it has bounds, required_alignment"),
+    ],
+)
+def test_mistakes_in_the_variable_are_named(monkeypatch: Any, value: str, message: str) -> None:
+    monkeypatch.setenv(checking.VARIABLE, value)
+    with pytest.raises(ValueError, match=re.escape(message)):
+        policy()
+
+
+def test_the_documentation_lists_the_checks() -> None:
+    text = (ROOT / "docs" / "reference" / "checks.rst").read_text()
+    rows = re.findall(
+        r"^   \* - ``(\w+)``\n     - (.*)\n     - ((?:.|\n {7})*)\n     - ((?:.|\n {7})*)"
+        r"\n     - ((?:.|\n {7})*)\n",
+        text,
+        re.MULTILINE,
+    )
+    flat = {name: [" ".join(cell.split()) for cell in cells] for name, *cells in rows}
+    for name, check in CHECKS.items():
+        assert flat.pop(name) == [check.default, check.finds, check.otherwise, check.source]
+    assert not flat
+    faults = (ROOT / "docs" / "reference" / "faults.rst").read_text()
+    for name in [*CHECKS, *GROUPS]:
+        assert f"``{name}``" in text
+        assert f"``{name}``" in faults or name.startswith("wait_states_") or name in GROUPS
+
+
+def test_each_fault_of_c_belongs_to_a_check() -> None:
+    without = {code.name for code in FaultCode if code not in CHECK_OF}
+    assert without == {"OK", "NEEDS_FINER_SHADOW"}
+    assert set(CHECK_OF.values()) <= set(CHECKS)

@@ -1,0 +1,202 @@
+"""What HIP source of other projects takes for granted: headers, vectors, pairs and groups."""
+
+from __future__ import annotations
+
+from types import ModuleType
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from tests.emulator.elementwise import elementwise
+
+RNG = np.random.default_rng(11)
+BITS = RNG.integers(0, 2**32, 256, dtype=np.uint32)
+REAL = (RNG.standard_normal(256) * 8).astype(np.float32)
+BF16 = "#include <hip/hip_bf16.h>\n"
+
+
+@pytest.mark.parametrize(("offset", "width"), [(0, 1), (3, 5), (31, 1), (28, 9), (7, 0), (0, 31)])
+def test_bits_of_a_number(cp: ModuleType, offset: int, width: int) -> None:
+    mask = (1 << width) - 1
+    found = elementwise(cp, f"out = __bitextract_u32(a, {offset}, {width})", "uint32", BITS)
+    np.testing.assert_array_equal(found, BITS >> offset & mask)
+    found = elementwise(cp, f"out = __bitinsert_u32(a, 77, {offset}, {width})", "uint32", BITS)
+    expected = (BITS & ~np.uint32(mask << offset & 0xFFFFFFFF)) | np.uint32(
+        (77 & mask) << offset & 0xFFFFFFFF
+    )
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_bit_header(cp: ModuleType) -> None:
+    code = """
+    static_assert(std::bit_cast<unsigned>(1.0f) == 0x3f800000u, "");
+    static_assert(std::endian::native == std::endian::little, "");
+    static_assert(std::bit_ceil(33u) == 64 && std::bit_floor(33u) == 32, "");
+    static_assert(std::rotl((unsigned char)0x81, 1) == 3, "");
+    out = std::popcount(a) + 100 * std::countl_zero(a) + 10000 * std::countr_zero(a | 256u)"""
+    expected = [
+        x.bit_count() + 100 * (32 - x.bit_length()) + 10000 * ((x | 256) & -(x | 256)).bit_length()
+        for x in BITS.tolist()
+    ]
+    found = elementwise(cp, code, "uint32", BITS, includes="#include <bit>\n")
+    np.testing.assert_array_equal(found, np.array(expected) - 10000)
+
+
+def test_concepts_need_cpp20(cp: ModuleType) -> None:
+    source = """
+    #include <concepts>
+    #include <memory>
+    template <std::integral T> __device__ int kind(T) { return 1; }
+    template <std::floating_point T> __device__ int kind(T) { return 2; }
+    template <typename T> concept shape = requires { { T::rows } -> std::convertible_to<int>; };
+    struct tile { static constexpr int rows = 4; };
+    static_assert(shape<tile> && !shape<int> && std::same_as<int, int>);
+    static_assert(std::default_initializable<tile> && std::derived_from<tile, tile>);
+    extern "C" __global__ void k(int* x) { *std::addressof(*x) = 10 * kind(3u) + kind(2.0f); }
+    """
+    out = cp.zeros(1, "i4")
+    cp.RawKernel(source, "k", options=("-std=c++20",))((1,), (1,), (out,))
+    assert int(out[0]) == 12
+
+
+def test_vectors_as_templates_and_as_data(cp: ModuleType) -> None:
+    code = """
+    HIP_vector_type<float, 4> v = make_float4(a, 2 * a, 3, 4);
+    v.data *= 2.0f;
+    float3 t{a, 1, 2};
+    t.data[1] += 1;
+    int4 wide(1.5f, 2, 3, 4u);
+    float2 both(a);
+    static_assert(sizeof(float3) == 12 && alignof(float4) == 16 && alignof(double4) == 16, "");
+    static_assert(sizeof(v.data) == 16 && sizeof(HIP_vector_type<double, 2>) == 16, "");
+    out = first(v) + v.y + t.y + wide.x + both.y + int2{1, 2}.y"""
+    includes = """
+    template <typename T, unsigned int n>
+    __device__ T first(HIP_vector_type<T, n> v) { return v.x; }
+    """
+    found = elementwise(cp, code, "float32", REAL, includes=includes)
+    np.testing.assert_allclose(found, 7 * REAL + 5, rtol=1e-6)
+
+
+def test_infinity_needs_no_header(cp: ModuleType) -> None:
+    code = "out = a > 0 ? INFINITY : -INFINITY"
+    np.testing.assert_array_equal(
+        elementwise(cp, code, "float32", REAL), np.where(REAL > 0, np.inf, -np.inf)
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "reference"),
+    [
+        ("hexp(x)", np.exp),
+        ("h2exp(p).y", np.exp),
+        ("__habs2(p).x", np.abs),
+        ("__hmax2(p, q).x", lambda x: np.maximum(x, 1)),
+        ("__hmin2(p, q).y", lambda x: np.minimum(x, 1)),
+        ("__h2div(q, p).x", lambda x: 1 / x),
+        ("__hfma2(p, p, q).y", lambda x: x * x + 1),
+        ("h2rsqrt(__habs2(p)).x", lambda x: 1 / np.sqrt(np.abs(x))),
+        ("(p * q - p).x", lambda x: 0 * x),
+    ],
+)
+def test_bfloat16_functions(cp: ModuleType, call: str, reference) -> None:
+    x = (REAL / 4).astype(ml_dtypes.bfloat16).astype(np.float32)
+    code = (
+        "__hip_bfloat16 x(a); __hip_bfloat162 p = __bfloat162bfloat162(x); "
+        f"__hip_bfloat162 q = __float2bfloat162_rn(1.0f); out = (float)({call})"
+    )
+    found = elementwise(cp, code, "float32", x, includes=BF16)
+    expected = reference(x.astype(np.float64)).astype(np.float32)
+    expected = expected.astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_allclose(found, expected, rtol=2**-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [
+        ("e4m3", ml_dtypes.float8_e4m3fn),
+        ("e5m2", ml_dtypes.float8_e5m2),
+        ("e4m3_fnuz", ml_dtypes.float8_e4m3fnuz),
+        ("e5m2_fnuz", ml_dtypes.float8_e5m2fnuz),
+    ],
+)
+def test_eight_bit_floats(cp: ModuleType, name: str, dtype: type) -> None:
+    """All codes are decoded as ml_dtypes decodes them, and numbers rounded as it rounds them."""
+    includes = "#include <hip/hip_fp8.h>\n"
+    codes = np.arange(256, dtype=np.uint32)
+    code = f"__hip_fp8_{name} x; x.__x = a; out = (float)x"
+    decoded = codes.astype(np.uint8).view(dtype).astype(np.float32)
+    found = elementwise(cp, code, "float32", codes, includes=includes)
+    np.testing.assert_array_equal(found, decoded)
+    finite = decoded[np.isfinite(decoded)]
+    ordered = np.unique(finite)
+    halfway = ((ordered[1:].astype(np.float64) + ordered[:-1]) / 2).astype(np.float32)
+    scale = np.abs(ordered).max()
+    numbers = np.concatenate([finite, halfway, REAL / 64, REAL * scale / 64]).astype(np.float32)
+    numbers = numbers[np.abs(numbers) <= scale]
+    code = f"out = __hip_fp8_{name}(a).__x"
+    found = elementwise(cp, code, "uint32", numbers, includes=includes).astype(np.uint8)
+    np.testing.assert_array_equal(
+        found.view(dtype).astype(np.float32), numbers.astype(dtype).astype(np.float32)
+    )
+    huge = np.array([1e9, -1e9, np.inf, np.nan], np.float32)
+    found = elementwise(cp, code, "uint32", huge, includes=includes).astype(np.uint8)
+    values = found.view(dtype).astype(np.float32)
+    np.testing.assert_array_equal(values, [scale, -scale, scale, np.nan])
+    code = f"__hip_fp8x4_{name} x(make_float4(a, 1, -2, 0.5f)); float4 v = x; out = v.y + v.z + v.w"
+    assert set(elementwise(cp, code, "float32", REAL, includes=includes)) == {-0.5}
+
+
+def test_cooperative_groups(cp: ModuleType) -> None:
+    source = """
+    #include <hip/hip_cooperative_groups.h>
+    namespace cg = cooperative_groups;
+    extern "C" __global__ void sums(const int* x, int* y) {
+        cg::thread_block block = cg::this_thread_block();
+        auto tile = cg::tiled_partition<16>(block);
+        int sum = x[cg::this_grid().thread_rank()];
+        for (int delta = tile.size() / 2; delta > 0; delta /= 2) sum += tile.shfl_down(sum, delta);
+        int odd = 0;
+        if (threadIdx.x % 2) {
+            auto active = cg::coalesced_threads();
+            odd = 1000 * active.size() + active.shfl((int)threadIdx.x, 1);
+        }
+        block.sync();
+        int third = tile.ballot(tile.thread_rank() == 3);
+        y[cg::this_grid().thread_rank()] =
+            tile.thread_rank() == 0 ? sum + 100 * third : odd;
+    }
+    """
+    x = cp.arange(256, dtype="i4")
+    y = cp.zeros_like(x)
+    cp.RawKernel(source, "sums")((2,), (128,), (x, y))
+    found = y.get().reshape(16, 16)
+    np.testing.assert_array_equal(found[:, 0], np.arange(256).reshape(16, 16).sum(1) + 800)
+    assert (found[:4, 1::2] == 32003).all()
+    assert (found[4:8, 1::2] == 32003 + 64).all()
+    assert (found[:, 2::2] == 0).all()
+
+
+def test_host_code_beside_a_kernel_is_parsed(cp: ModuleType) -> None:
+    source = """
+    #include <hip/hip_runtime.h>
+    #include <iostream>
+    #include <string>
+    __global__ void fill(int* x, int n) { if (threadIdx.x < n) x[threadIdx.x] = n; }
+    #define CHECK(call) if (hipError_t e = (call)) throw std::runtime_error(hipGetErrorString(e))
+    void run(int n) {
+        int* x;
+        hipEvent_t start;
+        CHECK(hipMalloc(&x, n * sizeof(int)));
+        CHECK(hipEventCreate(&start));
+        fill<<<dim3(1), dim3(64), 0, nullptr>>>(x, n);
+        hipLaunchKernelGGL(fill, dim3(1), dim3(64), 0, 0, x, n);
+        CHECK(hipGetLastError());
+        std::cout << "done " << n << std::endl;
+    }
+    """
+    module = cp.RawModule(code=source, name_expressions=["fill"])
+    x = cp.zeros(64, "i4")
+    module.get_function("fill")((1,), (64,), (x, np.int32(5)))
+    assert int(x.sum()) == 25

@@ -1,0 +1,85 @@
+"""The verdict of a profile names the trouble that was put into a kernel, with its figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from cupygemm.emulator.profiling import remedies
+from tests.emulator.profiled import profiled
+
+LDS = """
+v_mul_u32_u24 v1, {stride}, v0
+s_movk_i32 s7, 200
+again:
+ds_read_b32 v2, v1
+ds_read_b32 v3, v1
+ds_read_b32 v4, v1
+ds_read_b32 v5, v1
+s_waitcnt lgkmcnt(0)
+s_sub_u32 s7, s7, 1
+s_cmp_eq_u32 s7, 0
+s_cbranch_scc0 again
+"""
+FILL = "v_lshlrev_b32 v1, 2, v0\n" + "".join(
+    f"ds_write_b32 v1, v1 offset:{256 * i}\n" for i in range(33)
+)
+
+
+def test_bank_conflicts_are_named_with_their_cost() -> None:
+    """64 lanes that read one bank, and 64 that read all banks."""
+    ready = FILL + "s_waitcnt lgkmcnt(0)\n"
+    bad = profiled(ready + LDS.format(stride=128), lds=64 * 132)
+    good = profiled(ready + LDS.format(stride=4), lds=64 * 132)
+    (cause, *_) = bad.verdict.causes
+    assert cause.name == "Bank conflicts in LDS"
+    assert f"up to {cause.share:.0%} of the modelled time" in cause.why
+    assert "ds_read_b32 at +" in cause.why
+    assert not any("conflicts" in cause.name for cause in good.verdict.causes)
+    assert bad.timing is not None
+    assert good.timing is not None
+    gained = 1 - good.timing.cycles / bad.timing.cycles
+    assert cause.share == pytest.approx(gained, abs=0.02), "what the cure really gains"
+    assert remedies.gain(good, remedies.without_bank_conflicts) == 0.0
+    assert bad.verdict.bound == bad.timing.bound
+    assert "LDS" in bad.verdict.summary
+
+
+LOADS = """
+v_mul_u32_u24 v1, {stride}, v0
+global_load_dword v2, v1, s[4:5]
+s_waitcnt vmcnt(0)
+global_store_dword v1, v2, s[4:5]
+"""
+
+
+def test_accesses_that_are_not_coalesced_are_named() -> None:
+    bad = profiled(LOADS.format(stride=256))
+    why = next(c.why for c in bad.verdict.causes if c.name == "Accesses that are not coalesced")
+    assert "touches 64.0 lines per wave, where its bytes fill 2.0" in why
+    assert "256 bytes apart" in why
+    good = profiled(LOADS.format(stride=4))
+    assert not any("coalesced" in cause.name for cause in good.verdict.causes)
+    (cause, *_) = good.verdict.causes
+    assert cause.name == "Waits for global memory"
+    assert "Each CU asks for each line for the first time" in cause.why
+
+
+@pytest.mark.parametrize(
+    ("grid", "words"),
+    [
+        (1, "the launch has 1 workgroup for 304 compute units: 303 are idle"),
+        (200, "the launch has 200 workgroups for 304 compute units: 34% of the device is idle"),
+        (304, ""),
+    ],
+)
+def test_small_launches_are_warned_of(grid: int, words: str) -> None:
+    found = profiled("v_mov_b32 v1, 1\n" * 8, grid=grid, block=1024).verdict
+    assert words in found.warning
+    assert not words or found.warning.startswith(words)
+    assert ("does not rank kernels" in found.warning) == (grid == 1)
+
+
+def test_the_verdict_as_json() -> None:
+    found = profiled(LOADS.format(stride=256)).to_dict()["verdict"]
+    assert found["bound"] in ("latency", "VMEM")
+    assert {"name", "share", "why", "remedy"} == set(found["causes"][0])

@@ -1,0 +1,100 @@
+"""The start-up file: CUPYGEMM_EMULATE works whatever a program imports first."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.environments import ROOT, Environment
+
+STARTUP_FILE = ROOT / "cupygemm_startup" / "cupygemm_startup.pth"
+HERE = {"PYTHONSAFEPATH": "1", "CUPYGEMM_EMULATE": "gfx950"}
+WAYS = {
+    "wheel": [],
+    "editable": ["--editable"],
+    "strict": ["--config-settings", "editable_mode=strict", "--editable"],
+}
+
+
+@pytest.fixture(scope="module", params=WAYS)
+def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
+    return Environment(tmp_path_factory.mktemp(request.param), WAYS[request.param])
+
+
+def test_cupy_can_be_imported_first(environment: Environment) -> None:
+    code = (
+        "import sys\n"
+        "assert 'numpy' not in sys.modules and 'cupygemm' not in sys.modules\n"
+        "import cupy\n"
+        "print(cupy.cuda.runtime.getDeviceProperties(0)['gcnArchName'].decode()[:6],\n"
+        "      int(cupy.arange(10).sum()), sys.modules['cupygemm'].emulator.target())\n"
+        "print([f for f in sys.meta_path if type(f).__module__ == 'cupygemm_startup'])"
+    )
+    assert environment.output(code, **HERE).splitlines() == ["gfx950 45 gfx950", "[]"]
+
+
+def test_without_the_variable_nothing_is_imported(environment: Environment) -> None:
+    code = "import sys; print([name for name in sys.modules if name.startswith('cupygemm')])"
+    assert environment.output(code) == "[]"
+    assert environment.output(code, CUPYGEMM_EMULATE="") == "[]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("wheel"), [])
+
+
+@pytest.mark.parametrize("name", ["cupyx", "cupy_backends", "cupygemm", "cupyx.scipy.special"])
+def test_any_package_of_cupy_enables_the_device(wheel: Environment, name: str) -> None:
+    code = f"import {name}, cupy, cupygemm\nprint(cupygemm.emulator.target(), cupy.ones(3).sum())"
+    assert wheel.output(code, **HERE) == "gfx950 3.0"
+
+
+def test_looking_for_cupy_does_not_enable_the_device(wheel: Environment) -> None:
+    code = (
+        "import importlib.util, sys\n"
+        "spec = importlib.util.find_spec('cupy')\n"
+        "print(spec.loader.get_filename('cupy') == spec.origin, 'cupygemm' in sys.modules)"
+    )
+    assert wheel.output(code, **HERE) == "True False"
+
+
+def test_an_unknown_target_is_named_by_each_import(wheel: Environment) -> None:
+    code = (
+        "for _ in range(2):\n"
+        "    try:\n"
+        "        import cupy\n"
+        "    except ValueError as err:\n"
+        "        print(err)"
+    )
+    lines = wheel.output(code, PYTHONSAFEPATH="1", CUPYGEMM_EMULATE="gfx1100").splitlines()
+    assert lines == ["target 'gfx1100' cannot be emulated; gfx90a, gfx942, gfx950 can"] * 2
+
+
+def test_the_devices_allocator_is_installed(wheel: Environment) -> None:
+    """The loader of the start-up file hands over to the one that installs it."""
+    code = "import cupy\nprint(cupy.cuda.get_allocator().__module__.startswith('cupygemm'))"
+    assert wheel.output(code, **HERE) == "True"
+
+
+def test_uninstalling_removes_the_file(tmp_path: Path) -> None:
+    for name, options in WAYS.items():
+        (tmp_path / name).mkdir()
+        environment = Environment(tmp_path / name, options)
+        assert (environment.site / STARTUP_FILE.name).exists()
+        environment.pip("uninstall", "--yes", "cupygemm")
+        left = {path.name for path in environment.site.iterdir()}
+        assert left == {"packages_of_the_tests.pth"}
+        assert environment.output("print('silent')", **HERE) == "silent"
+
+
+def test_the_line_costs_nothing_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reads one variable: no import but that of os, which Python has loaded by then."""
+    monkeypatch.delenv("CUPYGEMM_EMULATE", raising=False)
+    (line,) = STARTUP_FILE.read_text().splitlines()
+    assert line.startswith("import os; os.environ.get(")
+    before = set(sys.modules)
+    exec(line, {})
+    assert set(sys.modules) == before
