@@ -12,6 +12,7 @@ import datetime as dt
 import json
 import math
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -110,7 +111,7 @@ def geometric_means(records: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def environment() -> dict[str, str]:
-    """Return what the figures depend on."""
+    """Return what the figures depend on; `benchmarks.history add` keeps it with them."""
     import cupy as cp
 
     import cupygemm
@@ -118,6 +119,8 @@ def environment() -> dict[str, str]:
     found = {
         "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "device": cp.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        **_driver(),
+        **_commit(),
         "cuda_driver": str(cp.cuda.runtime.driverGetVersion()),
         "cupygemm": cupygemm.__version__,
         "cupy": cp.__version__,
@@ -129,6 +132,34 @@ def environment() -> dict[str, str]:
     except ImportError:
         pass
     return found
+
+
+def _driver() -> dict[str, str]:
+    """Return the driver, the highest clocks and the power limit, as nvidia-smi tells them."""
+    names = ("driver_version", "clocks.max.sm", "clocks.max.memory", "power.limit")
+    text = _output("nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader", "-i0")
+    if not text:
+        return {}
+    driver, sm, memory, power = text.split(", ")
+    return {"driver": driver, "clocks": f"at most {sm}, memory {memory}, power limit {power}"}
+
+
+def _commit() -> dict[str, str]:
+    """Return the commit of the checkout, with "-dirty" if files differ from it."""
+    root = str(Path(__file__).parents[1])
+    text = _output(
+        "git", "-C", root, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"
+    )
+    return {"commit": text} if text else {}
+
+
+def _output(*command: str) -> str:
+    """Return what a command prints, or nothing if it fails."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
 
 
 def main() -> None:

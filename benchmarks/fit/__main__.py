@@ -8,8 +8,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.fit.constants_file import provenance, write
-from benchmarks.fit.design import design
+from benchmarks.fit.constants_file import origin_of, provenance, write
+from benchmarks.fit.design import design, models_design
 from benchmarks.fit.samples import Product, SampleFile, compact
 from benchmarks.fit.sweep import FIRST, OTHERS, Kernels, dry_run, sweep
 
@@ -25,6 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
         _add_refit(
             commands.add_parser(name, help="refit the constants of the cost model"), name, data
         )
+    _add_network(commands.add_parser("network", help="train what corrects Hopper's model"))
     options = parser.parse_args(arguments)
     options.run(options)
 
@@ -35,6 +36,12 @@ def _add_sweep(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, help="a file, which is continued")
     parser.add_argument("--seconds", type=float, default=420, help="budget, compilation included")
     parser.add_argument("--products", type=int, help="how many at most")
+    parser.add_argument(
+        "--design",
+        choices=("all", "models"),
+        default="all",
+        help="models: layers of public models, warm and cold, on CUDA",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the design")
     parser.add_argument("--first", type=int, default=FIRST, help="kernels that the model prefers")
     parser.add_argument("--others", type=int, default=OTHERS, help="random kernels")
@@ -53,6 +60,35 @@ def _add_refit(parser: argparse.ArgumentParser, name: str, data: str) -> None:
     parser.add_argument("--write", action="store_true", help="write the constants if better")
     parser.add_argument("--max-steps", type=int, default=12, help="of the optimisation")
     parser.set_defaults(run=_refit, name=name)
+
+
+def _add_network(parser: argparse.ArgumentParser) -> None:
+    present = sorted(DATA.glob("hopper.jsonl.xz"))
+    parser.add_argument("--data", type=Path, nargs="+", default=present)
+    parser.add_argument("--write", action="store_true", help="write the weights if better")
+    parser.add_argument("--steps", type=int, default=400, help="of the optimisation")
+    parser.set_defaults(run=_train)
+
+
+def _train(options: argparse.Namespace) -> None:
+    """Train the network, print what it gains, and write it where that is asked for and better."""
+    from benchmarks.fit import hopper, network
+    from cupygemm._backends.hopper import correction
+
+    files = [SampleFile.open(path) for path in options.data]
+    rows = [row for file in files for row in hopper.rows_of(file)]
+    if not rows:
+        raise SystemExit(f"network: no samples in {options.data}; run a sweep first")
+    outcome = network.retrain(
+        rows, hopper.present.KERNELS, correction.network(), steps=options.steps
+    )
+    sys.stdout.write(f"{outcome}\n")
+    if options.write and outcome.is_better:
+        origin = origin_of(files) | {
+            "chosen_over_fastest": round(network.mean_regret(outcome.new), 4)
+        }
+        correction.PATH.write_text(correction.to_json(outcome.network, origin))
+        sys.stdout.write(f"{correction.PATH} is written\n")
 
 
 def _add_merge(parser: argparse.ArgumentParser) -> None:
@@ -100,7 +136,8 @@ def _sweep(options: argparse.Namespace) -> None:
     if options.dry_run is not None:
         from benchmarks.fit.hopper_kernels import H200, HopperKernels
 
-        dry_run(HopperKernels(H200), design(options.seed), options.dry_run, **shown)
+        drawn = {"all": design, "models": models_design}[options.design](options.seed)
+        dry_run(HopperKernels(H200), drawn, options.dry_run, **shown)
         return
     kernels, products = _subject(options)
     out = SampleFile.open(options.out)
@@ -119,6 +156,8 @@ def _subject(options: argparse.Namespace) -> tuple[Kernels, Iterator[Product]]:
     if options.device == "cuda":
         from benchmarks.fit.hopper_kernels import HopperKernels
 
+        if options.design == "models":
+            return HopperKernels(cold=True), models_design(options.seed)
         return HopperKernels(), design(options.seed)
     if options.device == "emulated":
         from cupygemm import emulator

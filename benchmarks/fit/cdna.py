@@ -95,7 +95,7 @@ def refit(files: Sequence[SampleFile], **options: Any) -> dict[str, Report]:
 
 
 def notes(files: Sequence[SampleFile], reports: Mapping[str, Report]) -> list[str]:
-    """Return what else there is to say: which constants the samples cannot determine."""
+    """Return a note on the constants that the samples cannot determine."""
     if not all(map(_is_modelled, files)):
         return []
     return [f"not fitted, since the samples are modelled: {', '.join(ASSUMED)}"]

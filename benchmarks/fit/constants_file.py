@@ -20,6 +20,14 @@ _LINE_LENGTH = 100
 
 def provenance(files: Sequence[SampleFile], held_out: Errors) -> dict[str, Any]:
     """Return where constants come from: machine, size of the samples, and errors held out."""
+    return origin_of(files) | {
+        "median_error": round(held_out.median, 3),
+        "chosen_over_fastest": round(held_out.regret, 4),
+    }
+
+
+def origin_of(files: Sequence[SampleFile]) -> dict[str, Any]:
+    """Return what samples come from: machine, dates and size."""
 
     def of(name: str) -> str:
         values = (machine.get(name) for file in files for machine in file.machines)
@@ -31,8 +39,6 @@ def provenance(files: Sequence[SampleFile], held_out: Errors) -> dict[str, Any]:
         "date": of("date"),
         "products": sum(len(file.samples) for file in files),
         "kernels": sum(len(sample.timings) for file in files for sample in file.samples),
-        "median_error": round(held_out.median, 3),
-        "chosen_over_fastest": round(held_out.regret, 4),
     }
 
 

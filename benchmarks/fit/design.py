@@ -11,38 +11,61 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 
 from benchmarks.fit.samples import Product
+from benchmarks.models.layers import MODELS, VISION
 
-# (n, k) of the linear layers, the projections of attention merged as servers merge them.
-LAYERS: dict[str, tuple[tuple[int, int], ...]] = {
-    "Llama 3 8B": ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
-    "Llama 3 70B, 8 ways": ((1280, 8192), (8192, 1024), (7168, 8192), (8192, 3584)),
-    "Qwen 3 8B": ((6144, 4096), (4096, 4096), (24576, 4096), (4096, 12288)),
-    "Qwen 3 30B-A3B": ((5120, 2048), (2048, 4096), (1536, 2048), (2048, 768)),
-    "Qwen 3 0.6B": ((4096, 1024), (1024, 2048), (6144, 1024), (1024, 3072)),
-    "DeepSeek-V3": (
-        (2112, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048),
-    ),
-    "ViT-L/16": ((3072, 1024), (1024, 1024), (4096, 1024), (1024, 4096)),
-    "ViT-H/14": ((3840, 1280), (1280, 1280), (5120, 1280), (1280, 5120)),
-    "UNet of SDXL": ((640, 640), (5120, 640), (640, 2560), (1280, 2048), (10240, 1280)),
-}  # fmt: skip
-TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-TOKENS_OF_IMAGES = (64, 196, 257, 1024, 4096, 8 * 196, 8 * 257, 32 * 196)
+TOKENS = (
+    1,
+    2,
+    4,
+    8,
+    16,
+    33,
+    64,
+    96,
+    128,
+    128,
+    192,
+    256,
+    384,
+    512,
+    512,
+    1024,
+    2048,
+    2048,
+    4096,
+    8192,
+)
+TOKENS_OF_IMAGES = (64, 128, 197, 257, 512, 1024, 4096, 8 * 196, 8 * 257, 32 * 197, 8192)
 LAYOUTS = ("NN", "NT", "TN", "TT")
 # How often a round draws from each group of bf16, and from layers in each other type.
 ROUND = {
-    "layer": 6, "tokens": 2, "aligned": 4, "of eight": 4, "small": 3, "long k": 3, "batch": 1,
+    "layer": 6,
+    "tokens": 2,
+    "aligned": 4,
+    "of eight": 4,
+    "small": 3,
+    "long k": 3,
+    "batch": 1,
     "odd": 1,
-}  # fmt: skip
+}
 OTHER_TYPES = (
-    ("f16", "f16"), ("e4m3fn", "bf16"), ("e4m3fn", "e4m3fn"), ("i8", "i32"), ("tf32", "f32"),
-    ("tf32x3", "f32"), ("f64", "f64"), ("f64", "f64"), ("tf32x3", "f32"),
-)  # fmt: skip
+    ("f16", "f16"),
+    ("e4m3fn", "bf16"),
+    ("e4m3fn", "e4m3fn"),
+    ("i8", "i32"),
+    ("tf32", "f32"),
+    ("tf32x3", "f32"),
+    ("f64", "f64"),
+    ("f64", "f64"),
+    ("tf32x3", "f32"),
+)
 # Multiply-adds of a product, at most: a few milliseconds.
 _MOST = {"f64": 1 << 36, "tf32x3": 1 << 37, "tf32": 1 << 39}
 _MOST_OTHERS = 1 << 40
+_MOST_OF_MODELS = 1 << 39
 _LEAST_BYTES = 16
 
 
@@ -61,6 +84,25 @@ def design(seed: int = 0) -> Iterator[Product]:
                 yield product
 
 
+def models_design(seed: int = 0) -> Iterator[Product]:
+    """Yield linear layers of public models without end, none twice; few of them lie otherwise."""
+    rng = random.Random(seed)  # noqa: S311
+    seen: set[Product] = set()
+    while True:
+        kind = "f16" if rng.random() < 0.1 else "bf16"
+        layer = _layer(rng, "tokens" if rng.random() < 0.3 else "layer")
+        product = replace(
+            layer,
+            operands=kind,
+            result=kind,
+            layout="NN" if rng.random() < 0.15 else "NT",
+            group="model",
+        )
+        if product not in seen and product.multiply_adds <= _MOST_OF_MODELS:
+            seen.add(product)
+            yield product
+
+
 def _draw(rng: random.Random, group: str) -> Product:
     """Return a product of bf16."""
     if group in ("layer", "tokens"):
@@ -73,12 +115,12 @@ def _draw(rng: random.Random, group: str) -> Product:
 
 def _layer(rng: random.Random, group: str) -> Product:
     """Return a linear layer, whose weights have a row for each output."""
-    model = rng.choice(tuple(LAYERS))
-    n, k = rng.choice(LAYERS[model])
+    model = rng.choice(tuple(MODELS))
+    n, k = rng.choice(tuple(MODELS[model].values()))
     if group == "tokens":
         tokens = _log_uniform(rng, 1, 8192)
     else:
-        images = model.startswith(("ViT", "UNet"))
+        images = model.startswith(VISION)
         tokens = rng.choice(TOKENS_OF_IMAGES if images else TOKENS)
     return Product(shape=(tokens, n, k), operands="bf16", result="bf16", layout="NT", group=group)
 

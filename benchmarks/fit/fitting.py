@@ -18,6 +18,8 @@ from scipy.optimize import least_squares
 
 from benchmarks.fit.samples import Product
 
+COLD = ", cold"
+"""What the group of a product ends with where its operands were cold."""
 HELD_OUT = 4
 """One product of so many is held out of the fit, and the errors are those of these products."""
 RANGE = 1.2
@@ -61,7 +63,7 @@ class Errors:
     Attributes
     ----------
     median, ninetieth : float
-        Of the absolute logarithm of modelled over measured times.
+        Quantiles of the absolute logarithm of modelled over measured times.
     regret, worst_regret : float
         The measured time of the kernel that the model prefers over that of the fastest one: the
         geometric mean over products, and the largest.
@@ -84,8 +86,9 @@ class Errors:
 
 
 def is_held_out(product: Product) -> bool:
-    """Whether a product is kept for the errors; the same ones always are."""
-    return zlib.crc32(str(product).encode()) % HELD_OUT == 0
+    """Whether a product is kept for the errors; the same ones always are, warm and cold."""
+    warm = product.with_group(product.group.removesuffix(COLD))
+    return zlib.crc32(str(warm).encode()) % HELD_OUT == 0
 
 
 def split(rows: Iterable[Row]) -> tuple[list[Row], list[Row]]:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from benchmarks.fit import fitting
 from benchmarks.fit.layouts import layout_of
 from benchmarks.fit.report import Report
@@ -13,8 +15,9 @@ from benchmarks.fit.samples import Sample, SampleFile
 from cupygemm._backends.hopper import constants as present
 from cupygemm._backends.hopper import fp64, tf32x3
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import kernel_cycles
+from cupygemm._backends.hopper.cost import costs, pieces
 from cupygemm._backends.hopper.cost_constants import KernelConstants
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes, columns_of, shapes_of
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._records.problem import GemmProblem
 
@@ -38,6 +41,7 @@ class Subject(NamedTuple):
     config: HopperConfig
     problem: GemmProblem
     arch: HopperArch
+    cold: bool = False
 
 
 class Other(NamedTuple):
@@ -70,12 +74,55 @@ def rows_of(file: SampleFile) -> list[fitting.Row]:
                 subject = Subject(config, ways[config.transposed_c], arch)
                 cycles = (timing.time - timing.copies) * arch.clock_mhz
                 rows.append(fitting.Row(sample.product, subject, cycles))
+                if timing.cold is not None:
+                    product = sample.product.with_group(sample.product.group + fitting.COLD)
+                    cycles = (timing.cold - timing.copies) * arch.clock_mhz
+                    rows.append(fitting.Row(product, subject._replace(cold=True), cycles))
     return rows
 
 
-def predict(constants: KernelConstants, subjects: Sequence[Subject]) -> list[float]:
-    """Return the cycles of kernels."""
-    return [kernel_cycles(*subject, constants)[0] for subject in subjects]
+class Columns(NamedTuple):
+    """Kernels that are predicted together: all of fp64 or none, all cold or none."""
+
+    places: Any
+    configs: ConfigColumns
+    shapes: Shapes
+    arch: HopperArch
+    cold: bool
+
+
+_last: list[Any] = [None, ()]  # the subjects of the last call, and their columns
+
+
+def columns_of_subjects(subjects: Sequence[Subject]) -> Sequence[Columns]:
+    """Return kernels in columns; those of the last call, if they are asked for again."""
+    if _last[0] is not subjects:
+        parts: dict[tuple[Any, ...], list[int]] = {}
+        for place, subject in enumerate(subjects):
+            key = subject.config.mma_sync, subject.cold, subject.arch
+            parts.setdefault(key, []).append(place)
+        found = [
+            Columns(
+                np.array(places),
+                ConfigColumns([subjects[place].config for place in places]),
+                columns_of(shapes_of(subjects[place].problem) for place in places),
+                arch,
+                cold,
+            )
+            for (_, cold, arch), places in parts.items()
+        ]
+        _last[:] = [subjects, found]
+    return _last[1]
+
+
+def predict(constants: KernelConstants, subjects: Sequence[Subject]) -> Any:
+    """Return the cycles of kernels, without the correction."""
+    cycles = np.empty(len(subjects))
+    for part in columns_of_subjects(subjects):
+        of = pieces(part.configs, part.shapes, part.arch, constants)
+        cost = costs(part.configs, part.shapes, part.arch, of, constants, cold=part.cold)
+        cycles[part.places] = cost.cycles
+    return cycles
 
 
 def rows_of_vendor(file: SampleFile, operands: str) -> list[fitting.Row]:

@@ -15,6 +15,9 @@ from typing import Any
 from benchmarks.fit.layouts import DTYPES, layout_of
 from benchmarks.fit.samples import Config, Product, Sample, Timing
 from benchmarks.fit.timing import bound, draw, operand, result, times
+from benchmarks.models.measure import COLD_BYTES, operands_of
+from benchmarks.models.peers import Case
+from benchmarks.models.rotation import Arena, Rotating
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_preparation, make_product
@@ -22,6 +25,9 @@ from cupygemm._backends.hopper.select import select
 from cupygemm._request.layout import Layout
 
 H200 = HopperArch(part="NVIDIA H200")
+ORDER_OF = {"NT": "(n, k)", "NN": "(k, n)"}
+"""How W is stored, by the layout of a product that is measured cold."""
+ARENAS: dict[Any, Arena] = {}
 
 
 class HopperKernels:
@@ -30,13 +36,16 @@ class HopperKernels:
     Parameters
     ----------
     arch : HopperArch, optional
-        Of a GPU that is not at hand; left out, CuPy's current device.
+        The GPU, if it is not this machine's; by default, CuPy's current device.
+    cold : bool
+        Measure with cold operands too.
     """
 
     unit = "us"
 
-    def __init__(self, arch: HopperArch | None = None) -> None:
+    def __init__(self, arch: HopperArch | None = None, *, cold: bool = False) -> None:
         self.arch = _arch_at_hand() if arch is None else arch
+        self.cold = cold
 
     def machine(self) -> dict[str, Any]:
         """Return what the times depend on."""
@@ -88,11 +97,25 @@ class HopperKernels:
         taken = iter(times(calls))
         kernels = [next(taken) for _ in choices]
         of_copies = {key: 0.0 if call is None else next(taken) for key, call in copies.items()}
+        colds = self._cold(product, choices) if self.cold else [None] * len(choices)
         timings = tuple(
-            Timing(config, time, of_copies[choice.config.transposed_c])
-            for config, choice, time in zip(configs, choices, kernels, strict=True)
+            Timing(config, time, of_copies[choice.config.transposed_c], cold)
+            for config, choice, time, cold in zip(configs, choices, kernels, colds, strict=True)
         )
         return Sample(product, timings, next(taken) if has_vendor else None)
+
+    def _cold(self, product: Product, choices: Sequence[HopperChoice]) -> list[float]:
+        """Return the times of kernels with operands that rotate; see `benchmarks.models`."""
+        dtype, swapped = DTYPES[product.operands], layout_of(product).swapped
+        case = Case(*product.shape, dtype, ORDER_OF[product.layout])
+        sets = ARENAS.setdefault(dtype, Arena(dtype)).sets(*operands_of(case), COLD_BYTES)
+        addresses = [tuple(array.data.ptr for array in each) for each in sets]
+        if swapped:
+            addresses = [(b, a, c) for a, b, c in addresses]
+        calls = [Rotating(make_product(choice), addresses) for choice in choices]
+        for call in calls:
+            call.warm_up(2)
+        return times(calls)
 
     def _choice(self, layout: Layout, config: Config) -> HopperChoice:
         return choose(layout, self.arch, HopperConfig(**config))

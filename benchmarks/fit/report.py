@@ -21,7 +21,7 @@ class Report:
     before, after : dataclass
         The constants.
     old, new : Errors
-        Of the products that were held out of the fit.
+        Errors for the products that were held out of the fit.
     groups : mapping of str to tuple of Errors
         The same for each group of products, all products counted.
     """

@@ -7,8 +7,9 @@ A file is JSON, one record a line, compressed by xz. It holds three kinds of rec
     {"product": {"shape": [4096, 4096, 4096], "operands": "bf16", ...},
      "kernels": [[0, 231.7], [1, 240.2, 12.5]], "vendor": 251.0}
 
-A kernel is listed with the number of its configuration, its time, and the time of the copies of
-operands that come before it, if there are any. Records are appended in xz streams of their own, so
+A kernel is listed with the number of its configuration, its time, the time of the copies of
+operands that come before it, if there are any, and its time with cold operands, where that was
+measured. Records are appended in xz streams of their own, so
 an interrupted sweep loses its last seconds only, and a later one continues the file.
 """
 
@@ -65,11 +66,23 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Timing:
-    """The time of a kernel in the unit of the file, without and of the copies before it."""
+    """The time of a kernel in the unit of the file.
+
+    Attributes
+    ----------
+    config : mapping
+    time : float
+        With operands that the call before has used too.
+    copies : float
+        The time of the copies of operands before the kernel.
+    cold : float or None
+        The time with operands that L2 does not hold.
+    """
 
     config: Config
     time: float
     copies: float = 0.0
+    cold: float | None = None
 
 
 @dataclass(frozen=True)
@@ -124,7 +137,11 @@ class SampleFile:
         for timing in sample.timings:
             number = self._number(timing.config)
             kernel = [number, _rounded(timing.time)]
-            kernels.append([*kernel, _rounded(timing.copies)] if timing.copies else kernel)
+            if timing.copies or timing.cold is not None:
+                kernel.append(_rounded(timing.copies))
+            if timing.cold is not None:
+                kernel.append(_rounded(timing.cold))
+            kernels.append(kernel)
         record: dict[str, Any] = {"product": asdict(sample.product), "kernels": kernels}
         if sample.vendor is not None:
             record["vendor"] = _rounded(sample.vendor)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
 from cupygemm._records.problem import GemmProblem
@@ -228,6 +230,8 @@ class Backend(Protocol):
         Precisions below float32's in which its kernels multiply float32.
     config_type : type or None
         The class of its configurations; None if it has none.
+    max_cluster : int
+        The most workgroups whose shared memory a kernel may address; 1 if only its own.
     """
 
     @property
@@ -245,6 +249,10 @@ class Backend(Protocol):
     @property
     def config_type(self) -> type | None:
         """Return the class of its configurations."""
+
+    @property
+    def max_cluster(self) -> int:
+        """Return the most workgroups whose shared memory a kernel may address."""
 
     def supports(self, request: Request) -> Support:
         """Tell whether the backend computes a request (``request.work == "product"``)."""
@@ -310,6 +318,43 @@ class Backend(Protocol):
         Optional.
         """
 
+    def kernel(self, text: str, entry: str) -> Any:
+        """Compile a translation unit that is no product, and load it on the current device.
+
+        Parameters
+        ----------
+        text : str
+            C++17 without includes, for CUDA or HIP, whichever the device takes.
+        entry : str
+            The name of the kernel.
+
+        Returns
+        -------
+        callable
+            ``kernel(grid, threads, packed)`` enqueues a launch on the current stream: its
+            workgroups along x and y, the threads of each, and the bytes of its only argument, a
+            struct.
+        """
+
+
+class StructKernel:
+    """A kernel whose only argument is a struct, launched by CuPy.
+
+    Parameters
+    ----------
+    kernel : cupy.RawKernel
+    """
+
+    __slots__ = ("_kernel",)
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    def __call__(self, grid: tuple[int, int], threads: int, packed: bytes) -> None:
+        """Enqueue a launch on the current stream."""
+        argument = np.frombuffer(packed, np.dtype((np.void, len(packed))))
+        self._kernel((*grid, 1), (threads, 1, 1), (argument,))
+
 
 class NoExtras:
     """A base class for backends without the optional methods."""
@@ -317,6 +362,7 @@ class NoExtras:
     formats: tuple[DType, ...] = ()
     precisions: frozenset[Precision] = frozenset()
     config_type: type | None = None
+    max_cluster: int = 1
 
     def problem(self, request: Request) -> GemmProblem | None:
         """Return None: nothing can be tuned."""
@@ -337,3 +383,9 @@ class NoExtras:
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return None: no kernel takes scales along k."""
         return None
+
+    def kernel(self, text: str, entry: str) -> Any:
+        """Return the kernel that CuPy compiles."""
+        from cupy import RawModule
+
+        return StructKernel(RawModule(code=text, options=("-std=c++17",)).get_function(entry))

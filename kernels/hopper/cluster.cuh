@@ -60,6 +60,12 @@ CUPYGEMM_INLINE void block_sync(u32 threads) {
     asm volatile("bar.sync 0, %0;" ::"r"(threads) : "memory");
 }
 
+// A barrier between two warpgroups: the one that syncs waits until the other has arrived.
+CUPYGEMM_INLINE void pair_arrive(u32 id) {
+    asm volatile("bar.arrive %0, 256;" ::"r"(id) : "memory");
+}
+CUPYGEMM_INLINE void pair_sync(u32 id) { asm volatile("bar.sync %0, 256;" ::"r"(id) : "memory"); }
+
 // Give up registers, or wait until the warpgroup gets more.
 template <int count> CUPYGEMM_INLINE void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));

@@ -8,6 +8,7 @@
 #include "hopper/fix_up.cuh"
 #include "hopper/schedulers.cuh"
 #include "hopper/store.cuh"
+#include "hopper/turns.cuh"
 
 namespace cupygemm {
 
@@ -97,16 +98,23 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
         Accumulators<Config> acc;
         using Epilogue = TileStore<Config>::Epilogue;
-        TileStore<Config> output;
+        TileStore<Config> output{1 + warpgroup};
+        Turns<Config> turns(warpgroup);
         for (; scheduler.more(); scheduler.advance(args)) {
             const auto &product = scheduler.product(args);
             const Work work = scheduler.work(product, rank);
-            Epilogue::prefetch(product, work, warpgroup, thread);
+            if (!turns.takes(ring, work.end - work.begin))
+                continue;
+            const u32 consumer = turns.consumer;
+            Epilogue::prefetch(product, work, consumer, thread);
+            turns.begin();
             Epilogue epilogue =
-                Mainloop::consume(product, work, warpgroup, thread, shared, ring, acc,
-                                  [&] { return Epilogue(product, work, warpgroup, thread); });
-            FixUp<Config>::collect(product, work, warpgroup, thread, acc);
-            output.store(product, work, warpgroup, thread, staging, acc, epilogue);
+                Mainloop::consume(product, work, consumer, thread, shared, ring, acc, [&] {
+                    turns.let_other_begin(scheduler, args);
+                    return Epilogue(product, work, consumer, thread);
+                });
+            FixUp<Config>::collect(product, work, consumer, thread, acc);
+            output.store(product, work, consumer, thread, staging, acc, epilogue);
         }
         output.drain(thread);
     }

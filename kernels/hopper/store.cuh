@@ -43,14 +43,16 @@ template <class Config> struct TileStore {
         !Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
         "a staged row must hold 32 rows of an A in registers, or 64 rows of an A in shared memory");
 
+    u32 barrier;    // of the warpgroup
     u32 buffer = 0; // the next buffer to be written
+
+    CUPYGEMM_INLINE explicit TileStore(u32 barrier) : barrier(barrier) {}
 
     // One warpgroup. `thread` is the index within it, and `staging` is its own buffer.
     template <class Args>
     CUPYGEMM_INLINE void store(const Args &args, const Work &work, u32 consumer, u32 thread,
                                SharedAddress staging, Accumulators<Config> &acc,
                                Epilogue &epilogue) {
-        const u32 barrier = 1 + consumer;
         const BoxIndex batch = c_box(args, work);
 #pragma unroll
         for (u32 block = 0; block < T::consumer_blocks; ++block) {

@@ -22,11 +22,13 @@ template <class Config> struct Tile {
     static constexpr u32 cluster_size = Config::cluster_m * Config::cluster_n;
     // The arrivals that empty a stage: one per warpgroup with wgmma, whose wait covers the
     // warpgroup, or one per warp with mma.sync.
-    static constexpr u32 num_releases =
-        Config::num_consumers * (Config::mma_sync ? 4 : 1) * Multicast<Config>::num_peers;
+    static constexpr u32 num_releases = (Config::ping_pong ? 1 : Config::num_consumers) *
+                                        (Config::mma_sync ? 4 : 1) * Multicast<Config>::num_peers;
     static constexpr u32 num_threads = (Config::num_consumers + 1) * warpgroup_size;
 
-    static constexpr u32 consumer_rows = Config::tile_m / Config::num_consumers;
+    // In turns (`ping_pong`), each consumer computes whole tiles; otherwise, its rows of each tile.
+    static constexpr u32 consumer_rows =
+        Config::tile_m / (Config::ping_pong ? 1 : Config::num_consumers);
     static constexpr u32 consumer_blocks = consumer_rows / block_rows;
 
     static constexpr u32 a_slab_bytes = Config::tile_m * slab_bytes; // (tile_m, slab_k)
@@ -42,8 +44,13 @@ template <class Config> struct Tile {
     static constexpr u32 barriers_at = staging_at + staging_bytes;
     static constexpr u32 shared_bytes = barriers_at + 2 * Config::num_stages * sizeof(u64);
 
-    static_assert(Config::tile_m % (Config::num_consumers * block_rows) == 0,
+    static_assert(consumer_rows % block_rows == 0 && consumer_rows > 0,
                   "each consumer must multiply whole blocks of 64 rows");
+    static_assert(!Config::ping_pong || Config::num_consumers == 2,
+                  "two consumers take turns: while one multiplies, the other stores its tile");
+    static_assert(!Config::ping_pong || !(Config::promote || Config::mma_sync || Config::stream_k ||
+                                          Config::lower_triangle),
+                  "consumers take turns only at plain wgmma and whole tiles");
     static constexpr u32 unit_n = Config::c_turned ? 8 : Config::mma_sync ? block_rows : 16;
     static_assert(Config::tile_n % unit_n == 0 && Config::tile_n <= 256,
                   "tile_n must be a multiple of the columns staged at once, and at most 256, the "
@@ -102,6 +109,13 @@ template <int num_stages> struct RingPosition {
             stage = 0;
             parity ^= 1;
         }
+    }
+
+    // Advance by `steps`, which another consumer takes.
+    CUPYGEMM_INLINE void skip(u32 steps) {
+        const u32 position = stage + steps, rounds = position / num_stages;
+        stage = position - rounds * num_stages;
+        parity ^= rounds & 1;
     }
 };
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.fit import __main__ as command
-from benchmarks.fit import cdna, constants_file, fitting, hopper
+from benchmarks.fit import cdna, constants_file, fitting, hopper, network
 from benchmarks.fit.design import design
 from benchmarks.fit.hopper_kernels import H200, HopperKernels
 from benchmarks.fit.layouts import layout_of
@@ -19,7 +19,7 @@ from cupygemm._backends.cdna import select as cdna_select
 from cupygemm._backends.cdna.cost_constants import ASSUMED
 from cupygemm._backends.cdna.mainloops import MAINLOOPS
 from cupygemm._backends.hopper import constants as hopper_constants
-from cupygemm._backends.hopper import cost, fp64, tf32x3
+from cupygemm._backends.hopper import correction, cost, fp64, tf32x3
 from cupygemm._backends.hopper.config import HopperConfig
 from cupygemm._backends.hopper.orientation import as_computed
 
@@ -105,7 +105,7 @@ def hopper_samples(path, constants, count):
         for described in kernels.candidates(product, 4, 2):
             config = HopperConfig(**described)
             problem = as_computed(asked, transposed_c=config.transposed_c)
-            cycles = cost.kernel_cycles(config, problem, H200, constants)[0]
+            cycles = float(cost.kernel_cost(config, problem, H200, constants).cycles)
             timings.append(Timing(described, cycles / H200.clock_mhz + 2.0, copies=2.0))
         file.add(Sample(product, tuple(timings)))
     file.flush()
@@ -189,8 +189,8 @@ def test_the_models_use_the_modules_of_constants():
         (hopper_constants.KERNELS, True),
         (replace(hopper_constants.KERNELS, launch=1e6), False),
     ):
-        given = cost.kernel_cycles(config, problem, H200, constants)
-        assert (given == cost.kernel_cycles(config, problem, H200)) == same
+        given = cost.kernel_cost(config, problem, H200, constants).cycles
+        assert (given == cost.kernel_cost(config, problem, H200).cycles) == same
     row = cdna.rows_of(SampleFile.open(cdna_files()[0]))[0]
     for constants, same in (
         (cdna_constants.KERNELS, True),
@@ -252,3 +252,41 @@ def test_the_committed_samples_give_the_constants_of_cdna():
     assert new.regret <= old.regret
     assert new.regret == pytest.approx(cdna_constants.PROVENANCE["chosen_over_fastest"], abs=2e-3)
     assert new.median == pytest.approx(cdna_constants.PROVENANCE["median_error"], abs=0.01)
+
+
+def test_training_a_network_lowers_the_regret_of_wrong_models():
+    """The samples are the model's own with another launch of clusters and other steps."""
+    constants = hopper_constants.KERNELS
+    true = replace(
+        constants,
+        launch_of_clusters={1: 0.0, 2: 9000.0, 4: 9000.0},
+        meeting=dict.fromkeys(constants.meeting, 90.0),
+    )
+    rows = []
+    for product in itertools.islice((p for p in design(6) if p.operands == "bf16"), 60):
+        asked = layout_of(product).problem
+        for described in HopperKernels(H200).candidates(product, 6, 4):
+            config = HopperConfig(**described)
+            problem = as_computed(asked, transposed_c=config.transposed_c)
+            subject = hopper.Subject(config, problem, H200)
+            cycles = hopper.predict(true, [subject])[0]
+            rows.append(fitting.Row(product, subject, cycles))
+            cold = product.with_group(product.group + fitting.COLD)
+            rows.append(fitting.Row(cold, subject._replace(cold=True), 1.1 * cycles))
+    outcome = network.retrain(rows, constants, correction.network(), steps=60)
+    assert network.mean_regret(outcome.new) < network.mean_regret(outcome.without)
+    assert outcome.is_better
+    assert "better than the present ones" in str(outcome)
+
+
+def test_the_loss_of_the_network_has_the_gradient_that_it_says():
+    rng = np.random.default_rng(0)
+    product = np.repeat(np.arange(5), 4)
+    table = network.Table(rng.normal(size=(20, 35)), *rng.normal(size=(2, 20)) / 5, product)
+    loss = network._Loss(table, table.features)
+    weights = rng.normal(size=35 * network.HIDDEN + 2 * network.HIDDEN + 1) / 10
+    value, gradient = loss(weights)
+    for place in (0, 100, 35 * network.HIDDEN + 3, len(weights) - 1):
+        moved = weights.copy()
+        moved[place] += 1e-6
+        assert (loss(moved)[0] - value) / 1e-6 == pytest.approx(gradient[place], rel=1e-3, abs=1e-5)

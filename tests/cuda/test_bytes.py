@@ -35,7 +35,7 @@ def test_integers_wrap_as_numpys(cp, dtype, first, second):
 
 @pytest.mark.parametrize("pitch", [188, 193, 208])
 def test_nothing_is_written_beside_the_result(cp, pitch):
-    """Of rows that begin at each of 16 bytes, or all at one of them, or where TMA stores them."""
+    """Rows begin at each offset within 16 bytes, or all at one offset, or where TMA stores them."""
     x1, x2 = testing.integer_operands((70, 90), (90, 161), I8)
     memory = cp.full((80, pitch), 7, I8)
     for column in (0, 8, 11):
@@ -61,7 +61,7 @@ def numbers_to_round(dtype):
 @pytest.mark.parametrize("dtype", [E4M3, E5M2], ids=str)
 @pytest.mark.parametrize("fused", [False, True])
 def test_rounding_is_to_nearest_even_and_saturates(cp, dtype, fused):
-    """Of every sum; a factor of 1/2 is undone by the operands."""
+    """All sums occur; the operands compensate a factor of 1/2."""
     numbers = numbers_to_round(dtype)
     x1 = np.concatenate([numbers, np.ones(-len(numbers) % 8)])[:, None].astype(BF16)
     epilogue = {"alpha": 0.5} if fused else {}
@@ -111,7 +111,7 @@ KINDS = [
 
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda i: "-".join(map(str, KINDS[i])))
 def test_every_part_of_an_epilogue(cp, number):
-    """By TMA and without; whole tiles, parts of k, and tiles that are cut."""
+    """Results are stored with and without TMA, from whole tiles, parts of k and cut tiles."""
     dtype, result, name = KINDS[number]
     configs = [
         c for c in configs_for(name) if c.num_consumers < 3 and c.tile_m * c.tile_n < 1 << 14

@@ -28,7 +28,7 @@ RESULTS = ((F32, F16, N), (F16, F32, N), (BF16, F16, N), (F32, F32, N - 1), (BF1
 
 
 def options(m, n, c_dtype):
-    """Return an epilogue of which every step is exact."""
+    """Return an epilogue in which every step is exact."""
     return {
         "alpha": 0.5,
         "scale_a": np.float32(2.0) ** (np.arange(m) % 3),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import cupygemm
 from cupygemm import testing
-from tests.cuda.variants import product, variants
+from tests.cuda.variants import product, variants, variants_in_turns
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16 = np.dtype(np.float16)
@@ -27,6 +27,14 @@ def on_device(cp, array, order):
 @pytest.mark.parametrize("variant", list(variants()), ids=lambda variant: variant.name)
 @pytest.mark.parametrize("extents", [(64, 64, 392), (513, 784, 1040)])
 def test_each_variant_is_exact(cp, variant, extents):
+    x1, x2, result = product(variant, *extents)
+    testing.assert_gemm_exact(result, x1, x2)
+
+
+@pytest.mark.parametrize("variant", list(variants_in_turns()), ids=lambda variant: variant.name)
+@pytest.mark.parametrize("extents", [(3000, 5000, 200), (1290, 2900, 1500)])
+def test_consumers_in_turns_are_exact(cp, variant, extents):
+    """Every block has several tiles."""
     x1, x2, result = product(variant, *extents)
     testing.assert_gemm_exact(result, x1, x2)
 
@@ -74,7 +82,7 @@ def test_nothing_is_written_beside_the_result(cp, columns, pitch, dtype):
 
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_what_lies_beside_the_operands_is_not_read(cp, dtype):
-    """Not even the rest of 16 bytes in which their rows end."""
+    """This includes the rest of the 16 bytes in which a row ends."""
     x1, x2 = testing.integer_operands((70, 161), (161, 91), dtype)
     a, b, c = (cp.full(shape, np.nan, dtype) for shape in ((72, 168), (168, 96), (96, 168)))
     a[1:71, :161], b[:161, :91], c[:91, :161] = (cp.asarray(x) for x in (x1, x2, x2.T))
@@ -132,7 +140,7 @@ def test_a_split_product_is_the_same_bits_each_time(cp):
 
 @pytest.mark.parametrize(("m", "k", "n"), [(256, 128, 256), (255, 127, 257), (63, 8191, 65)])
 def test_a_stream_and_a_graph(cp, m, k, n):
-    """In place; with operands that are copied; and with k in parts besides."""
+    """Products in place, with copied operands, and with k in parts, too."""
     x1, x2 = testing.integer_operands((m, k), (k, n), BF16)
     a, b, out = cp.asarray(x1), cp.asarray(x2), cp.zeros((m, n), BF16)
     cp.cuda.Device().synchronize()

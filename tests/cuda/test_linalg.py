@@ -78,7 +78,7 @@ def test_one_triangle_is_captured_and_exact(cp):
 
 @pytest.mark.parametrize("columns", [4, 512])
 def test_scales_for_blocks_of_k_are_captured_and_exact(cp, columns):
-    """Powers of two, of which every sum is exact."""
+    """Return powers of two, so that every sum is exact."""
     rng = np.random.default_rng(0)
     values = [rng.integers(-3, 4, shape).astype(np.float32) for shape in ((300, 1024), (1024, 512))]
     scales = [2.0 ** rng.integers(-2, 3, shape) for shape in ((300, 8), (8, columns))]

@@ -24,7 +24,9 @@ from cupygemm._backends.hopper.requests import place_request
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
+    PING_PONG_CONFIGS,
     TRANSPOSED_CONFIGS,
+    TRANSPOSED_PING_PONG_CONFIGS,
     configs_for,
 )
 from cupygemm._records.dtypes import DType
@@ -69,13 +71,14 @@ def variants() -> Iterator[Variant]:
     yield from variants_of_others()
     yield from variants_that_cut_tiles()
     yield from variants_in_hilberts_order()
+    yield from variants_in_turns()
     yield from variants_that_turn()
     yield from variants_of_narrow_boxes()
     yield from variants_of_bytes()
 
 
 def variants_in_hilberts_order() -> Iterator[Variant]:
-    """Yield configurations of small tiles, of which a product has many, in Hilbert's order.
+    """Yield configurations of small tiles in Hilbert's order; a product has many such tiles.
 
     With clusters along each axis and none, tiles whole and cut either way, and fp64.
     """
@@ -96,6 +99,19 @@ def variants_in_hilberts_order() -> Iterator[Variant]:
     for number, (config, cut, dtype) in enumerate(kinds):
         chosen = replace(config, raster="hilbert", **cut)
         yield Variant(chosen, dtype, dtype, ORDERS[number % 4], aligned=number % 3 != 1)
+
+
+def variants_in_turns() -> Iterator[Variant]:
+    """Yield configurations whose consumers take turns, with types, orders and divisions dealt."""
+    for number, config in enumerate(PING_PONG_CONFIGS):
+        dtype, result = (BF16, F16)[number % 2], (BF16, F16, F32)[number % 3]
+        split = 2 if number % 4 == 1 else 1
+        chosen = replace(config, split_k=split)
+        yield Variant(chosen, dtype, result, ORDERS[number % 4], aligned=number % 5 != 2)
+    for number, config in enumerate(TRANSPOSED_PING_PONG_CONFIGS):
+        dtype, raster = (F16, BF16)[number % 2], ("grouped", "hilbert")[number % 2]
+        chosen = replace(config, raster=raster)
+        yield Variant(chosen, dtype, dtype, ORDERS[number % 2], aligned=number % 4 != 2)
 
 
 def variants_that_turn() -> Iterator[Variant]:

@@ -106,7 +106,7 @@ def test_shapes_of_scales(cp, shape_a, shape_b, block):
 
 
 def test_parts_of_k_and_other_options(cp):
-    """k in parts, whose sum has the epilogue; a result in columns, whose operands change places."""
+    """With k in parts, the sum gets the epilogue; for a result in columns, the operands swap."""
     bias = cp.asarray(RNG.integers(-3, 4, 40).astype(F32))
     for k in (300, 6000):
         blocks = -(-k // 128)

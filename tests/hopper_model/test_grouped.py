@@ -97,7 +97,7 @@ def test_bytes_and_results_in_columns(cp, launches):
 
 
 def test_deep_products_are_launched_alone(cp, launches):
-    """Parts of their k go to all SMs, which one tile in a group would wait for."""
+    """Alone, parts of their k run on all SMs; in a group, one tile would delay all others."""
     shapes = [(64, 8192, 64), (64, 64, 64), (64, 64, 128)]
     check_products(cp, shapes)
     assert launches == [2]

@@ -28,6 +28,7 @@ from tests.cuda.variants import (
     multiply,
     product,
     variants_in_hilberts_order,
+    variants_in_turns,
     variants_of_halves,
     variants_of_narrow_boxes,
     variants_of_others,
@@ -85,6 +86,25 @@ def test_hilberts_order_is_exact(cp, model, variant):
     for seed, (tiles_m, tiles_n) in enumerate([(5, 3), (2, 9), (4, 4)]):
         model.seed = seed
         k = 4 * variant.config.tile_k + 8
+        x1, x2, result = product(variant, tiles_m * rows - 9, tiles_n * columns - 24, k)
+        testing.assert_gemm_exact(result, x1, x2)
+
+
+@pytest.mark.parametrize("variant", list(variants_in_turns()), ids=lambda variant: variant.name)
+def test_consumers_in_turns_are_exact(cp, model, variant):
+    """Each block has several tiles, an odd or an even number of them, or one, of few steps or many.
+
+    Fewer steps than the ring has stages, and more, so that a consumer passes over whole rounds.
+    """
+    config = variant.config
+    rows, columns = config.tile_m * config.cluster_m, config.tile_n * config.cluster_n
+    if config.transposed_c:
+        rows, columns = columns, rows
+    deep = (2 * config.num_stages + 3) * config.tile_k * config.split_k
+    for seed, (tiles_m, tiles_n, k) in enumerate(
+        [(5, 6, 2 * config.tile_k + 8), (7, 5, deep), (1, 1, deep), (3, 5, config.tile_k * 2)]
+    ):
+        model.seed = seed
         x1, x2, result = product(variant, tiles_m * rows - 9, tiles_n * columns - 24, k)
         testing.assert_gemm_exact(result, x1, x2)
 
@@ -166,7 +186,7 @@ def test_nothing_is_written_beside_the_result(cp, model, dtype):
 )
 @pytest.mark.parametrize("itemsize", [1, 2, 4])
 def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
-    """Of rows that begin anywhere, several to a block of threads and several blocks to a row."""
+    """Rows begin anywhere; a block of threads copies several rows, or several blocks copy one."""
     dtype = np.dtype(f"u{itemsize}")
     generator = np.random.default_rng(rows)
     memory = generator.integers(0, 256, (2, rows, adjacent + 5), np.uint8).astype(dtype)
@@ -196,7 +216,7 @@ def test_the_padding_copy(cp, model, rows, adjacent, itemsize):
 )
 @pytest.mark.parametrize("column", [0, 3])
 def test_the_transposing_copy(cp, model, rows, adjacent, column):
-    """Of whole tiles and parts of them, of rows that begin at 16 bytes or anywhere."""
+    """Whole and partial tiles, with rows that begin at multiples of 16 bytes or anywhere."""
     generator = np.random.default_rng(rows)
     pitch = -(-adjacent // 16) * 16 + column
     memory = generator.integers(1, 256, (2, rows, pitch), np.uint8)
@@ -221,7 +241,7 @@ def test_the_transposing_copy(cp, model, rows, adjacent, column):
 
 
 def test_both_operands_are_padded_by_one_launch(cp, model):
-    """Also where one is broadcast, and both are long enough for several blocks."""
+    """This includes a broadcast operand, and operands long enough for several blocks."""
     for first, second in (((3, 2, 33, 47), (2, 47, 71)), ((99, 389), (389, 77))):
         x1, x2 = testing.integer_operands(first, second, F16)
         a, b = cp.asarray(x1), cp.asarray(x2)
@@ -253,7 +273,7 @@ def test_a_thread_that_made_no_call_before(cp, model):
 
 
 def test_a_cut_tile_is_the_same_bits_each_time(cp, model):
-    """And each piece is summed once, though clusters that add may come before those that leave."""
+    """Each part is added once, although adding clusters may run before those that store parts."""
     variant = Variant(replace(CONFIGS[-1], stream_k=4), F16, F32, "CC", aligned=True)
     x1, x2 = testing.random_operands((150, 700), (700, 130), F16, seed=3)
     results = []

@@ -33,7 +33,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture
 def chosen(monkeypatch):
-    """Take a triangle whatever the model says; yield where its configuration is put."""
+    """Compute a triangle regardless of the model; yield the list for its configuration."""
     configs = {}
 
     def estimate(config, problem, arch):
@@ -124,7 +124,7 @@ def test_factors_and_an_addend_that_is_not_symmetric(cp, chosen):
 @pytest.mark.parametrize("n", [64, 131, 200])
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_addends_of_any_shape_and_place(cp, chosen, n, dtype):
-    """Rows, columns, matrices in either order; results whose rows begin anywhere, and in place."""
+    """Rows, columns and matrices in either order are added; results start anywhere, or in place."""
     a, wide = integers(cp, (n, 24), dtype), cp.full((n, n + 3), 7, dtype)
     square = exact(a) @ exact(a).T
     out = wide[:, 1 : 1 + n]

@@ -1,4 +1,4 @@
-"""What a repeated call costs the host where operands are copied or k is cut: as little as without.
+"""A repeated call with copied operands or a split k costs the host as little as any other.
 
 Each launch has a list of parameters, which takes longer to pack than to launch; so has each tensor
 map. A call whose arrays, copies and workspaces lie where those of an earlier one did makes none.
@@ -121,7 +121,7 @@ def steps(call):
 
 @pytest.mark.parametrize("name", [name for name in CASES if not CASES[name][2]])
 def test_another_launch_adds_few_steps(cp, pool, name):
-    """Those of a workspace, a look-up and a launch: ten, of which none packs or computes."""
+    """The ten steps are for a workspace, a look-up and a launch; none packs or computes."""
     counts = []
     for which in ("aligned", name):
         *_, call = call_of(cp, which)
@@ -132,7 +132,7 @@ def test_another_launch_adds_few_steps(cp, pool, name):
 
 
 def test_a_tensor_map_is_made_once_for_each_place(cp, pool, monkeypatch):
-    """Of operands that are met beside other results, none is made again."""
+    """Operands that occur with other results need no new tensor map."""
     seen = []
     encode = tensormap.encode
     monkeypatch.setattr(
@@ -148,7 +148,7 @@ def test_a_tensor_map_is_made_once_for_each_place(cp, pool, monkeypatch):
 
 
 def test_other_addresses_are_packed(cp, pool):
-    """And those that were forgotten since, again."""
+    """Addresses that were dropped from the cache are packed again."""
     x1, x2 = testing.integer_operands((15, 17), (17, 9), F16)
     kept = []
     for _ in range(3):

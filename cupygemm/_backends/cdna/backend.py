@@ -127,6 +127,13 @@ class CdnaBackend(NoExtras):
 
         return make_block_scaled(request, scaling, self.arch)
 
+    def kernel(self, text: str, entry: str) -> Any:
+        """Compile a translation unit and load its kernel."""
+        from cupygemm._backends.cdna.compile import compile_source
+        from cupygemm._backends.cdna.kernel import load_entry
+
+        return load_entry(compile_source(text, self.arch.name, entry))
+
     def _select(self, request: Request, placement: Placement) -> Selection:
         problem = placement.layout.problem
         return select(problem, self.arch, reproducible=request.reproducible)

@@ -64,22 +64,22 @@ def compile_kernel(problem: GemmProblem, config: GemmConfig, target: str) -> Com
 
 
 @functools.lru_cache(maxsize=1024)
-def compile_source(text: str, target: str) -> CompiledKernel:
-    """Compile a translation unit whose entry is `ENTRY`; see `compile_kernel`."""
+def compile_source(text: str, target: str, entry: str = ENTRY) -> CompiledKernel:
+    """Compile a translation unit; see `compile_kernel`."""
     compiler, options, build = _compiler(text, target)
     path = get_or_build(
         "hsaco",
         (text, *options, compiler, target),
         ".hsaco",
         build,
-        check=functools.partial(_is_code_object, name=ENTRY),
+        check=functools.partial(_is_code_object, name=entry),
     )
     return CompiledKernel(
-        name=ENTRY,
+        name=entry,
         path=path,
         target=target,
         compiler=compiler,
-        resources=read_resources(path, ENTRY),
+        resources=read_resources(path, entry),
     )
 
 

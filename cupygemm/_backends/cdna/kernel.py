@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from cupygemm._backends.cdna.compile import CompiledKernel
 from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.launch import GemmLaunch, PartedLaunch
 from cupygemm._backends.cdna.source import ADD_ENTRY
+from cupygemm._backends.protocol import StructKernel
 from cupygemm._request.placement import Placement
 
 
@@ -34,3 +36,10 @@ def load(kernel: Kernel) -> tuple[GemmLaunch, ...]:
         PartedLaunch(gemm, add, layout=layout, offsets=offsets, config=config)
         for offsets in layout.launches
     )
+
+
+def load_entry(compiled: CompiledKernel) -> Any:
+    """Return a compiled kernel, loaded on the current device."""
+    from cupy import RawModule
+
+    return StructKernel(RawModule(path=str(compiled.path)).get_function(compiled.name))

@@ -8,7 +8,9 @@ from typing import Any
 
 from cupygemm._backends.hopper import tf32x3
 from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
+from cupygemm._backends.hopper.enqueue import PlainKernel
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -60,6 +62,7 @@ class HopperBackend(NoExtras):
     config_type = HopperConfig
     formats = FLOAT8
     precisions = KNOWN_PRECISIONS
+    max_cluster = 8
 
     def __init__(self, arch: HopperArch) -> None:
         self.arch = arch
@@ -146,6 +149,10 @@ class HopperBackend(NoExtras):
         from cupygemm._backends.hopper.block_scales import make_block_scaled
 
         return make_block_scaled(request, scaling, self.arch)
+
+    def kernel(self, text: str, entry: str) -> Any:
+        """Compile a translation unit and load its kernel."""
+        return PlainKernel(load(compile_cubin(text, entry)))
 
     def run(self, request: Request, placement: Placement, choice: HopperChoice) -> Runner:
         """Load the kernels of a choice and return the runner of the request."""

@@ -48,6 +48,10 @@ def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
         objection = _check_transposed(config, problem)
         if objection is not None:
             return objection
+    if config.ping_pong:
+        objection = _check_turns(config, problem)
+        if objection is not None:
+            return objection
     if problem.a_dtype == "i8" and config.split_k > 1:
         return "parts of k are summed in fp32, and the operands are integers"
     for name in ("m", "n", "k"):
@@ -73,6 +77,16 @@ def _check_transposed(config: HopperConfig, problem: GemmProblem) -> str | None:
     if stored != (4 if a_in_registers(problem) else 2):
         where = "registers" if a_in_registers(problem) else "shared memory"
         return f"from an A in {where}, blocks of {8 * stored} bits are not transposed"
+    return None
+
+
+def _check_turns(config: HopperConfig, problem: GemmProblem) -> str | None:
+    if config.num_consumers != 2:
+        return f"{config.num_consumers} consumers: two take turns"
+    if config.promote or config.mma_sync or a_in_registers(problem):
+        return "consumers take turns only where wgmma keeps their sums and reads shared memory"
+    if config.stream_k:
+        return f"consumers take turns at whole tiles, and stream_k = {config.stream_k} cuts them"
     return None
 
 
@@ -109,7 +123,7 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
         return f"tile_k = {config.tile_k} is not a multiple of {slab_k} ({SLAB_BYTES} bytes)"
     if config.num_consumers not in (1, 2, 3):
         return f"{config.num_consumers} consumers: registers suffice for 1 to 3"
-    if config.tile_m % (BLOCK_ROWS * config.num_consumers):
+    if config.tile_m % (BLOCK_ROWS * config.num_sharing):
         return f"tile_m = {config.tile_m} does not give each consumer whole blocks of {BLOCK_ROWS}"
     if config.raster not in RASTERS:
         return f"raster = {config.raster!r} is none of {', '.join(RASTERS)}"
@@ -150,6 +164,12 @@ def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | 
     fused = problem.epilogue is not None and config.split_k == 1
     if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
         return f"{config.accumulators} accumulators a thread leave no registers for anything else"
+    tall = config.tile_m > 64 * config.num_consumers
+    if tall and config.cluster_m > 1 and config.accumulators >= 128 and a_in_registers(problem):
+        return (
+            f"{config.accumulators} accumulators, two fragments of an A of 32 bits and what a "
+            "cluster along m needs do not fit the registers"
+        )
     if config.num_consumers < 3 or config.mma_sync:
         return None
     if a_in_registers(problem) or fused:

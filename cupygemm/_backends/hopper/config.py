@@ -133,6 +133,8 @@ class HopperConfig:
     transposed_c : bool
         The kernel computes the transpose of C, from B and A, and stores C: tile_m counts columns of
         C, and tile_n rows.
+    ping_pong : bool
+        Two consumers take turns at whole tiles: one multiplies while the other stores.
     """
 
     tile_m: int
@@ -150,6 +152,7 @@ class HopperConfig:
     mma_sync: bool = False
     raster: Raster = "grouped"
     transposed_c: bool = False
+    ping_pong: bool = False
 
     @functools.cached_property
     def cluster_size(self) -> int:
@@ -162,9 +165,14 @@ class HopperConfig:
         return WARPGROUP * (self.num_consumers + 1)
 
     @property
+    def num_sharing(self) -> int:
+        """Return the number of consumers that share a tile."""
+        return 1 if self.ping_pong else self.num_consumers
+
+    @property
     def accumulators(self) -> int:
         """Return the registers of a consumer's thread that hold sums."""
-        sums = self.tile_m * self.tile_n // (self.num_consumers * WARPGROUP)
+        sums = self.tile_m * self.tile_n // (self.num_sharing * WARPGROUP)
         return 2 * sums if self.mma_sync else sums  # of fp64
 
     @property
@@ -175,6 +183,7 @@ class HopperConfig:
         text += f"g{self.group_m}" if self.raster == "grouped" else self.raster
         text += "_p" if self.promote else ""
         text += "_t" if self.transposed_c else ""
+        text += "_pp" if self.ping_pong else ""
         text += f"_stream{self.stream_k}" if self.stream_k else ""
         return text + (f"_k{self.split_k}" if self.split_k > 1 else "")
 
@@ -194,6 +203,8 @@ class HopperConfig:
         )
         if self.promote:
             text += ", sums promoted to fp32"
+        if self.ping_pong:
+            text += ", consumers in turns"
         if self.raster == "hilbert":
             text += ", tiles in Hilbert's order"
         if self.transposed_c:

@@ -5,38 +5,37 @@ L2, whichever binds, with the fill and the epilogue of each tile. The memory bou
 the addition of partial sums comes after it. The constants are fitted to measured times:
 `cupygemm._backends.hopper.constants` names the device and the date, and ``python -m benchmarks.fit
 hopper`` refits them.
+
+All functions take numbers or columns of them, see `cupygemm._backends.hopper.cost_shapes`.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cupygemm._backends.hopper.config import (
     BLOCK_ROWS,
-    CAMP_BYTES,
     LINE_BYTES,
+    MAX_CLUSTER,
     SLAB_BYTES,
-    SWIZZLE_LINES,
     HopperArch,
     HopperConfig,
-    a_in_registers,
 )
 from cupygemm._backends.hopper.constants import KERNELS
 from cupygemm._backends.hopper.cost_constants import KernelConstants
-from cupygemm._backends.hopper.source import parts_dtype
-from cupygemm._backends.hopper.stack import copied_pitch
-from cupygemm._records.dtypes import ITEMSIZE
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Number, Shapes, shapes_of
 from cupygemm._records.problem import GemmProblem
 
+Config = HopperConfig | ConfigColumns
 _SLICES = 96  # of L2
 
 
-@dataclass(frozen=True)
-class TileCost:
+class TileCost(NamedTuple):
     """The cycles that an SM spends on one tile.
 
     Attributes
@@ -45,278 +44,356 @@ class TileCost:
         The cycles of one step along k.
     epilogue : float
         The cycles from the last step to the end of the stores.
-    bound : str
-        What limits a step: ``"tensor cores"`` or ``"L2"``.
+    mma, l2 : float
+        The cycles of a step of the tensor cores, and of the path from L2.
     """
 
-    step: float
-    epilogue: float
-    bound: str
+    step: Number
+    epilogue: Number
+    mma: Number
+    l2: Number
+
+    @property
+    def of_tensor_cores(self) -> Number:
+        """Return whether the tensor cores limit a step, and not L2."""
+        return self.mma >= self.l2
 
 
-def tile_cost(
+class Cost(NamedTuple):
+    """The modelled cost of a product.
+
+    Attributes
+    ----------
+    cycles : float
+    rounds : float
+        The rounds of tiles that an SM computes.
+    of_memory, of_tensor_cores : bool
+        What limits it; L2 if neither does.
+    memory : float
+        The cycles of the memory.
+    """
+
+    cycles: Number
+    rounds: Number
+    of_memory: Number
+    of_tensor_cores: Number
+    memory: Number
+
+    @property
+    def bound(self) -> str:
+        """Return what limits one product, as a word."""
+        return "memory" if self.of_memory else "tensor cores" if self.of_tensor_cores else "L2"
+
+
+class Pieces(NamedTuple):
+    """What the cost of a product is put together from.
+
+    Attributes
+    ----------
+    clusters, units, active : int
+        The clusters that fit on the GPU, the units of work, and the blocks at work at a time.
+    whole, rounds : float
+        The tiles that an SM stores, and the rounds of tiles that it computes.
+    steps : float
+        The steps of k of a unit.
+    tile : TileCost
+    compute : float
+        The cycles of the SM with the most tiles.
+    added : float
+        The cycles of the kernel that adds parts of k.
+    """
+
+    clusters: Number
+    units: Number
+    active: Number
+    whole: Number
+    rounds: Number
+    steps: Number
+    tile: TileCost
+    compute: Number
+    added: Number
+
+
+def kernel_cost(
     config: HopperConfig,
     problem: GemmProblem,
     arch: HopperArch,
-    units: int,
+    constants: KernelConstants = KERNELS,
+) -> Cost:
+    """Return the cost of one product by one kernel, with what L2 keeps from call to call."""
+    shapes = shapes_of(problem)
+    return costs(config, shapes, arch, pieces(config, shapes, arch, constants), constants)
+
+
+def pieces(
+    configs: Config, shapes: Shapes, arch: HopperArch, constants: KernelConstants = KERNELS
+) -> Pieces:
+    """Return what the costs of products by kernels consist of.
+
+    Parameters
+    ----------
+    configs : HopperConfig or ConfigColumns
+        Either all of fp64 or none.
+    shapes : Shapes
+    arch : HopperArch
+    constants : KernelConstants
+    """
+    c, s = configs, shapes
+    clusters = clusters_on(arch, c.cluster_size)
+    units = num_units(c, s)
+    whole = -(-units // clusters)
+    cuts = c.stream_k > 0
+    rounds = np.where(cuts, units / clusters, whole)
+    steps = -(-s.k // c.tile_k) / c.split_k
+    tile = tile_costs(c, s, arch, units, constants)
+    # Consumers that take turns store all tiles but the last one while they multiply.
+    hidden = np.where(c.ping_pong, np.minimum(tile.epilogue, steps * tile.step), 0.0)
+    compute = rounds * steps * tile.step + whole * tile.epilogue - (whole - 1) * hidden
+    sums = 4 * c.tile_m * c.tile_n / constants.sum_bytes
+    collected = constants.wait + sums * (1 + np.maximum(1.0, clusters / units))
+    parts = s.m * s.n * s.num_batches * c.split_k
+    adding = constants.add + parts * s.part_size / constants.add_bytes
+    return Pieces(
+        clusters=clusters,
+        units=units,
+        active=_blocks_at_work(c, arch, units),
+        whole=whole,
+        rounds=rounds,
+        steps=steps,
+        tile=tile,
+        compute=compute + np.where(cuts, collected, 0.0),
+        added=np.where(c.split_k > 1, adding, 0.0),
+    )
+
+
+def costs(
+    configs: Config,
+    shapes: Shapes,
+    arch: HopperArch,
+    of: Pieces,
+    constants: KernelConstants = KERNELS,
+    *,
+    cold: bool = False,
+) -> Cost:
+    """Return the costs of products; L2 holds nothing of `cold` operands, however small."""
+    c, s = configs, shapes
+    cuts = c.stream_k > 0
+    strips = (c.tile_m * c.cluster_m * s.size, c.tile_n * c.cluster_n * s.size)
+    idle = np.where(c.cluster_size == 1, constants.idle_alone, constants.idle_in_clusters)
+    slower = 1 + idle * np.maximum(0.0, 1 - of.active / arch.num_sms)
+    few = np.maximum(1.0, constants.memory / (constants.memory_of_sm * of.active))
+    moved = moved_bytes(s)
+    share = 1.0 if cold else _between(moved, constants.cold_bytes_none, constants.cold_bytes_all)
+    slower = np.maximum(slower, 1 + share * (few - 1))
+    memory = memory_cycles(s, strips, constants, cold=cold) * slower
+    memory = memory * np.where(cuts, 1 + constants.stream_memory, 1.0)
+    cycles = total(c, of.compute, memory, constants) * np.where(cuts, constants.cut, 1.0)
+    return Cost(cycles + of.added, of.rounds, memory > of.compute, of.tile.of_tensor_cores, memory)
+
+
+def tile_costs(
+    configs: Config,
+    shapes: Shapes,
+    arch: HopperArch,
+    units: Number,
     constants: KernelConstants = KERNELS,
 ) -> TileCost:
-    """Return the cost of one tile of a kernel with `units` tiles of clusters in all."""
-    size = config.cluster_size
-    alone = size == 1 and units > arch.num_clusters(size)
-    mma = _multiply_cycles(config, problem, constants, alone=alone)
-    l2 = _load_cycles(config, problem, _blocks_at_work(config, arch, units), constants)
-    work = problem.m * problem.n * problem.k * problem.num_batches * ITEMSIZE[problem.a_dtype]
-    power = constants.power * min(1.0, work / constants.long_work)
-    power *= constants.power_alone if alone else 1.0
-    slower = 1 if config.mma_sync else 1 + power
-    stored = ITEMSIZE[parts_dtype(problem) if config.split_k > 1 else problem.out_dtype]
-    rate = constants.epilogue_bytes_f64 if config.mma_sync else constants.epilogue_bytes
-    turning = constants.transposed_c if config.transposed_c else 1.0
-    stores = config.tile_m * config.tile_n * stored / rate * turning
-    stores *= constants.one_buffer if config.epilogue_buffers == 1 else 1.0
-    epilogue = constants.epilogue + stores
-    if size > 1:
-        epilogue += constants.cluster
-    bound = "tensor cores" if mma >= l2 else "L2"
-    slabs = config.tile_k * ITEMSIZE[problem.a_dtype] / SLAB_BYTES
-    meeting = _of_clusters(constants.meeting, config) * slabs
-    if config.num_consumers == 1:
-        meeting *= constants.meeting_alone
-    step = max(mma, l2) + constants.step + meeting
-    return TileCost(step * slower, epilogue, bound)
+    """Return the costs of one tile of kernels with `units` tiles of clusters in all."""
+    c, s = configs, shapes
+    is_f64 = bool(np.all(c.mma_sync))
+    alone = (c.cluster_size == 1) & (units > clusters_on(arch, c.cluster_size))
+    mma = _multiply_cycles(c, s, constants, alone, is_f64=is_f64)
+    l2 = _load_cycles(c, s, _blocks_at_work(c, arch, units), constants)
+    work = s.m * s.n * (s.k * s.num_batches * 1.0) * s.size
+    power = constants.power * np.minimum(1.0, work / constants.long_work)
+    power = power * np.where(alone, constants.power_alone, 1.0)
+    slower = 1 if is_f64 else 1 + power
+    stored: Number = np.where(c.split_k > 1, s.part_size, s.out_size)
+    rate = constants.epilogue_bytes_f64 if is_f64 else constants.epilogue_bytes
+    stores = c.tile_m * c.tile_n * stored / rate
+    stores = stores * np.where(c.transposed_c, constants.transposed_c, 1.0)
+    stores = stores * np.where(c.epilogue_buffers == 1, constants.one_buffer, 1.0)
+    epilogue = constants.epilogue + stores + np.where(c.cluster_size > 1, constants.cluster, 0.0)
+    slabs = c.tile_k * s.size / SLAB_BYTES
+    meeting = _of_clusters(constants, "meeting", c) * slabs
+    meeting = meeting * np.where(c.num_consumers == 1, constants.meeting_alone, 1.0)
+    step = np.maximum(mma, l2) + constants.step + meeting
+    return TileCost(step * slower, epilogue, mma, l2)
 
 
-def _blocks_at_work(config: HopperConfig, arch: HopperArch, units: int) -> int:
+def num_units(configs: Config, shapes: Shapes) -> Number:
+    """Return the units of work for clusters: tiles times batch times parts of k."""
+    c, s = configs, shapes
+    tiles_m = -(-s.m // (c.tile_m * c.cluster_m))
+    tiles_n = -(-s.n // (c.tile_n * c.cluster_n))
+    return tiles_m * tiles_n * s.num_batches * c.split_k
+
+
+def clusters_on(arch: HopperArch, sizes: Number) -> Number:
+    """Return how many clusters of these sizes fit on the GPU at once."""
+    return _clusters(arch)[sizes]
+
+
+@functools.cache
+def _clusters(arch: HopperArch) -> NDArray[np.int64]:
+    return np.array([0, *(arch.num_clusters(size) for size in range(1, MAX_CLUSTER + 1))])
+
+
+def _blocks_at_work(configs: Config, arch: HopperArch, units: Number) -> Number:
     """Return how many blocks compute at a time."""
-    clusters = arch.num_clusters(config.cluster_size)
-    return (clusters if config.stream_k else min(units, clusters)) * config.cluster_size
+    clusters = clusters_on(arch, configs.cluster_size)
+    busy = np.where(configs.stream_k > 0, clusters, np.minimum(units, clusters))
+    return busy * configs.cluster_size
 
 
 def _multiply_cycles(
-    config: HopperConfig, problem: GemmProblem, constants: KernelConstants, *, alone: bool
-) -> float:
+    configs: Config, shapes: Shapes, constants: KernelConstants, alone: Number, *, is_f64: bool
+) -> Number:
     """Return the cycles of the tensor cores in one step."""
-    multiply_adds = config.tile_m * config.tile_n * config.tile_k
-    if config.mma_sync:
-        cycles = constants.mma_f64[config.num_consumers] * multiply_adds / 128
-    else:
-        cycles = constants.mma * multiply_adds * ITEMSIZE[problem.a_dtype] / (64 * 2 * 32)
-        if config.tile_n < 128:
-            cycles *= 1 + constants.below_128 * (2 - config.tile_n / 64)
-        if config.promote and config.tile_m == BLOCK_ROWS * config.num_consumers:
-            cycles *= constants.lone_block
-        if config.num_consumers == 3:
-            cycles *= constants.three_consumers
-        elif alone and not config.transposed_c and not a_in_registers(problem):
-            cycles *= constants.alone
-    return cycles + (constants.lone_step if config.num_consumers == 1 else 0)
+    c = configs
+    lone_step = np.where(c.num_consumers == 1, constants.lone_step, 0.0)
+    multiply_adds = c.tile_m * c.tile_n * c.tile_k
+    if is_f64:
+        return _table(constants, "mma_f64")[c.num_consumers] * multiply_adds / 128 + lone_step
+    cycles = constants.mma * multiply_adds * shapes.size / (64 * 2 * 32)
+    narrow = 1 + constants.below_128 * (2 - c.tile_n / 64)
+    lone_block = c.promote & (c.tile_m == BLOCK_ROWS * c.num_consumers)
+    single = alone & ~np.logical_or(c.transposed_c, shapes.from_registers)
+    of_consumers = np.where(single, constants.alone, 1.0)
+    of_consumers = np.where(c.num_consumers == 3, constants.three_consumers, of_consumers)
+    cycles = cycles * np.where(c.tile_n < 128, narrow, 1.0) * of_consumers
+    return cycles * np.where(lone_block, constants.lone_block, 1.0) + lone_step
 
 
 def _load_cycles(
-    config: HopperConfig, problem: GemmProblem, active: int, constants: KernelConstants
-) -> float:
+    configs: Config, shapes: Shapes, active: Number, constants: KernelConstants
+) -> Number:
     """Return the cycles of the path from L2 in one step, while `active` blocks compute.
 
     An SM receives the data that it requests and the data that is multicast to it. Each cache line
     is read from one slice of L2, once for nearly every request, because few requests are merged.
     The fewer different lines are requested at a time, the less evenly they spread over the slices.
     """
-    step_bytes = config.tile_k * ITEMSIZE[problem.a_dtype]
-    alone = config.cluster_size == 1
-    merged = constants.merged_alone if alone else constants.merged_in_clusters
-    taken = asked = of_slices = 0.0
-    a_in_flight, b_in_flight = _tiles_in_flight(config, problem, active)
-    a_rows, b_rows = _rows(problem)
-    for rows, tile, shares, in_flight in (
-        (a_rows, config.tile_m, config.cluster_n, a_in_flight),
-        (b_rows, config.tile_n, config.cluster_m, b_in_flight),
+    c, s = configs, shapes
+    step_bytes = c.tile_k * s.size
+    alone = c.cluster_size == 1
+    merged = np.where(alone, constants.merged_alone, constants.merged_in_clusters)
+    taken: Number = 0.0
+    asked: Number = 0.0
+    of_slices: Number = 0.0
+    a_in_flight, b_in_flight = _tiles_in_flight(c, s, active)
+    for most, crosses, camps, along_k, tile, shares, in_flight in (
+        (s.a_indices, s.a_crosses, s.a_camps, s.a_along_k, c.tile_m, c.cluster_n, a_in_flight),
+        (s.b_indices, s.b_crosses, s.b_camps, s.b_along_k, c.tile_n, c.cluster_m, b_in_flight),
     ):
-        indices = float(tile if rows.indices is None else min(tile, rows.indices))
-        if rows.indices is None and tile % BLOCK_ROWS:
-            indices *= 1 + constants.narrow
-        crosses = rows.crosses
-        camps = constants.camping_across if rows.indices is None else constants.camping_along_k
-        more_in_l2 = crosses * constants.lines_l2 + (camps if rows.camps else 0.0)
-        more_sent = crosses * (constants.lines if shares == 1 else constants.lines_sent)
-        taken += indices * (1 + more_sent)
-        asked += indices / shares * (1 + crosses * constants.lines)
-        lines = indices * step_bytes / LINE_BYTES * (1 + more_in_l2)
-        of_slice = in_flight * lines / _SLICES
-        requests = max(1.0, active / in_flight / shares) ** merged  # for each line
-        of_slices += requests * (of_slice + constants.uneven * math.sqrt(of_slice))
-    of_sm = step_bytes * max(taken, asked) / constants.l2_of_sm
-    cycles = max(of_sm, constants.slice_clocks * of_slices)
-    cycles *= 1 + _of_clusters(constants.sent, config)
-    cycles *= constants.batch if problem.batch else 1.0
-    return max(cycles, constants.issue + constants.issue_box * _boxes(config, problem))
+        across = np.logical_not(along_k)
+        indices = np.minimum(tile, most)
+        indices = indices * np.where(across & (tile % BLOCK_ROWS > 0), 1 + constants.narrow, 1.0)
+        camping = np.where(across, constants.camping_across, constants.camping_along_k) * camps
+        more_in_l2 = crosses * constants.lines_l2 + camping
+        more_sent = crosses * np.where(shares == 1, constants.lines, constants.lines_sent)
+        taken = taken + indices * (1 + more_sent)
+        asked = asked + indices / shares * (1 + crosses * constants.lines)
+        of_slice = in_flight * indices * step_bytes / LINE_BYTES * (1 + more_in_l2) / _SLICES
+        requests = np.maximum(1.0, active / in_flight / shares) ** merged  # for each line
+        of_slices = of_slices + requests * (of_slice + constants.uneven * np.sqrt(of_slice))
+    of_sm = step_bytes * np.maximum(taken, asked) / constants.l2_of_sm
+    cycles = np.maximum(of_sm, constants.slice_clocks * of_slices)
+    cycles = cycles * (1 + _of_clusters(constants, "sent", c))
+    cycles = cycles * np.where(s.has_batch, constants.batch, 1.0)
+    return np.maximum(cycles, constants.issue + constants.issue_box * _boxes(c, s))
 
 
-def _boxes(config: HopperConfig, problem: GemmProblem) -> int:
+def _boxes(configs: Config, shapes: Shapes) -> Number:
     """Return the number of TMA boxes that a block loads in one step. One thread issues them all."""
-    slab_k = SLAB_BYTES // ITEMSIZE[problem.a_dtype]
-    count = 0
-    for tile, major, shares in (
-        (config.tile_m, problem.a_major, config.cluster_n),
-        (config.tile_n, problem.b_major, config.cluster_m),
+    c, slab_k = configs, SLAB_BYTES // shapes.size
+    count: Number = 0
+    for tile, along_k, shares in (
+        (c.tile_m, shapes.a_along_k, c.cluster_n),
+        (c.tile_n, shapes.b_along_k, c.cluster_m),
     ):
-        by_boxes = major != "k" and tile / shares % slab_k == 0
-        count += 1 if major == "k" else -(-tile // slab_k) // (shares if by_boxes else 1)
-    return count * config.tile_k // slab_k
+        by_boxes = (tile % (shares * slab_k)) == 0
+        blocks = -(-tile // slab_k) // np.where(by_boxes, shares, 1)
+        count = count + np.where(along_k, 1, blocks)
+    return count * c.tile_k // slab_k
 
 
-def _tiles_in_flight(
-    config: HopperConfig, problem: GemmProblem, active: int
-) -> tuple[float, float]:
+def _tiles_in_flight(configs: Config, shapes: Shapes, active: Number) -> tuple[Number, Number]:
     """Return how many different tiles of A and of B are loaded while `active` blocks compute."""
-    rows, columns = -(-problem.m // config.tile_m), -(-problem.n // config.tile_n)
-    matrices = config.split_k * problem.num_batches
-    matrices_in_flight = max(1.0, min(matrices, active / (rows * columns)))
+    c, s = configs, shapes
+    rows, columns = -(-s.m // c.tile_m), -(-s.n // c.tile_n)
+    matrices = c.split_k * s.num_batches
+    matrices_in_flight = np.maximum(1.0, np.minimum(matrices, active / (rows * columns)))
     blocks = active / matrices_in_flight
-    of_a = min(rows, config.group_m * config.cluster_m, blocks)
-    of_b = max(1, min(columns, math.ceil(blocks / of_a)))
+    of_a = np.minimum(np.minimum(rows, c.group_m * c.cluster_m), blocks)
+    of_b = np.maximum(1, np.minimum(columns, np.ceil(blocks / of_a)))
     return of_a * matrices_in_flight, of_b * matrices_in_flight
 
 
-def kernel_cycles(
-    config: HopperConfig,
-    problem: GemmProblem,
-    arch: HopperArch,
-    constants: KernelConstants = KERNELS,
-) -> tuple[float, str, float]:
-    """Return a product's cycles, what limits it, and the rounds of tiles that an SM computes."""
-    clusters = arch.num_clusters(config.cluster_size)
-    units = config.num_units(problem)
-    whole = -(-units // clusters)
-    rounds = units / clusters if config.stream_k else float(whole)
-    steps = -(-problem.k // config.tile_k) / config.split_k
-    tile = tile_cost(config, problem, arch, units, constants)
-    compute = rounds * steps * tile.step + whole * tile.epilogue
-    size = ITEMSIZE[problem.a_dtype]
-    strips = (
-        config.tile_m * config.cluster_m * size,
-        config.tile_n * config.cluster_n * size,
-    )
-    active = _blocks_at_work(config, arch, units)
-    idle = constants.idle_alone if config.cluster_size == 1 else constants.idle_in_clusters
-    slower = 1 + idle * max(0.0, 1 - active / arch.num_sms)
-    few = max(1.0, constants.memory / (constants.memory_of_sm * active))
-    slower = max(slower, 1 + _memory(problem, constants).cold * (few - 1))
-    memory = memory_cycles(problem, strips, constants) * slower
-    if config.stream_k:
-        memory *= 1 + constants.stream_memory
-        sums = 4 * config.tile_m * config.tile_n / constants.sum_bytes
-        compute += constants.wait + sums * (1 + max(1.0, clusters / units))
-    cycles = total(config, compute, memory, constants)
-    cycles *= constants.cut if config.stream_k else 1.0
-    if config.split_k > 1:
-        parts = problem.m * problem.n * problem.num_batches * config.split_k
-        cycles += constants.add + parts * ITEMSIZE[parts_dtype(problem)] / constants.add_bytes
-    return cycles, "memory" if memory > compute else tile.bound, rounds
-
-
 def memory_cycles(
-    problem: GemmProblem,
-    strips: tuple[int, int] | None = None,
+    shapes: Shapes,
+    strips: tuple[Number, Number] | None = None,
     constants: KernelConstants = KERNELS,
-) -> float:
+    *,
+    cold: bool = False,
+) -> Number:
     """Return the cycles of the memory to read the operands and write the result once.
 
-    `strips` gives the adjacent bytes of A and of B that are read together, for an operand in which
-    the elements along k are not adjacent.
+    Rows that cross lines are read in part twice. L2 keeps small operands from call to call, unless
+    `cold`; each of its halves may keep a copy. `strips` gives the adjacent bytes of A and of B that
+    are read together, for an operand in which the elements along k are not adjacent.
     """
-    memory = _memory(problem, constants)
-    read_a, read_b = memory.of_a, memory.of_b
+    s = shapes
+    row = s.k * s.size * s.num_batches * 1.0
+    read_a = s.m * row * (1 + constants.lines_memory * s.a_crosses)
+    read_b = s.n * row * (1 + constants.lines_memory * s.b_crosses)
     if strips is not None:
-        read_a *= _slower_in_strips(problem.a_major, strips[0], constants)
-        read_b *= _slower_in_strips(problem.b_major, strips[1], constants)
-    return (read_a + read_b + memory.written) / memory.rate
+        read_a = read_a * _slower_in_strips(s.a_along_k, strips[0], constants)
+        read_b = read_b * _slower_in_strips(s.b_along_k, strips[1], constants)
+    lost = _between(moved_bytes(s), constants.warm_bytes_all, constants.warm_bytes_none)
+    rate = constants.memory / (constants.warm + (1 - constants.warm) * (1.0 if cold else lost))
+    return (read_a + read_b + _written(s)) / rate
 
 
-def _slower_in_strips(major: str, strip: int, constants: KernelConstants) -> float:
-    return 1.0 if major == "k" else 1 + constants.strip * LINE_BYTES / max(LINE_BYTES, strip)
+def moved_bytes(shapes: Shapes) -> Number:
+    """Return the bytes of the operands and of the result."""
+    s = shapes
+    return (s.m + s.n) * (s.k * s.size * s.num_batches * 1.0) + _written(s)
 
 
-class _Memory(NamedTuple):
-    """The memory traffic of a product, the same for all configurations."""
-
-    of_a: float  # bytes read; rows that cross lines are read in part twice
-    of_b: float
-    written: float
-    rate: float  # bytes per clock
-    cold: float  # the share of it that L2 cannot hold
+def _written(shapes: Shapes) -> Number:
+    return shapes.m * shapes.n * (shapes.out_size * shapes.num_batches * 1.0)
 
 
-@functools.lru_cache(maxsize=1024)
-def _memory(problem: GemmProblem, constants: KernelConstants) -> _Memory:
-    """Return the memory traffic of a product.
-
-    L2 keeps small operands from call to call; each of its halves may keep a copy.
-    """
-    of_a, of_b = (1 + constants.lines_memory * rows.crosses for rows in _rows(problem))
-    row = problem.k * ITEMSIZE[problem.a_dtype] * problem.num_batches
-    written = problem.m * problem.n * ITEMSIZE[problem.out_dtype] * problem.num_batches
-    moved = (problem.m + problem.n) * row + written
-    lost = _between(moved, constants.warm_bytes_all, constants.warm_bytes_none)
-    rate = constants.memory / (constants.warm + (1 - constants.warm) * lost)
-    cold = _between(moved, constants.cold_bytes_none, constants.cold_bytes_all)
-    return _Memory(
-        of_a=problem.m * row * of_a,
-        of_b=problem.n * row * of_b,
-        written=written,
-        rate=rate,
-        cold=cold,
-    )
+def _slower_in_strips(along_k: Number, strip: Number, constants: KernelConstants) -> Number:
+    slower = 1 + constants.strip * LINE_BYTES / np.maximum(LINE_BYTES, strip)
+    return np.where(along_k, 1.0, slower)
 
 
-def _between(value: float, least: float, most: float) -> float:
+def _between(value: Number, least: float, most: float) -> Number:
     """Return where a value lies between `least` (0) and `most` (1)."""
-    return min(1.0, max(0.0, (value - least) / (most - least)))
+    return np.minimum(1.0, np.maximum(0.0, (value - least) / (most - least)))
 
 
 def total(
-    config: HopperConfig, compute: float, memory: float, constants: KernelConstants = KERNELS
-) -> float:
+    configs: Config, compute: Number, memory: Number, constants: KernelConstants = KERNELS
+) -> Number:
     """Return the cycles of a launch, from those of its SMs and those of the memory."""
-    launch = constants.launch + _of_clusters(constants.launch_of_clusters, config)
+    launch = constants.launch + _of_clusters(constants, "launch_of_clusters", configs)
     compute, memory = launch + compute, launch + memory
-    return max(compute, memory) + constants.overlap * min(compute, memory)
+    return np.maximum(compute, memory) + constants.overlap * np.minimum(compute, memory)
 
 
-def _of_clusters(table: Mapping[int, float], config: HopperConfig) -> float:
-    """Return a table's entry for the largest cluster that is not above the configuration's."""
-    return table[max(size for size in table if size <= config.cluster_size)]
+def _of_clusters(constants: KernelConstants, name: str, configs: Config) -> Number:
+    """Return a table's entry for the largest cluster that is not above the configurations'."""
+    return _table(constants, name)[configs.cluster_size]
 
 
-class _Rows(NamedTuple):
-    """The rows of an operand in memory."""
-
-    indices: int | None  # the most that are loaded, of m or n; None if they are adjacent
-    crosses: float  # the share of rows that do not begin at a cache line
-    camps: bool  # they begin at multiples of 4 KiB
-
-
-@functools.lru_cache(maxsize=1024)
-def _rows(problem: GemmProblem) -> tuple[_Rows, _Rows]:
-    """Return the layouts of A and B, the same for all configurations."""
-    found = []
-    for name, extent, major in (
-        ("a", problem.m, problem.a_major),
-        ("b", problem.n, problem.b_major),
-    ):
-        pitch, adjacent_k = _row_bytes(problem, name), major == "k"
-        indices = -(-extent // SWIZZLE_LINES) * SWIZZLE_LINES if adjacent_k else None
-        crosses = 1 - math.gcd(pitch, LINE_BYTES) / LINE_BYTES
-        found.append(_Rows(indices, crosses, camps=pitch % CAMP_BYTES == 0))
-    return found[0], found[1]
-
-
-def _row_bytes(problem: GemmProblem, name: str) -> int:
-    """Return the bytes from one row of an operand to the next, if it is packed or copied."""
-    is_a = name == "a"
-    major, align = (
-        (problem.a_major, problem.a_align) if is_a else (problem.b_major, problem.b_align)
-    )
-    adjacent = problem.k if major == "k" else problem.m if is_a else problem.n
-    row = adjacent * ITEMSIZE[problem.a_dtype]
-    return copied_pitch(row) if align == LINE_BYTES else -(-row // align) * align
+@functools.lru_cache(maxsize=64)
+def _table(constants: KernelConstants, name: str) -> NDArray[np.float64]:
+    """Return a table as an array, in which a key that is absent has the value of the one below."""
+    table: Mapping[int, Any] = getattr(constants, name)
+    keys = [
+        max((key for key in table if key <= size), default=0) for size in range(MAX_CLUSTER + 1)
+    ]
+    return np.array([table.get(key, 0.0) for key in keys])

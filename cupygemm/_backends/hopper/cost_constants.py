@@ -171,7 +171,7 @@ class Fp64Constants:
     unaligned : float
         Factor where rows do not begin at multiples of 16 bytes.
     copy_bytes_per_clock : float
-        Of the GPU, read and written, by this library's copies.
+        Bytes that this library's copies read and write in a clock of the GPU.
     """
 
     launch: float
@@ -194,7 +194,7 @@ class Fp32Constants:
     copy : float
         Cycles of each operand's copy, which is a kernel more.
     copy_bytes_per_clock : float
-        Of the GPU, read and written.
+        Bytes that are read and written in a clock of the GPU.
     """
 
     launch: float

@@ -100,6 +100,47 @@ class Enqueue:
         return config
 
 
+class PlainKernel:
+    """Launches a kernel that starts when the previous work has ended, with any grid.
+
+    Parameters
+    ----------
+    kernel : cupy.RawKernel
+        A kernel whose only argument is a struct.
+    """
+
+    __slots__ = ("_driver", "_function", "_launch", "_stream")
+
+    def __init__(self, kernel: Any) -> None:
+        from cuda.bindings import driver
+        from cupy.cuda import get_current_stream
+
+        self._driver = driver
+        self._function = driver.CUfunction(kernel.kernel.ptr)
+        self._launch = driver.cuLaunchKernel
+        self._stream = get_current_stream
+
+    def __call__(self, grid: tuple[int, int], threads: int, packed: bytes) -> None:
+        """Enqueue a launch on the current stream; the driver copies the struct."""
+        status = self._enqueue(grid, threads, packed)
+        if status == self._driver.CUresult.CUDA_ERROR_INVALID_CONTEXT:
+            from cupy.cuda import runtime
+
+            runtime.memGetInfo()  # creates this thread's context
+            status = self._enqueue(grid, threads, packed)
+        if status:
+            from cupy_backends.cuda.api.driver import check_status
+
+            check_status(int(status))
+
+    def _enqueue(self, grid: tuple[int, int], threads: int, packed: bytes) -> Any:
+        address, _, _kept = pointed(packed)
+        (status,) = self._launch(
+            self._function, *grid, 1, threads, 1, 1, 0, self._stream().ptr, address, 0
+        )
+        return status
+
+
 class Parameters(dict[tuple[Any, ...], Pointed]):
     """A cache of a kernel's lists of parameters; each is packed at its first use.
 

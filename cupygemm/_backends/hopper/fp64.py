@@ -12,6 +12,7 @@ from cupygemm._backends.hopper.config import TMA_BYTES, HopperArch
 from cupygemm._backends.hopper.constants import FP64
 from cupygemm._backends.hopper.cost import memory_cycles
 from cupygemm._backends.hopper.cost_constants import Fp64Constants
+from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.select import HopperSelection
 from cupygemm._records.problem import GemmProblem
 
@@ -22,14 +23,14 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     Parameters
     ----------
     problem : GemmProblem
-        Of fp64.
+        A product of fp64 operands.
     selection : HopperSelection
-        Of its kernel; without candidates where that was measured.
+        The selection of its kernel; without a ranking if `tune` has measured it.
     arch : HopperArch
     """
-    if problem.epilogue is not None or not selection.candidates:
+    if problem.epilogue is not None or selection.ranking is None:
         return
-    ours = selection.candidates[0].cycles + copy_cycles(problem)
+    ours = selection.cycles + copy_cycles(problem)
     cublas = cublas_cycles(problem, arch)
     if cublas < ours:
         raise ValueError(
@@ -44,7 +45,7 @@ def cublas_cycles(problem: GemmProblem, arch: HopperArch, constants: Fp64Constan
     multiply_adds = problem.flops / 2 / (rate * arch.num_sms)
     if min(problem.a_align, problem.b_align) < TMA_BYTES:
         multiply_adds *= constants.unaligned
-    return constants.launch + max(multiply_adds, memory_cycles(problem))
+    return constants.launch + max(multiply_adds, float(memory_cycles(shapes_of(problem))))
 
 
 def copy_cycles(problem: GemmProblem, constants: Fp64Constants = FP64) -> float:

@@ -19,7 +19,8 @@ import numpy as np
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import Cubin, load
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import memory_cycles, tile_cost, total
+from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, num_units, tile_costs, total
+from cupygemm._backends.hopper.cost_shapes import Shapes, columns_of, shapes_of
 from cupygemm._backends.hopper.enqueue import Enqueue, Pointed, pointed
 from cupygemm._backends.hopper.launch import HOPPER_ARGS, launch_grid, pack
 from cupygemm._backends.hopper.orientation import as_computed
@@ -127,7 +128,10 @@ def _partition(
     this lowers the total time.
     """
     numbers = sorted(choices, key=lambda number: -choices[number].problem.k)
-    alone = {number: choices[number].selection.candidates[0].cycles for number in numbers}
+    alone = {
+        number: float(kernel_cost(choice.config, choice.problem, arch).cycles)
+        for number, choice in choices.items()
+    }
     best, first = _in_launches(numbers, layouts, arch), 0
     cycles = sum(launch.cycles for launch in best)
     while first < len(numbers):
@@ -163,11 +167,12 @@ def _in_launches(
 
 def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[HopperConfig, float]:
     """Return the configuration that computes products in one launch fastest, and its cycles."""
-    memory = sum(map(memory_cycles, products))
+    memory = sum(float(memory_cycles(shapes_of(product))) for product in products)
     ways = {
         transposed: [as_computed(product, transposed_c=transposed) for product in products]
         for transposed in (False, True)
     }
+    shapes = {flag: columns_of(map(shapes_of, problems)) for flag, problems in ways.items()}
     ranked = []
     for config in configs_for_product(products[0]):
         problems = ways[config.transposed_c]
@@ -175,22 +180,18 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
         if has_narrow_boxes(config, problems[0], problems[0].out_dtype):
             continue
         if all(check(config, problem, arch) is None for problem in problems):
-            ranked.append((total(config, _busiest(config, problems, arch), memory), config))
+            busiest = _busiest(config, shapes[config.transposed_c], arch)
+            ranked.append((float(total(config, busiest, memory)), config))
     cycles, config = min(ranked, key=lambda each: each[0])
     return config, cycles
 
 
-def _busiest(config: HopperConfig, problems: Sequence[GemmProblem], arch: HopperArch) -> float:
-    """Return the cycles of the cluster whose tiles take the longest."""
-    units = np.array([config.num_units(problem) for problem in problems])
+def _busiest(config: HopperConfig, shapes: Shapes, arch: HopperArch) -> float:
+    """Return the cycles of the cluster whose tiles take the longest, from columns of products."""
+    units = num_units(config, shapes)
     clusters = arch.num_clusters(config.cluster_size)
-    tiles = [tile_cost(config, p, arch, int(units.sum())) for p in problems]
-    each = np.array(
-        [
-            -(-problem.k // config.tile_k) * tile.step + tile.epilogue
-            for problem, tile in zip(problems, tiles, strict=True)
-        ]
-    )
+    tile = tile_costs(config, shapes, arch, units.sum())
+    each = -(-shapes.k // config.tile_k) * tile.step + tile.epilogue
     # Cluster i takes the units i, i + clusters, ...: of those before unit `ends`, so many.
     ends = np.concatenate([[0], np.cumsum(units)])[:, None]
     before = (ends - np.arange(clusters) + clusters - 1) // clusters

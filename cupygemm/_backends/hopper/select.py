@@ -1,19 +1,28 @@
-"""Choose a Hopper configuration, and how k is divided, by their modelled cost."""
+"""Choose a Hopper configuration, and how k is divided, by their modelled cost.
+
+All kernels that can compute a product are ranked at once, in columns. The cost is the geometric
+mean of the times with operands that L2 holds and with operands that it does not: both occur, and
+the kernel that is best by this mean is rarely more than a hundredth slower than the best of either.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm._backends.hopper.admissible import admissible, divisions, kind_of
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import RASTERS, HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import kernel_cycles
+from cupygemm._backends.hopper.correction import features, network
+from cupygemm._backends.hopper.cost import Cost, costs, pieces
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes, either, shapes_of
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
 from cupygemm._records.problem import GemmProblem
-
-_PART_STEPS = 4  # the fewest steps of a part of k
 
 
 @dataclass(frozen=True)
@@ -44,13 +53,71 @@ class HopperSelection:
     ----------
     config : HopperConfig
     reason : str
-    candidates : tuple of HopperCandidate
-        All that can run, the cheapest first; none if the configuration was given or measured.
+    ranking : Ranking or None
+        All kernels that can run; None if the configuration was given or measured.
     """
 
     config: HopperConfig
     reason: str
-    candidates: tuple[HopperCandidate, ...] = ()
+    ranking: Ranking | None = field(default=None, repr=False, compare=False)
+
+    @functools.cached_property
+    def candidates(self) -> tuple[HopperCandidate, ...]:
+        """Return all kernels that can run, the cheapest first; none without a ranking."""
+        if self.ranking is None:
+            return ()
+        return tuple(map(self.ranking.candidate, self.ranking.order.tolist()))
+
+    @property
+    def cycles(self) -> float:
+        """Return the modelled cycles of the cheapest kernel."""
+        assert self.ranking is not None
+        return float(self.ranking.cycles[self.ranking.order[0]])
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The kernels that can compute a problem, in columns, with their costs.
+
+    Attributes
+    ----------
+    configs : ConfigColumns
+    order : numpy.ndarray
+        The kernels by their cycles.
+    cycles : numpy.ndarray
+    cost : Cost
+        Warm, and without the correction.
+    useful : float
+        The multiply-adds of the problem.
+    arch : HopperArch
+    k : numpy.ndarray or int
+    """
+
+    configs: ConfigColumns
+    order: NDArray[np.int64]
+    cycles: NDArray[np.float64]
+    cost: Cost
+    useful: float
+    arch: HopperArch
+    k: Any
+
+    def config(self, index: int) -> HopperConfig:
+        """Return a kernel's configuration."""
+        columns = self.configs
+        base = columns.bases[columns.rows[index]]
+        split_k, stream_k = int(columns.split_k[index]), int(columns.stream_k[index])
+        return base if split_k == 1 and stream_k == 0 else _cut(base, split_k, stream_k)
+
+    def candidate(self, index: int) -> HopperCandidate:
+        """Return a kernel with its cost."""
+        config = self.config(index)
+        cost = Cost(*(np.broadcast_to(each, self.order.shape)[index] for each in self.cost))
+        k = int(np.broadcast_to(self.k, self.order.shape)[index])
+        steps = -(-k // config.tile_k) / config.split_k
+        size = config.cluster_size
+        tile_work = config.tile_m * config.tile_n * config.tile_k * steps
+        done = float(cost.rounds) * self.arch.num_clusters(size) * size * tile_work
+        return HopperCandidate(config, float(self.cycles[index]), cost.bound, self.useful / done)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -65,59 +132,52 @@ def select(
         No configuration can run; the message says why not.
     """
     ways = {flag: as_computed(asked, transposed_c=flag) for flag in (False, True)}
-    candidates, objections = [], []
-    for base in configs_for_product(asked) if among is None else among:
-        problem = ways[base.transposed_c]
-        for config in _with_splits(base, problem, arch):
-            objection = check(config, problem, arch)
-            if objection is None:
-                candidates.append(estimate(config, problem, arch))
-            elif objection not in objections:
-                objections.append(objection)
-    if not candidates:
-        raise ValueError(f"no kernel for {asked} on {arch.part}: {'; '.join(objections)}")
-    ranked = tuple(sorted(candidates, key=lambda candidate: candidate.cycles))
-    best = ranked[0]
-    return HopperSelection(best.config, _reason(best, ways[best.config.transposed_c], arch), ranked)
+    found = admissible(kind_of(asked), among, arch)
+    shapes = either(shapes_of(ways[False]), shapes_of(ways[True]), found.columns.transposed_c)
+    columns, rows = divisions(found, shapes, arch)
+    if not len(rows):
+        configs = configs_for_product(asked) if among is None else among
+        raise ValueError(
+            f"no kernel for {asked} on {arch.part}: {_objections(ways, configs, arch)}"
+        )
+    problem = ways[bool(columns.transposed_c[0])]
+    ranking = rank(columns, _taken(shapes, rows), arch, problem)
+    best = ranking.candidate(int(ranking.order[0]))
+    reason = _reason(best, ways[best.config.transposed_c], arch)
+    return HopperSelection(best.config, reason, ranking)
 
 
-def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> HopperCandidate:
-    """Return the modelled cost of a configuration that can run."""
-    cycles, bound, rounds = kernel_cycles(config, problem, arch)
-    steps = -(-problem.k // config.tile_k) / config.split_k
-    tile_work = config.tile_m * config.tile_n * config.tile_k * steps
-    done = rounds * arch.num_clusters(config.cluster_size) * config.cluster_size * tile_work
-    useful = problem.m * problem.n * problem.k * problem.num_batches
-    return HopperCandidate(config, cycles, bound, useful / done)
+def rank(columns: ConfigColumns, shapes: Shapes, arch: HopperArch, problem: GemmProblem) -> Ranking:
+    """Return the kernels of columns with their costs; `problem` is that of any of them."""
+    of = pieces(columns, shapes, arch)
+    warm = costs(columns, shapes, arch, of)
+    cycles = warm.cycles
+    if problem.a_dtype != "f64":  # of which too few kernels were measured
+        logs = [
+            np.log(cost.cycles)
+            + network()(features(columns, shapes, arch, of, cost, cold=cost is not warm))
+            for cost in (warm, costs(columns, shapes, arch, of, cold=True))
+        ]
+        cycles = np.exp((logs[0] + logs[1]) / 2)
+    useful = float(problem.m) * problem.n * problem.k * problem.num_batches
+    order = np.argsort(cycles, kind="stable")
+    return Ranking(columns, order, cycles, warm, useful, arch, shapes.k)
 
 
-def _with_splits(
-    base: HopperConfig, problem: GemmProblem, arch: HopperArch
-) -> Iterator[HopperConfig]:
-    """Yield the configuration with whole tiles, with stream-K, and with k in parts.
+def _taken(shapes: Shapes, rows: NDArray[np.int64]) -> Shapes:
+    """Return the entries of kernels."""
+    return Shapes(*(x[rows] if isinstance(x, np.ndarray) else x for x in shapes))
 
-    The parts fill the SMs once or twice; there are fewer if they would be shorter than four steps.
-    Nothing is yielded if half of the blocks of each cluster would have no work.
-    """
-    for extent, tile, blocks in (
-        (problem.m, base.tile_m, base.cluster_m),
-        (problem.n, base.tile_n, base.cluster_n),
-    ):
-        if blocks > 1 and -(-extent // tile) <= blocks // 2:
-            return
-    yield base
-    units, clusters = base.num_units(problem), arch.num_clusters(base.cluster_size)
-    steps = -(-problem.k // base.tile_k)
-    filling = (clusters // units, 2 * clusters // units)
-    if units % clusters:
-        yield _cut(base, stream_k=clusters)
-    for parts in sorted({min(each, steps // _PART_STEPS) for each in filling}):
-        if parts >= 2:
-            yield _cut(base, split_k=parts)
+
+def _objections(
+    ways: dict[bool, GemmProblem], configs: tuple[HopperConfig, ...], arch: HopperArch
+) -> str:
+    found = [check(config, ways[config.transposed_c], arch) for config in configs]
+    return "; ".join(dict.fromkeys(why for why in found if why is not None))
 
 
 @functools.lru_cache(maxsize=4096)
-def _cut(base: HopperConfig, *, split_k: int = 1, stream_k: int = 0) -> HopperConfig:
+def _cut(base: HopperConfig, split_k: int, stream_k: int) -> HopperConfig:
     """Return a configuration that divides k; many problems share it, so it is cached."""
     return replace(base, split_k=split_k, stream_k=stream_k)
 

@@ -181,6 +181,7 @@ def _constants(config: HopperConfig) -> dict[str, object]:
         "bool promote": _bool(config.promote),
         "bool mma_sync": _bool(config.mma_sync),
         "bool c_turned": _bool(config.transposed_c),
+        "bool ping_pong": _bool(config.ping_pong),
     }
 
 

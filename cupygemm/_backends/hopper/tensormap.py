@@ -42,7 +42,7 @@ def encode(
     dtype : str
         The name of an element type.
     address : int
-        Of the first element, a multiple of 16.
+        The address of the first element, a multiple of 16.
     extents : sequence of int
         Elements along each axis, innermost first; at most 5 axes, extents up to 2**32.
     pitches : sequence of int

@@ -30,7 +30,7 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     problem : GemmProblem
         A product of fp32.
     selection : HopperSelection
-        The selection for the product of terms; without candidates if its kernel was measured.
+        The selection for the product of terms; without a ranking if its kernel was measured.
     arch : HopperArch
     """
     if problem.k < MIN_K:
@@ -41,9 +41,9 @@ def require(problem: GemmProblem, selection: HopperSelection, arch: HopperArch) 
     elements = _elements(problem)
     if 12 * elements > MAX_COPY_BYTES:
         raise ValueError(f"the tf32 terms of the operands would take {12 * elements >> 30} GiB")
-    if not selection.candidates:
+    if selection.ranking is None:
         return
-    parts = selection.candidates[0].cycles + copy_cycles(problem)
+    parts = selection.cycles + copy_cycles(problem)
     direct = cublas_cycles(problem, arch)
     if direct < parts:
         raise ValueError(

@@ -50,6 +50,18 @@ CONFIGS = ConfigTable(
        192     128      64              3           4                 2          1          1
        192     128      64              3           4                 2          2          1
        192     192      64              3           4                 1          2          1
+       256     128      64              2           4                 2          2          1
+       128     256      64              2           4                 2          1          2
+        64      64      64              1          12                 2          2          1
+        64      64      64              1          12                 2          2          2
+        64      64     128              1           6                 1          2          2
+        64      64     128              1           6                 1          2          4
+        64     128      64              1           8                 2          2          2
+        64     128      64              1           8                 2          1          4
+        64     128     128              1           4                 2          1          1
+       128      64     128              2           4                 2          1          1
+       128      64     128              2           4                 2          1          4
+       128     128      64              2           6                 2          2          2
         64     128      64              1           8                 2          2          1
         64     128      64              1           8                 2          1          1
         64     128      64              1           8                 2          4          1
@@ -93,6 +105,15 @@ NARROW_CONFIGS = ConfigTable(
        192     160      64              3           4                 1          1          2
        192     160      64              3           4                 1          2          1
        256     160      64              2           3                 2          1          1
+        64      96      64              1           8                 2          1          1
+        64      96      64              1           8                 2          2          2
+       128      96      64              2           6                 2          1          1
+       128      96      64              2           6                 2          1          2
+       128      96      64              2           6                 2          2          1
+       256     160      64              2           3                 2          1          2
+       256     160      64              2           3                 2          2          1
+       192      96      64              3           5                 1          1          2
+       192     160      64              3           4                 1          1          1
     """,
 )
 """Like `CONFIGS`, with a last box of B and of C that is narrower than the others."""
@@ -146,6 +167,38 @@ TRANSPOSED_CONFIGS = ConfigTable(
     """,
 )
 """Configurations for operands of 16 bits that compute the transpose of C."""
+PING_PONG_CONFIGS = ConfigTable(
+    "PING_PONG_CONFIGS",
+    functools.partial(_config, ping_pong=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     128      64              2           6                 2          1          1
+       128     128      64              2           6                 2          2          1
+       128     128      64              2           6                 2          1          2
+       128     128      64              2           6                 2          2          2
+       128      96      64              2           6                 2          1          2
+       128     144      64              2           5                 1          1          2
+       128     160      64              2           5                 1          1          1
+       128     160      64              2           5                 1          2          1
+       128     160      64              2           5                 1          1          2
+       192      96      64              2           5                 1          1          2
+        64     256      64              2           4                 2          1          1
+    """,
+)
+"""Configurations for operands of 16 bits whose consumers take turns at whole tiles."""
+TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
+    "TRANSPOSED_PING_PONG_CONFIGS",
+    functools.partial(_config, ping_pong=True, transposed_c=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     128      64              2           6                 2          1          2
+       128     136      64              2           6                 1          1          2
+       128     152      64              2           5                 2          1          2
+       128     160      64              2           5                 2          1          2
+       128     160      64              2           5                 2          2          1
+    """,
+)
+"""The same, and they compute the transpose of C."""
 F64_CONFIGS = ConfigTable(
     "F64_CONFIGS",
     functools.partial(_config, mma_sync=True),
@@ -189,7 +242,7 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
     if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
         return tuple(replace(config, transposed_c=True) for config in configs)
     if ITEMSIZE[asked.a_dtype] == 2:
-        configs = (*configs, *NARROW_CONFIGS)
+        configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS)
         if ITEMSIZE[asked.out_dtype] == 2 and asked.a_major == "k" and asked.epilogue is None:
-            configs = (*configs, *TRANSPOSED_CONFIGS)
+            configs = (*configs, *TRANSPOSED_CONFIGS, *TRANSPOSED_PING_PONG_CONFIGS)
     return configs

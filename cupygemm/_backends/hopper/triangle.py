@@ -11,7 +11,8 @@ from dataclasses import replace
 
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
-from cupygemm._backends.hopper.cost import memory_cycles, tile_cost, total
+from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, tile_costs, total
+from cupygemm._backends.hopper.cost_shapes import shapes_of
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.select import HopperSelection
@@ -50,7 +51,7 @@ def choose_triangle(layout: Layout, arch: HopperArch, afterwards: float = 0) -> 
         if check(config, problem, arch) is None
     ]
     cycles, config = min(ranked, key=lambda each: each[0])
-    if cycles + later >= whole.selection.candidates[0].cycles:
+    if cycles + later >= kernel_cost(whole.config, whole.problem, arch).cycles:
         return None
     units = num_units(config, problem)
     reason = f"one triangle: {units} of {config.num_units(problem)} tiles, then mirrored (modelled)"
@@ -68,7 +69,8 @@ def num_units(config: HopperConfig, problem: GemmProblem) -> int:
 def estimate(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> float:
     """Return the modelled cycles of the lower triangle."""
     clusters, units = arch.num_clusters(config.cluster_size), num_units(config, problem)
-    tile = tile_cost(config, problem, arch, units)
+    shapes = shapes_of(problem)
+    tile = tile_costs(config, shapes, arch, units)
     steps = -(-problem.k // config.tile_k)
     compute = -(-units // clusters) * (steps * tile.step + tile.epilogue)
-    return total(config, compute, memory_cycles(problem))
+    return float(total(config, compute, memory_cycles(shapes)))

@@ -10,7 +10,8 @@ import pytest
 from cupygemm._backends.hopper.backend import HopperBackend
 from cupygemm._backends.hopper.block_scales import SCALE_ARGS
 from cupygemm._backends.hopper.copies import PAD_ARGS, SPLIT_ARGS, TRANSPOSE_ARGS, OperandCopy
-from cupygemm._backends.hopper.cost import _row_bytes, kernel_cycles, memory_cycles
+from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles
+from cupygemm._backends.hopper.cost_shapes import row_bytes, shapes_of
 from cupygemm._backends.hopper.grouped import CAPACITIES, choose_groups, grouped_args
 from cupygemm._backends.hopper.launch import ADD_ARGS, FINISH_ARGS, HOPPER_ARGS, MIRROR_ARGS
 from cupygemm._backends.hopper.orientation import as_computed
@@ -104,7 +105,7 @@ def test_int8_stays_int8_where_kernels_sum_it_in_int32():
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 def test_bytes_are_multiplied_to_bytes(dtype):
-    """Which wrap, so that unsigned ones are multiplied as signed ones."""
+    """Results wrap, so unsigned bytes are multiplied by the instruction for signed ones."""
     a, b = (Operand((64, 64), (64, 1), np.dtype(dtype)) for _ in range(2))
     plain = make_request(a, b)
     problem = BACKEND.problem(plain)
@@ -282,14 +283,14 @@ def test_a_padded_stack_has_aligned_rows_and_its_matrices_in_order():
     [(500, 504), (513, 576), (2047, 2112), (2048, 2112), (2049, 2112), (6100, 6208), (4090, 4160)],
 )
 def test_rows_of_copies_are_in_all_slices_of_l2(adjacent, pitch):
-    """They begin at multiples of 16 bytes, long ones at those of 128 that are none of 4096."""
+    """Rows begin at multiples of 16 bytes; long ones at multiples of 128, but not of 4096."""
     stack = TmaStack(
         dtype="f16", adjacent=adjacent, rows=7, pitch=adjacent, batch=(1, 1, 1), strides=(0, 0, 0)
     )
     assert stack.padded().pitch == pitch
     problem = replace(PROBLEM, k=adjacent, a_align=2)
     computed = as_computed(problem, transposed_c=False)
-    assert _row_bytes(computed, "a") == 2 * pitch
+    assert row_bytes(computed, "a") == 2 * pitch
 
 
 @pytest.mark.parametrize(
@@ -355,7 +356,7 @@ def test_hopper_says_what_it_has():
 
 
 def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
-    """Small tiles where there are few, large ones where the SMs are full; deep products alone."""
+    """Few tiles are small and many are large; deep products get a launch of their own."""
 
     def groups(*shapes):
         layouts = {i: layout_of((m, k), (k, n)) for i, (m, n, k) in enumerate(shapes)}
@@ -373,7 +374,7 @@ def test_a_group_takes_the_configuration_that_suits_all_its_tiles():
 
 
 def test_rows_of_padded_copies_begin_at_lines():
-    """In the model, which charges rows that cross lines, as the copies do."""
+    """Both the copies and the cost model follow this rule; the model charges rows across lines."""
     odd = replace(PROBLEM, m=1023, n=1025, k=1027, a_align=2, b_align=2)
     computed = as_computed(odd, transposed_c=False)
     assert (computed.a_align, computed.b_align) == (128, 128)
@@ -382,9 +383,10 @@ def test_rows_of_padded_copies_begin_at_lines():
     assert as_computed(short, transposed_c=False).a_align == 16
     assert as_computed(replace(odd, a_align=16), transposed_c=False).a_align == 16
     unaware = replace(computed, a_align=16, b_align=16)
-    assert memory_cycles(computed) < memory_cycles(unaware)
+    assert memory_cycles(shapes_of(computed)) < memory_cycles(shapes_of(unaware))
     config = CONFIGS[4]
-    assert kernel_cycles(config, computed, ARCH)[0] < kernel_cycles(config, unaware, ARCH)[0]
+    costs = [kernel_cost(config, problem, ARCH).cycles for problem in (computed, unaware)]
+    assert costs[0] < costs[1]
     layout = layout_of((1023, 1027), (1027, 1025))
     for name, copied in (("a", 2), ("b", 2)):
         assert getattr(layout.problem, f"{name}_align") == copied

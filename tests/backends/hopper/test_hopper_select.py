@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cupygemm._backends.hopper import correction
 from cupygemm._backends.hopper.check import check
+from cupygemm._backends.hopper.cost import kernel_cost
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.select import in_other_orders, select
-from cupygemm._backends.hopper.tile_shapes import CONFIGS
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, configs_for_product
 from cupygemm._records.problem import Epilogue
 from tests.backends.hopper.test_hopper_config import ARCH, PROBLEM
 
@@ -43,7 +46,9 @@ def test_clusters_of_any_size_have_a_cost(cluster_m, cluster_n):
 
 
 def test_large_products_share_tiles_in_clusters_and_small_ones_split():
-    assert select(PROBLEM, ARCH).config.tile_m * select(PROBLEM, ARCH).config.tile_n == 128 * 256
+    large = select(PROBLEM, ARCH).config
+    assert large.cluster_size == 2
+    assert large.tile_m * large.tile_n * large.num_consumers / large.num_sharing >= 128 * 256
     deep = replace(PROBLEM, m=256, n=256, k=65536)
     assert select(deep, ARCH).config.split_k > 8
     assert "parts of k" in select(deep, ARCH).reason
@@ -74,9 +79,9 @@ def test_the_order_of_tiles_is_told_and_is_no_matter_where_all_run_at_once():
     assert in_other_orders(fours, replace(once, m=512 * 31), ARCH) != ()
 
 
-@pytest.mark.parametrize("extent", [1536, 2304])
+@pytest.mark.parametrize("extent", [2304, 2816])
 def test_results_between_the_tiles_are_turned(extent):
-    """1536 x 1536 is 132 tiles of 144 x 128, one for each SM, and 144 of 128 x 128."""
+    """2304 x 2304 is 132 tiles of 192 x 216 or less, one for each SM."""
     problem = replace(PROBLEM, m=extent, n=extent, k=extent)
     selection = select(problem, ARCH)
     assert selection.config.transposed_c
@@ -99,3 +104,73 @@ def test_a_result_that_little_more_than_a_tile_fills_gets_another_tile_or_is_cut
     for extent in (512, 1024, 2048, 4096):
         config = select(replace(PROBLEM, m=extent, n=extent, k=extent), ARCH).config
         assert config.num_consumers < 3
+
+
+def slow_candidates(problem):
+    """Return what `check` accepts of all divisions of k of all configurations."""
+    found = set()
+    for base in configs_for_product(problem):
+        computed = as_computed(problem, transposed_c=base.transposed_c)
+        if any(
+            blocks > 1 and -(-extent // tile) <= blocks // 2
+            for extent, tile, blocks in (
+                (computed.m, base.tile_m, base.cluster_m),
+                (computed.n, base.tile_n, base.cluster_n),
+            )
+        ):
+            continue
+        units, clusters = base.num_units(computed), ARCH.num_clusters(base.cluster_size)
+        steps = -(-computed.k // base.tile_k)
+        parts = {min(times * clusters // units, steps // 4) for times in (1, 2)}
+        if base.ping_pong and units <= clusters:
+            continue
+        parts = {each for each in parts if each > 1 and not base.ping_pong}
+        ways = [base, *(replace(base, split_k=each) for each in parts)]
+        if units % clusters:
+            ways.append(replace(base, stream_k=clusters))
+        found |= {config for config in ways if check(config, computed, ARCH) is None}
+    return found
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        {},
+        {"a_dtype": "i8", "b_dtype": "i8", "out_dtype": "i32"},
+        {"a_dtype": "e4m3fn", "b_dtype": "e4m3fn"},
+        {"a_dtype": "tf32", "b_dtype": "tf32", "out_dtype": "f32", "a_major": "m"},
+        {"a_dtype": "f64", "b_dtype": "f64", "out_dtype": "f64"},
+        {"epilogue": Epilogue(activation="relu")},
+        {"b_major": "k"},
+    ],
+)
+@pytest.mark.parametrize(
+    "shape", [(4096, 4096, 4096), (128, 4096, 4096), (8, 5120, 2880), (3, 5, 7), (256, 256, 65536)]
+)
+def test_the_columns_hold_what_check_accepts(types, shape):
+    """The selector decides about extents in columns; `check` decides one by one."""
+    m, n, k = shape
+    problem = replace(PROBLEM, m=m, n=n, k=k, **types)
+    ranked = select(problem, ARCH).candidates
+    assert {candidate.config for candidate in ranked} == slow_candidates(problem)
+    assert [each.cycles for each in ranked] == sorted(each.cycles for each in ranked)
+
+
+def test_the_correction_is_read_as_it_was_written_and_names_its_features():
+    weights = correction.network()
+    text = correction.to_json(weights, {"device": "a GPU"})
+    again = correction.from_json(text)
+    for name in ("mean", "deviation", "hidden", "hidden_bias", "out", "bias"):
+        assert np.array_equal(getattr(again, name), getattr(weights, name))
+    with pytest.raises(ValueError, match="weights are of other features"):
+        correction.from_json(text.replace("three consumers", "four consumers"))
+
+
+def test_the_correction_moves_costs_within_bounds():
+    """It corrects the model; it does not replace it."""
+    for shape in ((128, 4096, 4096), (8192, 2560, 320), (1, 4096, 4096), (4096, 4096, 4096)):
+        problem = replace(PROBLEM, m=shape[0], n=shape[1], k=shape[2], b_major="k")
+        for candidate in select(problem, ARCH).candidates[:20]:
+            computed = as_computed(problem, transposed_c=candidate.config.transposed_c)
+            modelled = kernel_cost(candidate.config, computed, ARCH).cycles
+            assert 0.5 < candidate.cycles / modelled < 2

@@ -1,9 +1,11 @@
-// Barriers of a block, of a warp, of a cluster and of a stream, and the moving of registers.
+// Barriers of a block, a warp, a cluster and a stream, and the transfer of registers.
 //
-// Who takes part in a named barrier must agree on how many do; setmaxnreg.inc waits until other
-// warps have given up as many registers. That a warp has converged, which `.aligned` asks for, is
-// not modelled. A thread that touches global memory must have waited for the work before it in its
-// stream. Source: PTX ISA 9.0, "bar", "barrier.cluster", "griddepcontrol", "setmaxnreg".
+// All threads that use a named barrier must state the same number of participants. A thread that
+// syncs there knows which phases of mbarriers the others have waited for, so it may skip these.
+// setmaxnreg.inc waits until other warps have released enough registers. The requirement of
+// `.aligned` that a warp has converged is not checked. A thread that accesses global memory must
+// have waited for the preceding work in its stream. Source: PTX ISA 9.0, "bar", "barrier.cluster",
+// "griddepcontrol", "setmaxnreg".
 #include "ptx.hpp"
 #include "scheduler.hpp"
 
@@ -19,7 +21,15 @@ NamedBarrier &enter(u32 id, u32 count) {
         fail("barrier %u is one of %u threads, and this comes as one of %u", id, barrier.expected,
              count);
     barrier.expected = count;
+    for (Mbarrier &phased : running->block->barriers) {
+        i32 &known = phased.known[id];
+        known = phased.next[running->index] > known ? phased.next[running->index] : known;
+    }
     if (++barrier.arrived == count) {
+        for (Mbarrier &phased : running->block->barriers) {
+            phased.released[id] = phased.known[id];
+            phased.known[id] = fresh;
+        }
         barrier.arrived = 0;
         ++barrier.generation;
         wake(barrier.condition);
@@ -32,6 +42,10 @@ void sync(u32 id, u32 count) {
     NamedBarrier &barrier = enter(id, count);
     while (barrier.generation == generation)
         wait_on(barrier.condition, "barrier %llu of %llu threads", id, count);
+    for (Mbarrier &phased : running->block->barriers) {
+        i32 &next = phased.next[running->index];
+        next = phased.released[id] > next ? phased.released[id] : next;
+    }
 }
 
 void bar_sync(Arguments &args) {
@@ -83,7 +97,7 @@ void take_registers(Arguments &args) {
     running->registers = count;
 }
 
-// Any lane may be the one: here the first, or the last.
+// Any lane may be elected: here the first or the last.
 void elect(Arguments &args) {
     if (static_cast<u32>(args.value(1)) != ~0u)
         fail("elect.sync of some lanes only");

@@ -1,17 +1,17 @@
-// What NVRTC gives a kernel, on the host: attributes, indices, intrinsics, and asm as calls.
+// What NVRTC provides to a kernel, on the host: attributes, indices, intrinsics, and asm as calls.
 //
-// It stands before a kernel's own text, of which the build rewrites three things (see build.py): an
-// asm statement becomes a call of `execute` with its text and operands, which the machine parses
-// and interprets; dynamic shared memory becomes a pointer to the running block's; and a cast to a
-// pointer becomes `aligned`. Threads are coroutines of one thread of the host, so a static array
-// can be a block's shared memory: blocks run one after the other, but for those of a cluster, whose
-// kernels have no such arrays.
+// This file precedes the text of a kernel, in which build.py changes three things. An asm statement
+// becomes a call of `execute` with its text and operands, which the machine parses and interprets.
+// Dynamic shared memory becomes a pointer to the memory of the running block. A cast to a pointer
+// becomes `aligned`. Threads are coroutines of one host thread, and blocks run one after the other,
+// so a static array can be a block's shared memory. Only the blocks of a cluster run together, and
+// their kernels have no such arrays.
 #pragma once
 
 #include "interface.hpp"
 
-#pragma clang optimize off // to compile quickly: a kernel's own arithmetic is the least of its time
-#define always_inline      // for the same end
+#pragma clang optimize off // to compile quickly: a kernel's arithmetic takes little of the time
+#define always_inline      // for the same reason
 
 #define __CUDACC_RTC__ 1
 #define __device__
@@ -33,7 +33,7 @@ template <class... Operands> void execute(Site &site, const Operands &...operand
     hopper_execute(&site, list, sizeof...(operands));
 }
 
-// A cast to a pointer, of a pointer or an address.
+// A cast of a pointer or of an address to a pointer.
 template <class T, class Address> T *aligned(Address address) {
     auto *pointer = reinterpret_cast<T *>(address);
     if (reinterpret_cast<unsigned long long>(pointer) % alignof(T))
@@ -41,7 +41,7 @@ template <class T, class Address> T *aligned(Address address) {
     return pointer;
 }
 
-// The parameter of a kernel, which is its only one, by value.
+// The only parameter of a kernel, passed by value.
 template <class Arguments> void call(void (*kernel)(Arguments), const void *arguments) {
     kernel(*static_cast<const Arguments *>(arguments));
 }

@@ -1,6 +1,7 @@
-// Ordinary loads and stores, of shared and of global memory, and stmatrix.
+// Ordinary loads and stores in shared and global memory, and stmatrix.
 //
-// An address must be a multiple of what is accessed. Source: PTX ISA 9.0, "ld", "st", "stmatrix".
+// An address must be a multiple of the size of the access. Source: PTX ISA 9.0, "ld", "st",
+// "stmatrix".
 #include "ptx.hpp"
 
 namespace hopper_model {
@@ -40,7 +41,7 @@ template <class Value, u32 count> void load_global(Arguments &args) {
         args.set(0, values[i], i);
 }
 
-// A hint, of any address within an allocation.
+// A hint. Its address may be any within an allocation.
 void prefetch(Arguments &args) { global(args, 0, 1); }
 
 template <class Value, u32 count> void store_global(Arguments &args) {
@@ -57,16 +58,16 @@ void store_sums(Arguments &args) {
     store_global<u32, 4>(args);
 }
 
-// Clusters run one after the other, so who waits for a word waits for what came before.
+// Clusters run one after the other, so a thread that waits for a word waits for earlier work.
 void load_acquire(Arguments &args) {
     load_global<u64, 1>(args);
     if (++running->acquired > 1000)
         fail("a word that no cluster before this one writes is waited for");
 }
 
-// Lane l names row l % 8 of matrix l / 8; register i of lane l is two elements, from 2 (l % 4) on,
-// of row l / 4 of matrix i. Transposed, a row that is named is a column of these. Lanes beyond the
-// matrices name nothing.
+// Lane l has the address of row l % 8 of matrix l / 8. Register i of lane l has two elements of row
+// l / 4 of matrix i, from column 2 (l % 4) on. With .trans, the addresses are those of columns. The
+// addresses of lanes beyond the matrices are not used.
 template <u32 count, bool transposed> void store_matrices(Arguments &args) {
     WarpMeeting &warp = running->block->warps[running->index / warp_size];
     const u32 lane = running->index % warp_size;
@@ -77,7 +78,7 @@ template <u32 count, bool transposed> void store_matrices(Arguments &args) {
     const u32 matrix = lane / 8, line = lane % 8;
     if (matrix >= count)
         return;
-    u16 row[8]; // that the lane names
+    u16 row[8]; // at the lane's address
     for (u32 i = 0; i < 8; ++i) {
         const u32 of_row = transposed ? i : line, of_column = transposed ? line : i;
         row[i] =

@@ -1,4 +1,4 @@
-// What a kernel and the machine know of each other.
+// The interface between a kernel and the machine.
 #pragma once
 
 namespace hopper_model {
@@ -11,7 +11,7 @@ struct Place {
     Index thread, block, grid;
 };
 
-// A value that an asm statement names, with its constraint.
+// An operand of an asm statement: a value with its constraint.
 struct Operand {
     void *address;
     unsigned bytes;

@@ -1,4 +1,4 @@
-// The launch of a grid: its clusters run one after the other, each on fresh shared memory.
+// The launch of a grid: its clusters run one after the other, each with new shared memory.
 #include "scheduler.hpp"
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ void destroy(Block &block) {
 
 void make_threads(Block &block, Index index) {
     const u32 count = block.num_threads;
-    // What a compiler may give each under __launch_bounds__(count, 1); see setmaxnreg.
+    // The registers that __launch_bounds__(count, 1) leaves for each thread; see setmaxnreg.
     const u32 registers = registers_of_sm / count & ~7u;
     for (u32 i = 0; i < count; ++i) {
         Thread &thread = add_thread();
@@ -115,7 +115,7 @@ const char *refusal() {
 
 } // namespace
 
-// Run a grid; return null, or what went wrong.
+// Run a grid; return null, or the text of the error.
 extern "C" const char *hopper_launch(const Launch *launch) {
     launched = launch;
     if (const char *why = refusal())

@@ -1,8 +1,8 @@
 // The state of the machine: a cluster of blocks, each with threads and shared memory.
 //
-// One cluster runs at a time. What is asynchronous on the hardware is a record that completes as
-// late as it may, or in a seeded order; until then its bytes are locked, and touching them is an
-// error. Each unit's behaviour is in a file of its own.
+// One cluster runs at a time. An asynchronous operation is a record that completes as late as
+// possible, or in a seeded order. Until then its bytes are locked, and an access to them is an
+// error. Each unit has a file of its own.
 #pragma once
 
 #include "interface.hpp"
@@ -21,7 +21,7 @@ using i64 = long long;
 
 constexpr u32 warp_size = 32, warpgroup_size = 128;
 
-// A growing array; nothing here needs a destructor.
+// A growing array of elements without destructors.
 template <class T> struct List {
     T *items = nullptr;
     u32 size = 0, capacity = 0;
@@ -47,18 +47,18 @@ struct Block;
 struct Cluster;
 struct Thread;
 
-// Threads that wait for something. They look again when they are woken.
+// Threads that wait for a condition, which they test again when they are woken.
 struct Condition {
     List<Thread *> waiting;
 };
 
-// A box of a tensor, being copied to or from shared memory.
+// A copy of a box of a tensor to or from shared memory, not complete yet.
 struct TmaCopy {
     const void *map;
     i32 box[5]; // innermost first
     u32 offset; // in shared memory
     u32 barrier;
-    u16 blocks; // to which it is multicast
+    u16 blocks; // that receive the multicast
     Block *block;
     u32 group; // of the thread's stores; 0 while it is open
 };
@@ -68,34 +68,38 @@ struct Thread {
     Block *block;
     u32 index; // in the block
     void *stack;
-    u32 turn; // its place in the order in which ready threads run
+    u32 turn; // its position in the order of the scheduler
     bool done;
     const Site *site;        // of the asm that it executes
     const char *text;        // of the instruction
-    const char *waits_for;   // what, in words, while it waits
-    u64 wait_details[3];     // of that
-    List<u32> unfenced;      // words of shared memory that it wrote since its last proxy fence
+    const char *waits_for;   // a description, while the thread waits
+    u64 wait_details[3];     // of the description
+    List<u32> unfenced;      // words of shared memory written since its last proxy fence
     List<TmaCopy> stores;    // that have not read shared memory yet
     u32 store_groups;        // closed
     u32 cluster_phase;       // of the cluster's barrier, at its arrival
     u32 registers;           // by setmaxnreg
     bool loaded_since_fence; // a register, from shared memory, since wgmma.fence
-    bool fenced;             // wgmma may touch its accumulators
-    bool work_before_ended;  // it waited for that, so it may touch global memory
+    bool fenced;             // wgmma may use its accumulators
+    bool work_before_ended;  // it has waited for preceding work and may access global memory
     u32 acquired;            // words, by ld.acquire
     u32 multiplications, multiplied; // issued, and complete, of its warpgroup's list
     List<u32> groups;                // of multiplications: how many were issued at each commit
 };
 
 // An mbarrier object; see mbarrier.cpp.
+constexpr i32 fresh = -2; // the next phase of a thread that has not waited yet
+
 struct Mbarrier {
     u32 offset;
     i32 expected, pending;
-    i64 bytes; // announced and not landed
-    i32 phase; // phases that ended
+    i64 bytes; // announced and not arrived yet
+    i32 phase; // number of phases that have ended
     bool fenced;
     u32 initialiser;
-    i32 *next; // by thread: the phase that its next wait is for
+    i32 *next;        // by thread: the phase that its next wait is for
+    i32 known[16];    // by named barrier: the latest `next` of the threads that have come there
+    i32 released[16]; // the same, when the barrier last let its threads go on
     Condition *condition;
 };
 
@@ -104,10 +108,10 @@ struct NamedBarrier {
     Condition condition;
 };
 
-// The registers of one stmatrix, mma.sync or __syncwarp, as lanes come.
+// The registers that lanes bring to one stmatrix, mma.sync or __syncwarp.
 struct WarpMeeting {
     u32 arrived, generation;
-    u64 value[2][warp_size][6]; // by generation: a lane may have come to the next meeting
+    u64 value[2][warp_size][6]; // by generation: a lane may have reached the next meeting
     Condition condition;
 };
 
@@ -118,9 +122,9 @@ struct Block {
     u32 rank, num_threads, running;
     u8 *shared;
     u32 shared_bytes;
-    u8 *landing;  // by 16 bytes: TMA loads on their way
-    u8 *read;     // by 16 bytes: asynchronous reads that are not done
-    u16 *written; // by word: 1 + the thread that wrote it and has not fenced since
+    u8 *landing;  // for each 16 bytes: TMA loads that have not landed
+    u8 *read;     // for each 16 bytes: asynchronous reads that are not complete
+    u16 *written; // for each word: 1 + the thread that wrote it without a fence since
     List<Mbarrier> barriers;
     NamedBarrier named[16];
     WarpMeeting *warps;
@@ -171,7 +175,7 @@ void mbarrier_landed(Block &block, u32 offset, u32 bytes);
 void mbarrier_require_fenced(Block &block, u32 offset);
 
 // -- tma.cpp --------------------------------------------------------------------------------------
-bool land_a_load(); // one on its way, if there is one
+bool land_a_load(); // let one load land, if there is one
 void finish_stores(Thread &thread, u32 younger);
 void require_stores_read(const Thread &thread);
 void forget_loads();

@@ -1,16 +1,14 @@
 // mbarrier objects: arrivals, announced bytes, phases.
 //
-// Stricter than the hardware, which is silent: an arrival beyond those expected, a wait for a phase
-// that the thread has not come to or has missed, and use by the copy engine or another block before
-// the initialiser's fence are errors.
+// The model is stricter than the hardware, which does not report these errors: more arrivals than
+// expected; a wait for a phase that the thread has not reached yet or has missed; and a use by the
+// copy engine or by another block before the fence of the thread that initialised the object.
 // Source: PTX ISA 9.0, "Parallel Synchronization and Communication Instructions: mbarrier".
 #include "ptx.hpp"
 
 namespace hopper_model {
 
 namespace {
-
-constexpr i32 fresh = -2; // a thread that has not waited yet
 
 Mbarrier *found(Block &block, u32 offset) {
     for (Mbarrier &barrier : block.barriers)
@@ -61,6 +59,8 @@ void init(Arguments &args) {
     for (u32 i = 0; i < place.block->num_threads; ++i)
         barrier.next[i] = fresh;
     barrier.condition = static_cast<Condition *>(calloc(1, sizeof(Condition)));
+    for (u32 id = 0; id < 16; ++id)
+        barrier.known[id] = barrier.released[id] = fresh;
     place.block->barriers.push(barrier);
 }
 

@@ -1,7 +1,8 @@
-// mma.sync: the lanes of a warp bring fragments, and each leaves with its sums.
+// mma.sync: the lanes of a warp contribute fragments, and each lane receives its sums.
 //
-// Synchronous: no lane goes on before all have come. Products are added one after another, each
-// rounded once. Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k8".
+// The instruction is synchronous: no lane continues before all lanes have arrived. Products are
+// added one after another, and each sum is rounded. Source: PTX ISA 9.0, "Matrix Fragments for
+// mma.m16n8k8".
 #include "ptx.hpp"
 
 namespace hopper_model {
@@ -9,7 +10,7 @@ namespace hopper_model {
 namespace {
 
 constexpr u32 depth = 8;
-constexpr u32 of_a = depth / 2, of_b = depth / 4; // elements of a lane, in turn in its meeting
+constexpr u32 of_a = depth / 2, of_b = depth / 4; // elements of a lane, in the order of its meeting
 
 double real(u64 bits) { return __builtin_bit_cast(double, bits); }
 

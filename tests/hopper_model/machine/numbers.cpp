@@ -1,9 +1,10 @@
-// Number formats, and the conversions and approximations that are instructions.
+// Number formats, and the instructions that convert and approximate numbers.
 //
-// ex2.approx and rcp.approx are off by as much as they may, 2 units in the last place and 1, up or
-// down by the bits of their argument; powers of two are exact, and denormals flushed. Sources: PTX
-// ISA 9.0, "cvt" and "Fundamental Types: alternate floating-point data formats"; CUDA Programming
-// Guide, "Mathematical Functions", of exp2f and of 1/x with -prec-div=false.
+// ex2.approx and rcp.approx have the largest error that is allowed, 2 and 1 units in the last
+// place. A hash of the argument chooses its sign. Powers of two are exact, and denormals are
+// flushed.
+// Sources: PTX ISA 9.0, "cvt" and "Fundamental Types: alternate floating-point data formats"; CUDA
+// Programming Guide, "Mathematical Functions", for exp2f and for 1/x with -prec-div=false.
 #include "numbers.hpp"
 #include "ptx.hpp"
 
@@ -21,7 +22,7 @@ float brain(u32 bits) { return of_bits(bits << 16); }
 float tf32(u32 bits) { return of_bits(bits & ~0x1fffu); } // wgmma reads the first 19 bits
 float signed_byte(u32 bits) { return static_cast<signed char>(bits); }
 
-// An 8-bit float of OCP.
+// An 8-bit float of the OCP formats.
 float small(u32 bits, u32 fraction_bits, i32 bias) {
     const u32 fraction = bits & ((1u << fraction_bits) - 1);
     const i32 exponent =
@@ -85,8 +86,8 @@ u32 brain_bits(float x) {
 u32 half_bits(float x) {
     return x != x ? 0x7fff : __builtin_bit_cast(u16, static_cast<_Float16>(x));
 }
-// The code of an 8-bit float: to nearest, ties to even, saturated. Codes of numbers that are not
-// negative are in their order.
+// The code of an 8-bit float: rounded to nearest, ties to even, and saturated. The codes of numbers
+// that are not negative ascend with the numbers.
 u32 byte_bits(float x, Decoder decoder, u32 largest) {
     if (x != x)
         return 0x7f;
@@ -126,7 +127,7 @@ void to_nearest_integer(Arguments &args) {
                                              : static_cast<i32>(nearest);
     args.set(0, static_cast<u32>(n));
 }
-// The second source goes to the lowest byte, the third one's lower half above both.
+// The second source goes to the lowest byte, and the lower half of the third one above both.
 void pack_saturated(Arguments &args) {
     const i32 low = args.has(".u8") ? 0 : -128, high = args.has(".u8") ? 255 : 127;
     u32 bits = static_cast<u32>(args.value(3)) << 16;
@@ -136,7 +137,7 @@ void pack_saturated(Arguments &args) {
     }
     args.set(0, bits);
 }
-// Each hexadecimal digit of the last operand names a byte of the first two for one of the result.
+// Each hexadecimal digit of the last operand selects a byte of the first two operands.
 void permute(Arguments &args) {
     const u64 bytes = args.value(2) << 32 | static_cast<u32>(args.value(1));
     u32 bits = 0;
@@ -149,7 +150,7 @@ void to_tf32(Arguments &args) { // ties away from zero
     const u32 bits = to_bits(args.real(1));
     args.set(0, args.real(1) != args.real(1) ? 0x7fffffff : (bits + 0x1000) & ~0x1fffu);
 }
-// The float nearest to a number that is off by some units, up or down by a hash of the argument.
+// The nearest float, moved by some units; a hash of the argument chooses the direction.
 float off(double exact, float argument, double units) {
     const float nearest = static_cast<float>(exact);
     if (isinf(nearest))

@@ -1,8 +1,9 @@
-// PTX: an asm statement is parsed once and interpreted each time.
+// PTX: an asm statement is parsed once and interpreted each time that it executes.
 //
-// What wrappers need and no more: instructions with operands, vectors and addresses, declared
-// registers, guards, labels and branches. An instruction that no unit knows is an error. Values are
-// bits; each unit knows its widths. Source: PTX ISA 9.0, "Syntax".
+// The parser accepts the PTX that the wrappers in kernels/hopper contain: instructions with
+// operands, vectors and addresses, declared registers, guards, labels and branches. An unknown
+// instruction is an error. Values are bits, and each unit knows their widths. Source: PTX ISA 9.0,
+// "Syntax".
 #include "ptx.hpp"
 #include "scheduler.hpp"
 
@@ -112,8 +113,7 @@ struct Parser {
         return {Reference::variable, variable};
     }
 
-    // An argument: one reference, those of a pair, or those within braces and brackets, in their
-    // order.
+    // An argument: one reference, the two of a pair, or all within braces or brackets, in order.
     List<Reference> argument() {
         List<Reference> list;
         i32 depth = 0;
@@ -172,7 +172,7 @@ struct Parser {
         return static_cast<i32>(found);
     }
 
-    // A label is a word before a colon.
+    // A label is a word that a colon follows.
     bool label() {
         const char *end = at;
         while (isalnum(*end) || *end == '_')
@@ -279,7 +279,8 @@ extern "C" void hopper_execute(Site *site, const Operand *operands, int count) {
     for (i32 i = 0; i < count; ++i)
         check_operand(operands[i]);
     auto &program = *static_cast<Program *>(site->program);
-    if (!program.instructions.size) // an asm that only says when a value is read
+    if (!program.instructions
+             .size) // an asm without instructions, which only fixes when a value is read
         for (i32 i = 0; i < count; ++i)
             if (is_being_multiplied(thread, operands[i].address))
                 fail("an accumulator is read before wgmma.wait_group");

@@ -5,15 +5,15 @@
 
 namespace hopper_model {
 
-// What an instruction names: an operand of the asm, a register that the asm declares, a number.
+// A reference of an instruction to an operand of the asm, to a declared register, or to a number.
 struct Reference {
     enum Kind { operand, variable, number, sink, special } kind;
-    i64 value; // which, or the number
+    i64 value; // its position, or the number
 };
 
 struct Instruction {
     char name[128];
-    char text[160]; // as written, cut short
+    char text[160]; // as written, perhaps shortened
     Handler handler;
     i32 guard; // variable, -1 without
     bool guard_negated;

@@ -1,12 +1,12 @@
-// Threads are coroutines, run in a seeded order of priority.
+// Threads are coroutines, which run by priority in a seeded order.
 //
-// The first ready thread of the order runs until it waits, or wakes one that comes before it: so a
-// thread may run far ahead of the others, or stay far behind, as the hardware allows. Seed 0 lets
-// the last threads (the producer's) run first, seed 1 last; others shuffle warps, then threads
-// within them, and move the running thread to the end now and then. Loads land when no thread can
-// run, the latest that they may, or at random. If then nothing can happen, that is a deadlock.
-// (The schedules are those of S. Burckhardt et al., "A randomized scheduler with probabilistic
-// guarantees of finding bugs", ASPLOS 2010.)
+// The first ready thread of the order runs until it waits, or until it wakes a thread that precedes
+// it. So a thread may run far ahead of the others or far behind them, as on the hardware. With seed
+// 0 the last threads (the producer's) have the highest priority, with seed 1 the lowest. Other
+// seeds shuffle the warps and the threads within them, and sometimes move the running thread to the
+// end. Loads land when no thread can run, which is the latest time possible, or at random times. If
+// nothing can happen then, the model reports a deadlock. (The schedules are those of S. Burckhardt
+// et al., "A randomized scheduler with probabilistic guarantees of finding bugs", ASPLOS 2010.)
 #include "scheduler.hpp"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <sys/mman.h>
 
-// Switch stacks: save what the x86-64 ABI lets a callee keep.
+// Switch stacks: save the registers that a function preserves under the x86-64 ABI.
 asm(".text\n"
     ".globl hopper_switch\n"
     ".hidden hopper_switch\n"
@@ -47,7 +47,7 @@ constexpr u32 stack_bytes = 256 << 10;
 List<Thread> threads;
 List<u32> order; // threads by turn
 u8 *ready;       // by turn
-bool woken;      // since the running thread began
+bool woken;      // since the running thread started
 u64 random_state;
 u8 *stacks;
 u32 num_stacks;
@@ -77,7 +77,7 @@ u32 first_ready() {
     return found ? static_cast<u32>(static_cast<const u8 *>(found) - ready) : threads.size;
 }
 
-// Let a thread that comes before this one run.
+// Let the threads that precede this one run.
 void preempt() {
     if (seed > 1 && random_below(64) == 0) {
         const u32 turn = running->turn, last = threads.size - 1;
@@ -146,7 +146,7 @@ void report_deadlock() {
     }
 }
 
-// One step of the cluster: whether there was one.
+// Do one step of the cluster; return whether there was one to do.
 bool step() {
     if (seed > 1 && random_below(16) == 0)
         land_a_load();
@@ -174,7 +174,7 @@ void on_signal(int number, siginfo_t *info, void *) {
     siglongjmp(top, 1);
 }
 
-// Catches what a kernel's plain loads and stores do outside the arrays, which end at guard pages.
+// Catch plain loads and stores of a kernel outside the arrays, which end at guard pages.
 struct SignalGuard {
     struct sigaction before[3];
     stack_t stack_before;

@@ -1,4 +1,4 @@
-// Running a cluster's threads.
+// The execution of a cluster's threads.
 #pragma once
 
 #include "machine.hpp"

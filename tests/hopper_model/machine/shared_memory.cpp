@@ -1,11 +1,12 @@
-// Shared memory: addresses, and who may touch which bytes when.
+// Shared memory: its addresses, and which accesses are allowed when.
 //
-// A block sees its own memory from `window_base` on, and that of block r of its cluster (r + 1) <<
-// 24 higher, where mapa leads. Bytes into which a TMA load is on its way may be touched by nobody,
-// those that wgmma or a TMA store still reads may not be written, and what ordinary stores wrote
-// may be read asynchronously only after their thread's fence.proxy.async.
+// A block's own memory begins at `window_base`. The memory of block r of its cluster begins (r + 1)
+// << 24 higher, which is the address that mapa returns. No thread may access bytes that a TMA load
+// is about to write. Bytes that wgmma or a TMA store has yet to read must not be written. What an
+// ordinary store wrote may be read asynchronously only after a fence.proxy.async of the same
+// thread.
 // Source: PTX ISA 9.0, "State Spaces: Shared", "Data Movement and Conversion Instructions: mapa",
-// "Memory Consistency Model: Proxies", and of the swizzle "Tensor: Swizzling Modes".
+// "Memory Consistency Model: Proxies", and "Tensor: Swizzling Modes" for the swizzle.
 #include "machine.hpp"
 
 namespace hopper_model {
@@ -53,8 +54,9 @@ u32 mapped_address(u32 address, u32 rank) {
     return (address & 0xffffff) | (rank + 1) << 24;
 }
 
-// The 128-byte swizzle: bits 4 to 6 of an address change with bits 7 to 9; that of 64 bytes: bits 4
-// and 5 with bits 7 and 8. Offsets do as well, since the window begins at a multiple of 1024.
+// The 128-byte swizzle is the exclusive or of bits 4 to 6 of an address with bits 7 to 9, and the
+// 64-byte swizzle that of bits 4 and 5 with bits 7 and 8. Offsets give the same result as
+// addresses, since the window begins at a multiple of 1024.
 u32 swizzled(u32 offset, u32 width) { return offset ^ (offset >> 7 & (width / 16 - 1)) << 4; }
 
 void load_ordinary(u32 address, void *to, u32 bytes) {

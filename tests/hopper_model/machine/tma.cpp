@@ -1,10 +1,11 @@
-// TMA: boxes of tensors on their way between global and shared memory.
+// TMA: copies of boxes of tensors between global and shared memory.
 //
-// A load locks its bytes when it is issued and lands when the scheduler says so, as a whole; what
-// lies outside the tensor is zeros. A store reads shared memory when its thread waits for its
-// group, not earlier, and writes whole 16 bytes of rows, as seen on an H200. Boxes are rows of up
-// to 128 bytes or 64, swizzled by as many, and as far from each other. The record of a tensor map
-// is made by device.py, from what the driver is asked to encode.
+// A load locks its bytes when it is issued. It lands as a whole, at a time that the scheduler
+// chooses, and elements outside the tensor are zeros. A store reads shared memory only when its
+// thread waits for its group, and writes rows in units of 16 bytes, as an H200 does. The rows of a
+// box have up to 128 or 64 bytes; they are swizzled by that size, which is also their distance.
+// device.py makes the record of a tensor map from the arguments of the driver's function that
+// encodes it.
 // Source: PTX ISA 9.0, "cp.async.bulk.tensor", "cp.async.bulk.commit_group", "Tensor".
 #include "ptx.hpp"
 
@@ -12,7 +13,7 @@ namespace hopper_model {
 
 namespace {
 
-// The twin of device.py's MAP.
+// The same record as MAP in device.py.
 struct Map {
     u32 magic, rank, element_bytes, rounds_to_tf32;
     u64 address;
@@ -42,8 +43,8 @@ u32 box_rows(const Map &map) {
 u32 box_bytes(const Map &map) { return box_rows(map) * map.swizzle; }
 u32 moved_bytes(const Map &map) { return box_rows(map) * map.box[0] * map.element_bytes; }
 
-// Call `move(global, offset, bytes)` for each element of a box; `global` is null outside. A row
-// ends at a multiple of `unit` bytes.
+// Call `move(global, offset, bytes)` for each element of a box; `global` is null for elements
+// outside the tensor. A row ends at a multiple of `unit` bytes.
 template <class Move>
 void for_elements(const Map &map, const i32 (&corner)[5], u32 unit, Move &&move) {
     const u32 size = map.element_bytes, rows = box_rows(map);
@@ -104,7 +105,7 @@ void load(Arguments &args) {
             mbarrier_require_fenced(block, copy.barrier);
             lock_for_landing(block, copy.offset, box_bytes(map_at(copy.map)));
         }
-    // The parameter of the kernel, and the map in it, is a copy of the thread's own here.
+    // Here each thread has its own copy of the kernel's parameter, and so of the map.
     auto *map = static_cast<Map *>(malloc(sizeof(Map)));
     *map = map_at(copy.map);
     copy.map = map;

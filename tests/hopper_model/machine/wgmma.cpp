@@ -1,11 +1,12 @@
-// wgmma: a warpgroup's asynchronous multiplications, each done when a thread waits for it.
+// wgmma: asynchronous multiplications of a warpgroup, complete when a thread waits for them.
 //
-// When a thread issues one, its accumulators are taken from it and poisoned; it gets them back when
-// it has waited for all that were issued on them. A multiplication is computed when the first
-// thread waits for its group, which needs all 128 threads to have issued it: from shared memory,
-// and from the registers of A, as they are then. Until then its tiles may not be written.
-// Accumulators that were not given to wgmma before need a fence first, and so do registers of A
-// that were loaded since. Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions".
+// When a thread issues a multiplication, the machine takes its accumulators and poisons the
+// registers. The thread gets them back when it has waited for all multiplications that use them. A
+// multiplication is computed when the first thread waits for its group, and by then all 128 threads
+// must have issued it. It reads shared memory and the registers of A as they are at that time, so
+// its tiles must not be written before. A fence must precede the first use of registers as
+// accumulators, and the use of registers of A that were loaded since the last fence.
+// Source: PTX ISA 9.0, "Asynchronous Warpgroup Level Matrix Instructions".
 #include "numbers.hpp"
 #include "ptx.hpp"
 
@@ -23,7 +24,7 @@ struct Tile {
     u32 offset, leading, stride; // bytes
     bool k_major;
 
-    // Where element (index of m or n, k) lies.
+    // The offset of element (index of m or n, k).
     u32 at(u32 index, u32 k, u32 size) const {
         if (k_major)
             return swizzled(offset + index / 8 * stride + index % 8 * row_bytes + k * size);
@@ -49,12 +50,13 @@ struct Multiplication {
     Block *block;
 };
 
-// Accumulators that wgmma has.
+// Accumulators that the machine has taken.
 struct Sums {
     bool used;
     u32 n, holders;
-    u8 *registers[warpgroup_size]; // of each thread: null when it has them back
-    u32 last[warpgroup_size];      // multiplications that the thread had issued with its last here
+    u8 *registers[warpgroup_size]; // of each thread; null after the thread got them back
+    u32 last
+        [warpgroup_size]; // multiplications that the thread had issued after its last use of these
     float real[rows][256];
     i32 integer[rows][256];
 };
@@ -62,7 +64,7 @@ struct Sums {
 } // namespace
 
 struct Warpgroup {
-    List<Multiplication *> list; // those of index `done` and later are not computed
+    List<Multiplication *> list; // those from index `done` on are not computed yet
     u32 done;
     List<Sums *> sums;
     Condition condition;
@@ -97,7 +99,7 @@ void for_runs(const Tile &tile, u32 extent, const Shape &shape, Visit &&visit) {
             visit(tile.at(index, k, size));
 }
 
-// Visit the 16-byte runs of what a multiplication reads in shared memory.
+// Visit, in runs of 16 bytes, the shared memory that a multiplication reads.
 template <class Visit> void for_tiles(const Multiplication &m, Visit &&visit) {
     if (!m.a_in_registers)
         for_runs(m.a, rows, m.shape, visit);
@@ -202,7 +204,7 @@ void compute(Warpgroup &group, Multiplication &m) {
     }
     Sums &sums = *group.sums[m.sums];
     for (u32 row = 0; row < rows; ++row) {
-        float products[256] = {}; // bytes' are exact in it
+        float products[256] = {}; // exact for operands of 8 bits
         for (u32 k = 0; k < shape.k; ++k)
             for (u32 n = 0; n < shape.n; ++n)
                 products[n] += a[row][k] * b[k][n];

@@ -1,0 +1,229 @@
+"""Train the network that corrects Hopper's cost model, see `cupygemm._backends.hopper.correction`.
+
+The loss of a product has three parts: how far the corrected logarithms of its kernels' times
+deviate from the measured ones beside each other; their common error, weighted little, because it
+changes no choice; and the regret of a choice that prefers kernels the more, the shorter they are
+predicted to be. Kernels that are far from the fastest count little. L-BFGS minimises the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from benchmarks.fit import fitting
+from benchmarks.fit.fitting import COLD, Row
+from benchmarks.fit.hopper import Columns, Subject, columns_of_subjects
+from cupygemm._backends.hopper.correction import FEATURES, Network, features
+from cupygemm._backends.hopper.cost import costs, pieces
+from cupygemm._backends.hopper.cost_constants import KernelConstants
+
+LEAST_GAIN = 1e-3
+"""By how much less the regret of new weights must be, for them to be written."""
+HIDDEN = 32
+STEPS = 400
+_PRIOR = 3e-4  # of each squared weight
+_OF_DEVIATIONS, _OF_MEANS, _OF_REGRET = 8.0, 0.4, 6.0
+_SHARPNESS = 0.03  # predicted logarithms this far apart are told from each other
+_LEAST_WEIGHT, _SLOW = 0.05, 4.0  # of a kernel, by how far its logarithm is above the fastest's
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Kernels as the network sees them: one row each.
+
+    Attributes
+    ----------
+    features : numpy.ndarray
+    modelled, measured : numpy.ndarray
+        Logarithms of cycles.
+    product : numpy.ndarray
+        The number of the kernel's product; a product's warm and cold times count as two.
+    """
+
+    features: Array
+    modelled: Array
+    measured: Array
+    product: Array
+
+
+def table_of(rows: Sequence[Row], constants: KernelConstants) -> Table:
+    """Return the table of kernels, without those of fp64, which are not corrected."""
+    rows = [row for row in rows if not row.subject.config.mma_sync]
+    subjects: list[Subject] = [row.subject for row in rows]
+    found, modelled = np.empty((len(rows), len(FEATURES))), np.empty(len(rows))
+    for part in columns_of_subjects(subjects):
+        found[part.places], modelled[part.places] = _of_part(part, constants)
+    numbers: dict[Any, int] = {}
+    product = [numbers.setdefault(row.product, len(numbers)) for row in rows]
+    measured = np.log([row.measured for row in rows])
+    return Table(found, modelled, measured, np.array(product))
+
+
+def _of_part(part: Columns, constants: KernelConstants) -> tuple[Array, Array]:
+    configs, shapes, arch = part.configs, part.shapes, part.arch
+    of = pieces(configs, shapes, arch, constants)
+    cost = costs(configs, shapes, arch, of, constants, cold=part.cold)
+    return features(configs, shapes, arch, of, cost, cold=part.cold), np.log(cost.cycles)
+
+
+def train(
+    rows: Sequence[Row], constants: KernelConstants, *, steps: int = STEPS, seed: int = 0
+) -> Network:
+    """Return the network that corrects the model best, by rows that are not held out."""
+    table = table_of(fitting.split(rows)[0], constants)
+    mean, deviation = table.features.mean(0), table.features.std(0) + 1e-3
+    inputs = (table.features - mean) / deviation
+    rng, count = np.random.default_rng(seed), len(FEATURES)
+    start = np.concatenate(
+        [
+            rng.standard_normal(count * HIDDEN) * 0.5 / np.sqrt(count),
+            np.zeros(HIDDEN),
+            rng.standard_normal(HIDDEN) * 0.02,
+            np.zeros(1),
+        ]
+    )
+    loss = _Loss(table, inputs)
+    options = {"maxiter": steps, "maxcor": 20}
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options=options)
+    hidden, hidden_bias, out, bias = _unpacked(found.x, count)
+    return Network(mean, deviation, hidden, hidden_bias, out, float(bias))
+
+
+def _unpacked(weights: Array, count: int) -> tuple[Array, Array, Array, Array]:
+    ends = np.cumsum([count * HIDDEN, HIDDEN, HIDDEN])
+    hidden, hidden_bias, out, bias = np.split(weights, ends)
+    return hidden.reshape(count, HIDDEN), hidden_bias, out, bias[0]
+
+
+class _Loss:
+    """The loss of weights, and its gradient."""
+
+    def __init__(self, table: Table, inputs: Array) -> None:
+        self.inputs, self.modelled, self.measured = inputs, table.modelled, table.measured
+        self.product = table.product
+        self.count = int(table.product.max()) + 1
+        least = np.full(self.count, np.inf)
+        np.minimum.at(least, self.product, self.measured)
+        self.gap = self.measured - least[self.product]
+        self.weight = np.maximum(_LEAST_WEIGHT, np.exp(-_SLOW * self.gap))
+        self.of_product = np.bincount(self.product, self.weight)
+
+    def __call__(self, weights: Array) -> tuple[float, Array]:
+        hidden, hidden_bias, out, bias = _unpacked(weights, self.inputs.shape[1])
+        activity = np.tanh(self.inputs @ hidden + hidden_bias)
+        predicted = self.modelled + activity @ out + bias
+        product, weight, count = self.product, self.weight, self.count
+        errors = predicted - self.measured
+        means = np.bincount(product, weight * errors) / self.of_product
+        deviations = errors - means[product]
+        loss = _OF_DEVIATIONS * (weight * deviations**2).sum() + _OF_MEANS * (means**2).sum()
+        slope = 2 * _OF_DEVIATIONS * weight * deviations
+        slope += 2 * _OF_MEANS * means[product] * weight / self.of_product[product]
+        least = np.full(count, np.inf)
+        np.minimum.at(least, product, predicted)
+        chances = np.exp((least[product] - predicted) / _SHARPNESS)
+        chances /= np.bincount(product, chances)[product]
+        regret = np.bincount(product, chances * self.gap)
+        loss += _OF_REGRET * regret.sum()
+        slope -= _OF_REGRET * chances / _SHARPNESS * (self.gap - regret[product])
+        slope /= count
+        before = (slope[:, None] * out) * (1 - activity**2)
+        gradient = np.concatenate(
+            [
+                (self.inputs.T @ before).ravel(),
+                before.sum(0),
+                activity.T @ slope,
+                [slope.sum()],
+            ]
+        )
+        prior = _PRIOR * (weights**2).sum()
+        return float(loss / count + prior), gradient + 2 * _PRIOR * weights
+
+
+def regrets(
+    rows: Sequence[Row], constants: KernelConstants, network: Network | None
+) -> dict[str, list[float]]:
+    """Return the regret of the choice of each product, by its type and group.
+
+    The choice is the selector's: by the mean of the warm and the cold logarithm, where both were
+    measured. Without a network it is the model's own.
+    """
+    rows = [row for row in rows if not row.subject.config.mma_sync]
+    table = table_of(rows, constants)
+    predicted = table.modelled + (0 if network is None else network(table.features))
+    sums: dict[Any, dict[Any, list[float]]] = {}
+    for row, logarithm, measured in zip(rows, predicted, table.measured, strict=True):
+        product = row.product.with_group(row.product.group.removesuffix(COLD))
+        of_kernel = sums.setdefault(product, {}).setdefault(row.subject.config, [0.0, 0.0])
+        of_kernel[0] += logarithm
+        of_kernel[1] += measured
+    cold = {
+        row.product.with_group(row.product.group.removesuffix(COLD))
+        for row in rows
+        if row.subject.cold
+    }
+    found: dict[str, list[float]] = {}
+    for product, kernels in sums.items():
+        states = 2 if product in cold else 1
+        chosen = min(kernels.values(), key=lambda each: each[0])[1]
+        least = min(each[1] for each in kernels.values())
+        found.setdefault(f"{product.operands}, {product.group}", []).append(
+            float(np.exp((chosen - least) / states))
+        )
+    return found
+
+
+def mean_regret(found: dict[str, list[float]]) -> float:
+    """Return the geometric mean over all products."""
+    return float(np.exp(np.mean(np.log([each for group in found.values() for each in group]))))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What training has found.
+
+    Attributes
+    ----------
+    network : Network
+    without, present, new : mapping of str to list of float
+        The regrets of the products that were held out, by type and group: of the model alone, with
+        the weights in the package, and with the new ones.
+    """
+
+    network: Network
+    without: dict[str, list[float]]
+    present: dict[str, list[float]]
+    new: dict[str, list[float]]
+
+    @property
+    def is_better(self) -> bool:
+        return mean_regret(self.new) < mean_regret(self.present) - LEAST_GAIN
+
+    def __str__(self) -> str:
+        ways = (self.without, self.present, self.new)
+        lines = ["regret of products held out: model alone, with present weights, with new ones"]
+        for group, values in sorted(self.without.items()):
+            means = [f"{mean_regret({group: found[group]}):.4f}" for found in ways]
+            lines.append(f"  {group:28s} {'  '.join(means)}  ({len(values)} products)")
+        lines.append(f"  {'all':28s} {'  '.join(f'{mean_regret(found):.4f}' for found in ways)}")
+        verdict = "better than" if self.is_better else "not better than"
+        return "\n".join([*lines, f"the new weights are {verdict} the present ones"])
+
+
+def retrain(
+    rows: Sequence[Row], constants: KernelConstants, present: Network, **options: Any
+) -> Outcome:
+    """Train a network on the rows that are not held out, and say what the others gain by it."""
+    trained = train(rows, constants, **options)
+    held_out = fitting.split(rows)[1]
+    without, old, new = (
+        regrets(held_out, constants, network) for network in (None, present, trained)
+    )
+    return Outcome(trained, without, old, new)

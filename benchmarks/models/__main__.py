@@ -1,0 +1,185 @@
+"""The command line: ``python -m benchmarks.models``, see ``--help``.
+
+``--list`` prints the products, and ``--dry-run`` also which kernel would compute each; both work
+without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from benchmarks.models import report
+from benchmarks.models.layers import FEW, MODELS, Layer, products
+from benchmarks.models.measure import COLD_BYTES, ROUNDS, STATES, measure, operands_of
+from benchmarks.models.peers import OURS, PEERS, Case
+from benchmarks.models.rotation import num_sets
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "fp16": np.dtype(np.float16),
+    "fp32": np.dtype(np.float32),
+    "fp64": np.dtype(np.float64),
+    "complex128": np.dtype(np.complex128),
+}
+ORDERS = ("(n, k)", "(k, n)")
+
+
+def cases(options: argparse.Namespace) -> Iterator[tuple[Layer, str, Case]]:
+    """Yield the products that were asked for, each with its layer and the name of its type."""
+    for name in options.dtypes:
+        for order in options.orders:
+            for tokens, layer in products(options.models, options.tokens):
+                yield layer, name, Case(tokens, layer.n, layer.k, DTYPES[name], order)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, or say what would be measured."""
+    options = _parser().parse_args(arguments)
+    if options.list or options.dry_run:
+        for layer, name, case in cases(options):
+            _print(_described(layer, name, case) + (_chosen(case) if options.dry_run else ""))
+        return
+    records = _measured(options)
+    for line in (*report.tables(records), "", *report.beside_random_shapes(records), ""):
+        _print(line)
+    for line in report.worst(records):
+        _print(line)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.models", description=__doc__)
+    parser.add_argument(
+        "--models",
+        nargs="+",
+        choices=MODELS,
+        default=FEW,
+        metavar="MODEL",
+        help=f"of: {', '.join(MODELS)}; default: {', '.join(FEW)}",
+    )
+    parser.add_argument("--tokens", nargs="+", type=int, help="default: as each model sees them")
+    parser.add_argument("--dtypes", nargs="+", choices=DTYPES, default=["bf16"])
+    parser.add_argument(
+        "--orders",
+        nargs="+",
+        choices=ORDERS,
+        default=ORDERS,
+        metavar="ORDER",
+        help="how W is stored: '(n, k)', '(k, n)'; default: both",
+    )
+    parser.add_argument("--peers", nargs="*", choices=PEERS, default=PEERS)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
+    parser.add_argument("--list", action="store_true", help="print the products; needs no GPU")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the products and their kernels; needs no GPU"
+    )
+    return parser
+
+
+def _measured(options: argparse.Namespace) -> list[report.Record]:
+    """Measure every case within the time, and write the figures after each of them."""
+    from benchmarks.compare import environment
+    from benchmarks.models.peers import installed
+    from benchmarks.models.rotation import Arena
+
+    deadline = time.monotonic() + options.seconds
+    machine = {**environment(), **installed(), "cold_bytes": str(COLD_BYTES)}
+    _print(", ".join(f"{name} {value}" for name, value in machine.items()))
+    records: list[report.Record] = []
+    arena: Arena | None = None
+    for layer, name, case in cases(options):
+        if time.monotonic() > deadline:
+            _print(f"the time is over: {len(records)} products were measured")
+            break
+        if arena is None or arena.dtype != case.dtype:
+            arena = Arena(case.dtype)
+        found = measure(case, arena, tuple(options.peers), options.rounds)
+        records.append(
+            {
+                "model": layer.model,
+                "layer": layer.name,
+                "case": case.name,
+                "dtype": name,
+                "order": case.order,
+                "m": case.m,
+                "n": case.n,
+                "k": case.k,
+                "config": _config(case),
+                **found,
+            }
+        )
+        _print(_line(records[-1]))
+        if options.output:
+            document = {"environment": machine, "records": records}
+            options.output.write_text(json.dumps(document, indent=1) + "\n")
+    return records
+
+
+def _line(record: report.Record) -> str:
+    """Return a line of a product: our times, and the ratios of the peers."""
+    parts = [f"{record['case']:18s} {record['dtype']} W {record['order']}"]
+    for state in STATES:
+        ratios = " ".join(
+            f"{peer} {ratio:.2f}" for peer, ratio in report.ratios(record, state).items()
+        )
+        parts.append(f"{state} {record['us'][state][OURS]:.2f} us: {ratios}")
+    return "  ".join([*parts, record["config"]])
+
+
+def _described(layer: Layer, name: str, case: Case) -> str:
+    """Return a line that names a product and the bytes that its cold operands take."""
+    inputs, output = operands_of(case)
+    one = sum(each.room for each in (*inputs, output))
+    cold = num_sets(one, COLD_BYTES)
+    return (
+        f"{layer.model}, {layer.name}: {case.name} {name}, W stored {case.order}; "
+        f"{one / 1e6:.1f} MB warm, {cold} sets of them ({cold * one / 1e6:.0f} MB) cold"
+    )
+
+
+def _chosen(case: Case) -> str:
+    config = _config(case)
+    return f"; {config}" if config else "; no kernel of this library"
+
+
+def _config(case: Case) -> str:
+    """Return the name of the configuration that the selector takes on an H200."""
+    from benchmarks.fit.layouts import layout_of
+    from benchmarks.fit.samples import Product
+    from cupygemm._backends.hopper.config import HopperArch
+    from cupygemm._backends.hopper.plan import choose
+
+    kinds = {"bfloat16": "bf16", "float16": "f16", "float64": "f64"}
+    if case.dtype.name not in kinds:
+        return ""
+    kind = kinds[case.dtype.name]
+    product = Product(
+        shape=(case.m, case.n, case.k),
+        operands=kind,
+        result=kind,
+        layout="NT" if case.w_turned else "NN",
+        group="models",
+    )
+    try:
+        return choose(layout_of(product), HopperArch()).config.name
+    except ValueError:  # cuBLAS is faster
+        return ""
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

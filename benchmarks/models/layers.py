@@ -1,0 +1,199 @@
+"""The linear layers of public models: x @ W.T with x of (tokens, k) and W of (n, k).
+
+The extents are those of the models' published configurations. Projections that read the same
+activations are merged, as inference servers merge them: the queries, keys and values of attention,
+and the gate and the up projection of an MLP. "8 ways" are the layers of one of eight GPUs that
+share a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A linear layer: its model, its name, its outputs n, and its inputs k."""
+
+    model: str
+    name: str
+    n: int
+    k: int
+
+
+MODELS: dict[str, dict[str, tuple[int, int]]] = {
+    "Llama 3 8B": {
+        "qkv": (6144, 4096),
+        "out": (4096, 4096),
+        "gate up": (28672, 4096),
+        "down": (4096, 14336),
+    },
+    "Llama 3 70B, 8 ways": {
+        "qkv": (1280, 8192),
+        "out": (8192, 1024),
+        "gate up": (7168, 8192),
+        "down": (8192, 3584),
+    },
+    "Llama 3.2 1B": {
+        "qkv": (3072, 2048),
+        "out": (2048, 2048),
+        "gate up": (16384, 2048),
+        "down": (2048, 8192),
+    },
+    "Qwen 3 0.6B": {
+        "qkv": (4096, 1024),
+        "out": (1024, 2048),
+        "gate up": (6144, 1024),
+        "down": (1024, 3072),
+    },
+    "Qwen 3 8B": {
+        "qkv": (6144, 4096),
+        "out": (4096, 4096),
+        "gate up": (24576, 4096),
+        "down": (4096, 12288),
+    },
+    "Qwen 3 32B": {
+        "qkv": (10240, 5120),
+        "out": (5120, 8192),
+        "gate up": (51200, 5120),
+        "down": (5120, 25600),
+    },
+    "Qwen 3 30B-A3B": {
+        "qkv": (5120, 2048),
+        "out": (2048, 4096),
+        "gate up": (1536, 2048),
+        "down": (2048, 768),
+    },
+    "Mistral Small 24B": {
+        "qkv": (6144, 5120),
+        "out": (5120, 4096),
+        "gate up": (65536, 5120),
+        "down": (5120, 32768),
+    },
+    "Gemma 3 4B": {
+        "qkv": (4096, 2560),
+        "out": (2560, 2048),
+        "gate up": (20480, 2560),
+        "down": (2560, 10240),
+    },
+    "Phi 4": {
+        "qkv": (7680, 5120),
+        "out": (5120, 5120),
+        "gate up": (35840, 5120),
+        "down": (5120, 17920),
+    },
+    "DeepSeek-V3": {
+        "q_a kv_a": (2112, 7168),
+        "q_b": (24576, 1536),
+        "kv_b": (32768, 512),
+        "out": (7168, 16384),
+        "gate up": (4096, 7168),
+        "down": (7168, 2048),
+    },
+    "GPT-OSS 20B": {
+        "qkv": (5120, 2880),
+        "out": (2880, 4096),
+        "gate up": (5760, 2880),
+        "down": (2880, 2880),
+    },
+    "BERT large": {
+        "qkv": (3072, 1024),
+        "out": (1024, 1024),
+        "up": (4096, 1024),
+        "down": (1024, 4096),
+    },
+    "ViT-L/16": {
+        "qkv": (3072, 1024),
+        "out": (1024, 1024),
+        "up": (4096, 1024),
+        "down": (1024, 4096),
+    },
+    "ViT-H/14": {
+        "qkv": (3840, 1280),
+        "out": (1280, 1280),
+        "up": (5120, 1280),
+        "down": (1280, 5120),
+    },
+    "SigLIP So400m": {
+        "qkv": (3456, 1152),
+        "out": (1152, 1152),
+        "up": (4304, 1152),
+        "down": (1152, 4304),
+    },
+    "UNet of Stable Diffusion 1.5": {
+        "q": (320, 320),
+        "gate up": (2560, 320),
+        "down": (320, 1280),
+        "gate up 640": (5120, 640),
+        "out 1280": (1280, 1280),
+    },
+    "UNet of SDXL": {
+        "q": (640, 640),
+        "gate up": (5120, 640),
+        "down": (640, 2560),
+        "k": (1280, 2048),
+        "gate up 1280": (10240, 1280),
+    },
+    "FLUX.1": {
+        "qkv": (9216, 3072),
+        "out": (3072, 3072),
+        "up": (12288, 3072),
+        "down": (3072, 12288),
+        "single in": (21504, 3072),
+        "single out": (3072, 15360),
+    },
+}
+"""(n, k) of the layers by model and name."""
+VISION = ("ViT-L/16", "ViT-H/14", "SigLIP So400m", "UNet", "FLUX.1")
+"""How the names of models begin that take images."""
+TOKENS = (1, 8, 33, 128, 512, 2048, 8192)
+"""Tokens of language models: decoding, small batches, prompts."""
+TOKENS_OF_IMAGES = (128, 197, 512, 2048, 6304, 8192)
+"""Tokens of models that take images: 197 are one image of ViT, and 6304 are 32 of them."""
+ROWS: dict[str, tuple[int, int]] = {
+    "1 to 8": (1, 8),
+    "9 to 64": (9, 64),
+    "65 to 256": (65, 256),
+    "257 to 1024": (257, 1024),
+    "1025 to 4096": (1025, 4096),
+    "above 4096": (4097, 1 << 31),
+}
+"""The rows of a report: the least and the most tokens of each."""
+FEW = (
+    "Llama 3 8B",
+    "Llama 3 70B, 8 ways",
+    "Qwen 3 0.6B",
+    "Qwen 3 30B-A3B",
+    "DeepSeek-V3",
+    "GPT-OSS 20B",
+    "ViT-L/16",
+    "UNet of Stable Diffusion 1.5",
+)
+"""The models that are measured unless others are named."""
+
+
+def layers(models: Sequence[str] = tuple(MODELS)) -> list[Layer]:
+    """Return the layers of models, those with the same extents once."""
+    found: dict[tuple[int, int], Layer] = {}
+    for model in models:
+        if model not in MODELS:
+            raise ValueError(f"no model {model!r}; there are: {', '.join(MODELS)}")
+        for name, (n, k) in MODELS[model].items():
+            found.setdefault((n, k), Layer(model, name, n, k))
+    return list(found.values())
+
+
+def products(
+    models: Sequence[str] = tuple(MODELS), tokens: Sequence[int] | None = None
+) -> Iterator[tuple[int, Layer]]:
+    """Yield numbers of tokens and layers; `tokens` stands for the models' own numbers."""
+    for layer in layers(models):
+        images = layer.model.startswith(VISION)
+        for count in tokens or (TOKENS_OF_IMAGES if images else TOKENS):
+            yield count, layer
+
+
+def row_of(tokens: int) -> str:
+    """Return the row of a report that a number of tokens belongs to."""
+    return next(name for name, (least, most) in ROWS.items() if least <= tokens <= most)

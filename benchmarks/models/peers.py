@@ -1,0 +1,152 @@
+"""Who multiplies in `benchmarks.models`: this library, and each peer that is installed.
+
+A contender is a group of calls, of which the fastest counts: cuBLASLt has one for each algorithm
+that its heuristics offer, and Triton one for each of a few tiles. The others have one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from benchmarks.models.cublaslt import LtProduct
+from benchmarks.models.rotation import Rotating
+
+OURS = "cupygemm"
+PEERS = ("torch", "cuBLASLt", "DeepGEMM", "Triton")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product x @ w, with x of (m, k) in C order.
+
+    Attributes
+    ----------
+    m, n, k : int
+    dtype : numpy.dtype
+    order : {"(n, k)", "(k, n)"}
+        The shape of w in memory, which is in C order there.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: np.dtype[Any]
+    order: str = "(n, k)"
+
+    @property
+    def w_turned(self) -> bool:
+        return self.order == "(n, k)"
+
+    @property
+    def name(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+Sets = Sequence[Sequence[Any]]
+Calls = dict[str, Rotating]
+
+
+def contenders(case: Case, sets: Sets, names: Sequence[str]) -> dict[str, Calls]:
+    """Return the calls of each contender, on sets of CuPy arrays x, w (k, n) and out."""
+    found: dict[str, Calls] = {OURS: {OURS: Rotating(_ours, sets)}}
+    makers = {"torch": _torch, "cuBLASLt": _cublaslt, "DeepGEMM": _deep_gemm, "Triton": _triton}
+    for name in names:
+        calls = makers[name](case, sets)
+        if calls:
+            found[name] = calls
+    return found
+
+
+def installed() -> dict[str, str]:
+    """Return the versions of the peers that can be imported, by name."""
+    found = {}
+    for name, module in (("torch", "torch"), ("DeepGEMM", "deep_gemm"), ("Triton", "triton")):
+        try:
+            imported = __import__(module)
+        except Exception as err:  # noqa: BLE001, a binary for another torch raises what it likes
+            found[name] = f"absent ({type(err).__name__})"
+        else:
+            found[name] = str(getattr(imported, "__version__", "of unknown version"))
+    return found
+
+
+def _ours(x: Any, w: Any, out: Any) -> None:
+    import cupygemm
+
+    cupygemm.matmul(x, w, out=out)
+
+
+def _torch(case: Case, sets: Sets) -> Calls:
+    try:
+        import torch
+    except ImportError:
+        return {}
+    tensors = [
+        [_tensor(x), _tensor(w.T if case.w_turned else w), _tensor(out)] for x, w, out in sets
+    ]
+
+    def turned(x: Any, w: Any, out: Any) -> None:
+        torch.mm(x, w.t(), out=out)
+
+    def plain(x: Any, w: Any, out: Any) -> None:
+        torch.mm(x, w, out=out)
+
+    return {"torch": Rotating(turned if case.w_turned else plain, tensors)}
+
+
+def _cublaslt(case: Case, sets: Sets) -> Calls:
+    try:
+        product = LtProduct(case.m, case.n, case.k, case.dtype, w_turned=case.w_turned)
+    except OSError:
+        return {}
+    calls: Calls = {}
+    for number, algorithm in enumerate(product.algorithms()):
+
+        def call(x: Any, w: Any, out: Any, *, algorithm: Any = algorithm) -> None:
+            product.run(algorithm, x, w, out)
+
+        calls[f"cuBLASLt {number}"] = Rotating(call, sets)
+    return calls
+
+
+def _deep_gemm(case: Case, sets: Sets) -> Calls:
+    """Return DeepGEMM's product; it takes bf16 with rows of whole 16 bytes."""
+    if case.dtype.name != "bfloat16" or case.n % 8 or case.k % 8:
+        return {}
+    try:
+        import deep_gemm
+    except Exception:  # noqa: BLE001, not installed, or built for another torch
+        return {}
+    call = deep_gemm.bf16_gemm_nt if case.w_turned else deep_gemm.bf16_gemm_nn
+    tensors = [
+        [_tensor(x), _tensor(w.T if case.w_turned else w), _tensor(out)] for x, w, out in sets
+    ]
+    return {"DeepGEMM": Rotating(call, tensors)}
+
+
+def _triton(case: Case, sets: Sets) -> Calls:
+    """Return Triton's products; its descriptors take rows of whole 16 bytes."""
+    if case.dtype.itemsize != 2 or case.n % 8 or case.k % 8:
+        return {}
+    try:
+        from benchmarks.models import triton_product
+    except ImportError:
+        return {}
+    tensors = [
+        (_tensor(x), _tensor(w.T if case.w_turned else w), _tensor(out)) for x, w, out in sets
+    ]
+    calls = triton_product.calls(tensors, w_turned=case.w_turned)
+    return {name: Rotating(call, tensors) for name, call in calls.items()}
+
+
+def _tensor(array: Any) -> Any:
+    """Return a C-ordered CuPy array as a torch tensor of the same memory."""
+    import torch
+
+    if array.dtype.name == "bfloat16":  # which DLPack of CuPy does not know
+        return torch.from_dlpack(array.view(np.int16)).view(torch.bfloat16)
+    return torch.from_dlpack(array)

@@ -1,0 +1,191 @@
+"""A small network that corrects the cost model, by what kernels of its kind really took.
+
+The cost model knows what binds a kernel, but not how the pieces meet: how well a ring of few stages
+hides the latency of a cluster, for example. The network has one hidden layer. It takes properties
+of a kernel and of its product (`FEATURES`), and gives the logarithm of a factor of the modelled
+cycles. ``python -m benchmarks.fit hopper`` trains it on measured times and writes the weights to
+``correction.json``; a quarter of the products is held out and says what it is worth.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cupygemm._backends.hopper.config import SLAB_BYTES, HopperArch
+from cupygemm._backends.hopper.cost import Cost, Pieces
+from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes
+
+Matrix = NDArray[np.float64]
+PATH = Path(__file__).with_name("correction.json")
+FEATURES = (
+    "tile_m",
+    "tile_n",
+    "tile_k",
+    "one consumer",
+    "three consumers",
+    "cluster_m",
+    "cluster_n",
+    "stages",
+    "one buffer",
+    "transposed",
+    "ping-pong",
+    "stream_k",
+    "split_k",
+    "k is split",
+    "active",
+    "uneven",
+    "rounds",
+    "steps",
+    "mma over L2",
+    "memory over all",
+    "cycles",
+    "m",
+    "n",
+    "k",
+    "useful m",
+    "useful n",
+    "a along k",
+    "b along k",
+    "a crosses",
+    "b crosses",
+    "a camps",
+    "b camps",
+    "size",
+    "out size",
+    "batch",
+    "cold",
+)
+"""The inputs of the network. Extents, counts and ratios are logarithms."""
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The weights of the network.
+
+    Attributes
+    ----------
+    mean, deviation : numpy.ndarray
+        Mean and standard deviation of each feature, (features,).
+    hidden, hidden_bias : numpy.ndarray
+        (features, units) and (units,).
+    out : numpy.ndarray
+        (units,).
+    bias : float
+    """
+
+    mean: Matrix
+    deviation: Matrix
+    hidden: Matrix
+    hidden_bias: Matrix
+    out: Matrix
+    bias: float
+
+    def __call__(self, features: Matrix) -> Matrix:
+        """Return the logarithms of factors for rows of features."""
+        inputs = (features - self.mean) / self.deviation
+        return np.asarray(np.tanh(inputs @ self.hidden + self.hidden_bias) @ self.out + self.bias)
+
+
+@functools.cache
+def network() -> Network:
+    """Return the network of the weights in the package."""
+    return from_json(PATH.read_text())
+
+
+def from_json(text: str) -> Network:
+    """Return the network that `to_json` has written."""
+    found = json.loads(text)
+    if tuple(found["features"]) != FEATURES:
+        raise ValueError(
+            f"the weights are of other features: {found['features']}; refit them by "
+            "python -m benchmarks.fit hopper --write"
+        )
+    arrays = {name: np.array(found[name]) for name in ("mean", "deviation", "hidden_bias", "out")}
+    return Network(hidden=np.array(found["hidden"]), bias=found["bias"], **arrays)
+
+
+def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
+    """Return a network as text, with four significant digits of each weight.
+
+    `origin` says what the weights come from: device, date, and size of the samples.
+    """
+
+    def rounded(values: Matrix) -> Any:
+        return [float(f"{value:.4g}") for value in values]
+
+    record = {
+        "origin": dict(origin),
+        "features": FEATURES,
+        "mean": rounded(weights.mean),
+        "deviation": rounded(weights.deviation),
+        "hidden": [rounded(row) for row in weights.hidden],
+        "hidden_bias": rounded(weights.hidden_bias),
+        "out": rounded(weights.out),
+        "bias": float(f"{weights.bias:.4g}"),
+    }
+    lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in record.items())
+    return "{\n" + lines.replace("], [", "],\n [") + "\n}\n"
+
+
+def features(
+    configs: ConfigColumns,
+    shapes: Shapes,
+    arch: HopperArch,
+    of: Pieces,
+    cost: Cost,
+    *,
+    cold: bool,
+) -> Matrix:
+    """Return a row of `FEATURES` for each kernel, of at most about one in size."""
+    c, s = configs, shapes
+    rows, columns = c.tile_m * c.cluster_m, c.tile_n * c.cluster_n
+    values = (
+        np.log2(c.tile_m / 64),
+        c.tile_n / 128,
+        np.log2(c.tile_k * s.size / SLAB_BYTES),
+        c.num_consumers == 1,
+        c.num_consumers == 3,
+        np.log2(c.cluster_m),
+        np.log2(c.cluster_n),
+        np.log2(c.num_stages) - 2.5,
+        c.epilogue_buffers == 1,
+        c.transposed_c,
+        c.ping_pong,
+        c.stream_k > 0,
+        np.log2(c.split_k),
+        c.split_k > 1,
+        of.active / arch.num_sms,
+        of.whole * of.clusters / of.units - 1,
+        np.log2(of.whole) / 2,
+        np.log2(of.steps) / 2 - 3,
+        np.clip(np.log2(of.tile.mma / of.tile.l2), -2, 2),
+        np.clip(np.log2(cost.memory / cost.cycles) + 1, -4, 2) / 2,
+        np.log2(cost.cycles) / 3 - 5,
+        np.log2(s.m) / 3 - 3,
+        np.log2(s.n) / 3 - 4,
+        np.log2(s.k) / 2 - 5,
+        s.m / (-(-s.m // rows) * rows),
+        s.n / (-(-s.n // columns) * columns),
+        s.a_along_k,
+        s.b_along_k,
+        s.a_crosses,
+        s.b_crosses,
+        s.a_camps,
+        s.b_camps,
+        np.log2(s.size) - 1,
+        np.log2(s.out_size) - 1,
+        s.has_batch,
+        cold,
+    )
+    table = np.empty((len(c.rows), len(FEATURES)))
+    for column, value in enumerate(values):
+        table[:, column] = value
+    return table
