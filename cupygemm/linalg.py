@@ -1,8 +1,12 @@
-"""Matrix products with the names and signatures of `numpy.linalg` and of the array API.
+"""Linear algebra with the names and signatures of `numpy.linalg`, `scipy.linalg` and the array API.
 
 `matmul`, `tensordot` and `vecdot` compute the same as the functions of `cupygemm`, with fewer
 options. `outer` accepts vectors only, as in the array API. `matrix_power` and `multi_dot` multiply
 more than two matrices.
+
+`cholesky`, `solve`, `inv`, `det`, `slogdet`, `qr`, `lstsq` and `pinv` are NumPy's; `lu_factor`,
+`lu_solve`, `cho_factor`, `cho_solve` and `solve_triangular` are SciPy's. They factor matrices by
+blocks: kernels of this library factor narrow panels, and its products do the rest.
 """
 
 from __future__ import annotations
@@ -14,13 +18,35 @@ from cupygemm._products.chains import matrix_power, multi_dot
 from cupygemm._products.matmul import matmul as _matmul
 from cupygemm._request.arrays import Array, as_arrays
 from cupygemm._request.keywords import common_keywords
+from cupygemm._solvers.factors import (
+    cho_factor,
+    cho_solve,
+    lu_factor,
+    lu_solve,
+    solve_triangular,
+)
+from cupygemm._solvers.orthogonal import lstsq, pinv, qr
+from cupygemm._solvers.systems import cholesky, det, inv, slogdet, solve
 
 __all__ = [
+    "cho_factor",
+    "cho_solve",
+    "cholesky",
+    "det",
+    "inv",
+    "lstsq",
+    "lu_factor",
+    "lu_solve",
     "matmul",
     "matrix_power",
     "matrix_transpose",
     "multi_dot",
     "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "solve_triangular",
     "tensordot",
     "vecdot",
 ]

@@ -1,0 +1,153 @@
+"""Block sizes: how a factorisation is divided into panels, and a panel among workgroups.
+
+A factorisation proceeds by outer panels of `Blocks.outer` columns, and an outer panel by blocks of
+`Blocks.width` columns, each of which is one launch. A workgroup holds its rows of such a block in
+registers, so the taller a panel is, the narrower are its blocks.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends.device import device
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What block sizes are chosen within.
+
+    Attributes
+    ----------
+    threads : int
+        The most threads of a workgroup.
+    registers : int
+        The 32-bit registers of a thread that hold rows.
+    width : int
+        The most columns of a block.
+    alone : int
+        The most rows of a thread if one workgroup factors a panel.
+    team : int
+        The most workgroups of a team.
+    outer : int
+        The most columns of an outer panel; a multiple of `width`, and at most 256, which is the
+        number of pivots that the kernel that swaps rows takes.
+    substituted : int
+        The most rows of a triangular matrix that one launch solves for.
+    vector : int
+        The same for few right-hand sides.
+    """
+
+    threads: int = 256
+    registers: int = 128
+    width: int = 32
+    alone: int = 2
+    team: int = 64
+    outer: int = 256
+    substituted: int = 64
+    vector: int = 64
+
+
+LIMITS = Limits()
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The shape of a panel's launch.
+
+    Attributes
+    ----------
+    width : int
+        The columns of a block.
+    rows : int
+        The rows of a thread.
+    threads : int
+        The threads of a workgroup.
+    team : int
+        The workgroups that factor a panel together.
+    """
+
+    width: int
+    rows: int
+    threads: int
+    team: int
+
+
+def words(dtype: np.dtype[Any]) -> int:
+    """Return the 32-bit registers of an element."""
+    return dtype.itemsize // 4
+
+
+def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int) -> Blocks:
+    """Return the shape of the launches that factor panels of `m` rows.
+
+    Parameters
+    ----------
+    m : int
+    dtype : numpy.dtype
+        The element type.
+    max_cluster : int
+        The most workgroups of a thread-block cluster, which is preferred to a larger team.
+
+    Raises
+    ------
+    ValueError
+        If the panel has more rows than a team can hold.
+    """
+    return _panel_blocks(m, words(dtype), max_cluster, LIMITS)
+
+
+@functools.lru_cache(maxsize=4096)
+def _panel_blocks(m: int, size: int, max_cluster: int, limits: Limits) -> Blocks:
+    threads = min(limits.threads, max(32, power_of_two(m)))
+    widest = min(limits.width, 64 // size if size > 2 else 32)
+    teams = [team for team in (1, max_cluster, 16, limits.team) if team <= limits.team]
+    for team in sorted(set(teams)):
+        width = widest
+        while width >= (1 if team == teams[-1] else 4):
+            rows = power_of_two(-(-m // (threads * team)))
+            limit = limits.alone if team == 1 and len(teams) > 1 else rows
+            if rows <= limit and rows * width * size <= limits.registers:
+                return Blocks(width, rows, threads, team)
+            width //= 2
+    most = limits.registers // size * threads * limits.team
+    raise ValueError(
+        f"a matrix of {m} rows is too tall for the panel kernels, which take {most}; factor "
+        "blocks of its rows first"
+    )
+
+
+def power_of_two(x: int) -> int:
+    """Return the smallest power of two that is at least `x`."""
+    return 1 << max(x - 1, 0).bit_length()
+
+
+def outer_width(k: int, width: int) -> int:
+    """Return the columns of an outer panel.
+
+    Parameters
+    ----------
+    k : int
+        The columns that are to be factored.
+    width : int
+        The columns of a block.
+    """
+    return min(LIMITS.outer, max(width, power_of_two(k) // 8, 64))
+
+
+def current_limits() -> tuple[int, int]:
+    """Return the largest cluster and the number of compute units of the current device."""
+    from cupy.cuda.runtime import getDevice
+
+    return _device_limits(getDevice())
+
+
+@functools.cache
+def _device_limits(index: int) -> tuple[int, int]:
+    from cupy.cuda import Device
+
+    units = Device(index).attributes["MultiProcessorCount"]
+    return device(index).kernels.max_cluster, int(units)

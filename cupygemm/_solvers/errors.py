@@ -1,0 +1,96 @@
+"""Errors that only the device knows of: one transfer at the end of a call.
+
+Inside a graph's capture nothing can wait for the device, so nothing raises: the result holds what
+the factorisation computed, NaN or infinities where it failed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cupygemm._request.arrays import Array
+
+
+def is_capturing() -> bool:
+    """Tell whether the current stream records a graph."""
+    from cupy.cuda import get_current_stream
+    from cupy.cuda.runtime import streamIsCapturing
+
+    stream = get_current_stream().ptr
+    # The legacy default stream cannot be captured, and asking about it is an error if another is.
+    return stream != 0 and bool(streamIsCapturing(stream))
+
+
+def finite_flag(*arrays: Array) -> Array:
+    """Return an int32 array of one element, which is -1 if a number is not finite, else 0."""
+    import cupy
+
+    flags = [cupy.isfinite(array).all() for array in arrays if array.dtype.kind in "fc"]
+    if not flags:
+        return cupy.zeros(1, "int32")
+    finite = flags[0]
+    for flag in flags[1:]:
+        finite = finite & flag
+    return finite.astype("int32").reshape(1) - 1
+
+
+def fetch(info: Array, finite: Array | None = None) -> np.ndarray[Any, Any]:
+    """Return the info of a factorisation on the host; this waits for the device.
+
+    Zeros while a graph is recorded.
+
+    Parameters
+    ----------
+    info : cupy.ndarray
+        (batches,), int32.
+    finite : cupy.ndarray, optional
+        From `finite_flag`.
+
+    Raises
+    ------
+    ValueError
+        An operand has a NaN or an infinity.
+    """
+    import cupy
+
+    if is_capturing():
+        return np.zeros(info.size, "int32")
+    values: np.ndarray[Any, Any]
+    if finite is None:
+        values = info.get()
+    else:
+        values = cupy.concatenate((finite, info)).get()
+        if values[0] != 0:
+            raise ValueError("array must not contain infs or NaNs; check_finite=False allows them")
+        values = values[1:]
+    return values
+
+
+def raise_singular(function: str, info: np.ndarray[Any, Any]) -> None:
+    """Raise LinAlgError if a matrix has no inverse."""
+    if (failed := _first(info)) is not None:
+        which, column = failed
+        raise np.linalg.LinAlgError(
+            f"{function}: Singular matrix{_of(which, info)}: pivot {column - 1} is zero"
+        )
+
+
+def raise_not_definite(function: str, info: np.ndarray[Any, Any]) -> None:
+    """Raise LinAlgError if a matrix is not positive definite."""
+    if (failed := _first(info)) is not None:
+        which, column = failed
+        raise np.linalg.LinAlgError(
+            f"{function}: Matrix is not positive definite{_of(which, info)}: "
+            f"the leading minor of order {column} is not"
+        )
+
+
+def _first(info: np.ndarray[Any, Any]) -> tuple[int, int] | None:
+    failed = np.flatnonzero(info)
+    return None if not failed.size else (int(failed[0]), int(info[failed[0]]))
+
+
+def _of(which: int, info: np.ndarray[Any, Any]) -> str:
+    return f" (number {which} of the stack)" if info.size > 1 else ""

@@ -1,0 +1,364 @@
+"""SciPy's factorisations and the solutions with them: `lu_factor`, `cho_factor` and so on."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any, Literal
+
+import numpy as np
+
+from cupygemm._request.arrays import Array, as_array, as_arrays
+from cupygemm._request.keywords import common_keywords
+from cupygemm._solvers import cholesky as _cholesky
+from cupygemm._solvers import lu as _lu
+from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite
+from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.operands import factored_dtype, require_matrices, require_square
+from cupygemm._solvers.right_hand_sides import (
+    check_numbers,
+    right_hand_sides,
+    solution,
+    stacked,
+    stacked_pivots,
+    transposition,
+)
+from cupygemm._solvers.substitution import substitute
+from cupygemm._solvers.swaps import swap
+from cupygemm._solvers.systems import zero_diagonal
+
+Transposition = Literal[0, 1, 2, "N", "T", "C"]
+
+
+@common_keywords
+def lu_factor(
+    a: Any, overwrite_a: bool = False, check_finite: bool = True, *, stream: Any = None
+) -> tuple[Array, Array]:
+    """Compute an LU factorisation with partial pivoting, as `scipy.linalg.lu_factor`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Matrices, (..., m, n).
+    overwrite_a : bool
+        Permission to overwrite the operand. It is kept in any case.
+    check_finite : bool
+        Whether to raise ValueError for NaN and infinities.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    lu : cupy.ndarray
+        U, and below its diagonal L without its ones, (..., m, n).
+    piv : cupy.ndarray
+        Pivots, int32, (..., min(m, n)): row i was swapped with row ``piv[i]``.
+
+    Raises
+    ------
+    ValueError
+        If ``a`` has a NaN or an infinity, and `check_finite` is true.
+    numpy.linalg.LinAlgError
+        If ``a`` has fewer than two axes.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+
+    Warns
+    -----
+    RuntimeWarning
+        If a pivot is zero.
+
+    See Also
+    --------
+    lu_solve : Solve systems with the factors.
+    """
+    import cupy
+
+    a = as_array("lu_factor", "a", a)
+    require_matrices("lu_factor", "a", a)
+    dtype = factored_dtype("lu_factor", a, halves=True)
+    pivots = (*a.shape[:-2], min(a.shape[-2:]))
+    if not a.size:
+        return cupy.empty(a.shape, dtype), cupy.empty(pivots, "int32")
+    found = _lu.factor(copied(a, dtype))
+    info = fetch(found.info, finite_flag(a) if check_finite else None)
+    if info.any():
+        column = int(info[np.flatnonzero(info)[0]])
+        warnings.warn(
+            f"lu_factor: Diagonal number {column} is exactly zero. Singular matrix.",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return found.lu.view.reshape(a.shape), found.pivots.reshape(pivots)
+
+
+@common_keywords
+def lu_solve(
+    lu_and_piv: tuple[Any, Any],
+    b: Any,
+    trans: Transposition = 0,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    *,
+    stream: Any = None,
+) -> Array:
+    """Solve a system with the factors of `lu_factor`, as `scipy.linalg.lu_solve`.
+
+    Parameters
+    ----------
+    lu_and_piv : tuple of (cupy.ndarray, cupy.ndarray)
+        The result of `lu_factor` for square matrices, (..., n, n) and (..., n).
+    b : cupy.ndarray
+        Right-hand sides: a vector (n,), or matrices (..., n, k). Leading axes broadcast.
+    trans : {0, 1, 2}
+        Whether to solve with the matrix, with its transpose (1) or its conjugate transpose (2).
+    overwrite_b : bool
+        Permission to overwrite the operand. It is kept in any case.
+    check_finite : bool
+        Whether to raise ValueError for NaN and infinities in ``b``.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The solution. For a singular matrix it has infinities or NaN.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match, an option has none of its allowed values, or ``b`` has a NaN or
+        an infinity and `check_finite` is true.
+    TypeError
+        If an argument is not an array on a device, or a type cannot be factored.
+    """
+    lu, pivots, b = as_arrays("lu_solve", lu=lu_and_piv[0], piv=lu_and_piv[1], b=b)
+    require_square("lu_solve", "lu", lu)
+    how = transposition("lu_solve", trans)
+    dtype, x, shape, vector = right_hand_sides("lu_solve", lu, b)
+    if pivots.shape != lu.shape[:-1]:
+        raise ValueError(
+            f"lu_solve: lu has shape {lu.shape} and piv has shape {pivots.shape}; piv must have "
+            f"shape {lu.shape[:-1]}"
+        )
+    if x.array.size:
+        factors = stacked(lu, dtype, shape)
+        n = factors.n
+        order = stacked_pivots(pivots, factors.batches, shape)
+        options = {"transposed": how > 0, "conjugate": how == 2}
+        if how == 0:
+            _permute(x, order, inverse=False)
+            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True)
+            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False)
+        else:
+            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False, **options)
+            substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True, **options)
+            _permute(x, order, inverse=True)
+        check_numbers(b, check_finite=check_finite)
+    return solution(x, shape, vector=vector)
+
+
+@common_keywords
+def cho_factor(
+    a: Any,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    *,
+    stream: Any = None,
+) -> tuple[Array, bool]:
+    """Compute a Cholesky factorisation for `cho_solve`, as `scipy.linalg.cho_factor`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Positive definite matrices, (..., n, n). Only one triangle is read.
+    lower : bool
+        Whether that is the lower triangle.
+    overwrite_a : bool
+        Permission to overwrite the operand. It is kept in any case.
+    check_finite : bool
+        Whether to raise ValueError for NaN and infinities.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    c : cupy.ndarray
+        The factor, (..., n, n). The other triangle is zero here, and arbitrary in SciPy.
+    lower : bool
+        Which triangle holds the factor.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ, or a matrix is not positive definite.
+    ValueError
+        If ``a`` has a NaN or an infinity, and `check_finite` is true.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+    """
+    a = as_array("cho_factor", "a", a)
+    require_square("cho_factor", "a", a)
+    dtype = factored_dtype("cho_factor", a, halves=True)
+    factors = copied(a if lower else a.swapaxes(-1, -2).conj(), dtype)
+    if factors.array.size:
+        info = _cholesky.factor(factors)
+        triangle = finite_flag(a) if check_finite else None
+        raise_not_definite("cho_factor", fetch(info, triangle))
+    result = factors.view.reshape(a.shape)
+    return (result if lower else result.swapaxes(-1, -2).conj()), bool(lower)
+
+
+@common_keywords
+def cho_solve(
+    c_and_lower: tuple[Any, bool],
+    b: Any,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    *,
+    stream: Any = None,
+) -> Array:
+    """Solve a system with the factor of `cho_factor`, as `scipy.linalg.cho_solve`.
+
+    Parameters
+    ----------
+    c_and_lower : tuple of (cupy.ndarray, bool)
+        The result of `cho_factor`.
+    b : cupy.ndarray
+        Right-hand sides: a vector (n,), or matrices (..., n, k). Leading axes broadcast.
+    overwrite_b : bool
+        Permission to overwrite the operand. It is kept in any case.
+    check_finite : bool
+        Whether to raise ValueError for NaN and infinities in ``b``.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The solution.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not match, or ``b`` has a NaN or an infinity and `check_finite` is true.
+    TypeError
+        If an argument is not an array on a device, or a type cannot be factored.
+    """
+    c, b = as_arrays("cho_solve", c=c_and_lower[0], b=b)
+    lower = bool(c_and_lower[1])
+    require_square("cho_solve", "c", c)
+    dtype, x, shape, vector = right_hand_sides("cho_solve", c, b)
+    if x.array.size:
+        factors = stacked(c, dtype, shape)
+        for transposed in (not lower, lower):
+            substitute(
+                factors,
+                (0, 0),
+                factors.n,
+                x,
+                (0, 0),
+                x.n,
+                lower=lower,
+                transposed=transposed,
+                conjugate=transposed,
+            )
+        check_numbers(b, check_finite=check_finite)
+    return solution(x, shape, vector=vector)
+
+
+@common_keywords
+def solve_triangular(
+    a: Any,
+    b: Any,
+    trans: Transposition = 0,
+    lower: bool = False,
+    unit_diagonal: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = True,
+    *,
+    stream: Any = None,
+) -> Array:
+    """Solve a triangular system, as `scipy.linalg.solve_triangular`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Matrices, (..., n, n). Only one triangle is read.
+    b : cupy.ndarray
+        Right-hand sides: a vector (n,), or matrices (..., n, k). Leading axes broadcast.
+    trans : {0, 1, 2, "N", "T", "C"}
+        Whether to solve with the matrix, with its transpose or its conjugate transpose.
+    lower : bool
+        Whether the lower triangle is read.
+    unit_diagonal : bool
+        Whether the diagonal is taken to be ones and not read.
+    overwrite_b : bool
+        Permission to overwrite the operand. It is kept in any case.
+    check_finite : bool
+        Whether to raise ValueError for NaN and infinities.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The solution.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ, or the diagonal has a zero.
+    ValueError
+        If the shapes do not match, an option has none of its allowed values, or an operand has a
+        NaN or an infinity and `check_finite` is true.
+    TypeError
+        If an argument is not an array on a device, or a type cannot be factored.
+    """
+    import cupy
+
+    a, b = as_arrays("solve_triangular", a=a, b=b)
+    require_square("solve_triangular", "a", a)
+    how = transposition("solve_triangular", trans)
+    dtype, x, shape, vector = right_hand_sides("solve_triangular", a, b)
+    if x.array.size:
+        factors = stacked(a, dtype, shape)
+        none = cupy.zeros(1, "int32")
+        found = none if unit_diagonal else zero_diagonal(factors)
+        substitute(
+            factors,
+            (0, 0),
+            factors.n,
+            x,
+            (0, 0),
+            x.n,
+            lower=lower,
+            unit=bool(unit_diagonal),
+            transposed=how > 0,
+            conjugate=how == 2,
+        )
+        if check_finite or not unit_diagonal:
+            info = fetch(found, finite_flag(a, b) if check_finite else None)
+            if info.any():
+                row = int(info[np.flatnonzero(info)[0]]) - 1
+                raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {row}")
+    return solution(x, shape, vector=vector)
+
+
+def _permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:
+    """Swap rows as the pivots say, the last swap first for the inverse."""
+    n = pivots.shape[1]
+    step = 256
+    firsts = range(0, n, step)
+    shared = pivots.shape[0] == 1 and x.batches > 1
+    for first in reversed(firsts) if inverse else firsts:
+        swap(
+            x,
+            pivots,
+            first,
+            min(step, n - first),
+            0,
+            x.n,
+            shared=shared,
+            inverse=inverse,
+        )

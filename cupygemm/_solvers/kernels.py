@@ -1,0 +1,158 @@
+"""The panel kernels: their texts, and launches that take addresses and sizes.
+
+The kernels are in ``kernels/common/solvers``. Each is compiled for one element type and one shape
+of its blocks, by the backend of the device.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends.device import device
+from cupygemm._build.flatten import flatten
+
+SCALARS = {"f": "float", "d": "double", "F": "Complex<float>", "D": "Complex<double>"}
+"""The element type of device code by NumPy's character."""
+_SMALLEST = {"f": "0x1p-126f", "d": "0x1p-1022"}
+_EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
+_NEGLIGIBLE = {"f": "0x1p-46f", "d": "0x1p-104"}
+_TEAM = "common/solvers/team.hpp"
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """A kernel of the solvers.
+
+    Attributes
+    ----------
+    name : str
+        The file in ``kernels/common/solvers``; the entry is ``cupygemm_`` and this name.
+    arguments : str
+        The format of its struct of arguments, as in `struct`.
+    """
+
+    name: str
+    arguments: str
+
+    @property
+    def entry(self) -> str:
+        """Return the kernel's name in the compiled file."""
+        return f"cupygemm_{self.name}"
+
+
+LU_PANEL = KernelKind("lu_panel", "=QqqQqQQQiiiiii")
+QR_PANEL = KernelKind("qr_panel", "=QqqQqqQqQqqQQiiii")
+CHOLESKY_PANEL = KernelKind("cholesky_panel", "=QqqQqQiiii")
+CHOLESKY_FINISH = KernelKind("cholesky_finish", "=QqqQqii")
+TRIANGULAR_SOLVE = KernelKind("triangular_solve", "=QQqqqqqqii")
+TRIANGULAR_VECTOR = KernelKind("triangular_vector", "=QQqqqqqqii")
+SWAP_ROWS = KernelKind("swap_rows", "=QqqQqiiiiiiiiQii")
+SWAP_MOVES = KernelKind("swap_moves", "=QqQii")
+JACOBI = KernelKind("jacobi", "=QQqqqqQiiii")
+PANEL_UPDATE = KernelKind("panel_update", "=QQQqqqqqqqiiii")
+
+
+class Launch:
+    """A kernel that is loaded on the current device.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(grid, threads, packed)``, from `Backend.kernel`.
+    kind : KernelKind
+    threads : int
+        The threads of a workgroup.
+    """
+
+    __slots__ = ("_function", "_pack", "_threads")
+
+    def __init__(self, function: Any, kind: KernelKind, threads: int) -> None:
+        self._function = function
+        self._threads = threads
+        self._pack = struct.Struct(kind.arguments).pack
+
+    def __call__(self, grid: tuple[int, int], *arguments: int) -> None:
+        """Enqueue the launch on the current stream."""
+        self._function(grid, self._threads, self._pack(*arguments))
+
+
+def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | bool) -> Launch:
+    """Return a kernel for an element type, loaded on the current device.
+
+    Parameters
+    ----------
+    kind : KernelKind
+    dtype : numpy.dtype
+        The element type.
+    threads : int
+        The threads of a workgroup.
+    **config
+        The constants of the kernel's ``Config``. ``team`` is the number of workgroups that factor
+        a panel together.
+    """
+    from cupy.cuda.runtime import getDevice
+
+    return _load(getDevice(), kind, dtype.char, threads, tuple(sorted(config.items())))
+
+
+@functools.lru_cache(maxsize=1024)
+def _load(
+    index: int,
+    kind: KernelKind,
+    char: str,
+    threads: int,
+    config: tuple[tuple[str, int | bool], ...],
+) -> Launch:
+    backend = device(index).kernels
+    constants = dict(config)
+    clusters = 1 < constants.get("team", 1) <= backend.max_cluster
+    text = source(kind, char, {"threads": threads, **constants}, clusters=clusters)
+    return Launch(backend.kernel(text, kind.entry), kind, threads)
+
+
+def source(
+    kind: KernelKind, char: str, constants: Mapping[str, int | bool], *, clusters: bool = False
+) -> str:
+    """Return the translation unit of a kernel.
+
+    Parameters
+    ----------
+    kind : KernelKind
+    char : str
+        NumPy's character of the element type.
+    constants : mapping of str to int or bool
+        What its ``Config`` holds, by name.
+    clusters : bool
+        Whether a team of workgroups is a thread-block cluster.
+    """
+    team = "hopper/team.cuh" if clusters else _TEAM
+    attribute = f" __cluster_dims__({constants['team']}, 1, 1)" if clusters else ""
+    real = char.lower()
+    lines = [
+        f'#include "{team}"',
+        f"#define CUPYGEMM_TEAM_ATTRIBUTE{attribute}",
+        "",
+        "namespace cupygemm {",
+        "",
+        "struct Config {",
+        f"    using Scalar = {SCALARS[char]};",
+        f"    static constexpr {SCALARS[real]} smallest_invertible = {_SMALLEST[real]};",
+        f"    static constexpr {SCALARS[real]} tolerance = {_EPSILON[real]};",
+        f"    static constexpr {SCALARS[real]} negligible = {_NEGLIGIBLE[real]};",
+        *(
+            f"    static constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = "
+            f"{str(value).lower()};"
+            for name, value in constants.items()
+        ),
+        "};",
+        "",
+        "} // namespace cupygemm",
+        "",
+    ]
+    return flatten(f"common/solvers/{kind.name}.hpp", {"config.hpp": "\n".join(lines)})

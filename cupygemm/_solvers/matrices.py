@@ -1,0 +1,110 @@
+"""`Matrices`: the matrices that a solver works on in place, and addresses within them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cupygemm._request.arrays import Array
+
+_ROW_BYTES, _SMALL_ROW_BYTES = 128, 16
+
+
+@dataclass(frozen=True, eq=False)
+class Matrices:
+    """Matrices of one shape in row-major order, which a solver overwrites.
+
+    Attributes
+    ----------
+    array : cupy.ndarray
+        (batches, m, pitch); rows begin at multiples of 128 bytes, or of 16 if they are short, so
+        that products read blocks of the matrices in place.
+    n : int
+        The columns of a matrix; the pitch may be larger.
+    """
+
+    array: Array
+    n: int
+
+    @property
+    def m(self) -> int:
+        """Return the rows of a matrix."""
+        return int(self.array.shape[1])
+
+    @property
+    def batches(self) -> int:
+        """Return the number of matrices."""
+        return int(self.array.shape[0])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the element type."""
+        dtype: np.dtype[Any] = self.array.dtype
+        return dtype
+
+    @property
+    def pitch(self) -> int:
+        """Return the elements from a row to the next."""
+        return int(self.array.shape[2])
+
+    @property
+    def stride(self) -> int:
+        """Return the elements from a matrix to the next."""
+        return self.m * self.pitch
+
+    def address(self, row: int, column: int) -> int:
+        """Return the address of an element of the first matrix."""
+        size = int(self.array.itemsize)
+        return int(self.array.data.ptr) + (row * self.pitch + column) * size
+
+    def block(self, rows: slice, columns: slice) -> Array:
+        """Return a view of a block: (rows, columns), or a stack of blocks if there are several."""
+        return self.array[0, rows, columns] if self.batches == 1 else self.array[:, rows, columns]
+
+    @property
+    def view(self) -> Array:
+        """Return a view of all matrices, (batches, m, n)."""
+        return self.array[:, :, : self.n]
+
+
+def empty(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
+    """Return matrices with any contents."""
+    import cupy
+
+    row_bytes = n * dtype.itemsize
+    multiple: int = _ROW_BYTES if row_bytes > _ROW_BYTES else _SMALL_ROW_BYTES
+    pitch: int = max(-(-row_bytes // multiple), 1) * multiple // dtype.itemsize
+    return Matrices(cupy.empty((batches, m, pitch), dtype), n)
+
+
+def zeros(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
+    """Return matrices of zeros."""
+    made = empty(batches, m, n, dtype)
+    made.array.fill(0)
+    return made
+
+
+def copied(a: Array, dtype: np.dtype[Any], more_columns: int = 0) -> Matrices:
+    """Return a copy of a stack of matrices, (..., m, n).
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+    dtype : numpy.dtype
+        The type of the copy.
+    more_columns : int
+        Columns to leave room for; they have any contents.
+    """
+    m, n = a.shape[-2:]
+    batches = int(np.prod(a.shape[:-2], dtype=np.int64))
+    made = empty(batches, m, n + more_columns, dtype)
+    made.array[:, :, :n] = a.reshape(batches, m, n)
+    return made
+
+
+def adjoint(a: Array) -> Array:
+    """Return the conjugate transpose of matrices; a view if they are real."""
+    transposed = a.swapaxes(-1, -2)
+    return transposed.conj() if a.dtype.kind == "c" else transposed

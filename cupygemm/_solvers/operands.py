@@ -1,0 +1,63 @@
+"""What solvers accept: matrices on a device, of types that are factored, and NumPy's errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cupygemm._request.arrays import Array
+
+F32, F64 = np.dtype("float32"), np.dtype("float64")
+FACTORED = "fdFD"
+"""The types that kernels factor, as NumPy's characters."""
+
+
+def require_matrices(function: str, name: str, a: Array) -> None:
+    """Raise LinAlgError unless an array is a matrix or a stack of matrices."""
+    if a.ndim < 2:
+        raise np.linalg.LinAlgError(
+            f"{function}: {name} has shape {a.shape}; it must be a matrix or a stack of matrices"
+        )
+
+
+def require_square(function: str, name: str, a: Array) -> None:
+    """Raise LinAlgError unless an array is a square matrix or a stack of them."""
+    require_matrices(function, name, a)
+    if a.shape[-1] != a.shape[-2]:
+        raise np.linalg.LinAlgError(
+            f"{function}: {name} has shape {a.shape}; the last two extents must be equal"
+        )
+
+
+def factored_dtype(function: str, *arrays: Array, halves: bool = False) -> np.dtype[Any]:
+    """Return the type in which arrays are factored: float32, float64 or their complex types.
+
+    Parameters
+    ----------
+    function : str
+    *arrays : cupy.ndarray
+    halves : bool
+        Whether float16 is converted to float32, as by SciPy, and not refused, as by NumPy.
+
+    Raises
+    ------
+    TypeError
+        The type is none that NumPy's function takes.
+    """
+    single, is_complex = True, False
+    for array in arrays:
+        dtype = array.dtype
+        if dtype.char in FACTORED or (halves and dtype.char == "e"):
+            single = single and dtype.char in "feF"
+            is_complex = is_complex or dtype.kind == "c"
+        elif dtype.kind in "biu":
+            single = False
+        else:
+            raise TypeError(f"{function} takes no {dtype}: convert the array to float32 or float64")
+    return np.dtype(("F" if single else "D") if is_complex else ("f" if single else "d"))
+
+
+def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """Return the type of the parts of a type's numbers."""
+    return F32 if dtype.char in "fF" else F64

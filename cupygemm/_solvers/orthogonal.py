@@ -1,0 +1,296 @@
+"""`qr`, `lstsq` and `pinv`, with NumPy's names and semantics."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from cupygemm._products.matmul import matmul
+from cupygemm._request.arrays import Array, as_array, as_arrays
+from cupygemm._request.keywords import common_keywords
+from cupygemm._solvers import qr as _qr
+from cupygemm._solvers.matrices import adjoint, copied
+from cupygemm._solvers.operands import factored_dtype, real_dtype, require_matrices
+from cupygemm._solvers.scaling import power_of_two_scale
+from cupygemm._solvers.singular_values import decompose, solve_least_squares
+
+_ABSENT: Any = object()
+_NUMPYS_RCOND = 1e-15
+_MODES = ("reduced", "complete", "r", "raw")
+
+
+class QRResult(NamedTuple):
+    """The factors of a QR factorisation.
+
+    Attributes
+    ----------
+    Q : cupy.ndarray
+        Orthonormal columns.
+    R : cupy.ndarray
+        Upper triangular.
+    """
+
+    Q: Array
+    R: Array
+
+
+@common_keywords
+def qr(
+    a: Any, mode: Literal["reduced", "complete", "r", "raw"] = "reduced", *, stream: Any = None
+) -> Any:
+    """Compute a QR factorisation, as `numpy.linalg.qr`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Matrices, (..., m, n). Let k be min(m, n).
+    mode : {"reduced", "complete", "r", "raw"}
+        ``"reduced"`` returns Q of k columns and R of k rows, ``"complete"`` a square Q and R of m
+        rows, ``"r"`` R alone, of k rows. ``"raw"`` returns the reflections in LAPACK's form.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    Q : cupy.ndarray
+        Orthonormal columns, (..., m, k) or (..., m, m).
+    R : cupy.ndarray
+        Upper triangular, (..., k, n) or (..., m, n).
+    (h, tau) : tuple of cupy.ndarray
+        With ``"raw"``: the transpose of the matrix that holds R and the reflections, (..., n, m),
+        and their factors, (..., k).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``a`` has fewer than two axes.
+    ValueError
+        If `mode` has none of its values.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+
+    Notes
+    -----
+    Reflections and the signs of R's diagonal are LAPACK's. The call does not wait for the device.
+    """
+    import cupy
+
+    a = as_array("qr", "a", a)
+    if mode not in _MODES:
+        raise ValueError(f"qr: mode is {mode!r}; it must be one of {list(_MODES)}")
+    require_matrices("qr", "a", a)
+    dtype = factored_dtype("qr", a)
+    m, n = a.shape[-2:]
+    k, stack = min(m, n), a.shape[:-2]
+    batches = int(np.prod(stack, dtype=np.int64))
+    if not a.size:
+        return _empty(stack, m, n, dtype, mode)
+    columns = m if mode == "complete" else k
+    matrices = a.reshape(batches, m, n)
+    scale = power_of_two_scale(matrices.astype(dtype, copy=False))
+    factors = _qr.factor(copied(matrices * scale, dtype))
+    packed = factors.qr.view
+    if mode == "raw":
+        upper = cupy.arange(m)[:, None] <= cupy.arange(n)
+        packed = cupy.where(upper, packed / scale, packed).reshape(a.shape)
+        return packed.swapaxes(-1, -2), factors.tau.reshape(*stack, k)
+    r = (cupy.triu(packed[:, :columns]) / scale).reshape(*stack, columns, n)
+    if mode == "r":
+        return r
+    q = cupy.ascontiguousarray(_qr.make_q(factors, columns).view)
+    return QRResult(q.reshape(*stack, m, columns), r)
+
+
+def _empty(stack: tuple[int, ...], m: int, n: int, dtype: np.dtype[Any], mode: str) -> Any:
+    """Return the factors of matrices without elements."""
+    import cupy
+
+    k = min(m, n)
+    if mode == "raw":
+        return cupy.empty((*stack, n, m), dtype), cupy.empty((*stack, k), dtype)
+    columns = m if mode == "complete" else k
+    r = cupy.zeros((*stack, columns, n), dtype)
+    if mode == "r":
+        return r
+    q = cupy.broadcast_to(cupy.eye(m, columns, dtype=dtype), (*stack, m, columns)).copy()
+    return QRResult(q, r)
+
+
+@common_keywords
+def lstsq(
+    a: Any, b: Any, rcond: float | None = None, *, stream: Any = None
+) -> tuple[Array, Array, int, Array]:
+    """Compute a least-squares solution of ``a @ x = b``, as `numpy.linalg.lstsq`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        The matrix, (m, n), of any rank.
+    b : cupy.ndarray
+        Right-hand sides, (m,) or (m, k).
+    rcond : float, optional
+        Singular values of at most `rcond` times the largest count as zeros. By default the type's
+        machine precision times the larger of m and n; with -1, machine precision.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    x : cupy.ndarray
+        The solution of least norm among those of least residual, (n,) or (n, k).
+    residuals : cupy.ndarray
+        The squared norms of the residuals, (1,) or (k,); empty unless m > n and the rank is n.
+    rank : int
+        The number of singular values that do not count as zeros.
+    s : cupy.ndarray
+        The singular values in descending order, (min(m, n),).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``a`` does not have two axes, ``b`` not one or two, or the numbers of rows differ.
+    TypeError
+        If an argument is not an array on a device, or a type cannot be factored.
+    """
+    import cupy
+
+    a, b = as_arrays("lstsq", a=a, b=b)
+    if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
+        raise np.linalg.LinAlgError(
+            f"lstsq: a has shape {a.shape} and b has shape {b.shape}; they must be (m, n) and (m,) "
+            "or (m, k)"
+        )
+    dtype = factored_dtype("lstsq", a, b)
+    real = real_dtype(dtype)
+    (m, n), vector = a.shape, b.ndim == 1
+    columns = b[:, None] if vector else b
+    empty = cupy.empty(0, real)
+    if not a.size or not b.size:
+        x = cupy.zeros((n, columns.shape[1]), dtype)
+        return (x[:, 0] if vector else x), empty, 0, cupy.zeros(min(m, n), real)
+    x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
+    rank = int((s > smallest).sum())
+    if m > n and rank == n:
+        residual = columns.astype(dtype) - matmul(a.astype(dtype, copy=False), x)
+        squares = (residual.real**2 + residual.imag**2).sum(axis=0)
+    else:
+        squares = empty
+    return (x[:, 0] if vector else x), squares.astype(real, copy=False), rank, s[0]
+
+
+def _minimum(a: Array, b: Array, rcond: float | None) -> tuple[Array, Array, Array]:
+    """Return the solution, the singular values (1, k) and the largest that counts as zero."""
+    (m, n), dtype = a.shape, a.dtype
+    epsilon = float(np.finfo(dtype).eps)
+    relative = epsilon * max(m, n) if rcond is None else epsilon if rcond == -1 else rcond
+    if m >= n:
+        values = decompose(a[None])
+        smallest = values.s[:, :1] * relative
+        return solve_least_squares(values, copied(b, dtype), smallest)[0], values.s, smallest
+    values = decompose(adjoint(a)[None])
+    smallest = values.s[:, :1] * relative
+    return _of_adjoint(values, b.astype(dtype)[None], smallest)[0], values.s, smallest
+
+
+def _of_adjoint(values: Any, b: Array, smallest: Array) -> Array:
+    """Return Q J diag(1 / s) V^H B: what the pseudo-inverse of the adjoint does."""
+    import cupy
+
+    used = values.s > smallest
+    inverse = cupy.where(used, 1 / cupy.where(used, values.s, 1), 0)
+    inner = matmul(values.vh, b) * inverse[:, :, None]
+    return apply_reduced_q(values.factors, matmul(adjoint(values.j), inner))
+
+
+def apply_reduced_q(factors: Any, c: Array) -> Array:
+    """Return Q C for the first columns of Q, as many as C has rows."""
+    m = factors.v.m
+    batches, k, columns = c.shape
+    below = copied(c, c.dtype) if k == m else _padded(c, m)
+    _qr.apply_q(factors, below, inverse=False)
+    return below.array[:, :, :columns].reshape(batches, m, columns)
+
+
+def _padded(c: Array, m: int) -> Any:
+    from cupygemm._solvers.matrices import zeros
+
+    batches, k, columns = c.shape
+    padded = zeros(batches, m, columns, c.dtype)
+    padded.array[:, :k, :columns] = c
+    return padded
+
+
+@common_keywords
+def pinv(
+    a: Any,
+    rcond: Any = None,
+    hermitian: bool = False,
+    *,
+    rtol: Any = _ABSENT,
+    stream: Any = None,
+) -> Array:
+    """Compute Moore-Penrose pseudo-inverses, as `numpy.linalg.pinv`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Matrices, (..., m, n), of any rank.
+    rcond : float or cupy.ndarray, optional
+        Singular values of at most `rcond` times the largest count as zeros; numbers (...). By
+        default 1e-15, as in NumPy.
+    hermitian : bool
+        Permission to take ``a`` for Hermitian. It changes nothing: the same method is used.
+    rtol : float or cupy.ndarray, optional
+        The same as `rcond`, by the name of the array API. None means machine precision times the
+        larger of m and n.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The pseudo-inverses, (..., n, m).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``a`` has fewer than two axes.
+    ValueError
+        If both `rcond` and `rtol` are given.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+    """
+    import cupy
+
+    a = as_array("pinv", "a", a)
+    require_matrices("pinv", "a", a)
+    dtype = factored_dtype("pinv", a)
+    m, n = a.shape[-2:]
+    if not a.size:
+        return cupy.empty((*a.shape[:-2], n, m), dtype)
+    stack = a.shape[:-2]
+    batches = int(np.prod(stack, dtype=np.int64))
+    matrices = a.reshape(batches, m, n).astype(dtype, copy=False)
+    values = decompose(matrices if m >= n else adjoint(matrices))
+    relative = _cutoff(rcond, rtol, max(m, n), dtype)
+    if hasattr(relative, "shape"):
+        relative = cupy.broadcast_to(cupy.asarray(relative), stack).reshape(batches, 1)
+    smallest = values.s[:, :1] * relative
+    if m >= n:
+        identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))
+        result = solve_least_squares(values, copied(identity, dtype), smallest)
+    else:
+        identity = cupy.broadcast_to(cupy.eye(m, dtype=dtype), (batches, m, m))
+        result = _of_adjoint(values, identity, smallest)
+    return result.reshape(*stack, n, m)
+
+
+def _cutoff(rcond: Any, rtol: Any, extent: int, dtype: np.dtype[Any]) -> Any:
+    if rcond is not None and rtol is not _ABSENT:
+        raise ValueError("pinv: rcond and rtol are both given; pass one of them")
+    if rcond is not None:
+        return rcond
+    if rtol is _ABSENT:
+        return _NUMPYS_RCOND
+    return float(np.finfo(dtype).eps) * extent if rtol is None else rtol

@@ -1,0 +1,73 @@
+"""Products that update a block of a matrix in place.
+
+The operands are often other blocks of the same matrix. The memory from their first to their last
+element overlaps that of the result, so `cupygemm.matmul` would compute into a copy; but they share
+no element, and the product may be stored in place.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends.cupy import blas
+from cupygemm._backends.device import device
+from cupygemm._plan.keys import array_key
+from cupygemm._plan.plan import Plan, make_plan
+from cupygemm._plan.table import PLANS
+from cupygemm._products.matmul import matmul
+from cupygemm._request.arrays import Array
+from cupygemm._request.call import check_call
+from cupygemm._request.epilogue import epilogue_arguments
+from cupygemm._request.options import CallOptions
+
+
+def subtract_product(a: Array, b: Array, c: Array) -> None:
+    """Subtract ``a @ b`` from `c`, in place. The operands share no element with `c`."""
+    if not c.size or not a.shape[-1]:
+        return
+    if _adds_in_place(c.dtype):
+        _subtract_by_kernel(a, b, c)
+    elif _has_blas() and c.strides[-1] == c.itemsize and min(c.shape) > 1:
+        blas.subtract_product(a, b, c)
+    else:
+        c -= matmul(a, b)
+
+
+def _subtract_by_kernel(a: Array, b: Array, c: Array) -> None:
+    arguments = epilogue_arguments(alpha=-1, beta=1, c=c)
+    key = ("subtract_product", *array_key(a), *array_key(b), *array_key(c))
+    plan: Plan | None = PLANS.get(key)
+    if plan is None:
+        call = check_call(a, b, c, given=CallOptions(epilogue=arguments))
+        request = replace(call.request, aliased=False)
+        plan = make_plan(request, device(call.device_index), {}, call.arguments)
+        PLANS.keep(key, plan)
+    plan.run(a, b, c, arguments)
+
+
+def _adds_in_place(dtype: np.dtype[Any]) -> bool:
+    """Tell whether kernels of this library multiply a type on the current device, and add to C."""
+    from cupy.cuda.runtime import getDevice
+
+    return _kernels_add(getDevice(), dtype)
+
+
+@functools.cache
+def _kernels_add(index: int, dtype: np.dtype[Any]) -> bool:
+    import cupy
+
+    c = cupy.empty((256, 256), dtype)
+    given = CallOptions(epilogue=epilogue_arguments(alpha=-1, beta=1, c=c))
+    request = replace(check_call(c, c, c, given=given).request, aliased=False)
+    return bool(device(index).kernels.supports(request))
+
+
+@functools.cache
+def _has_blas() -> bool:
+    from cupy.cuda import runtime
+
+    return not runtime.is_hip

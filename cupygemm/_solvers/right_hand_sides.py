@@ -1,0 +1,83 @@
+"""The operands of a system whose matrix is factored already."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import numpy as np
+
+from cupygemm._request.arrays import Array
+from cupygemm._solvers.errors import fetch, finite_flag
+from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.operands import factored_dtype
+
+
+def transposition(function: str, trans: Any) -> int:
+    """Return 0, 1 or 2 for SciPy's ``trans``."""
+    known = {0: 0, 1: 1, 2: 2, "N": 0, "T": 1, "C": 2}
+    try:
+        return known[trans]
+    except (KeyError, TypeError):
+        raise ValueError(
+            f"{function}: trans is {trans!r}; it must be 0, 1, 2, 'N', 'T' or 'C'"
+        ) from None
+
+
+def right_hand_sides(
+    function: str, a: Array, b: Array
+) -> tuple[np.dtype[Any], Matrices, tuple[int, ...], bool]:
+    """Return the common type, a copy of ``b``, its shape, and whether it is a vector."""
+    import cupy
+
+    dtype = factored_dtype(function, a, b, halves=True)
+    n, vector = a.shape[-1], b.ndim == 1
+    columns = b[:, None] if vector else b
+    if b.ndim == 0 or columns.shape[-2] != n:
+        _mismatch(function, a, b)
+    try:
+        stack = np.broadcast_shapes(a.shape[:-2], columns.shape[:-2])
+    except ValueError:
+        _mismatch(function, a, b)
+    shape = (*stack, n, columns.shape[-1])
+    return dtype, copied(cupy.broadcast_to(columns, shape), dtype), shape, vector
+
+
+def _mismatch(function: str, a: Array, b: Array) -> NoReturn:
+    raise ValueError(
+        f"{function}: the matrix has shape {a.shape} and b has shape {b.shape}; b must have "
+        f"{a.shape[-1]} rows, and the leading axes must broadcast"
+    )
+
+
+def stacked(a: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Matrices:
+    """Return a matrix for all right-hand sides, or one for each."""
+    import cupy
+
+    n = a.shape[-1]
+    single = int(np.prod(a.shape[:-2], dtype=np.int64)) == 1
+    return copied(
+        a.reshape(1, n, n) if single else cupy.broadcast_to(a, (*shape[:-2], n, n)), dtype
+    )
+
+
+def stacked_pivots(pivots: Array, batches: int, shape: tuple[int, ...]) -> Array:
+    """Return pivots as (batches, n), int32."""
+    import cupy
+
+    n = pivots.shape[-1]
+    if batches > 1 or pivots.ndim == 1:
+        pivots = cupy.broadcast_to(pivots, (*shape[:-2], n)) if batches > 1 else pivots
+    return cupy.ascontiguousarray(pivots.reshape(batches, n).astype("int32", copy=False))
+
+
+def check_numbers(b: Array, *, check_finite: bool) -> None:
+    """Raise ValueError for a NaN or an infinity in the right-hand sides."""
+    if check_finite:
+        flag = finite_flag(b)
+        fetch(flag[:0], flag)
+
+
+def solution(x: Matrices, shape: tuple[int, ...], *, vector: bool) -> Array:
+    """Return the solution as an array of a shape; without its last axis for a vector."""
+    result = x.view.reshape(shape)
+    return result[..., 0] if vector else result

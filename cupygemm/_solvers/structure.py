@@ -1,0 +1,76 @@
+"""What is known of a matrix, by SciPy's names, and the problem that it becomes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cupygemm._request.arrays import Array
+
+Kind = Literal["general", "positive", "triangular"]
+ASSUMPTIONS = (
+    "gen",
+    "general",
+    "sym",
+    "symmetric",
+    "her",
+    "hermitian",
+    "pos",
+    "positive definite",
+    "diagonal",
+    "tridiagonal",
+    "banded",
+    "upper triangular",
+    "lower triangular",
+)
+"""The values of SciPy's ``assume_a``."""
+
+
+@dataclass(frozen=True, eq=False)
+class Structure:
+    """A matrix, and how it is factored.
+
+    Attributes
+    ----------
+    a : cupy.ndarray
+        (..., n, n)
+    kind : {"general", "positive", "triangular"}
+        Of a positive definite matrix, the lower triangle holds its numbers.
+    lower : bool
+        Which triangle a triangular matrix has.
+    """
+
+    a: Array
+    kind: Kind
+    lower: bool = True
+
+
+def structured(a: Array, assume_a: str | None, *, lower: bool, transposed: bool) -> Structure:
+    """Return the problem of a matrix of which something is known."""
+    import cupy
+
+    known = assume_a or "gen"
+    if known in ("upper triangular", "lower triangular"):
+        is_lower = known.startswith("lower")
+        return Structure(_turned(a, transposed), "triangular", is_lower != transposed)
+    if known == "diagonal":
+        diagonal = cupy.where(cupy.eye(a.shape[-1], dtype=bool), a, a.dtype.type(0))
+        return Structure(diagonal, "triangular", lower=True)
+    if known in ("pos", "positive definite"):
+        below = a if lower else a.swapaxes(-1, -2).conj()
+        # The transpose of a Hermitian matrix is its conjugate.
+        return Structure(below.conj() if transposed else below, "positive")
+    if known in ("sym", "symmetric", "her", "hermitian"):
+        half = cupy.tril(a) if lower else cupy.triu(a)
+        rest = (cupy.tril(a, -1) if lower else cupy.triu(a, 1)).swapaxes(-1, -2)
+        if known.startswith("her"):
+            n = a.shape[-1]
+            rest = rest.conj()
+            if a.dtype.kind == "c":  # the imaginary part of the diagonal is not read
+                half = cupy.where(cupy.eye(n, dtype=bool), half.real, half)
+        return Structure(_turned(half + rest, transposed), "general")
+    return Structure(_turned(a, transposed), "general")
+
+
+def _turned(a: Array, transposed: bool) -> Array:
+    return a.swapaxes(-1, -2) if transposed else a

@@ -1,0 +1,327 @@
+"""`cholesky`, `solve`, `inv`, `det` and `slogdet`, with NumPy's names and semantics."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cupygemm._request.arrays import Array, as_array, as_arrays
+from cupygemm._request.keywords import common_keywords
+from cupygemm._solvers import cholesky as _cholesky
+from cupygemm._solvers import lu as _lu
+from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite, raise_singular
+from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.operands import factored_dtype, real_dtype, require_square
+from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
+from cupygemm._solvers.substitution import substitute
+
+
+class SlogdetResult(NamedTuple):
+    """The sign and the logarithm of the absolute value of determinants.
+
+    Attributes
+    ----------
+    sign : cupy.ndarray
+        A number of absolute value 1, or 0 for a singular matrix.
+    logabsdet : cupy.ndarray
+        The natural logarithm, minus infinity for a singular matrix.
+    """
+
+    sign: Array
+    logabsdet: Array
+
+
+@common_keywords
+def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
+    """Compute the Cholesky factor of positive definite matrices, as `numpy.linalg.cholesky`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Hermitian (or real symmetric) matrices, (..., n, n). Only one triangle is read.
+    upper : bool
+        Whether to read the upper triangle and return U with ``a = U^H U``; otherwise the lower one,
+        and L with ``a = L L^H``.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The factor, (..., n, n), with zeros in the other triangle.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ, or a matrix is not positive definite.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+
+    Notes
+    -----
+    The call waits for the device once, to learn whether a matrix is not positive definite. While a
+    graph is recorded it does not wait and does not raise; the factor then has NaN.
+    """
+    a = as_array("cholesky", "a", a)
+    require_square("cholesky", "a", a)
+    dtype = factored_dtype("cholesky", a)
+    factors = copied(a.swapaxes(-1, -2).conj() if upper else a, dtype)
+    if factors.array.size:
+        raise_not_definite("cholesky", fetch(_cholesky.factor(factors)))
+    result = factors.view.reshape(a.shape)
+    return result.swapaxes(-1, -2).conj() if upper else result
+
+
+@common_keywords
+def solve(
+    a: Any,
+    b: Any,
+    lower: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    check_finite: bool = False,
+    assume_a: str | None = None,
+    transposed: bool = False,
+    *,
+    stream: Any = None,
+) -> Array:
+    """Solve ``a @ x = b``, as `numpy.linalg.solve`, with the options of `scipy.linalg.solve`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Square matrices, (..., n, n).
+    b : cupy.ndarray
+        Right-hand sides: a vector (n,), or matrices (..., n, k). Leading axes broadcast.
+    lower : bool
+        Which triangle of ``a`` is read if `assume_a` says that the other follows from it.
+    overwrite_a, overwrite_b : bool
+        Permission to overwrite the operands. They are kept in any case.
+    check_finite : bool
+        Whether to raise ValueError for NaN and infinities; NumPy does not.
+    assume_a : str, optional
+        What is known of ``a``, by SciPy's names: ``"pos"`` for a positive definite matrix, which
+        takes half the operations; ``"sym"``, ``"her"``, ``"upper triangular"``,
+        ``"lower triangular"``, ``"diagonal"``, ``"tridiagonal"``, ``"banded"``. By default nothing.
+    transposed : bool
+        Whether to solve ``a.T @ x = b``.
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The solution, of the shape of ``b`` after broadcasting.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If ``a`` is not square, or is singular, or is not positive definite as assumed.
+    ValueError
+        If the shapes do not match, or an option has none of its allowed values.
+    TypeError
+        If an argument is not an array on a device, or a type cannot be factored.
+
+    Notes
+    -----
+    The matrix is factored with partial pivoting, and the right-hand sides take part in the
+    factorisation as further columns. The call waits for the device once, to learn whether a matrix
+    is singular. While a graph is recorded it neither waits nor raises.
+    """
+    a, b = as_arrays("solve", a=a, b=b)
+    require_square("solve", "a", a)
+    if assume_a is not None and assume_a not in ASSUMPTIONS:
+        raise ValueError(f"solve: assume_a is {assume_a!r}; it must be one of {list(ASSUMPTIONS)}")
+    dtype = factored_dtype("solve", a, b)
+    n, vector = a.shape[-1], b.ndim == 1
+    columns = b[:, None] if vector else b
+    if columns.ndim < 2 or columns.shape[-2] != n:
+        raise ValueError(
+            f"solve: a has shape {a.shape} and b has shape {b.shape}; b must have {n} rows"
+        )
+    finite = finite_flag(a, b) if check_finite else None
+    structure = structured(a, assume_a, lower=lower, transposed=transposed)
+    x = _solve(structure, columns, dtype, finite)
+    return x[..., 0] if vector else x
+
+
+def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array | None) -> Array:
+    """Return the solution for right-hand sides (..., n, k)."""
+    import cupy
+
+    a, n = structure.a, structure.a.shape[-1]
+    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), n, b.shape[-1])
+    if not np.prod(shape):
+        return cupy.empty(shape, dtype)
+    if a.ndim == 2 and b.ndim > 2:  # one matrix: all right-hand sides are its columns
+        stack, k = b.shape[:-2], b.shape[-1]
+        flat = cupy.moveaxis(b, -2, 0).reshape(n, -1)
+        x = _solve(structure, flat, dtype, finite).reshape(n, *stack, k)
+        return cupy.moveaxis(x, 0, -2)
+    b = cupy.broadcast_to(b, shape)
+    k = shape[-1]
+    if structure.kind == "triangular":
+        t, x = copied(a, dtype), copied(b, dtype)
+        if t.batches != x.batches:
+            t = copied(cupy.broadcast_to(a, (*shape[:-2], n, n)), dtype)
+        info = zero_diagonal(t)
+        raise_singular("solve", fetch(info, finite))
+        substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
+        return x.view.reshape(shape)
+    a = cupy.broadcast_to(a, (*shape[:-2], n, n))
+    if structure.kind == "positive":
+        factors, x = copied(a, dtype), copied(b, dtype)
+        info = _cholesky.factor(factors)
+        cholesky_substitute(factors, x)
+        raise_not_definite("solve", fetch(info, finite))
+        return x.view.reshape(shape)
+    system = copied(a, dtype, more_columns=k)
+    system.array[:, :, n : n + k] = b.reshape(system.batches, n, k)
+    system = Matrices(system.array, n + k)
+    found = _lu.factor(system, columns=n)
+    substitute(system, (0, 0), n, system, (0, n), k, lower=False)
+    raise_singular("solve", fetch(found.info, finite))
+    return cupy.ascontiguousarray(system.array[:, :, n : n + k]).reshape(shape)
+
+
+def cholesky_substitute(factors: Matrices, x: Matrices) -> None:
+    """Solve ``L L^H X = B`` in place."""
+    n = factors.m
+    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True)
+    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, transposed=True, conjugate=True)
+
+
+def zero_diagonal(t: Matrices) -> Array:
+    """Return for each matrix one more than the index of its first diagonal zero, or zero."""
+    import cupy
+
+    zeros = cupy.diagonal(t.view, axis1=1, axis2=2) == 0
+    first = cupy.argmax(zeros, axis=1) + 1
+    return cupy.where(zeros.any(axis=1), first, 0).astype("int32")
+
+
+@common_keywords
+def inv(a: Any, *, stream: Any = None) -> Array:
+    """Compute inverses of matrices, as `numpy.linalg.inv`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Square matrices, (..., n, n).
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The inverses, (..., n, n).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ, or a matrix is singular.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+
+    See Also
+    --------
+    solve : Solve a system; this is faster and more accurate than a product with an inverse.
+    """
+    import cupy
+
+    a = as_array("inv", "a", a)
+    require_square("inv", "a", a)
+    dtype = factored_dtype("inv", a)
+    if not a.size:
+        return cupy.empty(a.shape, dtype)
+    identity = cupy.eye(a.shape[-1], dtype=dtype)
+    structure = structured(a, None, lower=False, transposed=False)
+    try:
+        return _solve(structure, cupy.broadcast_to(identity, a.shape), dtype, None)
+    except np.linalg.LinAlgError as err:
+        raise np.linalg.LinAlgError(str(err).replace("solve:", "inv:")) from None
+
+
+def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:
+    """Return the signs of the permutations, the diagonals of U, and the shape of the stack."""
+    import cupy
+
+    a = as_array(function, "a", a)
+    require_square(function, "a", a)
+    dtype = factored_dtype(function, a)
+    n, stack = a.shape[-1], a.shape[:-2]
+    batches = int(np.prod(stack, dtype=np.int64))
+    if n == 0 or batches == 0:
+        ones = cupy.ones((batches, n), dtype)
+        return cupy.ones(batches, real_dtype(dtype)), ones, stack
+    found = _lu.factor(copied(a, dtype))
+    swapped = (found.pivots != cupy.arange(n, dtype="int32")).sum(axis=1)
+    signs = (1 - 2 * (swapped % 2)).astype(real_dtype(dtype))
+    return signs, cupy.diagonal(found.lu.view, axis1=1, axis2=2), stack
+
+
+@common_keywords
+def det(a: Any, *, stream: Any = None) -> Array:
+    """Compute determinants of matrices, as `numpy.linalg.det`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Square matrices, (..., n, n).
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The determinants, (...); an array of no axes for one matrix. The call does not wait for the
+        device.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+
+    See Also
+    --------
+    slogdet : The logarithm, which neither overflows nor underflows.
+    """
+    signs, diagonal, stack = _sign_and_diagonal("det", a)
+    return (signs * diagonal.prod(axis=1)).reshape(stack)
+
+
+@common_keywords
+def slogdet(a: Any, *, stream: Any = None) -> SlogdetResult:
+    """Compute signs and logarithms of determinants, as `numpy.linalg.slogdet`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Square matrices, (..., n, n).
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    sign : cupy.ndarray
+        Numbers of absolute value 1, (...); 0 for singular matrices.
+    logabsdet : cupy.ndarray
+        The natural logarithms of the absolute values, (...); minus infinity for singular matrices.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+    """
+    import cupy
+
+    signs, diagonal, stack = _sign_and_diagonal("slogdet", a)
+    size = cupy.abs(diagonal)
+    units = diagonal / cupy.where(size > 0, size, 1)
+    sign = signs * units.prod(axis=1)
+    return SlogdetResult(sign.reshape(stack), cupy.log(size).sum(axis=1).reshape(stack))

@@ -1,0 +1,109 @@
+"""Updates by products that are too small for `cupygemm.matmul`."""
+
+from __future__ import annotations
+
+from cupygemm._solvers.kernels import PANEL_UPDATE, Launch, load
+from cupygemm._solvers.matrices import Matrices
+
+_TILE, _THREADS = 64, 256
+Position = tuple[int, int]
+
+
+def update_panel(
+    a: Matrices,
+    *,
+    left: Position,
+    right: Position,
+    target: Position,
+    extents: tuple[int, int, int],
+    hermitian: bool = False,
+) -> None:
+    """Subtract a product of blocks of the matrices from another block of them.
+
+    Parameters
+    ----------
+    a : Matrices
+    left, right, target : tuple of int
+        The first row and column of each block.
+    extents : tuple of int
+        m, n and k of the product.
+    hermitian : bool
+        Whether the right factor is the conjugate transpose of its block, and only the tiles with
+        elements on or below the diagonal are needed.
+    """
+    m, n, k = extents
+    _load(a, hermitian=hermitian, conjugate=False)(
+        (-(-m // _TILE) * -(-n // _TILE), a.batches),
+        a.address(*left),
+        a.address(*right),
+        a.address(*target),
+        a.pitch,
+        1,
+        a.pitch,
+        a.pitch,
+        a.stride,
+        a.stride,
+        a.stride,
+        m,
+        n,
+        k,
+        int(hermitian),
+    )
+
+
+def update_right_hand_sides(
+    t: Matrices,
+    block: Position,
+    b: Matrices,
+    solved: Position,
+    target: Position,
+    extents: tuple[int, int, int],
+    *,
+    transposed: bool,
+    conjugate: bool,
+) -> None:
+    """Subtract ``op(T) X`` from other rows of the right-hand sides, for few of them.
+
+    Parameters
+    ----------
+    t : Matrices
+    block : tuple of int
+        The first row and column of the block of them that op is applied to.
+    b : Matrices
+        The right-hand sides.
+    solved, target : tuple of int
+        The first row and column of X, and of the rows that change.
+    extents : tuple of int
+        The rows that change, the right-hand sides, and the rows of X.
+    transposed, conjugate : bool
+        What op does.
+    """
+    m, n, k = extents
+    _load(b, hermitian=False, conjugate=conjugate)(
+        (-(-m // _TILE) * -(-n // _TILE), b.batches),
+        t.address(*block),
+        b.address(*solved),
+        b.address(*target),
+        1 if transposed else t.pitch,
+        t.pitch if transposed else 1,
+        b.pitch,
+        b.pitch,
+        t.stride if t.batches > 1 else 0,
+        b.stride,
+        b.stride,
+        m,
+        n,
+        k,
+        0,
+    )
+
+
+def _load(a: Matrices, *, hermitian: bool, conjugate: bool) -> Launch:
+    return load(
+        PANEL_UPDATE,
+        a.dtype,
+        _THREADS,
+        depth=16 if a.dtype.itemsize < 16 else 8,
+        conjugate_transpose=hermitian,
+        conjugate_a=conjugate,
+    )

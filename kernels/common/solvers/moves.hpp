@@ -1,0 +1,41 @@
+// Row swaps as moves: which row ends where after all swaps of a panel.
+#pragma once
+
+#include "common/numeric.hpp"
+#include "common/threads.hpp"
+
+namespace cupygemm {
+
+constexpr u32 none = ~0u;
+
+struct Move {
+    u32 destination, source; // rows; destination `none`: there is nothing to move
+};
+
+// Move `index` of the swaps of rows first, first + 1, ... with rows pivots[0], pivots[1], ..., of
+// which those before `from` do not apply. The first `max_pivots` moves are those to the swapped
+// rows, in order, and a move of a row to itself has equal fields; the others are to rows beyond.
+// With `inverse`, the last swap comes first.
+template <u32 max_pivots> CUPYGEMM_INLINE Move traced_move(const u32 *pivots, u32 index, u32 first,
+                                                           u32 from, u32 count, bool inverse) {
+    const u32 i = index % max_pivots, turn = inverse ? count - 1 - i : i;
+    const bool beyond = index >= max_pivots;
+    if (i >= count || from >= count)
+        return {none, none};
+    u32 destination = beyond ? pivots[i] : first + i;
+    if (beyond && (i < from || destination < first + count))
+        return {none, none}; // one of the swapped rows, or not displaced
+    u32 source = destination;
+    for (u32 step = count; step-- > from;) {
+        const u32 j = inverse ? count - 1 - step : step;
+        if (beyond && pivots[j] == destination && step > turn)
+            return {none, none}; // a later swap with this row has the same destination
+        if (source == first + j)
+            source = pivots[j];
+        else if (source == pivots[j])
+            source = first + j;
+    }
+    return {destination, source};
+}
+
+} // namespace cupygemm

@@ -1,0 +1,66 @@
+// Rows of a matrix between global memory and registers, one row per thread.
+//
+// Neighbouring threads access neighbouring elements of a row, and the rows pass through shared
+// memory in chunks of columns. A thread that loaded its own row would touch as many cache lines per
+// instruction as there are threads.
+#pragma once
+
+#include "common/solvers/scalar.hpp"
+
+namespace cupygemm {
+
+// The shared memory of 32 threads. A chunk of 8 numbers of 8 bytes is 64 bytes of each row.
+template <class S, u32 width> struct RowStage {
+    static constexpr u32 most = sizeof(S) < 8 ? 16 : sizeof(S) < 16 ? 8 : 4;
+    static constexpr u32 columns = minimum(width, most);
+    S elements[32][columns + 1];
+    u32 positions[32];
+};
+
+// Load rows `first` to first + 31 of an (m, n) matrix, the row of this lane to `row`, padded by
+// zeros. Called by 32 threads.
+template <class S, u32 width> CUPYGEMM_INLINE void load_rows(RowStage<S, width> &stage, const S *a,
+                                                             i64 lda, u32 m, u32 n, u32 first,
+                                                             u32 lane, S (&row)[width]) {
+    constexpr u32 columns = RowStage<S, width>::columns;
+#pragma unroll
+    for (u32 chunk = 0; chunk < width; chunk += columns) {
+#pragma unroll
+        for (u32 i = 0; i < columns; ++i) {
+            const u32 at = i * 32 + lane, line = at / columns, column = at % columns;
+            S element{};
+            if (first + line < m && chunk + column < n)
+                element = a[(first + line) * lda + chunk + column];
+            stage.elements[line][column] = element;
+        }
+        wave_barrier(); // the chunk is in shared memory
+#pragma unroll
+        for (u32 k = 0; k < columns; ++k)
+            row[chunk + k] = stage.elements[lane][k];
+        wave_barrier(); // the chunk has been read
+    }
+}
+
+// Pass the rows of 32 threads, whose first register holds column `rotation`, to `store`, which is
+// called with the position of a row, a column and the element there.
+template <class S, u32 width, class Store>
+CUPYGEMM_INLINE void store_rows(RowStage<S, width> &stage, const S (&row)[width], u32 position,
+                                u32 rotation, u32 lane, const Store &store) {
+    constexpr u32 columns = RowStage<S, width>::columns;
+    stage.positions[lane] = position;
+#pragma unroll
+    for (u32 chunk = 0; chunk < width; chunk += columns) {
+#pragma unroll
+        for (u32 k = 0; k < columns; ++k)
+            stage.elements[lane][k] = row[chunk + k];
+        wave_barrier(); // the chunk is in shared memory
+#pragma unroll
+        for (u32 i = 0; i < columns; ++i) {
+            const u32 at = i * 32 + lane, line = at / columns, k = at % columns;
+            store(stage.positions[line], (chunk + k + rotation) % width, stage.elements[line][k]);
+        }
+        wave_barrier(); // the chunk has been read
+    }
+}
+
+} // namespace cupygemm

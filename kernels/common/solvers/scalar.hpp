@@ -1,0 +1,157 @@
+// Arithmetic of the solvers' elements: real and complex numbers of fp32 or fp64.
+//
+// `Real<S>` is the type of the parts of S, `Word<S>` an unsigned integer of that size. Products are
+// contracted to fused multiply-adds by the compilers.
+#pragma once
+
+#include "common/numeric.hpp"
+#include "common/threads.hpp"
+
+namespace cupygemm {
+
+template <class S> struct Parts;
+template <> struct Parts<float> {
+    using Real = float;
+    using Word = u32;
+    static constexpr int words = 1;
+};
+template <> struct Parts<double> {
+    using Real = double;
+    using Word = u64;
+    static constexpr int words = 1;
+};
+template <class R> struct Parts<Complex<R>> {
+    using Real = R;
+    using Word = typename Parts<R>::Word;
+    static constexpr int words = 2;
+};
+template <class S> using Real = typename Parts<S>::Real;
+template <class S> using Word = typename Parts<S>::Word;
+
+CUPYGEMM_INLINE u32 bits_of(float x) { return f32_bits(x); }
+CUPYGEMM_INLINE u64 bits_of(double x) { return f64_bits(x); }
+CUPYGEMM_INLINE float real_of_bits(u32 bits) { return float_of_bits(bits); }
+CUPYGEMM_INLINE double real_of_bits(u64 bits) { return double_of_bits(bits); }
+
+// The words of a number, for exchange between threads.
+template <class R> CUPYGEMM_INLINE void to_words(R x, Word<R> *words) { words[0] = bits_of(x); }
+template <class R> CUPYGEMM_INLINE void to_words(Complex<R> x, Word<R> *words) {
+    words[0] = bits_of(x.re);
+    words[1] = bits_of(x.im);
+}
+template <class S> CUPYGEMM_INLINE S from_words(const Word<S> *words) {
+    if constexpr (Parts<S>::words == 1)
+        return real_of_bits(words[0]);
+    else
+        return {real_of_bits(words[0]), real_of_bits(words[1])};
+}
+
+CUPYGEMM_INLINE float exchanged(float x, u32 mask) {
+    return float_of_bits(exchanged(f32_bits(x), mask));
+}
+CUPYGEMM_INLINE double exchanged(double x, u32 mask) {
+    const u64 bits = f64_bits(x);
+    const u64 low = exchanged(static_cast<u32>(bits), mask);
+    return double_of_bits(low | static_cast<u64>(exchanged(static_cast<u32>(bits >> 32), mask))
+                                    << 32);
+}
+template <class R> CUPYGEMM_INLINE Complex<R> exchanged(Complex<R> x, u32 mask) {
+    return {exchanged(x.re, mask), exchanged(x.im, mask)};
+}
+
+CUPYGEMM_INLINE float plus(float x, float y) { return x + y; }
+CUPYGEMM_INLINE double plus(double x, double y) { return x + y; }
+template <class R> CUPYGEMM_INLINE Complex<R> plus(Complex<R> x, Complex<R> y) {
+    return {x.re + y.re, x.im + y.im};
+}
+
+CUPYGEMM_INLINE float times(float x, float y) { return x * y; }
+CUPYGEMM_INLINE double times(double x, double y) { return x * y; }
+template <class R> CUPYGEMM_INLINE Complex<R> times(Complex<R> x, Complex<R> y) {
+    return {x.re * y.re - x.im * y.im, x.re * y.im + x.im * y.re};
+}
+template <class R> CUPYGEMM_INLINE Complex<R> times(Complex<R> x, R y) {
+    return {x.re * y, x.im * y};
+}
+
+// z + x y
+CUPYGEMM_INLINE float plus_product(float z, float x, float y) { return fma_of(x, y, z); }
+CUPYGEMM_INLINE double plus_product(double z, double x, double y) { return fma_of(x, y, z); }
+template <class R>
+CUPYGEMM_INLINE Complex<R> plus_product(Complex<R> z, Complex<R> x, Complex<R> y) {
+    return {fma_of(-x.im, y.im, fma_of(x.re, y.re, z.re)),
+            fma_of(x.im, y.re, fma_of(x.re, y.im, z.im))};
+}
+
+CUPYGEMM_INLINE float negated(float x) { return -x; }
+CUPYGEMM_INLINE double negated(double x) { return -x; }
+template <class R> CUPYGEMM_INLINE Complex<R> negated(Complex<R> x) { return {-x.re, -x.im}; }
+
+template <class S> CUPYGEMM_INLINE S minus_product(S z, S x, S y) {
+    return plus_product(z, negated(x), y);
+}
+
+CUPYGEMM_INLINE float conjugated(float x) { return x; }
+CUPYGEMM_INLINE double conjugated(double x) { return x; }
+template <class R> CUPYGEMM_INLINE Complex<R> conjugated(Complex<R> x) { return {x.re, -x.im}; }
+
+CUPYGEMM_INLINE float real_part(float x) { return x; }
+CUPYGEMM_INLINE double real_part(double x) { return x; }
+template <class R> CUPYGEMM_INLINE R real_part(Complex<R> x) { return x.re; }
+CUPYGEMM_INLINE float imaginary_part(float) { return 0; }
+CUPYGEMM_INLINE double imaginary_part(double) { return 0; }
+template <class R> CUPYGEMM_INLINE R imaginary_part(Complex<R> x) { return x.im; }
+
+template <class S> CUPYGEMM_INLINE S of_real(Real<S> x) {
+    if constexpr (Parts<S>::words == 1)
+        return x;
+    else
+        return {x, 0};
+}
+
+CUPYGEMM_INLINE float absolute(float x) { return x < 0 ? -x : x; }
+CUPYGEMM_INLINE double absolute(double x) { return x < 0 ? -x : x; }
+
+CUPYGEMM_INLINE float infinity(float) { return float_of_bits(0x7f800000u); }
+CUPYGEMM_INLINE double infinity(double) { return double_of_bits(0x7ff0000000000000ull); }
+
+// |re| + |im|, by which LAPACK compares pivots.
+template <class S> CUPYGEMM_INLINE Real<S> magnitude(S x) {
+    if constexpr (Parts<S>::words == 1)
+        return absolute(x);
+    else
+        return absolute(x.re) + absolute(x.im);
+}
+
+CUPYGEMM_INLINE float divided(float x, float y) { return x / y; }
+CUPYGEMM_INLINE double divided(double x, double y) { return x / y; }
+template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, R y) {
+    return {x.re / y, x.im / y};
+}
+// By Smith's method, which squares no number. (R. L. Smith, Communications of the ACM 5, 1962)
+template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, Complex<R> y) {
+    const bool by_re = absolute(y.re) >= absolute(y.im);
+    const R large = by_re ? y.re : y.im, small = by_re ? y.im : y.re;
+    const R ratio = small / large, denominator = large + small * ratio;
+    const R first = by_re ? x.re : x.im, second = by_re ? x.im : x.re;
+    const R re = (first + second * ratio) / denominator;
+    const R im = (second - first * ratio) / denominator;
+    return {re, by_re ? im : -im};
+}
+
+// Solve L x = b in registers: element(i, j) returns an element of L, for i >= j. The solution is
+// rotated by one place per step, so that the loop is not unrolled. Solved elements enter at the
+// end.
+template <bool unit, u32 count, class S, class Element>
+CUPYGEMM_INLINE void solve_in_registers(S (&x)[count], const Element &element) {
+#pragma unroll 1
+    for (u32 j = 0; j < count; ++j) {
+        const S solved = unit ? x[0] : divided(x[0], element(j, j));
+#pragma unroll
+        for (u32 i = 1; i < count; ++i)
+            x[i - 1] = minus_product(x[i], j + i < count ? element(j + i, j) : S{}, solved);
+        x[count - 1] = solved;
+    }
+}
+
+} // namespace cupygemm

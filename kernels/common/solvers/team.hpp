@@ -1,0 +1,65 @@
+// A team: the workgroups that factor one panel together, and what they tell each other.
+//
+// In each step of a panel, every workgroup publishes one record, and reads those of all others. The
+// records go through global memory:
+//
+//   store the record | fence | barrier | flag = step + 1 | wait for all flags | load all records
+//
+// The flags must be zero before the launch. All workgroups of a team must be resident at the same
+// time. A team is far smaller than a GPU, so they are unless other kernels fill it; those end.
+// Records alternate between two places: a workgroup writes the record of step s + 2 only after all
+// flags of step s + 1 are set, and then all records of step s have been read.
+#pragma once
+
+#include "common/solvers/scalar.hpp"
+
+namespace cupygemm {
+
+// Where the teams of a launch exchange: flags first, then records.
+template <u32 size> CUPYGEMM_INLINE u32 *team_flags(u64 workspace, u32 team) {
+    return reinterpret_cast<u32 *>(workspace) + team * size;
+}
+
+template <class Word, u32 size, u32 record_words> struct Team {
+    alignas(16) Word slots[size][record_words]; // the records of the last exchange
+
+    CUPYGEMM_INLINE const Word *record(u32, u32 rank) const { return slots[rank]; }
+
+    // Publish the record that lies in shared memory. Called by 32 threads of the workgroup.
+    CUPYGEMM_INLINE void publish(u64 records, u32 rank, u32 step, u32 lane, const Word *record) {
+        if constexpr (size == 1) {
+            for (u32 i = lane; i < record_words; i += 32)
+                slots[0][i] = record[i];
+        } else {
+            Word *place =
+                reinterpret_cast<Word *>(records) + (step % 2 * size + rank) * record_words;
+            for (u32 i = lane; i < record_words; i += 32)
+                device_store(place + i, record[i]);
+            device_fence();
+        }
+    }
+
+    // Wait for the records of all workgroups. Called by every thread.
+    template <u32 threads>
+    CUPYGEMM_INLINE void exchange(u32 *flags, u64 records, u32 rank, u32 step, u32 thread) {
+        workgroup_barrier(); // the record of this workgroup is published
+        if constexpr (size > 1) {
+            if (thread == 0)
+                device_store(flags + rank, step + 1);
+            for (u32 other = thread; other < size; other += threads)
+                while (device_load(flags + other) <= step) {
+                }
+            device_fence();
+            workgroup_barrier(); // every flag of this step has been seen
+            const Word *place =
+                reinterpret_cast<const Word *>(records) + step % 2 * size * record_words;
+            for (u32 i = thread; i < size * record_words; i += threads)
+                slots[i / record_words][i % record_words] = device_load(place + i);
+            workgroup_barrier(); // the records are in shared memory
+        }
+    }
+
+    CUPYGEMM_INLINE void begin() {}
+};
+
+} // namespace cupygemm

@@ -1,0 +1,137 @@
+// Threads, workgroups, memory scopes and roots, for kernels that are written once for all GPUs.
+//
+// It continues platform.hpp: together, the two are the only files that test which compiler is in
+// use. The products' kernels, which are written for one architecture each, do not need this part.
+#pragma once
+
+#include "common/platform.hpp"
+
+namespace cupygemm {
+
+CUPYGEMM_INLINE float square_root(float x) {
+#if CUPYGEMM_NVIDIA
+    return __fsqrt_rn(x);
+#else
+    return __builtin_sqrtf(x);
+#endif
+}
+
+CUPYGEMM_INLINE double square_root(double x) {
+#if CUPYGEMM_NVIDIA
+    return __dsqrt_rn(x);
+#else
+    return __builtin_sqrt(x);
+#endif
+}
+
+#if CUPYGEMM_NVIDIA
+#define CUPYGEMM_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#else
+#define CUPYGEMM_KERNEL(threads)                                                                   \
+    extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+#endif
+
+CUPYGEMM_INLINE u32 local_thread() {
+#if CUPYGEMM_NVIDIA
+    return threadIdx.x;
+#else
+    return __builtin_amdgcn_workitem_id_x();
+#endif
+}
+
+CUPYGEMM_INLINE u32 group_index_x() {
+#if CUPYGEMM_NVIDIA
+    return blockIdx.x;
+#else
+    return __builtin_amdgcn_workgroup_id_x();
+#endif
+}
+
+CUPYGEMM_INLINE u32 group_index_y() {
+#if CUPYGEMM_NVIDIA
+    return blockIdx.y;
+#else
+    return __builtin_amdgcn_workgroup_id_y();
+#endif
+}
+
+// A barrier of the workgroup that orders its accesses to shared memory. After `device_fence`, it
+// orders those to global memory too.
+CUPYGEMM_INLINE void workgroup_barrier() {
+#if CUPYGEMM_NVIDIA
+    __syncthreads();
+#else
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+#endif
+}
+
+// Order the accesses to shared memory of the threads of a warp or a wave.
+CUPYGEMM_INLINE void wave_barrier() {
+#if CUPYGEMM_NVIDIA
+    __syncwarp();
+#else
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+#endif
+}
+
+// The value of the thread whose index is this one's xor `mask`, a power of two below 32. Every
+// thread of the 32 must call this.
+CUPYGEMM_INLINE u32 exchanged(u32 value, u32 mask) {
+#if CUPYGEMM_NVIDIA
+    return __shfl_xor_sync(~0u, value, mask);
+#else
+    return static_cast<u32>(__builtin_amdgcn_ds_bpermute(
+        static_cast<i32>((local_thread() ^ mask) << 2), static_cast<i32>(value)));
+#endif
+}
+
+// The largest and the smallest of 32 values. Every thread of the 32 must call these.
+CUPYGEMM_INLINE u32 maximum_of_32(u32 value) {
+#if CUPYGEMM_NVIDIA
+    return __reduce_max_sync(~0u, value);
+#else
+#pragma unroll
+    for (u32 mask = 16; mask > 0; mask /= 2) {
+        const u32 other = exchanged(value, mask);
+        value = other > value ? other : value;
+    }
+    return value;
+#endif
+}
+CUPYGEMM_INLINE u64 maximum_of_32(u64 value) {
+    const u32 high = static_cast<u32>(value >> 32), highest = maximum_of_32(high);
+    const u32 low = maximum_of_32(high == highest ? static_cast<u32>(value) : 0);
+    return static_cast<u64>(highest) << 32 | low;
+}
+CUPYGEMM_INLINE u32 minimum_of_32(u32 value) { return ~maximum_of_32(~value); }
+
+// Loads, stores and fences at the scope of the device: workgroups see each other's data.
+template <class Word> CUPYGEMM_INLINE Word device_load(const Word *place) {
+#if CUPYGEMM_NVIDIA
+    return *const_cast<const volatile Word *>(place);
+#else
+    return __hip_atomic_load(place, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#endif
+}
+
+template <class Word> CUPYGEMM_INLINE void device_store(Word *place, Word value) {
+#if CUPYGEMM_NVIDIA
+    *const_cast<volatile Word *>(place) = value;
+#else
+    __hip_atomic_store(place, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+#endif
+}
+
+CUPYGEMM_INLINE void device_fence() {
+#if CUPYGEMM_NVIDIA
+    __threadfence();
+#else
+    __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent");
+#endif
+}
+
+} // namespace cupygemm

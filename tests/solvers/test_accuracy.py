@@ -1,0 +1,155 @@
+"""Backward errors on matrices that are hard to factor, beside SciPy's on the same matrices.
+
+Each bound is ten times n units of roundoff, relative to the norms that the algorithm's own analysis
+uses: for LU that is |L| |U|, which holds growth.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from cupygemm import linalg
+from tests.solvers.conftest import unit
+
+N = 24
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*Diagonal number"),
+    pytest.mark.filterwarnings("ignore:An ill-conditioned matrix"),
+]
+
+
+def kahan(n, theta=1.2):
+    s, c = np.sin(theta), np.cos(theta)
+    return np.diag(s ** np.arange(n)) @ (np.eye(n) - c * np.triu(np.ones((n, n)), 1))
+
+
+def wilkinson(n):
+    a = np.eye(n) - np.tril(np.ones((n, n)), -1)
+    a[:, -1] = 1
+    return a
+
+
+def random(n):
+    return np.random.default_rng(5).standard_normal((n, n))
+
+
+def singular(n):
+    a = random(n)
+    a[:, 3] = a[:, 7]
+    a[5] = 0
+    return a
+
+
+MATRICES = {
+    "random": random,
+    "graded": lambda n: np.diag(10.0 ** -np.arange(n / 4, step=0.25)) @ random(n),
+    "graded columns": lambda n: random(n) * 10.0 ** -np.arange(n / 4, step=0.25),
+    "Hilbert": scipy.linalg.hilbert,
+    "Kahan": kahan,
+    "Wilkinson": wilkinson,
+    "singular": singular,
+    "nearly singular": lambda n: random(n)[:, :2] @ random(n)[:2] + 1e-13 * random(n),
+}
+SMALL_OR_NOT = pytest.mark.parametrize("blocks", ["whole", "small"])
+
+
+@pytest.fixture
+def matrix(request):
+    return MATRICES[request.param](N)
+
+
+every_matrix = pytest.mark.parametrize("matrix", MATRICES, indirect=True)
+
+
+def norm(a):
+    return float(np.abs(a).sum(axis=1).max())
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+@SMALL_OR_NOT
+def test_lu(cp, request, matrix, blocks):
+    if blocks == "small":
+        request.getfixturevalue("small_blocks")
+    for dtype in "fd":
+        a = matrix.astype(dtype)
+        lu, pivots = (x.get() for x in linalg.lu_factor(cp.asarray(a)))
+        error, growth = lu_error(a, lu, pivots)
+        reference, reference_growth = lu_error(a, *scipy.linalg.lu_factor(a))
+        bound = 10 * N * unit(dtype)
+        assert error <= max(bound, 2 * reference)
+        assert growth <= 2 * reference_growth
+
+
+def lu_error(a, lu, pivots):
+    """Return the error of P A = L U relative to |L| |U|, and the growth of elements."""
+    order = np.arange(len(a))
+    for i, p in enumerate(pivots):
+        order[[i, p]] = order[[p, i]]
+    lower = np.tril(lu.astype("d"), -1) + np.eye(len(a))
+    upper = np.triu(lu.astype("d"))
+    error = norm(a[order] - lower @ upper) / norm(np.abs(lower) @ np.abs(upper))
+    return error, np.abs(upper).max() / np.abs(a).max()
+
+
+@every_matrix
+def test_solve(cp, matrix):
+    for dtype in "fd":
+        a = matrix.astype(dtype)
+        b = np.random.default_rng(6).standard_normal((N, 2)).astype(dtype)
+        try:
+            expected = scipy.linalg.solve(a, b, assume_a="gen")
+        except np.linalg.LinAlgError:
+            with pytest.raises(np.linalg.LinAlgError):
+                linalg.solve(cp.asarray(a), cp.asarray(b))
+            continue
+        got = linalg.solve(cp.asarray(a), cp.asarray(b)).get()
+        bound = max(10 * N * unit(dtype), 10 * backward_error(a, expected, b))
+        assert backward_error(a, got, b) <= bound
+
+
+def backward_error(a, x, b):
+    """Return the normwise backward error of a solution."""
+    a, x, b = (each.astype("d") for each in (a, x, b))
+    return norm(b - a @ x) / (norm(a) * norm(x) + norm(b))
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+@SMALL_OR_NOT
+def test_qr(cp, request, matrix, blocks):
+    if blocks == "small":
+        request.getfixturevalue("small_blocks")
+    for dtype in "fd":
+        a = matrix.astype(dtype)
+        q, r = (x.get().astype("d") for x in linalg.qr(cp.asarray(a)))
+        bound = 10 * N * unit(dtype)
+        assert norm(a - q @ r) <= bound * norm(a)
+        assert norm(q.T @ q - np.eye(N)) <= bound
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+@SMALL_OR_NOT
+def test_cholesky(cp, request, matrix, blocks):
+    if blocks == "small":
+        request.getfixturevalue("small_blocks")
+    for dtype in "fd":
+        shift = 10 * N * unit(dtype) * norm(matrix) ** 2
+        a = (matrix @ matrix.T + shift * np.eye(N)).astype(dtype)
+        lower = linalg.cholesky(cp.asarray(a)).get().astype("d")
+        assert norm(a - lower @ lower.T) <= 10 * N * unit(dtype) * norm(a)
+
+
+@every_matrix
+def test_triangular_systems(cp, matrix):
+    """Substitution has a small error for every triangle, however ill-conditioned."""
+    for dtype in "fd":
+        a = (np.triu(matrix) + np.diag(np.diag(matrix) == 0)).astype(dtype)
+        b = np.random.default_rng(6).standard_normal((N, 9)).astype(dtype)
+        x = linalg.solve_triangular(cp.asarray(a), cp.asarray(b), check_finite=False).get()
+        a, x, b = (each.astype("d") for each in (a, x, b))
+        if np.isfinite(x).all():
+            assert (np.abs(b - a @ x) <= 10 * N * unit(dtype) * (np.abs(a) @ np.abs(x))).all()

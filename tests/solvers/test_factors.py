@@ -1,0 +1,138 @@
+"""SciPy's factorisations and the solutions with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from cupygemm import linalg
+from tests.solvers.conftest import assert_like
+from tests.solvers.test_systems import TYPES, definite, well_conditioned
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(("m", "n"), [(7, 7), (20, 9), (9, 20), (33, 34)])
+def test_lu_factor(cp, draw, dtype, m, n):
+    a = draw((m, n), dtype)
+    expected, expected_pivots = scipy.linalg.lu_factor(a)
+    lu, pivots = linalg.lu_factor(cp.asarray(a))
+    assert_like(lu, expected, factor=2000)
+    assert pivots.dtype == np.int32
+    assert (pivots.get() == expected_pivots).all()
+
+
+@pytest.mark.one_in(3)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("trans", [0, 1, 2])
+def test_lu_solve(cp, draw, dtype, trans):
+    a, b = well_conditioned(draw, (11, 11), dtype), draw((11, 3), dtype)
+    expected = scipy.linalg.lu_solve(scipy.linalg.lu_factor(a), b, trans=trans)
+    factors = linalg.lu_factor(cp.asarray(a))
+    assert_like(linalg.lu_solve(factors, cp.asarray(b), trans=trans), expected)
+    expected = scipy.linalg.lu_solve(scipy.linalg.lu_factor(a), b[:, 0], trans=trans)
+    assert_like(linalg.lu_solve(factors, cp.asarray(b[:, 0]), trans=trans), expected)
+
+
+def test_one_factorisation_serves_a_stack(cp, draw):
+    a, b = draw((5, 5)), draw((3, 5, 2))
+    factors = linalg.lu_factor(cp.asarray(a))
+    assert_like(linalg.lu_solve(factors, cp.asarray(b)), np.linalg.solve(a, b), factor=2000)
+    many = draw((3, 5, 5))
+    factors = linalg.lu_factor(cp.asarray(many))
+    for right in (b, b[0]):
+        got = linalg.lu_solve(factors, cp.asarray(right))
+        assert_like(got, np.linalg.solve(many, right), factor=2000)
+
+
+@pytest.mark.parametrize("trans", [0, 2])
+def test_lu_in_small_blocks(cp, draw, small_blocks, trans):
+    a, b = draw((2, 50, 50), "D"), draw((2, 50, 9), "D")
+    lu, pivots = linalg.lu_factor(cp.asarray(a))
+    for i in range(2):
+        expected, expected_pivots = scipy.linalg.lu_factor(a[i])
+        assert (pivots[i].get() == expected_pivots).all()
+        assert_like(lu[i], expected, factor=2000)
+    matrix = a if trans == 0 else a.conj().swapaxes(-1, -2)
+    got = linalg.lu_solve((lu, pivots), cp.asarray(b), trans=trans)
+    assert_like(got, np.linalg.solve(matrix, b), factor=20000)
+
+
+def test_pivots_of_ties_and_of_zeros(cp):
+    a = np.array([[1.0, 2, 3], [-1, 1, 1], [1, 5, 2]])
+    assert linalg.lu_factor(cp.asarray(a))[1].get().tolist() == [0, 1, 2]
+    with pytest.warns(RuntimeWarning, match="Diagonal number 2 is exactly zero"):
+        lu, pivots = linalg.lu_factor(cp.ones((3, 3)))
+    assert lu.get().tolist() == [[1, 1, 1], [1, 0, 0], [1, 0, 0]]
+    assert pivots.get().tolist() == [0, 1, 2]
+
+
+def test_tiny_and_huge_pivots(cp):
+    """The reciprocal of a subnormal number overflows."""
+    a = np.array([[3e-310, 1], [1.5e-310, 2]])
+    assert_like(linalg.lu_factor(cp.asarray(a))[0], np.array([[3e-310, 1], [0.5, 1.5]]))
+    a = np.array([[1e300, 1e300], [5e299, -1e300]])
+    assert_like(linalg.lu_factor(cp.asarray(a))[0], scipy.linalg.lu_factor(a)[0])
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("lower", [False, True])
+def test_cholesky(cp, draw, dtype, lower):
+    a, b = definite(draw, (12, 12), dtype), draw((12, 3), dtype)
+    c, got_lower = linalg.cho_factor(cp.asarray(a), lower=lower)
+    assert got_lower is lower
+    factor = np.linalg.cholesky(a, upper=not lower)
+    assert_like(c, factor)
+    expected = scipy.linalg.cho_solve(scipy.linalg.cho_factor(a, lower=lower), b)
+    assert_like(linalg.cho_solve((c, lower), cp.asarray(b)), expected, factor=20000)
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("trans", ["N", "T", "C"])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("columns", [1, 9])
+def test_solve_triangular(cp, draw, dtype, trans, lower, columns):
+    a, b = well_conditioned(draw, (10, 10), dtype), draw((10, columns), dtype)
+    for unit in (False, True):
+        expected = scipy.linalg.solve_triangular(a, b, trans, lower, unit_diagonal=unit)
+        got = linalg.solve_triangular(cp.asarray(a), cp.asarray(b), trans, lower, unit)
+        assert_like(got, expected, factor=2000)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("trans", [0, 1, 2])
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangles_in_small_blocks(cp, draw, small_blocks, trans, lower):
+    a = draw((2, 37, 37), "D") / 37 + 2 * np.eye(37)
+    for columns in (1, 10):
+        b = draw((2, 37, columns), "D")
+        got = linalg.solve_triangular(cp.asarray(a), cp.asarray(b), trans, lower)
+        triangle = np.tril(a) if lower else np.triu(a)
+        triangle = (
+            triangle if trans == 0 else (triangle.conj() if trans == 2 else triangle)
+        ).swapaxes(-1, -2 if trans else -1)
+        assert_like(got, np.linalg.solve(triangle, b), factor=2000)
+
+
+def test_errors(cp):
+    square = cp.eye(3)
+    with pytest.raises(ValueError, match="infs or NaNs"):
+        linalg.lu_factor(square * cp.inf)
+    with pytest.raises(ValueError, match="trans is 3"):
+        linalg.lu_solve(linalg.lu_factor(square), square, trans=3)
+    with pytest.raises(np.linalg.LinAlgError, match="resolution failed at diagonal 1"):
+        linalg.solve_triangular(cp.asarray(np.diag([1.0, 0.0, 1.0])), square)
+    with pytest.raises(np.linalg.LinAlgError, match="not positive definite"):
+        linalg.cho_factor(-square)
+    with pytest.raises(ValueError, match="must have 3 rows"):
+        linalg.cho_solve((square, True), cp.ones((2, 2)))
+    with pytest.raises(ValueError, match="piv must have shape"):
+        linalg.lu_solve((square, cp.zeros(2, "int32")), square)
+
+
+def test_float16_is_converted_as_by_scipy(cp):
+    a = np.array([[2, 1], [1, 3]], "float16")
+    lu, _ = linalg.lu_factor(cp.asarray(a))
+    assert_like(lu, scipy.linalg.lu_factor(a)[0].astype("float32"))

@@ -1,0 +1,65 @@
+"""The panel kernels as compilers see them, and the choice of their blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cupygemm._backends.cdna.compile import compile_source
+from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
+from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._solvers import kernels
+from cupygemm._solvers.blocks import LIMITS, panel_blocks, words
+
+EDGES = [1, 2, 31, 33, 200, 512, 513, 4096, 8192, 8193, 16384, 20000, 100000, 1000000]
+
+
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("max_cluster", [1, 8])
+def test_a_team_holds_its_panel(char, max_cluster):
+    dtype = np.dtype(char)
+    for m in EDGES:
+        if m * words(dtype) > 2_000_000:
+            continue
+        shape = panel_blocks(m, dtype, max_cluster)
+        assert shape.rows * shape.threads * shape.team >= m
+        assert shape.rows * shape.width * words(dtype) <= LIMITS.registers
+        assert shape.threads % 32 == 0
+        assert LIMITS.outer % shape.width == 0
+
+
+def test_a_panel_that_is_too_tall():
+    with pytest.raises(ValueError, match="of 9000000 rows is too tall"):
+        panel_blocks(9_000_000, np.dtype("d"), 8)
+
+
+PANELS = [
+    (kernels.LU_PANEL, {"width": 32, "team": 1}),
+    (kernels.LU_PANEL, {"width": 16, "team": 8}),
+    (kernels.QR_PANEL, {"width": 32, "team": 1}),
+    (kernels.QR_PANEL, {"width": 16, "team": 8}),
+]
+
+
+def panel_source(kind, constants, char, *, clusters):
+    size = words(np.dtype(char))
+    constants = constants | {"threads": 256}
+    constants["width"] = min(constants["width"], 64 // size if size > 2 else 32)
+    constants["rows"] = max(LIMITS.registers // constants["width"] // size, 1)
+    return kernels.source(kind, char, constants, clusters=clusters)
+
+
+@pytest.mark.parametrize(("kind", "constants"), PANELS)
+@pytest.mark.parametrize("char", "fdFD")
+def test_panels_stay_in_registers_on_hopper(kind, constants, char):
+    text = panel_source(kind, constants, char, clusters=constants["team"] > 1)
+    cubin, _ = find_nvrtc().compile(text, OPTIONS)
+    _, local, _ = read_cubin(cubin, kind.entry)
+    assert local == 0
+
+
+@pytest.mark.parametrize(("kind", "constants"), PANELS)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_panels_stay_in_registers_on_cdna(kind, constants, target):
+    text = panel_source(kind, constants, "d", clusters=False)
+    assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
