@@ -13,7 +13,7 @@ types in the documentation lists what each device supports.
 No GPU is needed to try the library. On the emulated CDNA device, CuPy programs run on the CPU,
 which executes the machine code of their kernels. To enable it, call `cupygemm.emulator.enable`, or
 set the environment variable ``CUPYGEMM_EMULATE`` to the name of a target, as in
-`cupygemm.emulator.targets`, and import cupygemm before CuPy.
+`cupygemm.emulator.targets`, before Python starts.
 
 Importing this package uses no GPU and does not import CuPy.
 
@@ -40,6 +40,7 @@ from cupygemm._products.gufuncs import matvec, vecdot, vecmat
 from cupygemm._products.matmul import explain, matmul
 from cupygemm._products.products import dot, inner, outer, tensordot, vdot
 from cupygemm._products.scaled import scaled_matmul
+from cupygemm._request.containers import register
 from cupygemm._tuning.tune import Tuned, tune
 from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__
@@ -70,6 +71,8 @@ __all__ = [
     "vecmat",
     "warmup",
 ]
+
+register("dask", "cupygemm._distributed.dask_products")
 
 if os.environ.get("CUPYGEMM_EMULATE"):
     from cupygemm import emulator

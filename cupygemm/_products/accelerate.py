@@ -13,6 +13,7 @@ import contextlib
 import contextvars
 import functools
 import pkgutil
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class CupyProduct:
         The keywords that both functions have; a call with another one goes to CuPy.
     operands : tuple of str
         CuPy's names of the operands, if a call may pass them by keyword.
+    arrays : str
+        The type of the arrays: CuPy's, or Dask's, whose chunks are CuPy arrays.
     """
 
     owner: str
@@ -50,8 +53,16 @@ class CupyProduct:
     ours: Function
     keywords: frozenset[str] = frozenset()
     operands: tuple[str, ...] = ()
+    arrays: str = "cupy:ndarray"
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the program uses the library; CuPy is imported if it does not yet."""
+        library = self.arrays.partition(":")[0]
+        return library == "cupy" or library in sys.modules
 
 
+_DASK = "dask.array:Array"
 GUFUNC_KEYWORDS = frozenset({"out", "dtype", "casting", "axes", "order"})
 VECDOT_KEYWORDS = GUFUNC_KEYWORDS | {"axis", "keepdims"}
 EINSUM_KEYWORDS = frozenset({"out", "dtype", "casting", "order", "optimize"})
@@ -83,8 +94,35 @@ PRODUCTS = (
     CupyProduct(
         owner="cupy.ndarray", name="dot", ours=dot, keywords=frozenset({"out"}), operands=("b",)
     ),
+    CupyProduct(owner="dask.array", name="matmul", ours=matmul, arrays=_DASK),
+    CupyProduct(owner="dask.array.routines", name="matmul", ours=matmul, arrays=_DASK),
+    CupyProduct(
+        owner="dask.array",
+        name="tensordot",
+        ours=tensordot,
+        keywords=frozenset({"axes"}),
+        arrays=_DASK,
+    ),
+    CupyProduct(
+        owner="dask.array.routines",
+        name="tensordot",
+        ours=tensordot,
+        keywords=frozenset({"axes"}),
+        arrays=_DASK,
+    ),
+    CupyProduct(
+        owner="dask.array",
+        name="einsum",
+        ours=einsum,
+        keywords=frozenset({"dtype", "optimize", "casting"}),
+        arrays=_DASK,
+    ),
 )
-"""The functions that a block replaces. CuPy's functions that call them by name use ours, too."""
+"""The functions that a block replaces. Functions that call them by name use ours, too.
+
+Dask's are replaced where the program has imported Dask. They build the graph of a product, so it is
+the block around that call which counts, wherever the graph is computed.
+"""
 
 
 @contextlib.contextmanager
@@ -105,6 +143,9 @@ def accelerate() -> Iterator[None]:
     -----
     CuPy computes the calls that this library does not support, and raises its own errors for those
     that are wrong.
+
+    Products of Dask arrays of CuPy chunks are covered as well, if Dask is imported before the block
+    begins. The block must surround the call that builds the product, not the one that computes it.
 
     A name that was bound before the block, as by ``from cupy import matmul``, still refers to
     CuPy's function.
@@ -170,7 +211,8 @@ class Blocks:
         with self._lock:
             if self._count == 0:
                 for product in PRODUCTS:
-                    self._replace(product)
+                    if product.is_loaded:
+                        self._replace(product)
             self._count += 1
 
     def leave(self) -> None:
@@ -197,8 +239,7 @@ _BLOCKS = Blocks()
 
 def _stand_in(theirs: Any, product: CupyProduct) -> Function:
     """Return a function that takes the place of one of CuPy's products."""
-    from cupy import ndarray
-
+    array_type = pkgutil.resolve_name(product.arrays)
     ours, keywords, operands = product.ours, product.keywords, product.operands
 
     def stand_in(*args: Any, **options: Any) -> Any:
@@ -210,7 +251,7 @@ def _stand_in(theirs: Any, product: CupyProduct) -> Function:
             if not options.keys() <= keywords:
                 return theirs(*args, **options)
             values = (*args, options.get("out"))
-        if not _are_arrays(ndarray, values):
+        if not _are_arrays(array_type, values):
             return theirs(*args, **options)
         token = _active.set(False)  # inside our function, CuPy's functions are CuPy's
         try:

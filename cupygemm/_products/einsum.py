@@ -24,6 +24,7 @@ from cupygemm._records.formats import parse_dtype
 from cupygemm._records.shapes import Label, Labels
 from cupygemm._request.arrays import Array, as_array, is_scalar, one_device
 from cupygemm._request.axes import parsed_order
+from cupygemm._request.containers import multiplier
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.layout import contiguous
 from cupygemm._request.promotion import CASTINGS
@@ -95,6 +96,11 @@ def einsum(
            [14., 50.]], dtype=float32)
     """
     written, given = split_call(operands)
+    chunked = multiplier(*given)
+    if chunked is not None:
+        return chunked.einsum(
+            *operands, out=out, optimize=optimize, dtype=dtype, order=order, casting=casting
+        )
     arrays = [_operand(index, x) for index, x in enumerate(given)]
     target = None if out is None else as_array("einsum", "out", out)
     names = {f"operand {index}": x for index, x in enumerate(arrays)}

@@ -15,6 +15,7 @@ from cupygemm._plan.table import PLANS, Key
 from cupygemm._request.arrays import single_out
 from cupygemm._request.axes import core_axes_last, result_order
 from cupygemm._request.call import adopted, check_call
+from cupygemm._request.containers import multiplier
 from cupygemm._request.epilogue import EpilogueArguments
 from cupygemm._request.keywords import on_stream
 from cupygemm._request.options import MatmulOptions, call_options, with_keywords
@@ -39,7 +40,8 @@ def matmul(  # numpydoc ignore=PR02
         Operands of one or more axes, (..., m, k) and (..., k, n). A 1-D ``x1`` is a row and a 1-D
         ``x2`` a column; the result lacks the axis that this adds. Leading axes broadcast. Arrays of
         other libraries in device memory are accepted if they have ``__dlpack__`` or
-        ``__cuda_array_interface__``.
+        ``__cuda_array_interface__``. Dask arrays of CuPy chunks are accepted too; the result is
+        then a Dask array, computed when it is asked for.
     out : cupy.ndarray, optional
         Array for the result, of the result's shape. It may have any strides and may overlap the
         operands.
@@ -278,6 +280,9 @@ def _first_call(
     options: MatmulOptions,
 ) -> Any:
     """Validate a call, make and keep its plan, and run it."""
+    chunked = multiplier(x1, x2)
+    if chunked is not None:
+        return chunked.matmul(x1, x2, out, dtype=dtype, casting=casting, **options)
     asked = single_out("matmul", out)
     if "axes" in options or "order" in options:
         x1, x2, target = adopted(x1, x2, asked)

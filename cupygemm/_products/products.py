@@ -10,6 +10,7 @@ import numpy as np
 from cupygemm._products.matmul import matmul
 from cupygemm._products.pairs import contract
 from cupygemm._request.arrays import Array, as_array, as_arrays, is_scalar
+from cupygemm._request.containers import multiplier
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.signatures import normalized_axis
 
@@ -225,8 +226,11 @@ def tensordot(a: Any, b: Any, axes: Any = 2, *, stream: Any = None) -> Array:
     -----
     Nothing is copied if the contracted axes are nested in memory in the same way in both operands.
     """
+    chunked = multiplier(a, b)
+    if chunked is not None:
+        return chunked.tensordot(a, b, axes)
     a, b = as_arrays("tensordot", a=a, b=b)
-    axes_a, axes_b = _tensordot_axes(axes, a.ndim, b.ndim)
+    axes_a, axes_b = tensordot_axes(axes, a.ndim, b.ndim)
     for x, y in zip(axes_a, axes_b, strict=True):
         if a.shape[x] != b.shape[y]:
             raise ValueError(
@@ -289,7 +293,7 @@ def _require_exact(out: Array, function: str, shape: tuple[int, ...], dtype: np.
         )
 
 
-def _tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
+def tensordot_axes(axes: Any, ndim_a: int, ndim_b: int) -> tuple[list[int], list[int]]:
     """Return the contracted axes of both operands as non-negative numbers."""
     try:
         first, second = axes

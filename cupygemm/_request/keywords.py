@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cupygemm._request.arrays import DLPACK_GPU, dlpack_device
+from cupygemm._request.containers import multiplier
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 REFUSED: Mapping[str, str] = MappingProxyType(
@@ -77,6 +78,12 @@ def on_stream(function: str, stream: Any, arguments: Iterable[Any]) -> Iterator[
     if stream is None:
         yield
         return
+    arguments = tuple(arguments)
+    if multiplier(*arguments) is not None:
+        raise TypeError(
+            f"{function} of chunked arrays takes no stream: each chunk is computed on the current "
+            "stream of the thread that computes it"
+        )
     stream = _as_stream(function, stream)
     from cupy.cuda import Device
 

@@ -1,0 +1,1 @@
+"""Products of arrays whose chunks lie on several devices or machines."""

@@ -1,0 +1,34 @@
+"""Arrays of other libraries that hold CuPy arrays as chunks, and who multiplies them.
+
+A product that meets an argument which is not a CuPy array asks `multiplier` before it refuses it.
+The modules that multiply such arrays lie in rooms above the products, so the package registers them
+by name, and they are imported when the first such array is met.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from cupygemm._request.arrays import ARRAY_TYPES
+
+_MODULES: dict[str, str] = {}
+
+
+def register(library: str, module: str) -> None:
+    """Let a module multiply the arrays of a library, given by the name of its top-level package."""
+    _MODULES[library] = module
+
+
+def multiplier(*arrays: Any) -> Any:
+    """Return the module that multiplies the arrays, or None if all of them are of one device.
+
+    The module has a function for each product that takes such arrays, named as the product.
+    """
+    for array in arrays:
+        kind = type(array)
+        if kind not in ARRAY_TYPES:
+            module = _MODULES.get(kind.__module__.partition(".")[0])
+            if module is not None and hasattr(array, "chunks"):
+                return importlib.import_module(module)
+    return None
