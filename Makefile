@@ -6,6 +6,7 @@ PYTHON ?= python3
 VENV ?= .venv
 PYTEST_ARGS ?= -n 2 --dist worksteal
 ASV_ARGS ?=
+N ?= 20
 
 BIN = $(VENV)/bin
 ASV = $(abspath $(VENV))/bin/asv
@@ -25,7 +26,7 @@ MODELLED_TESTS = tests/products/test_matmul.py tests/epilogue/test_epilogue.py t
 C_SOURCES = $$(git ls-files '*.c' '*.cpp' '*.h' '*.hip' '*.hpp' '*.cu' '*.cuh')
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-cuda test-modelled lint format typecheck bench docs clean
+.PHONY: help setup demo test test-all test-cuda test-modelled lint format typecheck bench history regressions docs clean
 
 help: ## List the targets
 	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -76,10 +77,20 @@ typecheck: ## Check the types of the package (mypy --strict)
 	@$(SETUP) emulator,test,lint
 	$(BIN)/mypy
 
-bench: ## Run every benchmark once and print tables (ASV_ARGS="-b Matmul" chooses)
+bench: ## Run every benchmark once and print tables (ASV_ARGS="-b Computed" chooses)
 	@$(SETUP) emulator,test,bench
 	@cd benchmarks && $(ASV) machine --yes >/dev/null && \
 		$(ASV) run --quick --python=same --show-stderr $(ASV_ARGS)
+
+history: ## Compute the deterministic figures that the last N=20 commits lack, and write asv's site
+	@$(SETUP) emulator,test,bench
+	@$(BIN)/python -m benchmarks.history run -n $(N)
+	@$(BIN)/python -m benchmarks.history publish
+	@echo "history: $(BIN)/python -m benchmarks.history view shows it"
+
+regressions: ## Compare the deterministic figures with the last kept ones; 2 % worse fails
+	@$(SETUP) emulator,test
+	@$(BIN)/python -m benchmarks.history check
 
 docs: ## Build the documentation into docs/_build/html; a warning is an error
 	@$(SETUP) emulator,test,docs

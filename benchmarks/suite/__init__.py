@@ -1,5 +1,11 @@
-"""The benchmark suite: what is computed, what is emulated, and how long emulation takes.
+"""The benchmark suite. The name of a benchmark says what kind of figure it is.
 
-Names say which. A ``track_`` benchmark of `computed` or `emulated` is deterministic and needs no
-GPU; a timed one of `emulator` is wall-clock time on the host, which says nothing about a GPU.
+    Computed..., Wheel       read from code objects and from the wheel         deterministic
+    Emulated, Epilogue       counted by the emulated device                    deterministic
+    Modelled, Calibration    cycles of the timing model, and its error         deterministic
+    Measured...              what runs on a GPU gave, entered by commit
+    Host...                  times of this machine, which say nothing about a GPU
+
+``make bench ASV_ARGS="-b Computed"`` runs one kind. docs/developer/read_the_history.rst says how to
+read the figures and how to add one. The suite runs with the package of any commit (`commit`).
 """

@@ -1,42 +1,37 @@
-"""Computed: read off the code objects. Deterministic; a GPU would report the same."""
+"""Computed: read from the code objects. Deterministic; a GPU would report the same."""
 
 from __future__ import annotations
 
-from cupygemm._backends.cdna.resources import Resources
-from suite.products import LABELS, TARGETS, product
+from suite.kernels import Case, Figures, KernelFigures, figure
 
 
-class CodeObject:
-    """Resources of the bf16 kernel for C-ordered operands."""
+class Computed(KernelFigures):
+    """Resources and main loop of the kernel of each architecture, type and mainloop."""
 
-    params = (TARGETS, LABELS)
-    param_names = ("target", "tile")
-    timeout = 120
+    version = "1"  # raise it where a figure gets another meaning
 
-    def setup_cache(self) -> dict[tuple[str, str], Resources]:
-        return {
-            (target, label): product(target, label).kernel.resources
-            for target in TARGETS
-            for label in LABELS
-        }
+    def track_registers(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "registers")
 
-    def track_registers(self, cache: dict, target: str, label: str) -> int:
-        return cache[target, label].vgprs
+    def track_spills(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "spills")
 
-    def track_sgprs(self, cache: dict, target: str, label: str) -> int:
-        return cache[target, label].sgprs
+    def track_lds(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "lds")
 
-    def track_lds(self, cache: dict, target: str, label: str) -> int:
-        return cache[target, label].lds_bytes
+    def track_code_size(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "code_size")
 
-    def track_scratch(self, cache: dict, target: str, label: str) -> int:
-        return cache[target, label].scratch_bytes
+    def track_mfma_issue(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "loop")
 
-    def track_code_size(self, cache: dict, target: str, label: str) -> int:
-        return cache[target, label].code_bytes
-
-    track_registers.unit = "VGPRs"
-    track_sgprs.unit = "SGPRs"
+    track_registers.unit = "registers of a lane"
+    track_registers.pretty_name = "Computed: registers (VGPR and AGPR)"
+    track_spills.unit = "registers"
+    track_spills.pretty_name = "Computed: spilled registers"
     track_lds.unit = "bytes"
-    track_scratch.unit = "bytes"
+    track_lds.pretty_name = "Computed: LDS of a workgroup"
     track_code_size.unit = "bytes"
+    track_code_size.pretty_name = "Computed: size of the machine code"
+    track_mfma_issue.unit = "issue cycles per MFMA cycle"
+    track_mfma_issue.pretty_name = "Computed: main loop, 1 / MFMA issue efficiency"

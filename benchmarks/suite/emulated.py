@@ -1,65 +1,26 @@
 """Emulated: counted while the emulated device executes the machine code. Deterministic.
 
-The figures are those of the mainloop alone: the difference between a product of eight steps of
+The figures are those of the main loop alone: the difference between a product of eight steps of
 tile_k and one of four, so that prologue and epilogue cancel.
 """
 
 from __future__ import annotations
 
-import itertools
-from dataclasses import dataclass
-
-from cupygemm.emulator.run import LaunchStats
-from suite.products import LABELS, MAJORS, TARGETS, product, run
-
-SHORT, LONG = 4, 8
+from suite.kernels import Case, Figures, KernelFigures, figure
 
 
-@dataclass(frozen=True)
-class Figures:
-    """What one workgroup executes in one step of tile_k."""
+class Emulated(KernelFigures):
+    """What a workgroup executes in a step of tile_k, by architecture, type and mainloop."""
 
-    instructions: int
-    mfma: int
-    lds_cycles: int
-    conflict_cycles: int
+    version = "1"  # raise it where a figure gets another meaning
 
+    def track_instructions(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "instructions")
 
-def mainloop_figures(target: str, label: str, layout: str) -> Figures:
-    """Return the figures of one step."""
-    totals = [_totals(run(product(target, label, layout, steps=n))) for n in (SHORT, LONG)]
-    return Figures(*((b - a) // (LONG - SHORT) for a, b in zip(*totals, strict=True)))
+    def track_bank_conflicts(self, cache: dict[Case, Figures], *case: str) -> float:
+        return figure(cache, case, "conflicts")
 
-
-def _totals(stats: LaunchStats) -> tuple[int, int, int, int]:
-    conflicts = stats.lds_conflicts.values()  # (wave-instructions, cycles, cycles lost) each
-    cycles, lost = sum(c[1] for c in conflicts), sum(c[2] for c in conflicts)
-    return stats.instructions, stats.mfma, cycles, lost
-
-
-class Mainloop:
-    """The bf16 kernel, one workgroup, for C- and F-ordered operands (N: C order, T: F order)."""
-
-    params = (TARGETS, LABELS, tuple(MAJORS))
-    param_names = ("target", "tile", "layout")
-    timeout = 300
-
-    def setup_cache(self) -> dict[tuple[str, str, str], Figures]:
-        return {case: mainloop_figures(*case) for case in itertools.product(*self.params)}
-
-    def track_instructions_per_mfma(
-        self, cache: dict, target: str, label: str, layout: str
-    ) -> float:
-        figures = cache[target, label, layout]
-        return figures.instructions / figures.mfma
-
-    def track_lds_cycles_per_mfma(self, cache: dict, target: str, label: str, layout: str) -> float:
-        figures = cache[target, label, layout]
-        return figures.lds_cycles / figures.mfma
-
-    def track_bank_conflicts(self, cache: dict, target: str, label: str, layout: str) -> int:
-        return cache[target, label, layout].conflict_cycles
-
-    track_instructions_per_mfma.unit = "instructions"
-    track_lds_cycles_per_mfma.unit = "cycles"
-    track_bank_conflicts.unit = "cycles per step"
+    track_instructions.unit = "wave-instructions per step"
+    track_instructions.pretty_name = "Emulated: instructions of the main loop"
+    track_bank_conflicts.unit = "LDS cycles per step"
+    track_bank_conflicts.pretty_name = "Emulated: bank conflicts of the main loop"

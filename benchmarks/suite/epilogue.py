@@ -1,4 +1,4 @@
-"""What fusing an epilogue saves: counted while the emulated device runs it both ways.
+"""Emulated: what fusing an epilogue saves, counted while the emulated device runs it both ways.
 
 A product of 256 x 256 x 64 in bf16 with a bias and GELU, a residual and ReLU, or both scales of
 quantised operands: by one kernel, and by the product in fp32 followed by CuPy's functions, as one
@@ -18,7 +18,7 @@ M, N, K = 256, 256, 64
 
 @dataclass(frozen=True)
 class Figures:
-    """Of all launches of one computation."""
+    """The figures of one computation, summed over its launches."""
 
     launches: int
     instructions: int
@@ -100,3 +100,6 @@ class Epilogue:
     track_launches.unit = "launches"
     track_instructions.unit = "wave-instructions"
     track_hbm_bytes.unit = "bytes"
+    track_launches.pretty_name = "Emulated: launches of an epilogue"
+    track_instructions.pretty_name = "Emulated: instructions of an epilogue"
+    track_hbm_bytes.pretty_name = "Emulated: HBM bytes of an epilogue"

@@ -1,16 +1,15 @@
-"""Wall-clock time of the emulated device and of the host: it says nothing about a GPU."""
+"""Host: the speed of the emulated device. It says nothing about a GPU."""
 
 from __future__ import annotations
 
-import os
+import itertools
 import statistics
-import tempfile
 import time
-from unittest import mock
 
 import numpy as np
 
 TARGET = "gfx942"
+_numbers = itertools.count()  # in the source of a kernel, so that it is new
 
 
 def device_time() -> float:
@@ -37,13 +36,10 @@ def operands(*extents: int) -> list:
     ]
 
 
-def _launch_nothing(*_arguments: object) -> None:
-    pass
-
-
-class Matmul:
+class HostEmulatedProduct:
     """`cupygemm.matmul` of squares, bf16, the kernel compiled and loaded."""
 
+    version = "1"
     params = (256, 512, 1024)
     param_names = ("extent",)
     timer = staticmethod(device_time)
@@ -61,10 +57,106 @@ class Matmul:
     def time_matmul(self, extent: int) -> None:
         self.matmul(self.a, self.b)
 
+    time_matmul.pretty_name = "Host: emulated product of squares, bf16"
 
-class InstructionRate:
+
+class HostCuPyKernels:
+    """CuPy's own kernels on a million float32 elements, compiled and loaded."""
+
+    version = "1"
+    params = ("elementwise", "reduction", "cumsum", "sort")
+    param_names = ("operation",)
+    timer = staticmethod(device_time)
+    warmup_time = 0
+    timeout = 300
+
+    def setup(self, operation: str) -> None:
+        import cupygemm.emulator
+
+        cupygemm.emulator.enable(TARGET)
+        import cupy
+
+        x = cupy.asarray(np.random.default_rng(0).standard_normal(1 << 20, np.float32))
+        self.run = {
+            "elementwise": lambda: x * 2 + 1,
+            "reduction": x.sum,
+            "cumsum": lambda: cupy.cumsum(x),
+            "sort": lambda: cupy.sort(x),
+        }[operation]
+        self.run()
+
+    def time_operation(self, operation: str) -> None:
+        self.run()
+
+    def time_profiled(self, operation: str) -> None:
+        from cupygemm import emulator
+
+        with emulator.profile():
+            self.run()
+
+    time_operation.pretty_name = "Host: CuPy's kernels on a million elements, emulated"
+    time_profiled.pretty_name = "Host: CuPy's kernels on a million elements, with a profile"
+
+
+class HostSmallLaunches:
+    """1,000 launches of a kernel on 1,000 elements."""
+
+    version = "1"
+    timer = staticmethod(device_time)
+    warmup_time = 0
+    timeout = 300
+
+    def setup(self) -> None:
+        import cupygemm.emulator
+
+        cupygemm.emulator.enable(TARGET)
+        import cupy
+
+        self.x = cupy.ones(1000, "float32")
+        self.y = cupy.empty_like(self.x)
+        self.kernel = cupy.ElementwiseKernel("float32 x", "float32 y", "y = 2 * x + 1", "twice")
+        self.kernel(self.x, self.y)
+
+    def time_launches(self) -> None:
+        for _ in range(1000):
+            self.kernel(self.x, self.y)
+
+    time_launches.pretty_name = "Host: 1,000 emulated launches on 1,000 elements"
+
+
+class HostFirstLaunch:
+    """The first launch of a kernel of some thousand instructions, which is compiled and loaded."""
+
+    version = "1"
+    timer = staticmethod(device_time)
+    number, repeat, warmup_time = 1, 5, 0
+    timeout = 300
+
+    def setup(self) -> None:
+        import cupygemm.emulator
+
+        cupygemm.emulator.enable(TARGET)
+        import cupy
+
+        w = next(_numbers) + 0.5
+        statements = "".join(f"v = v * {i}.5f + w; w = w / (v + {i});" for i in range(1, 100))
+        source = (
+            f'extern "C" __global__ void first(float *x) {{ float v = x[threadIdx.x], w = {w}f; '
+            f"{statements} x[threadIdx.x] = v + w; }}"
+        )
+        self.x = cupy.ones(64, "float32")
+        self.kernel = cupy.RawModule(code=source).get_function("first")
+
+    def time_first_launch(self) -> None:
+        self.kernel((1,), (64,), (self.x,))
+
+    time_first_launch.pretty_name = "Host: first emulated launch of a kernel"
+
+
+class HostInstructionTime:
     """Time per executed wave-instruction of a product of 512 x 512 x 512."""
 
+    version = "1"
     timeout = 300
 
     def setup(self) -> None:
@@ -82,11 +174,13 @@ class InstructionRate:
         return stats.seconds / stats.instructions * 1e6
 
     track_instruction_time.unit = "seconds per million instructions"
+    track_instruction_time.pretty_name = "Host: time of an emulated instruction"
 
 
-class Profiler:
+class HostProfiler:
     """The profile of one 256 x 256 tile, 64 deep: counts, cache model, trace and timing model."""
 
+    version = "1"
     timer = staticmethod(device_time)
     warmup_time = 0
     timeout = 300
@@ -107,13 +201,17 @@ class Profiler:
     def time_without(self) -> None:
         self.matmul(self.a, self.b)
 
+    time_profile.pretty_name = "Host: emulated product with a profile"
+    time_without.pretty_name = "Host: emulated product without a profile"
 
-class Checks:
+
+class HostChecks:
     """What the checks for hazards and races cost a product and an elementwise kernel.
 
     A checked launch follows an unchecked one, so that both meet the machine at one speed.
     """
 
+    version = "1"
     params = ("product", "elementwise")
     param_names = ("kernel",)
     unit = "times the unchecked"
@@ -145,59 +243,4 @@ class Checks:
         pairs = [(self.seconds(False), self.seconds(True)) for _ in range(11)]
         return statistics.median(checked / unchecked for unchecked, checked in pairs)
 
-
-class HostOverhead:
-    """A repeated call without the emulation: look-up, allocation, arguments, CuPy's launch."""
-
-    def setup(self) -> None:
-        import cupygemm
-
-        self.matmul = cupygemm.matmul
-        self.a, self.b = operands(64, 64, 64)
-        self.matmul(self.a, self.b)
-        from cupygemm.emulator import _session
-
-        self.patch = mock.patch.object(_session._device, "launch", new=_launch_nothing)
-        self.patch.start()
-        self.matmul(self.a, self.b)
-
-    def teardown(self) -> None:
-        self.patch.stop()
-
-    def time_matmul(self) -> None:
-        self.matmul(self.a, self.b)
-
-
-class Compile:
-    """A kernel from nothing: source, compiler, code object, with an empty cache."""
-
-    params = ("gfx90a", "gfx942", "gfx950")
-    param_names = ("target",)
-    number, repeat, warmup_time = 1, 3, 0
-    timeout = 120
-
-    def setup(self, target: str) -> None:
-        from suite.products import product
-
-        self.cache = tempfile.TemporaryDirectory()
-        os.environ["CUPYGEMM_CACHE_DIR"] = self.cache.name
-        self.product = product(target, "128x128x64")
-
-    def teardown(self, target: str) -> None:
-        self.cache.cleanup()
-
-    def time_compile(self, target: str) -> None:
-        from cupygemm._backends.cdna import compile as _compile
-
-        _compile.compile_source.cache_clear()
-        self.product.kernel  # noqa: B018  # compiles
-
-
-class Import:
-    """Import times in a new process."""
-
-    def timeraw_import_cupygemm(self) -> str:
-        return "import cupygemm"
-
-    def timeraw_enable_and_import_cupy(self) -> str:
-        return "import cupygemm.emulator; cupygemm.emulator.enable('gfx942'); import cupy"
+    track_ratio.pretty_name = "Host: cost of the checks for hazards and races"

@@ -1,4 +1,4 @@
-"""What a warm call takes the host: each function of this library, and CuPy's of the same name.
+"""Host: what a call takes before the launch: each function of this library, and CuPy's.
 
 Both run in one process on small arrays, so that what is timed is the way to the launch. On the
 emulated device a launch is answered at once and computes nothing, and CuPy has no BLAS library, so
@@ -7,6 +7,7 @@ there its figures are those of integers; on a GPU both are float32 and the launc
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -82,9 +83,10 @@ def calls(cp: Any, module: Any, dtype: str) -> dict[str, Callable[[], Any]]:
     }
 
 
-class WarmCalls:
-    """Seconds on the host."""
+class HostWarmCall:
+    """Seconds of the host in a repeated call."""
 
+    version = "1"
     params: ClassVar[tuple[tuple[str, ...], ...]] = ((*FUNCTIONS, *OURS_ONLY), ("cupygemm", "cupy"))
     param_names = ("function", "of")
     number = 100
@@ -110,3 +112,31 @@ class WarmCalls:
 
     def time_call(self, function: str, of: str) -> None:
         self.call()
+
+    time_call.pretty_name = "Host: warm call"
+
+
+class HostColdCall:
+    """Seconds of the host in the first call for a shape, whose kernel is in the cache."""
+
+    version = "1"
+    number, repeat, warmup_time = 1, (5, 20, 5.0), 0
+    _rows = itertools.count(33)
+
+    def setup(self) -> None:
+        import cupygemm
+
+        cp = start()
+        self.matmul = cupygemm.matmul
+        Launches.answered_at_once = False
+        for _ in range(2):  # the second one finds the kernel compiled and loaded
+            self.operands = cp.ones((next(self._rows), 48), "float32"), cp.ones((48, 64), "float32")
+            self.matmul(*self.operands)
+        cp.cuda.Device().synchronize()
+        Launches.answered_at_once = True
+        self.operands = cp.ones((next(self._rows), 48), "float32"), self.operands[1]
+
+    def time_call(self) -> None:
+        self.matmul(*self.operands)
+
+    time_call.pretty_name = "Host: cold call"

@@ -1,4 +1,4 @@
-"""What a warm call on Hopper takes the host, by what it launches: copies, products, sums of parts.
+"""Host: what a warm call on Hopper takes, by what it launches: copies, products, sums of parts.
 
 On a GPU the launches are real, and CuPy's product is timed beside. Elsewhere they are answered at
 once: CuPy's arrays, pool and streams are those of the emulated device, plans are made for an H200,
@@ -101,9 +101,10 @@ def call_of(cp: Any, module: Any, case: str) -> Callable[[], Any]:
     return lambda: module.matmul(a, b, **options)
 
 
-class WarmHopperCalls:
-    """Seconds on the host."""
+class HostWarmHopperCall:
+    """Seconds of the host in a repeated call."""
 
+    version = "1"
     params: ClassVar[tuple[tuple[str, ...], ...]] = (tuple(CASES), ("cupygemm", "cupy"))
     param_names = ("call", "of")
     number = 100
@@ -123,3 +124,5 @@ class WarmHopperCalls:
 
     def time_call(self, case: str, of: str) -> None:
         self.call()
+
+    time_call.pretty_name = "Host: warm call on Hopper"

@@ -1,0 +1,57 @@
+"""The package of the commit at hand, under the names that it has today.
+
+The suite is today's and the package is that of any commit, so a module may lie elsewhere. `find`
+imports a name from the first of its places; the newest place stands first. A commit that lacks a
+name altogether has no figure that needs it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from typing import Any
+
+# Until b1f7459 the modules of the package lay flat, with an underscore.
+_PLACES: dict[str, tuple[str, ...]] = {
+    "ARCHS": ("_backends.cdna.arch", "_arch"),
+    "CONFIGS": ("_config",),
+    "GEMM_ARGS": ("_backends.cdna.launch", "_launch"),
+    "GemmProblem": ("_records.problem", "_problem"),
+    "Product": ("emulator.calibration.sample", "emulator.profiling.calibration.sample"),
+    "check": ("_backends.cdna.check", "_check", "_config"),
+    "compile_kernel": ("_backends.cdna.compile", "_compile"),
+    "configs_for": ("_backends.cdna.mainloops", "_mainloops", "_config"),
+    "estimate": ("emulator.calibration.sample", "emulator.profiling.calibration.sample"),
+    "grid": ("_backends.cdna.config", "_config"),
+}
+
+
+class MissingError(ImportError):
+    """The commit has no such name."""
+
+
+def find(name: str) -> Any:
+    """Return the object that has this name today."""
+    reasons = []
+    for place in _PLACES[name]:
+        try:
+            return getattr(importlib.import_module(f"cupygemm.{place}"), name)
+        except (ImportError, AttributeError) as error:
+            reasons.append(str(error))
+    raise MissingError(f"this commit has no {name}: {'; '.join(reasons)}")
+
+
+def configs(dtype: str, target: str) -> tuple[Any, ...]:
+    """Return the configurations of a type of inputs; none if the commit does not know the type."""
+    try:
+        return tuple(find("configs_for")(dtype, target))
+    except KeyError:
+        return ()
+    except MissingError:  # before b9989b0, one table served both types that there were
+        return find("CONFIGS").get(target, ()) if dtype in ("bf16", "f16") else ()
+
+
+def record(kind: type, **fields: Any) -> Any:
+    """Return a record of the fields that the commit's class has."""
+    known = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: value for name, value in fields.items() if name in known})
