@@ -160,16 +160,27 @@ def check_registers(config: HopperConfig) -> str | None:
     return None
 
 
-def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
-    fused = problem.epilogue is not None and config.split_k == 1
-    if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
-        return f"{config.accumulators} accumulators a thread leave no registers for anything else"
+def check_tall_tiles(config: HopperConfig) -> str | None:
+    """Return why a tile's A of 32 bits does not fit the registers, or None if it does.
+
+    A consumer of more than 64 rows holds two fragments of A.
+    """
     tall = config.tile_m > 64 * config.num_consumers
-    if tall and config.cluster_m > 1 and config.accumulators >= 128 and a_in_registers(problem):
+    if tall and config.cluster_m > 1 and config.accumulators >= 128:
         return (
             f"{config.accumulators} accumulators, two fragments of an A of 32 bits and what a "
             "cluster along m needs do not fit the registers"
         )
+    return None
+
+
+def _check_other_registers(config: HopperConfig, problem: GemmProblem) -> str | None:
+    fused = problem.epilogue is not None and config.split_k == 1
+    if config.accumulators > _BESIDE_OTHERS and (a_in_registers(problem) or fused):
+        return f"{config.accumulators} accumulators a thread leave no registers for anything else"
+    why_not = check_tall_tiles(config) if a_in_registers(problem) else None
+    if why_not is not None:
+        return why_not
     if config.num_consumers < 3 or config.mma_sync:
         return None
     if a_in_registers(problem) or fused:

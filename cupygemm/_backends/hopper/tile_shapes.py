@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from cupygemm._backends.config_table import ConfigTable
-from cupygemm._backends.hopper.check import check_registers
+from cupygemm._backends.hopper.check import check_registers, check_tall_tiles
 from cupygemm._backends.hopper.config import FLOAT8, HopperConfig
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem
@@ -240,7 +240,11 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
     configs = configs_for(asked.a_dtype)
     majors = (asked.a_major, asked.b_major)
     if (asked.a_dtype, *majors, asked.out_dtype) == ("tf32", "k", "n", "f32"):
-        return tuple(replace(config, transposed_c=True) for config in configs)
+        return tuple(
+            replace(config, transposed_c=True)
+            for config in configs
+            if check_tall_tiles(config) is None  # the A of the transpose is in registers
+        )
     if ITEMSIZE[asked.a_dtype] == 2:
         configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS)
         if ITEMSIZE[asked.out_dtype] == 2 and asked.a_major == "k" and asked.epilogue is None:
