@@ -75,11 +75,11 @@ def _compilers() -> list[dict[str, Any]]:
 def _cache_use() -> dict[str, Any]:
     folder = _cache.cache_dir()
     sizes = []
-    if folder.is_dir():
-        for path in folder.rglob("*"):
-            with contextlib.suppress(FileNotFoundError):  # another process has just replaced it
-                if path.is_file():
-                    sizes.append(path.stat().st_size)
+    # Other processes replace files and remove the directories of their builds meanwhile.
+    for path, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                sizes.append(os.stat(os.path.join(path, name)).st_size)  # noqa: PTH116, PTH118
     return {
         "directory": str(folder),
         "files": len(sizes),

@@ -1,6 +1,7 @@
 """The command line: what it prints as text and as JSON, and its exit status."""
 
 import json
+import os
 
 import pytest
 from typer.testing import CliRunner
@@ -90,8 +91,38 @@ def test_info_for_people(invoke, tmp_path, monkeypatch):
     assert "1 files, 3.0 MiB" in output
 
 
+def test_info_while_other_processes_change_the_cache(invoke, tmp_path, monkeypatch):
+    """A file and a directory of a build disappear between being listed and being looked at."""
+    monkeypatch.setenv("CUPYGEMM_CACHE_DIR", str(tmp_path))
+    for name in ("stays", "file_goes", "directory_goes"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "file").write_bytes(bytes(1000))
+    scandir, stat = os.scandir, os.stat
+
+    def scan(path="."):
+        if str(path) == str(tmp_path / "directory_goes"):
+            (tmp_path / "directory_goes" / "file").unlink()
+            (tmp_path / "directory_goes").rmdir()
+        return scandir(path)
+
+    def look_at(path, **options):
+        if str(path) == str(tmp_path / "file_goes" / "file"):
+            (tmp_path / "file_goes" / "file").unlink(missing_ok=True)
+        return stat(path, **options)
+
+    monkeypatch.setattr(os, "scandir", scan)
+    monkeypatch.setattr(os, "stat", look_at)
+    result = invoke("info", "--json")
+    monkeypatch.undo()
+    assert result.exit_code == 0, result.exception
+    cache = json.loads(result.stdout)["cache"]
+    assert (cache["files"], cache["bytes"]) == (1, 1000)
+
+
 def test_info_for_machines(invoke):
-    account = json.loads(invoke("info", "--json").output)
+    result = invoke("info", "--json")
+    assert result.exit_code == 0, result.stderr or result.exception
+    account = json.loads(result.stdout)
     assert [entry["kind"] for entry in account["devices"]] == ["rocm", "cuda", "emulated"]
     for entry in account["compilers"]:
         assert ("version" in entry) != ("missing" in entry)
