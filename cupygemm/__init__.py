@@ -5,7 +5,7 @@ fuse scales, a bias, an activation and an addend into the product. Other functio
 NumPy's products (`dot`, `einsum`, `tensordot`, ...; see also `cupygemm.linalg`), those of BLAS
 (`gemm`, `syrk`) and those of neural networks (`linear`, `grouped_matmul`, `scaled_matmul`).
 `explain` describes how a product is computed, and `tune` measures which kernel is fastest. Inside
-``with accelerate():``, CuPy's own products are computed by this library.
+``with accelerate():``, CuPy's own products and solvers are computed by this library.
 
 `cupy.matmul` computes the products of other GPUs, and those of types without a kernel. The table of
 types in the documentation lists what each device supports.
@@ -33,6 +33,7 @@ import os
 from cupygemm import linalg
 from cupygemm._plan.explanation import Explanation
 from cupygemm._products.accelerate import accelerate
+from cupygemm._products.accelerate import register as register_functions
 from cupygemm._products.blas import gemm, linear, syrk
 from cupygemm._products.einsum import einsum, einsum_path
 from cupygemm._products.grouped import grouped_matmul
@@ -40,7 +41,8 @@ from cupygemm._products.gufuncs import matvec, vecdot, vecmat
 from cupygemm._products.matmul import explain, matmul
 from cupygemm._products.products import dot, inner, outer, tensordot, vdot
 from cupygemm._products.scaled import scaled_matmul
-from cupygemm._request.containers import register
+from cupygemm._request.containers import register as register_containers
+from cupygemm._solvers.replacements import FUNCTIONS as SOLVERS_OF_CUPY
 from cupygemm._tuning.tune import Tuned, tune
 from cupygemm._tuning.warmup import warmup
 from cupygemm._version import __version__
@@ -72,7 +74,8 @@ __all__ = [
     "warmup",
 ]
 
-register("dask", "cupygemm._distributed.dask_products")
+register_containers("dask", "cupygemm._distributed.dask_products")
+register_functions(SOLVERS_OF_CUPY)
 
 if os.environ.get("CUPYGEMM_EMULATE"):
     from cupygemm import emulator

@@ -1,10 +1,12 @@
-"""`accelerate`: compute CuPy's own products by this library inside a ``with`` block.
+"""`accelerate`: compute CuPy's own products and solvers by this library inside a ``with`` block.
 
-While any thread is inside a block, stand-ins replace CuPy's products. A stand-in reads a context
-variable: if it is set, this library computes the product; otherwise CuPy does. Threads and
+While any thread is inside a block, stand-ins replace CuPy's functions. A stand-in reads a context
+variable: if it is set, this library computes the call; otherwise CuPy does. Threads and
 asynchronous tasks therefore do not affect one another. When the last block ends, CuPy is restored.
 Calls that this library does not support (sparse matrices, keywords that it lacks, types without a
 product) go to CuPy as before.
+
+The table here has the products. Rooms above this one `register` what they compute.
 """
 
 from __future__ import annotations
@@ -19,6 +21,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.linalg import LinAlgError
+
 from cupygemm._products.chains import multi_dot
 from cupygemm._products.einsum import einsum
 from cupygemm._products.gufuncs import matvec, vecdot, vecmat
@@ -29,13 +34,13 @@ Function = Callable[..., Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class CupyProduct:
-    """A product that CuPy offers, and the function of this library that computes it.
+class CupyFunction:
+    """A function that CuPy offers, and the function of this library that computes the same.
 
     Attributes
     ----------
     owner : str
-        The module or class that has the product, e.g. ``"cupy.linalg"``.
+        The module or class that has the function, e.g. ``"cupy.linalg"``.
     name : str
         Name of the attribute of `owner`. CuPy versions that lack it are left as they are.
     ours : callable
@@ -57,9 +62,8 @@ class CupyProduct:
 
     @property
     def is_loaded(self) -> bool:
-        """Whether the program uses the library; CuPy is imported if it does not yet."""
-        library = self.arrays.partition(":")[0]
-        return library == "cupy" or library in sys.modules
+        """Whether the program has imported the owner; CuPy itself is imported if it is not yet."""
+        return self.owner in ("cupy", "cupy.linalg", "cupy.ndarray") or self.owner in sys.modules
 
 
 _DASK = "dask.array:Array"
@@ -67,50 +71,52 @@ GUFUNC_KEYWORDS = frozenset({"out", "dtype", "casting", "axes", "order"})
 VECDOT_KEYWORDS = GUFUNC_KEYWORDS | {"axis", "keepdims"}
 EINSUM_KEYWORDS = frozenset({"out", "dtype", "casting", "order", "optimize"})
 PRODUCTS = (
-    CupyProduct(owner="cupy", name="matmul", ours=matmul, keywords=GUFUNC_KEYWORDS),
-    CupyProduct(owner="cupy", name="vecdot", ours=vecdot, keywords=VECDOT_KEYWORDS),
-    CupyProduct(owner="cupy", name="matvec", ours=matvec, keywords=GUFUNC_KEYWORDS),
-    CupyProduct(owner="cupy", name="vecmat", ours=vecmat, keywords=GUFUNC_KEYWORDS),
-    CupyProduct(
+    CupyFunction(owner="cupy", name="matmul", ours=matmul, keywords=GUFUNC_KEYWORDS),
+    CupyFunction(owner="cupy", name="vecdot", ours=vecdot, keywords=VECDOT_KEYWORDS),
+    CupyFunction(owner="cupy", name="matvec", ours=matvec, keywords=GUFUNC_KEYWORDS),
+    CupyFunction(owner="cupy", name="vecmat", ours=vecmat, keywords=GUFUNC_KEYWORDS),
+    CupyFunction(
         owner="cupy", name="dot", ours=dot, keywords=frozenset({"out"}), operands=("a", "b")
     ),
-    CupyProduct(owner="cupy", name="vdot", ours=vdot, operands=("a", "b")),
-    CupyProduct(owner="cupy", name="inner", ours=inner, operands=("a", "b")),
-    CupyProduct(
+    CupyFunction(owner="cupy", name="vdot", ours=vdot, operands=("a", "b")),
+    CupyFunction(owner="cupy", name="inner", ours=inner, operands=("a", "b")),
+    CupyFunction(
         owner="cupy",
         name="tensordot",
         ours=tensordot,
         keywords=frozenset({"axes"}),
         operands=("a", "b"),
     ),
-    CupyProduct(owner="cupy", name="einsum", ours=einsum, keywords=EINSUM_KEYWORDS),
-    CupyProduct(owner="cupy.linalg", name="matmul", ours=matmul, keywords=GUFUNC_KEYWORDS),
-    CupyProduct(
+    CupyFunction(owner="cupy", name="einsum", ours=einsum, keywords=EINSUM_KEYWORDS),
+    CupyFunction(owner="cupy.linalg", name="matmul", ours=matmul, keywords=GUFUNC_KEYWORDS),
+    CupyFunction(
         owner="cupy.linalg", name="tensordot", ours=tensordot, keywords=frozenset({"axes"})
     ),
-    CupyProduct(owner="cupy.linalg", name="vecdot", ours=vecdot, keywords=frozenset({"axis"})),
-    CupyProduct(owner="cupy.linalg", name="multi_dot", ours=multi_dot, keywords=frozenset({"out"})),
-    CupyProduct(owner="cupy.ndarray", name="__matmul__", ours=matmul),
-    CupyProduct(
+    CupyFunction(owner="cupy.linalg", name="vecdot", ours=vecdot, keywords=frozenset({"axis"})),
+    CupyFunction(
+        owner="cupy.linalg", name="multi_dot", ours=multi_dot, keywords=frozenset({"out"})
+    ),
+    CupyFunction(owner="cupy.ndarray", name="__matmul__", ours=matmul),
+    CupyFunction(
         owner="cupy.ndarray", name="dot", ours=dot, keywords=frozenset({"out"}), operands=("b",)
     ),
-    CupyProduct(owner="dask.array", name="matmul", ours=matmul, arrays=_DASK),
-    CupyProduct(owner="dask.array.routines", name="matmul", ours=matmul, arrays=_DASK),
-    CupyProduct(
+    CupyFunction(owner="dask.array", name="matmul", ours=matmul, arrays=_DASK),
+    CupyFunction(owner="dask.array.routines", name="matmul", ours=matmul, arrays=_DASK),
+    CupyFunction(
         owner="dask.array",
         name="tensordot",
         ours=tensordot,
         keywords=frozenset({"axes"}),
         arrays=_DASK,
     ),
-    CupyProduct(
+    CupyFunction(
         owner="dask.array.routines",
         name="tensordot",
         ours=tensordot,
         keywords=frozenset({"axes"}),
         arrays=_DASK,
     ),
-    CupyProduct(
+    CupyFunction(
         owner="dask.array",
         name="einsum",
         ours=einsum,
@@ -118,22 +124,35 @@ PRODUCTS = (
         arrays=_DASK,
     ),
 )
-"""The functions that a block replaces. Functions that call them by name use ours, too.
+"""The products that a block replaces. Functions that call them by name use ours, too.
 
 Dask's are replaced where the program has imported Dask. They build the graph of a product, so it is
 the block around that call which counts, wherever the graph is computed.
 """
+_registered: list[CupyFunction] = []
+
+
+def register(functions: Iterable[CupyFunction]) -> None:
+    """Let blocks replace further functions of CuPy."""
+    _registered.extend(functions)
+
+
+def replaced_functions() -> tuple[CupyFunction, ...]:
+    """Return what a block replaces."""
+    return (*PRODUCTS, *_registered)
 
 
 @contextlib.contextmanager
 def accelerate() -> Iterator[None]:
-    """Compute CuPy's products by this library inside a ``with`` block.
+    """Compute CuPy's products and solvers by this library inside a ``with`` block.
 
     The block covers ``a @ b`` and ``a.dot(b)`` of CuPy arrays, `cupy.matmul`, `cupy.dot`,
-    `cupy.vdot`, `cupy.inner`, `cupy.tensordot`, `cupy.einsum`, `cupy.linalg.matmul`, and the
-    functions of other modules that call them, such as `cupy.cov` and `cupyx.scipy.linalg.expm`. The
-    how-to guide "Use more than matmul" lists what it covers and what it does not. It affects only
-    the current thread or asynchronous task. Blocks may be nested.
+    `cupy.vdot`, `cupy.inner`, `cupy.tensordot`, `cupy.einsum`, `cupy.linalg.matmul`,
+    `cupy.linalg.solve`, `cupy.linalg.cholesky` and most others of `cupy.linalg`,
+    `cupyx.scipy.linalg.lu_factor`, and the functions of other modules that call them, such as
+    `cupy.cov` and `cupyx.scipy.linalg.expm`. The how-to guide "Use more than matmul" lists what it
+    covers and what it does not. It affects only the current thread or asynchronous task. Blocks may
+    be nested.
 
     Yields
     ------
@@ -144,8 +163,13 @@ def accelerate() -> Iterator[None]:
     CuPy computes the calls that this library does not support, and raises its own errors for those
     that are wrong.
 
-    Products of Dask arrays of CuPy chunks are covered as well, if Dask is imported before the block
-    begins. The block must surround the call that builds the product, not the one that computes it.
+    For a matrix that is singular or not positive definite, `cupyx.errstate` decides as outside the
+    block: `numpy.linalg.LinAlgError` is raised with ``linalg="raise"`` only, and otherwise the
+    result has NaN or infinities and the call does not wait for the device.
+
+    `cupyx.scipy.linalg`, and products of Dask arrays of CuPy chunks, are covered if they are
+    imported before the block begins. A block must surround the call that builds the product of Dask
+    arrays, not the one that computes it.
 
     A name that was bound before the block, as by ``from cupy import matmul``, still refers to
     CuPy's function.
@@ -199,7 +223,7 @@ class Replaced:
 
 
 class Blocks:
-    """The blocks that threads are in: the first one replaces CuPy's products, the last restores."""
+    """The blocks that threads are in: the first replaces CuPy's functions, the last restores."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -207,40 +231,40 @@ class Blocks:
         self._replaced: list[Replaced] = []
 
     def enter(self) -> None:
-        """Count a block; replace CuPy's products if it is the first."""
+        """Count a block; replace CuPy's functions if it is the first."""
         with self._lock:
             if self._count == 0:
-                for product in PRODUCTS:
-                    if product.is_loaded:
-                        self._replace(product)
+                for function in replaced_functions():
+                    if function.is_loaded:
+                        self._replace(function)
             self._count += 1
 
     def leave(self) -> None:
-        """Discount a block; restore CuPy's products if it was the last."""
+        """Discount a block; restore CuPy's functions if it was the last."""
         with self._lock:
             self._count -= 1
             if self._count == 0:
                 while self._replaced:
                     self._replaced.pop().restore()
 
-    def _replace(self, product: CupyProduct) -> None:
-        owner, name = pkgutil.resolve_name(product.owner), product.name
+    def _replace(self, function: CupyFunction) -> None:
+        owner, name = pkgutil.resolve_name(function.owner), function.name
         if not hasattr(owner, name):
             return
         original = getattr(owner, name)
         self._replaced.append(
             Replaced(owner=owner, name=name, original=original, inherited=name not in vars(owner))
         )
-        setattr(owner, name, _stand_in(original, product))
+        setattr(owner, name, _stand_in(original, function))
 
 
 _BLOCKS = Blocks()
 
 
-def _stand_in(theirs: Any, product: CupyProduct) -> Function:
-    """Return a function that takes the place of one of CuPy's products."""
-    array_type = pkgutil.resolve_name(product.arrays)
-    ours, keywords, operands = product.ours, product.keywords, product.operands
+def _stand_in(theirs: Any, function: CupyFunction) -> Function:
+    """Return a function that takes the place of one of CuPy's."""
+    array_type = pkgutil.resolve_name(function.arrays)
+    ours, keywords, operands = function.ours, function.keywords, function.operands
 
     def stand_in(*args: Any, **options: Any) -> Any:
         if not _active.get():
@@ -255,9 +279,12 @@ def _stand_in(theirs: Any, product: CupyProduct) -> Function:
             return theirs(*args, **options)
         token = _active.set(False)  # inside our function, CuPy's functions are CuPy's
         try:
-            with contextlib.suppress(TypeError, ValueError):  # what CuPy may still support
+            try:
                 return ours(*args, **options)
-            return theirs(*args, **options)
+            except LinAlgError:  # the matrix is at fault: CuPy's function would fail, or not notice
+                raise
+            except (TypeError, ValueError):  # what CuPy may still support
+                return theirs(*args, **options)
         finally:
             _active.reset(token)
 
@@ -283,6 +310,8 @@ def _are_arrays(array_type: type, values: Iterable[Any]) -> bool:
     for value in values:
         if type(value) is array_type:
             found = True
+        elif isinstance(value, np.generic):  # a number, though it has a shape
+            continue
         elif isinstance(value, (list, tuple)):
             listed = [each for each in value if hasattr(each, "shape")]
             if listed:
