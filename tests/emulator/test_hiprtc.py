@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.runtime import compile as compiler
+from cupygemm.emulator.runtime import hipcc
 from cupygemm.emulator.runtime.compile import InvalidOption, compile_program
 
 STORE = 'extern "C" __global__ void store(int* out) { out[threadIdx.x] = VALUE; }'
@@ -207,6 +208,14 @@ def test_the_stand_in_hipcc_compiles(cp: ModuleType) -> None:
     assert stored(cp, module) == [6, 6, 6]
     with pytest.raises(cp.cuda.compiler.CompileException, match="undeclared identifier 'VALUE'"):
         cp.RawModule(code=STORE, backend="nvcc").get_function("store")
+
+
+def test_environments_have_a_hipcc_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another environment's hipcc, which names its own headers, does not replace this one."""
+    mine = hipcc.publish("gfx942")
+    monkeypatch.setattr(hipcc, "HEADERS", Path("/another/environment"))
+    assert hipcc.publish("gfx942") != mine
+    assert "/another/environment" not in (mine / "bin" / "hipcc").read_text()
 
 
 def test_the_stand_in_hipcc_compiles_while_it_tells_folders(cp: ModuleType, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ the script's folder on PATH.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shlex
 import sys
@@ -44,7 +45,10 @@ CUPYGEMM_HIPCC_TARGET={target} PYTHONPATH={path} exec {python} -m {module} "$@"
 
 
 def publish(target_name: str) -> Path:
-    """Write ``bin/hipcc`` into the cache and return the folder above, for ROCM_HOME."""
+    """Write ``bin/hipcc`` into the cache and return the folder above, for ROCM_HOME.
+
+    Each environment has a folder of its own, because the script names its Python and its headers.
+    """
     package_parent = Path(__file__).resolve().parents[3]
     script = _SCRIPT.format(
         headers=HEADERS,
@@ -53,7 +57,8 @@ def publish(target_name: str) -> Path:
         python=shlex.quote(sys.executable),
         module=__name__,
     )
-    path = publish_script(Path("rocm", target_name, "bin", "hipcc"), script)
+    digest = hashlib.sha256(script.encode()).hexdigest()[:16]
+    path = publish_script(Path("rocm", f"{target_name}-{digest}", "bin", "hipcc"), script)
     return path.parent.parent
 
 
