@@ -122,11 +122,36 @@ class Scoreboard:
             fault = Fault(
                 "read before wait" if reads_v or reads_s else "write before wait",
                 f"{name} {verb} while its load is in flight: no s_waitcnt {wait} covers\n"
-                f"  {place:+#x}: {load.inst.text}",
+                f"  {place:+#x}: {load.inst.text}{self._remedy(slot, group.wave_ids[found[0]])}",
                 int(found[0]),
                 check="waits",
             )
             self.state.findings.report(fault, group, self.state.current_pc)
+
+    def _remedy(self, slot: int, wave: int) -> str:
+        """Return a line that states which s_waitcnt would cover the load in a wave."""
+        state, counter = self.state, self._loads[slot].counter
+        vector, lds = (int(number) for number in self.slots[slot, :, wave])
+        if counter == "vm":
+            return _enough("vmcnt", int(state.vm_issued[wave]) - vector, 63, "vector memory")
+        if counter == "lds":
+            in_order = self.scalar_done[wave] >= self.scalar_issued[wave]
+            younger = int(state.lds_issued[wave]) - vector if in_order else 0
+            return _enough("lgkmcnt", younger, 15, "LDS")
+        if counter == "flat":
+            missing = [
+                name
+                for name, done in (
+                    ("vmcnt", self.vm_done[wave] >= vector),
+                    ("lgkmcnt", self.lds_done[wave] >= lds),
+                )
+                if not done
+            ]
+            return (
+                "\n  a FLAT load may be one of LDS, so it counts in vmcnt and in lgkmcnt: "
+                f"not waited for is {' and '.join(missing)}"
+            )
+        return ""
 
     # -- after an instruction ----------------------------------------------------------------------
 
@@ -208,6 +233,12 @@ class NoScoreboard(Scoreboard):
 
     def release(self, waves: Any) -> None:
         """Ignore the barrier: nothing is tracked."""
+
+
+def _enough(name: str, younger: int, largest: int, unit: str) -> str:
+    """Return a line with the largest count that covers a load after which others were issued."""
+    since = f"{younger} {unit} operation{'s' * (younger != 1)} followed it" if younger else ""
+    return f"\n  s_waitcnt {name}({min(younger, largest)}) would{since and ': '}{since}"
 
 
 def _raise_to(counter: NDArray[np.int32], waves: Any, value: NDArray[np.int32]) -> None:

@@ -122,6 +122,30 @@ def test_read_before_wait(case: str) -> None:
     assert (fault.workgroup, fault.wave) == ((0, 0, 0), 0)
 
 
+ENOUGH = {
+    "global load": "s_waitcnt vmcnt(0) would",
+    "wait for too few": "s_waitcnt vmcnt(0) would",
+    "LDS read": "s_waitcnt lgkmcnt(0) would",
+    "the largest lgkmcnt covers one of 16": "lgkmcnt(14) would: 14 LDS operations followed it",
+    "flat needs both counters": "not waited for is lgkmcnt",
+}
+
+
+@pytest.mark.parametrize("case", ENOUGH)
+def test_a_report_says_which_wait_covers_the_load(case: str) -> None:
+    with pytest.raises(KernelFault) as caught:
+        execute(TOO_EARLY[case][0], lds=256)
+    assert ENOUGH[case] in caught.value.detail.splitlines()[-1]
+
+
+def test_a_count_of_lds_operations_helps_only_without_scalar_loads() -> None:
+    body = ADDRESS + "ds_write_b32 v1, v1\nds_read_b32 v3, v1\nds_read_b32 v4, v1\n"
+    with pytest.raises(KernelFault, match=r"lgkmcnt\(1\) would: 1 LDS operation followed it"):
+        execute(body + "v_mov_b32 v5, v3", lds=256)
+    with pytest.raises(KernelFault, match=r"lgkmcnt\(0\) would$"):
+        execute(body + POINTERS + "v_mov_b32 v5, v3", lds=256)
+
+
 def test_overwritten_before_it_arrives() -> None:
     body = POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\nglobal_load_dword v2, v1, s[4:5]\n"
     with pytest.raises(KernelFault, match="v2 is overwritten while its load is in flight"):
