@@ -53,7 +53,8 @@ class LoopStruct(ctypes.Structure):
             pointer counts
             int64   num_counts
             pointer vm_issued lds_issued scalar_issued vm_done lds_done scalar_done
-            pointer vm_released lds_released vm_passed last_memory_pc slots slot_loads
+            pointer vm_released lds_released vm_passed lds_passed last_memory_pc slots
+            pointer slot_loads
             int64   num_slots
             pointer outstanding
             int64   num_outstanding
@@ -126,7 +127,9 @@ class NativeLoop:
         self._address = ctypes.addressof(self.struct)
         self._lockstep = scheduler.order == "lockstep"
         self.struct.lockstep, self.struct.work = self._lockstep, _WORK
-        for name in ("vm_issued", "lds_issued", "vm_released", "lds_released", "vm_passed"):
+        for name in ("vm_issued", "lds_issued", "vm_released", "lds_released"):
+            self._point(name, getattr(state, name))
+        for name in ("vm_passed", "lds_passed"):
             self._point(name, getattr(state, name))
         for name in ("vm_done", "lds_done", "scalar_issued", "scalar_done"):
             self._point(name, getattr(scoreboard, name))

@@ -211,6 +211,7 @@ class Scoreboard:
         self.state.lds_released[waves] = self.lds_done[waves]
         self.state.vm_released[waves] = self.vm_done[waves]
         self.state.vm_passed[waves] = self.state.vm_issued[waves]
+        self.state.lds_passed[waves] = self.state.lds_issued[waves]
 
 
 class NoScoreboard(Scoreboard):

@@ -90,8 +90,8 @@ class State:
         How many of them had been waited for when the wave last passed a barrier.
     lds_waited, vm_waited : int32 (waves,)
         How many of them each wave has waited for.
-    vm_passed : int32 (waves,)
-        How many vector memory operations each wave had issued when it last passed a barrier.
+    lds_passed, vm_passed : int32 (waves,)
+        How many of them each wave had issued when it last passed a barrier.
     last_memory_pc : int64 (waves,)
         Where each wave executed its latest memory instruction, -1 for nowhere.
     barrier_epoch : int32 (workgroups,)
@@ -125,9 +125,9 @@ class State:
     def __post_init__(self) -> None:
         """Start every counter at zero."""
         waves, workgroups = self.pc.size, len(self.workgroup_ids)
-        self._counters = np.zeros((7, waves), np.int32)
+        self._counters = np.zeros((8, waves), np.int32)
         self.lds_issued, self.vm_issued, self.lds_released, self.vm_released = self._counters[:4]
-        self.lds_waited, self.vm_waited, self.vm_passed = self._counters[4:]
+        self.lds_waited, self.vm_waited, self.lds_passed, self.vm_passed = self._counters[4:]
         self.last_memory_pc = np.full(waves, -1, np.int64)
         self.barrier_epoch = np.zeros(workgroups, np.int32)
         self.used_registers = AGPR0, AGPR0

@@ -158,6 +158,8 @@ def test_missing_wait_before_the_barrier() -> None:
         assert fault.instruction.startswith("ds_read_b32")
         assert re.search(r"wave \d reads 4 bytes of LDS at 0x[0-9a-f]+", fault.detail)
         assert re.search(r"wave \d wrote at\n *\+0x[0-9a-f]+: ds_write_b32", fault.detail)
+        assert "has passed an s_barrier since, without having waited for that write" in fault.detail
+        assert "put s_waitcnt lgkmcnt(0) before its barrier" in fault.detail
 
 
 def test_missing_wait_for_lds() -> None:
@@ -178,7 +180,8 @@ def test_missing_barrier() -> None:
         assert fault.address is not None
         assert f"address 0x{fault.address:x}" in reported.text
         assert 0 <= fault.lane < 64
-        assert "s_barrier" in fault.detail
+        assert "then an s_barrier, must come between the two" in fault.detail
+        assert "has passed" not in fault.detail
 
 
 def test_store_out_of_bounds() -> None:

@@ -70,7 +70,7 @@ struct loop {
     /* scoreboard.c */
     int32_t *vm_issued, *lds_issued, *scalar_issued; /* (num_waves,), as are the next */
     int32_t *vm_done, *lds_done, *scalar_done;
-    int32_t *vm_released, *lds_released, *vm_passed;
+    int32_t *vm_released, *lds_released, *vm_passed, *lds_passed;
     int64_t *last_memory_pc;
     int32_t *slots; /* (num_slots, 2, num_waves): numbers of the load in its counters, 0 for none */
     struct instruction **slot_loads; /* (num_slots,) */

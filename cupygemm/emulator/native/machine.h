@@ -78,9 +78,11 @@ struct fault {
     int32_t lane;
     uint64_t address;
     int32_t bytes;
-    int32_t other_wave; /* within the workgroup (in global memory, the launch), -1 if none */
-    int64_t other_pc;   /* -1 if unknown */
-    int32_t writes;     /* the access writes */
+    int32_t other_wave;    /* within the workgroup (in global memory, the launch), -1 if none */
+    int64_t other_pc;      /* -1 if unknown */
+    int32_t other_seq;     /* number of the other wave's LDS operation, 0 if unknown */
+    int32_t other_by_load; /* which was a direct-to-LDS load, numbered among those of vmcnt */
+    int32_t writes;        /* the access writes */
     int32_t is_atomic;
     int32_t reg;    /* the register that holds what is undefined */
     uint64_t lanes; /* all that do the same */

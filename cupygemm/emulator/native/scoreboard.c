@@ -226,4 +226,5 @@ void release_wave(struct loop *l, int64_t wave) {
     l->lds_released[wave] = l->lds_done[wave];
     l->vm_released[wave] = l->vm_done[wave];
     l->vm_passed[wave] = l->vm_issued[wave];
+    l->lds_passed[wave] = l->lds_issued[wave];
 }

@@ -87,6 +87,8 @@ static inline int race(const struct lds_view *v, int code, int lane, uint32_t ad
     const struct issue *history = by_load ? m->vm_history : m->lds_history;
     struct issue found = history[v->wave_ids[other] * HISTORY + seq % HISTORY];
     m->fault.other_wave = (int32_t)other;
+    m->fault.other_seq = (int32_t)seq;
+    m->fault.other_by_load = by_load;
     m->fault.other_pc = seq && found.seq == seq ? (int64_t)found.pc : -1;
     return code;
 }

@@ -5,13 +5,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.reports import instruction_at
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.state import Group, State
+    from cupygemm.emulator.state import Group
 
 
 class FaultCode(IntEnum):
@@ -84,6 +86,11 @@ _ORDER = (
     "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
     "(a flag in LDS does not count as synchronisation)"
 )
+_NOT_WAITED = (
+    "wave {other} has passed an s_barrier since, without having waited for that {access}:\n"
+    "put s_waitcnt {counter}(0) before its barrier (__syncthreads waits only for accesses that\n"
+    "the compiler sees, not for those of inline assembly)"
+)
 
 
 _SPACES = {  # by fault code, of those that are not about LDS
@@ -148,7 +155,7 @@ def _wave_number(group: Group, position: int) -> int:
 
 
 def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple[str, str]:
-    state, wave = group.state, _wave_number(group, position)
+    state = group.state
     verb = "atomic" if found.is_atomic else "write" if found.writes else "read"
     size, address = found.bytes, int(found.address)
     space = _SPACES.get(code, " of LDS")
@@ -181,7 +188,7 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
         FaultCode.RACE_WRITE_WRITE,
         FaultCode.LDS_LOAD_IN_FLIGHT,
     ):
-        return _describe_race(code, found, state, wave, span)
+        return _describe_race(code, found, group, position, span)
     if code in _GLOBAL_RACES:
         return _describe_global_race(code, found, group, position, f"{size} byte{'s' * (size > 1)}")
     if code == FaultCode.MISALIGNED:
@@ -195,9 +202,10 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
 
 
 def _describe_race(
-    code: FaultCode, found: Any, state: State, wave: int, span: str
+    code: FaultCode, found: Any, group: Group, position: int, span: str
 ) -> tuple[str, str]:
-    other, where = found.other_wave, instruction_at(state, found.other_pc)
+    wave, other = _wave_number(group, position), found.other_wave
+    where = instruction_at(group.state, found.other_pc)
     if code == FaultCode.LDS_LOAD_IN_FLIGHT:
         detail = (
             f"{span}: a direct-to-LDS load of the same wave may not have written them yet, "
@@ -214,7 +222,22 @@ def _describe_race(
     return (
         kind,
         f"wave {wave} {doing} {span}, which wave {other} {done} at\n  {where}\n"
-        + _ORDER.format(other=other),
+        + _missing_order(code, found, group, position),
+    )
+
+
+def _missing_order(code: FaultCode, found: Any, group: Group, position: int) -> str:
+    """Return what is missing between an LDS access and that of the other wave before it."""
+    state, other = group.state, found.other_wave
+    same_group = state.workgroup == state.workgroup[group.wave_ids[position]]
+    index = int(np.flatnonzero(same_group & (state.wave_in_group == other))[0])
+    passed = state.vm_passed if found.other_by_load else state.lds_passed
+    if not 0 < found.other_seq <= passed[index]:
+        return _ORDER.format(other=other)
+    return _NOT_WAITED.format(
+        other=other,
+        access="read" if code == FaultCode.RACE_WRITE_READ else "write",
+        counter="vmcnt" if found.other_by_load else "lgkmcnt",
     )
 
 

@@ -57,7 +57,7 @@ class FaultStruct(ctypes.Structure):
         uint64 address
         int32  bytes other_wave
         int64  other_pc
-        int32  writes is_atomic reg
+        int32  other_seq other_by_load writes is_atomic reg
         uint64 lanes
         """
     )
