@@ -3,26 +3,27 @@
     figures of a group ─► Figure (published, source, modelled) ─► table
 
 ``python -m cupygemm profile --calibration`` prints them. Each group of figures is a module with
-its published figures as data and its kernels beside it. Two constants of the model are fitted, both
-on the ladder: those of `machine.Power`. All others are from sources or assumed, as `timing.machine`
-says.
+its published figures as data and its kernels beside it. One constant of the model is fitted, on the
+ladder: `timing.power.BASE`. All others are from sources or assumed, as `timing.machine` and
+`timing.power` say.
 """
 
 from __future__ import annotations
 
+import csv
 import io
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
-from cupygemm.emulator.calibration import ladder, lds, turns
+from cupygemm.emulator.calibration import ladder, lds, order, statistics, turns
 from cupygemm.emulator.calibration.figures import Figure
 
-__all__ = ["Figure", "figures", "figures_to_dict", "render"]
+__all__ = ["Figure", "figures", "figures_to_dict", "render", "to_csv"]
 
 _NOTE = (
-    "All figures are modelled, except the published ones, which others measured. The two constants "
-    "of the power limit are fitted on the ladder; nothing else is fitted."
+    "All figures are modelled, except the published ones, which others measured. One constant of "
+    "the power limit is fitted on the ladder; nothing else is fitted."
 )
 
 
@@ -34,6 +35,7 @@ def figures() -> Iterator[Figure]:
     Figure
     """
     yield from lds.figures()
+    yield from order.figures()
     yield from ladder.figures()
     yield from turns.figures()
 
@@ -66,6 +68,26 @@ def figures_to_dict(found: Iterable[Figure]) -> dict[str, Any]:
     }
 
 
+def to_csv(found: Iterable[Figure]) -> str:
+    """Return figures as the table of docs/explanation/timing_model.rst.
+
+    Parameters
+    ----------
+    found : iterable of Figure
+
+    Returns
+    -------
+    str
+    """
+    output = io.StringIO()
+    table = csv.writer(output, lineterminator="\n")
+    table.writerow(["group", "figure", "unit", "published", "modelled", "error", "source"])
+    for each in found:
+        numbers = f"{each.published:.0f}", f"{each.modelled:.0f}", f"{each.error:+.1%}"
+        table.writerow([each.group, each.name, each.unit, *numbers, each.source])
+    return output.getvalue()
+
+
 def render(found: Iterable[Figure]) -> str:
     """Return a table of each group of figures, with their errors.
 
@@ -82,9 +104,10 @@ def render(found: Iterable[Figure]) -> str:
 
     output = io.StringIO()
     console = Console(file=output, width=100, force_terminal=False, color_system=None)
-    for group, members in groupby(found, key=lambda figure: figure.group):
+    shown = list(found)
+    for (group, source), members in groupby(shown, key=lambda each: (each.group, each.source)):
         cases = list(members)
-        title = f"{group}, {cases[0].unit}\n{cases[0].source}"
+        title = f"{group}, {cases[0].unit}\n{source}"
         table = Table(box=None, pad_edge=False, title=title, title_justify="left")
         table.add_column("", min_width=30)
         for heading in ("published", "modelled", "error", "at MHz"):
@@ -102,5 +125,8 @@ def render(found: Iterable[Figure]) -> str:
         table.add_row("mean absolute error", "", "", f"{mean:.1%}", "")
         console.print(table)
         console.print()
+    for line in statistics.summary(shown):
+        console.print(line)
+    console.print()
     console.print(_NOTE)
     return "\n".join(line.rstrip() for line in output.getvalue().splitlines())

@@ -9,7 +9,16 @@ MI300X, MI355X = "gfx942", "gfx950"  # targets, by the product that was measured
 SH = "nod-ai/amd-shark-ai, docs/empirical-lds"
 LADDER = "gau-nernst/learn-cuda, 02d_matmul_cdna3"
 GT = "ROCm/gfx950-gluon-tutorials"
-HK = "HazyResearch/HipKittens, branch fp6_experimental"
+HK_PAPER = "HipKittens, arXiv 2511.08083, table 4"
+SOURCES = {
+    "GT": GT,
+    "LADDER": LADDER,
+    "HK": "HazyResearch/HipKittens, mi325x_bf16_gemm.json",
+    "HK-old": "HazyResearch/HipKittens, branch fp6_experimental",
+    "MAF": "ROCm blogs, Measuring Max-Achievable FLOPs, Part 2",
+    "TAF": "ROCm blogs, Understanding TAF alongside Peak FLOPs and MAF",
+}
+"""The sources of published products, by the key in products.csv."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 from cupygemm.emulator.calibration.figures import GT, LADDER, MI300X, Figure
 from cupygemm.emulator.calibration.kernels import build, profile_workgroup
 from cupygemm.emulator.calibration.sample import Estimate, Product, estimate
+from cupygemm.emulator.profiling.timing.tile_order import Tiling, row_major
 
 TARGET, EXTENT, TILE = MI300X, 4096, 128
 DEPTHS = (256, 512)
@@ -37,7 +38,14 @@ def step(name: str) -> Estimate:
         extents = [np.array(extent, np.int32) for extent in (EXTENT, EXTENT, depth)]
         arguments: list[Any] = [operand, operand, result, *extents]
         profiles.append(profile_workgroup(path, f"ladder_{name}", 256, arguments))
-    product = Product(m=EXTENT, n=EXTENT, k=EXTENT, workgroups=(EXTENT // TILE) ** 2)
+    tiles = EXTENT // TILE
+    tiling = Tiling(
+        order=row_major(tiles, tiles),
+        a_bytes=2 * TILE * 64,
+        b_bytes=2 * TILE * 64,
+        steps=EXTENT // 64,
+    )
+    product = Product(m=EXTENT, n=EXTENT, k=EXTENT, tiling=tiling)
     return estimate((profiles[0], profiles[1]), DEPTHS, product)
 
 

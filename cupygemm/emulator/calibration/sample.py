@@ -2,21 +2,21 @@
 
 A workgroup takes a constant number of cycles, and the same number for each step of k. Two depths
 determine both. The model simulates a launch of many workgroups as copies of this one, in rounds, at
-the clock to which power limits it. The L2 misses are from one emulation of the whole grid:
-`FABRIC_SHARE` and `MEMORY_SHARE` are shares of the bytes requested from L2, for tiles of 128 x 128
-of a product of 4096 x 4096 in row-major order.
+the clock to which power limits it. What the workgroups share in the caches follows from the order
+of their tiles (`timing.tile_order`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
-from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.model import model
+from cupygemm.emulator.profiling.timing.power import POWER
+from cupygemm.emulator.profiling.timing.tile_order import Tiling, derive
+from cupygemm.emulator.profiling.timing.workload import Workload
 from cupygemm.emulator.targets import TARGETS
-
-FABRIC_SHARE, MEMORY_SHARE = 0.2135, 1 / 32
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,13 +26,17 @@ class Product:
     Attributes
     ----------
     m, n, k : int
-    workgroups : int
+    tiling : Tiling
+    board, dtype : str
+        A key of `POWER`.
     """
 
     m: int
     n: int
     k: int
-    workgroups: int
+    tiling: Tiling
+    board: str = "MI300X"
+    dtype: str = "bf16"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,15 +73,18 @@ def estimate(
     depths : (int, int)
     product : Product
     clock_mhz : float, optional
-        By default the clock to which power limits the product, or the boost clock without a fit.
+        By default the clock to which power limits the product.
     """
-    target = profiles[0].target
-    power, clock = MACHINES[target].power, float(clock_mhz or TARGETS[target].clock_mhz)
-    cycles, share = _extrapolate(profiles, depths, product, clock)
-    if clock_mhz is None and power is not None:
+    power, clock = POWER[product.board, product.dtype], clock_mhz or 0.0
+    clock = clock or float(TARGETS[profiles[0].target].clock_mhz)
+    workgroups, cus = len(product.tiling.order), TARGETS[profiles[0].target].num_cus
+    resident = min(profiles[0].occupancy.workgroups, -(-workgroups // cus))
+    workloads = [_workload(profile, product, resident) for profile in profiles]
+    cycles, share = _extrapolate(workloads, depths, product.k, clock)
+    if clock_mhz is None:
         for _ in range(3):  # the clock determines the latencies, which slightly change the clock
             clock = power.clock_mhz(share)
-            cycles, share = _extrapolate(profiles, depths, product, clock)
+            cycles, share = _extrapolate(workloads, depths, product.k, clock)
     flop = 2 * product.m * product.n * product.k
     return Estimate(
         cycles=cycles,
@@ -87,28 +94,34 @@ def estimate(
     )
 
 
+def _workload(profile: KernelProfile, product: Product, resident: int) -> Workload:
+    """Return the workload of the product at the profile's depth, as copies of one workgroup."""
+    if profile.timing is None:
+        raise RuntimeError(f"{profile.kernel}: no modelled time")
+    one, shares = profile.timing.workload, derive(product.tiling, profile.target, resident)
+    workgroups = len(product.tiling.order)
+    fabric, memory = (
+        beyond / shares.l2_bytes for beyond in (shares.fabric_bytes, shares.memory_bytes)
+    )
+    return replace(
+        one.repeated(resident),
+        workgroups=workgroups,
+        l2_bytes=one.l2_bytes * workgroups,
+        fabric_bytes=int(one.l2_bytes * workgroups * fabric),
+        memory_bytes=int(one.l2_bytes * workgroups * memory),
+        fabric_share=fabric,
+        memory_share=memory,
+        waits=shares.waits,
+    )
+
+
 def _extrapolate(
-    profiles: tuple[KernelProfile, KernelProfile],
-    depths: tuple[int, int],
-    product: Product,
-    clock: float,
+    workloads: Sequence[Workload], depths: tuple[int, int], k: int, clock: float
 ) -> tuple[float, float]:
     """Return the cycles of the product, and the share of them with busy matrix units."""
-    found = []
-    for profile in profiles:
-        if profile.timing is None:
-            raise RuntimeError(f"{profile.kernel}: no modelled time")
-        cus = TARGETS[profile.target].num_cus
-        resident = min(profile.occupancy.workgroups, -(-product.workgroups // cus))
-        workload = replace(
-            profile.timing.workload.repeated(resident),
-            workgroups=product.workgroups,
-            fabric_share=FABRIC_SHARE,
-            memory_share=MEMORY_SHARE,
-        )
-        timing, _ = model(workload, clock)
-        found.append((timing.cycles, timing.cycles * timing.matrix_share))
+    timings = [model(workload, clock)[0] for workload in workloads]
+    found = [(timing.cycles, timing.cycles * timing.matrix_share) for timing in timings]
     (a, b), (short, deep) = found, depths
-    left = (product.k - deep) / (deep - short)
+    left = (k - deep) / (deep - short)
     cycles, matrix = (high + left * (high - low) for low, high in zip(a, b, strict=True))
     return cycles, matrix / cycles

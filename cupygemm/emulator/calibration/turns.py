@@ -1,7 +1,7 @@
 """Compare eight waves that take turns at the matrix units with four that interleave (turns.hip).
 
-The published figures are bf16 products on MI300X by kernels of these forms, with a tile of
-256 x 256 x 64 for each compute unit: products of 4096 x 4864 x k, which are 304 tiles, and squares.
+Both have a tile of 256 x 256 x 64 for each compute unit. The speeds of products by kernels of these
+forms are in products.csv.
 """
 
 from __future__ import annotations
@@ -11,25 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.calibration.figures import GT, HK, MI300X, Figure
+from cupygemm.emulator.calibration import products
+from cupygemm.emulator.calibration.figures import GT, MI300X, Figure
 from cupygemm.emulator.calibration.kernels import build, profile_workgroup
-from cupygemm.emulator.calibration.sample import Product, estimate
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 
-TARGET, M, N, TILE = MI300X, 4096, 4864, 256
+TARGET, TILE = MI300X, products.TILE
 DEPTHS = (256, 512)
 
 KERNELS = {8: "ping_pong", 4: "interleaved"}
 """Name of the kernel by the number of waves of a workgroup."""
-
-PUBLISHED: dict[int, dict[int, float]] = {
-    8: {2112: 644, 4160: 658, 8256: 647, 16448: 690},
-    4: {2112: 613, 4160: 643, 8256: 638, 16448: 679},
-}
-"""TFLOP/s by waves and k: kernel time, rotating buffers."""
-
-SQUARES = {1024: 59, 2048: 219, 4096: 561, 8192: 636, 16384: 639}
-"""TFLOP/s of n x n x n by HipKittens' eight waves on tiles of 256 x 256."""
 
 EFFICIENCY = {8: (0.967, 0.994), 4: (0.87, 0.90)}
 """Published share of the loop's cycles in which the matrix units are busy: least and most."""
@@ -68,30 +59,4 @@ def figures() -> Iterator[Figure]:
             source=GT,
             modelled=100 * efficiency(profiles[waves]),
         )
-    for waves, published in PUBLISHED.items():
-        for k, speed in published.items():
-            found = estimate(profiles[waves], DEPTHS, _product(M, N, k))
-            yield Figure(
-                group=f"bf16 {M} x {N} x k, MI300X",
-                name=f"{waves} waves, k = {k}",
-                unit="TFLOP/s",
-                published=speed,
-                source=GT,
-                modelled=found.tflops,
-                clock_mhz=found.clock_mhz,
-            )
-    for extent, speed in SQUARES.items():
-        found = estimate(profiles[8], DEPTHS, _product(extent, extent, extent))
-        yield Figure(
-            group="bf16 squares, MI300X",
-            name=f"8 waves, {extent}",
-            unit="TFLOP/s",
-            published=speed,
-            source=HK,
-            modelled=found.tflops,
-            clock_mhz=found.clock_mhz,
-        )
-
-
-def _product(m: int, n: int, k: int) -> Product:
-    return Product(m=m, n=n, k=k, workgroups=(m // TILE) * (n // TILE))
+    yield from products.figures(profiles, DEPTHS)

@@ -26,36 +26,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cupygemm.emulator.profiling.timing.power import POWER, Power
 from cupygemm.emulator.targets import TargetRows
 
 SIMDS = 4
-
-
-@dataclass(frozen=True)
-class Power:
-    """The clock to which the board's power limits a kernel: it falls as the matrix units work more.
-
-    Power is proportional to the clock and to the square of the voltage, and the voltage is
-    proportional to the clock. So the cube of the clock times (constant work + work of the matrix
-    units) stays within a budget.
-
-    Attributes
-    ----------
-    boost_mhz : float
-    budget : float
-        GHz cubed.
-    base : float
-        The constant work, relative to that of the busy matrix units.
-    """
-
-    boost_mhz: float
-    budget: float
-    base: float
-
-    def clock_mhz(self, matrix_share: float) -> float:
-        """Return the clock at which the matrix units can be busy for a share of the cycles."""
-        limit: float = 1000 * (self.budget / (self.base + matrix_share)) ** (1 / 3)
-        return min(self.boost_mhz, limit)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +63,7 @@ class TimingMachine:
     memory_queue : int
         Cycles of work that can queue for vL1D before waves have to wait.
     power : Power or None
-        *Fitted*, if there are published figures to fit.
+        The clock under load, if there is a published figure: that of MI300X and bf16.
     """
 
     lds_port_bytes: int
@@ -112,8 +86,7 @@ class TimingMachine:
 
 # MI300X. lds_latency: 51 cycles less the 8 that the access itself takes (MT4G). lds_port_bytes: SH
 # has 16 addresses per SIMD and cycle, data alike. memory_efficiency: 3690 GiB/s of 5300 GB/s
-# (MT4G). branch_cycles: 8 issue slots (LLVM). Assumed: barrier_latency and memory_queue. Fitted, on
-# the five figures of the calibration's ladder: power.
+# (MT4G). branch_cycles: 8 issue slots (LLVM). Assumed: barrier_latency and memory_queue.
 _CDNA3 = TimingMachine(
     lds_port_bytes=64,
     lds_latency=43,
@@ -130,7 +103,7 @@ _CDNA3 = TimingMachine(
     branch_cycles=32,
     barrier_latency=8,
     memory_queue=64,
-    power=Power(boost_mhz=2100, budget=1.83, base=0.19),
+    power=POWER["MI300X", "bf16"],
 )
 
 _ROWS = {

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.profiling.timing.trace import Trace
 
 _SECTOR = 32
+_GOLDEN = (5**0.5 - 1) / 2  # its multiples modulo 1 are even over any stretch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +53,9 @@ class Workload:
         to HBM.
     fabric_share, memory_share : float
         Bytes from the fabric and from HBM per byte requested from L2.
+    waits : (float, float, float), optional
+        Shares of the loads beyond vL1D that wait for L2, the last-level cache and HBM. By default,
+        each load waits for the level where the cache model found its lines.
     """
 
     target: str
@@ -68,6 +72,7 @@ class Workload:
     memory_bytes: int
     fabric_share: float
     memory_share: float
+    waits: tuple[float, float, float] | None = None
 
     @property
     def resident(self) -> int:
@@ -149,6 +154,9 @@ class Workload:
         latencies = np.array([machine.l1_latency, *(machine.l2_latency + beyond)])
         farthest = 3 - np.argmax((lines > 0)[:, ::-1], axis=1)
         farthest[requests == 0] = 0
+        if self.waits is not None:
+            beyond_l1 = np.flatnonzero((farthest > 0) & self.loads)
+            farthest[beyond_l1] = 1 + _dealt(self.waits, len(beyond_l1))
         accesses["cycles"] = np.maximum.reduce(
             [-(-size // machine.l1_bytes), -(-requests // machine.l1_lines), np.full(len(size), 4)]
         )
@@ -157,6 +165,12 @@ class Workload:
         accesses["fabric"] = moved * self.fabric_share * self.loads
         accesses["memory"] = moved * self.memory_share * self.loads
         return accesses
+
+
+def _dealt(shares: tuple[float, ...], count: int) -> NDArray[np.intp]:
+    """Deal `count` accesses to levels by their shares, evenly."""
+    place = (np.arange(count) * _GOLDEN) % 1
+    return np.searchsorted(np.cumsum(shares)[:-1], place, side="right")
 
 
 def build_workload(
