@@ -203,7 +203,7 @@ def run_python() -> Callable[..., str]:
         target: str | None = None,
         env: dict[str, str] | None = None,
         check: bool = True,
-        timeout: float = 120,
+        timeout: float = 600,  # ends a hang; no machine is that slow
     ) -> str | subprocess.CompletedProcess[str]:
         environment = {key: value for key, value in os.environ.items() if key != "CUPYGEMM_EMULATE"}
         if target is not None:

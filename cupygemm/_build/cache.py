@@ -28,6 +28,7 @@ from cupygemm._build.private_dir import (
     VARIABLE,
     CacheError,
     CacheWarning,
+    check_of_the_system,
     check_private,
     make_private,
     temporary_dir,
@@ -48,6 +49,11 @@ _unwritable: dict[Path, str] = {}
 
 class _Unwritable(Exception):
     """A directory cannot be written to."""
+
+
+def _unwritable_because(err: OSError) -> _Unwritable:
+    check_of_the_system(err)
+    return _Unwritable(str(err))
 
 
 def cache_dir() -> Path:
@@ -165,7 +171,7 @@ def publish_script(name: Path, text: str) -> Path:
                 written.chmod(0o755)
                 written.replace(path)
         except OSError as err:
-            raise _Unwritable(str(err)) from err
+            raise _unwritable_because(err) from err
         return path
 
     return _where_writable(publish)
@@ -200,8 +206,8 @@ def _get_or_build(
         make_private(entry.parent, root)
         lock = filelock.FileLock(entry.with_name(entry.name.partition(".")[0] + ".lock"))
         lock.acquire()
-    except (OSError, filelock.Timeout) as err:
-        raise _Unwritable(str(err)) from err
+    except OSError as err:
+        raise _unwritable_because(err) from err
     try:
         if not _is_intact(entry, check):  # another process may have built it while we waited
             _build(entry, build)
@@ -220,7 +226,7 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
             _remove_tree(left)
         scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=entry.parent))
     except OSError as err:
-        raise _Unwritable(str(err)) from err
+        raise _unwritable_because(err) from err
     try:
         made = scratch / entry.name
         try:
@@ -239,7 +245,7 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
             os.replace(made, entry)
             os.replace(seal, _seal_path(entry))
         except OSError as err:
-            raise _Unwritable(str(err)) from err
+            raise _unwritable_because(err) from err
     finally:
         _remove_tree(scratch)
 
@@ -253,7 +259,7 @@ def _probe(folder: Path) -> None:
         if shutil.disk_usage(folder).free < _COMPILER_BYTES:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as err:
-        raise _Unwritable(str(err)) from err
+        raise _unwritable_because(err) from err
 
 
 def _is_intact(entry: Path, check: Callable[[Path], bool] | None) -> bool:
@@ -267,7 +273,10 @@ def _is_intact(entry: Path, check: Callable[[Path], bool] | None) -> bool:
             check_private(path)
         if _seal_path(entry).read_text() != _seal_of(entry.read_bytes()):
             return False
-    except (OSError, UnicodeDecodeError):
+    except UnicodeDecodeError:
+        return False
+    except OSError as err:
+        check_of_the_system(err)
         return False
     if check is not None and not check(entry):
         return False

@@ -26,6 +26,16 @@ class CacheWarning(UserWarning):
     """Built files are kept in a temporary directory, because the cache directory cannot be used."""
 
 
+def check_of_the_system(err: Exception) -> None:
+    """Raise an error again unless the operating system caused it: only such an error has a number.
+
+    A signal handler may raise a TimeoutError, which is an OSError, at any point. That is no sign of
+    a missing or unreadable file.
+    """
+    if isinstance(err, OSError) and err.errno is None:
+        raise err
+
+
 def check_private(path: Path) -> None:
     """Raise unless only this user and root can write to a file or a directory.
 
@@ -39,7 +49,8 @@ def check_private(path: Path) -> None:
     user = _user()
     try:
         status = path.stat()
-    except OSError:
+    except OSError as err:
+        check_of_the_system(err)
         return
     if user is None:
         return
@@ -97,6 +108,7 @@ def temporary_dir() -> Path:
             if status.st_uid != user or not private:
                 path = Path(tempfile.mkdtemp(prefix="cupygemm-"))
     except OSError as err:
+        check_of_the_system(err)
         raise CacheError(
             f"no directory for temporary files can be written to ({err}); "
             f"set {VARIABLE} to a directory that can"

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Literal
 
 from cupygemm._build.cache import writable_dir
+from cupygemm._build.private_dir import check_of_the_system
 
 MINIMUM_CLANG = 22
 ToolchainName = Literal["rocm", "clang", "zig"]
@@ -285,7 +286,8 @@ def _first_line(command: Sequence[str]) -> str:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=_environment()
         )
-    except OSError:
+    except OSError as err:
+        check_of_the_system(err)
         return ""
     return done.stdout.split("\n", 1)[0].strip()
 

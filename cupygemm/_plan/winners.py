@@ -91,6 +91,7 @@ def record(
     import sqlite3
 
     from cupygemm._build.cache import CacheError
+    from cupygemm._build.private_dir import check_of_the_system
 
     row = (
         device,
@@ -107,6 +108,7 @@ def record(
             connection.execute(SCHEMA)
             connection.execute("insert or replace into winners values (?, ?, ?, ?, ?, ?)", row)
     except (OSError, sqlite3.Error) as err:
+        check_of_the_system(err)
         raise CacheError(
             f"{file} cannot be written: {err}; delete it if it is damaged, or set "
             "CUPYGEMM_CACHE_DIR to a folder that can be written"
@@ -115,10 +117,13 @@ def record(
 
 def winner(device: str, problem: GemmProblem, kind: type[Config]) -> tuple[Config, Winner] | None:
     """Return the winner of a problem on a device as a configuration of a kind, if there is one."""
+    from cupygemm._build.private_dir import check_of_the_system
+
     file = database()
     try:
         state = file.stat()
-    except OSError:
+    except OSError as err:
+        check_of_the_system(err)
         return None
     rows = _rows(file, device, state.st_mtime_ns, state.st_size)
     found = rows.get(problem_key(problem))

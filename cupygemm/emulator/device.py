@@ -6,9 +6,11 @@ host's time when the event was recorded.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from cupygemm.emulator.allocations import Memory
@@ -16,6 +18,7 @@ from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.extents import Extent
 from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.undisturbed import undisturbed
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel
@@ -106,9 +109,8 @@ class Device:
         code_object.InvalidCodeObject
             It is damaged, or for another target.
         """
-        from cupygemm.emulator import code_object
-
-        return code_object.load(data, self.memory, self.target.name)
+        loaded: CodeObject = _code_object().load(data, self.memory, self.target.name)
+        return loaded
 
     def unload(self, code: CodeObject) -> None:
         """Free a code object; its kernels can no longer be launched."""
@@ -147,9 +149,8 @@ class Device:
         KernelFault
             The kernel made an error; see `KernelFault`.
         """
-        from cupygemm.emulator import run
-
         self.check_launch(kernel, grid, block, dynamic_lds)
+        run = _run()
         with self.launching:
             try:
                 return run.launch(
@@ -199,3 +200,28 @@ class Device:
         if lds > 0:
             fitting = min(fitting, self.target.lds_bytes // lds)
         return fitting
+
+
+@functools.cache
+def _run() -> ModuleType:
+    """Return `run`, with all that it needs imported and built."""
+
+    def prepare() -> ModuleType:
+        from cupygemm.emulator import native, run
+        from cupygemm.emulator.isa_operands import import_tables
+
+        native.library()
+        import_tables()
+        return run
+
+    return undisturbed(prepare)
+
+
+@functools.cache
+def _code_object() -> ModuleType:
+    def prepare() -> ModuleType:
+        from cupygemm.emulator import code_object
+
+        return code_object
+
+    return undisturbed(prepare)

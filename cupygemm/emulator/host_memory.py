@@ -5,6 +5,8 @@ from __future__ import annotations
 import mmap
 from pathlib import Path
 
+from cupygemm._build.private_dir import check_of_the_system
+
 _MAP_NORESERVE = 0x4000
 
 
@@ -35,7 +37,8 @@ def reserve_at_most(size: int) -> mmap.mmap:
     while True:
         try:
             return reserve(size)
-        except (OSError, ValueError, OverflowError):
+        except (OSError, ValueError, OverflowError) as err:
+            check_of_the_system(err)
             size //= 2
             if size < 64 << 20:
                 raise OutOfMemory("cannot reserve 64 MiB of address space") from None
@@ -47,7 +50,8 @@ def host_available() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         fields = dict(line.split(":", 1) for line in lines)
         return int(fields["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):
+    except (OSError, KeyError, ValueError) as err:
+        check_of_the_system(err)
         return 1 << 62
 
 

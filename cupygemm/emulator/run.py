@@ -168,11 +168,12 @@ def launch(
     )
     if dispatch.checks and memory.shadow is not None:
         memory.shadow.start_launch()
+    # A signal handler's exception may end the decoding of an instruction at any point. So the
+    # program is the launch's own, and is kept only if the launch ends in another way.
     programs = kernel.code_object.programs
-    program = programs.setdefault(target.name, Program(kernel.code_object.image, target))
-    recorder = _recorder(dispatch, target) if profile else None
-    if recorder is not None:
-        program = recorder.program
+    name = f"{target.name}, profiled" if profile else target.name
+    program = programs.pop(name, None) or _program(kernel, target, profile=profile)
+    recorder = _recorder(dispatch, target, program) if profile else None
     counts: dict[int, int] = {}
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
@@ -195,10 +196,12 @@ def launch(
                 _merge(lines, batch.state.units.get("global_lines", {}), kernel.entry)
             batches.finish()
     except EmulatorError as err:
+        programs[name] = program
         findings.finish(err)
         raise
     finally:
         memory.free(kernarg, recycle=True)
+    programs[name] = program
     mnemonics: dict[str, int] = {}
     for pc, count in counts.items():
         name = program.entries[pc].inst.mnemonic
@@ -227,10 +230,18 @@ def launch(
     return _last
 
 
-def _recorder(dispatch: Dispatch, target: Target) -> Recorder:
+def _program(kernel: Kernel, target: Target, *, profile: bool) -> Program:
+    if not profile:
+        return Program(kernel.code_object.image, target)
+    from cupygemm.emulator.profiling.recorder import ProfiledProgram
+
+    return ProfiledProgram(kernel.code_object.image, target)
+
+
+def _recorder(dispatch: Dispatch, target: Target, program: Any) -> Recorder:
     from cupygemm.emulator.profiling.recorder import Recorder
 
-    return Recorder(dispatch, target)
+    return Recorder(dispatch, target, program)
 
 
 def _merge(total: dict[int, Any], part: dict[int, Any], entry: int) -> None:

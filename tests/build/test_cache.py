@@ -321,3 +321,26 @@ def test_the_folder_is_the_users_cache_unless_named(monkeypatch: pytest.MonkeyPa
     assert cache_dir() == Path("/somewhere/cupygemm")
     monkeypatch.setenv("CUPYGEMM_CACHE_DIR", "~/mine")
     assert cache_dir() == Path.home() / "mine"
+
+
+@pytest.mark.parametrize("function", ["check_private", "make_private"])
+def test_an_error_of_a_signal_handler_is_no_error_of_the_disk(
+    monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    """A handler may raise a TimeoutError, which is an OSError, in the middle of a look-up."""
+    build = Builder()
+    get_or_build("kind", ["key"], ".txt", build)
+    forget()
+
+    def interrupted(*_: object) -> None:
+        raise TimeoutError("late")
+
+    key = "key" if function == "check_private" else "another key"
+    with monkeypatch.context() as patch:
+        patch.setattr(_cache, function, interrupted)
+        with pytest.raises(TimeoutError, match="late"):
+            get_or_build("kind", [key], ".txt", build)
+    assert not _cache._unwritable
+    assert build.count == 1
+    assert get_or_build("kind", ["key"], ".txt", build).read_text() == "built"
+    assert build.count == 1

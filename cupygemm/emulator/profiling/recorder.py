@@ -107,15 +107,11 @@ class Recorder:
         Trace of the workgroups that the first compute unit holds at once.
     """
 
-    def __init__(self, dispatch: Dispatch, target: Target) -> None:
+    def __init__(self, dispatch: Dispatch, target: Target, program: ProfiledProgram) -> None:
         kernel = self.kernel = dispatch.kernel
         self.dispatch = dispatch
         self.target = target
-        programs = kernel.code_object.programs
-        name = f"{target.name}, profiled"
-        self.program: ProfiledProgram = programs.setdefault(
-            name, ProfiledProgram(kernel.code_object.image, target)
-        )
+        self.program = program
         self.caches = CacheModel(target)
         self.occupancy = occupancy(
             kernel,

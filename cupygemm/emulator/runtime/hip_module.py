@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cupygemm._build.private_dir import check_of_the_system
 from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.device import Device
 from cupygemm.emulator.peers import Devices
@@ -59,6 +60,7 @@ class ModuleFunctions(Handles):
         try:
             data = Path(name).read_bytes()
         except OSError as err:
+            check_of_the_system(err)
             raise HipError(Status.FILE_NOT_FOUND, f"cannot read {name}: {err.strerror}") from err
         self._load(module, data)
 

@@ -11,6 +11,8 @@ import errno
 import functools
 import os
 
+from cupygemm._build.private_dir import check_of_the_system
+
 _LARGE = 1 << 20  # bytes whose ends are looked at before a buffer for them is allocated
 
 
@@ -45,7 +47,8 @@ def _from_proc(address: int, size: int) -> bytes | None:
             data = os.pread(memory, size, address)
         finally:
             os.close(memory)
-    except OSError:
+    except OSError as err:
+        check_of_the_system(err)
         return None
     return data if len(data) == size else None
 
