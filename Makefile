@@ -7,6 +7,8 @@ VENV ?= .venv
 PYTEST_ARGS ?= -n 2 --dist worksteal
 ASV_ARGS ?=
 N ?= 20
+# Tests start some hundred Pythons, and each would compile NumPy, SciPy, CuPy and this package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 BIN = $(VENV)/bin
 ASV = $(abspath $(VENV))/bin/asv
