@@ -6,8 +6,8 @@ import ctypes
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from cupygemm.emulator.host_libraries.blas_handle import (
     LEFT,
@@ -46,7 +46,7 @@ def lu(a: NDArray[Any], *, pivoted: bool = True) -> tuple[NDArray[Any], NDArray[
         0, or the first zero on the diagonal of U, counted from 1.
     """
     if pivoted:
-        factors, pivots, info = lapack.get_lapack_funcs("getrf", (a,))(a)
+        factors, pivots, info = scipy.linalg.lapack.get_lapack_funcs("getrf", (a,))(a)
         return factors, pivots + 1, info
     factors = np.array(a)
     pivots = np.arange(1, min(a.shape) + 1, dtype=np.int32)

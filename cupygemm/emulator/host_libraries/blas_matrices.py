@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import blas
 
 from cupygemm.emulator.host_libraries.blas_handle import (
     CONJUGATE,
@@ -220,7 +220,7 @@ def trsm(
 ) -> NDArray[Any]:
     """Solve op(a) x = alpha b or x op(a) = alpha b; `forms` are side, uplo, op and diag."""
     side, uplo, op, diag = forms
-    solve = blas.get_blas_funcs("trsm", (a,))
+    solve = scipy.linalg.blas.get_blas_funcs("trsm", (a,))
     found: NDArray[Any] = solve(
         alpha,
         np.array(a, order="F"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import blas
+import scipy
 
 from cupygemm.emulator.host_libraries.blas_handle import (
     NONE,
@@ -46,7 +46,7 @@ class Vectors(HipBlasHandles):
             if call.function.endswith("asum"):
                 norm = (abs(found.real) + abs(found.imag)).sum(dtype=real)
             else:
-                norm = blas.get_blas_funcs("nrm2", (found,))(found)
+                norm = scipy.linalg.blas.get_blas_funcs("nrm2", (found,))(found)
         self.store(call, known, result, norm, real)
 
     @implements("hipblas{S,D,C,Z}axpy")
@@ -198,7 +198,7 @@ class MatrixVectors(HipBlasHandles):
             used = row + column >= k if uplo == UPPER else row + column < n
             band = np.asfortranarray(call.matrix("a", a, (k + 1, n), lda, used=used))
             right = np.ascontiguousarray(vector(call, "x", x, n, incx))
-            multiply = blas.get_blas_funcs("sbmv", (band,))
+            multiply = scipy.linalg.blas.get_blas_funcs("sbmv", (band,))
             result += multiply(k, factor, band, right, lower=int(uplo != UPPER))
         check_pointers(call, y=y)
         if keep != 0:

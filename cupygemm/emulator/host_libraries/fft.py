@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.fft
+import scipy
 
 from cupygemm.emulator.host_libraries.library import Call, HostLibrary, LibraryError, implements
 from cupygemm.emulator.runtime.status import store_int, store_size

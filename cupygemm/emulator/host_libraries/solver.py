@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 
 from cupygemm.emulator.host_libraries.blas_factors import lu_solve
 from cupygemm.emulator.host_libraries.blas_handle import (
@@ -105,7 +105,7 @@ class Cholesky(BlasHandles):
         if n == 0:
             return
         used = triangle(n, uplo)
-        factorise = lapack.get_lapack_funcs("potrf", dtype=call.dtype)
+        factorise = scipy.linalg.lapack.get_lapack_funcs("potrf", dtype=call.dtype)
         for place, address in enumerate(matrices):
             matrix = call.matrix("a", address, (n, n), lda, access="update", used=used)
             factor, infos[place] = factorise(matrix, lower=int(uplo == LOWER), clean=0)
@@ -166,7 +166,7 @@ class Cholesky(BlasHandles):
         if n == 0 or nrhs == 0:
             return
         used = triangle(n, uplo)
-        solve = lapack.get_lapack_funcs("potrs", dtype=call.dtype)
+        solve = scipy.linalg.lapack.get_lapack_funcs("potrs", dtype=call.dtype)
         for left, right in zip(at_a, at_b, strict=True):
             check_pointers(call, a=left, b=right)
             factor = call.matrix("a", left, (n, n), lda, used=used)
@@ -189,7 +189,7 @@ class Lu(BlasHandles):
         if m and n:
             check_pointers(call, a=a, ipiv=ipiv)
             matrix = call.matrix("a", a, (m, n), lda, access="update")
-            factorise = lapack.get_lapack_funcs("getrf", dtype=call.dtype)
+            factorise = scipy.linalg.lapack.get_lapack_funcs("getrf", dtype=call.dtype)
             matrix[...], pivots, found = factorise(matrix)
             call.write("ipiv", ipiv, (min(m, n),), np.int32)[...] = pivots + 1
         call.write("info", info, (), np.int32)[...] = found
@@ -260,7 +260,7 @@ class Qr(BlasHandles):
         check_ld(call, lda=(lda, m))
         if m == 0 or n == 0:
             return
-        factorise = lapack.get_lapack_funcs("geqrf", dtype=call.dtype)
+        factorise = scipy.linalg.lapack.get_lapack_funcs("geqrf", dtype=call.dtype)
         for place, address in enumerate(matrices):
             check_pointers(call, a=address, tau=tau[0])
             matrix = call.matrix("a", address, shape, lda, access="update")
@@ -286,7 +286,8 @@ class Qr(BlasHandles):
             result: NDArray[Any] = np.eye(m, n, dtype=call.dtype)
         else:
             name = "ungqr" if call.dtype.kind == "c" else "orgqr"
-            result = lapack.get_lapack_funcs(name, dtype=call.dtype)(matrix, factors)[0]
+            generate = scipy.linalg.lapack.get_lapack_funcs(name, dtype=call.dtype)
+            result = generate(matrix, factors)[0]
         call.matrix("a", a, (m, n), lda, access="write")[...] = result
 
     @implements("rocsolver_{s,d}ormqr", "rocsolver_{c,z}unmqr")
@@ -321,7 +322,9 @@ class Qr(BlasHandles):
         reflectors = call.matrix("a", a, (order, k), lda, used=row > column)
         factors = call.read("tau", tau, (k,), call.dtype)
         values = call.matrix("c", c, (m, n), ldc, access="update")
-        multiply = lapack.get_lapack_funcs("unmqr" if is_complex else "ormqr", dtype=call.dtype)
+        multiply = scipy.linalg.lapack.get_lapack_funcs(
+            "unmqr" if is_complex else "ormqr", dtype=call.dtype
+        )
         letter = "N" if op == NONE else "C" if is_complex else "T"
         work = max(1, n if side == LEFT else m) * 64
         values[...] = multiply(

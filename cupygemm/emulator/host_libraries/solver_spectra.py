@@ -6,8 +6,8 @@ import ctypes
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import cython_lapack, lapack
 
 from cupygemm.emulator.host_libraries.blas_handle import (
     LOWER,
@@ -111,7 +111,7 @@ class Spectra(BlasHandles):
         infos[...] = 0
         if k == 0:
             return
-        decompose = lapack.get_lapack_funcs("gesvd", dtype=call.dtype)
+        decompose = scipy.linalg.lapack.get_lapack_funcs("gesvd", dtype=call.dtype)
         size, real_size = call.dtype.itemsize, call.real.itemsize
         wanted = left != _NO_VECTORS or right != _NO_VECTORS
         full = _ALL in vectors
@@ -207,7 +207,7 @@ class Spectra(BlasHandles):
             return
         used = triangle(n, uplo)
         name = "heev" if call.dtype.kind == "c" else "syev"
-        diagonalise = lapack.get_lapack_funcs(name, dtype=call.dtype)
+        diagonalise = scipy.linalg.lapack.get_lapack_funcs(name, dtype=call.dtype)
         for place, address in enumerate(matrices):
             check_pointers(call, a=address, d=d[0])
             matrix = call.matrix("a", address, (n, n), lda, used=used)
@@ -268,7 +268,7 @@ def bidiagonal(a: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     arrays += [np.zeros(k, matrix.dtype) for _ in range(2)]
     work = np.zeros(64 * (m + n), matrix.dtype)
     letter = {"f": "s", "d": "d", "F": "c", "D": "z"}[matrix.dtype.char]
-    capsule = cython_lapack.__pyx_capi__[f"{letter}gebrd"]
+    capsule = scipy.linalg.cython_lapack.__pyx_capi__[f"{letter}gebrd"]
     api = ctypes.pythonapi
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import scipy
 
 from cupygemm.emulator.host_libraries.blas_handle import check_ld, check_pointers, check_sizes
 from cupygemm.emulator.host_libraries.library import Call, implements
@@ -88,7 +88,7 @@ class Conversions(SparseHandles):
         rows = np.repeat(np.arange(m), np.diff(matrix.indptr))
         order = np.argsort(matrix.indices, kind="stable")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(matrix.indices, minlength=n))])
-        turned = csr_matrix((matrix.data[order], rows[order], offsets), shape=(n, m))
+        turned = scipy.sparse.csr_matrix((matrix.data[order], rows[order], offsets), shape=(n, m))
         if n:
             target.write(call, turned)
 
@@ -195,7 +195,7 @@ class Conversions(SparseHandles):
             return
         check_pointers(call, a=a)
         dense = call.matrix("a", a, shape, lda)
-        target.write(call, csr_matrix(dense.T if turned else dense))
+        target.write(call, scipy.sparse.csr_matrix(dense.T if turned else dense))
 
     @implements("hipsparse{S,D,C,Z}nnz_compress")
     def _count_above(
@@ -253,7 +253,9 @@ class Conversions(SparseHandles):
         above = abs(matrix.data) > _limit(call, tolerance)
         rows = np.repeat(np.arange(m), np.diff(matrix.indptr))[above]
         offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=m))])
-        kept = csr_matrix((matrix.data[above], matrix.indices[above], offsets), shape=(m, n))
+        kept = scipy.sparse.csr_matrix(
+            (matrix.data[above], matrix.indices[above], offsets), shape=(m, n)
+        )
         Compressed("c", (m, n), val_c, row_ptr_c, col_ind_c, base).write(call, kept)
 
     @implements("hipsparseCreateIdentityPermutation")

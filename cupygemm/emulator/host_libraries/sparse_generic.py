@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import scipy
 
 from cupygemm.emulator.host_libraries.blas_handle import check_pointers
 from cupygemm.emulator.host_libraries.library import Call, implements
@@ -179,7 +179,7 @@ class Generic(Objects):
         made = self.sparse(b)
         dense, dtype = self.dense(a).on(call, "a"), DATA_TYPES[made.dtype]
         if made.format in {CSR, CSC}:
-            found = csr_matrix(dense if made.format == CSR else dense.T)
+            found = scipy.sparse.csr_matrix(dense if made.format == CSR else dense.T)
             made.compressed().write(call, found, dtype)
             return
         places = np.nonzero(dense)

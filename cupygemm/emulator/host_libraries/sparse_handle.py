@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from cupygemm.emulator.host_libraries.blas_handle import BlasHandles, check_pointers, check_sizes
 from cupygemm.emulator.host_libraries.library import Call, LibraryError, implements
@@ -200,7 +200,7 @@ class Compressed:
     offset_type: str = "i4"
     nnz: int | None = None
 
-    def read(self, call: Call, dtype: Any = None) -> csr_matrix:
+    def read(self, call: Call, dtype: Any = None) -> scipy.sparse.csr_matrix:
         """Return the matrix; duplicate elements stay.
 
         Raises
@@ -222,7 +222,7 @@ class Compressed:
             call.check(bool(inside), f"an index of {self.name} is outside", "execution_failed")
             if self.values:
                 values = call.read(f"values of {self.name}", self.values, (nnz,), dtype).copy()
-        return csr_matrix((values, indices, offsets), shape=self.shape)
+        return scipy.sparse.csr_matrix((values, indices, offsets), shape=self.shape)
 
     def read_offsets(self, call: Call) -> NDArray[np.int64]:
         """Return the offsets of the rows, from 0."""
@@ -246,7 +246,12 @@ class Compressed:
         out[1:] = self.base + np.cumsum(counts)
 
     def write(
-        self, call: Call, matrix: csr_matrix, dtype: Any = None, *, offsets: bool = True
+        self,
+        call: Call,
+        matrix: scipy.sparse.csr_matrix,
+        dtype: Any = None,
+        *,
+        offsets: bool = True,
     ) -> None:
         """Write a matrix: the offsets if wanted, the indices, and the values if there is room."""
         if offsets:
@@ -278,7 +283,7 @@ def check_operations(call: Call, **values: int) -> None:
         call.check(value in {NONE, TRANSPOSE, CONJUGATE}, f"{name}: {value} is no operation")
 
 
-def structural_sum(parts: list[csr_matrix]) -> csr_matrix:
+def structural_sum(parts: list[scipy.sparse.csr_matrix]) -> scipy.sparse.csr_matrix:
     """Return a sum with an element wherever a part has one, zero or not; its rows are sorted."""
     shape = parts[0].shape
     dtype = np.result_type(*[part.dtype for part in parts])
@@ -292,13 +297,18 @@ def structural_sum(parts: list[csr_matrix]) -> csr_matrix:
     np.add.at(data, inverse, np.concatenate(values))
     rows = places // max(shape[1], 1)
     offsets = np.searchsorted(rows, np.arange(shape[0] + 1))
-    return csr_matrix((data, places % max(shape[1], 1), offsets), shape=shape)
+    return scipy.sparse.csr_matrix((data, places % max(shape[1], 1), offsets), shape=shape)
 
 
-def structural_product(a: csr_matrix, b: csr_matrix) -> csr_matrix:
+def structural_product(
+    a: scipy.sparse.csr_matrix, b: scipy.sparse.csr_matrix
+) -> scipy.sparse.csr_matrix:
     """Return a product with an element wherever two elements meet; its rows are sorted."""
-    ones = [csr_matrix((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape) for m in (a, b)]
-    pattern = csr_matrix(ones[0] @ ones[1])
+    ones = [
+        scipy.sparse.csr_matrix((np.ones(m.nnz), m.indices, m.indptr), shape=m.shape)
+        for m in (a, b)
+    ]
+    pattern = scipy.sparse.csr_matrix(ones[0] @ ones[1])
     zeros = np.zeros(pattern.nnz, np.result_type(a.dtype, b.dtype))
-    pattern = csr_matrix((zeros, pattern.indices, pattern.indptr), shape=pattern.shape)
-    return structural_sum([pattern, csr_matrix(a @ b)])
+    pattern = scipy.sparse.csr_matrix((zeros, pattern.indices, pattern.indptr), shape=pattern.shape)
+    return structural_sum([pattern, scipy.sparse.csr_matrix(a @ b)])

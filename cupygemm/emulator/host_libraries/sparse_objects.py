@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import coo_matrix, csr_matrix
 
 from cupygemm.emulator.host_libraries.blas_handle import check_pointers, check_sizes
 from cupygemm.emulator.host_libraries.library import Call, LibraryError, implements
@@ -83,20 +83,22 @@ class Sparse:
             for name, at in zip(("rows", "columns"), places, strict=True)
         ]
 
-    def read(self, call: Call) -> csr_matrix:
+    def read(self, call: Call) -> scipy.sparse.csr_matrix:
         """Return the matrix."""
         dtype = DATA_TYPES[self.dtype]
         if self.format in {CSR, CSC}:
             found = self.compressed().read(call, dtype)
-            return found if self.format == CSR else csr_matrix(found.T)
+            return found if self.format == CSR else scipy.sparse.csr_matrix(found.T)
         if self.nnz == 0:
-            return csr_matrix(self.shape, dtype=dtype)
+            return scipy.sparse.csr_matrix(self.shape, dtype=dtype)
         rows, columns = (each.astype(np.int64) - self.base for each in self.coordinates(call))
         inside = min(rows.min(), columns.min()) >= 0
         inside &= rows.max() < self.shape[0] and columns.max() < self.shape[1]
         call.check(bool(inside), "an index is outside of the matrix", "execution_failed")
         values = call.read("values", self.values, (self.nnz,), dtype)
-        return csr_matrix(coo_matrix((values, (rows, columns)), shape=self.shape))
+        return scipy.sparse.csr_matrix(
+            scipy.sparse.coo_matrix((values, (rows, columns)), shape=self.shape)
+        )
 
 
 class Objects(SparseHandles):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from cupygemm.emulator.host_libraries.blas_handle import check_ld, check_pointers
 from cupygemm.emulator.host_libraries.library import Call, implements
@@ -83,7 +83,7 @@ class Solutions(SparseHandles):
 
     def _analyse(
         self, call: Call, m: int, matrix: tuple[int, int, int, int], info: int
-    ) -> csr_matrix:
+    ) -> scipy.sparse.csr_matrix:
         """Return a square matrix with sorted rows, and note its first row without a pivot."""
         descr, val, row_ptr, col_ind = matrix
         known = self.descriptor(descr)
@@ -216,7 +216,7 @@ class Solutions(SparseHandles):
 
 
 def solve_triangular(
-    matrix: csr_matrix, right: NDArray[Any], operation: int, fill: int, diagonal: int
+    matrix: scipy.sparse.csr_matrix, right: NDArray[Any], operation: int, fill: int, diagonal: int
 ) -> NDArray[Any]:
     """Solve op(matrix) x = right by substitution; elements outside of the triangle do not count.
 
@@ -236,7 +236,7 @@ def solve_triangular(
     lower = fill == LOWER
     if operation != NONE:
         turned = matrix.conj() if operation == CONJUGATE else matrix
-        matrix, lower = csr_matrix(turned.T), not lower
+        matrix, lower = scipy.sparse.csr_matrix(turned.T), not lower
     solved = np.array(right)
     rows = range(matrix.shape[0])
     for row in rows if lower else reversed(rows):
@@ -249,7 +249,7 @@ def solve_triangular(
     return solved
 
 
-def ilu0(matrix: csr_matrix, boost: tuple[float, complex] | None = None) -> int:
+def ilu0(matrix: scipy.sparse.csr_matrix, boost: tuple[float, complex] | None = None) -> int:
     """Factorise in place, without fill-in; return the first row with a pivot of zero, or -1."""
     found, diagonal = -1, np.zeros(matrix.shape[0], matrix.dtype)
     rows = [dict(zip(*_row(matrix, row), strict=True)) for row in range(matrix.shape[0])]
@@ -268,7 +268,7 @@ def ilu0(matrix: csr_matrix, boost: tuple[float, complex] | None = None) -> int:
     return found
 
 
-def ic0(matrix: csr_matrix) -> int:
+def ic0(matrix: scipy.sparse.csr_matrix) -> int:
     """Factorise the lower triangle in place, as L times its adjoint, without fill-in."""
     found, diagonal = -1, np.zeros(matrix.shape[0], matrix.dtype)
     rows = [dict(zip(*_row(matrix, row), strict=True)) for row in range(matrix.shape[0])]
@@ -287,11 +287,11 @@ def ic0(matrix: csr_matrix) -> int:
     return found
 
 
-def _row(matrix: csr_matrix, row: int) -> tuple[list[int], list[Any]]:
+def _row(matrix: scipy.sparse.csr_matrix, row: int) -> tuple[list[int], list[Any]]:
     part = slice(matrix.indptr[row], matrix.indptr[row + 1])
     return matrix.indices[part].tolist(), list(matrix.data[part])
 
 
-def _store(matrix: csr_matrix, rows: list[dict[int, Any]]) -> None:
+def _store(matrix: scipy.sparse.csr_matrix, rows: list[dict[int, Any]]) -> None:
     values = [value for elements in rows for value in elements.values()]
     matrix.data[...] = values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_matrix
+import scipy
 
 from cupygemm.emulator.host_libraries.library import Call, implements
 from cupygemm.emulator.host_libraries.sparse_handle import (
@@ -169,7 +169,7 @@ class Sums(SparseHandles):
         sizes: tuple[int, int, int],
         a: tuple[int, int, int, int],
         b: tuple[int, int, int, int],
-    ) -> tuple[csr_matrix, csr_matrix]:
+    ) -> tuple[scipy.sparse.csr_matrix, scipy.sparse.csr_matrix]:
         check_operations(call, op_a=operations[0], op_b=operations[1])
         m, n, k = sizes
         shapes = (m, k), (k, n)
@@ -180,7 +180,7 @@ class Sums(SparseHandles):
             base = self.descriptor(descr).base
             part = Compressed(name, stored, values, offsets, indices, base)
             dtype = call.dtype if call.letters else "f4"
-            found.append(csr_matrix(applied(part.read(call, dtype), op)))
+            found.append(scipy.sparse.csr_matrix(applied(part.read(call, dtype), op)))
         return found[0], found[1]
 
     @implements("hipsparse{S,D,C,Z}csrgemm2_bufferSizeExt")
