@@ -1,5 +1,9 @@
 """Products on several devices and machines.
 
+Processes with one device each compute products together. `connect` makes a `Group` from their
+communicator: of NCCL or RCCL, of `cupyx.distributed`, or of mpi4py. `all_gather_matmul`,
+`matmul_reduce_scatter` and `matmul_all_reduce` overlap the exchange with the product.
+
 `cupygemm.matmul`, `cupygemm.tensordot` and `cupygemm.einsum` take Dask arrays whose chunks are CuPy
 arrays, and return Dask arrays. `Warmup` prepares the workers of a Dask cluster for them. Both need
 the packages of ``pip install "cupygemm[dask]"``.
@@ -9,10 +13,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from cupygemm._distributed.all_gather import all_gather_matmul
+from cupygemm._distributed.group import Group, connect
+from cupygemm._distributed.reductions import matmul_all_reduce, matmul_reduce_scatter
+from cupygemm._distributed.rendezvous import GroupError
+
 if TYPE_CHECKING:
     from cupygemm._distributed.worker import Warmup
 
-__all__ = ["Warmup"]
+__all__ = [
+    "Group",
+    "GroupError",
+    "Warmup",
+    "all_gather_matmul",
+    "connect",
+    "matmul_all_reduce",
+    "matmul_reduce_scatter",
+]
 
 
 def __getattr__(name: str) -> Any:

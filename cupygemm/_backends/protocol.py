@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
+from cupygemm._backends.interconnect import PCIE, Interconnect
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
 from cupygemm._records.problem import GemmProblem
@@ -232,6 +233,8 @@ class Backend(Protocol):
         The class of its configurations; None if it has none.
     max_cluster : int
         The most workgroups whose shared memory a kernel may address; 1 if only its own.
+    interconnect : Interconnect
+        What connects the devices of this kind in one host.
     """
 
     @property
@@ -253,6 +256,10 @@ class Backend(Protocol):
     @property
     def max_cluster(self) -> int:
         """Return the most workgroups whose shared memory a kernel may address."""
+
+    @property
+    def interconnect(self) -> Interconnect:
+        """Return what connects the devices of this kind in one host."""
 
     def supports(self, request: Request) -> Support:
         """Tell whether the backend computes a request (``request.work == "product"``)."""
@@ -282,6 +289,22 @@ class Backend(Protocol):
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
         """Load the kernels on the current device and return the runner of the request."""
+
+    def part(self, request: Request, whole: Compiled) -> Compiled | None:
+        """Compile a product of some rows of another one, with the same bits. Optional.
+
+        Parameters
+        ----------
+        request : Request
+            The product of some rows of x1, supported.
+        whole : Compiled
+            The kernels of the product of all rows.
+
+        Returns
+        -------
+        Compiled or None
+            None if the rows would be summed in another order.
+        """
 
     def problem(self, request: Request) -> GemmProblem | None:
         """Return the problem that a supported request's kernel solves; None if it cannot be tuned.
@@ -363,6 +386,11 @@ class NoExtras:
     precisions: frozenset[Precision] = frozenset()
     config_type: type | None = None
     max_cluster: int = 1
+    interconnect: Interconnect = PCIE
+
+    def part(self, request: Request, whole: Compiled) -> Compiled | None:
+        """Return None: nothing is known about the order of sums."""
+        return None
 
     def problem(self, request: Request) -> GemmProblem | None:
         """Return None: nothing can be tuned."""

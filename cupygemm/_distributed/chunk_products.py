@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends import unfused
 from cupygemm._distributed.serialization import register_serializer
+from cupygemm._distributed.sums import finished
 from cupygemm._products.einsum import einsum
 from cupygemm._products.matmul import matmul
-from cupygemm._records.formats import container, parse_dtype
+from cupygemm._records.formats import parse_dtype
 from cupygemm._request.call import check_call
 from cupygemm._request.options import call_options
-from cupygemm._request.promotion import F32, HALVES, ProductTypes
+from cupygemm._request.promotion import F32, HALVES
 
 register_serializer()  # a worker imports this module with its first task
 
@@ -54,16 +54,6 @@ class ContractionTypes:
 
     sums: np.dtype[Any]
     result: np.dtype[Any]
-
-
-def type_of_sums(types: ProductTypes, *, epilogue: bool) -> np.dtype[Any]:
-    """Return the type of sums over some of the chunks along k.
-
-    Integers wrap, as in NumPy, unless there is an epilogue.
-    """
-    if types.operand.kind in "biu" and not epilogue:
-        return types.stored
-    return types.accumulator
 
 
 def contraction_types(
@@ -107,12 +97,7 @@ def finish(
     total = add(call, a, b, sums)
     dtype, casting = options.pop("dtype"), options.pop("casting")
     checked = check_call(a, b, dtype=dtype, casting=casting, given=call_options(options))
-    request = checked.request
-    if checked.arguments is None:
-        total = unfused.rounded(total, request.types.stored)
-        return total.astype(container(request.types.result), copy=False)
-    run = unfused.applied(request, lambda *_: total)
-    return run(checked.x1, checked.x2, None, checked.arguments)
+    return finished(checked, total, None)
 
 
 def contracted(

@@ -30,6 +30,7 @@ from numpy.typing import DTypeLike
 
 from cupygemm._distributed import chunk_products
 from cupygemm._distributed.chunk_products import ChunkCall
+from cupygemm._distributed.sums import type_of_sums
 from cupygemm._products.products import tensordot_axes
 from cupygemm._products.subscripts import split_call
 from cupygemm._records.formats import container, operand_dtype, parse_dtype
@@ -85,7 +86,7 @@ def matmul(
     b = x2 if shape.column else x2[:, None]
     a, b = _aligned(a, b)
     call = ChunkCall(
-        sums=chunk_products.type_of_sums(types, epilogue=_has_epilogue(options)),
+        sums=type_of_sums(types, epilogue=_has_epilogue(options)),
         options={"dtype": dtype, "casting": casting, **numbers},
     )
     blocks = _Blocks(a, b, {name: _spread(array, a, b) for name, array in arrays.items()})

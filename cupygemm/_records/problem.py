@@ -141,3 +141,11 @@ class GemmProblem:
         """Return the number of arithmetic operations, two for each real multiply-add."""
         real = 4 if self.a_dtype in COMPLEX_NAMES else 2 if self.a_dtype == "e2m1x2" else 1
         return 2 * real * self.m * self.n * self.k * self.num_batches
+
+
+def sums_alike(part: GemmProblem | None, whole: GemmProblem | None) -> bool:
+    """Whether a problem is some rows of another one, so that one configuration sums both alike."""
+    if part is None or whole is None:
+        return False
+    names = ("n", "k", "batch", "a_dtype", "b_dtype", "out_dtype", "a_major", "b_major")
+    return all(getattr(part, name) == getattr(whole, name) for name in names)

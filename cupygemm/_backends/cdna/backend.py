@@ -17,6 +17,7 @@ from cupygemm._backends.cdna.requests import (
     supports_types,
 )
 from cupygemm._backends.cdna.select import Candidate, Selection, select
+from cupygemm._backends.interconnect import PCIE, XGMI_MI300X
 from cupygemm._backends.protocol import (
     BlockScaling,
     Compiled,
@@ -28,9 +29,11 @@ from cupygemm._backends.protocol import (
     Support,
 )
 from cupygemm._backends.runners import SharedLaunch, make_runner
-from cupygemm._records.problem import GemmProblem
+from cupygemm._records.problem import GemmProblem, sums_alike
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
+
+INTERCONNECTS = {"gfx942": XGMI_MI300X}
 
 
 def create(properties: DeviceProperties) -> CdnaBackend | None:
@@ -55,6 +58,7 @@ class CdnaBackend(NoExtras):
         self.arch = arch
         self.formats = formats_of(arch)
         self.precisions = precisions_of(arch)
+        self.interconnect = INTERCONNECTS.get(arch.name, PCIE)
 
     def supports(self, request: Request) -> Support:
         """Tell whether the kernels take the types, and a configuration the extents and strides."""
@@ -103,6 +107,20 @@ class CdnaBackend(NoExtras):
         """Load the kernel and return the runner of the request."""
         kernel: Kernel = compiled.handle
         return make_runner(request, kernel.placement, load(kernel))
+
+    def part(self, request: Request, whole: Compiled) -> Compiled | None:
+        """Compile the kernel for some rows of a product: the same configuration, unless stream-k.
+
+        A persistent grid cuts tiles along k by their number, which depends on the rows.
+        """
+        config: Any = whole.config
+        problem = self.problem(request)
+        if config.stream_k or config.atomic or not sums_alike(problem, whole.problem):
+            return None
+        try:
+            return self.compile(request, config, reason="its rows are part of another product")
+        except ValueError:  # the configuration does not take their number or their alignment
+            return None
 
     def groups(self, requests: Mapping[int, Request]) -> Sequence[Group]:
         """Return groups of products that the same kernel can compute in one launch."""

@@ -17,6 +17,7 @@ from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_launches
 from cupygemm._backends.hopper.requests import KNOWN_PRECISIONS, place_request, supports_types
 from cupygemm._backends.hopper.select import HopperCandidate, in_other_orders, select
+from cupygemm._backends.interconnect import NVLINK_H200
 from cupygemm._backends.protocol import (
     SUPPORTED,
     BlockScaling,
@@ -28,7 +29,7 @@ from cupygemm._backends.protocol import (
     Support,
 )
 from cupygemm._backends.runners import SharedLaunch, make_runner
-from cupygemm._records.problem import GemmProblem
+from cupygemm._records.problem import GemmProblem, sums_alike
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
@@ -63,6 +64,7 @@ class HopperBackend(NoExtras):
     formats = FLOAT8
     precisions = KNOWN_PRECISIONS
     max_cluster = 8
+    interconnect = NVLINK_H200
 
     def __init__(self, arch: HopperArch) -> None:
         self.arch = arch
@@ -116,6 +118,20 @@ class HopperBackend(NoExtras):
         """Load the kernels and return the runner of the request."""
         kernels: Kernels = compiled.handle
         return self.run(request, kernels.placement, kernels.choice)
+
+    def part(self, request: Request, whole: Compiled) -> Compiled | None:
+        """Compile the kernels for some rows of a product: the same configuration, unless stream-k.
+
+        A persistent grid cuts tiles along k by their number, which depends on the rows.
+        """
+        config: Any = whole.config
+        problem = self.problem(request)
+        if config.stream_k or not sums_alike(problem, whole.problem):
+            return None
+        try:
+            return self.compile(request, config, reason="its rows are part of another product")
+        except ValueError:  # the configuration does not take their number or their alignment
+            return None
 
     def variants(self, request: Request, config: Any) -> Sequence[HopperConfig]:
         """Return the configuration with the other orders of tiles."""

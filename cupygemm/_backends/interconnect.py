@@ -1,0 +1,86 @@
+"""What connects the devices of one host: the rows of the table that cost models of groups read.
+
+A figure is measured or modelled, and its row says which. The time of a step of sends and receives
+is a latency, plus the bytes of a device over its bandwidth to one peer or to all peers at once,
+whichever takes longer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interconnect:
+    """The links between the devices of one host, and what a device computes meanwhile.
+
+    Attributes
+    ----------
+    name : str
+    pair_gbs, total_gbs : float
+        GB/s that a device receives from one peer, and from all peers at once.
+    latency_us : float
+        Microseconds that a step of sends and receives takes beyond its bytes.
+    tflops : float
+        The rate of large products of 16-bit operands, in 10**12 operations per second.
+    figures : {"measured", "modelled"}
+    source : str
+        Where the figures come from.
+    """
+
+    name: str
+    pair_gbs: float
+    total_gbs: float
+    latency_us: float
+    tflops: float
+    figures: Literal["measured", "modelled"]
+    source: str
+
+    def step_seconds(self, received: Iterable[int]) -> float:
+        """Return the time of a step in which a device receives so many bytes from each peer."""
+        counts = [count for count in received if count]
+        if not counts:
+            return 0.0
+        transfer = max(max(counts) / self.pair_gbs, sum(counts) / self.total_gbs)
+        return 1e-6 * self.latency_us + 1e-9 * transfer
+
+    def product_seconds(self, flops: float, itemsize: int) -> float:
+        """Return the time of a product; the rate is inversely proportional to the item size."""
+        return flops / (self.tflops * 1e12 * 2 / itemsize)
+
+
+NVLINK_H200 = Interconnect(
+    name="four H200 on NVLink",
+    pair_gbs=300,
+    total_gbs=300,
+    latency_us=89,
+    tflops=696,
+    figures="measured",
+    # NCCL's all-gather moved 273 GB/s per GPU at 256 MiB and 116 at 16 MiB: a line through both has
+    # this slope and this latency. A bf16 product of 16384**3 took 12.64 ms.
+    source="four NVIDIA H200, NCCL's all-gather of 16 and 256 MiB, cuBLAS, 2026-11-22",
+)
+XGMI_MI300X = Interconnect(
+    name="eight MI300X on xGMI, each linked to every other",
+    pair_gbs=48,
+    total_gbs=7 * 48,
+    latency_us=30,
+    tflops=654,  # half of the peak, 1307
+    figures="modelled",
+    source=(
+        "48 of 64 GB/s per link and direction, seven links: "
+        "rocm.blogs.amd.com/software-tools-optimization/mi300x-rccl-xgmi; latency assumed"
+    ),
+)
+PCIE = Interconnect(
+    name="PCIe 5.0 x16",
+    pair_gbs=50,
+    total_gbs=50,
+    latency_us=30,
+    tflops=500,
+    figures="modelled",
+    source="64 GB/s per direction by the standard, less overhead; latency and rate assumed",
+)
+"""For devices of which nothing better is known."""

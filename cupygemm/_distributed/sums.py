@@ -1,0 +1,81 @@
+"""Partial products: the type of their sums, their addition in the order of ranks, and the epilogue.
+
+The epilogue is applied once, to the sum of all partial products, which is then rounded once.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from cupygemm._backends import unfused
+from cupygemm._records.formats import as_stored, container
+from cupygemm._request.call import Call
+from cupygemm._request.promotion import ProductTypes
+
+
+def type_of_sums(types: ProductTypes, *, epilogue: bool) -> np.dtype[Any]:
+    """Return the type of sums over some of the products along k.
+
+    Integers wrap, as in NumPy, unless there is an epilogue.
+    """
+    if types.operand.kind in "biu" and not epilogue:
+        return types.stored
+    return types.accumulator
+
+
+def finished(call: Call, total: Any, out: Any) -> Any:
+    """Return the epilogue of a sum, rounded once, in ``out`` if that is not None."""
+    request = call.request
+    if call.arguments is not None:
+        return unfused.applied(request, lambda *_: total)(call.x1, call.x2, out, call.arguments)
+    result = unfused.rounded(total, request.types.stored)
+    result = result.astype(container(request.types.result), copy=False)
+    if out is None:
+        return result
+    as_stored(out)[...] = result
+    return out
+
+
+def added_in_order(parts: Any, sums: np.dtype[Any]) -> Any:
+    """Return the sum of ``parts`` along their first axis, from first to last, in one pass.
+
+    Parameters
+    ----------
+    parts : cupy.ndarray
+        (parts, rows, columns), C-contiguous.
+    sums : numpy.dtype
+        The type in which they are added.
+
+    Returns
+    -------
+    cupy.ndarray
+        (rows, columns).
+    """
+    import cupy
+
+    total = cupy.empty(parts.shape[1:], sums)
+    if total.size and sums.kind == "b":
+        cupy.any(parts, axis=0, out=total)
+    elif total.size:
+        _adder()(parts, parts.shape[0], total.size, total)
+    return total
+
+
+@functools.cache
+def _adder() -> Any:
+    import cupy
+
+    return cupy.ElementwiseKernel(
+        "raw T parts, int64 count, int64 stride",
+        "S total",
+        """
+        S sum = static_cast<S>(parts[i]);
+        for (long long part = 1; part < count; part++)
+            sum += static_cast<S>(parts[part * stride + i]);
+        total = sum;
+        """,
+        "cupygemm_add_in_order",
+    )
