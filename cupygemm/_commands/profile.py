@@ -102,6 +102,14 @@ def profile(
         float | None,
         typer.Option(help="The clock of modelled times, in MHz.", show_default="boost clock"),
     ] = None,
+    sample: Annotated[
+        int | None,
+        typer.Option(
+            help="Run so many workgroups of each launch, and scale its counts to the grid.",
+            min=1,
+            show_default="all",
+        ),
+    ] = None,
     calibration: Annotated[
         bool,
         typer.Option("--calibration", help="Print published figures beside modelled ones instead."),
@@ -134,23 +142,24 @@ def profile(
         "block": block,
         "lds": lds,
     }
+    how = {"clock_mhz": clock, "sample": sample}
     collected: Any
     what = what or []
     try:
         if calibration:
             _calibrate(what, as_json)
             return
-        if loop and (listing or source or roofline or timeline or clock):
+        if loop and (listing or source or roofline or timeline or clock or sample):
             raise ValueError(
-                "--loop counts a loop alone: --listing, --source, --roofline, --timeline and "
-                "--clock do not"
+                "--loop counts a loop alone: --listing, --source, --roofline, --timeline, "
+                "--clock and --sample do not"
             )
         subjects = _subjects(what)
         found = [
             _collect(
                 each,
                 given | {"args": _nth(args, index), "options": _nth(options, index)},
-                clock,
+                how,
                 loop=loop,
             )
             for index, each in enumerate(subjects)
@@ -198,7 +207,7 @@ def _nth(given: list[str] | None, index: int) -> str | None:
     return given[min(index, len(given) - 1)] if given else None
 
 
-def _collect(word: str, given: dict[str, Any], clock: float | None, *, loop: bool) -> Any:
+def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: bool) -> Any:
     """Return the profile of one subject."""
     from cupygemm.emulator.profiling import Profile
 
@@ -207,14 +216,14 @@ def _collect(word: str, given: dict[str, Any], clock: float | None, *, loop: boo
         types = parse_types([given["dtype"] or "bf16"])
         layouts = [given["layout"] or "NN"]
         (product,) = products_of("profile", [parse_shape(word)], types, None, layouts)
-        return _profile_product(product, given["target"], clock, loop=loop)
+        return _profile_product(product, given["target"], how, loop=loop)
     path = Path(word)
     if path.suffix == ".py":
         single = ("dtype", "layout", "grid", "block", "lds", "options")
         _refuse(given, single, "one product or kernel")
         if loop:
             raise ValueError("--loop counts the loop of one kernel, not of a program")
-        return profile_script(path, (given["args"] or "").split(), given["target"], clock)
+        return profile_script(path, (given["args"] or "").split(), given["target"], **how)
     is_source = path.suffix in SOURCES
     _refuse(given, ("dtype", "layout", *(() if is_source else ("target",))), "a matrix product")
     with code_object_of(path, given["target"], given["options"]) as code:
@@ -222,9 +231,9 @@ def _collect(word: str, given: dict[str, Any], clock: float | None, *, loop: boo
             unused = ("grid", "lds", "args")
             _refuse(given, unused, "what is run, and --loop runs nothing")
             return _code_object_loop(code, given["kernel"], given["block"])
-        collected = Profile(clock)
+        collected = Profile(**how)
         launch = {name: given[name] for name in ("kernel", "grid", "block", "lds", "args")}
-        collected.add(_code_object(code, **launch))
+        collected.add(_code_object(code, **launch, sample=how["sample"]))
         return collected
 
 
@@ -268,7 +277,7 @@ def _parse_cycles(text: str | None) -> tuple[int, int] | None:
 
 
 def _profile_product(
-    product: Product, target: str | None, clock: float | None, *, loop: bool
+    product: Product, target: str | None, how: dict[str, Any], *, loop: bool
 ) -> Profile | LoopProfile:
     from cupygemm import emulator
 
@@ -283,7 +292,7 @@ def _profile_product(
     from cupygemm._request.options import call_options
 
     x1, x2 = _arrays(product)
-    with emulator.profile(clock_mhz=clock) as collected:
+    with emulator.profile(**how) as collected:
         matmul(x1, x2)
     if not loop:
         return collected
@@ -329,6 +338,7 @@ def _code_object(
     block: str | None,
     lds: int | None,
     args: str | None,
+    sample: int | None = None,
 ) -> Any:
     from cupygemm.emulator.arguments import (
         parse_argument,
@@ -344,4 +354,5 @@ def _code_object(
         block=parse_extent(block or "64"),
         dynamic_lds=lds or 0,
         arguments=arguments,
+        sample=sample,
     )

@@ -66,7 +66,11 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
 
 
 def profile_script(
-    path: Path, arguments: Sequence[str], target: str | None, clock: float | None
+    path: Path,
+    arguments: Sequence[str],
+    target: str | None,
+    clock_mhz: float | None = None,
+    sample: int | None = None,
 ) -> Profile:
     """Run a Python program on the emulated device, and return the profile of its launches.
 
@@ -76,8 +80,9 @@ def profile_script(
     arguments : sequence of str
         The program's, ``sys.argv[1:]``.
     target : str, optional
-    clock : float, optional
-        In MHz.
+    clock_mhz : float, optional
+    sample : int, optional
+        See `cupygemm.emulator.profile`.
 
     Raises
     ------
@@ -95,7 +100,7 @@ def profile_script(
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        with emulator.profile(clock_mhz=clock) as collected:
+        with emulator.profile(clock_mhz=clock_mhz, sample=sample) as collected:
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):

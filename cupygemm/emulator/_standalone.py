@@ -32,6 +32,7 @@ def launch(
     dynamic_lds: int = 0,
     order: Order = "lockstep",
     profile: bool = False,
+    sample: int | None = None,
     checks: bool | None = None,
 ) -> LaunchStats:
     """Run a kernel of a code object on a device of its own, of the target it was compiled for.
@@ -54,6 +55,8 @@ def launch(
         How the waves of a workgroup take turns.
     profile : bool
         Count what `cupygemm.emulator.profile` counts, into ``stats.profile``.
+    sample : int, optional
+        With `profile`: run at most so many workgroups, as `cupygemm.emulator.profile` says.
     checks : bool, optional
         As `cupygemm.emulator.checks` says by default.
 
@@ -80,6 +83,8 @@ def launch(
     """
     from cupygemm.emulator import run
 
+    if sample is not None and sample < 1:
+        raise ValueError(f"sample={sample}: a sample has at least 1 workgroup")
     data = bytes(code) if isinstance(code, bytes | bytearray) else Path(code).read_bytes()
     device = Device(TARGETS[target_of(data)])
     found = choose_kernel(device.load(data).kernels, kernel)
@@ -105,7 +110,8 @@ def launch(
     device.check_launch(found, _extents(grid), _extents(block), dynamic_lds)
     stats = run.launch(
         found, _extents(grid), _extents(block), dynamic_lds, values, device.memory,
-        device.target, order=order, profile=profile, checks=checks,
+        device.target, order=order, profile=profile, sample=sample if profile else None,
+        checks=checks,
     )  # fmt: skip
     for address, array in buffers:
         if array.flags.writeable:

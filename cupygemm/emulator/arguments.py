@@ -78,7 +78,7 @@ def _filled(dtype: np.dtype[Any], count: int, fill: str) -> NDArray[Any]:
         return values.astype(dtype)
     if fill == "arange":
         return np.arange(count).astype(dtype)
-    return np.full(count, fill == "ones").astype(dtype)
+    return np.ones(count, dtype) if fill == "ones" else np.zeros(count, dtype)
 
 
 def parse_extent(text: str) -> tuple[int, int, int]:
@@ -106,6 +106,7 @@ def profile_code_object(
     block: tuple[int, int, int],
     dynamic_lds: int,
     arguments: Sequence[NDArray[Any]],
+    sample: int | None = None,
 ) -> KernelProfile:
     """Launch a kernel of a code object on a device of its own target, without CuPy.
 
@@ -121,6 +122,8 @@ def profile_code_object(
         Bytes.
     arguments : sequence of ndarray
         The explicit arguments in order, as `parse_argument` returns them.
+    sample : int, optional
+        Run at most so many workgroups, and scale the profile to the grid.
 
     Raises
     ------
@@ -135,7 +138,14 @@ def profile_code_object(
 
     try:
         stats = launch(
-            path, grid, block, arguments, kernel=kernel_name, dynamic_lds=dynamic_lds, profile=True
+            path,
+            grid,
+            block,
+            arguments,
+            kernel=kernel_name,
+            dynamic_lds=dynamic_lds,
+            profile=True,
+            sample=sample,
         )
     except ValueError as err:
         raise ValueError(f"{path}: {err}") from err

@@ -57,6 +57,8 @@ class Dispatch:
     ----------
     checks : bool
         Keep a shadow of LDS and of device memory, from which races show.
+    sample : int64 array or None
+        The workgroups that run, in the order of launch; None for all of the grid.
 
     Raises
     ------
@@ -82,6 +84,7 @@ class Dispatch:
         self.findings = Findings() if findings is None else findings
         self.checks = self.findings.policy.records
         self.alignment = self.findings.policy["alignment"] != "off"
+        self.sample: NDArray[np.int64] | None = None
         self._check()
         self.threads = int(np.prod(self.block))
         self.waves_per_workgroup = -(-self.threads // LANES)
@@ -91,6 +94,11 @@ class Dispatch:
         self.scratch_bytes = -(-self.scratch_bytes // 16) * 16
         self._packet_offset = -(-max(kernel.kernarg_size, 1) // 64) * 64
         self.kernarg_bytes = self._packet_offset + _PACKET_BYTES
+
+    @property
+    def executed(self) -> int:
+        """Return the number of workgroups that run."""
+        return self.num_workgroups if self.sample is None else len(self.sample)
 
     def _check(self) -> None:
         name, threads = self.kernel.name, int(np.prod(self.block))
@@ -114,8 +122,8 @@ class Dispatch:
 
         One workgroup for each compute unit always fits: persistent kernels wait for each other.
         """
-        if self.num_workgroups <= self.target.num_cus:
-            return self.num_workgroups
+        if self.executed <= self.target.num_cus:
+            return self.executed
         return max(1, max_waves // self.waves_per_workgroup)
 
     def cluster_waves(self) -> int:
@@ -192,8 +200,8 @@ class Dispatch:
     # -- waves -------------------------------------------------------------------------------------
 
     def batch_waves(self, first: int, max_waves: int) -> int:
-        """Return the waves of the batch that starts at workgroup `first`."""
-        groups = min(self.batch_size(max_waves), self.num_workgroups - first)
+        """Return the waves of the batch that starts at the workgroup in place `first`."""
+        groups = min(self.batch_size(max_waves), self.executed - first)
         return groups * self.waves_per_workgroup
 
     def start(
@@ -204,7 +212,7 @@ class Dispatch:
         memory: Memory,
         reuse: State | None = None,
     ) -> tuple[State, int, int]:
-        """Return the state of the batch that starts at workgroup `first`.
+        """Return the state of the batch that starts at the workgroup in place `first`.
 
         Parameters
         ----------
@@ -225,6 +233,8 @@ class Dispatch:
         waves = self.batch_waves(first, max_waves)
         groups = waves // per_group
         order = np.arange(first, first + groups, dtype=np.int64)
+        if self.sample is not None:
+            order = self.sample[first : first + groups]
         gx, gy, _ = self.grid
         ids = np.stack([order % gx, order // gx % gy, order // (gx * gy)], axis=1).astype(np.int32)
         descriptor = self.kernel.descriptor

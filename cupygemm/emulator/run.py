@@ -122,6 +122,7 @@ def launch(
     *,
     order: Order = "lockstep",
     profile: bool = False,
+    sample: int | None = None,
     checks: bool | Policy | None = None,
 ) -> LaunchStats:
     """Execute a kernel's machine code.
@@ -142,6 +143,8 @@ def launch(
         How the waves of a workgroup take turns.
     profile : bool
         Also collect a `KernelProfile`: bank conflicts, cache lines, waits and more. It is slower.
+    sample : int, optional
+        Run so many workgroups of a profiled launch, and scale the profile to the grid.
     checks : bool or Policy, optional
         What to report, as a policy or as the first argument of `cupygemm.emulator.checks`. The
         default is what that function has set.
@@ -162,6 +165,7 @@ def launch(
     global _last  # noqa: PLW0603  # what last_launch returns
     started = time.perf_counter()
     profile = profile or bool(active)
+    sample = sample or next((each.sample for each in reversed(active) if each.sample), None)
     findings = Findings(policy(checks))
     dispatch = Dispatch(
         kernel, grid, block, dynamic_lds=dynamic_lds, target=target, findings=findings
@@ -174,6 +178,8 @@ def launch(
     name = f"{target.name}, profiled" if profile else target.name
     program = programs.pop(name, None) or _program(kernel, target, profile=profile)
     recorder = _recorder(dispatch, target, program) if profile else None
+    if recorder is not None and sample is not None:
+        recorder.choose_sample(sample)
     counts: dict[int, int] = {}
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
@@ -186,9 +192,9 @@ def launch(
         dispatch.write_arguments(kernarg, arguments)
         with (
             np.errstate(all="ignore"),
-            Progress(kernel.name, dispatch.num_workgroups) as progress,
+            Progress(kernel.name, dispatch.executed) as progress,
         ):
-            for first in range(0, dispatch.num_workgroups, dispatch.batch_size(BATCH_WAVES)):
+            for first in range(0, dispatch.executed, dispatch.batch_size(BATCH_WAVES)):
                 batch = batches.start(first, kernarg)
                 batch.scheduler.watch.progress = progress
                 Executor(batch, program, counts=counts).run()
@@ -210,7 +216,7 @@ def launch(
         kernel=kernel.name,
         grid=dispatch.grid,
         block=dispatch.block,
-        num_waves=dispatch.num_workgroups * dispatch.waves_per_workgroup,
+        num_waves=dispatch.executed * dispatch.waves_per_workgroup,
         instructions=sum(counts.values()),
         seconds=time.perf_counter() - started,
         executions={pc - kernel.entry: count for pc, count in counts.items()},

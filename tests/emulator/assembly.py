@@ -33,9 +33,9 @@ k:
   .amdhsa_kernarg_size {kernarg}
   .amdhsa_user_sgpr_kernarg_segment_ptr 1
   .amdhsa_system_sgpr_workgroup_id_x 1
-  .amdhsa_next_free_vgpr 512
+  .amdhsa_next_free_vgpr {registers}
   .amdhsa_next_free_sgpr 96
-  .amdhsa_accum_offset 256
+  .amdhsa_accum_offset {vgprs}
 .end_amdhsa_kernel
 .amdgpu_metadata
 amdhsa.version: [ 1, 2 ]
@@ -49,7 +49,7 @@ amdhsa.kernels:
     .private_segment_fixed_size: 0
     .wavefront_size: 64
     .sgpr_count: 96
-    .vgpr_count: 512
+    .vgpr_count: {registers}
     .agpr_count: 256
     .max_flat_workgroup_size: 1024
     .args:{arguments}
@@ -66,6 +66,7 @@ def load_kernel(
     target: str = "gfx942",
     sized: bool = True,
     typed: bool = True,
+    registers: int = 512,
 ) -> Kernel:
     """Assemble a kernel body and load it.
 
@@ -81,6 +82,8 @@ def load_kernel(
     target : str
     sized, typed : bool
         Whether the kernel's symbol has a size and is a function.
+    registers : int
+        Vector registers of a lane; those beyond 256 are AGPRs.
     """
     offset, entries = 0, ""
     for size in arguments:
@@ -89,7 +92,8 @@ def load_kernel(
         entries += f"\n      - {{ .offset: {offset}, .size: {size}, .value_kind: {kind} }}"
         offset += size
     source = _TEMPLATE.format(
-        target=target, body=body, lds=lds, kernarg=max(offset, 8), arguments=entries or " []",
+        target=target, body=body, lds=lds, registers=registers,
+        vgprs=min(256, registers), kernarg=max(offset, 8), arguments=entries or " []",
         type=".type k,@function" if typed else "", size=".size k, .Lend-k" if sized else "",
     )  # fmt: skip
     toolchain = find_toolchain()

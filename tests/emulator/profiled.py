@@ -21,11 +21,18 @@ def profiled(
     target: str = "gfx942",
     size: int = 1 << 17,
     lds: int = 0,
+    sample: int | None = None,
+    registers: int = 512,
 ) -> KernelProfile:
     """Run a body whose buffer is in s[4:5], and return its profile."""
     memory = Memory()
     kernel = load_kernel(
-        POINTER + body + "\ns_endpgm", memory, arguments=[8], lds=lds, target=target
+        POINTER + body + "\ns_endpgm",
+        memory,
+        arguments=[8],
+        lds=lds,
+        target=target,
+        registers=registers,
     )
     buffer = memory.malloc(size)
     memory.write(buffer, bytes(size))
@@ -38,6 +45,7 @@ def profiled(
         memory,
         TARGETS[target],
         profile=True,
+        sample=sample,
     )
     assert stats.profile is not None
     return stats.profile

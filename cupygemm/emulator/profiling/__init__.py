@@ -39,16 +39,20 @@ class Profile:
     ----------
     clock_mhz : float, optional
         The clock of modelled times; the boost clock by default.
+    sample : int, optional
+        Workgroups of each launch that run; all by default.
 
     Attributes
     ----------
+    sample : int or None
     launches : list of KernelProfile
         One for each launch that succeeded, in order.
     host_calls : list of HostCall
         One for each call of a mathematical library that the host computed, in order.
     """
 
-    def __init__(self, clock_mhz: float | None = None) -> None:
+    def __init__(self, clock_mhz: float | None = None, sample: int | None = None) -> None:
+        self.sample = sample
         self.launches: list[KernelProfile] = []
         self.host_calls: list[HostCall] = []
         self._clock_mhz = clock_mhz
@@ -190,7 +194,7 @@ active: list[Profile] = []
 
 
 @contextmanager
-def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
+def profile(*, clock_mhz: float | None = None, sample: int | None = None) -> Iterator[Profile]:
     """Collect a profile of every launch on the emulated device inside a ``with`` block.
 
     Launches inside the block are slower; those outside are not affected. Blocks may be nested.
@@ -200,6 +204,11 @@ def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
     clock_mhz : float, optional
         The clock at which times are modelled; the part's boost clock by default. On a real board, a
         dense product runs well below the boost clock.
+    sample : int, optional
+        Run at most so many workgroups of each launch, and scale its counts to the whole grid; the
+        modelled time is that of the grid. What the other workgroups would have written stays as
+        it was, so the results are incomplete. Workgroups must not wait for each other. Misses in
+        L2 and bytes of HBM are upper bounds. By default all workgroups run.
 
     Yields
     ------
@@ -209,7 +218,7 @@ def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
     Raises
     ------
     ValueError
-        The clock is not positive.
+        The clock or the sample is not positive.
 
     Examples
     --------
@@ -220,7 +229,9 @@ def profile(*, clock_mhz: float | None = None) -> Iterator[Profile]:
     """
     if clock_mhz is not None and clock_mhz <= 0:
         raise ValueError(f"clock_mhz={clock_mhz}: the clock must be positive")
-    collected = Profile(clock_mhz)
+    if sample is not None and sample < 1:
+        raise ValueError(f"sample={sample}: a sample has at least 1 workgroup")
+    collected = Profile(clock_mhz, sample)
     active.append(collected)
     try:
         yield collected

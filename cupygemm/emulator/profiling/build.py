@@ -101,6 +101,7 @@ def build_profile(found: LaunchCounts) -> KernelProfile:
         grid=dispatch.grid,
         block=dispatch.block,
         workgroups=dispatch.num_workgroups,
+        sampled=0 if dispatch.sample is None else len(dispatch.sample),
         waves=dispatch.num_workgroups * dispatch.waves_per_workgroup,
         registers={
             "vgpr": kernel.num_vgpr,
@@ -126,6 +127,7 @@ def build_profile(found: LaunchCounts) -> KernelProfile:
         workgroups=dispatch.num_workgroups,
         traffic=profile.global_memory.traffic,
         memory=memory,
+        resident=found.trace.workgroups,
     )
     return profile if workload is None else profile.timed(*model(workload))
 

@@ -32,6 +32,7 @@ def kernel_to_dict(profile: KernelCounts) -> dict[str, Any]:
         "grid": list(profile.grid),
         "block": list(profile.block),
         "workgroups": profile.workgroups,
+        "sampled_workgroups": profile.sampled or None,
         "waves": profile.waves,
         "registers": dict(profile.registers),
         "lds_bytes": profile.lds_bytes,

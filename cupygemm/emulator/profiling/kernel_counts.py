@@ -111,6 +111,7 @@ class KernelCounts:
     hbm_read: int
     hbm_written: int
     timing: Timing | None = None
+    sampled: int = 0
 
     def __repr__(self) -> str:
         grid, block = ("x".join(map(str, extent)) for extent in (self.grid, self.block))
@@ -212,6 +213,11 @@ class KernelCounts:
                 result.setdefault(inst.source, []).append(inst)
         return dict(sorted(result.items()))
 
+    @property
+    def _ran(self) -> int:
+        """Return the workgroups that ran."""
+        return self.sampled or self.workgroups
+
     # -- other launches ----------------------------------------------------------------------------
 
     def merged(self, other: KernelCounts) -> Self:
@@ -237,6 +243,7 @@ class KernelCounts:
             launches=self.launches + other.launches,
             workgroups=self.workgroups + other.workgroups,
             waves=self.waves + other.waves,
+            sampled=self._ran + other._ran if self.sampled or other.sampled else 0,
             instructions=tuple(
                 mine.merged(its)
                 for mine, its in zip(self.instructions, other.instructions, strict=True)

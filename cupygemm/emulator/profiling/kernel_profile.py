@@ -48,6 +48,8 @@ class KernelProfile(KernelCounts):
         Bytes.
     timing : Timing or None
         Modelled. None if the launch was too long to keep a trace of whole workgroups.
+    sampled : int
+        Workgroups that ran, if they are a sample from which the counts are scaled; else 0.
     """
 
     def at_clock(self, clock_mhz: float) -> KernelProfile:

@@ -22,6 +22,7 @@ from cupygemm.emulator.profiling.caches import TRAFFIC_COUNTS, CacheModel, Traff
 from cupygemm.emulator.profiling.counts import Wait
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.occupancy import occupancy
+from cupygemm.emulator.profiling.sampling import choose, scaled
 from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.program import CheckedStep, Program
 from cupygemm.emulator.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Scoreboard
@@ -128,6 +129,10 @@ class Recorder:
         self.waits: dict[tuple[int, str], Wait] = {}
         self._traffic: dict[int, Any] = {}
 
+    def choose_sample(self, count: int) -> None:
+        """Let only `count` workgroups of the launch run."""
+        self.dispatch.sample = choose(self.dispatch, max(self.occupancy.workgroups, 1), count)
+
     def start_batch(self, state: State, vector: int, scalar: int) -> ProfilingScoreboard:
         """Prepare for a batch of workgroups; parameters and result as for a `Scoreboard`."""
         state.profile = True
@@ -189,19 +194,21 @@ class Recorder:
             Those of `LaunchStats`, by byte offset from the kernel's entry.
         """
         return build_profile(
-            LaunchCounts(
-                dispatch=self.dispatch,
-                target=self.target,
-                executions=counts,
-                lanes=self.lanes,
-                lane_bytes=self.program.lane_bytes,
-                conflicts=conflicts,
-                lines=lines,
-                traffic={pc: Traffic(*values) for pc, values in self._traffic.items()},
-                memory=self.caches.finish(),
-                waits=self.waits,
-                occupancy=self.occupancy,
-                trace=self.trace,
+            scaled(
+                LaunchCounts(
+                    dispatch=self.dispatch,
+                    target=self.target,
+                    executions=counts,
+                    lanes=self.lanes,
+                    lane_bytes=self.program.lane_bytes,
+                    conflicts=conflicts,
+                    lines=lines,
+                    traffic={pc: Traffic(*values) for pc, values in self._traffic.items()},
+                    memory=self.caches.finish(),
+                    waits=self.waits,
+                    occupancy=self.occupancy,
+                    trace=self.trace,
+                )
             )
         )
 

@@ -100,6 +100,7 @@ def _details(kernel: KernelCounts) -> Table:
 
 def _wavefront(kernel: KernelCounts) -> list[Row]:
     registers, room = kernel.registers, kernel.occupancy
+    ran = f"; {kernel.sampled:,} ran, and all counts are scaled from them" if kernel.sampled else ""
     limits = ", ".join(f"{name} {n}" for name, n in room.limits.items())
     used = ", ".join(f"{registers[name]} {name.upper()}s" for name in ("vgpr", "agpr", "sgpr"))
     return [
@@ -117,7 +118,7 @@ def _wavefront(kernel: KernelCounts) -> list[Row]:
         (
             "Workgroups",
             f"{kernel.workgroups:,}",
-            f"{kernel.waves:,} waves; a launch fills the device {room.fills:.2f} times",
+            f"{kernel.waves:,} waves; a launch fills the device {room.fills:.2f} times{ran}",
         ),
     ]
 

@@ -146,7 +146,13 @@ def _summary(kernel: KernelCounts, timing: Timing) -> str:
 
 
 def _warning(kernel: KernelCounts, timing: Timing) -> str:
-    """Say that a launch is too small to stand for a full one."""
+    """Say that a launch is too small to stand for a full one, or that a sample stands for it."""
+    if kernel.sampled:
+        return (
+            f"{kernel.sampled:,} of {kernel.workgroups:,} workgroups ran, and the counts are "
+            "scaled from them. What they would share with the others is not seen: misses in L2 "
+            "and bytes of HBM are upper bounds."
+        )
     cus, per_launch = TARGETS[kernel.target].num_cus, kernel.workgroups // kernel.launches
     if cus / 2 <= per_launch < cus:
         return (
@@ -159,7 +165,7 @@ def _warning(kernel: KernelCounts, timing: Timing) -> str:
             f"units: {cus - per_launch} are idle, and what all CUs share (L2, fabric, HBM) is "
             "free. The modelled time does not rank kernels for a full grid: "
             f"profile at least {timing.resident * cus:,} workgroups ({timing.resident} to a CU), "
-            "or the grid that you will run."
+            "or the grid that you will run, whole or from a sample (sample=, --sample)."
         )
     rounds = timing.rounds
     if rounds < 4 and rounds % 1 and (rounds % 1) < 0.7:

@@ -183,6 +183,7 @@ def build_workload(
     workgroups: int,
     traffic: Traffic,
     memory: MemoryTraffic,
+    resident: range,
 ) -> Workload | None:
     """Return the workload of a launch; None if there is nothing to model.
 
@@ -201,6 +202,9 @@ def build_workload(
     traffic : Traffic
     memory : MemoryTraffic
         Both for the whole launch.
+    resident : range
+        The workgroups that the traced compute unit holds at once. If a sample leaves some of them
+        out, copies of the first one stand for them.
     """
     streams = trace.streams()
     if not trace.complete or not streams:
@@ -226,7 +230,7 @@ def build_workload(
     loads = np.ones(len(outcomes), np.bool_)
     loads[cost[vector_memory]] = ~stores[vector_memory]
     asked = max(traffic.l2_requests * line, 1)
-    return Workload(
+    workload = Workload(
         target=target,
         workgroups=workgroups,
         offsets=[pc - entry for pc in unique.tolist()],
@@ -242,6 +246,7 @@ def build_workload(
         fabric_share=traffic.fabric_read / asked,
         memory_share=memory.hbm_read / asked,
     )
+    return workload if workload.resident == len(resident) else workload.repeated(len(resident))
 
 
 def _waves(streams: Mapping[tuple[int, int], tuple[Any, Any]]) -> NDArray[np.void]:
