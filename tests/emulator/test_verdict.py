@@ -44,6 +44,27 @@ def test_bank_conflicts_are_named_with_their_cost() -> None:
     assert "LDS" in bad.verdict.summary
 
 
+FLAT_LDS = """
+s_mov_b64 s[8:9], src_shared_base
+v_lshlrev_b32 v2, 2, v0
+v_mov_b32 v3, s9
+flat_store_dword v[2:3], v0
+s_waitcnt vmcnt(0) lgkmcnt(0)
+flat_load_dword v4, v[2:3]
+s_waitcnt vmcnt(0) lgkmcnt(0)
+"""
+
+
+def test_flat_instructions_that_access_lds_are_named() -> None:
+    flat = profiled(FLAT_LDS, lds=256)
+    (cause,) = (c for c in flat.verdict.causes if c.name == "LDS accessed by FLAT instructions")
+    assert cause.why.startswith("2 of 2 accesses to LDS are FLAT, and waves spend")
+    assert "at +0x" in cause.why
+    to_memory = FLAT_LDS.replace("v_mov_b32 v3, s9", "v_mov_b32 v3, s5\nv_or_b32 v2, s4, v2")
+    for other in (FILL, to_memory):
+        assert "FLAT" not in str(profiled(other, lds=64 * 132).verdict)
+
+
 LOADS = """
 v_mul_u32_u24 v1, {stride}, v0
 global_load_dword v2, v1, s[4:5]

@@ -68,6 +68,16 @@ class InstructionProfile:
         places = [f"{file}:{line}" for file, line in ([self.source] if self.source else [])]
         return ", ".join([*places, *(f"inlined at {f}:{n}" for f, n in self.call_sites)])
 
+    @property
+    def is_flat_to_lds(self) -> bool:
+        """Return whether it is a FLAT instruction that reached no global memory.
+
+        It reached LDS, or private memory, if the kernel has such.
+        """
+        return self.text.startswith("flat_") and not (
+            self.global_memory is not None and self.global_memory.lanes
+        )
+
     def merged(self, other: InstructionProfile) -> InstructionProfile:
         """Return the sum of this and the same instruction of another launch.
 

@@ -21,11 +21,13 @@ from cupygemm.emulator.targets import TARGETS
 _LEAST = 0.03  # share of the time from which a cause is named
 _MOST_CAUSES = 4
 _CONFLICTS = "Conflict misses in vL1D"
+_FLAT = "LDS accessed by FLAT instructions"
+_ALWAYS = (_CONFLICTS, _FLAT)
 _UNITS = {
-    "MFMA": "the matrix units",
-    "VALU": "the vector ALUs",
-    "LDS": "LDS",
-    "VMEM": "the path to vL1D (addresses and lines)",
+    "MFMA": "the matrix units are",
+    "VALU": "the vector ALUs are",
+    "LDS": "LDS is",
+    "VMEM": "the path to vL1D (addresses and lines) is",
 }
 
 
@@ -93,8 +95,8 @@ def verdict(kernel: KernelCounts) -> Verdict:
     found = [cause for find in _CAUSES if (cause := find(kernel, timing)) is not None]
     found.sort(key=lambda cause: -cause.share)
     named = [cause for cause in found if cause.share >= _LEAST][:_MOST_CAUSES]
-    # Why vL1D misses is always said: whoever looks at the hit rate asks for it.
-    named += [cause for cause in found if cause.name == _CONFLICTS and cause not in named]
+    # These are always said: whoever looks at the hit rate, or at the figures of LDS, asks for them.
+    named += [cause for cause in found if cause.name in _ALWAYS and cause not in named]
     return Verdict(timing.bound, _summary(kernel, timing), _warning(kernel, timing), tuple(named))
 
 
@@ -124,13 +126,9 @@ def _summary(kernel: KernelCounts, timing: Timing) -> str:
         )
     if timing.bound in _UNITS:
         return (
-            (
-                f"{timing.bound} bounds it: {_UNITS[timing.bound]} are busy for "
-                f"{timing.utilisation[timing.bound]:.0%} of the modelled cycles of a full CU "
-                f"({others}).{waited}"
-            )
-            .replace("LDS are", "LDS is")
-            .replace("lines) are", "lines) is")
+            f"{timing.bound} bounds it: {_UNITS[timing.bound]} busy for "
+            f"{timing.utilisation[timing.bound]:.0%} of the modelled cycles of a full CU "
+            f"({others}).{waited}"
         )
     moved = {
         "L2": timing.workload.l2_bytes,
@@ -219,6 +217,28 @@ def _bank_conflicts(kernel: KernelCounts, _timing: Timing) -> Cause | None:
         f"{each:.1f} cycles instead of {least:.1f}.",
         "pad the rows of the tile, so that the lanes of a phase fall into different banks, or XOR "
         "the column with bits of the row.",
+    )
+
+
+def _flat_lds(kernel: KernelCounts, timing: Timing) -> Cause | None:
+    inst = remedies.worst(kernel, lambda i: i.executions if i.is_flat_to_lds else 0)
+    if inst is None or not kernel.lds_bytes or kernel.registers["scratch"]:
+        return None
+    flat = [i for i in kernel.instructions if i.is_flat_to_lds]
+    executed = sum(i.executions for i in flat)
+    spent = sum(sum(i.modelled_cycles.values()) for i in flat)
+    share = ratio(spent, sum(timing.wave_cycles.values())) or 0.0
+    return Cause(
+        _FLAT,
+        share,
+        f"{executed:,} of {executed + kernel.lds.instructions:,} accesses to LDS are FLAT, and "
+        f"waves spend {share:.0%} of their modelled cycles at them; most are {place(inst)}. The "
+        "compiler did not know that the pointer is one to LDS. FLAT takes the path of vL1D, and "
+        "counts in vmcnt and in lgkmcnt, so its waits cover global loads too. Its bank conflicts "
+        "are not counted.",
+        "index the __shared__ array itself, or read through a pointer to "
+        "__attribute__((address_space(3))); pointers and references to LDS that are kept in "
+        "structs, or chosen at run time, lose the address space.",
     )
 
 
@@ -368,6 +388,7 @@ def _spills(kernel: KernelCounts, _timing: Timing) -> Cause | None:
 _CAUSES: tuple[Callable[[KernelCounts, Timing], Cause | None], ...] = (
     _conflict_misses,
     _bank_conflicts,
+    _flat_lds,
     _uncoalesced,
     _memory_latency,
     _barriers,
