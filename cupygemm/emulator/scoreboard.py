@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.decode import decode
 from cupygemm.emulator.entry import Counter, Entry
-from cupygemm.emulator.errors import Fault
+from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import register_name, registers
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.state import Group, State
@@ -32,6 +33,9 @@ _WAITS: dict[Counter, str] = {
     "scalar": "lgkmcnt(0)",
     "flat": "vmcnt(0) lgkmcnt(0)",
 }
+
+_WAIT_FIELDS = {"vm": 0xC00F, "lds": 0x0F00}  # the count's bits in an s_waitcnt
+_FOLLOWING = 256  # instructions in which a wait that comes too late is looked for
 
 
 class Scoreboard:
@@ -122,7 +126,8 @@ class Scoreboard:
             fault = Fault(
                 "read before wait" if reads_v or reads_s else "write before wait",
                 f"{name} {verb} while its load is in flight: no s_waitcnt {wait} covers\n"
-                f"  {place:+#x}: {load.inst.text}{self._remedy(slot, group.wave_ids[found[0]])}",
+                f"  {place:+#x}: {load.inst.text}{self._remedy(slot, group.wave_ids[found[0]])}"
+                f"{self._later_wait(load.counter)}",
                 int(found[0]),
                 check="waits",
             )
@@ -151,6 +156,27 @@ class Scoreboard:
                 "\n  a FLAT load may be one of LDS, so it counts in vmcnt and in lgkmcnt: "
                 f"not waited for is {' and '.join(missing)}"
             )
+        return ""
+
+    def _later_wait(self, counter: Counter | None) -> str:
+        """Return lines about a wait for everything that comes too late, as moved code has it."""
+        code = self.state.kernel.code_object
+        field = _WAIT_FIELDS.get(counter or "")
+        pc = self.state.current_pc
+        for _ in range(_FOLLOWING):
+            try:
+                inst = decode(code.image, pc, self.state.target.name)
+            except UnsupportedInstruction:
+                return ""
+            if inst.mnemonic.startswith(("s_branch", "s_cbranch", "s_endpgm", "s_setpc")):
+                return ""
+            if inst.mnemonic == "s_waitcnt" and field and not inst.fields["simm16"] & field:
+                return (
+                    f"\n  {inst.text} comes after it, at {code.locate(pc)[1]:+#x}: if the source "
+                    "waits first, the compiler moved the two.\n  An asm statement orders only what "
+                    "uses its operands; put __builtin_amdgcn_sched_barrier(0) behind it"
+                )
+            pc += inst.size
         return ""
 
     # -- after an instruction ----------------------------------------------------------------------

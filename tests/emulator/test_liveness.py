@@ -57,8 +57,33 @@ def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     assert "divergent barrier: wave 0 waits at the barrier before +0x4c" in fault.detail
     assert "which wave 1 never reaches" in fault.detail
     first, second = (line for line in fault.detail.splitlines() if ": ds_write_b32" in line)
-    assert "no wave that is left reaches it" in first
-    assert "wave 0 would reach it behind the barrier" in second
+    assert "wave 0 would reach it behind the barrier" in first
+    assert "no wave that is left reaches it" in second
+
+
+def test_a_flag_in_lds_that_is_read_by_flat_instructions() -> None:
+    """The report names the byte of LDS, and only stores that can reach it."""
+    fault = stuck("""
+    s_mov_b64 s[8:9], src_shared_base
+    v_mov_b32 v4, 16
+    v_mov_b32 v5, s9
+    v_mov_b32 v6, 0
+    flat_store_dword v[4:5], v6
+    global_store_dword v6, v6, s[4:5]
+    s_waitcnt vmcnt(0) lgkmcnt(0)
+    s_barrier
+    spin:
+    flat_load_dword v3, v[4:5]
+    s_waitcnt vmcnt(0) lgkmcnt(0)
+    v_readfirstlane_b32 s7, v3
+    s_cmp_eq_u32 s7, 1
+    s_cbranch_scc0 spin
+    s_endpgm
+    """)
+    assert (fault.kind, fault.address) == ("deadlock", 16)
+    assert "reads LDS byte 0x10, which holds 0" in fault.detail
+    assert "stores to LDS that could set it" in fault.detail
+    assert "global_store" not in fault.detail
 
 
 @pytest.mark.parametrize("order", ORDERS)

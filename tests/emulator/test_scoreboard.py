@@ -138,6 +138,21 @@ def test_a_report_says_which_wait_covers_the_load(case: str) -> None:
     assert ENOUGH[case] in caught.value.detail.splitlines()[-1]
 
 
+def test_a_wait_that_comes_too_late_is_named() -> None:
+    load = ADDRESS + "ds_write_b32 v1, v1\nds_read_b32 v3, v1\nv_mov_b32 v5, v3\n"
+    late = r"s_waitcnt lgkmcnt\(0\) comes after it, at \+0x[0-9a-f]+: .* the compiler moved the two"
+    with pytest.raises(KernelFault, match=late):
+        execute(load + "v_mov_b32 v6, 0\ns_waitcnt lgkmcnt(0)", lds=256)
+    for other in (
+        "s_waitcnt vmcnt(0)",
+        "s_waitcnt lgkmcnt(1)",
+        "s_branch next\nnext:\ns_waitcnt 0",
+    ):
+        with pytest.raises(KernelFault) as caught:
+            execute(f"{load}{other}", lds=256)
+        assert "comes after it" not in caught.value.detail
+
+
 def test_a_count_of_lds_operations_helps_only_without_scalar_loads() -> None:
     body = ADDRESS + "ds_write_b32 v1, v1\nds_read_b32 v3, v1\nds_read_b32 v4, v1\n"
     with pytest.raises(KernelFault, match=r"lgkmcnt\(1\) would: 1 LDS operation followed it"):

@@ -9,7 +9,7 @@ import numpy as np
 
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
-from cupygemm.emulator.isa import EXEC, Instruction
+from cupygemm.emulator.isa import APERTURE_SHARED, EXEC, Instruction
 from cupygemm.emulator.reports import source_text
 from cupygemm.emulator.state import State
 from cupygemm.emulator.units import bind
@@ -18,7 +18,18 @@ _MOST_INSTRUCTIONS = 12  # of a loop that are listed
 _MOST_STORES = 6
 _ENDS = ("s_endpgm", "s_setpc", "s_rfe")
 _STORES = {
-    "LDS": ("ds_write", "ds_add", "ds_or", "ds_and", "ds_xor", "ds_wrxchg", "ds_cmpst", "ds_inc"),
+    "LDS": (
+        "ds_write",
+        "ds_add",
+        "ds_or",
+        "ds_and",
+        "ds_xor",
+        "ds_wrxchg",
+        "ds_cmpst",
+        "ds_inc",
+        "flat_store",
+        "flat_atomic",
+    ),
     "global memory": (
         "global_store",
         "global_atomic",
@@ -184,6 +195,8 @@ def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
             continue
         space = "LDS" if name.startswith("ds_") else "global memory"
         addresses = _addresses(state, wave, inst, operation.struct)
+        if name.startswith("flat_") and addresses and _in_lds(addresses):
+            space, addresses = "LDS", tuple(address & 0xFFFF_FFFF for address in addresses)
         flags.append(_Flag(pc, space, addresses, operation.struct.bytes))
     return flags
 
@@ -213,6 +226,11 @@ def _addresses(state: State, wave: int, inst: Instruction, op: Any) -> tuple[int
     limit = 0xFFFF_FFFF if inst.encoding == "DS" else 0xFFFF_FFFF_FFFF_FFFF
     found = {(int(address) + base + op.offset) & limit for address in column}
     return tuple(sorted(found))
+
+
+def _in_lds(addresses: tuple[int, ...]) -> bool:
+    """Return whether the addresses of a FLAT instruction all reach LDS."""
+    return {address >> 32 for address in addresses} == {APERTURE_SHARED >> 32}
 
 
 def _barrier(state: State, halted: list[int], running: list[int]) -> list[str]:
@@ -250,7 +268,9 @@ def _setters(
     behind_loop = _reachable(state, set().union(*(spinning[wave] for wave in turning)))
     looping = set().union(*(spinning[wave] for wave in turning))
     lines = [f"stores to {space} that could set it:"]
-    for pc in sorted(stores)[:_MOST_STORES]:
+    first = (looping, behind_barrier, behind_loop)  # those that explain most
+    stores.sort(key=lambda pc: ([pc not in pcs for pcs in first], pc))
+    for pc in stores[:_MOST_STORES]:
         inst = _decoded(state, pc)
         source = source_text(state.kernel, pc)
         where = f" ({source})" * bool(source)
