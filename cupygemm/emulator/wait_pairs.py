@@ -254,7 +254,10 @@ def _after_mfma(shadow: Shadow, follower: Instruction, target: Target) -> Iterat
         yield Wait(writing, "mfma_result", _write(writes))
     if overwritten:
         what = f"{_write(overwritten)}, an accumulator that the matrix instruction still reads,"
-        yield Wait(after_reading, "mfma_overwrite", what)
+        if memory:
+            yield Wait(after_reading, "mfma_overwrite_load", what)
+        else:
+            yield Wait(after_reading, "mfma_overwrite", what)
 
 
 def _before_accumulator(shadow: Shadow, follower: Instruction, target: Target) -> Wait:

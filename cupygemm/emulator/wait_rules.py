@@ -50,6 +50,12 @@ RULES: Mapping[str, Rule] = {
         "a vector ALU instruction that overwrites an accumulator which an MFMA still reads",
         f"{_MATRIX}; LLVM's checkMAIVALUHazards",
     ),
+    "mfma_overwrite_load": Rule(
+        "a load that overwrites an accumulator which an MFMA still reads",
+        "LLVM's checkMAIVALUHazards; the CDNA3 ISA guide, table 37, names the vector ALU only, and "
+        "data arrive many cycles after the load",
+        "warn",
+    ),
     "mfma_operand": Rule(
         "an MFMA that reads a register which the vector ALU has written",
         f"{_MATRIX}; LLVM's checkMAIHazards90A",

@@ -114,6 +114,19 @@ def test_a_pair(target: str, first: str, second: str, needed: int, what: str) ->
     assert (found.what.split(", ")[0], found.needed, found.found) == (what, needed, needed - 1)
 
 
+@pytest.mark.parametrize(
+    ("second", "rule"),
+    [("v_mov_b32 v12, 0", "mfma_overwrite"), ("ds_read_b32 v12, v0", "mfma_overwrite_load")],
+)
+def test_only_a_vector_alu_instruction_overwrites_an_accumulator_by_the_guide(
+    second: str, rule: str
+) -> None:
+    first = "v_mfma_f32_16x16x16_f16 v[8:11], v[2:3], v[4:5], v[12:15]"
+    (found,) = hazards(program("gfx942", [first, second]), "gfx942")
+    assert (found.rule, found.needed) == (rule, 3)
+    assert RULES[rule].severity == ("error" if rule == "mfma_overwrite" else "warn")
+
+
 def test_other_instructions_count_as_one_each() -> None:
     between = ["s_mov_b32 s0, 0"] * 6
     assert hazards(program("gfx942", [MFMA4, *between, "v_mov_b32 v1, v8"]), "gfx942")
