@@ -155,6 +155,8 @@ class CodeObject:
         Room for the run loop's decoded instructions, by target.
     elf : bytes
         The file as it was loaded, for what the image lacks: debugging information.
+    printf : device_printf.Buffer or None
+        What its kernels print to, once one was launched.
     """
 
     target_name: str
@@ -165,6 +167,7 @@ class CodeObject:
     functions: list[tuple[int, int, str]] = field(default_factory=list)
     programs: dict[str, Any] = field(default_factory=dict, repr=False)
     elf: bytes = field(default=b"", repr=False)
+    printf: Any = field(default=None, repr=False)
 
     def locate(self, pc: int) -> tuple[str, int]:
         """Return the function that holds `pc`, and the offset into it.

@@ -115,6 +115,8 @@ class Device:
     def unload(self, code: CodeObject) -> None:
         """Free a code object; its kernels can no longer be launched."""
         self.memory.free(code.base)
+        if code.printf is not None:
+            code.printf.free()
 
     def launch(
         self,

@@ -21,6 +21,7 @@ import numpy as np
 from cupygemm.emulator.batch import BATCH_WAVES, Batches
 from cupygemm.emulator.checking import Policy, policy
 from cupygemm.emulator.code_object import Kernel
+from cupygemm.emulator.device_printf import buffer_of
 from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import EmulatorError, KernelFault
 from cupygemm.emulator.executor import Executor
@@ -184,6 +185,7 @@ def launch(
     conflicts: dict[int, Any] = {}
     lines: dict[int, Any] = {}
     batches = Batches(dispatch, program, memory, order, recorder)
+    printing = buffer_of(kernel.code_object, memory)
     kernarg = memory.malloc(
         max(dispatch.kernarg_bytes, 64), tag=f"arguments of {kernel.name}", recycle=True
     )
@@ -207,6 +209,8 @@ def launch(
         raise
     finally:
         memory.free(kernarg, recycle=True)
+        if printing is not None:
+            printing.flush()
     programs[name] = program
     mnemonics: dict[str, int] = {}
     for pc, count in counts.items():

@@ -228,8 +228,3 @@ def test_standard_headers(cp: ModuleType) -> None:
 def test_a_failed_assertion_stops_the_kernel(cp: ModuleType) -> None:
     with pytest.raises(cp.cuda.driver.CUDADriverError, match="hipErrorLaunchFailure"):
         elementwise(cp, "assert(a < 2); out = a", "float64", REAL, includes="#include <cassert>")
-
-
-def test_printf_is_refused_by_the_compiler(cp: ModuleType) -> None:
-    with pytest.raises(cp.cuda.compiler.CompileException, match="no device-side printf"):
-        elementwise(cp, 'printf("%f", a); out = a', "float64", REAL)

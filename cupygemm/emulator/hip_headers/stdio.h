@@ -2,3 +2,4 @@
 #pragma once
 
 #include <device/memory.h>
+#include <device/printf.h>

@@ -20,6 +20,7 @@
 
 #include <device/atomic.h>
 #include <device/memory.h>
+#include <device/printf.h>
 #include <device/warp.h>
 
 #include <hip/hip_fp16.h>

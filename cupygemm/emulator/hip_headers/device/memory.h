@@ -26,10 +26,6 @@ __forceinline__ __device__ void *memset(void *to, int value, size_t size) {
     return __builtin_memset(to, value, size);
 }
 
-// Printing is not emulated: the host does not serve it.
-__attribute__((unavailable("the emulated device has no device-side printf"))) __device__ int
-printf(const char *, ...);
-
 __attribute__((weak, noinline, noreturn)) __device__ void
 __assert_fail(const char *, const char *, unsigned int, const char *) {
     __builtin_trap();
