@@ -75,6 +75,7 @@ __all__ = [
 ]
 
 register_containers("dask", "cupygemm._distributed.dask_products")
+register_containers("cupyx", "cupygemm._distributed.device_arrays", "index_map")
 register_functions(SOLVERS_OF_CUPY)
 
 if os.environ.get("CUPYGEMM_EMULATE"):

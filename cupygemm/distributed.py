@@ -2,11 +2,13 @@
 
 Processes with one device each compute products together. `connect` makes a `Group` from their
 communicator: of NCCL or RCCL, of `cupyx.distributed`, or of mpi4py. `all_gather_matmul`,
-`matmul_reduce_scatter` and `matmul_all_reduce` overlap the exchange with the product.
+`matmul_reduce_scatter`, `matmul_all_reduce`, and `matmul` of operands in stated layouts overlap the
+exchange with the product.
 
-`cupygemm.matmul`, `cupygemm.tensordot` and `cupygemm.einsum` take Dask arrays whose chunks are CuPy
-arrays, and return Dask arrays. `Warmup` prepares the workers of a Dask cluster for them. Both need
-the packages of ``pip install "cupygemm[dask]"``.
+`cupygemm.matmul` takes distributed arrays of `cupyx`, on several devices of one process. With
+`cupygemm.tensordot` and `cupygemm.einsum`, it also takes Dask arrays whose chunks are CuPy arrays,
+and returns Dask arrays. `Warmup` prepares the workers of a Dask cluster for them. What concerns
+Dask needs the packages of ``pip install "cupygemm[dask]"``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from cupygemm._distributed.all_gather import all_gather_matmul
 from cupygemm._distributed.group import Group, connect
 from cupygemm._distributed.reductions import matmul_all_reduce, matmul_reduce_scatter
 from cupygemm._distributed.rendezvous import GroupError
+from cupygemm._distributed.sharded import matmul
 
 if TYPE_CHECKING:
     from cupygemm._distributed.worker import Warmup
@@ -27,6 +30,7 @@ __all__ = [
     "Warmup",
     "all_gather_matmul",
     "connect",
+    "matmul",
     "matmul_all_reduce",
     "matmul_reduce_scatter",
 ]

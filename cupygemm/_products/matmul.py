@@ -41,7 +41,8 @@ def matmul(  # numpydoc ignore=PR02
         ``x2`` a column; the result lacks the axis that this adds. Leading axes broadcast. Arrays of
         other libraries in device memory are accepted if they have ``__dlpack__`` or
         ``__cuda_array_interface__``. Dask arrays of CuPy chunks are accepted too; the result is
-        then a Dask array, computed when it is asked for.
+        then a Dask array, computed when it is asked for. So are two distributed arrays of
+        `cupyx.distributed.array` with two axes; the result is one too.
     out : cupy.ndarray, optional
         Array for the result, of the result's shape. It may have any strides and may overlap the
         operands.

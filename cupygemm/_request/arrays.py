@@ -37,6 +37,11 @@ def as_array(function: str, name: str, array: Any) -> Array:
         _check_writable(function, array)
     loaded = sys.modules.get("cupy")  # whoever has a CuPy array has imported CuPy
     if loaded is not None and isinstance(array, loaded.ndarray):
+        if hasattr(type(array), "index_map"):  # its memory is that of its chunks
+            raise TypeError(
+                f"{function}: {name} is a cupyx.distributed.array.DistributedArray, which only "
+                "matmul takes, as both operands"
+            )
         ARRAY_TYPES.add(type(array))
         return array
     place = dlpack_device(array)

@@ -12,12 +12,21 @@ from typing import Any
 
 from cupygemm._request.arrays import ARRAY_TYPES
 
-_MODULES: dict[str, str] = {}
+_MODULES: dict[str, tuple[str, str]] = {}
 
 
-def register(library: str, module: str) -> None:
-    """Let a module multiply the arrays of a library, given by the name of its top-level package."""
-    _MODULES[library] = module
+def register(library: str, module: str, attribute: str = "chunks") -> None:
+    """Let a module multiply the arrays of a library.
+
+    Parameters
+    ----------
+    library : str
+        The name of its top-level package.
+    module : str
+    attribute : str
+        What distinguishes such arrays from the other objects of the library.
+    """
+    _MODULES[library] = module, attribute
 
 
 def multiplier(*arrays: Any) -> Any:
@@ -28,7 +37,7 @@ def multiplier(*arrays: Any) -> Any:
     for array in arrays:
         kind = type(array)
         if kind not in ARRAY_TYPES:
-            module = _MODULES.get(kind.__module__.partition(".")[0])
-            if module is not None and hasattr(array, "chunks"):
+            module, attribute = _MODULES.get(kind.__module__.partition(".")[0], (None, ""))
+            if module is not None and hasattr(kind, attribute):
                 return importlib.import_module(module)
     return None
