@@ -1,6 +1,7 @@
 """Check kernels of other projects against the emulated device.
 
     python tools/foreign_kernels.py PATH... [--target gfx950] [--option=-I/a/folder] [--json FILE]
+                                    [--device-part] [--drop HEADER]
 
 A path is a file or a folder. Source (``.hip``, ``.cpp``, ``.cu``) is compiled with the emulated
 device's headers, its kernels only. Of each kernel of a code object (``.co``, ``.hsaco``, or what
@@ -13,6 +14,10 @@ executes them. The result of a file is one of
     other target  the code object is for a target that is not emulated
     damaged       the file is no code object
 
+``--device-part`` drops the host's part of source files before they are compiled: functions without
+an attribute of the device, and the C++ headers that the emulated device does not bring. Templates
+of kernels are compiled as the dropped part launches them, where that can be read off.
+
 Nothing is executed: that needs a kernel's arguments (``cupygemm.emulator.launch``).
 """
 
@@ -21,8 +26,9 @@ from __future__ import annotations
 import argparse
 import collections
 import json
+import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from cupygemm._build.toolchain import CompileError
@@ -30,28 +36,109 @@ from cupygemm.emulator import code_object
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.errors import EmulatorError, UnsupportedInstruction
 from cupygemm.emulator.profiling.control_flow import graph
-from cupygemm.emulator.runtime.compile import compile_program
+from cupygemm.emulator.runtime.compile import HEADERS, compile_program
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind
 
 SOURCES, CODE = (".hip", ".cpp", ".cu"), (".co", ".hsaco")
 _CONTROL = ("s_waitcnt", "s_barrier", "s_endpgm")
 
+_OPAQUE = re.compile(
+    r"//[^\n]*|/\*.*?\*/"  # comments, then literals
+    r'|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<!\w)\'(?:\\.|[^\'\\\n])+\'',
+    re.DOTALL,
+)
+_DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"]+)[>\"][^\n]*", re.MULTILINE)
+_OF_DEVICE = re.compile(r"__global__|__device__|constexpr")
+_SCOPE = re.compile(r"\b(namespace|struct|class|union|enum)\b[^()=;]*$|^\s*extern\s*$")
+_LAUNCHED = re.compile(r"\b(\w+\s*<[^<>;{}()]+>)\s*(?=<<<|\)\s*,)")
 
-def check(path: Path, target: str, options: Sequence[str]) -> tuple[str, str]:
-    """Return the result for a file, and what it follows from."""
+
+def check(
+    path: Path,
+    target: str,
+    options: Sequence[str],
+    dropped: Collection[str] | None = None,
+) -> tuple[str, str]:
+    """Return the result for a file, and what it follows from.
+
+    Parameters
+    ----------
+    path : Path
+    target : str
+    options : sequence of str
+        Of the compiler.
+    dropped : collection of str, optional
+        Headers to drop together with the host's part of source; by default it stays.
+    """
     if path.suffix in CODE:
         return _check_code(path.read_bytes())
-    try:
-        words = [f"-I{path.parent}", "-w", *options]
-        text = path.read_text(errors="replace")
-        compiled = compile_program(text, path.name, target_name=target, options=words)
-    except CompileError as err:
-        errors = [line for line in err.log.splitlines() if "error" in line]
-        return "source", (errors or [err.log.strip() or "no message"])[0]
-    except ValueError as err:
-        return "source", str(err)
-    return _check_code(compiled.code)
+    text, launched = path.read_text(errors="replace"), [[]]
+    if dropped is not None:
+        # What a launch names may be a variable of the dropped part: then the next try is without.
+        launched.insert(0, sorted(set(_LAUNCHED.findall(text))))
+        text = device_part(text, dropped)
+    for names in launched:
+        try:
+            compiled = compile_program(
+                text,
+                path.name,
+                target_name=target,
+                options=[f"-I{path.parent}", "-w", *options],
+                expressions=names,
+            )
+            return _check_code(compiled.code)
+        except CompileError as err:
+            errors = [line for line in err.log.splitlines() if "error" in line]
+            result = "source", (errors or [err.log.strip() or "no message"])[0]
+        except ValueError as err:
+            result = "source", str(err)
+    return result
+
+
+def device_part(source: str, dropped: Collection[str]) -> str:
+    """Return source without functions of the host and without some headers; lines stay in place.
+
+    Preprocessor lines, types, variables and functions with an attribute of the device or
+    ``constexpr`` stay.
+    """
+
+    def kept_include(each: re.Match[str]) -> str:
+        absent = each[1] == "<" and not re.search(r"[./]", each[2])
+        absent = absent and not (HEADERS / each[2]).exists()
+        return "" if absent or each[2] in dropped else each[0]
+
+    source = _INCLUDE.sub(kept_include, source)
+    # The same text, in which comments, literals and directives have no braces.
+    plain = _DIRECTIVE.sub(_blank, _OPAQUE.sub(_blank, source))
+    kept, start = [], 0
+    while (brace := plain.find("{", start)) >= 0:
+        head = plain[start:brace]
+        first = max(head.rfind(";"), head.rfind("}")) + 1
+        head = head[first:]
+        end = brace + 1 if _SCOPE.search(head) else _closing(plain, brace)
+        if "(" in head and "=" not in head.partition("(")[0] and not _OF_DEVICE.search(head):
+            kept.append(source[start : start + first])
+            kept.append("\n" * source.count("\n", start + first, end))
+        else:
+            kept.append(source[start:end])
+        start = end
+    return "".join(kept) + source[start:]
+
+
+def _blank(each: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", each[0])
+
+
+def _closing(plain: str, brace: int) -> int:
+    """Return the place behind the brace that closes another."""
+    depth = 0
+    for each in re.finditer(r"[{}]", plain[brace:]):
+        depth += 1 if each[0] == "{" else -1
+        if depth == 0:
+            return brace + each.end()
+    return len(plain)
 
 
 def _check_code(data: bytes) -> tuple[str, str]:
@@ -90,6 +177,8 @@ def main() -> int:
     parser.add_argument("paths", nargs="+", type=Path)
     parser.add_argument("--target", default="gfx942", choices=tuple(TARGETS))
     parser.add_argument("--option", action="append", default=[], help="of the compiler")
+    parser.add_argument("--device-part", action="store_true", help="drop the host's part of source")
+    parser.add_argument("--drop", action="append", default=[], help="with it, a header to drop")
     parser.add_argument("--json", type=Path, help="write the results of all files there")
     parser.add_argument("--quiet", action="store_true", help="print the sums only")
     given = parser.parse_args()
@@ -98,7 +187,9 @@ def main() -> int:
         parser.error(f"{missing[0]} does not exist")
     results = {}
     for path in files(given.paths):
-        results[str(path)] = kind, why = check(path, given.target, given.option)
+        results[str(path)] = kind, why = check(
+            path, given.target, given.option, given.drop if given.device_part else None
+        )
         if not given.quiet:
             print(f"{kind:<13} {path}: {why}", flush=True)
     counts = collections.Counter(kind for kind, _ in results.values())

@@ -55,3 +55,44 @@ def test_files_of_all_kinds(tmp_path: Path) -> None:
         cwd=ROOT,
     )
     assert (done.returncode, done.stdout) == (0, "1 ready\n")
+
+
+WITH_HOST = """
+#include <vector>
+#include "helpers.hpp"
+namespace part {
+constexpr int width = 4; // { a brace in a comment
+template <int n> __global__ void scaled(float* x) {
+    x[threadIdx.x] *= n * sizeof("}") / sizeof("}");
+}
+__device__ float twice(float x) { return 2 * x; }
+} // namespace part
+static std::vector<float> numbers(int count) {
+    if (count > 0) { return std::vector<float>(count, 1.0f); }
+    return {};
+}
+struct pair { int a, b; };
+__global__ void fixed(float* x, pair p) { x[p.a] = part::twice(x[p.b]); }
+int main() {
+    std::vector<float> x = numbers(64);
+    part::scaled<4><<<1, 64>>>(x.data());
+}
+"""
+
+
+def test_the_hosts_part_is_dropped(tmp_path: Path) -> None:
+    path, results = tmp_path / "program.hip", tmp_path / "results.json"
+    path.write_text(WITH_HOST.replace("part::", "").replace("namespace part", "inline namespace p"))
+    options = ["--device-part", "--drop", "helpers.hpp", "--json", results]
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools" / "foreign_kernels.py", path, *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    ((kind, names),) = json.loads(results.read_text()).values()
+    assert kind == "ready"
+    assert "scaled" in names, "the instance that the host launches"
+    assert "fixed" in names

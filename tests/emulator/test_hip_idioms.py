@@ -178,6 +178,37 @@ def test_cooperative_groups(cp: ModuleType) -> None:
     assert (found[:, 2::2] == 0).all()
 
 
+def test_any_cooperative_group_as_an_argument(cp: ModuleType) -> None:
+    """A function that takes a `thread_group` sums over a block and over tiles of a wave."""
+    source = """
+    #include <hip/hip_cooperative_groups.h>
+    using namespace cooperative_groups;
+    __device__ int sum(thread_group group, int* work, int value) {
+        for (unsigned int i = group.size() / 2; i > 0; i /= 2) {
+            work[group.thread_rank()] = value;
+            group.sync();
+            if (group.thread_rank() < i) value += work[group.thread_rank() + i];
+            group.sync();
+        }
+        return value;
+    }
+    extern "C" __global__ void sums(const int* x, int* y) {
+        __shared__ int work[128];
+        thread_block block = this_thread_block();
+        int all = sum(block, work, x[threadIdx.x]);
+        thread_block_tile<16> tile = tiled_partition<16>(block);
+        int part = sum(tile, &work[threadIdx.x - tile.thread_rank()], x[threadIdx.x]);
+        if (tile.thread_rank() == 0) y[tile.meta_group_rank()] = part;
+        if (threadIdx.x == 0) y[8] = all;
+    }
+    """
+    x = cp.arange(128, dtype="i4")
+    y = cp.zeros(9, dtype="i4")
+    cp.RawKernel(source, "sums")((1,), (128,), (x, y))
+    parts = np.arange(128).reshape(8, 16).sum(1)
+    np.testing.assert_array_equal(y.get(), [*parts, parts.sum()])
+
+
 def test_host_code_beside_a_kernel_is_parsed(cp: ModuleType) -> None:
     source = """
     #include <hip/hip_runtime.h>

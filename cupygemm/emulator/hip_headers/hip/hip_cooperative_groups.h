@@ -84,6 +84,8 @@ HIP_CG_FREE coalesced_group coalesced_threads() { return {__activemask()}; }
 // A tile of `n` consecutive lanes, a power of two up to 64.
 template <unsigned int n, typename Parent = void> struct thread_block_tile {
     static_assert(n >= 1 && n <= 64 && (n & (n - 1)) == 0, "a tile has a power of two of lanes");
+    thread_block_tile() = default;
+    template <typename Other> HIP_CG thread_block_tile(const thread_block_tile<n, Other> &) {}
     HIP_CG static constexpr unsigned int size() { return n; }
     HIP_CG static constexpr unsigned int num_threads() { return n; }
     HIP_CG unsigned int thread_rank() const { return this_thread_block().thread_rank() % n; }
@@ -116,6 +118,28 @@ template <unsigned int n, typename Parent>
 HIP_CG_FREE thread_block_tile<n, Parent> tiled_partition(const Parent &) {
     return {};
 }
+
+// Any group, for functions that are not templates: a copy of its size and of this thread's place.
+struct thread_group {
+    HIP_CG thread_group(const thread_block &group)
+        : threads(group.size()), rank(group.thread_rank()), is_block(true) {}
+    template <typename Group> HIP_CG thread_group(const Group &group)
+        : threads(group.size()), rank(group.thread_rank()), is_block(false) {}
+    HIP_CG unsigned int size() const { return threads; }
+    HIP_CG unsigned int num_threads() const { return threads; }
+    HIP_CG unsigned int thread_rank() const { return rank; }
+    HIP_CG bool is_valid() const { return true; }
+    HIP_CG void sync() const {
+        if (is_block)
+            __syncthreads();
+        else
+            __syncwarp();
+    }
+
+private:
+    unsigned int threads, rank;
+    bool is_block;
+};
 
 template <typename Group> HIP_CG_FREE void sync(const Group &group) { group.sync(); }
 template <typename Group> HIP_CG_FREE auto thread_rank(const Group &group) {
