@@ -1,8 +1,32 @@
-"""A stretch of device memory, as reports name it."""
+"""Which stretches of device memory are valid, and which were: the tables behind every check.
+
+A *block* is what an allocation gave out. A block can be *carved* into arrays: then only the arrays
+are valid, not the block. An array is valid as long as its `Owner` lives.
+
+A signal handler may end any function here at any point, and the garbage collector may drop an
+owner in the middle of one. So two dictionaries hold the truth, each change is one operation on one
+of them, and all else is derived from copies of them. An owner has no ``__del__``, in which Python
+would print a handler's exception and drop it: its weak reference removes the array, in C.
+"""
 
 from __future__ import annotations
 
+import bisect
+import collections
+import ctypes
+import itertools
+import weakref
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+_HISTORY = 4096  # freed extents that can be told from addresses that never were
+_start = attrgetter("start")
+_untrack: Any = ctypes.pythonapi.PyObject_GC_UnTrack
+_untrack.argtypes, _untrack.restype = [ctypes.py_object], None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +43,8 @@ class Extent:
         Counts allocations up from 1.
     device : int or None
         The device that holds it, if there are several; None for memory that all of them may touch.
+    is_remembered : bool
+        Whether reports tell it from memory that never was, once it is freed.
     """
 
     start: int
@@ -26,16 +52,178 @@ class Extent:
     tag: str
     serial: int
     device: int | None = None
+    is_remembered: bool = True
+
+    @property
+    def size(self) -> int:
+        """The bytes in it."""
+        return self.end - self.start
 
     def __str__(self) -> str:
         name = f" ({self.tag})" if self.tag else ""
         place = "" if self.device is None else f" of device {self.device}"
-        return (
-            f"allocation {self.serial}{name}{place}: {self.end - self.start} bytes "
-            f"at 0x{self.start:x}"
-        )
+        return f"allocation {self.serial}{name}{place}: {self.size} bytes at 0x{self.start:x}"
 
 
 def gap(extent: Extent, address: int, end: int) -> int:
     """Return the bytes between an extent and ``[address, end)``."""
     return extent.start - end if extent.start >= end else max(address - extent.end, 0)
+
+
+class Owner:
+    """Keeps an array's extent valid for as long as it lives; after that it drops `kept`."""
+
+    __slots__ = ("__weakref__", "kept")
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+        # To the collector, its weak reference is then none into a cycle of garbage, and the array
+        # is still there for a `__del__` in that cycle.
+        _untrack(self)
+
+
+class _Block:
+    """An allocation; `is_carved` is set with its first array, and stays."""
+
+    __slots__ = ("extent", "is_carved")
+
+    def __init__(self, extent: Extent) -> None:
+        self.extent = extent
+        self.is_carved = False
+
+
+class _Array(NamedTuple):
+    """An array, and the block that it is in."""
+
+    extent: Extent
+    block: _Block
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """What is derived from one state of the blocks and arrays; extents are sorted by address."""
+
+    blocks: list[_Block]
+    arrays: list[_Array]
+    all_blocks: list[Extent]
+    valid: list[Extent]
+    starts: NDArray[np.uint64]
+    ends: NDArray[np.uint64]
+    devices: NDArray[np.int64]
+
+    @staticmethod
+    def of(blocks: list[_Block], arrays: list[_Array]) -> _Tables:
+        """Derive the tables."""
+        alive = {id(block) for block in blocks}
+        valid = [block.extent for block in blocks if not block.is_carved]
+        valid += [array.extent for array in arrays if id(array.block) in alive]
+        valid.sort(key=_start)
+        return _Tables(
+            blocks,
+            arrays,
+            sorted((block.extent for block in blocks), key=_start),
+            valid,
+            np.array([extent.start for extent in valid], np.uint64),
+            np.array([extent.end for extent in valid], np.uint64),
+            np.array([-1 if e.device is None else e.device for e in valid], np.int64),
+        )
+
+
+class Extents:
+    """The blocks and arrays of a device's memory."""
+
+    def __init__(self) -> None:
+        self._serials = itertools.count(1)
+        self._blocks: dict[int, _Block] = {}  # by start
+        self._arrays: dict[weakref.ref[Owner], _Array] = {}
+        self._tables = _Tables.of([], [])
+        # Extents that may be freed before the tables are derived again; and what was freed.
+        self._recent: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
+        self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
+
+    # -- changes --
+
+    def add(self, start: int, size: int, tag: str, device: int | None, *, remember: bool) -> None:
+        """Add a block."""
+        extent = Extent(start, start + size, tag, next(self._serials), device, remember)
+        if remember:
+            self._recent.append(extent)
+        self._blocks[start] = _Block(extent)
+
+    def remove(self, start: int) -> None:
+        """Remove a block, if it is there, and with it the validity of its arrays."""
+        self._blocks.pop(start, None)
+
+    def carve(self, start: int, size: int, tag: str, kept: Any) -> Owner | None:
+        """Add an array, or return None if it is not inside one block."""
+        extent = self.block(start)
+        block = None if extent is None else self._blocks.get(extent.start)
+        if block is None or start + size > block.extent.end:
+            return None
+        extent = Extent(start, start + size, tag, next(self._serials), block.extent.device)
+        self._recent.append(extent)
+        owner = Owner(kept)
+        array = _Array(extent, block)
+        block.is_carved = True
+        # No variable holds the weak reference: it must not outlive the owner outside of the table.
+        self._arrays[weakref.ref(owner, self._arrays.pop)] = array
+        return owner
+
+    def clear(self) -> None:
+        """Remove all blocks and arrays."""
+        self._blocks.clear()
+        self._arrays.clear()
+
+    # -- questions --
+
+    def tables(self) -> _Tables:
+        """Return what is derived from the blocks and arrays as they are now."""
+        while True:
+            blocks, arrays = list(self._blocks.values()), list(self._arrays.values())
+            known = self._tables
+            if known.blocks == blocks and known.arrays == arrays and not self._recent:
+                return known
+            tables = _Tables.of(blocks, arrays)
+            lasting = {extent.serial for extent in (*tables.valid, *tables.all_blocks)}
+            gone = {e.serial: e for e in (*known.valid, *self._recent) if e.serial not in lasting}
+            self._recent.clear()
+            self._tables = tables
+            self._freed.extend(extent for extent in gone.values() if extent.is_remembered)
+
+    def block(self, address: int) -> Extent | None:
+        """Return the block that holds an address."""
+        blocks = self.tables().all_blocks
+        position = bisect.bisect_right(blocks, address, key=_start) - 1
+        if position < 0:
+            return None
+        found = blocks[position]
+        return found if address == found.start or address < found.end else None
+
+    def nearest(self, address: int, end: int | None = None) -> Extent | None:
+        """Return the valid extent that holds an address, or a range, or lies nearest to it."""
+        end = address + 1 if end is None else end
+        return min(self.tables().valid, key=lambda each: gap(each, address, end), default=None)
+
+    def dangling(self, address: int) -> Extent | None:
+        """Return what was freed at an address, if nothing lives in its place by now."""
+        freed = self.freed(address)
+        return None if freed is None or self.reuse(freed, address, address) else freed
+
+    def freed(self, address: int) -> Extent | None:
+        """Return the extent freed last that held `address`, as far back as is remembered."""
+        live = {extent.serial for extent in self.tables().valid}
+        for extent in reversed(list(self._freed)):
+            if extent.start <= address < extent.end and extent.serial not in live:
+                return extent
+        return None
+
+    def reuse(self, freed: Extent, address: int, end: int) -> Extent | None:
+        """Return the nearest live extent in a freed one's place, if that was given out again."""
+        live = [
+            extent
+            for extent in self.tables().valid
+            if extent.start < freed.end
+            and extent.end > freed.start
+            and extent.serial > freed.serial
+        ]
+        return min(live, key=lambda extent: gap(extent, address, end), default=None)

@@ -44,7 +44,7 @@ class DeviceMemory:
     @property
     def used_bytes(self) -> int:
         """Return the bytes that are allocated on this device."""
-        return self.whole.used_by[self.device]
+        return self.whole.used_by(self.device)
 
     def malloc(self, size: int, tag: str = "", **options: Any) -> int:
         """Allocate memory of this device; see `Memory.malloc`."""

@@ -129,7 +129,7 @@ def test_freed_and_carved_memory_keeps_its_device():
     devices = Devices(TARGETS["gfx942"], 2)
     memory, other = devices[1].memory, devices[0].memory
     block = memory.malloc(4096, "hipMalloc")
-    memory.carve(block + 64, 100)
+    array = memory.carve(block + 64, 100)
     assert other.is_peers(block + 64)
     assert not memory.is_peers(block + 64)
     assert [len(devices[index].memory.ranges()[0]) for index in (0, 1)] == [0, 1]
@@ -137,4 +137,5 @@ def test_freed_and_carved_memory_keeps_its_device():
     memory.free(block)
     assert memory.used_bytes == 0
     assert len(memory.ranges()[0]) == 0
+    del array
     devices.memory.close()

@@ -1,0 +1,123 @@
+"""What is left of calls that a signal handler ends: each is ended at every point where it can be.
+
+CPython runs signal handlers at the start of a Python function, after a call, and where a loop jumps
+back. A trace function raises there in the place of a handler.
+"""
+
+from __future__ import annotations
+
+import dis
+import functools
+import itertools
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import CodeType, FrameType, ModuleType
+from typing import Any
+
+import pytest
+
+import cupygemm.emulator
+from cupygemm.emulator.allocations import Memory
+
+PACKAGE = str(Path(cupygemm.emulator.__file__).parent)
+
+
+class Interruption(BaseException):
+    """What the handler raises."""
+
+
+@functools.cache
+def points(code: CodeType) -> frozenset[int]:
+    """Return the offsets of the instructions before which a handler may run."""
+    found = itertools.pairwise(dis.get_instructions(code))
+    after = ("CALL", "RESUME", "JUMP_BACKWARD")
+    return frozenset(second.offset for first, second in found if first.opname.startswith(after))
+
+
+def interrupted(action: Callable[[], None], where: int) -> bool:
+    """Run an action, and interrupt the emulator at a point; tell whether there is such a point."""
+    left = itertools.count(where, -1)
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        if not frame.f_code.co_filename.startswith(PACKAGE):
+            return None
+        frame.f_trace_opcodes = True
+        if event == "opcode" and frame.f_lasti in points(frame.f_code) and next(left) == 0:
+            raise Interruption
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        action()
+    except Interruption:
+        return True
+    finally:
+        sys.settrace(before)
+    return next(left) < 0
+
+
+def everywhere(action: Callable[[], None]) -> Iterator[int]:
+    """Interrupt an action at its first point, its second, and so on; yield after each."""
+    for where in itertools.count():
+        if not interrupted(action, where):
+            assert where > 20, "nothing is traced"
+            return
+        yield where
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    memory = Memory(1 << 30)
+    yield memory
+    memory.close()
+
+
+def test_an_interrupted_allocation_takes_no_memory(memory: Memory) -> None:
+    kept = memory.malloc(100)
+    for _ in everywhere(lambda: memory.free(memory.malloc(5000))):
+        for start in memory.ranges()[0].tolist():
+            if start != kept:  # interrupted in `free`, which is to be repeated
+                memory.free(start)
+        assert memory.used_bytes == 100
+        assert memory.contains(kept, 100)
+
+
+def test_arrays_in_memory_of_interrupted_ones_have_their_own_bounds(memory: Memory) -> None:
+    """The pool cuts its blocks elsewhere each time: no earlier array may remain."""
+    block = memory.malloc(4096)
+    memory.carve(block, 1)
+
+    def carve() -> None:
+        arrays = [memory.carve(block + offset, 200) for offset in (0, 512, 1024)]
+        del arrays[1]
+        memory.carve(block + 512, 300)
+
+    for _ in everywhere(carve):
+        array = memory.carve(block, 2000)
+        assert memory.contains(block, 2000)
+        assert memory.ranges()[0].tolist() == [block]
+        del array
+
+
+def test_arrays_after_interrupted_ones_of_cupy_have_their_own_bounds(cp: ModuleType) -> None:
+    pool = cp.get_default_memory_pool()
+    devices = cupygemm.emulator._session._devices
+    if devices is None:
+        pytest.skip("a GPU runs the tests")
+
+    pool.free_all_blocks()
+    cp.empty(1900, "u1")  # the pool cuts all that follow from its block
+
+    def work() -> None:
+        first, second = cp.empty(300, "u1"), cp.empty(300, "u1")
+        del second
+        del first
+
+    for where in everywhere(work):
+        array = cp.empty(900, "u1")
+        start = array.data.ptr
+        assert devices.memory.contains(start, 900), where
+        assert not devices.memory.contains(start, 901), where
+        del array
