@@ -45,7 +45,7 @@ class Environment:
 
     def pip(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "pip", "--python", str(self.python), *arguments]
-        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         assert process.returncode == 0, process.stdout + process.stderr
 
     def run(self, *arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -60,7 +60,7 @@ class Environment:
             capture_output=True,
             text=True,
             check=False,
-            timeout=120,
+            timeout=600,
         )
 
     def output(self, code: str, **env: str) -> str:

@@ -61,7 +61,7 @@ def run_outside(site: Path, code: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert process.returncode == 0, process.stderr
     return process.stdout.strip()

@@ -26,9 +26,9 @@ def test_version(invoke):
 def test_demo_for_machines(run_python):
     """The command runs in its own process, without a choice of device."""
     code = "import sys; sys.argv = ['cupygemm', 'demo', '--json']; import cupygemm.__main__"
-    report = json.loads(run_python(code, timeout=200))
+    report = json.loads(run_python(code))
     assert report["ok"] is True
-    assert report["seconds"] < 200
+    assert report["seconds"] > 0
     products = report["products"]
     assert len(products) == len(_demo.CASES)
     for product in products:

@@ -8,6 +8,7 @@ import cupygemm
 import cupygemm.distributed
 
 da = pytest.importorskip("dask.array")
+dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
 INTEGERS = np.random.default_rng(1)
@@ -223,18 +224,21 @@ def test_a_stream_is_refused(cp, chunked):
         cupygemm.matmul(x, x.T, stream=cp.cuda.Stream())
 
 
-def test_a_cluster_of_processes(cp, device, monkeypatch):
+def test_a_cluster_of_processes(cp, device, monkeypatch, tmp_path):
     """Chunks are made on the workers and travel between them; the result returns to the client."""
     if device.emulated:
         monkeypatch.setenv("CUPYGEMM_EMULATE", device.target)
     a = integers(30, 24, dtype="float16")
     x = da.from_array(a, chunks=(10, 9)).map_blocks(cp.asarray)
     plugin = cupygemm.distributed.Warmup([(10, 10, 9)], "float16", dtype="float32")
+    limit = "600s"  # ends a hang
+    limits = {"distributed.comm.timeouts.connect": limit, "distributed.comm.timeouts.tcp": limit}
     with (
+        dask.config.set(limits),
         distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, dashboard_address=None
+            n_workers=2, threads_per_worker=1, dashboard_address=None, local_directory=tmp_path
         ) as cluster,
-        distributed.Client(cluster) as client,
+        distributed.Client(cluster, timeout=limit) as client,
     ):
         client.register_plugin(plugin)
         result = cupygemm.matmul(x, x.T).compute()

@@ -120,10 +120,10 @@ def with_segments(data: bytes, field: int, value: int) -> bytes:
 def test_an_image_of_impossible_size_costs_no_time(
     data: bytes, memory: Memory, field: int, value: int
 ) -> None:
-    started = time.perf_counter()
+    started = time.thread_time()
     with contextlib.suppress(InvalidCodeObject, OutOfMemory):
         load(with_segments(data, field, value), memory, "gfx942")
-    assert time.perf_counter() - started < 5  # once 17.7 GB were filled
+    assert time.thread_time() - started < 5  # once 17.7 GB were filled
 
 
 def test_variables_without_contents_are_zero_and_cost_what_is_touched(memory: Memory) -> None:

@@ -46,9 +46,9 @@ def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     s_endpgm
     """
     stuck(body, order=order)  # the first launch may compile
-    started = time.perf_counter()
+    started = time.thread_time()
     fault = stuck(body, order=order)
-    assert time.perf_counter() - started < 2, "on a busy machine; about 0.3 s on an idle one"
+    assert time.thread_time() - started < 10, "of the processor, whatever else it does; about 0.3 s"
     assert (fault.kind, fault.wave, fault.address) == ("deadlock", 1, 0x10)
     assert fault.instruction.startswith("ds_read_b32")
     assert "wave 1 repeats this loop" in fault.detail
@@ -267,7 +267,7 @@ def test_a_long_launch_shows_its_progress(monkeypatch: pytest.MonkeyPatch, termi
     stream = Terminal(terminal)
     monkeypatch.setattr(sys, "stderr", stream)
     with Progress("gemm", 12) as progress:
-        now = time.perf_counter()
+        now = progress._started
         assert not progress.due(now)
         assert progress.due(now + 5)
         progress.show(now + 5, 3, 40, 8)

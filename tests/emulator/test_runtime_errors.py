@@ -161,6 +161,21 @@ def test_what_a_signal_handler_raises_ends_a_launch(
     assert run_python(script, target="gfx942") == f"{expected}\ndone\n"
 
 
+def test_ctrl_c_ends_a_launch(run_python: Callable[..., str]) -> None:
+    script = f"""{WAITING}
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background shell ignores it
+try:
+    when_it_runs(signal.SIGINT)
+    kernel((1,), (1,), (x,))
+except KeyboardInterrupt:
+    print("interrupted")
+x.fill(1)
+kernel((1,), (1,), (x,))
+print("done")
+"""
+    assert run_python(script, target="gfx942") == "interrupted\ndone\n"
+
+
 LOADING = (
     WAITING
     + """

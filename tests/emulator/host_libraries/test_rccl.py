@@ -150,7 +150,7 @@ def test_processes_and_the_death_of_one(device, tmp_path):
                     )
                 )
         for process in ranks:
-            process.wait(timeout=100)
+            process.wait(timeout=600)
     finally:
         for process in ranks:  # and the processes of CuPy's store
             with contextlib.suppress(ProcessLookupError):
@@ -164,8 +164,11 @@ def test_processes_and_the_death_of_one(device, tmp_path):
 @pytest.fixture
 def ranks(monkeypatch):
     """Return the links of three ranks that have joined."""
-    rendezvous = Rendezvous()
-    links = [Link(rendezvous.unique_id, rank, 3) for rank in range(3)]
+
+    class Links(list):
+        rendezvous = Rendezvous()
+
+    links = Links(Link(Links.rendezvous.unique_id, rank, 3) for rank in range(3))
     for link in links:
         link.joined()
     monkeypatch.setenv("CUPYGEMM_EMULATE_RCCL_TIMEOUT", "0.3")
@@ -188,6 +191,8 @@ def test_a_rank_that_does_not_come_is_named(ranks):
     operation = Operation(name="ncclAllReduce", count=2, op=0)
     for link in ranks[:2]:
         link.send([operation], [b"ab"])
+    while not all(ranks.rendezvous._ranks[rank].waits for rank in range(2)):
+        time.sleep(0.001)  # the messages are on the way
     with pytest.raises(CommunicatorError, match=r"waited 0.3 s .*did not come: 2 \(see CUPYGEMM"):
         ranks[0].receive(1)
     with pytest.raises(CommunicatorError, match="did not come: 2"):
