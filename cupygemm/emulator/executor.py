@@ -116,9 +116,12 @@ class Executor:
             step.finish(loop.remaining(group), loop.struct.code if event == FAULT else 0)
             loop.resume(entry.next_pc)
             return
-        is_known = state.current_pc in program.entries
+        if event == NOT_DECODED and state.current_pc not in program.entries:
+            program.decode_block(state.current_pc)
+            loop.fit()
+            return
         entry = program.entry(state.current_pc)
-        if event == NOT_DECODED and (not is_known or loop.lacks_room(entry)):
+        if event == NOT_DECODED and loop.lacks_room(entry):
             loop.fit()
         else:
             loop.resume(self._execute(group, entry))

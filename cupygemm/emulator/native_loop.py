@@ -117,6 +117,7 @@ class NativeLoop:
         self.ids = np.zeros(waves, np.int64)
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
         self._arrays: dict[str, Any] = {}
+        self._num_linked = 0  # loads whose slot has their record
         self.struct = LoopStruct(
             machine=machine_of(state).address,
             program_words=program.table.size,
@@ -176,10 +177,11 @@ class NativeLoop:
             self._point("outstanding", np.zeros(len(slots), np.int64))
             self._point("slot_loads", np.zeros(len(slots), np.uint64))
             struct.num_slots = len(slots)
+            self._num_linked = 0
         loads = self._arrays["slot_loads"]
-        for slot, entry in enumerate(program.loads):
-            if not loads[slot]:
-                loads[slot] = ctypes.addressof(entry.record)
+        for slot, entry in enumerate(program.loads[self._num_linked :], self._num_linked):
+            loads[slot] = ctypes.addressof(entry.record)
+        self._num_linked = len(program.loads)
 
     # -- events ------------------------------------------------------------------------------------
 

@@ -51,7 +51,7 @@ class CheckedStep:
 
 
 class Program:
-    """The instructions of a code object for a target, decoded when execution reaches them.
+    """The instructions of a code object for a target, decoded when execution reaches their block.
 
     Attributes
     ----------
@@ -76,6 +76,15 @@ class Program:
         """Return the instruction at a byte offset."""
         found = self.entries.get(pc)
         return found if found is not None else self._decode(pc)
+
+    def decode_block(self, pc: int) -> None:
+        """Decode the instructions from a byte offset to the next branch, which execute together."""
+        entry = self.entry(pc)
+        while entry.control not in ("branch", "end") and entry.next_pc not in self.entries:
+            try:
+                entry = self._decode(entry.next_pc)
+            except (Fault, UnsupportedInstruction):  # for whom reaches it, if any wave does
+                return
 
     def _decode(self, pc: int) -> Entry:
         if not 0 <= pc < len(self.image):

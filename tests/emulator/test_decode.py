@@ -6,6 +6,8 @@ import pytest
 
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
+from cupygemm.emulator.program import Program
+from cupygemm.emulator.targets import TARGETS as MODELS
 from tests.emulator.listing import TARGETS, entries, expected_masks
 
 PAD = bytes.fromhex("000080bf") * 4  # s_nop 0
@@ -193,3 +195,18 @@ def test_results_that_have_no_register_are_refused(words: tuple[int, int], messa
     code = b"".join(word.to_bytes(4, "little") for word in words)
     with pytest.raises(UnsupportedInstruction, match=message):
         decode(code, 0, "gfx942")
+
+
+def test_a_block_is_decoded_up_to_its_branch() -> None:
+    code = bytes.fromhex("000080bf 000080bf feff82bf 000081bf")
+    program = Program(code, MODELS["gfx942"])
+    program.decode_block(0)
+    assert list(program.entries) == [0, 4, 8]
+
+
+def test_what_no_wave_may_reach_is_no_error_of_a_block() -> None:
+    program = Program(bytes.fromhex("000080bf ffffffff"), MODELS["gfx942"])
+    program.decode_block(0)
+    assert list(program.entries) == [0]
+    with pytest.raises(UnsupportedInstruction):
+        program.entry(4)
