@@ -8,6 +8,7 @@ kernels is compared as well.
 
 from __future__ import annotations
 
+import functools
 import io
 import re
 import shutil
@@ -20,16 +21,15 @@ from elftools.elf.elffile import ELFFile
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm.emulator.decode import decode, disassemble
 from cupygemm.emulator.disassembly import format_instruction, mnemonic_with_suffix
-from cupygemm.emulator.isa import LITERAL
+from cupygemm.emulator.isa import LITERAL, Instruction
 from tests.emulator.listing import TARGETS, entries
 from tests.hip.harness import SOURCES, VARIANTS, compile_source
 
 _BRANCH = re.compile(r"s_c?branch|s_call")
 
 
-def listing_text(code: bytes, target: str) -> str:
+def listing_text(inst: Instruction) -> str:
     """Return the text with a branch's operand as LLVM's listing has it, the encoded immediate."""
-    inst = decode(code, 0, target)
     text = format_instruction(inst)
     if _BRANCH.match(text):
         return re.sub(r"pc[+-]0x[0-9a-f]+$", str(inst.fields["simm16"]), text)
@@ -42,14 +42,15 @@ def text_section(code_object: Path) -> bytes:
     return bytes(section.data())
 
 
-def instructions(code: bytes, target: str) -> list[tuple[bytes, str]]:
-    """Return the bytes and the text of each instruction of `code`."""
+@functools.cache
+def instructions(path: Path, target: str) -> list[tuple[bytes, str]]:
+    """Return the bytes and the text of each instruction of a code object."""
+    code = text_section(path)
     found, offset = [], 0
     while offset < len(code):
-        size = decode(code, offset, target).size
-        part = code[offset : offset + size]
-        found.append((part, listing_text(part, target)))
-        offset += size
+        inst = decode(code, offset, target)
+        found.append((code[offset : offset + inst.size], listing_text(inst)))
+        offset += inst.size
     return found
 
 
@@ -58,7 +59,7 @@ def test_every_mnemonic(target: str) -> None:
     wrong = [
         (text, found)
         for code, text in entries(target)
-        if (found := listing_text(code, target)) != text
+        if (found := listing_text(decode(code, 0, target))) != text
     ]
     assert wrong == []
 
@@ -101,7 +102,7 @@ def without_ignored_bits(code: bytes, target: str) -> bytes:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_compiled_kernels_assemble_to_the_same_bytes(target: str, tmp_path: Path) -> None:
-    parts = [part for path in compiled(target) for part in instructions(text_section(path), target)]
+    parts = [part for path in compiled(target) for part in instructions(path, target)]
     assert len(parts) > 10_000
     source, output = tmp_path / "kernels.s", tmp_path / "kernels.hsaco"
     source.write_text(".text\n" + "\n".join(text for _, text in parts) + "\n")
@@ -138,5 +139,5 @@ def test_compiled_kernels_against_objdump(target: str) -> None:
             command = [objdump, "-d", f"--mcpu={target}", str(path)]
             text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             listed = [re.sub(r"\s*//.*", "", x).strip() for x in text.splitlines() if x[:1] == "\t"]
-            found = [text for _, text in instructions(text_section(path), target)]
+            found = [text for _, text in instructions(path, target)]
             assert found == [" ".join(line.split()) for line in listed]

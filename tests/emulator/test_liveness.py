@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cupygemm.emulator import batch, run
 from cupygemm.emulator.errors import KernelFault
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.native import library
@@ -124,7 +125,9 @@ def test_a_loop_without_an_end() -> None:
     assert "reads no memory that another wave could write" in fault.detail
 
 
-def test_workgroups_that_are_not_on_the_device_are_named() -> None:
+def test_workgroups_that_are_not_on_the_device_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (batch, run):
+        monkeypatch.setattr(module, "BATCH_WAVES", 16)
     body = f"""
     ds_write_b32 v1, v1 offset:16
     s_waitcnt lgkmcnt(0)
@@ -132,8 +135,8 @@ def test_workgroups_that_are_not_on_the_device_are_named() -> None:
     spin:
     {SPIN_ON_LDS}
     """
-    fault = stuck(body, grid=700)
-    assert "Workgroups 0 to 511 of the grid are on the device; the 188 others start" in fault.detail
+    fault = stuck(body, grid=320)  # more than the compute units, each of which takes one
+    assert "Workgroups 0 to 7 of the grid are on the device; the 312 others start" in fault.detail
 
 
 @pytest.mark.parametrize("order", ORDERS)
