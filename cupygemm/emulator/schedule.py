@@ -283,7 +283,9 @@ class Scheduler:
             "divergent barrier",
             f"waves {names} of the workgroup wait at the barrier before {offset:+#x}, and waves "
             f"{ended} have ended without reaching it:\n"
-            "every wave that does not return at once must execute the same barriers",
+            "every wave that does not return at once must execute the same barriers\n"
+            "(s_barrier waits for surviving waves only, so that a GPU goes on here; HIP does not "
+            "allow it)",
             int(waiting[0]),
             check="barriers",
         )
