@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from cupygemm.emulator.profiling import remedies
@@ -61,6 +63,7 @@ def test_flat_instructions_that_access_lds_are_named() -> None:
     assert cause.why.startswith("2 of 2 accesses to LDS are FLAT, and waves spend")
     assert "at +0x" in cause.why
     to_memory = FLAT_LDS.replace("v_mov_b32 v3, s9", "v_mov_b32 v3, s5\nv_or_b32 v2, s4, v2")
+    assert "Waits for scalar loads" not in str(flat.verdict), "it waits for LDS"
     for other in (FILL, to_memory):
         assert "FLAT" not in str(profiled(other, lds=64 * 132).verdict)
 
@@ -104,3 +107,19 @@ def test_the_verdict_as_json() -> None:
     found = profiled(LOADS.format(stride=256)).to_dict()["verdict"]
     assert found["bound"] in ("latency", "VMEM")
     assert {"name", "share", "why", "remedy"} == set(found["causes"][0])
+
+
+def test_a_missing_launch_bound_is_named_where_registers_spill() -> None:
+    plain = profiled("v_mov_b32 v1, 1\n", block=256)
+    (first, *others) = plain.instructions
+    spill = dataclasses.replace(first, text="scratch_store_dword off, v0, off", executions=4)
+    found = dataclasses.replace(
+        plain,
+        registers={**plain.registers, "scratch": 512},
+        instructions=(spill, *others),
+    )
+    (cause,) = (c for c in found.verdict.causes if c.name == "Private memory")
+    assert "declare the kernel __launch_bounds__(256)" in cause.remedy
+    assert "up to 1,024 work-items" in cause.remedy
+    bound = dataclasses.replace(found, max_threads=256)
+    assert "__launch_bounds__" not in str(bound.verdict)

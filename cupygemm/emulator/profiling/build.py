@@ -113,6 +113,7 @@ def build_profile(found: LaunchCounts) -> KernelProfile:
         lds_bytes=dispatch.lds_bytes,
         occupancy=found.occupancy,
         code=code.hexdigest()[:16],
+        max_threads=kernel.max_threads,
         instructions=tuple(instructions),
         fabric_written=memory.fabric_written,
         hbm_read=memory.hbm_read,

@@ -122,6 +122,7 @@ class KernelCounts:
     hbm_written: int
     timing: Timing | None = None
     sampled: int = 0
+    max_threads: int = 1024
 
     def __repr__(self) -> str:
         grid, block = ("x".join(map(str, extent)) for extent in (self.grid, self.block))

@@ -50,6 +50,8 @@ class KernelProfile(KernelCounts):
         Modelled. None if the launch was too long to keep a trace of whole workgroups.
     sampled : int
         Workgroups that ran, if they are a sample from which the counts are scaled; else 0.
+    max_threads : int
+        Work-items of the largest workgroup for which the kernel was compiled.
     """
 
     def at_clock(self, clock_mhz: float) -> KernelProfile:
