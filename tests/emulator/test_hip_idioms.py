@@ -231,3 +231,33 @@ def test_host_code_beside_a_kernel_is_parsed(cp: ModuleType) -> None:
     x = cp.zeros(64, "i4")
     module.get_function("fill")((1,), (64,), (x, np.int32(5)))
     assert int(x.sum()) == 25
+
+
+def test_a_source_with_python_bindings_compiles_as_it_is(cp: ModuleType) -> None:
+    code = """
+    #include <hip/hip_runtime.h>
+    #include <pybind11/pybind11.h>
+    struct globals { float* y; float by; dim3 grid() { return dim3(1); } };
+    __global__ void fill(const globals g) { g.y[threadIdx.x] = g.by; }
+    void dispatch(globals g) { fill<<<g.grid(), 64>>>(g); }
+    template <typename T> T from(pybind11::object o) {
+        if (!pybind11::hasattr(o, "data_ptr")) throw std::runtime_error("a tensor is expected");
+        if (o.attr("__class__").attr("__name__").cast<std::string>() != "Tensor")
+            return o.cast<T>();
+        auto shape = o.attr("shape").cast<pybind11::tuple>();
+        std::array<int, 2> extents = {1, 1};
+        for (size_t i = 0; i < shape.size(); ++i) extents[i] = pybind11::cast<int>(shape[i]);
+        return {(float*)o.attr("data_ptr")().cast<unsigned long>(), 1.0f * extents[0]};
+    }
+    PYBIND11_MODULE(fills, m) {
+        m.doc() = "fills";
+        m.def("fill", [](pybind11::object o) { dispatch(from<globals>(o)); }, pybind11::arg("o"));
+    }
+    """
+    kernel = cp.RawModule(
+        code=code, options=("-std=c++20",), name_expressions=("fill",)
+    ).get_function("fill")
+    y = cp.zeros(64, np.float32)
+    layout = np.dtype([("y", "u8"), ("by", "f4")], align=True)
+    kernel((1,), (64,), (np.array((y.data.ptr, 3), layout),))
+    assert (y.get() == 3).all()
