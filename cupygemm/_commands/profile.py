@@ -63,8 +63,9 @@ def profile(
         typer.Option(
             help="The kernel's arguments, separated by spaces. A scalar is TYPE:VALUE (i32:1000). "
             "A buffer is TYPE[COUNT], which holds zeros, or TYPE[COUNT]=FILL, where FILL is ones, "
-            "arange or random. The arguments of a Python program are plain words. Given twice, "
-            "the second is for the second kernel of a comparison."
+            "arange or random. {ARG ARG ...} is a struct by value. The arguments of a Python "
+            "program are plain words. Given twice, the second is for the second kernel of a "
+            "comparison."
         ),
     ] = None,
     options: Annotated[
@@ -341,12 +342,12 @@ def _code_object(
     sample: int | None = None,
 ) -> Any:
     from cupygemm.emulator.arguments import (
-        parse_argument,
+        parse_arguments,
         parse_extent,
         profile_code_object,
     )
 
-    arguments = [parse_argument(word) for word in (args or "").split()]
+    arguments = parse_arguments(args or "")
     return profile_code_object(
         path,
         kernel,

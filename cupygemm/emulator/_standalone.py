@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.schedule import Order
 
 _POINTER = struct.Struct("<Q")
+_Buffers = list[tuple[int, np.ndarray[Any, Any]]]
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
 
 
@@ -46,7 +47,8 @@ def launch(
     arguments : sequence
         The kernel's explicit arguments. A NumPy array of one axis or more is a buffer: it is copied
         to the device and, unless it is read-only, back. NumPy scalars are passed as they are,
-        Python's numbers in the size that the kernel declares.
+        Python's numbers in the size that the kernel declares. A tuple is a struct by value: its
+        members are buffers (pointers to them), NumPy scalars and tuples, at C's offsets.
     kernel : str, optional
         Its name; needed where the code object has several.
     dynamic_lds : int
@@ -92,14 +94,14 @@ def launch(
     if len(explicit) != len(arguments):
         wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
         raise ValueError(f"{found.name} takes {wanted}; {len(arguments)} arguments are given")
-    buffers: list[tuple[int, np.ndarray[Any, Any]]] = []
+    buffers: _Buffers = []
     values = []
     for position, (declared, value) in enumerate(zip(explicit, arguments, strict=True)):
-        if isinstance(value, np.ndarray) and value.ndim:
-            address = device.memory.malloc(value.nbytes, tag=f"argument {position}")
-            device.memory.write(address, np.ascontiguousarray(value).tobytes())
-            buffers.append((address, value))
-            packed = _POINTER.pack(address)
+        tag = f"argument {position}"
+        if isinstance(value, tuple):
+            packed, _ = _struct(value, device, buffers, tag)
+        elif isinstance(value, np.ndarray) and value.ndim:
+            packed = _pointer(value, device, buffers, tag)
         else:
             packed = _packed(value, declared)
         if len(packed) != declared.size:
@@ -134,6 +136,36 @@ def choose_kernel(kernels: dict[str, Kernel], name: str | None) -> Kernel:
         missing = "choose a kernel" if name is None else f"no kernel {name}"
         raise ValueError(f"{missing}; it has {', '.join(sorted(kernels)) or 'none'}")
     return kernels[name]
+
+
+def _pointer(array: np.ndarray[Any, Any], device: Device, buffers: _Buffers, tag: str) -> bytes:
+    """Copy an array to the device, note it in `buffers`, and return its address as bytes."""
+    address = device.memory.malloc(array.nbytes, tag=tag)
+    device.memory.write(address, np.ascontiguousarray(array).tobytes())
+    buffers.append((address, array))
+    return _POINTER.pack(address)
+
+
+def _struct(
+    members: tuple[Any, ...], device: Device, buffers: _Buffers, tag: str
+) -> tuple[bytes, int]:
+    """Return the bytes of a C struct, and its alignment."""
+    data, largest = b"", 1
+    for position, member in enumerate(members):
+        own = f"{tag}, member {position}"
+        if isinstance(member, tuple):
+            packed, alignment = _struct(member, device, buffers, own)
+        elif isinstance(member, np.ndarray) and member.ndim:
+            packed, alignment = _pointer(member, device, buffers, own), _POINTER.size
+        elif isinstance(member, np.ndarray | np.generic):
+            packed, alignment = member.tobytes(), member.dtype.alignment
+        else:
+            raise ValueError(
+                f"{own} is {member!r}: members of a struct are NumPy arrays or scalars"
+            )
+        data += bytes(-len(data) % alignment) + packed
+        largest = max(largest, alignment)
+    return data + bytes(-len(data) % largest), largest
 
 
 def _packed(value: Any, declared: Argument) -> bytes:

@@ -3,6 +3,7 @@
 i32:1000              a scalar
 f32[1000]             a buffer of 1000 elements, zero
 f32[1000]=arange      0, 1, 2, ...; also =ones, and =random (uniform in -1..1, integers in 0..9)
+{f32[1000] i64:1000}  a struct by value, with a pointer to the buffer
 """
 
 from __future__ import annotations
@@ -36,6 +37,30 @@ _FILLS = ("zeros", "ones", "arange", "random")
 _SCALAR = re.compile(r"(\w+):(\S+)")
 _BUFFER = re.compile(r"(\w+)\[(\d+)\](?:=(\w+))?")
 _MAX_EXTENT = 2**31 - 1
+
+
+def parse_arguments(text: str) -> list[Any]:
+    """Return the arguments of a line of words; a struct in braces is a tuple of its members.
+
+    Raises
+    ------
+    ValueError
+        A word is no argument, or braces do not match.
+    """
+    open_structs: list[list[Any]] = [[]]
+    for word in text.replace("{", " { ").replace("}", " } ").split():
+        if word == "{":
+            open_structs.append([])
+        elif word == "}" and len(open_structs) > 1:
+            members = tuple(open_structs.pop())
+            open_structs[-1].append(members)
+        elif word == "}":
+            raise ValueError(f"arguments {text!r}: a closing brace without its opening one")
+        else:
+            open_structs[-1].append(parse_argument(word))
+    if len(open_structs) > 1:
+        raise ValueError(f"arguments {text!r}: an opening brace without its closing one")
+    return open_structs[0]
 
 
 def parse_argument(text: str) -> NDArray[Any]:
@@ -105,7 +130,7 @@ def profile_code_object(
     grid: tuple[int, int, int],
     block: tuple[int, int, int],
     dynamic_lds: int,
-    arguments: Sequence[NDArray[Any]],
+    arguments: Sequence[Any],
     sample: int | None = None,
 ) -> KernelProfile:
     """Launch a kernel of a code object on a device of its own target, without CuPy.
@@ -121,7 +146,7 @@ def profile_code_object(
     dynamic_lds : int
         Bytes.
     arguments : sequence of ndarray
-        The explicit arguments in order, as `parse_argument` returns them.
+        The explicit arguments in order, as `parse_arguments` returns them.
     sample : int, optional
         Run at most so many workgroups, and scale the profile to the grid.
 

@@ -17,7 +17,7 @@ from cupygemm._commands import cli as _cli
 from cupygemm._commands import profile as _profile_command
 from cupygemm._tuning.product import products_of
 from cupygemm.emulator import calibration
-from cupygemm.emulator.arguments import parse_argument, parse_extent
+from cupygemm.emulator.arguments import parse_argument, parse_arguments, parse_extent
 from cupygemm.emulator.calibration.figures import Figure
 
 SOURCE = """\
@@ -230,6 +230,11 @@ def test_arguments() -> None:
     np.testing.assert_array_equal(parse_argument("i64[3]=arange"), [0, 1, 2])
     random = parse_argument("bf16[100]=random").astype(np.float32)
     assert -1 <= random.min() < random.max() <= 1
+    first, (x, (count, rate)), () = parse_arguments("i32:1 {f32[2] {i64:3 f32:4}} {}")
+    assert (first, x.size, count, rate, rate.dtype) == (1, 2, 3, 4, np.float32)
+    for wrong in ("{i32:1", "i32:1}"):
+        with pytest.raises(ValueError, match="brace without its"):
+            parse_arguments(wrong)
     assert parse_extent("5") == (5, 1, 1)
     assert parse_extent("5,6,7") == (5, 6, 7)
 

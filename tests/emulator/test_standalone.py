@@ -16,6 +16,13 @@ extern "C" __global__ void saxpy(int n, float a, const float* x, float* y) {
     if (i < n) y[i] += a * x[i];
 }
 """
+STRUCTS = """
+struct view { float* data; unsigned long columns; };
+struct globals { view x; char first; view y; float by; };
+extern "C" __global__ void scale(const globals g) {
+    if (threadIdx.x >= g.first) g.y.data[threadIdx.x] = g.by * g.x.data[threadIdx.x] + g.y.columns;
+}
+"""
 OTHER = 'extern "C" __global__ void nothing() {}'
 
 
@@ -48,6 +55,21 @@ def test_a_path_a_profile_and_an_order(code: bytes, tmp_path: Path) -> None:
     stats = emulator.launch(path, 1, 64, [64, 1.0, x, y], profile=True, order="reverse")
     assert stats.profile is not None
     assert (y == 1).all()
+
+
+def test_tuples_are_structs_by_value() -> None:
+    scale = compile_program(STRUCTS, "scale", target_name="gfx942").code
+    x, y = np.arange(64, dtype="f4"), np.zeros(64, "f4")
+    views = (x, np.uint64(64)), (y, np.uint64(7))
+    emulator.launch(scale, 1, 64, [(views[0], np.int8(2), views[1], np.float32(3))])
+    np.testing.assert_array_equal(y[2:], 3 * x[2:] + 7)
+    assert not y[:2].any()
+    with pytest.raises(ValueError, match="argument 0 of scale has 48 bytes, not 40"):
+        emulator.launch(scale, 1, 64, [(views[0], np.int8(2), views[1])])
+    with pytest.raises(
+        ValueError, match="argument 0, member 1 is 2: members of a struct are NumPy"
+    ):
+        emulator.launch(scale, 1, 64, [(views[0], 2)])
 
 
 def test_faults_are_reported(code: bytes) -> None:
