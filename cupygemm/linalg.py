@@ -26,9 +26,11 @@ from cupygemm._solvers.factors import (
     solve_triangular,
 )
 from cupygemm._solvers.orthogonal import lstsq, pinv, qr
+from cupygemm._solvers.refinement import SolveInfo
 from cupygemm._solvers.systems import cholesky, det, inv, slogdet, solve
 
 __all__ = [
+    "SolveInfo",
     "cho_factor",
     "cho_solve",
     "cholesky",

@@ -15,7 +15,8 @@ from cupygemm._solvers import blocks
 from cupygemm._solvers.blocks import outer_width
 from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
 from cupygemm._solvers.matrices import Matrices, adjoint
-from cupygemm._solvers.products import subtract_product
+from cupygemm._solvers.products import EXACT, Rounding, subtract_product
+from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.updates import update_panel
 
 _THREADS = 256
@@ -24,13 +25,15 @@ _TRAILING_ROWS = 1024
 """The rows of the blocks in which the lower triangle is updated."""
 
 
-def factor(a: Matrices) -> Array:
+def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     """Replace Hermitian matrices by their lower Cholesky factors.
 
     Parameters
     ----------
     a : Matrices
         Square. Only the lower triangles are read.
+    rounding : Rounding
+        Of the operands of the products that update the matrix behind a panel.
 
     Returns
     -------
@@ -60,7 +63,7 @@ def factor(a: Matrices) -> Array:
                     extents=(n - behind, end - behind, behind - column),
                     hermitian=True,
                 )
-        _update(a, first, end)
+        _update(a, first, end, rounding)
     launch = load(CHOLESKY_FINISH, a.dtype, _FINISH_THREADS, width=width)
     launch(
         (n, a.batches),
@@ -75,7 +78,7 @@ def factor(a: Matrices) -> Array:
     return info
 
 
-def _update(a: Matrices, first: int, end: int) -> None:
+def _update(a: Matrices, first: int, end: int, rounding: Rounding) -> None:
     """Subtract the product of an outer panel from the lower triangle behind it."""
     if end == a.n:
         return
@@ -88,6 +91,7 @@ def _update(a: Matrices, first: int, end: int) -> None:
             a.block(slice(top, bottom), within),
             right[..., : bottom - end],
             a.block(slice(top, bottom), slice(end, bottom)),
+            rounding,
         )
 
 
@@ -108,3 +112,10 @@ def _factor_block(a: Matrices, diagonal: Array, info: Array, first: int, width: 
         first,
         0,
     )
+
+
+def substitute_both(factors: Matrices, x: Matrices) -> None:
+    """Solve ``L L^H X = B`` in place."""
+    n = factors.m
+    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True)
+    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, transposed=True, conjugate=True)

@@ -12,7 +12,7 @@ from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
 from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite
-from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.matrices import copied
 from cupygemm._solvers.operands import factored_dtype, require_matrices, require_square
 from cupygemm._solvers.right_hand_sides import (
     check_numbers,
@@ -23,7 +23,7 @@ from cupygemm._solvers.right_hand_sides import (
     transposition,
 )
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import swap
+from cupygemm._solvers.swaps import permute
 from cupygemm._solvers.systems import zero_diagonal
 
 Transposition = Literal[0, 1, 2, "N", "T", "C"]
@@ -146,13 +146,13 @@ def lu_solve(
         order = stacked_pivots(pivots, factors.batches, shape)
         options = {"transposed": how > 0, "conjugate": how == 2}
         if how == 0:
-            _permute(x, order, inverse=False)
+            permute(x, order, inverse=False)
             substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True)
             substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False)
         else:
             substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=False, **options)
             substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, unit=True, **options)
-            _permute(x, order, inverse=True)
+            permute(x, order, inverse=True)
         check_numbers(b, check_finite=check_finite)
     return solution(x, shape, vector=vector)
 
@@ -343,22 +343,3 @@ def solve_triangular(
                 row = int(info[np.flatnonzero(info)[0]]) - 1
                 raise np.linalg.LinAlgError(f"singular matrix: resolution failed at diagonal {row}")
     return solution(x, shape, vector=vector)
-
-
-def _permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:
-    """Swap rows as the pivots say, the last swap first for the inverse."""
-    n = pivots.shape[1]
-    step = 256
-    firsts = range(0, n, step)
-    shared = pivots.shape[0] == 1 and x.batches > 1
-    for first in reversed(firsts) if inverse else firsts:
-        swap(
-            x,
-            pivots,
-            first,
-            min(step, n - first),
-            0,
-            x.n,
-            shared=shared,
-            inverse=inverse,
-        )

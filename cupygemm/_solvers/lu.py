@@ -17,7 +17,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers.blocks import Blocks, current_limits, outer_width, panel_blocks
 from cupygemm._solvers.kernels import LU_PANEL, load
 from cupygemm._solvers.matrices import Matrices
-from cupygemm._solvers.products import subtract_product
+from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import swap, swap_around
 from cupygemm._solvers.teams import Workspace
@@ -43,7 +43,7 @@ class LuFactors:
     info: Array
 
 
-def factor(a: Matrices, columns: int | None = None) -> LuFactors:
+def factor(a: Matrices, columns: int | None = None, rounding: Rounding = EXACT) -> LuFactors:
     """Factor matrices in place.
 
     Parameters
@@ -52,6 +52,8 @@ def factor(a: Matrices, columns: int | None = None) -> LuFactors:
     columns : int, optional
         The columns to factor. Those behind them are right-hand sides, which become L^-1 P times
         themselves.
+    rounding : Rounding
+        Of the operands of the products that update the matrix behind a panel.
     """
     import cupy
 
@@ -78,6 +80,7 @@ def factor(a: Matrices, columns: int | None = None) -> LuFactors:
                 a.block(rows, within),
                 a.block(within, slice(end, a.n)),
                 a.block(rows, slice(end, a.n)),
+                rounding,
             )
     return LuFactors(a, pivots, info)
 

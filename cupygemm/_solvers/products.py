@@ -8,9 +8,12 @@ no element, and the product may be stored in place.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from cupygemm._backends.cupy import blas
@@ -19,50 +22,85 @@ from cupygemm._plan.keys import array_key
 from cupygemm._plan.plan import Plan, make_plan
 from cupygemm._plan.table import PLANS
 from cupygemm._products.matmul import matmul
+from cupygemm._records.formats import Precision
 from cupygemm._request.arrays import Array
 from cupygemm._request.call import check_call
 from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.options import CallOptions
 
 
-def subtract_product(a: Array, b: Array, c: Array) -> None:
+@dataclass(frozen=True)
+class Rounding:
+    """How the operands of float32 products are rounded before they are multiplied.
+
+    Attributes
+    ----------
+    dtype : numpy.dtype or None
+        The 16-bit type that they are converted to; None keeps them. Sums are of float32.
+    precision : {"ieee", "tf32", "tf32x3"}
+        As for `cupygemm.matmul`.
+    """
+
+    dtype: np.dtype[Any] | None = None
+    precision: Precision = "ieee"
+
+
+EXACT = Rounding()
+ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
+    {
+        "float32": EXACT,
+        "tf32": Rounding(precision="tf32"),
+        "bfloat16": Rounding(np.dtype(ml_dtypes.bfloat16)),
+        "float16": Rounding(np.dtype(np.float16)),
+    }
+)
+"""The precisions in which a matrix may be factored, by name."""
+
+
+def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -> None:
     """Subtract ``a @ b`` from `c`, in place. The operands share no element with `c`."""
     if not c.size or not a.shape[-1]:
         return
-    if _adds_in_place(c.dtype):
-        _subtract_by_kernel(a, b, c)
-    elif _has_blas() and c.strides[-1] == c.itemsize and min(c.shape) > 1:
+    if rounding.dtype is not None:
+        a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
+    if _adds_in_place(c.dtype, rounding):
+        _subtract_by_kernel(a, b, c, rounding)
+    elif rounding == EXACT and _has_blas() and c.strides[-1] == c.itemsize and min(c.shape) > 1:
         blas.subtract_product(a, b, c)
     else:
-        c -= matmul(a, b)
+        c -= matmul(a, b, dtype=c.dtype, precision=rounding.precision)
 
 
-def _subtract_by_kernel(a: Array, b: Array, c: Array) -> None:
+def _subtract_by_kernel(a: Array, b: Array, c: Array, rounding: Rounding) -> None:
     arguments = epilogue_arguments(alpha=-1, beta=1, c=c)
-    key = ("subtract_product", *array_key(a), *array_key(b), *array_key(c))
+    key = ("subtract_product", rounding, *array_key(a), *array_key(b), *array_key(c))
     plan: Plan | None = PLANS.get(key)
     if plan is None:
-        call = check_call(a, b, c, given=CallOptions(epilogue=arguments))
+        given = CallOptions(precision=rounding.precision, epilogue=arguments)
+        call = check_call(a, b, c, given=given)
         request = replace(call.request, aliased=False)
         plan = make_plan(request, device(call.device_index), {}, call.arguments)
         PLANS.keep(key, plan)
     plan.run(a, b, c, arguments)
 
 
-def _adds_in_place(dtype: np.dtype[Any]) -> bool:
+def _adds_in_place(dtype: np.dtype[Any], rounding: Rounding) -> bool:
     """Tell whether kernels of this library multiply a type on the current device, and add to C."""
     from cupy.cuda.runtime import getDevice
 
-    return _kernels_add(getDevice(), dtype)
+    return _kernels_add(getDevice(), dtype, rounding)
 
 
 @functools.cache
-def _kernels_add(index: int, dtype: np.dtype[Any]) -> bool:
+def _kernels_add(index: int, dtype: np.dtype[Any], rounding: Rounding) -> bool:
     import cupy
 
     c = cupy.empty((256, 256), dtype)
-    given = CallOptions(epilogue=epilogue_arguments(alpha=-1, beta=1, c=c))
-    request = replace(check_call(c, c, c, given=given).request, aliased=False)
+    a = c if rounding.dtype is None else cupy.empty(c.shape, rounding.dtype)
+    given = CallOptions(
+        precision=rounding.precision, epilogue=epilogue_arguments(alpha=-1, beta=1, c=c)
+    )
+    request = replace(check_call(a, a, c, given=given).request, aliased=False)
     return bool(device(index).kernels.supports(request))
 
 

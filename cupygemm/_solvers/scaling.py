@@ -20,16 +20,24 @@ def power_of_two_scale(a: Array) -> Array:
     cupy.ndarray
         (batches, 1, 1), real. One for matrices of zeros, and for those with NaN or infinities.
     """
+    return inverse_powers_of_two(parts(a).max(axis=(1, 2), keepdims=True))
+
+
+def parts(a: Array) -> Array:
+    """Return the absolute values of numbers; of complex ones, those of the larger parts."""
     import cupy
 
     largest = cupy.abs(a.real)
-    if a.dtype.kind == "c":
-        largest = cupy.maximum(largest, cupy.abs(a.imag))
-    largest = largest.max(axis=(1, 2), keepdims=True)
-    info = np.finfo(largest.dtype)
-    words, fraction = largest.view(f"i{largest.itemsize}"), int(info.nmant)
+    return cupy.maximum(largest, cupy.abs(a.imag)) if a.dtype.kind == "c" else largest
+
+
+def inverse_powers_of_two(x: Array) -> Array:
+    """Return powers of two that bring numbers near one; one for zeros, NaN and infinities."""
+    import cupy
+
+    info = np.finfo(x.dtype)
+    words, fraction = x.view(f"i{x.itemsize}"), int(info.nmant)
     # The exponents of the numbers, biased, and of the powers of two.
     exponent = cupy.clip(2 * (int(info.maxexp) - 1) - (words >> fraction), 1, None)
-    scale = (exponent.astype(words.dtype) << fraction).view(largest.dtype)
-    usable = cupy.isfinite(largest) & (largest > 0)
-    return cupy.where(usable, scale, largest.dtype.type(1))
+    scale = (exponent.astype(words.dtype) << fraction).view(x.dtype)
+    return cupy.where(cupy.isfinite(x) & (x > 0), scale, x.dtype.type(1))

@@ -143,3 +143,13 @@ def swap_around(a: Matrices, pivots: Array, first: int, end: int) -> None:
         first,
         count,
     )
+
+
+def permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:
+    """Swap rows as the pivots of a whole matrix say, the last swap first for the inverse."""
+    n = pivots.shape[1]
+    firsts = range(0, n, _MOST_PIVOTS)
+    shared = pivots.shape[0] == 1 and x.batches > 1
+    for first in reversed(firsts) if inverse else firsts:
+        count = min(_MOST_PIVOTS, n - first)
+        swap(x, pivots, first, count, 0, x.n, shared=shared, inverse=inverse)

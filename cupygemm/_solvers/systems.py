@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,16 @@ from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
-from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite, raise_singular
+from cupygemm._solvers.errors import (
+    fetch,
+    finite_flag,
+    is_capturing,
+    raise_not_definite,
+    raise_singular,
+)
 from cupygemm._solvers.matrices import Matrices, copied
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_square
+from cupygemm._solvers.refinement import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.substitution import substitute
 
@@ -84,8 +92,10 @@ def solve(
     assume_a: str | None = None,
     transposed: bool = False,
     *,
+    precision: str | None = None,
+    full_output: bool = False,
     stream: Any = None,
-) -> Array:
+) -> Any:
     """Solve ``a @ x = b``, as `numpy.linalg.solve`, with the options of `scipy.linalg.solve`.
 
     Parameters
@@ -106,20 +116,31 @@ def solve(
         ``"lower triangular"``, ``"diagonal"``, ``"tridiagonal"``, ``"banded"``. By default nothing.
     transposed : bool
         Whether to solve ``a.T @ x = b``.
+    precision : {"float32", "tf32", "bfloat16", "float16"}, optional
+        A lower precision to factor ``a`` in. The solution is then refined until its backward error
+        is that of the operands' type. ``"float32"`` factors float64 in float32. The others also
+        round the operands of the products that update the matrix, with sums in float32; they are
+        for real matrices. By default the matrix is factored in the type of the operands.
+    full_output : bool
+        Whether to return how the solution was found, too.
     stream : cupy.cuda.Stream, optional
         As for `cupygemm.matmul`.
 
     Returns
     -------
-    cupy.ndarray
+    x : cupy.ndarray
         The solution, of the shape of ``b`` after broadcasting.
+    info : SolveInfo
+        If `full_output` is true: the path taken (``"direct"``, ``"refined"`` or ``"fallback"``),
+        the number of iterations, and the backward error that was reached.
 
     Raises
     ------
     numpy.linalg.LinAlgError
         If ``a`` is not square, or is singular, or is not positive definite as assumed.
     ValueError
-        If the shapes do not match, or an option has none of its allowed values.
+        If the shapes do not match, an option has none of its allowed values, or a graph is recorded
+        with a `precision`.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
 
@@ -128,7 +149,15 @@ def solve(
     The matrix is factored with partial pivoting, and the right-hand sides take part in the
     factorisation as further columns. The call waits for the device once, to learn whether a matrix
     is singular. While a graph is recorded it neither waits nor raises.
+
+    With a `precision`, the call waits once after the first solution and once after each cycle of
+    GMRES, of up to 16 iterations. Well-conditioned matrices take one or two cycles. After 50
+    iterations, or a long cycle that does not halve the error, the matrix is factored again in its
+    own type. The goal is a normwise backward error of twice machine precision; up to sqrt(n) times
+    machine precision is accepted.
     """
+    import cupy
+
     a, b = as_arrays("solve", a=a, b=b)
     require_square("solve", "a", a)
     if assume_a is not None and assume_a not in ASSUMPTIONS:
@@ -140,10 +169,44 @@ def solve(
         raise ValueError(
             f"solve: a has shape {a.shape} and b has shape {b.shape}; b must have {n} rows"
         )
+    lower_precision = refined_precision(precision, dtype)
     finite = finite_flag(a, b) if check_finite else None
     structure = structured(a, assume_a, lower=lower, transposed=transposed)
-    x = _solve(structure, columns, dtype, finite)
-    return x[..., 0] if vector else x
+    stack, k = columns.shape[:-2], columns.shape[-1]
+    if flat := a.ndim == 2 and bool(stack):  # one matrix: all right-hand sides are its columns
+        columns = cupy.moveaxis(columns, -2, 0).reshape(n, -1)
+    info = SolveInfo("direct", dtype.name, 0, int(not is_capturing()))
+    if lower_precision is None or structure.kind == "triangular" or not a.size or not b.size:
+        x = _solve(structure, columns, dtype, finite)
+    else:
+        x, info = _refined(structure, columns, dtype, finite, lower_precision)
+    if flat:
+        x = cupy.moveaxis(x.reshape(n, *stack, k), 0, -2)
+    x = x[..., 0] if vector else x
+    return (x, info) if full_output else x
+
+
+def _refined(
+    structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array | None, precision: str
+) -> tuple[Array, SolveInfo]:
+    """Return the solution by factors of a lower precision, or by those of `_solve`."""
+    import cupy
+
+    n, k = b.shape[-2:]
+    stack = np.broadcast_shapes(structure.a.shape[:-2], b.shape[:-2])
+    x, info = refine(
+        cupy.broadcast_to(structure.a, (*stack, n, n)).reshape(-1, n, n).astype(dtype, copy=False),
+        cupy.broadcast_to(b, (*stack, n, k)).reshape(-1, n, k).astype(dtype, copy=False),
+        precision,
+        positive=structure.kind == "positive",
+        finite=finite,
+    )
+    assert info.backward_error is not None
+    info = replace(info, backward_error=info.backward_error.reshape(stack))
+    if x is not None:
+        return x.reshape(*stack, n, k), info
+    x = _solve(structure, b, dtype, None)
+    return x, replace(info, precision=dtype.name, waits=info.waits + 1)
 
 
 def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array | None) -> Array:
@@ -154,11 +217,6 @@ def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array |
     shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), n, b.shape[-1])
     if not np.prod(shape):
         return cupy.empty(shape, dtype)
-    if a.ndim == 2 and b.ndim > 2:  # one matrix: all right-hand sides are its columns
-        stack, k = b.shape[:-2], b.shape[-1]
-        flat = cupy.moveaxis(b, -2, 0).reshape(n, -1)
-        x = _solve(structure, flat, dtype, finite).reshape(n, *stack, k)
-        return cupy.moveaxis(x, 0, -2)
     b = cupy.broadcast_to(b, shape)
     k = shape[-1]
     if structure.kind == "triangular":
@@ -173,7 +231,7 @@ def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array |
     if structure.kind == "positive":
         factors, x = copied(a, dtype), copied(b, dtype)
         info = _cholesky.factor(factors)
-        cholesky_substitute(factors, x)
+        _cholesky.substitute_both(factors, x)
         raise_not_definite("solve", fetch(info, finite))
         return x.view.reshape(shape)
     system = copied(a, dtype, more_columns=k)
@@ -183,13 +241,6 @@ def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array |
     substitute(system, (0, 0), n, system, (0, n), k, lower=False)
     raise_singular("solve", fetch(found.info, finite))
     return cupy.ascontiguousarray(system.array[:, :, n : n + k]).reshape(shape)
-
-
-def cholesky_substitute(factors: Matrices, x: Matrices) -> None:
-    """Solve ``L L^H X = B`` in place."""
-    n = factors.m
-    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True)
-    substitute(factors, (0, 0), n, x, (0, 0), x.n, lower=True, transposed=True, conjugate=True)
 
 
 def zero_diagonal(t: Matrices) -> Array:
