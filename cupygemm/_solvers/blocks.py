@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._backends.device import device
+from cupygemm._solvers.matrices import Matrices
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Limits:
         The most rows of a triangular matrix that one launch solves for.
     vector : int
         The same for few right-hand sides.
+    ahead : int
+        The fewest columns behind a panel that is factored beside their update.
     """
 
     threads: int = 256
@@ -49,6 +52,7 @@ class Limits:
     outer: int = 256
     substituted: int = 64
     vector: int = 64
+    ahead: int = 1024
 
 
 LIMITS = Limits()
@@ -136,6 +140,19 @@ def outer_width(k: int, width: int) -> int:
         The columns of a block.
     """
     return min(LIMITS.outer, max(width, power_of_two(k) // 8, 64))
+
+
+def outer_panels(k: int, outer: int) -> list[range]:
+    """Return the columns of each outer panel."""
+    return [range(first, min(first + outer, k)) for first in range(0, k, outer)]
+
+
+def is_ahead(a: Matrices, behind: int) -> bool:
+    """Tell whether a panel is factored beside the update of the columns from `behind` on.
+
+    The panels of a stack of matrices fill a device by themselves.
+    """
+    return a.batches == 1 and a.n - behind >= LIMITS.ahead
 
 
 def current_limits() -> tuple[int, int]:

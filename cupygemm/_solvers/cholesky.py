@@ -5,14 +5,21 @@
     blocks of an outer panel:   factor and solve below | update within the panel | factor ...
     after the panel:            C -= L L^H, the blocks of rows up to the diagonal
 
+Of a large matrix, the columns of the next panel are updated first, and it is factored beside the
+update of the others (ahead.py).
+
 Nothing waits for the host; the first column that is not positive stays on the device.
 """
 
 from __future__ import annotations
 
+import functools
+from itertools import pairwise
+
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
-from cupygemm._solvers.blocks import outer_width
+from cupygemm._solvers.ahead import beside
+from cupygemm._solvers.blocks import is_ahead, outer_panels, outer_width
 from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
 from cupygemm._solvers.matrices import Matrices, adjoint
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
@@ -49,21 +56,17 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     num_blocks = -(-n // width)
     diagonal = cupy.empty((a.batches, num_blocks, width, width), a.dtype)
     outer = outer_width(n, width)
-    for first in range(0, n, outer):
-        end = min(first + outer, n)
-        for column in range(first, end, width):
-            behind = min(column + width, end)
-            _factor_block(a, diagonal, info, column, behind - column)
-            if behind < end:
-                update_panel(
-                    a,
-                    left=(behind, column),
-                    right=(behind, column),
-                    target=(behind, behind),
-                    extents=(n - behind, end - behind, behind - column),
-                    hermitian=True,
-                )
-        _update(a, first, end, rounding)
+    factor_next = functools.partial(_factor_panel, a, diagonal, info, width)
+    panels = outer_panels(n, outer)
+    factor_next(panels[0])
+    for panel, following in pairwise(panels):
+        if is_ahead(a, following.stop):
+            _update(a, panel, following, rounding)
+            with beside(functools.partial(factor_next, following)):
+                _update(a, panel, range(following.stop, n), rounding)
+        else:
+            _update(a, panel, range(panel.stop, n), rounding)
+            factor_next(following)
     launch = load(CHOLESKY_FINISH, a.dtype, _FINISH_THREADS, width=width)
     launch(
         (n, a.batches),
@@ -78,19 +81,36 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     return info
 
 
-def _update(a: Matrices, first: int, end: int, rounding: Rounding) -> None:
-    """Subtract the product of an outer panel from the lower triangle behind it."""
-    if end == a.n:
-        return
-    within = slice(first, end)
-    right = adjoint(a.block(slice(end, a.n), within))
-    rows = max(_TRAILING_ROWS, end - first)
-    for top in range(end, a.n, rows):
+def _factor_panel(a: Matrices, diagonal: Array, info: Array, width: int, panel: range) -> None:
+    """Factor an outer panel, block by block. Only its own columns change."""
+    n, end = a.n, panel.stop
+    for column in range(panel.start, end, width):
+        behind = min(column + width, end)
+        _factor_block(a, diagonal, info, column, behind - column)
+        if behind < end:
+            update_panel(
+                a,
+                left=(behind, column),
+                right=(behind, column),
+                target=(behind, behind),
+                extents=(n - behind, end - behind, behind - column),
+                hermitian=True,
+            )
+
+
+def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> None:
+    """Subtract the product of an outer panel from the lower triangle of columns behind it."""
+    within, left = slice(panel.start, panel.stop), columns.start
+    right = adjoint(a.block(slice(left, columns.stop), within))
+    # Columns of one panel are one product, whose rows above the diagonal nobody reads.
+    rows = max(_TRAILING_ROWS, len(panel)) if columns.stop == a.n else a.n
+    for top in range(left, a.n, rows):
         bottom = min(top + rows, a.n)
+        across = min(bottom, columns.stop)
         subtract_product(
             a.block(slice(top, bottom), within),
-            right[..., : bottom - end],
-            a.block(slice(top, bottom), slice(end, bottom)),
+            right[..., : across - left],
+            a.block(slice(top, bottom), slice(left, across)),
             rounding,
         )
 

@@ -6,20 +6,33 @@ is swapped, solved with and updated in three steps::
     blocks of the panel:   factor | swap, solve, update within the panel | factor | ...
     after the panel:       swap all other columns | solve for its rows of U | C -= L U
 
+Of a large matrix, the columns of the next panel are updated first, and it is factored beside the
+update of the others (ahead.py).
+
 Nothing waits for the host; the pivots and the first column without a pivot stay on the device.
 """
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers.blocks import Blocks, current_limits, outer_width, panel_blocks
+from cupygemm._solvers.ahead import beside
+from cupygemm._solvers.blocks import (
+    Blocks,
+    current_limits,
+    is_ahead,
+    outer_panels,
+    outer_width,
+    panel_blocks,
+)
 from cupygemm._solvers.kernels import LU_PANEL, load
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import swap, swap_around
+from cupygemm._solvers.swaps import move, swap, trace
 from cupygemm._solvers.teams import Workspace
 from cupygemm._solvers.updates import update_panel
 
@@ -63,32 +76,45 @@ def factor(a: Matrices, columns: int | None = None, rounding: Rounding = EXACT) 
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
     workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
-    outer = outer_width(k, shape.width)
-    for first in range(0, k, outer):
-        end = min(first + outer, k)
-        factor_panel(a, pivots, info, first, end, workspace)
-        if end - first > workspace.shape.width:
-            swap(a, pivots, first, end - first, first, end - first, leaf=workspace.shape.width)
-        swap_around(a, pivots, first, end)
-        if end < a.n:
-            substitute(
-                a, (first, first), end - first, a, (first, end), a.n - end, lower=True, unit=True
-            )
-        if end < a.m and end < a.n:
-            rows, within = slice(end, a.m), slice(first, end)
-            subtract_product(
-                a.block(rows, within),
-                a.block(within, slice(end, a.n)),
-                a.block(rows, slice(end, a.n)),
-                rounding,
-            )
+    factor_next = functools.partial(factor_panel, a, pivots, info, workspace=workspace)
+    panels = outer_panels(k, outer_width(k, shape.width))
+    factor_next(panels[0])
+    for panel, following in zip_longest(panels, panels[1:]):
+        moves = trace(a, pivots, panel.start, panel.stop)
+        if following is None or not is_ahead(a, following.stop):
+            move(a, moves, range(a.n), panel)
+            _update(a, panel, range(panel.stop, a.n), rounding)
+            if following is not None:
+                factor_next(following)
+            continue
+        move(a, moves, following)
+        _update(a, panel, following, rounding)
+        with beside(functools.partial(factor_next, following)):
+            move(a, moves, range(a.n), range(panel.start, following.stop))
+            _update(a, panel, range(following.stop, a.n), rounding)
     return LuFactors(a, pivots, info)
 
 
+def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> None:
+    """Solve for a panel's rows of U in some columns, and subtract its product from the rest."""
+    if not columns:
+        return
+    first, end, width = panel.start, panel.stop, len(panel)
+    at = columns.start
+    substitute(a, (first, first), width, a, (first, at), len(columns), lower=True, unit=True)
+    if end < a.m:
+        rows, across = slice(end, a.m), slice(at, columns.stop)
+        of_panel = slice(first, end)
+        subtract_product(
+            a.block(rows, of_panel), a.block(of_panel, across), a.block(rows, across), rounding
+        )
+
+
 def factor_panel(
-    a: Matrices, pivots: Array, info: Array, first: int, end: int, workspace: Workspace
+    a: Matrices, pivots: Array, info: Array, panel: range, workspace: Workspace
 ) -> None:
     """Factor an outer panel, block by block. Only its own columns change."""
+    first, end = panel.start, panel.stop
     max_cluster, _ = current_limits()
     shape = panel_blocks(a.m - first, a.dtype, max_cluster)
     workspace.reshape(shape)
@@ -96,7 +122,7 @@ def factor_panel(
         behind = min(column + shape.width, end)
         _factor_block(a, pivots, info, column, behind - column, workspace)
         if behind == end:
-            return
+            break
         swap(a, pivots, column, behind - column, behind, end - behind, solve=True)
         update_panel(
             a,
@@ -105,6 +131,8 @@ def factor_panel(
             target=(behind, behind),
             extents=(a.m - behind, end - behind, behind - column),
         )
+    if end - first > shape.width:
+        swap(a, pivots, first, end - first, first, end - first, leaf=shape.width)
 
 
 def _factor_block(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.blocks import words
 from cupygemm._solvers.kernels import SWAP_MOVES, SWAP_ROWS, load
@@ -9,7 +11,7 @@ from cupygemm._solvers.matrices import Matrices
 
 _THREADS = 256
 _FEW_PIVOTS, _MOST_PIVOTS = 32, 256
-_NO_GAP = 1 << 30
+_NO_GAP = range(1 << 30, 1 << 30)
 _MOVES_THREADS = 64
 
 
@@ -80,13 +82,33 @@ def swap(
         strip,
         int(inverse),
         0,
-        _NO_GAP,
+        _NO_GAP.start,
         0,
     )
 
 
-def swap_around(a: Matrices, pivots: Array, first: int, end: int) -> None:
-    """Apply the swaps of a panel to all columns but its own.
+@dataclass(frozen=True, eq=False)
+class Moves:
+    """The rows that the swaps of a panel displace, traced by the device.
+
+    Attributes
+    ----------
+    array : cupy.ndarray
+        (batches, 2 * most, 2), uint32: destinations and sources.
+    first, end : int
+        The panel's first column, and the one behind its last.
+    most : int
+        The most pivots that the kernel takes.
+    """
+
+    array: Array
+    first: int
+    end: int
+    most: int
+
+
+def trace(a: Matrices, pivots: Array, first: int, end: int) -> Moves:
+    """Trace the swaps of a panel.
 
     Parameters
     ----------
@@ -98,15 +120,11 @@ def swap_around(a: Matrices, pivots: Array, first: int, end: int) -> None:
     """
     import cupy
 
-    columns = a.n - (end - first)
-    if columns <= 0:
-        return
     count = end - first
-    few = count <= _FEW_PIVOTS
-    most = _FEW_PIVOTS if few else _MOST_PIVOTS
+    most = _FEW_PIVOTS if count <= _FEW_PIVOTS else _MOST_PIVOTS
     moves = cupy.empty((a.batches, 2 * most, 2), "uint32")
-    trace = load(SWAP_MOVES, a.dtype, _MOVES_THREADS, max_pivots=most)
-    trace(
+    launch = load(SWAP_MOVES, a.dtype, _MOVES_THREADS, max_pivots=most)
+    launch(
         (-(-2 * most // _MOVES_THREADS), a.batches),
         pivots.data.ptr + 4 * first,
         pivots.shape[1],
@@ -114,34 +132,52 @@ def swap_around(a: Matrices, pivots: Array, first: int, end: int) -> None:
         first,
         count,
     )
-    across = _strip(a, few=few)
+    return Moves(moves, first, end, most)
+
+
+def move(a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP) -> None:
+    """Move the rows of some columns in one pass.
+
+    Parameters
+    ----------
+    a : Matrices
+    moves : Moves
+    columns : range
+        The columns to move, and those of the gap.
+    gap : range
+        Columns among them that are left alone.
+    """
+    count = len(columns) - len(gap)
+    if count <= 0:
+        return
+    across = _strip(a, few=moves.most == _FEW_PIVOTS)
     launch = load(
         SWAP_ROWS,
         a.dtype,
         _THREADS,
-        max_pivots=most,
+        max_pivots=moves.most,
         across=across,
         solve=False,
         planned=True,
     )
     launch(
-        (-(-columns // across), a.batches),
+        (-(-count // across), a.batches),
         a.address(0, 0),
         a.pitch,
         a.stride,
-        pivots.data.ptr + 4 * first,
-        pivots.shape[1],
-        first,
-        count,
         0,
-        columns,
+        0,
+        moves.first,
+        moves.end - moves.first,
+        columns.start,
+        count,
         -1,
         1,
         across,
         0,
-        moves.data.ptr,
-        first,
-        count,
+        moves.array.data.ptr,
+        gap.start,
+        len(gap),
     )
 
 

@@ -41,6 +41,7 @@ class Workspace:
         self._columns = columns
         self._flags: Any = None
         self._records: Any = None
+        self._kept: list[Any] = []  # memory that launches of another stream may still use
         self._next = 0
 
     @property
@@ -65,10 +66,12 @@ class Workspace:
             self._flags = cupy.zeros(
                 per_launch * max(-(-self._columns // self.shape.width), 1), "uint32"
             )
+            self._kept.append(self._flags)
             self._next = 0
         size = 2 * per_launch * _RECORD_BYTES
         if self._records is None or self._records.size < size:
             self._records = cupy.empty(size, "uint8")
+            self._kept.append(self._records)
         at = self._next
         self._next += per_launch
         return int(self._flags.data.ptr) + 4 * at, int(self._records.data.ptr)

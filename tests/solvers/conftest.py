@@ -16,7 +16,15 @@ def small_blocks(monkeypatch):
         blocks,
         "LIMITS",
         Limits(
-            threads=32, registers=32, width=4, alone=1, team=8, outer=16, substituted=8, vector=4
+            threads=32,
+            registers=32,
+            width=4,
+            alone=1,
+            team=8,
+            outer=16,
+            substituted=8,
+            vector=4,
+            ahead=4,
         ),
     )
 

@@ -1,0 +1,63 @@
+"""Look-ahead: a panel is factored on a stream of its own, beside an update of other columns.
+
+::
+
+    current stream   | update next panel's columns | update the columns behind them      | ...
+    side stream                                    | factor the next panel |             ^
+                                                   ^ fork                           join |
+
+Both streams are ordered by events alone, so a graph can record them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_HIGHEST_PRIORITY = -5
+"""Devices take the highest priority that they have instead."""
+
+
+class _Streams(threading.local):
+    """The side stream of a thread on each device."""
+
+    def __init__(self) -> None:
+        self.by_device: dict[int, Any] = {}
+
+
+_streams = _Streams()
+
+
+@contextmanager
+def beside(work: Callable[[], object]) -> Iterator[None]:
+    """Enqueue work on the side stream, beside what the block enqueues on the current stream.
+
+    Both begin after what the current stream holds, and what it is given later begins after both.
+    """
+    from cupy.cuda import Event, get_current_stream
+
+    current, side = get_current_stream(), _side_stream()
+    fork, join = Event(disable_timing=True), Event(disable_timing=True)
+    fork.record(current)
+    side.wait_event(fork)
+    try:
+        with side:
+            work()
+        yield
+    finally:
+        join.record(side)
+        current.wait_event(join)
+
+
+def _side_stream() -> Any:
+    from cupy.cuda import Stream
+    from cupy.cuda.runtime import getDevice
+
+    index = getDevice()
+    stream = _streams.by_device.get(index)
+    if stream is None:
+        stream = Stream(non_blocking=True, priority=_HIGHEST_PRIORITY)
+        _streams.by_device[index] = stream
+    return stream
