@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import ctypes.util
 import importlib.abc
 import importlib.machinery
@@ -243,7 +244,10 @@ def _connect(target_name: str, count: int) -> Devices:
     for library in libraries.OTHERS:
         libraries.load(library)
     _host_libraries.update(connect_all(devices))
-    libraries.load_connected(libraries.HIP, HipRuntime(devices).callbacks)
+    runtime = HipRuntime(devices)
+    made = libraries.load_connected(libraries.HIP, runtime.callbacks).cupygemm_made
+    made.restype = ctypes.c_void_p
+    runtime.made = lambda: ctypes.c_size_t.from_address(made())
     libraries.load_connected(libraries.HIPRTC, HiprtcRuntime(target_name).callbacks)
     home = hipcc.publish(target_name)
     os.environ["ROCM_HOME"] = str(home)

@@ -72,6 +72,7 @@ class Memory:
         recycle: bool = False,
         fresh: bool = False,
         device: int | None = None,
+        made: ctypes.c_size_t | None = None,
     ) -> int:
         """Allocate `size` bytes and return their address, a multiple of 4096.
 
@@ -86,6 +87,9 @@ class Memory:
             Leave the bytes zero: the host backs them with memory when they are written.
         device : int, optional
             The device that holds it, if there are several; by default all may touch it.
+        made : ctypes.c_size_t, optional
+            Gets the address before the block exists, for a caller that is called again if a signal
+            handler's exception ends it.
 
         Raises
         ------
@@ -99,6 +103,8 @@ class Memory:
                 start = self._place(size, recycle=recycle)
                 if not fresh:
                     self.poison(start, size)
+                if made is not None:
+                    made.value = start
                 self._extents.add(start, size, tag, device, remember=not recycle)
         except BaseException:  # of a signal handler
             if start is not None:

@@ -35,6 +35,10 @@ def points(code: CodeType) -> frozenset[int]:
     return frozenset(second.offset for first, second in found if first.opname.startswith(after))
 
 
+def let_python_raise() -> None:
+    """Where a function starts, Python raises what C has kept until its call returned."""
+
+
 def interrupted(action: Callable[[], None], where: int) -> bool:
     """Run an action, and interrupt the emulator at a point; tell whether there is such a point."""
     left = itertools.count(where, -1)
@@ -51,6 +55,7 @@ def interrupted(action: Callable[[], None], where: int) -> bool:
     sys.settrace(trace)
     try:
         action()
+        let_python_raise()
     except Interruption:
         return True
     finally:
@@ -121,3 +126,38 @@ def test_arrays_after_interrupted_ones_of_cupy_have_their_own_bounds(cp: ModuleT
         assert devices.memory.contains(start, 900), where
         assert not devices.memory.contains(start, 901), where
         del array
+
+
+def test_interrupted_allocations_of_cupy_lose_no_memory(cp: ModuleType) -> None:
+    """C repeats the interrupted call, which finds what its first attempt has made."""
+    devices = cupygemm.emulator._session._devices
+    if devices is None:
+        pytest.skip("a GPU runs the tests")
+    pool = cp.get_default_memory_pool()
+    pool.free_all_blocks()
+    used = devices.memory.used_bytes
+    for where in everywhere(lambda: cp.empty(300, "u1")):
+        pool.free_all_blocks()
+        assert devices.memory.used_bytes == used, where
+
+
+def test_an_interrupted_begin_or_end_of_a_capture_is_done_once(cp: ModuleType) -> None:
+    """C repeats the call, which then must not find that its first attempt has done the work."""
+    for where in itertools.count():
+        stream = cp.cuda.Stream(non_blocking=True)
+        began = interrupted(stream.begin_capture, where)
+        assert stream.is_capturing(), where
+        ended = interrupted(stream.end_capture, where)
+        assert not stream.is_capturing(), where
+        if not began and not ended:
+            break
+    assert where > 20, "nothing is traced"
+
+
+def test_interrupted_functions_of_a_module_can_be_launched(cp: ModuleType) -> None:
+    module = cp.RawModule(code='extern "C" __global__ void k(int* x) { *x = 7; }')
+    x = cp.zeros(1, "i4")
+    for _ in everywhere(lambda: module.get_function("k")):
+        module.get_function("k")((1,), (1,), (x,))
+        assert x.get() == 7
+        x[0] = 0

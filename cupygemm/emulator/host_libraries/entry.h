@@ -53,7 +53,8 @@ const char *cupygemm_take_message(void) {
     if (!Py_IsInitialized()) {                                                                     \
         return 0;                                                                                  \
     }                                                                                              \
-    struct call call = begin_call(name);                                                           \
+    struct call call;                                                                              \
+    begin_call(&call, name);                                                                       \
     while (must_repeat(                                                                            \
         &call, PyObject_CallFunction(functions[position], format __VA_OPT__(, ) __VA_ARGS__)))     \
         ;                                                                                          \

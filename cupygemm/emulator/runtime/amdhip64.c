@@ -112,6 +112,13 @@ void cupygemm_set_callbacks(const struct callbacks *table) { callbacks = *table;
     }
 #include "amdhip64.def"
 
+// Where the call that this thread is in keeps what its earlier attempts have made.
+size_t *cupygemm_made(void) {
+    static _Thread_local size_t outside;
+    outside = 0;
+    return innermost ? &innermost->made : &outside;
+}
+
 // Errors
 
 static const struct {

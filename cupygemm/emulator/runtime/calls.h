@@ -52,7 +52,11 @@ struct call {
     int gil, status, attempts;
     PyObject *outer[3]; // the exception that was being handled when the entry point was called
     PyObject *raised;   // what a signal handler raised meanwhile
+    size_t made;        // what an attempt has made: its handle or address, see `handles.py`
+    struct call *enclosing;
 };
+
+static _Thread_local struct call *innermost;
 
 static unsigned long main_thread;
 
@@ -66,7 +70,8 @@ static int begins(const char *name, const char *with) {
 // Calls that may take long and store no results for the caller: an interruption ends them.
 static int ends_when_interrupted(const char *name) {
     return begins(name, "hipLaunch") || begins(name, "hipModuleLaunch") ||
-           begins(name, "hipStreamAddCallback") || begins(name, "hiprtcCompileProgram");
+           begins(name, "hipGraphLaunch") || begins(name, "hipStreamAddCallback") ||
+           begins(name, "hiprtcCompileProgram");
 }
 
 // Calls that fail when they are repeated, because the interrupted first attempt did the work.
@@ -74,10 +79,10 @@ static int releases(const char *name) {
     return strstr(name, "Free") || strstr(name, "Destroy") || strstr(name, "Unload");
 }
 
-static struct call begin_call(const char *name) {
-    struct call call = {.name = name, .gil = PyGILState_Ensure()};
-    PyErr_Fetch(&call.outer[0], &call.outer[1], &call.outer[2]);
-    return call;
+static void begin_call(struct call *call, const char *name) {
+    *call = (struct call){.name = name, .gil = PyGILState_Ensure(), .enclosing = innermost};
+    innermost = call;
+    PyErr_Fetch(&call->outer[0], &call->outer[1], &call->outer[2]);
 }
 
 static void fail_call(struct call *call, PyObject *exception) {
@@ -134,6 +139,7 @@ static int raise_again(void *exception) {
 }
 
 static int end_call(struct call *call) {
+    innermost = call->enclosing;
     PyObject *raised = call->raised;
     if (raised) {
         unsigned long thread = PyThread_get_thread_ident();
@@ -153,7 +159,8 @@ static int end_call(struct call *call) {
 
 // Defines `answered` as the result of the callback `name`; `arguments` is a list in parentheses.
 #define CALL_PYTHON(answered, name, arguments)                                                     \
-    struct call call = begin_call(#name);                                                          \
+    struct call call;                                                                              \
+    begin_call(&call, #name);                                                                      \
     while (must_repeat(&call, PyObject_CallFunction(callbacks.name.function,                       \
                                                     callbacks.name.format AFTER_COMMA arguments))) \
         ;                                                                                          \

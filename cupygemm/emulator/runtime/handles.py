@@ -1,15 +1,23 @@
-"""The devices and the streams, which every group of HIP functions refers to."""
+"""The devices and the streams, which every group of HIP functions refers to.
+
+C repeats a call that a signal handler's exception ends, and raises the exception afterwards. So a
+function that makes something notes its handle in `Handles.made` just before it exists, and takes it
+from there when it is called again.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 from collections.abc import Callable
+from typing import TypeVar
 
 from cupygemm.emulator.device import Device, Stream
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import Capture, Node
 from cupygemm.emulator.runtime.status import HipError, Status
 
+Made = TypeVar("Made")
 DEFAULT_STREAMS = (0, 1, 2)
 """The null, the legacy and the per-thread stream."""
 
@@ -27,6 +35,18 @@ class Handles:
         self.streams: dict[int, Stream] = {stream: Stream() for stream in DEFAULT_STREAMS}
         self.captures: dict[int, Capture] = {}  # by each stream that takes part
         self.numbers = itertools.count(0x1000, 0x10)  # handles of streams, events and graphs
+        # Return the note of the current call: 0, unless this is not its first attempt.
+        self.made: Callable[[], ctypes.c_size_t] = ctypes.c_size_t
+
+    def keep(self, table: dict[int, Made], make: Callable[[], Made]) -> int:
+        """Make something and return its handle in a table, or that of an earlier attempt."""
+        made = self.made()
+        if not made.value or made.value not in table:  # 0 is the default stream
+            handle = next(self.numbers)
+            value = make()
+            made.value = handle
+            table[handle] = value
+        return made.value
 
     @property
     def device(self) -> Device:

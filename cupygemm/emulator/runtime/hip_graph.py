@@ -28,17 +28,22 @@ class GraphFunctions(Handles):
                 Status.STREAM_CAPTURE_UNSUPPORTED,
                 "the legacy default stream cannot be captured: use a stream of your own",
             )
-        if stream in self.captures:
+        made = self.made()
+        if stream in self.captures and not made.value:
             raise HipError(Status.ILLEGAL_STATE, f"stream 0x{stream:x} is being captured already")
         if not 0 <= mode <= RELAXED:
             raise HipError(Status.INVALID_VALUE, f"{mode} is no hipStreamCaptureMode")
         is_blocking = not self.streams[stream].flags & _NON_BLOCKING
+        made.value = 1
         self.captures[stream] = Capture(stream, is_blocking)
         self.devices.captured.add(stream)
 
     def hipStreamEndCapture(self, stream: int, graph: int) -> None:
         self.check_stream(stream)
         capture = self.captures.get(stream)
+        if capture is None and self.made().value in self._graphs:
+            store_size(graph, self.made().value)
+            return
         if capture is None:
             raise HipError(Status.ILLEGAL_STATE, f"stream 0x{stream:x} is not being captured")
         if capture.origin != stream:
@@ -46,10 +51,12 @@ class GraphFunctions(Handles):
                 Status.STREAM_CAPTURE_UNMATCHED,
                 f"the capture began on stream 0x{capture.origin:x}: end it there",
             )
-        store_size(graph, 0)
-        for each in [each for each, found in self.captures.items() if found is capture]:
-            del self.captures[each]
+        is_whole = not capture.broken and not capture.unjoined
+        store_size(graph, self._keep(capture.nodes) if is_whole else 0)
+        members = [each for each, found in self.captures.items() if found is capture]
+        for each in sorted(members, key=lambda each: each == stream):  # `stream` is the last
             self.devices.captured.discard(each)
+            self.captures.pop(each, None)
         if capture.broken:
             reason = f"the capture became invalid: {capture.broken}"
             raise HipError(Status.STREAM_CAPTURE_INVALIDATED, reason)
@@ -60,7 +67,6 @@ class GraphFunctions(Handles):
                 f"nothing waits for the captured work of stream {names}: record an event there and "
                 f"let stream 0x{stream:x} wait for it before the capture ends",
             )
-        store_size(graph, self._keep(capture.nodes))
 
     def hipStreamIsCapturing(self, stream: int, status: int) -> None:
         self.check_stream(stream)
@@ -106,9 +112,7 @@ class GraphFunctions(Handles):
         Path(text_at(path)).write_text(dot(self._graph(graph)), encoding="utf-8")
 
     def _keep(self, nodes: list[Node]) -> int:
-        handle = next(self.numbers)
-        self._graphs[handle] = list(nodes)
-        return handle
+        return self.keep(self._graphs, lambda: list(nodes))
 
     def _graph(self, graph: int) -> list[Node]:
         if graph not in self._graphs:

@@ -149,8 +149,13 @@ class MemoryFunctions(Handles):
                 f"{size} bytes asked for, {memory.used_bytes} of {self.device.target.memory_bytes} "
                 "in use",
             )
+        made = self.made()
+        if made.value:
+            block = memory.block(made.value)
+            if block is not None and block.start == made.value:
+                return made.value
         try:
-            return memory.malloc(size, tag, **options)
+            return memory.malloc(size, tag, made=made, **options)
         except OutOfMemory as err:
             raise HipError(Status.OUT_OF_MEMORY, str(err)) from err
 

@@ -6,6 +6,7 @@ The methods are HIP's functions, under HIP's names.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import itertools
 from dataclasses import dataclass
@@ -68,12 +69,12 @@ class ModuleFunctions(Handles):
         self._load(module, image_at(image, self.devices.target.name))
 
     def hipModuleUnload(self, module: int) -> None:
-        loaded = self._modules.pop(module, None)
-        if loaded is None:
-            raise _no_module(module)
+        loaded = self._module(module)
         for function in loaded.functions.values():
-            del self._functions[function]
-        loaded.device.unload(loaded.code)
+            self._functions.pop(function, None)
+        with contextlib.suppress(ValueError):  # an interrupted attempt has freed it
+            loaded.device.unload(loaded.code)
+        del self._modules[module]
 
     def hipModuleGetFunction(self, function: int, module: int, name: int) -> None:
         loaded = self._module(module)
@@ -84,8 +85,8 @@ class ModuleFunctions(Handles):
             raise HipError(Status.NOT_FOUND, f"no kernel {wanted} in the module; it has {has}")
         if wanted not in loaded.functions:
             handle = next(self._code_handles)
-            loaded.functions[wanted] = handle
             self._functions[handle] = kernel, loaded.device
+            loaded.functions[wanted] = handle
         store_size(function, loaded.functions[wanted])
 
     def hipModuleGetGlobal(self, pointer: int, size: int, module: int, name: int) -> None:
@@ -212,12 +213,16 @@ class ModuleFunctions(Handles):
     # -- handles --
 
     def _load(self, module: int, data: bytes) -> None:
-        device = self.device
+        device, made = self.device, self.made()
+        if made.value in self._modules:
+            store_size(module, made.value)
+            return
         try:
             code = device.load(data)
         except InvalidCodeObject as err:
             raise HipError(Status.INVALID_IMAGE, str(err)) from err
         handle = next(self._code_handles)
+        made.value = handle
         self._modules[handle] = _Module(code, device, {})
         store_size(module, handle)
 

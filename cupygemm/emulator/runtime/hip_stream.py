@@ -79,20 +79,24 @@ class DeviceFunctions(Handles):
 
     def hipDeviceEnablePeerAccess(self, peer: int, flags: int) -> None:
         own = self._own_index_beside(peer)
-        if self.devices.has_peer(own, peer):
+        made = self.made()
+        if self.devices.has_peer(own, peer) and not made.value:
             raise HipError(
                 Status.PEER_ACCESS_ALREADY_ENABLED,
                 f"device {own} has access to the memory of device {peer} already",
             )
+        made.value = 1
         self.devices.enable_peer(own, peer)
 
     def hipDeviceDisablePeerAccess(self, peer: int) -> None:
         own = self._own_index_beside(peer)
-        if not self.devices.has_peer(own, peer):
+        made = self.made()
+        if not self.devices.has_peer(own, peer) and not made.value:
             raise HipError(
                 Status.PEER_ACCESS_NOT_ENABLED,
                 f"device {own} has no access to the memory of device {peer}",
             )
+        made.value = 1
         self.devices.disable_peer(own, peer)
 
     def _own_index_beside(self, peer: int) -> int:
@@ -128,10 +132,9 @@ class StreamFunctions(Handles):
         self.hipStreamCreateWithPriority(stream, flags, 0)
 
     def hipStreamCreateWithPriority(self, stream: int, flags: int, priority: int) -> None:
-        handle = next(self.numbers)
         priority = min(max(priority, _HIGHEST_PRIORITY), _LOWEST_PRIORITY)
-        self.streams[handle] = Stream(flags, priority, self.device.index)
-        store_size(stream, handle)
+        made = Stream(flags, priority, self.device.index)
+        store_size(stream, self.keep(self.streams, lambda: made))
 
     def hipStreamDestroy(self, stream: int) -> None:
         self.check_stream(stream)
@@ -191,9 +194,7 @@ class StreamFunctions(Handles):
         self.hipEventCreateWithFlags(event, 0)
 
     def hipEventCreateWithFlags(self, event: int, flags: int) -> None:
-        handle = next(self.numbers)
-        self._events[handle] = Event(flags)
-        store_size(event, handle)
+        store_size(event, self.keep(self._events, lambda: Event(flags)))
 
     def hipEventDestroy(self, event: int) -> None:
         self._event(event)
