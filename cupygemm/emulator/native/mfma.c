@@ -44,8 +44,22 @@ static int max_exponent(const operand *x, int k) {
     return largest;
 }
 
-/* Decode A and B; returns whether the finite arithmetic needs overriding. */
-static int decode(const mfma_op *op, const wave_registers *file, int a_k, workspace *w) {
+/* Decode operands of a fused product as numbers; returns whether that is possible: all products
+ * but 0 are float32 numbers, and so is 2^(24 - the largest exponent of a group). */
+static int decode_numbers(const mfma_op *op, const wave_registers *file, const placement *a,
+                          const placement *b, workspace *w) {
+    if (op->scale_a >= 0 || op->m == 4)
+        return 0;
+    decode_operand(file, a, op->truncate, AS_NUMBERS, &w->a);
+    decode_operand(file, b, op->truncate, AS_NUMBERS, &w->b);
+    find_extremes(&w->a, a->per_lane * LANES);
+    find_extremes(&w->b, b->per_lane * LANES);
+    return !(w->a.special | w->b.special) && w->a.highest + w->b.highest < 127 &&
+           (int64_t)w->a.lowest + w->b.lowest >= LOWEST_PRODUCT;
+}
+
+/* Decode A and B of the operation and note how in the tile. */
+static void decode(const mfma_op *op, const wave_registers *file, int a_k, workspace *w, tile *t) {
     static const enum decoding HOW[] = {
         [FUSED] = AS_SPLIT, [FUSED_FP8] = AS_SPLIT, [PAIRWISE] = AS_FLUSHED,
         [FMA_F32] = AS_F32, [FMA_F64] = AS_F64,     [INTEGER] = AS_INTEGER,
@@ -55,27 +69,29 @@ static int decode(const mfma_op *op, const wave_registers *file, int a_k, worksp
     const placement b = {&op->b,        op->b_reg, columns, op->k * columns / LANES,
                          op->chunked_b, op->b_lane};
     const enum decoding how = HOW[op->arithmetic];
-    w->a.special = w->b.special = 0;
+    if (how == AS_SPLIT && decode_numbers(op, file, &a, &b, w)) {
+        t->numbers = 1;
+        return;
+    }
     decode_operand(file, &a, op->truncate, how, &w->a);
     decode_operand(file, &b, op->truncate, how, &w->b);
     if (how != AS_SPLIT)
-        return 0;
+        return;
     if (op->scale_a >= 0) {
         apply_scale(file, op->scale_a, op->scale_a_byte, op->k, &w->a);
         apply_scale(file, op->scale_b, op->scale_b_byte, op->k, &w->b);
     }
-    int special = w->a.special | w->b.special;
-    if (!special && (op->a.bias == 127 || op->scale_a >= 0)) /* could a product reach 2^128? */
-        special = max_exponent(&w->a, a_k) + max_exponent(&w->b, op->k) >= 127;
-    if (!special)
-        return 0;
+    t->special = w->a.special | w->b.special;
+    if (!t->special && (op->a.bias == 127 || op->scale_a >= 0)) /* could a product reach 2^128? */
+        t->special = max_exponent(&w->a, a_k) + max_exponent(&w->b, op->k) >= 127;
+    if (!t->special)
+        return;
     decode_operand(file, &a, op->truncate, AS_SPECIAL, &w->a);
     decode_operand(file, &b, op->truncate, AS_SPECIAL, &w->b);
     if (op->scale_a >= 0) {
         scale_values(file, op->scale_a, op->scale_a_byte, op->k, &w->a);
         scale_values(file, op->scale_b, op->scale_b_byte, op->k, &w->b);
     }
-    return 1;
 }
 
 /* Which row of B each stored element of a row of A meets. A sparse A stores 2 of every 4 elements,
@@ -153,8 +169,8 @@ static void f64_wave(const mfma_op *op, tile *t, workspace *w) {
 
 static void run_wave(const mfma_op *op, const wave_registers *file, workspace *w) {
     const int a_k = op->index_reg < 0 ? op->k : op->k / 2, by_lane = op->m == 4;
-    tile t = {&w->a, &w->b, 0, op->m * op->blocks, 0, w->b_row[0], a_k, op->group, 0};
-    t.special = decode(op, file, a_k, w);
+    tile t = {&w->a, &w->b, 0, op->m * op->blocks, 0, w->b_row[0], a_k, op->group, 0, 0};
+    decode(op, file, a_k, w, &t);
     find_rows(op, file, a_k, w);
     load_c(op, file, w);
     if (by_lane) {

@@ -55,14 +55,19 @@ typedef struct {
 } mfma_op;
 
 /* One decoded operand, k-major with `pitch` rows or columns per k. Which arrays hold it depends on
- * the arithmetic: significand and exponent of a fused operand, and its value too if there is an Inf
- * or NaN; the significand alone has a float32, the exponent an integer, the value a float64. */
+ * the arithmetic: number and exponent of a fused operand of moderate exponents, significand and
+ * exponent of any other, and its value too if there is an Inf or NaN. The number alone has a
+ * float32, the exponent an integer, the value a float64. */
 typedef struct {
-    _Alignas(64) float significand[MAX_ELEMENTS];
+    union {
+        _Alignas(64) float number[MAX_ELEMENTS];
+        _Alignas(64) float significand[MAX_ELEMENTS];
+    };
     _Alignas(64) int32_t exponent[MAX_ELEMENTS];
     _Alignas(64) double value[MAX_ELEMENTS];
     int pitch;
-    int special; /* an Inf or NaN is among them */
+    int special;             /* an Inf or NaN is among them */
+    int32_t lowest, highest; /* exponents: of the numbers but 0, of all */
 } operand;
 
 /* The vector registers of one wave. */
@@ -112,6 +117,31 @@ static inline int split(const uint32_t codes[LANES], const mfma_format *f, float
         significand[l] = (float)(codes[l] & sign ? -whole : whole) * unit;
         exponent[l] = whole == 0 ? -126 : (field ? field : 1) - bias;
         special |= (magnitude >= special_from) | (codes[l] == minus_zero);
+    }
+    return special != 0;
+}
+
+/* The numbers themselves, and their exponents as `split` has them. Inf and NaN come out wrong, and
+ * so does a number below 2^-126, whose exponent tells. */
+static inline int numbers_of(const uint32_t codes[LANES], const mfma_format *f, float *number,
+                             int32_t *exponent) {
+    uint32_t special = 0;
+    if (f->bias == 127) { /* the high bits of a float32 */
+        for (int l = 0; l < LANES; l++) {
+            uint32_t bits = codes[l] << (32 - f->bits);
+            int32_t field = (int32_t)(bits >> 23 & 0xFF);
+            memcpy(&number[l], &bits, sizeof bits);
+            exponent[l] = (field ? field : 1) - 127;
+            special |= field == 0xFF;
+        }
+    } else {
+        special = (uint32_t)split(codes, f, number, exponent);
+        for (int l = 0; l < LANES; l++) {
+            uint32_t bits = (uint32_t)(exponent[l] + 127) << 23;
+            float power;
+            memcpy(&power, &bits, sizeof bits);
+            number[l] *= power;
+        }
     }
     return special != 0;
 }
@@ -180,7 +210,7 @@ static inline void flushed_f32(const uint32_t codes[LANES], const mfma_format *f
 
 static inline float flush_to_plus_zero(float x) { return fabsf(x) < 0x1p-126f ? 0.0f : x; }
 
-enum decoding { AS_SPLIT, AS_SPECIAL, AS_FLUSHED, AS_F32, AS_F64, AS_INTEGER };
+enum decoding { AS_NUMBERS, AS_SPLIT, AS_SPECIAL, AS_FLUSHED, AS_F32, AS_F64, AS_INTEGER };
 
 /* Decode element e of every lane to 64 consecutive places of the three arrays. */
 static inline void decode_element(const wave_registers *file, const placement *p, int e,
@@ -203,6 +233,7 @@ static inline void decode_element(const wave_registers *file, const placement *p
         for (int l = 0; l < LANES; l++)
             codes[l] = truncated(codes[l]);
     switch (how) {
+    case AS_NUMBERS: into->special |= numbers_of(codes, f, significand, exponent); break;
     case AS_SPLIT: into->special |= split(codes, f, significand, exponent); break;
     case AS_SPECIAL:
         for (int l = 0; l < LANES; l++)
@@ -216,6 +247,34 @@ static inline void decode_element(const wave_registers *file, const placement *p
     }
 }
 
+static inline void copy_rows(void *into, const void *from, size_t bytes) {
+    if (bytes % 64)
+        memcpy(into, from, bytes);
+    else
+        for (size_t at = 0; at < bytes; at += 64)
+            memcpy((uint8_t *)into + at, (const uint8_t *)from + at, 64);
+}
+
+typedef int32_t ints __attribute__((vector_size(64)));
+
+/* Note the lowest and the highest exponent of `count` numbers, a multiple of 16. */
+static inline void find_extremes(operand *x, int count) {
+    const ints none = {0};
+    ints low = INT32_MAX - none, high = INT32_MIN - none;
+    for (int at = 0; at < count; at += 16) {
+        const ints number = *(const ints *)(x->number + at);
+        const ints exponent = *(const ints *)(x->exponent + at), is_zero = number << 1 == 0;
+        low = __builtin_elementwise_min(low, (exponent & ~is_zero) | (INT32_MAX & is_zero));
+        high = __builtin_elementwise_max(high, exponent);
+    }
+    x->lowest = INT32_MAX;
+    x->highest = INT32_MIN;
+    for (int i = 0; i < 16; i++) {
+        x->lowest = low[i] < x->lowest ? low[i] : x->lowest;
+        x->highest = high[i] > x->highest ? high[i] : x->highest;
+    }
+}
+
 /* Decode a whole operand. */
 static inline void decode_operand(const wave_registers *file, const placement *p, int truncate,
                                   enum decoding how, operand *into) {
@@ -224,16 +283,17 @@ static inline void decode_operand(const wave_registers *file, const placement *p
     _Alignas(64) double value[LANES];
     const size_t rows = (size_t)p->rows;
     into->pitch = p->rows;
+    into->special = 0;
     for (int e = 0; e < p->per_lane; e++) {
         decode_element(file, p, e, truncate, how, into, significand, exponent, value);
         for (int g = 0; g < LANES / p->rows; g++) {
             size_t at = (size_t)k_of(p, g, e) * rows, from = (size_t)g * rows;
-            if (how == AS_SPLIT || how == AS_FLUSHED || how == AS_F32)
-                memcpy(into->significand + at, significand + from, rows * sizeof(float));
-            if (how == AS_SPLIT || how == AS_INTEGER)
-                memcpy(into->exponent + at, exponent + from, rows * sizeof(int32_t));
+            if (how <= AS_SPLIT || how == AS_FLUSHED || how == AS_F32)
+                copy_rows(into->significand + at, significand + from, rows * sizeof(float));
+            if (how <= AS_SPLIT || how == AS_INTEGER)
+                copy_rows(into->exponent + at, exponent + from, rows * sizeof(int32_t));
             if (how == AS_SPECIAL || how == AS_F64)
-                memcpy(into->value + at, value + from, rows * sizeof(double));
+                copy_rows(into->value + at, value + from, rows * sizeof(double));
         }
     }
 }

@@ -29,7 +29,8 @@ typedef struct {
     int b_offset;
     const int32_t *b_row; /* row of B that element k of A meets: k itself when dense */
     int k, group;
-    int special;
+    int special; /* an Inf or NaN is among the operands or the products */
+    int numbers; /* a fused product's operands are decoded as numbers */
 } tile;
 
 static inline float f32_of(uint32_t bits) {
@@ -55,51 +56,108 @@ static inline float quiet(float x) { return x == x ? x : f32_of(0x7FC00000u); }
 
 /* ---- Fused dot products (CDNA3) ---- */
 
+/* The least exponent of a product of numbers: the powers of two that scale sums are normal. */
+enum { LOWEST_PRODUCT = -100 };
+
+/* 16 columns; a processor with shorter vectors takes several. */
+typedef float floats __attribute__((vector_size(64)));
+typedef float some_floats __attribute__((vector_size(32)));
+typedef int32_t some_ints __attribute__((vector_size(32)));
+typedef int64_t some_longs __attribute__((vector_size(64)));
+typedef double some_doubles __attribute__((vector_size(64)));
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#if defined(__x86_64__)
+#define WIDE __attribute__((min_vector_width(512)))
+#else
+#define WIDE
+#endif
+
+/* The elements of 16 columns, or one element 16 times. */
+ALWAYS_INLINE void take_floats(const float *from, int by_lane, floats *into) {
+    if (by_lane)
+        memcpy(into, from, sizeof *into);
+    else
+        *into = *from - (floats){0};
+}
+
+ALWAYS_INLINE void take_ints(const int32_t *from, int by_lane, ints *into) {
+    if (by_lane)
+        memcpy(into, from, sizeof *into);
+    else
+        *into = *from - (ints){0};
+}
+
 /* Sum `count` products aligned to the largest of their exponents, each cut off (towards zero) below
- * 24 fraction bits: sum in units of 2^(top - 24). The significands' product is exact in float32. */
-static inline __attribute__((always_inline)) void aligned_sum(const tile *t, int a_lane, int first,
-                                                              int step, int count, vector32 *sum,
-                                                              vector32 *top) {
+ * 24 fraction bits: sum in units of 2^(top - 24). The significands' product is exact in float32, as
+ * is that of numbers. */
+ALWAYS_INLINE void aligned_sum(const tile *t, int a_lane, int numbers, int first, int step,
+                               int count, ints *sum, ints *top) {
     const float *a = t->a->significand + t->a_offset, *b = t->b->significand + t->b_offset;
     const int32_t *ea = t->a->exponent + t->a_offset, *eb = t->b->exponent + t->b_offset;
-    int at[8], bt[8];
+    floats product[8];
+    ints exponent[8], total = {0};
     for (int q = 0; q < count; q++) {
-        int k = first + q * step;
-        at[q] = k * t->a_pitch;
-        bt[q] = t->b_row[k] * t->b->pitch;
+        int k = first + q * step, at = k * t->a_pitch, bt = t->b_row[k] * t->b->pitch;
+        floats x, y;
+        ints ex, ey;
+        take_floats(a + at, a_lane, &x);
+        take_floats(b + bt, 1, &y);
+        take_ints(ea + at, a_lane, &ex);
+        take_ints(eb + bt, 1, &ey);
+        product[q] = x * y;
+        exponent[q] = ex + ey;
+        *top = q ? __builtin_elementwise_max(*top, exponent[q]) : exponent[q];
     }
-    for (int j = 0; j < COLUMNS; j++) {
-        int32_t exponent[8], largest = INT32_MIN, total = 0;
-        for (int q = 0; q < count; q++) {
-            exponent[q] = ea[at[q] + a_lane * j] + eb[bt[q] + j];
-            largest = exponent[q] > largest ? exponent[q] : largest;
+    ints scale = 127 + 24 - *top; /* of numbers; where it is too large, all products are 0 */
+    scale = __builtin_elementwise_min(scale, 254 - (ints){0});
+    for (int q = 0; q < count; q++) {
+        if (!numbers) { /* from 100 on, the shift is far beyond the last bit */
+            scale = 127 + 24 - __builtin_elementwise_min(*top - exponent[q], 100 - (ints){0});
         }
-        for (int q = 0; q < count; q++) {
-            int32_t shift = largest - exponent[q];
-            shift = shift < 100 ? shift : 100; /* far beyond the last bit */
-            float scale = f32_of((uint32_t)(127 + 24 - shift) << 23);
-            total += (int32_t)(a[at[q] + a_lane * j] * b[bt[q] + j] * scale);
-        }
-        sum->i[j] = total;
-        top->i[j] = largest;
+        total += __builtin_convertvector(product[q] * (floats)(scale << 23), ints);
     }
+    *sum = total;
+}
+
+ALWAYS_INLINE void widen(const ints *from, int half, some_longs *into) {
+    some_ints part;
+    memcpy(&part, (const char *)from + half * (int)sizeof part, sizeof part);
+    *into = __builtin_convertvector(part, some_longs);
 }
 
 /* Add C and round to nearest even. The sum keeps 31 fraction bits and C 24, both cut off downwards,
  * relative to the larger exponent. With 8-bit inputs a C that lies wholly below counts as zero. */
-static inline __attribute__((always_inline)) void add_c(const vector32 *sum, const vector32 *top,
-                                                        int fp8, vector32 *c) {
-    for (int j = 0; j < COLUMNS; j++) {
-        uint32_t bits = bits_of(c->f[j]);
-        int32_t field = (int32_t)(bits >> 23 & 0xFF);
-        int32_t c_exponent = (field ? field : 1) - 127;
-        int32_t largest = top->i[j] > c_exponent ? top->i[j] : c_exponent;
-        double s = floor((double)sum->i[j] * power_of_two(7 + top->i[j] - largest));
-        double addend = floor((double)c->f[j] * power_of_two(24 - largest)) * 128.0;
-        addend = fp8 && c_exponent < largest - 25 ? 0.0 : addend;
-        float result = (float)((s + addend) * power_of_two(largest - 31));
-        c->f[j] = field == 0xFF ? quiet(c->f[j]) : result; /* an Inf stays, all else being finite */
+ALWAYS_INLINE void add_c(const ints *sum, const ints *top, int fp8, floats *c) {
+    const ints field = (ints)*c >> 23 & 0xFF;
+    const ints c_exponent = __builtin_elementwise_max(field, 1 - (ints){0}) - 127;
+    const ints largest = __builtin_elementwise_max(*top, c_exponent);
+    /* The exponent fields of the powers of two that scale the sum and C. */
+    const ints sum_power = 7 + 1023 + *top - largest, c_power = 24 + 1023 - largest;
+    floats addend = *c;
+    if (fp8)
+        addend = (floats)((ints)addend & ~(c_exponent < largest - 25));
+    floats result;
+    for (int half = 0; half < 2; half++) {
+        some_longs power, inverse;
+        some_floats narrow;
+        some_ints part;
+        memcpy(&part, (const char *)sum + half * (int)sizeof part, sizeof part);
+        memcpy(&narrow, (const char *)&addend + half * (int)sizeof narrow, sizeof narrow);
+        widen(&sum_power, half, &power);
+        some_doubles s = __builtin_convertvector(part, some_doubles);
+        s = __builtin_elementwise_floor(s * (some_doubles)(power << 52));
+        widen(&c_power, half, &power);
+        inverse = (1023 + 24 + 1023 - 31) - power;
+        some_doubles d = __builtin_convertvector(narrow, some_doubles);
+        d = __builtin_elementwise_floor(d * (some_doubles)(power << 52)) * 128.0;
+        narrow = __builtin_convertvector((s + d) * (some_doubles)(inverse << 52), some_floats);
+        memcpy((char *)&result + half * (int)sizeof narrow, &narrow, sizeof narrow);
     }
+    /* An Inf stays, all else being finite. */
+    const ints special = field == 0xFF, is_nan = special & (((ints)*c & 0x7FFFFF) != 0);
+    const ints kept = (is_nan & 0x7FC00000) | (~is_nan & (ints)*c);
+    *c = (floats)((special & kept) | (~special & (ints)result));
 }
 
 /* Inf and NaN among `count` products and C override what the finite path computes. A product of
@@ -124,45 +182,59 @@ static void override_specials(const tile *t, int a_lane, int first, int count, c
     }
 }
 
-static inline __attribute__((always_inline)) void fused(const tile *t, int a_lane, int group,
-                                                        vector32 *c) {
+ALWAYS_INLINE void fused(const tile *t, int a_lane, int numbers, int group, vector32 *into) {
+    floats c;
+    memcpy(&c, into, sizeof c);
     for (int k = 0; k < t->k; k += group) {
-        vector32 sum, top, before = *c;
-        aligned_sum(t, a_lane, k, 1, group, &sum, &top);
-        add_c(&sum, &top, 0, c);
-        if (t->special)
-            override_specials(t, a_lane, k, group, &before, c);
+        ints sum, top;
+        vector32 before, after;
+        memcpy(&before, &c, sizeof c);
+        aligned_sum(t, a_lane, numbers, k, 1, group, &sum, &top);
+        add_c(&sum, &top, 0, &c);
+        if (numbers || !t->special)
+            continue;
+        memcpy(&after, &c, sizeof c);
+        override_specials(t, a_lane, k, group, &before, &after);
+        memcpy(&c, &after, sizeof c);
     }
+    memcpy(into, &c, sizeof c);
 }
 
-static void fused_tile(const tile *t, vector32 *c) {
+WIDE static void fused_tile(const tile *t, vector32 *c) {
     if (t->group == 4)
-        fused(t, 0, 4, c);
+        t->numbers ? fused(t, 0, 1, 4, c) : fused(t, 0, 0, 4, c);
     else
-        fused(t, 0, 8, c);
+        t->numbers ? fused(t, 0, 1, 8, c) : fused(t, 0, 0, 8, c);
 }
 
-static void fused_tile_by_lane(const tile *t, vector32 *c) { fused(t, 1, 4, c); }
+WIDE static void fused_tile_by_lane(const tile *t, vector32 *c) { fused(t, 1, 0, 4, c); }
 
 /* 8-bit inputs: the 8 even and the 8 odd products of 16 are summed apart, then together. */
-static void fused_fp8_tile(const tile *t, vector32 *c) {
+ALWAYS_INLINE void fused_fp8(const tile *t, int numbers, vector32 *into) {
+    floats c;
+    memcpy(&c, into, sizeof c);
     for (int k = 0; k < t->k; k += 16) {
-        vector32 even, odd, even_top, odd_top, before = *c;
-        aligned_sum(t, 0, k, 2, 8, &even, &even_top);
-        aligned_sum(t, 0, k + 1, 2, 8, &odd, &odd_top);
-        for (int j = 0; j < COLUMNS; j++) {
-            int32_t difference = even_top.i[j] - odd_top.i[j];
-            int32_t lower_even = difference < 0 ? -difference : 0,
-                    lower_odd = difference > 0 ? difference : 0;
-            lower_even = lower_even < 31 ? lower_even : 31;
-            lower_odd = lower_odd < 31 ? lower_odd : 31;
-            even.i[j] = (even.i[j] >> lower_even) + (odd.i[j] >> lower_odd);
-            even_top.i[j] = difference > 0 ? even_top.i[j] : odd_top.i[j];
-        }
-        add_c(&even, &even_top, 1, c);
-        if (t->special)
-            override_specials(t, 0, k, 16, &before, c);
+        ints even, odd, even_top, odd_top;
+        vector32 before, after;
+        memcpy(&before, &c, sizeof c);
+        aligned_sum(t, 0, numbers, k, 2, 8, &even, &even_top);
+        aligned_sum(t, 0, numbers, k + 1, 2, 8, &odd, &odd_top);
+        const ints none = {0}, most = 31 - none, top = __builtin_elementwise_max(even_top, odd_top);
+        even >>= __builtin_elementwise_min(top - even_top, most);
+        odd >>= __builtin_elementwise_min(top - odd_top, most);
+        even += odd;
+        add_c(&even, &top, 1, &c);
+        if (numbers || !t->special)
+            continue;
+        memcpy(&after, &c, sizeof c);
+        override_specials(t, 0, k, 16, &before, &after);
+        memcpy(&c, &after, sizeof c);
     }
+    memcpy(into, &c, sizeof c);
+}
+
+WIDE static void fused_fp8_tile(const tile *t, vector32 *c) {
+    t->numbers ? fused_fp8(t, 1, c) : fused_fp8(t, 0, c);
 }
 
 /* ---- IEEE arithmetic ---- */
