@@ -226,6 +226,7 @@ def test_lds_out_of_range() -> None:
         assert fault.address == 512
         assert fault.instruction.startswith("ds_read_b32")
         assert "512 bytes" in fault.detail
+        assert "shared_mem" not in fault.detail, "all of it is the kernel's own"
 
 
 def test_divergent_barrier() -> None:

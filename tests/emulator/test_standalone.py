@@ -72,6 +72,22 @@ def test_tuples_are_structs_by_value() -> None:
         emulator.launch(scale, 1, 64, [(views[0], 2)])
 
 
+def test_a_report_names_the_dynamic_lds_of_the_launch() -> None:
+    source = """extern "C" __global__ void reverse(float* y) {
+        extern __shared__ float tile[];
+        tile[threadIdx.x] = y[threadIdx.x];
+        __syncthreads();
+        y[threadIdx.x] = tile[63 - threadIdx.x];
+    }"""
+    reverse = compile_program(source, "reverse", target_name="gfx942").code
+    y = np.arange(64, dtype="f4")
+    emulator.launch(reverse, 1, 64, [y], dynamic_lds=256)
+    with pytest.raises(emulator.KernelFault, match="gives it 128 of them as dynamic LDS"):
+        emulator.launch(reverse, 1, 64, [y], dynamic_lds=128)
+    with pytest.raises(emulator.KernelFault, match="the launch gives it 0 of them"):
+        emulator.launch(reverse, 1, 64, [y])
+
+
 def test_faults_are_reported(code: bytes) -> None:
     x, y = np.ones(64, "f4"), np.zeros(64, "f4")
     with pytest.raises(emulator.KernelFault, match="out-of-bounds global read"):

@@ -168,6 +168,9 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
     if code == FaultCode.LDS_OUT_OF_BOUNDS:
         limit = state.lds.shape[1]
         past = f"{address + size - limit} bytes past its end" if limit else "it has none"
+        dynamic = limit - state.kernel.lds_bytes
+        if dynamic or not limit:
+            past += f"\nthe launch gives it {dynamic} of them as dynamic LDS (shared_mem)"
         return (
             f"out-of-bounds LDS {verb}",
             f"{span}; the workgroup's LDS has {limit} bytes: {past}",
