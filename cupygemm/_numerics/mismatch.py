@@ -21,6 +21,7 @@ _MOST_LINES = 8  # tiles that are listed
 _LEAST_EQUAL = 8  # elements that hold one value
 _FRESH = 0xA5  # each byte of fresh memory of the emulated device
 _SEARCHED = 1 << 24  # elements; larger products are not searched for displaced tiles
+_MMA_TILES = (32, 16, 4)  # extents of the results of MFMA instructions
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
@@ -80,7 +81,27 @@ def report(
     lines += _named_unwritten(unwritten, wrong)
     lines += _named_values(actual, wrong & ~unwritten & ~_inside(tiles, wrong))
     lines += _named_tiles(tiles, actual.shape)
+    lines += _named_transpose(actual.reshape(-1, *shape), reference, bound)
     return "\n".join(lines)
+
+
+def _named_transpose(actual: Array, reference: Array, bound: Array) -> list[str]:
+    """Name a product that is right once it, or each of its tiles, is transposed."""
+    count, rows, columns = actual.shape
+    if actual.size > _SEARCHED:
+        return []
+    wide = np.result_type(reference.dtype, np.float64)
+    for size in (*((rows,) if rows == columns else ()), *_MMA_TILES):
+        if size < 2 or rows % size or columns % size:
+            continue
+        tiles = actual.reshape(count, rows // size, size, columns // size, size).astype(wide)
+        swapped = tiles.transpose(0, 1, 4, 3, 2).reshape(reference.shape)
+        with np.errstate(invalid="ignore"):
+            if np.all(np.abs(swapped - reference) <= bound):
+                whole = size == rows == columns
+                what = "the product" if whole else f"each tile of {size}x{size}"
+                return [f"  {what} is transposed: its rows and columns are exchanged"]
+    return []
 
 
 def _maps(wrong: Array, unwritten: Array, tiles: list[Tile], shape: tuple[int, ...]) -> list[str]:

@@ -120,3 +120,15 @@ def test_elements_that_no_store_wrote(cp, device):
     across[:, :200] = cp.asarray(right)[:, :200]
     text = message(testing.assert_gemm_exact, across, x1, x2)
     assert "no store wrote any of them: [0:256, 200:320]" in text
+
+
+@pytest.mark.parametrize("exact", [True, False], ids=["exact", "close"])
+def test_a_transposed_product_and_transposed_tiles(exact):
+    assertion = testing.assert_gemm_exact if exact else testing.assert_gemm_close
+    x1, x2, right = product((48, 40), (40, 48), exact=exact)
+    assert "  the product is transposed" in message(assertion, right.T, x1, x2)
+    x1, x2, right = product((16, 40), (40, 32), exact=exact)
+    tiles = np.concatenate([right[:, :16].T, right[:, 16:].T], axis=1)
+    assert "  each tile of 16x16 is transposed" in message(assertion, tiles, x1, x2)
+    tiles[0, 1] += 1
+    assert "transposed" not in message(assertion, tiles, x1, x2)
