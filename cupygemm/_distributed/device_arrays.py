@@ -178,8 +178,15 @@ class _Run:
                 ]
             )
         self._on_each(Work.finish)
-        for stream, copies in zip(self.streams, self.copies, strict=True):
-            stream.wait_event(copies.record())  # the caller may write to the operands
+        for rank, copies in enumerate(self.copies):  # the caller may write to the operands
+            self._wait(rank, record(copies, self.devices[rank]))
+
+    def _wait(self, rank: int, event: Any) -> None:
+        """Let the current stream of a device wait; the default stream is that of each device."""
+        from cupy.cuda import Device
+
+        with Device(self.devices[rank]):
+            self.streams[rank].wait_event(event)
 
     def _on_each(self, do: Any) -> None:
         from cupy.cuda import Device
@@ -190,8 +197,8 @@ class _Run:
 
     def _order_copies(self) -> None:
         """Let all copies wait for what the devices have enqueued: it makes and frees buffers."""
-        for stream in self.streams:
-            event = stream.record()
+        for stream, index in zip(self.streams, self.devices, strict=True):
+            event = record(stream, index)
             for copies in self.copies:
                 copies.wait_event(event)
 
@@ -212,7 +219,7 @@ class _Run:
         if not target.flags.c_contiguous:
             with Device(self.devices[peer]):
                 placed = cupy.empty(target.shape, target.dtype)
-                self.copies[own].wait_event(self.streams[peer].record())
+            self.copies[own].wait_event(record(self.streams[peer], self.devices[peer]))
         with Device(self.devices[own]), self.copies[own] as stream:
             source = cupy.ascontiguousarray(source)
             placed.data.copy_from_device_async(source.data, source.nbytes, stream)
@@ -223,10 +230,18 @@ class _Run:
         from cupy.cuda import Device
 
         for move, event, target, copy in arrived:
-            self.streams[move.target].wait_event(event)
+            self._wait(move.target, event)
             if copy is not None:
                 with Device(self.devices[move.target]):
                     target[...] = copy
+
+
+def record(stream: Any, index: int) -> Any:
+    """Return an event that a stream of a device records; the default stream is each device's."""
+    from cupy.cuda import Device
+
+    with Device(index):
+        return stream.record()
 
 
 @functools.cache
@@ -319,7 +334,8 @@ def _on_device(arrays: Mapping[str, Any], region: Region) -> dict[str, Any]:
     for name, array in arrays.items():
         axes = zip(array.shape, region, strict=True)
         part = array[tuple(slice(None) if e == 1 else slice(*ends) for e, ends in axes)]
-        get_current_stream().wait_event(get_current_stream(array.device.id).record())
+        index = array.device.id
+        get_current_stream().wait_event(record(get_current_stream(index), index))
         found[name] = part.copy()
     return found
 
@@ -337,5 +353,5 @@ def _result_chunks(array: Any, region: Region) -> list[Any]:
 
     if not region.size:
         return []
-    index = tuple(slice(*ends) for ends in region)
-    return [_Chunk(array, get_current_stream(array.device.id).record(), index)]
+    ready = record(get_current_stream(array.device.id), array.device.id)
+    return [_Chunk(array, ready, tuple(slice(*ends) for ends in region))]

@@ -20,6 +20,7 @@ from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rend
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call waits for the other ranks."""
 _ADDRESS_BYTES = 512
+_REASON_SECONDS = 5.0  # for the reason of an error of NCCL to arrive from another rank
 
 
 class Message(NamedTuple):
@@ -171,7 +172,7 @@ class Group:
             if not isinstance(err, NcclError):
                 self._membership.fail(f"{type(err).__name__}: {err}")
                 raise
-            cause = self._membership.wait_until_broken(self.timeout)
+            cause = self._membership.wait_until_broken(min(self.timeout, _REASON_SECONDS))
             if cause is not None:
                 raise cause from err
             self._membership.fail(str(err))

@@ -57,6 +57,8 @@ class Event:
     flags: int = 0
     recorded: int | None = None
     mark: Any = None
+    clock: Any = None
+    """What its stream had seen, if the order of streams is checked."""
 
     def record(self) -> None:
         """Record it now."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.device import Device, FaultLog
+from cupygemm.emulator.stream_order import stream_order
 from cupygemm.emulator.targets import Target
 
 MAX_DEVICES = 16
@@ -94,6 +95,7 @@ class Devices:
         )
         self.memory = memory
         self.faults = faults
+        self.order = stream_order(memory.shadow)
         self._devices = tuple(
             Device(target, view, index=index, faults=faults, launching=launching)
             for index, view in enumerate(views)

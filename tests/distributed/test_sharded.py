@@ -73,6 +73,13 @@ assert "(2, 6)" in errors[2], errors
 same(ranks.errors(lambda r, g: cd.matmul(cp.zeros((2, 7), "f"), cp.zeros((2, 5), "f"), group=g)),
      "a has shape (8, 7) and b has shape (8, 5): k differs")
 ranks.values(lambda r, g: g.barrier())
+
+# Without the wait for the product, the exchange would send what is not there yet.
+def unordered(rank, group):
+    group.timeout = 0.2
+    group.stream.wait_event = lambda event: None
+    cd.matmul_reduce_scatter(cp.zeros((8, 8), "f"), cp.zeros((8, 8), "f"), group=group)
+assert any("nothing orders the two" in each for each in ranks.errors(unordered))
 print("passed")
 """
 
@@ -137,5 +144,6 @@ print("passed")
 
 @pytest.mark.parametrize(("code", "output"), [(SHARDED, "exact passed"), (ARRAYS, "passed")])
 def test_four_devices(run_python, device, code, output):
-    printed = str(run_python(code, target=f"{device.target}:4", timeout=300))
+    order = {"CUPYGEMM_EMULATE_STREAM_ORDER": "1"}  # a missing event is an error
+    printed = str(run_python(code, target=f"{device.target}:4", env=order, timeout=300))
     assert printed.split() == output.split()

@@ -24,6 +24,7 @@ from cupygemm.emulator.host_libraries.rendezvous import (
     Rendezvous,
 )
 from cupygemm.emulator.runtime.status import store_int, store_size
+from cupygemm.emulator.stream_order import Span
 
 VERSION = 22606  # RCCL 2.26.6, ROCm 7.0's
 _NO_COLOR = -1  # NCCL_SPLIT_NOCOLOR
@@ -259,7 +260,9 @@ const char *ncclGetErrorString(int status) {
         comm: int,
         stream: int,
     ) -> None:
-        self._collective(call, comm, kind, (sendbuff, count), (recvbuff, count), op=op)
+        self._collective(
+            call, comm, kind, (sendbuff, count), (recvbuff, count), op=op, stream=stream
+        )
 
     @implements("ncclReduce")
     def _reduce(
@@ -274,9 +277,10 @@ const char *ncclGetErrorString(int status) {
         comm: int,
         stream: int,
     ) -> None:
-        is_root = self._communicator(comm).rank == root
-        received = (recvbuff, count) if is_root else None
-        self._collective(call, comm, kind, (sendbuff, count), received, op=op, root=root)
+        received = (recvbuff, count) if self._communicator(comm).rank == root else None
+        self._collective(
+            call, comm, kind, (sendbuff, count), received, op=op, root=root, stream=stream
+        )
 
     @implements("ncclBroadcast")
     def _broadcast(
@@ -290,9 +294,8 @@ const char *ncclGetErrorString(int status) {
         comm: int,
         stream: int,
     ) -> None:
-        is_root = self._communicator(comm).rank == root
-        sent = (sendbuff, count) if is_root else None
-        self._collective(call, comm, kind, sent, (recvbuff, count), root=root)
+        sent = (sendbuff, count) if self._communicator(comm).rank == root else None
+        self._collective(call, comm, kind, sent, (recvbuff, count), root=root, stream=stream)
 
     @implements("ncclBcast")
     def _bcast(
@@ -313,7 +316,9 @@ const char *ncclGetErrorString(int status) {
         stream: int,
     ) -> None:
         whole = count * self._communicator(comm).size
-        self._collective(call, comm, kind, (sendbuff, whole), (recvbuff, count), op=op)
+        self._collective(
+            call, comm, kind, (sendbuff, whole), (recvbuff, count), op=op, stream=stream
+        )
 
     @implements("ncclAllGather")
     def _all_gather(
@@ -327,19 +332,19 @@ const char *ncclGetErrorString(int status) {
         stream: int,
     ) -> None:
         whole = count * self._communicator(comm).size
-        self._collective(call, comm, kind, (sendbuff, count), (recvbuff, whole))
+        self._collective(call, comm, kind, (sendbuff, count), (recvbuff, whole), stream=stream)
 
     @implements("ncclSend")
     def _send(
         self, call: Call, sendbuff: int, count: int, kind: int, peer: int, comm: int, stream: int
     ) -> None:
-        self._collective(call, comm, kind, (sendbuff, count), None, root=peer)
+        self._collective(call, comm, kind, (sendbuff, count), None, root=peer, stream=stream)
 
     @implements("ncclRecv")
     def _recv(
         self, call: Call, recvbuff: int, count: int, kind: int, peer: int, comm: int, stream: int
     ) -> None:
-        self._collective(call, comm, kind, None, (recvbuff, count), root=peer)
+        self._collective(call, comm, kind, None, (recvbuff, count), root=peer, stream=stream)
 
     def _collective(
         self,
@@ -351,6 +356,7 @@ const char *ncclGetErrorString(int status) {
         *,
         op: int = -1,
         root: int = -1,
+        stream: int,
     ) -> None:
         """Submit an operation; buffers are given by address and number of elements."""
         communicator = self._communicator(comm)
@@ -371,13 +377,22 @@ const char *ncclGetErrorString(int status) {
                     f"{communicator.rank} is on device {communicator.device}",
                 )
 
+        def ordered(buffer: tuple[int, int], *, writes: bool) -> None:
+            order, span = self.devices.order, Span(buffer[0], buffer[1] * dtype.itemsize, writes)
+            if order is not None and self.devices.memory.owns(span.start):
+                race = order.touches(stream, communicator.device, name, [span])
+                if race:
+                    raise LibraryError("invalid_usage", race)
+
         def payload() -> bytes:
             if sent is None:
                 return b""
+            ordered(sent, writes=False)
             return call.read("sendbuff", sent[0], (sent[1],), dtype).tobytes()
 
         def deliver(data: bytes) -> None:
             if received is not None and received[1]:
+                ordered(received, writes=True)
                 target = call.write("recvbuff", received[0], (received[1],), dtype)
                 target[...] = np.frombuffer(data, dtype)
 

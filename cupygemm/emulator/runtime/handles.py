@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from cupygemm.emulator.device import Device, Stream
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import Capture, Node
 from cupygemm.emulator.runtime.status import HipError, Status
+from cupygemm.emulator.stream_order import Span
 
 Made = TypeVar("Made")
 DEFAULT_STREAMS = (0, 1, 2)
@@ -69,6 +70,27 @@ class Handles:
                 Status.INVALID_HANDLE,
                 f"stream 0x{stream:x} does not exist: it was destroyed, or never created",
             )
+
+    def check_order(self, stream: int, label: str, spans: Sequence[Span]) -> None:
+        """Raise if work races with that of another stream, where the order is checked.
+
+        Parameters
+        ----------
+        stream : int
+        label : str
+        spans : sequence of Span
+            What it touches; memory of the host is left out.
+        """
+        order = self.devices.order
+        if order is not None and not self.captures:
+            owned = [span for span in spans if self.devices.memory.owns(span.start)]
+            race = order.touches(stream, self._device_of(stream), label, owned)
+            if race:
+                raise HipError(Status.LAUNCH_FAILURE, race)
+
+    def _device_of(self, stream: int) -> int:
+        owner = self.streams[stream].device
+        return self.device.index if owner is None else owner
 
     def submit(self, stream: int, label: str, run: Callable[[], object]) -> None:
         """Do work of a stream, or keep it if the stream is being captured.

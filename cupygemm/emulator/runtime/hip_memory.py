@@ -15,6 +15,7 @@ from cupygemm.emulator.device import OutOfMemory
 from cupygemm.emulator.host_memory import host_available
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
+from cupygemm.emulator.stream_order import Span
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 _MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2
@@ -51,6 +52,8 @@ class MemoryFunctions(Handles):
         if pointer:
             try:
                 self.devices.memory.free(pointer)
+                if self.devices.order is not None:
+                    self.devices.order.freed()
             except ValueError as err:
                 raise HipError(Status.INVALID_VALUE, str(err)) from err
 
@@ -75,7 +78,14 @@ class MemoryFunctions(Handles):
         found.allocation_flags = 0
 
     def hipMemcpy(self, to: int, source: int, size: int, kind: int) -> None:
-        self.submit(0, f"copy of {size} bytes", lambda: self._copy(to, source, size, kind))
+        self._submit_copy(0, to, source, size, kind)
+        if self.devices.order is not None:
+            self.devices.order.host_waits_for(self.device.index, 0)
+
+    def _submit_copy(self, stream: int, to: int, source: int, size: int, kind: int) -> None:
+        label = f"copy of {size} bytes"
+        self.check_order(stream, label, [Span(to, size, True), Span(source, size, False)])
+        self.submit(stream, label, lambda: self._copy(to, source, size, kind))
 
     def _copy(self, to: int, source: int, size: int, kind: int) -> None:
         if kind not in range(DEFAULT + 1):
@@ -91,7 +101,7 @@ class MemoryFunctions(Handles):
 
     def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.check_stream(stream)
-        self.submit(stream, f"copy of {size} bytes", lambda: self._copy(to, source, size, kind))
+        self._submit_copy(stream, to, source, size, kind)
 
     def hipMemcpyPeer(
         self, to: int, to_device: int, source: int, from_device: int, size: int
@@ -106,11 +116,10 @@ class MemoryFunctions(Handles):
         self.check_stream(stream)
         self.check_device(to_device)
         self.check_device(from_device)
-        kind = DEVICE_TO_DEVICE
-        self.submit(stream, f"copy of {size} bytes", lambda: self._copy(to, source, size, kind))
+        self._submit_copy(stream, to, source, size, DEVICE_TO_DEVICE)
 
     def hipMemset(self, to: int, value: int, size: int) -> None:
-        self.submit(0, f"fill of {size} bytes", lambda: self._fill(to, value, size))
+        self.hipMemsetAsync(to, value, size, 0)
 
     def _fill(self, to: int, value: int, size: int) -> None:
         if size:
@@ -120,6 +129,7 @@ class MemoryFunctions(Handles):
 
     def hipMemsetAsync(self, to: int, value: int, size: int, stream: int) -> None:
         self.check_stream(stream)
+        self.check_order(stream, f"fill of {size} bytes", [Span(to, size, True)])
         self.submit(stream, f"fill of {size} bytes", lambda: self._fill(to, value, size))
 
     # There is only one memory, so advice and prefetches have no effect: only arguments are checked.

@@ -46,6 +46,8 @@ class DeviceFunctions(Handles):
     def hipDeviceSynchronize(self) -> None:
         for stream in tuple(self.captures):
             self.check_not_captured(stream, "a wait for all streams, and so for")
+        if self.devices.order is not None:
+            self.devices.order.host_waits_for(self.device.index)
 
     def hipDeviceGetAttribute(self, value: int, attribute: int, device: int) -> None:
         self.check_device(device)
@@ -134,7 +136,10 @@ class StreamFunctions(Handles):
     def hipStreamCreateWithPriority(self, stream: int, flags: int, priority: int) -> None:
         priority = min(max(priority, _HIGHEST_PRIORITY), _LOWEST_PRIORITY)
         made = Stream(flags, priority, self.device.index)
-        store_size(stream, self.keep(self.streams, lambda: made))
+        handle = self.keep(self.streams, lambda: made)
+        if self.devices.order is not None:
+            self.devices.order.created(handle, self.device.index, flags)
+        store_size(stream, handle)
 
     def hipStreamDestroy(self, stream: int) -> None:
         self.check_stream(stream)
@@ -146,14 +151,22 @@ class StreamFunctions(Handles):
     def hipStreamSynchronize(self, stream: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a wait for")
+        self._host_waits_for(stream)
+
+    def _host_waits_for(self, stream: int) -> None:
+        if self.devices.order is not None:
+            self.devices.order.host_waits_for(self._device_of(stream), stream)
 
     def hipStreamQuery(self, stream: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a query of")
+        self._host_waits_for(stream)
 
     def hipStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         self.check_stream(stream)
         known, capture = self._event(event), self.captures.get(stream)
+        if self.devices.order is not None:
+            self.devices.order.waits(stream, self._device_of(stream), known.clock)
         mark: CaptureMark | None = known.mark
         if mark is None or self.captures.get(mark.stream) is not mark.capture:
             if capture is not None and known.recorded is not None:
@@ -206,6 +219,8 @@ class StreamFunctions(Handles):
         known.mark = None
         if capture is None:
             known.record()
+            if self.devices.order is not None:
+                known.clock = self.devices.order.recorded(stream, self._device_of(stream))
         else:
             known.mark = CaptureMark(capture, stream, len(capture.nodes))
 
@@ -219,6 +234,8 @@ class StreamFunctions(Handles):
         mark = self._event(event).mark
         if mark is not None:
             self.check_not_captured(mark.stream, f"{what} an event of")
+        if self.devices.order is not None:
+            self.devices.order.host_waits(self._event(event).clock)
 
     def hipEventElapsedTime(self, milliseconds: int, start: int, stop: int) -> None:
         events = self._event(start), self._event(stop)
