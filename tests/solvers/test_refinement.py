@@ -12,10 +12,8 @@ from tests.solvers.conftest import assert_like
 from tests.solvers.test_accuracy import backward_error
 
 PRECISIONS = (
-    "float32",
     "float16",
-    pytest.param("tf32", marks=pytest.mark.sweep),
-    pytest.param("bfloat16", marks=pytest.mark.sweep),
+    *(pytest.param(name, marks=pytest.mark.sweep) for name in ("float32", "tf32", "bfloat16")),
 )
 N = 24
 
@@ -39,17 +37,21 @@ def refined(cp, a, b, precision, **options):
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_precisions_reach_the_error_of_float64(cp, draw, small_blocks, precision):
+@pytest.mark.parametrize(
+    "kind",
+    ["random", *(pytest.param(kind, marks=pytest.mark.sweep) for kind in ("graded", "ill"))],
+)
+def test_precisions_reach_the_error_of_float64(cp, draw, small_blocks, precision, kind):
     random, b = draw((N, N)), draw((N, 2))
     low = "float32" if precision == "float32" else "float16"
     ill = conditioned(random, {"float32": 1e6, "float16": 1e2}[low])
-    for a in (random, graded(random), ill):
-        x, info = refined(cp, a, b, precision)
-        assert info.path == "refined"
-        assert info.precision == precision
-        assert info.waits >= 2
-        assert info.backward_error.shape == ()
-        assert backward_error(a, x, b) <= 2e-15
+    a = {"random": random, "graded": graded(random), "ill": ill}[kind]
+    x, info = refined(cp, a, b, precision)
+    assert info.path == "refined"
+    assert info.precision == precision
+    assert info.waits >= 2
+    assert info.backward_error.shape == ()
+    assert backward_error(a, x, b) <= 2e-15
 
 
 @pytest.mark.sweep
@@ -137,6 +139,7 @@ def test_calls_that_are_not_refined(cp):
         linalg.solve(eye * cp.nan, eye, precision="float16", check_finite=True)
 
 
+@pytest.mark.sweep
 def test_results_are_the_same_bits_each_time(cp, draw, small_blocks):
     a, b = draw((N, N)), draw(N)
     first, _ = refined(cp, a, b, "float16")
