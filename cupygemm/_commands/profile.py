@@ -49,14 +49,19 @@ def profile(
         str | None, typer.Option(help="The kernel, if a code object has several.")
     ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Workgroups: X, X,Y or X,Y,Z.", show_default="1")
+        list[str] | None,
+        typer.Option(
+            help="Workgroups: X, X,Y or X,Y,Z. This, --block and --lds may be given twice, the "
+            "second time for the second kernel of a comparison.",
+            show_default="1",
+        ),
     ] = None,
     block: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(help="Work-items of a workgroup, in the same form.", show_default="64"),
     ] = None,
     lds: Annotated[
-        int | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
+        list[int] | None, typer.Option(help="Bytes of dynamic LDS.", min=0, show_default="0")
     ] = None,
     args: Annotated[
         list[str] | None,
@@ -139,10 +144,8 @@ def profile(
         "layout": layout,
         "target": target,
         "kernel": kernel,
-        "grid": grid,
-        "block": block,
-        "lds": lds,
     }
+    for_each = {"grid": grid, "block": block, "lds": lds, "args": args, "options": options}
     how = {"clock_mhz": clock, "sample": sample}
     collected: Any
     what = what or []
@@ -159,7 +162,7 @@ def profile(
         found = [
             _collect(
                 each,
-                given | {"args": _nth(args, index), "options": _nth(options, index)},
+                given | {name: _nth(words, index) for name, words in for_each.items()},
                 how,
                 loop=loop,
             )
@@ -203,7 +206,7 @@ def _subjects(words: list[str]) -> list[str]:
     return words
 
 
-def _nth(given: list[str] | None, index: int) -> str | None:
+def _nth(given: list[Any] | None, index: int) -> Any:
     """Return what is given for a subject: the last, if it is given less often than subjects."""
     return given[min(index, len(given) - 1)] if given else None
 

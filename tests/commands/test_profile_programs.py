@@ -80,6 +80,17 @@ def test_two_launches_side_by_side(invoke: Callable[..., Any], source: Path) -> 
     assert invoke(*words, "--listing").exit_code == 2
 
 
+def test_each_kernel_of_a_comparison_has_its_launch(
+    invoke: Callable[..., Any], source: Path
+) -> None:
+    words = ("--grid", "1", "--grid", "2", "--lds", "0", "--lds", "1024", "--block", "256")
+    result = invoke(source, source, *words, "--args", ALIKE, "--json")
+    found = json.loads(result.output)["kernels"]
+    assert [kernel["grid"] for kernel in found] == [[1, 1, 1], [2, 1, 1]]
+    assert [kernel["block"] for kernel in found] == [[256, 1, 1]] * 2
+    assert found[1]["lds_bytes"] - found[0]["lds_bytes"] == 1024
+
+
 def test_a_kernel_beside_itself(invoke: Callable[..., Any], source: Path) -> None:
     result = invoke(source, source, *LAUNCH, "--args", ALIKE)
     assert "a and b take the same modelled time" in result.output
