@@ -3,20 +3,25 @@
     git clone --branch v14.2.0 https://github.com/cupy/cupy /tmp/cupy
     python tools/run_cupy_tests.py run /tmp/cupy --results /tmp/results --only linalg --limit 3600
     python tools/run_cupy_tests.py table --results /tmp/results > table.csv
+    python tools/run_cupy_tests.py estimate --results /tmp/results
 
-Each file of tests runs in a process of its own. Each outcome is written as soon as it is known, so
-that an interrupted run goes on where it ended: the same command runs what is missing. A test that
-ends its process counts as failed, and the file goes on after it. `--shard 1/4` runs every fourth
-file, and `--at-most 20` that many tests of a file, evenly spread. CuPy's sources are only read:
-its installed wheel is tested.
+A process runs a few files of tests. Each outcome is written as soon as it is known, so that an
+interrupted run goes on where it ended: the same command runs what is missing. A test that ends its
+process counts as failed, and the rest goes on after it. `--shard 1/4` runs every fourth file.
+`--sample 0.01 --seed 0` runs a hundredth of the tests of each file, at least two, chosen at random;
+a larger fraction with the same seed adds tests to those. `estimate` prints the share of all tests
+that pass, with an interval. CuPy's sources are only read: its installed wheel is tested.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import functools
+import hashlib
 import importlib
 import json
+import math
 import os
 import subprocess
 import sys
@@ -29,12 +34,15 @@ import pytest
 
 HERE = Path(__file__).resolve()
 SUITES = ("cupy_tests", "cupyx_tests")
-PLUGIN_VARIABLE = "CUPYGEMM_CUPY_TESTS"
-LIMIT_VARIABLE = "CUPYGEMM_CUPY_LIMIT"
-SECONDS_OF_A_TEST = 120
+RESULTS_VARIABLE = "CUPYGEMM_CUPY_RESULTS"
+SAMPLE_VARIABLE = "CUPYGEMM_CUPY_SAMPLE"
+SECONDS_OF_A_TEST = 600
+FILES_TOGETHER = 8  # in a process
+LEAST = 2  # tests of a file in a sample
+POPULATION = "(collected)"  # the record that holds how many tests a file has
 
 
-# -- in the process of one file: a pytest plugin --
+# -- in the process of a few files: a pytest plugin --
 
 
 class Recorder:
@@ -42,50 +50,72 @@ class Recorder:
 
     Parameters
     ----------
-    path : Path
-        The file that holds the outcomes.
-    limit : int
-        How many tests to run at most, evenly spread; 0 for all.
+    results : Path
+        The directory of the outcomes, a file for each file of tests.
+    fraction : float
+        The share of a file's tests to run.
+    seed : str
+        Which ones.
     """
 
-    def __init__(self, path: Path, limit: int) -> None:
-        self._limit = limit
-        self._known = outcomes(path)
-        self._file = path.open("a", encoding="utf-8")
+    def __init__(self, results: Path, fraction: float, seed: str) -> None:
+        self._results, self._fraction, self._seed = results, fraction, seed
         self._problem: dict[str, str] = {}
 
-    def _write(self, **record: object) -> None:
-        self._file.write(json.dumps(record) + "\n")
-        self._file.flush()
+    def _write(self, test: str, outcome: str, reason: str, *, of: str = "") -> None:
+        record = record_of(self._results, of or test)
+        record.parent.mkdir(parents=True, exist_ok=True)
+        with record.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"test": test, "outcome": outcome, "reason": reason}) + "\n")
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
-        """Leave out what is beyond the limit, and what has an outcome."""
-        step = -(-len(items) // self._limit) if self._limit else 1
-        items[:] = [item for item in items[:: max(step, 1)] if item.nodeid not in self._known]
+        """Leave out what the sample does not hold, and what has an outcome."""
+        files: dict[str, list[Any]] = {}
+        for item in items:
+            files.setdefault(item.nodeid.partition("::")[0], []).append(item)
+        chosen = set()
+        for name, tests in files.items():
+            known = outcomes(record_of(self._results, name))
+            if POPULATION not in known:
+                self._write(POPULATION, "collected", str(len(tests)), of=name)
+            count = max(LEAST, math.ceil(self._fraction * len(tests)))
+            by_chance = functools.partial(rank, self._seed)
+            wanted = set(sorted((item.nodeid for item in tests), key=by_chance)[:count])
+            chosen |= wanted - set(known)
+        items[:] = [item for item in items if item.nodeid in chosen]
 
     def pytest_collectreport(self, report: Any) -> None:
         """Record a file that cannot be imported, or is skipped as a whole."""
         if report.outcome != "passed":
-            self._write(test=report.nodeid, outcome=report.outcome, reason=reason_of(report))
+            self._write(report.nodeid, report.outcome, reason_of(report))
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
         """Record that a test begins: if nothing follows, it ended the process."""
-        self._write(test=nodeid, outcome="began", reason="the process ended")
+        self._write(nodeid, "began", "the process ended")
+
+    def pytest_runtest_logfinish(self, nodeid: str, location: object) -> None:
+        """Do not hold what a test leaves behind in a stream against the next one."""
+        importlib.import_module("cupygemm.emulator._session").finish_streams()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Record a test's outcome, once its last phase is over."""
         if report.outcome == "failed":
             self._problem.setdefault(report.nodeid, reason_of(report))
         if report.when == "setup" and report.outcome == "skipped":
-            self._write(test=report.nodeid, outcome="skipped", reason=reason_of(report))
+            self._write(report.nodeid, "skipped", reason_of(report))
         elif report.when == "call" and report.outcome == "skipped":
             outcome = "passed" if hasattr(report, "wasxfail") else "skipped"
-            self._write(test=report.nodeid, outcome=outcome, reason=reason_of(report))
+            self._write(report.nodeid, outcome, reason_of(report))
         elif report.when == "call" and report.outcome == "passed":
-            self._write(test=report.nodeid, outcome="passed", reason="")
+            self._write(report.nodeid, "passed", "")
         if report.when == "teardown" and report.nodeid in self._problem:
             reason = self._problem.pop(report.nodeid)
-            self._write(test=report.nodeid, outcome="failed", reason=reason)
+            self._write(report.nodeid, "failed", reason)
+
+
+def rank(seed: str, name: str) -> str:
+    """Return what names are sorted by for a random order."""
+    return hashlib.sha256(f"{seed} {name}".encode()).hexdigest()
 
 
 def reason_of(report: Any) -> str:
@@ -97,15 +127,20 @@ def reason_of(report: Any) -> str:
     return " ".join(text.splitlines()[:3])[:300]
 
 
-def run_file() -> int:
+def run_files() -> int:
     """Run the tests that this process was started for."""
     importlib.import_module("cupygemm")  # enables the emulated device before CuPy is imported
-    limit = int(os.environ[LIMIT_VARIABLE])
-    recorder = Recorder(Path(os.environ[PLUGIN_VARIABLE]), limit)
+    fraction, seed = os.environ[SAMPLE_VARIABLE].split()
+    recorder = Recorder(Path(os.environ[RESULTS_VARIABLE]), float(fraction), seed)
     return int(pytest.main(sys.argv[2:], plugins=[recorder]))
 
 
 # -- in the process that starts the others --
+
+
+def record_of(results: Path, test: str) -> Path:
+    """Return the file that holds the outcomes of a test's file."""
+    return results / Path(test.partition("::")[0]).with_suffix(".jsonl")
 
 
 def outcomes(path: Path) -> dict[str, dict[str, str]]:
@@ -114,6 +149,13 @@ def outcomes(path: Path) -> dict[str, dict[str, str]]:
         return {}
     records = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines())
     return {record["test"]: record for record in records}
+
+
+def tests_of(path: Path) -> dict[str, dict[str, str]]:
+    """Return the records of tests alone."""
+    found = outcomes(path)
+    found.pop(POPULATION, None)
+    return found
 
 
 def files_of(sources: Path, only: list[str]) -> list[Path]:
@@ -128,44 +170,71 @@ def run(arguments: argparse.Namespace) -> None:
     sources, results = arguments.sources.resolve(), arguments.results.resolve()
     number, count = (int(part) for part in arguments.shard.split("/"))
     files = files_of(sources, arguments.only)[number - 1 :: count]
+    names = [str(path.relative_to(sources / "tests")) for path in files]
+    if arguments.sample < 1:  # an unfinished sample is one of all files, too
+        names.sort(key=functools.partial(rank, arguments.seed))
     deadline = time.monotonic() + arguments.limit
     environment = os.environ | {
         "CUPYGEMM_EMULATE": arguments.target,
         "PYTHONPATH": str(HERE.parents[1]),
         "CUPY_TEST_GPU_LIMIT": "1",
-        LIMIT_VARIABLE: str(arguments.at_most),
+        RESULTS_VARIABLE: str(results),
+        SAMPLE_VARIABLE: f"{arguments.sample} {arguments.seed}",
     }
-    for path in files:
-        name = path.relative_to(sources / "tests")
-        record = results / name.with_suffix(".jsonl")
-        record.parent.mkdir(parents=True, exist_ok=True)
-        while (left := deadline - time.monotonic()) > 0:
-            before = len(outcomes(record))
-            options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--tb=short"]
-            options += [f"--timeout={SECONDS_OF_A_TEST}", "-m", "not slow and not multi_gpu"]
-            command = [sys.executable, str(HERE), "file", *options, str(name)]
-            try:
-                done = subprocess.run(
-                    command,
-                    cwd=sources / "tests",
-                    env=environment | {PLUGIN_VARIABLE: str(record)},
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    timeout=left,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
+    for name in names if arguments.again else ():
+        forget_failures(record_of(results, name))
+    for first in range(0, len(names), FILES_TOGETHER):
+        run_together(sources, results, names[first : first + FILES_TOGETHER], environment, deadline)
+
+
+def run_together(
+    sources: Path, results: Path, names: list[str], environment: dict[str, str], deadline: float
+) -> None:
+    """Run the tests of a few files that have no outcome yet, however often they end the process."""
+    records = [record_of(results, name) for name in names]
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--tb=short"]
+    options += [f"--timeout={SECONDS_OF_A_TEST}", "-m", "not slow and not multi_gpu"]
+    options += ["--rootdir=.", "--continue-on-collection-errors"]
+    while (left := deadline - time.monotonic()) > 0:
+        before = sum(len(outcomes(record)) for record in records)
+        try:
+            done = subprocess.run(
+                [sys.executable, str(HERE), "files", *options, *names],
+                cwd=sources / "tests",
+                env=environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=left,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            for record in records:
                 drop_unfinished(record)
-                break
-            ended_well = done.returncode in {0, 1, 5}
-            if ended_well or len(outcomes(record)) == before:
-                if not ended_well:
-                    reason = f"pytest ended with status {done.returncode}"
-                    line = json.dumps({"test": str(name), "outcome": "failed", "reason": reason})
-                    record.write_text(line + "\n", encoding="utf-8")
-                break
+            break
+        if done.returncode in {0, 1, 5}:
+            break
+        if sum(len(outcomes(record)) for record in records) == before:
+            if len(names) > 1:  # find out whose fault it is
+                for name in names:
+                    run_together(sources, results, [name], environment, deadline)
+                return
+            reason = f"pytest ended with status {done.returncode}"
+            line = json.dumps({"test": names[0], "outcome": "failed", "reason": reason})
+            records[0].parent.mkdir(parents=True, exist_ok=True)
+            records[0].write_text(line + "\n", encoding="utf-8")
+            break
+    for name, record in zip(names, records, strict=True):
         sys.stdout.write(f"{name}: {summary(record)}\n")
-        sys.stdout.flush()
+    sys.stdout.flush()
+
+
+def forget_failures(record: Path) -> None:
+    """Forget the tests that failed, so that they run again."""
+    kept = [
+        each for each in outcomes(record).values() if each["outcome"] not in {"failed", "began"}
+    ]
+    if record.exists():
+        record.write_text("".join(json.dumps(each) + "\n" for each in kept), encoding="utf-8")
 
 
 def drop_unfinished(record: Path) -> None:
@@ -178,7 +247,7 @@ def drop_unfinished(record: Path) -> None:
 def summary(record: Path) -> str:
     """Return the number of tests by outcome."""
     counts: dict[str, int] = {}
-    for each in outcomes(record).values():
+    for each in tests_of(record).values():
         counts[each["outcome"]] = counts.get(each["outcome"], 0) + 1
     return ", ".join(f"{number} {outcome}" for outcome, number in sorted(counts.items()))
 
@@ -188,7 +257,7 @@ def rows(results: Path) -> Iterator[tuple[str, str, int, int, int, str]]:
     for path in sorted(results.rglob("*.jsonl")):
         module = str(path.relative_to(results).with_suffix(""))
         functions: dict[str, list[dict[str, str]]] = {}
-        for record in outcomes(path).values():
+        for record in tests_of(path).values():
             parts = record["test"].partition("::")[2].split("[")[0].split("::")
             name = "::".join(part.split("_param_")[0] for part in parts) or "(the file)"
             functions.setdefault(name, []).append(record)
@@ -219,6 +288,53 @@ def table(arguments: argparse.Namespace) -> None:
     writer.writerow(("all", "all", *sums, ""))
 
 
+def estimate(arguments: argparse.Namespace) -> None:
+    """Print how many tests ran, and what share of all that are not skipped would pass.
+
+    Each file's tests count for those of the file that did not run. The interval is Wilson's at 95 %
+    with Kish's effective number of tests for the unequal weights; that the sample is stratified by
+    file makes it too wide rather than too narrow.
+    """
+    ran = population = passed = failed = 0
+    weights: list[tuple[float, bool]] = []
+    for path in sorted(arguments.results.rglob("*.jsonl")):
+        tests = list(tests_of(path).values())
+        collected = outcomes(path).get(POPULATION)
+        size = max(int(collected["reason"]) if collected else len(tests), len(tests))
+        population += size
+        ran += len(tests)
+        for each in tests:
+            if each["outcome"] != "skipped":
+                is_passed = each["outcome"] == "passed"
+                passed, failed = passed + is_passed, failed + (not is_passed)
+                weights.append((size / len(tests), is_passed))
+    total = sum(weight for weight, _ in weights)
+    if not total:
+        sys.stdout.write(f"{ran} of {population} tests have an outcome, and none is known to run\n")
+        return
+    share = sum(weight for weight, is_passed in weights if is_passed) / total
+    effective = total**2 / sum(weight**2 for weight, _ in weights)
+    low, high = wilson(share, effective)
+    sys.stdout.write(
+        f"{ran} of {population} tests ran: {passed} passed, {failed} failed, "
+        f"{ran - passed - failed} skipped.\nOf all tests that are not skipped, an estimated "
+        f"{share:.2%} pass (95 % interval {low:.2%} to {high:.2%}).\n"
+    )
+
+
+def wilson(share: float, count: float, deviations: float = 1.96) -> tuple[float, float]:
+    """Return Wilson's interval for a share that was seen in `count` independent trials.
+
+    >>> [round(end, 3) for end in wilson(1.0, 100)]
+    [0.963, 1.0]
+    """
+    square = deviations**2
+    middle = (share + square / (2 * count)) / (1 + square / count)
+    half = deviations / (1 + square / count)
+    half *= math.sqrt(share * (1 - share) / count + square / (4 * count**2))
+    return middle - half, min(middle + half, 1.0)
+
+
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -228,18 +344,23 @@ def main() -> None:
     command.add_argument("--results", type=Path, required=True, help="directory of the outcomes")
     command.add_argument("--only", nargs="*", default=[], help="words in the paths of files")
     command.add_argument("--shard", default="1/1", help="as 2/4: the second quarter of the files")
-    command.add_argument("--at-most", type=int, default=0, help="tests of a file; 0 for all")
+    command.add_argument("--sample", type=float, default=1.0, help="share of a file's tests")
+    command.add_argument("--seed", default="0", help="which tests a sample holds")
+    command.add_argument("--again", action="store_true", help="also run what failed before")
     command.add_argument("--target", default="gfx942")
     command.add_argument("--limit", type=float, default=1e9, help="seconds")
     command.set_defaults(call=run)
     command = commands.add_parser("table", help="print the outcomes by module and function, as CSV")
     command.add_argument("--results", type=Path, required=True)
     command.set_defaults(call=table)
+    command = commands.add_parser("estimate", help="print what share of all tests pass")
+    command.add_argument("--results", type=Path, required=True)
+    command.set_defaults(call=estimate)
     arguments = parser.parse_args()
     arguments.call(arguments)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["file"]:
-        sys.exit(run_file())
+    if sys.argv[1:2] == ["files"]:
+        sys.exit(run_files())
     main()
