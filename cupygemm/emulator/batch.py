@@ -73,7 +73,7 @@ class Batches:
     ) -> None:
         self._dispatch, self._program, self._memory, self._order = dispatch, program, memory, order
         self._recorder = recorder
-        self._is_native = program.is_native and native_execution()
+        self._is_native = native_execution()
         self._latest: Batch | None = None
 
     def _key(self, state_waves: int) -> Any:
@@ -97,16 +97,14 @@ class Batches:
         dispatch = self._dispatch
         waves = dispatch.batch_waves(first, BATCH_WAVES)
         batch = self._latest
-        if self._recorder is not None:
-            batch = None
-        elif batch is None or batch.state.num_waves != waves:
+        if batch is None or batch.state.num_waves != waves:
             self._latest = None
             batch = _take(self._key(waves), waves)
         reuse = None if batch is None else batch.state
         state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, self._memory, reuse)
         if batch is None:
             batch = self._new(state, vector, scalar)
-        elif batch.program is self._program:
+        elif batch.program is self._program and self._recorder is None:
             batch.restart(vector, scalar)
         else:
             marks_of(state).restart()
@@ -124,21 +122,28 @@ class Batches:
             scoreboard = Scoreboard(state, program.native.loads, vector, scalar)
         else:
             scoreboard = NoScoreboard(state, program.native.loads)
-        # A profile steps in Python, which takes many waves at a time.
+        # The cache model sees the accesses of all waves of a batch interleaved.
         clustered = None if self._recorder is not None else self._dispatch.cluster_waves()
         scheduler = Scheduler(state, self._order, clustered)
         loop = None
         if self._is_native:
             loop = NativeLoop(state, program.native, scoreboard, scheduler)
+            if self._recorder is not None:
+                loop.record(self._recorder.native())
         return Batch(program, state, scoreboard, scheduler, loop)
 
     def finish(self) -> None:
         """Keep the objects for later launches, if they are small."""
-        batch = self._latest
-        if batch is None or self._recorder is not None or self._order != "lockstep":
+        batch: Any = self._latest
+        if batch is None or self._order != "lockstep":
             return
         state: Any = batch.state
         state.kernel = state.memory = None  # which may be freed
+        if self._recorder is not None:  # the next launch needs the state alone
+            batch.program = batch.scoreboard = batch.scheduler = batch.loop = None
+            state.profile = False
+            kept = ("marks", "machine")
+            state.units = {name: state.units[name] for name in kept if name in state.units}
         with _lock:
             _kept[self._key(state.num_waves)] = batch
             while len(_kept) > _KEPT_BATCHES:

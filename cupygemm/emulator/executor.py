@@ -103,8 +103,11 @@ class Executor:
                 group = loop.group()
                 with self._explained(group):
                     self._handle(loop, event, group)
-        for pc, count in loop.executions().items():
+        executions = loop.executions()
+        for pc, count in executions.items():
             self.counts[pc] = self.counts.get(pc, 0) + count
+        if loop.recorder is not None:
+            loop.recorder.finish(executions)
 
     def _handle(self, loop: NativeLoop, event: int, group: Group) -> None:
         """Do what C leaves to Python, for the group at which it stopped."""

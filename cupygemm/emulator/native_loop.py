@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +48,7 @@ class LoopStruct(ctypes.Structure):
     _fields_ = [
         *members(
             """
-            pointer machine program
+            pointer machine recorder program
             int64   program_words
             pointer counts
             int64   num_counts
@@ -59,7 +59,7 @@ class LoopStruct(ctypes.Structure):
             pointer outstanding
             int64   num_outstanding
             pointer unwritten
-            int64   checks
+            int64   checks hazards
             """
         ),
         ("pending_vector", VectorMask),
@@ -103,6 +103,24 @@ def _threads() -> int:
     return os.cpu_count() or 1
 
 
+class LoopRecorder(Protocol):
+    """What counts for a profile in C: `profiling.native_recorder`."""
+
+    address: int
+
+    def fit(self, size: int, entries: list[Entry]) -> None:
+        """Make room for the counts of `size` instructions."""
+
+    def copy_in(self) -> None:
+        """Prepare for a call of the loop."""
+
+    def copy_out(self) -> None:
+        """Take over what the loop has recorded."""
+
+    def finish(self, executions: dict[int, int]) -> None:
+        """Hand over the counts of the batch."""
+
+
 class NativeLoop:
     """The C loop over one batch."""
 
@@ -110,6 +128,7 @@ class NativeLoop:
         self, state: State, program: NativeProgram, scoreboard: Scoreboard, scheduler: Scheduler
     ) -> None:
         self.state, self.program = state, program
+        self.recorder: LoopRecorder | None = None
         self.scoreboard, self.scheduler, self.marks = scoreboard, scheduler, marks_of(state)
         self._function = library().run_loop
         self._function.argtypes, self._function.restype = [ctypes.c_void_p], ctypes.c_int32
@@ -122,6 +141,7 @@ class NativeLoop:
             machine=machine_of(state).address,
             program_words=program.table.size,
             checks=scoreboard.counts,
+            hazards=state.checks,
             shared=not scheduler.is_random,
             cluster_waves=scheduler.cluster_waves,
         )
@@ -148,6 +168,12 @@ class NativeLoop:
         self._point("remaining", np.zeros(waves, np.int64))
         library().set_threads(ctypes.c_int64(_threads()))
         self.fit()
+
+    def record(self, recorder: LoopRecorder) -> None:
+        """Count what a profile needs."""
+        self.recorder = recorder
+        self.struct.recorder = recorder.address
+        recorder.fit(self.counts.size, self.program.entries)
 
     def restart(self) -> None:
         """Prepare for another batch, whose counts are added to those so far."""
@@ -182,14 +208,20 @@ class NativeLoop:
         for slot, entry in enumerate(program.loads[self._num_linked :], self._num_linked):
             loads[slot] = ctypes.addressof(entry.record)
         self._num_linked = len(program.loads)
+        if self.recorder is not None:
+            self.recorder.fit(self.counts.size, program.entries)
 
     # -- events ------------------------------------------------------------------------------------
 
     def run(self) -> int:
         """Run until something happens that Python handles; return the event."""
         self._copy_in()
+        if self.recorder is not None:
+            self.recorder.copy_in()
         event = int(self._function(self._address))
         self._copy_out()
+        if self.recorder is not None:
+            self.recorder.copy_out()
         self.state.mode, self.state.current_pc = self.struct.mode, self.struct.pc
         return event
 

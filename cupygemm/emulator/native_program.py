@@ -49,6 +49,9 @@ class InstructionStruct(ctypes.Structure):
             pointer function operation
             int32   action condition counter slot index cost
             uint32  mode_mask mode_value wait
+            int32   counts_lanes
+            pointer phases
+            int64   num_phases
             """
         ),
         ("vector_reads", VectorMask),

@@ -58,11 +58,7 @@ class Program:
     entries : dict of int to Entry
         By byte offset.
     native : NativeProgram
-    is_native : bool
-        Whether the C loop may execute the program.
     """
-
-    is_native = True
 
     def __init__(self, image: bytes, target: Target) -> None:
         self.image = image

@@ -161,11 +161,19 @@ static enum level request(struct cache_model *model, int64_t workgroup, uint64_t
 static uint64_t place(const struct machine *m, const struct cache_model *model, struct access *a,
                       int64_t *bytes) {
     uint64_t lanes = 0;
+    int64_t range = -1;
     for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
         int lane = first_lane(left);
-        if (!a->bytes[lane] || !inside(m, a->address[lane], a->bytes[lane]))
+        uint64_t first = a->address[lane], end = first + a->bytes[lane];
+        if (!a->bytes[lane])
             continue;
-        int64_t range = find_range(m, a->address[lane]);
+        if (range < 0 || first < m->starts[range] || end > m->ends[range]) {
+            range = find_range(m, first);
+            if (!inside(m, first, a->bytes[lane])) {
+                range = -1;
+                continue;
+            }
+        }
         a->address[lane] = model->placement[range] + a->address[lane] - m->starts[range];
         lanes |= 1ull << lane;
         *bytes += a->bytes[lane];
@@ -209,16 +217,32 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
     }
 }
 
+/* Whether slots slot to slot + 7 of a cache are clean. */
+static bool all_clean(const struct cache *c, int64_t slot, int64_t slots) {
+    uint64_t states;
+    if (slot % 8 || slot + 8 > slots)
+        return false;
+    memcpy(&states, c->state + slot, sizeof states);
+    return !(states & ALL_SECTORS * 0x0101010101010101ull);
+}
+
 /* Write back what is dirty, as at the end of a kernel for L2 and at last for the cache behind
  * it. */
 void write_back_caches(struct cache_model *model, int64_t l2_slots, int64_t last_slots) {
-    for (int64_t slot = 0; slot < l2_slots; slot++)
-        if (model->l2.state[slot] & ALL_SECTORS) {
+    for (int64_t slot = 0; slot < l2_slots; slot++) {
+        if (all_clean(&model->l2, slot, l2_slots))
+            slot += 7;
+        else if (model->l2.state[slot] & ALL_SECTORS) {
             model->fabric_written += dirty_bytes(model->l2.state[slot]);
             beyond_l2(model, model->l2.tags[slot] - 1, model->l2.state[slot] & ALL_SECTORS);
             model->l2.state[slot] &= (uint8_t)~ALL_SECTORS;
         }
+    }
     for (int64_t slot = 0; slot < last_slots; slot++) {
+        if (all_clean(&model->last, slot, last_slots)) {
+            slot += 7;
+            continue;
+        }
         model->hbm_written += dirty_bytes(model->last.state[slot]);
         model->last.state[slot] &= (uint8_t)~ALL_SECTORS;
     }

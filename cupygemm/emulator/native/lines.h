@@ -15,6 +15,12 @@ static inline int64_t collect_lines(const struct access *a, uint64_t lanes, int 
         int lane = first_lane(left);
         uint64_t last = (a->address[lane] + a->bytes[lane] - 1) >> shift;
         for (uint64_t line = a->address[lane] >> shift; line <= last && n < MAX_LINES; line++) {
+            if (n && lines[n - 1] == line)
+                continue;
+            if (!n || lines[n - 1] < line) { /* as in nearly all accesses */
+                lines[n++] = line;
+                continue;
+            }
             int place = n; /* insert in order */
             while (place > 0 && lines[place - 1] > line)
                 place--;

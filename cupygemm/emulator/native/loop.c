@@ -7,6 +7,7 @@
  * processor's cache. Memory instructions, branches and barriers execute for the whole group, in
  * order. */
 #include "loop.h"
+#include "record.h"
 #include "threads.h"
 
 enum { RUN_LENGTH = 256, CHUNK = 16 };
@@ -56,8 +57,11 @@ static void execute_chunk(void *context, int64_t number) {
     const struct shared_run *s = context;
     int64_t begin = number * s->chunk, end = begin + s->chunk;
     struct waves part = part_of(s->group, begin, end < s->group.count ? end : s->group.count);
-    for (int k = 0; k < s->run->length; k++)
+    for (int k = 0; k < s->run->length; k++) {
+        if (s->loop->recorder && s->run->at[k]->counts_lanes)
+            record_lanes(s->loop, s->run->at[k], part);
         execute(s->loop, s->run->at[k], part);
+    }
 }
 
 /* Execute what has been collected, on several cores if it is much. */
@@ -210,7 +214,9 @@ static int perform(struct loop *l, const struct instruction *i) {
     l->pc = i->next_pc;
     switch (i->action) {
     case WAIT:
-        if (l->checks)
+        if (l->recorder)
+            record_wait(l, i);
+        else if (l->checks)
             wait_for(l, i->wait);
         break;
     case BRANCH: branch(l, i); break;
@@ -230,9 +236,18 @@ static int perform(struct loop *l, const struct instruction *i) {
         break;
     default: break;
     }
-    if (i->action < VECTOR_MEMORY || i->action > LDS_MEMORY)
+    if (i->action < VECTOR_MEMORY || i->action > LDS_MEMORY) {
+        if (l->recorder && i->counts_lanes)
+            record_lanes(l, i, group_waves(l));
+        if (l->recorder && i->action != WAIT)
+            record_step(l, i);
         return GOES_ON;
+    }
     issue(l, i);
+    if (l->recorder) {
+        record_issue(l, i);
+        record_memory(l, i);
+    }
     l->current = i->pc;
     l->code = access_memory(l, i);
     if (l->code)
@@ -256,11 +271,14 @@ static bool is_listed(const struct loop *l, const struct instruction *i) {
 static int run_group(struct loop *l) {
     struct run collected = {.length = 0, .cost = 0};
     l->machine->mode = l->mode;
+    if (l->recorder)
+        start_recording(l);
     int event = GOES_ON;
     while (l->has_group) {
         int64_t word = l->pc / 4;
         struct instruction *i = l->pc >= 0 && word < l->program_words ? l->program[word] : NULL;
-        if (!i || i->pc != l->pc || i->index >= l->num_counts || i->slot >= l->num_slots)
+        if (!i || i->pc != l->pc || i->index >= l->num_counts || i->slot >= l->num_slots ||
+            (l->recorder && !can_record(l, i)))
             event = NOT_DECODED;
         else if (i->action == IN_PYTHON || is_listed(l, i) ||
                  ((uint64_t)l->mode & i->mode_mask) != i->mode_value || hazard(l, i))
@@ -271,7 +289,9 @@ static int run_group(struct loop *l) {
             collected.at[collected.length++] = i;
             collected.cost += i->cost;
             l->pc = i->next_pc;
-        } else if (i->action == NOTHING) {
+            if (l->recorder)
+                record_step(l, i);
+        } else if (i->action == NOTHING && !l->recorder) {
             l->pc = i->next_pc;
         } else {
             flush(l, &collected);
@@ -289,6 +309,8 @@ static int run_group(struct loop *l) {
             yields(l);
     }
     flush(l, &collected);
+    if (l->recorder)
+        record_ticks(l);
     return event;
 }
 

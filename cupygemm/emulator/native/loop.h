@@ -56,12 +56,18 @@ struct instruction {
     int32_t cost;                   /* about how many nanoseconds a wave takes */
     uint32_t mode_mask, mode_value; /* the function is right where MODE & mask is value */
     uint32_t wait;                  /* operand of s_waitcnt */
+    int32_t counts_lanes;           /* a profile counts the lanes that execute it */
+    const uint64_t *phases;         /* masks of lanes that LDS serves together, for a profile */
+    int64_t num_phases;
     uint64_t vector_reads[VECTOR_WORDS], vector_writes[VECTOR_WORDS];
     uint64_t scalar_reads[SCALAR_WORDS], scalar_writes[SCALAR_WORDS]; /* bit 128 is SCC */
 };
 
+struct recorder;
+
 struct loop {
     struct machine *machine;
+    struct recorder *recorder;    /* NULL: no profile */
     struct instruction **program; /* by pc / 4; NULL for what has not been decoded */
     int64_t program_words;
     int64_t *counts; /* waves that executed each instruction */
@@ -78,7 +84,8 @@ struct loop {
     int64_t *outstanding; /* slots with a load that some wave has not waited for, oldest first */
     int64_t num_outstanding;
     uint8_t *unwritten; /* (512, num_waves): see marks.py */
-    int64_t checks;
+    int64_t checks;     /* count what the waves issue and wait for */
+    int64_t hazards;    /* and look for what they do not wait for */
     uint64_t pending_vector[VECTOR_WORDS], pending_scalar[SCALAR_WORDS];
     uint64_t suspect_vector[VECTOR_WORDS], suspect_scalar[SCALAR_WORDS], marked[VECTOR_WORDS];
 

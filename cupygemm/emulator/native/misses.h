@@ -32,10 +32,12 @@ static inline bool first_time(uint64_t *seen, int64_t words, int64_t which, uint
     return first;
 }
 
-/* Return whether a fully associative vL1D of the CU holds the line; then it does. */
-static inline bool held_by_full_cache(struct miss_causes *c, int64_t cu, uint64_t line) {
+/* Return whether a fully associative vL1D of the CU holds the line; then it does. `first`: the CU
+ * has not asked for the line before. */
+static inline bool held_by_full_cache(struct miss_causes *c, int64_t cu, uint64_t line,
+                                      bool first) {
     uint64_t *recent = c->recent + cu * c->lines;
-    int64_t place = 0;
+    int64_t place = first && recent[c->lines - 1] ? c->lines - 1 : 0;
     while (place < c->lines - 1 && recent[place] != line + 1 && recent[place])
         place++;
     bool held = recent[place] == line + 1;
@@ -47,7 +49,7 @@ static inline bool held_by_full_cache(struct miss_causes *c, int64_t cu, uint64_
 static inline void count_cause(struct miss_causes *c, int64_t cu, uint64_t line, bool hit,
                                struct miss_counts *counts) {
     bool first = first_time(c->seen, c->seen_words, cu, line);
-    bool held = held_by_full_cache(c, cu, line);
+    bool held = held_by_full_cache(c, cu, line, first);
     if (hit)
         return;
     if (first)

@@ -170,7 +170,7 @@ void issue(struct loop *l, const struct instruction *i) {
         needs[wave] = i->counter == LDS_COUNTER ? second : number;
         needs[waves + wave] = second;
     }
-    if (!needs || !l->checks)
+    if (!needs || !l->checks || !l->hazards)
         return;
     add_masks(l, i);
     if (!is_outstanding(l, i->slot))

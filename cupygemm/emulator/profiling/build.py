@@ -153,7 +153,9 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
             found.conflicts.get(offset),
             found.target.lds_banks,
         ),
-        waits=tuple(wait for (at, _), wait in found.waits.items() if at == pc),
+        waits=tuple(
+            found.waits[key] for key in ((pc, "vmcnt"), (pc, "lgkmcnt")) if key in found.waits
+        ),
     )
 
 

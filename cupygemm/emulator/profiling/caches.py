@@ -17,6 +17,8 @@ cache-control bits (sc0, sc1, nt) and invalidations, the traffic of LDS and of p
 from __future__ import annotations
 
 import ctypes
+import math
+import mmap
 from ctypes import c_int64, c_uint64, c_void_p
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -31,6 +33,14 @@ from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units.machine import Operation, c_function, machine_of, wave_list
 
 _PAGE = 4096
+
+
+def _zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    """Return zeros in pages of their own, which cost nothing until they are accessed."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    pages = mmap.mmap(-1, max(size, 1))
+    array: NDArray[Any] = np.frombuffer(pages, np.uint8, size).view(dtype).reshape(shape)
+    return array
 
 
 class _Cache(ctypes.Structure):
@@ -165,7 +175,7 @@ class CacheModel:
         self._seen: tuple[NDArray[np.uint64], ...] = (recent,)
         self._struct.causes.recent, self._struct.causes.lines = recent.ctypes.data, recent.shape[1]
         self._target = target
-        self._address = ctypes.addressof(self._struct)
+        self.address = ctypes.addressof(self._struct)
         self._l2_lines = target.num_xcds * part.l2.size // part.l2.line
         self._last_lines = part.last.size // part.last.line if part.last else 0
         self._batch: tuple[Any, ...] = ()
@@ -173,7 +183,7 @@ class CacheModel:
 
     def _cache(self, geometry: CacheGeometry, count: int, *, folded: bool) -> _Cache:
         lines = count * geometry.size // geometry.line
-        arrays = np.zeros(lines, np.uint64), np.zeros(lines, np.uint64), np.zeros(lines, np.uint8)
+        arrays = [_zeros((lines,), dtype) for dtype in (np.uint64, np.uint64, np.uint8)]
         self._arrays += arrays
         tags, used, state = (array.ctypes.data for array in arrays)
         return _Cache(
@@ -199,7 +209,7 @@ class CacheModel:
             line = PARTS[self._target.name].l1.line
             words = (int(firsts[-1] + sizes[-1]) // line + 64) // 64 if len(firsts) else 1
             for count in (self._target.num_cus, self._target.num_xcds):
-                self._seen += (np.zeros((count, words), np.uint64),)
+                self._seen += (_zeros((count, words), np.uint64),)
             causes = self._struct.causes
             causes.seen_words = words
             causes.seen, causes.seen_by_l2 = (array.ctypes.data for array in self._seen[1:])
@@ -232,7 +242,7 @@ class CacheModel:
             first,
             step,
             group.count,
-            self._address,
+            self.address,
             ctypes.addressof(traffic),
             None if outcomes is None else outcomes.ctypes.data,
         )
@@ -242,7 +252,7 @@ class CacheModel:
         write_back = library().write_back_caches
         write_back.argtypes = [c_void_p, c_int64, c_int64]
         write_back.restype = None
-        write_back(self._address, self._l2_lines, self._last_lines)
+        write_back(self.address, self._l2_lines, self._last_lines)
         model = self._struct
         return MemoryTraffic(
             fabric_written=model.fabric_written,

@@ -1,9 +1,10 @@
 """Collect the counts of one launch while it runs.
 
-The run loop is the same with and without a profile. `ProfiledProgram` wraps the step of every
-instruction to count lanes, to feed the cache model, and to trace the waves that the timing model
-simulates. `ProfilingScoreboard` remembers which instructions an s_waitcnt waits for. Launches
-without a profile use neither.
+The run loops are the same with and without a profile. On the reference path, `ProfiledProgram`
+wraps the step of every instruction to count lanes, to feed the cache model, and to trace the waves
+that the timing model simulates, and `ProfilingScoreboard` remembers which instructions an s_waitcnt
+waits for. The native loop counts the same in C (`native_recorder`), up to what it leaves to Python.
+Launches without a profile use neither.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from cupygemm.emulator.profiling.build import LaunchCounts, build_profile
 from cupygemm.emulator.profiling.caches import TRAFFIC_COUNTS, CacheModel, Traffic
 from cupygemm.emulator.profiling.counts import Wait
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
+from cupygemm.emulator.profiling.native_recorder import RING, NativeRecorder
 from cupygemm.emulator.profiling.occupancy import occupancy
 from cupygemm.emulator.profiling.sampling import choose, scaled
 from cupygemm.emulator.profiling.timing.trace import Trace
 from cupygemm.emulator.program import CheckedStep, Program
 from cupygemm.emulator.scoreboard import EVERY_SCALAR, EVERY_VECTOR, Scoreboard
 from cupygemm.emulator.state import LANES, Group, State
+from cupygemm.emulator.units.lds_profile import ConflictCounter
 from cupygemm.emulator.units.machine import NativeStep
 
 if TYPE_CHECKING:
     from cupygemm.emulator.dispatch import Dispatch
     from cupygemm.emulator.targets import Target
 
-_RING = 64  # operations remembered per wave and counter; vmcnt counts to 63
 _ALL_VECTOR, _ALL_SCALAR = (1 << 512) - 1, (1 << 128) - 1  # every register, as bit masks
 _VECTOR_MEMORY = ("FLAT", "GLOBAL", "SCRATCH", "MUBUF")
 
@@ -47,8 +49,6 @@ class ProfiledProgram(Program):
         Bytes of LDS that a lane of each DS instruction accesses, by program counter.
     """
 
-    is_native = False
-
     def __init__(self, image: bytes, target: Target) -> None:
         super().__init__(image, target)
         self.lane_bytes: dict[int, int] = {}
@@ -56,10 +56,15 @@ class ProfiledProgram(Program):
     def _decode(self, pc: int) -> Entry:
         entry = super()._decode(pc)
         step = _bare(entry.step)
+        record = entry.record
+        record.counts_lanes = _counts_lanes(entry.inst)
+        if isinstance(step, NativeStep) and isinstance(step.profiler, ConflictCounter):
+            masks = step.profiler.masks
+            record.phases, record.num_phases = masks.ctypes.data, masks.size
         if entry.inst.encoding == "DS" and isinstance(step, NativeStep):
             operation = step.operation.struct
             self.lane_bytes[pc] = operation.bytes * (1 + operation.pair)
-        entry.step = _counted(pc, entry.inst, entry.step)
+        entry.step = CountedStep(pc, entry.inst, entry.step)
         return entry
 
 
@@ -68,28 +73,41 @@ def _bare(step: Callable[[Group], Any]) -> Callable[[Group], Any]:
     return step.step if isinstance(step, CheckedStep) else step
 
 
-def _counted(pc: int, inst: Instruction, step: Callable[[Group], Any]) -> Callable[[Group], Any]:
-    """Return a step that counts, then does what `step` does."""
-    bare = _bare(step)
-    vector = inst.encoding.startswith(("VOP", "DS", *_VECTOR_MEMORY))
-    memory = inst.encoding in _VECTOR_MEMORY and isinstance(bare, NativeStep)
-    lds = inst.encoding == "DS" and isinstance(bare, NativeStep) and bare.profiler is not None
+def _counts_lanes(inst: Instruction) -> bool:
+    return inst.encoding.startswith(("VOP", "DS", *_VECTOR_MEMORY))
 
-    def counted(group: Group) -> Any:
-        recorder: Recorder = group.state.units["recorder"]
+
+class CountedStep:
+    """A step that counts, then does what the instruction's own step does."""
+
+    def __init__(self, pc: int, inst: Instruction, step: Callable[[Group], Any]) -> None:
+        bare: Any = _bare(step)
+        is_native = isinstance(bare, NativeStep)
+        self._pc, self._step, self._bare = pc, step, bare
+        self._counts_lanes = _counts_lanes(inst)
+        self._is_memory = inst.encoding in _VECTOR_MEMORY and is_native
+        self._is_lds = inst.encoding == "DS" and is_native and bare.profiler is not None
+
+    def __call__(self, group: Group) -> Any:
+        """Count and execute the instruction."""
+        units, pc = group.state.units, self._pc
+        recorder: Recorder = units["recorder"]
         recorder.clock[group.waves] += 1
-        if vector:
+        if self._counts_lanes:
             recorder.count_lanes(pc, group)
         trace = recorder.trace
         traced = trace.wants(group)
-        outcomes = recorder.count_traffic(pc, group, bare, traced) if memory else None
-        result = step(group)
+        outcomes = None
+        if self._is_memory:
+            outcomes = recorder.count_traffic(pc, group, self._bare, traced)
+        result = self._step(group)
         if traced:
-            cycles = group.state.units["lds_cycles"] if lds else None
-            trace.record(pc, cycles, outcomes)
+            trace.record(pc, units["lds_cycles"] if self._is_lds else None, outcomes)
         return result
 
-    return counted
+    def finish(self, group: Group, code: int) -> None:
+        """Handle what C returned, as `NativeStep.finish`; C has counted the instruction."""
+        self._bare.finish(group, code)
 
 
 class Recorder:
@@ -128,6 +146,7 @@ class Recorder:
         self.lanes: dict[int, int] = {}
         self.waits: dict[tuple[int, str], Wait] = {}
         self._traffic: dict[int, Any] = {}
+        self._board: ProfilingScoreboard | None = None
 
     def choose_sample(self, count: int) -> None:
         """Let only `count` workgroups of the launch run."""
@@ -143,7 +162,13 @@ class Recorder:
         self.caches.start_batch(state)
         if not state.checks:
             vector, scalar = EVERY_VECTOR, EVERY_SCALAR
-        return ProfilingScoreboard(state, vector, scalar, self)
+        self._board = ProfilingScoreboard(state, vector, scalar, self)
+        return self._board
+
+    def native(self) -> NativeRecorder:
+        """Return what counts for this recorder in C, in the batch that has started."""
+        assert self._board is not None
+        return NativeRecorder(self, self._board.state, self._board.rings)
 
     def count_lanes(self, pc: int, group: Group) -> None:
         """Count the active lanes of a group."""
@@ -155,11 +180,15 @@ class Recorder:
     ) -> NDArray[np.int32] | None:
         """Send a vector memory instruction through the cache model; return each wave's outcome."""
         outcomes = np.zeros((group.count, 5), np.int32) if traced else None
-        traffic = self._traffic.get(pc)
-        if traffic is None:
-            traffic = self._traffic[pc] = (c_int64 * TRAFFIC_COUNTS)()
-        self.caches.access(group, step.operation, traffic, outcomes)
+        self.caches.access(group, step.operation, self.traffic(pc), outcomes)
         return outcomes
+
+    def traffic(self, pc: int) -> Any:
+        """Return the counts of a vector memory instruction, in the order of `Traffic`."""
+        found = self._traffic.get(pc)
+        if found is None:
+            found = self._traffic[pc] = (c_int64 * TRAFFIC_COUNTS)()
+        return found
 
     def count_wait(self, pc: int, counter: str, pcs: NDArray[Any], distances: NDArray[Any]) -> None:
         """Count waits of some waves.
@@ -174,12 +203,16 @@ class Recorder:
         distances : int64 array
             Instructions between the youngest operation and the wait, for each wave.
         """
-        wait = self.waits.setdefault((pc, counter), Wait(counter))
+        wait = self.wait(pc, counter)
         wait.waves += distances.size
         wait.distance += int(distances.sum())
         for operation, times in zip(*np.unique(pcs, return_counts=True), strict=True):
             offset = int(operation) - self.kernel.entry
             wait.operations[offset] = wait.operations.get(offset, 0) + int(times)
+
+    def wait(self, pc: int, counter: str) -> Wait:
+        """Return what is counted of an s_waitcnt and one of its counters."""
+        return self.waits.setdefault((pc, counter), Wait(counter))
 
     def finish(
         self, counts: dict[int, int], conflicts: dict[int, Any], lines: dict[int, Any]
@@ -193,6 +226,9 @@ class Recorder:
         conflicts, lines : dict
             Those of `LaunchStats`, by byte offset from the kernel's entry.
         """
+        waits = dict(sorted(self.waits.items()))
+        for wait in waits.values():
+            wait.operations = dict(sorted(wait.operations.items()))
         return build_profile(
             scaled(
                 LaunchCounts(
@@ -201,11 +237,15 @@ class Recorder:
                     executions=counts,
                     lanes=self.lanes,
                     lane_bytes=self.program.lane_bytes,
-                    conflicts=conflicts,
-                    lines=lines,
-                    traffic={pc: Traffic(*values) for pc, values in self._traffic.items()},
+                    conflicts=dict(sorted(conflicts.items())),
+                    lines=dict(sorted(lines.items())),
+                    traffic={
+                        pc: Traffic(*values)
+                        for pc, values in sorted(self._traffic.items())
+                        if pc in counts
+                    },
                     memory=self.caches.finish(),
-                    waits=self.waits,
+                    waits=waits,
                     occupancy=self.occupancy,
                     trace=self.trace,
                 )
@@ -226,8 +266,8 @@ class ProfilingScoreboard(Scoreboard):
         self.recorder = recorder
         waves = state.num_waves
         # (wave, sequence number modulo the ring, (program counter, clock))
-        self._rings = {
-            name: np.zeros((waves, _RING, 2), np.int64) for name in ("vm", "lds", "scalar")
+        self.rings = {
+            name: np.zeros((waves, RING, 2), np.int64) for name in ("vm", "lds", "scalar")
         }
 
     def _counters(self, name: str) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -253,14 +293,14 @@ class ProfilingScoreboard(Scoreboard):
         counter, pc = entry.counter or "", entry.pc
         for name in ("vm", "lds") if counter == "flat" else (counter,):
             issued, _ = self._counters(name)
-            place = self._rings[name][ids, issued[ids] % _RING]
+            place = self.rings[name][ids, issued[ids] % RING]
             place[:, 0], place[:, 1] = pc, self.recorder.clock[ids] + 1
-            self._rings[name][ids, issued[ids] % _RING] = place
+            self.rings[name][ids, issued[ids] % RING] = place
 
     def wait(self, group: Group, simm16: int) -> None:
         """Execute s_waitcnt, and count the operations that each wave had to wait for."""
         ids, pc = group.wave_ids, self.state.current_pc
-        before = {name: self._counters(name)[1][ids] for name in self._rings}
+        before = {name: self._counters(name)[1][ids] for name in self.rings}
         super().wait(group, simm16)
         for counter, names in (("vmcnt", ("vm",)), ("lgkmcnt", ("lds", "scalar"))):
             pcs, youngest = [], np.zeros(ids.size, np.int64)
@@ -279,12 +319,12 @@ class ProfilingScoreboard(Scoreboard):
         """Return the operations waited for, and the clock of each wave's youngest, 0 for none."""
         _, done = self._counters(name)
         after = done[ids]
-        pending = np.minimum(after - before, _RING)
+        pending = np.minimum(after - before, RING)
         youngest = np.zeros(ids.size, np.int64)
         pcs = [np.zeros(0, np.int64)]
         for back in range(int(pending.max(initial=0))):
             waves = np.flatnonzero(pending > back)
-            records = self._rings[name][ids[waves], (after[waves] - back) % _RING]
+            records = self.rings[name][ids[waves], (after[waves] - back) % RING]
             pcs.append(records[:, 0])
             if back == 0:
                 youngest[waves] = records[:, 1]

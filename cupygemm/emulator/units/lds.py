@@ -15,7 +15,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
-from cupygemm.emulator.units.lds_profile import conflict_counter
+from cupygemm.emulator.units.lds_profile import ConflictCounter
 from cupygemm.emulator.units.machine import FORMAT_BYTES, NativeStep, Operation
 
 _FORMATS = {  # of accesses of 1 or 2 bytes, by the mnemonic's suffix
@@ -79,7 +79,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
     operation = _transpose(inst) or _access(inst, target) or _atomic(inst)
     if operation is None:
         return None
-    return NativeStep("lds_instruction", operation, conflict_counter(operation, target))
+    return NativeStep("lds_instruction", operation, ConflictCounter(operation, target))
 
 
 def _register(inst: Instruction, name: str) -> int:

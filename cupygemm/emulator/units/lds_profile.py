@@ -13,7 +13,7 @@ are served one after the other.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ctypes import c_int64, c_void_p
 
 import numpy as np
@@ -62,38 +62,46 @@ def _mask(lanes: Iterable[int]) -> int:
     return sum(1 << lane for lane in lanes)
 
 
-def conflict_counter(operation: Operation, target: Target) -> Callable[[Group], None]:
-    """Return a function that counts the conflicts of a DS instruction in a group.
+class ConflictCounter:
+    """Count the conflicts of a DS instruction in a group.
 
-    The function adds to ``State.units["lds_conflicts"]``, which maps a program counter to
+    A call adds to ``State.units["lds_conflicts"]``, which maps a program counter to
     (wave-instructions, cycles, cycles lost to conflicts). If ``State.units["lds_cycles"]`` exists,
-    the function replaces it by the cycles of each wave of the group.
-    """
-    reads = operation.name in ("load", "transpose")
-    masks = np.array(phases(operation.struct.bytes, reads=reads, banks=target.lds_banks), np.uint64)
-    function = c_function("count_conflicts", c_void_p, c_int64, c_void_p, c_void_p)
+    it is replaced by the cycles of each wave of the group.
 
-    def count(group: Group) -> None:
+    Attributes
+    ----------
+    masks : uint64 (phases,)
+        The lanes that LDS serves together.
+    """
+
+    def __init__(self, operation: Operation, target: Target) -> None:
+        self._operation = operation
+        reads = operation.name in ("load", "transpose")
+        lanes = phases(operation.struct.bytes, reads=reads, banks=target.lds_banks)
+        self.masks = np.array(lanes, np.uint64)
+        self._function = c_function("count_conflicts", c_void_p, c_int64, c_void_p, c_void_p)
+
+    def __call__(self, group: Group) -> None:
+        """Count; call it before the instruction executes."""
         state = group.state
         ids, first, step = wave_list(group)
         totals = (c_int64 * 3)()
         each = None
         if "lds_cycles" in state.units:
             each = state.units["lds_cycles"] = np.zeros(group.count, np.int32)
-        function(
+        self._function(
             machine_of(state).address,
-            operation.address,
+            self._operation.address,
             None if ids is None else ids.ctypes.data,
             first,
             step,
             group.count,
-            masks.ctypes.data,
-            masks.size,
+            self.masks.ctypes.data,
+            self.masks.size,
             ctypes.addressof(totals),
             None if each is None else each.ctypes.data,
         )
         counters = state.units.setdefault("lds_conflicts", {})
         old = counters.get(state.current_pc, (0, 0, 0))
         counters[state.current_pc] = tuple(a + b for a, b in zip(old, totals, strict=True))
-
-    return count

@@ -54,22 +54,26 @@ class Trace:
         in the last-level cache and in memory.
     complete : bool
         Whether no instruction was left out.
+    left : int
+        Instructions until one is left out.
+    traced : bool (waves,)
+        The traced waves of the batch.
     """
 
     def __init__(self, workgroups: range) -> None:
         self.workgroups = workgroups
         self.accesses: list[NDArray[np.int32]] = []
         self.complete = True
+        self.left = LIMIT
         self._groups: list[TracedGroup] = []
-        self._left = LIMIT
         self._group: Group | None = None
         self._places: NDArray[np.intp] = np.zeros(0, np.intp)
-        self._traced: NDArray[np.bool_] = np.zeros(0, np.bool_)
+        self.traced: NDArray[np.bool_] = np.zeros(0, np.bool_)
 
     def start_batch(self, state: State) -> None:
         """Find the traced waves of a batch."""
         chosen = np.isin(state.launch_order, np.asarray(self.workgroups))
-        self._traced = chosen[state.workgroup]
+        self.traced = chosen[state.workgroup]
         self._group = None
 
     def wants(self, group: Group) -> bool:
@@ -81,7 +85,7 @@ class Trace:
     def _enter(self, group: Group) -> None:
         ids, state = group.wave_ids, group.state
         self._group = group
-        self._places = np.flatnonzero(self._traced[ids])
+        self._places = np.flatnonzero(self.traced[ids])
         if not self.complete:
             self._places = self._places[:0]
         if self._places.size:
@@ -110,10 +114,31 @@ class Trace:
             first = len(self.accesses)
             self.accesses.extend(outcomes[self._places])
             traced.costs.append((place, np.arange(first, len(self.accesses))))
-        self._left -= self._places.size
-        if self._left < 0:
+        self.left -= self._places.size
+        if self.left < 0:
             self.complete = False
             self._places = self._places[:0]
+
+    def extend(self, state: State, steps: NDArray[np.int32], accesses: NDArray[np.int32]) -> None:
+        """Record what traced waves have executed in C.
+
+        Parameters
+        ----------
+        state : State
+        steps : int32 (instructions, 3)
+            Wave in the batch, program counter, and LDS cycles, number of the access in `accesses`,
+            or -1.
+        accesses : int32 (accesses, 5)
+            What follows in `Trace.accesses`.
+        """
+        self._group = None
+        self.accesses.extend(accesses.copy())
+        for wave in np.unique(steps[:, 0]).tolist():
+            pcs, costs = steps[steps[:, 0] == wave, 1:].T
+            workgroup = int(state.launch_order[state.workgroup[wave]])
+            group = TracedGroup([(workgroup, int(state.wave_in_group[wave]))], pcs.tolist())
+            group.costs = list(enumerate(costs))
+            self._groups.append(group)
 
     def streams(self) -> dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int32]]]:
         """Return the program counters and costs of each traced wave, in its own order."""
