@@ -93,10 +93,6 @@ class Recorder:
         """Record that a test begins: if nothing follows, it ended the process."""
         self._write(nodeid, "began", "the process ended")
 
-    def pytest_runtest_logfinish(self, nodeid: str, location: object) -> None:
-        """Do not hold what a test leaves behind in a stream against the next one."""
-        importlib.import_module("cupygemm.emulator._session").finish_streams()
-
     def pytest_runtest_logreport(self, report: Any) -> None:
         """Record a test's outcome, once its last phase is over."""
         if report.outcome == "failed":
