@@ -16,6 +16,7 @@ import io
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -107,7 +108,7 @@ def make_state(
         sgpr[:] = rng.integers(0, 1 << 32, sgpr.shape, np.uint32)
     sgpr[EXEC : EXEC + 2] = 0xFFFFFFFF
     return State(
-        kernel=cast("Any", None),
+        kernel=cast("Any", SimpleNamespace(lds_bytes=lds_bytes)),  # all of it static
         target=TARGETS[target],
         memory=memory if memory is not None else cast("Any", HostMemory()),
         vgpr=vgpr,
