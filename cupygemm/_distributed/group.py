@@ -255,7 +255,8 @@ def connect(
 
     Examples
     --------
-    >>> import cupy as cp, cupyx.distributed, cupygemm.distributed
+    >>> import cupygemm.distributed
+    >>> import cupy as cp, cupyx.distributed
     >>> comm = cupyx.distributed.init_process_group(4, rank)  # doctest: +SKIP
     >>> group = cupygemm.distributed.connect(comm)  # doctest: +SKIP
     """
