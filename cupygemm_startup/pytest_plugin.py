@@ -77,7 +77,12 @@ class _Faults:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        return (yield from _checked(item, "teardown"))
+        from cupygemm.emulator._session import finish_streams
+
+        try:
+            return (yield from _checked(item, "teardown"))
+        finally:
+            finish_streams()
 
 
 def _checked(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:

@@ -177,6 +177,14 @@ def cp(pytestconfig: pytest.Config) -> Iterator[ModuleType]:
         yield cupy
 
 
+@pytest.fixture(autouse=True)
+def finished_streams() -> Iterator[None]:
+    """What a test leaves behind in a stream does not race with the next test."""
+    yield
+    if "cupygemm.emulator._session" in sys.modules:
+        sys.modules["cupygemm.emulator._session"].finish_streams()
+
+
 @pytest.fixture(scope="session")
 def device(pytestconfig: pytest.Config, cp: ModuleType) -> Device:
     """The session's device."""

@@ -162,6 +162,15 @@ def last_launch() -> Any:
     return run.last_launch()
 
 
+def finish_streams() -> None:
+    """Count all work so far as finished: later work of any stream does not race with it.
+
+    A suite does so between its tests, so that what one leaves behind is not held against another.
+    """
+    if _devices is not None:
+        _devices.order.synchronise_device()
+
+
 def unwritten(array: Any) -> NDArray[np.bool_] | None:
     """Return which elements of an array no kernel, copy or fill has written.
 

@@ -52,6 +52,11 @@ class Memory:
         self._extents = Extents()
         self.shadow = shadow_of(self._base, self._limit)
 
+    @property
+    def serial(self) -> int:
+        """Return the serial of the latest allocation."""
+        return self._extents.newest
+
     # -- allocation --
 
     @property

@@ -86,6 +86,11 @@ CHECKS: Mapping[str, Check] = {
         "the access is made, in the order of the emulation",
         "LLVM's User Guide for AMDGPU, memory model",
     ),
+    "stream_races": Check(
+        "work of two streams on the same bytes of memory, one of them writing, that nothing orders",
+        "the access is made: work is executed in the order in which it is submitted",
+        "HIP's runtime API: streams, events and the legacy default stream",
+    ),
     "barriers": Check(
         "a barrier that some waves of a workgroup skipped before they ended",
         "the other waves go on, as the hardware counts only waves that have not ended",
@@ -97,7 +102,7 @@ CHECKS: Mapping[str, Check] = {
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
     "wait_states": tuple(name for name in CHECKS if name.startswith("wait_states_")),
-    "races": ("lds_races", "global_races"),
+    "races": ("lds_races", "global_races", "stream_races"),
     "all": tuple(CHECKS),
 }
 # What a launch without checks does not look for. It is faster, because it keeps no records.

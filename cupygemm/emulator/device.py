@@ -1,7 +1,8 @@
 """The emulated device: its memory, code, streams, events and launches.
 
-Work is executed when it is submitted: a call returns after its work is done. An event's time is the
-host's time when the event was recorded.
+Work is executed when it is submitted: a call returns after its work is done. What a GPU could
+execute in another order, because nothing orders it, is known to `stream_order`. An event's time is
+the host's time when the event was recorded.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.extents import Extent
 from cupygemm.emulator.host_memory import OutOfMemory
+from cupygemm.emulator.stream_order import Clock, Operation, StreamOrder
+from cupygemm.emulator.stream_races import end_launch, watch_launch
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.undisturbed import undisturbed
 
@@ -39,7 +42,7 @@ class LaunchError(EmulatorError):
 
 @dataclass(eq=False)
 class Stream:
-    """A stream. Work is done when it is submitted, so a stream only holds its properties."""
+    """A stream's properties; `StreamOrder` knows its work."""
 
     flags: int = 0
     priority: int = 0
@@ -51,18 +54,18 @@ class Stream:
 class Event:
     """An event, with the time of its last recording in nanoseconds, or None.
 
-    If that was in a captured stream, `mark` says where in the capture.
+    `clock` says what work comes before that. If it was in a captured stream, `mark` says where in
+    the capture.
     """
 
     flags: int = 0
     recorded: int | None = None
+    clock: Clock = field(default_factory=dict)
     mark: Any = None
-    clock: Any = None
-    """What its stream had seen, if the order of streams is checked."""
 
-    def record(self) -> None:
-        """Record it now."""
-        self.recorded = time.perf_counter_ns()
+    def record(self, clock: Clock) -> None:
+        """Record it now, after the work of a clock."""
+        self.recorded, self.clock = time.perf_counter_ns(), clock
 
 
 @dataclass(eq=False)
@@ -86,6 +89,8 @@ class Device:
         Shared by all devices of the process.
     launching : threading.RLock
         Held during a launch; shared by all devices of the process.
+    order : StreamOrder
+        Likewise shared.
     """
 
     target: Target
@@ -93,6 +98,7 @@ class Device:
     index: int = 0
     faults: FaultLog = field(default_factory=FaultLog)
     launching: Any = field(default_factory=threading.RLock, repr=False)
+    order: StreamOrder = field(default_factory=StreamOrder, repr=False)
 
     @property
     def last_fault(self) -> EmulatorError | None:
@@ -127,6 +133,7 @@ class Device:
         block: tuple[int, int, int],
         dynamic_lds: int,
         arguments: list[bytes],
+        operation: Operation | None = None,
     ) -> Any:
         """Execute a kernel to its end.
 
@@ -141,6 +148,8 @@ class Device:
             Bytes of LDS on top of the kernel's own.
         arguments : list of bytes
             Values of the kernel's explicit arguments.
+        operation : Operation, optional
+            The launch's place in a stream; without one, it does not race with other streams.
 
         Returns
         -------
@@ -156,6 +165,8 @@ class Device:
         self.check_launch(kernel, grid, block, dynamic_lds)
         run = _run()
         with self.launching:
+            if operation is not None:
+                watch_launch(self.order, operation, self.memory, (kernel, self.target.name))
             try:
                 return run.launch(
                     kernel, grid, block, dynamic_lds, arguments, self.memory, self.target
@@ -163,6 +174,9 @@ class Device:
             except EmulatorError as fault:
                 self.last_fault = fault
                 raise
+            finally:
+                if operation is not None:
+                    end_launch(operation, self.memory)
 
     def check_launch(
         self,

@@ -130,10 +130,17 @@ class _Tables:
 
 
 class Extents:
-    """The blocks and arrays of a device's memory."""
+    """The blocks and arrays of a device's memory.
+
+    Attributes
+    ----------
+    newest : int
+        The serial of the latest one.
+    """
 
     def __init__(self) -> None:
         self._serials = itertools.count(1)
+        self.newest = 0
         self._blocks: dict[int, _Block] = {}  # by start
         self._arrays: dict[weakref.ref[Owner], _Array] = {}
         self._tables = _Tables.of([], [])
@@ -146,6 +153,7 @@ class Extents:
     def add(self, start: int, size: int, tag: str, device: int | None, *, remember: bool) -> None:
         """Add a block."""
         extent = Extent(start, start + size, tag, next(self._serials), device, remember)
+        self.newest = extent.serial
         if remember:
             self._recent.append(extent)
         self._blocks[start] = _Block(extent)
@@ -161,6 +169,7 @@ class Extents:
         if block is None or start + size > block.extent.end:
             return None
         extent = Extent(start, start + size, tag, next(self._serials), block.extent.device)
+        self.newest = extent.serial
         self._recent.append(extent)
         owner = Owner(kept)
         array = _Array(extent, block)

@@ -115,12 +115,12 @@ class Findings:
 
 
 def report_call(error: EmulatorError, severity: str) -> None:
-    """Raise a finding in a library call that the host computes, or issue a warning."""
+    """Raise a finding in a copy, a fill or a library call, or issue a warning."""
     for seen in _observers:
         (seen.errors if severity == "error" else seen.warnings).append(error)
     if severity == "error":
         raise error
-    _warn(f"1 finding in a library call:\n{error}", may_raise=True)
+    _warn(f"1 finding in a call:\n{error}", may_raise=True)
 
 
 @contextlib.contextmanager

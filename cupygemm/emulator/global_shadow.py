@@ -2,7 +2,8 @@
 
 Each 16 bytes of device memory have a record of 48 bytes (``native/global_shadow.h``), from which
 races between waves and workgroups are found. A clock that is never reset between launches tells the
-records of earlier launches apart; they are ignored. Each byte has a bit
+records of earlier launches apart; they are ignored, but for those of other streams that nothing
+orders before the launch (`rivals`). Each byte has a bit
 (``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. Both lie
 in address space that is reserved once; the host backs the parts that are used.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +39,8 @@ class GlobalShadow:
         uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
     launch_start : int
         The clock when the latest launch began.
+    rivals : stream_order.Rivals or None
+        What nothing orders before the launch in progress.
 
     Raises
     ------
@@ -52,12 +56,19 @@ class GlobalShadow:
         self.defined = ctypes.addressof(ctypes.c_char.from_buffer(self._bits))
         self.clock = np.zeros(1, np.uint32)
         self.launch_start = 0
+        self.rivals: Any = None
+
+    def set_back(self) -> bool:
+        """Forget all records if the clock is about to run out; return whether it was."""
+        if self.clock[0] <= _CLOCK_LIMIT:
+            return False
+        self.forget(self.base, self.end)
+        self.clock[0] = 0
+        return True
 
     def start_launch(self) -> None:
         """Ignore all accesses so far."""
-        if self.clock[0] > _CLOCK_LIMIT:
-            self.forget(self.base, self.end)
-            self.clock[0] = 0
+        self.set_back()
         self.launch_start = int(self.clock[0]) + 1
 
     def forget(self, start: int, end: int) -> None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.device import Device, FaultLog
-from cupygemm.emulator.stream_order import stream_order
+from cupygemm.emulator.stream_order import StreamOrder
 from cupygemm.emulator.targets import Target
 
 MAX_DEVICES = 16
@@ -90,14 +90,14 @@ class Devices:
 
     def __init__(self, target: Target, count: int = 1) -> None:
         memory, faults, launching = Memory(), FaultLog(), threading.RLock()
+        self.order = StreamOrder()
         views: list[Any] = (
             [memory] if count == 1 else [DeviceMemory(memory, i) for i in range(count)]
         )
         self.memory = memory
         self.faults = faults
-        self.order = stream_order(memory.shadow)
         self._devices = tuple(
-            Device(target, view, index=index, faults=faults, launching=launching)
+            Device(target, view, index=index, faults=faults, launching=launching, order=self.order)
             for index, view in enumerate(views)
         )
         self._current = threading.local()

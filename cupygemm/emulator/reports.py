@@ -47,16 +47,29 @@ def source_text(kernel: Kernel, pc: int) -> str:
 
 def instruction_at(state: State, pc: int) -> str:
     """Return the offset, the text and the source line of an instruction, as far as known."""
+    return instruction_of(state.kernel, state.target.name, pc)
+
+
+def instruction_of(kernel: Kernel, target: str, pc: int) -> str:
+    """Return the same for an instruction of any kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+    target : str
+        The name of its target.
+    pc : int
+    """
     if pc < 0:
         return "(an instruction that is no longer on record)"
-    if not hasattr(state.kernel, "code_object"):  # a single instruction, outside a kernel
+    if not hasattr(kernel, "code_object"):  # a single instruction, outside a kernel
         return f"{pc:+#x}"
-    _, offset = state.kernel.code_object.locate(pc)
+    _, offset = kernel.code_object.locate(pc)
     try:
-        text = decode(state.kernel.code_object.image, pc, state.target.name).text
+        text = decode(kernel.code_object.image, pc, target).text
     except UnsupportedInstruction:
         text = "(no instruction)"
-    where = source_text(state.kernel, pc)
+    where = source_text(kernel, pc)
     return f"{offset:+#x}: {text}" + f"\n  {where}" * bool(where)
 
 

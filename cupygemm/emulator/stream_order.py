@@ -1,242 +1,365 @@
-"""Whether work of different streams that touches the same memory is ordered, if that is asked for.
+"""Which work of different streams is ordered: a vector clock for each stream, event and the host.
 
-The emulated device does work when it is submitted, so a missing event or synchronisation changes no
-result. With ``CUPYGEMM_EMULATE_STREAM_ORDER=1``, it keeps vector clocks: of each stream, how far it
-has seen every other one. An event carries the clock of the stream that recorded it, a stream that
-waits for it takes the clock over, and what the host has waited for comes before all that it submits
-next, in any thread. The null stream of a device waits for the blocking streams of that device, and
-they for it.
+Work is executed when it is submitted. A GPU may execute the work of different streams at once or in
+any order, unless something orders it. A clock says how many pieces of work of each stream come
+before a point. The rules are those of CUDA's "Stream synchronization behavior", which HIP follows:
 
-Copies, fills and RCCL's operations are known by their ranges. What a kernel has touched stands in
-the records of device memory (`global_shadow`), byte by byte, until the bytes are touched again. Two
-kernels are compared only where one reads what the other wrote last; a kernel that overwrites what
-another one has read or written is not found.
+* Work comes after earlier work in its stream, and after all that the host has waited for.
+* The legacy default stream waits for all blocking streams of its device, and they for it.
+* A stream that waits for an event comes after what its stream held when the event was recorded.
+
+All threads of the host share one clock: how they wait for each other cannot be seen. So a race may
+be missed, but none is invented.
 """
 
 from __future__ import annotations
 
+import collections
 import ctypes
-import os
 import threading
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cupygemm.emulator.global_shadow import GRANULE_BYTES, RECORD_BYTES
+if TYPE_CHECKING:
+    from cupygemm.emulator.global_shadow import GlobalShadow
 
-VARIABLE = "CUPYGEMM_EMULATE_STREAM_ORDER"
-_KEPT = 4096
-"""Accesses and launches that are remembered; a race with an older one is missed."""
-_NULL_STREAMS, _THREAD_STREAM = (0, 1), 2
-_NON_BLOCKING = 1  # hipStreamNonBlocking
-_SITES = 3  # of a record: the last write, and the last reads of two waves
+Clock = dict["Queue", int]
+_REMEMBERED = 512  # unordered pieces of work of a stream; older ones count as ordered
 
-Clock = dict[Hashable, int]
+INTERVAL = np.dtype([("first", "u4"), ("last", "u4")])  # struct interval of native/machine.h
+STRETCH = np.dtype([(name, "u8") for name in ("start", "end", "pitch", "run", "writes")])
 
 
-class Span(NamedTuple):
-    """Bytes that an operation reads or writes."""
+class Stretch(NamedTuple):
+    """Memory that a copy, a fill or a library call touches: `run` bytes in each `pitch`."""
 
     start: int
-    size: int
+    end: int
+    pitch: int
+    run: int
     writes: bool
 
+    @classmethod
+    def plain(cls, start: int, size: int, *, writes: bool) -> Stretch:
+        """Return a stretch without gaps."""
+        return cls(start, start + size, size, size, writes)
 
-@dataclass(frozen=True, kw_only=True)
-class _Access:
-    """A range that an operation of a stream has touched."""
+    def first_common(self, other: Stretch) -> int | None:
+        """Return the first address that both touch, or None."""
+        low, high = max(self.start, other.start), min(self.end, other.end)
+        first = self.start + (low - self.start) // self.pitch * self.pitch
+        for start in range(first, high, self.pitch):
+            place = max(start, low)
+            end = min(start + self.run, high)
+            if place < end and (found := other.first_within(place, end)) is not None:
+                return found
+        return None
 
-    stream: Hashable
-    tick: int
-    span: Span
+    def first_within(self, low: int, high: int) -> int | None:
+        """Return the first address in ``[low, high)`` that it touches, or None."""
+        low, high = max(low, self.start), min(high, self.end)
+        within = (low - self.start) % self.pitch
+        found = low if within < self.run else low - within + self.pitch
+        return found if found < high else None
+
+
+@dataclass(eq=False, slots=True)
+class Operation:
+    """A piece of work in a stream.
+
+    Attributes
+    ----------
+    queue : Queue
+    number : int
+        Its place in the stream, from 1.
+    label : str
+        For reports: ``"kernel cupy_add"``, ``"copy of 16 bytes"``.
+    first, last : int
+        When the kernel accessed memory, by the clock of `GlobalShadow`; 0 if it did not.
+    stretches : list of Stretch
+        What something other than a kernel touches.
+    serial : int
+        The newest allocation at the time.
+    kernel : tuple of Kernel and str, or None
+        The kernel and its target's name, to describe its instructions.
+    """
+
+    queue: Queue
+    number: int
     label: str
+    first: int = 0
+    last: int = 0
+    stretches: list[Stretch] = field(default_factory=list)
+    serial: int = 0
+    kernel: Any = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Launch:
-    """A kernel, with the first and the last time of its records."""
-
-    stream: Hashable
-    tick: int
-    first: int
-    last: int
-    label: str
-
-
-class StreamOrder:
-    """The order of the streams of a process.
+class Queue:
+    """A stream, as far as order is concerned.
 
     Parameters
     ----------
-    shadow : GlobalShadow or None
-        The records of device memory; without them, kernels are not looked at.
+    short_name : str
+        For reports.
+    device : int
+    kind : {"legacy", "blocking", "non-blocking"}
     """
 
-    def __init__(self, shadow: Any) -> None:
-        self._shadow = shadow
+    def __init__(self, short_name: str, device: int, kind: str) -> None:
+        self.short_name, self.device, self.kind = short_name, device, kind
+        self.is_legacy, self.is_blocking = kind == "legacy", kind == "blocking"
+        self.count = 0
+        self.seen: Clock = {}
+        self.epoch = 0  # of the host's clock, as far as it is in `seen`
+        self.is_destroyed = False
+        self.operations: collections.deque[Operation] = collections.deque(maxlen=_REMEMBERED)
+
+    def __str__(self) -> str:
+        return self.short_name + " (non-blocking)" * (self.kind == "non-blocking")
+
+    def now(self) -> Clock:
+        """Return the clock of what comes after all work so far."""
+        return {**self.seen, self: self.count}
+
+
+class Rivals:
+    """The earlier work that nothing orders before a piece of work, as C reads it.
+
+    Attributes
+    ----------
+    operation : Operation
+    intervals : numpy.ndarray
+        INTERVAL (n,), ascending: the times of launches.
+    stretches : numpy.ndarray
+        STRETCH (m,), of everything else.
+    """
+
+    def __init__(self, operation: Operation, others: Iterable[Operation]) -> None:
+        self.operation = operation
+        everything = list(others)
+        self.launches = sorted((each for each in everything if each.last), key=lambda o: o.first)
+        self.intervals = np.array([(o.first, o.last) for o in self.launches], INTERVAL)
+        self.touched = [(each, part) for each in everything for part in each.stretches]
+        self.stretches = np.array([part for _, part in self.touched], STRETCH)
+
+    def at(self, time: int) -> Operation:
+        """Return the work whose access C found: at a time, or minus the number of a stretch."""
+        if time < 0:
+            return self.touched[-time - 1][0]
+        position = int(np.searchsorted(self.intervals["last"], time))
+        return self.launches[position]
+
+
+class StreamOrder:
+    """The order of all work of a process; safe to use from several threads."""
+
+    def __init__(self) -> None:
         self._lock = threading.RLock()
-        self._seen: dict[Hashable, Clock] = {}
+        self._queues: dict[Hashable, Queue] = {}
+        self._legacy: dict[int, Queue] = {}  # by device
         self._host: Clock = {}
-        self._devices: dict[Hashable, int] = {}  # of the streams
-        self._blocking: dict[int, set[Hashable]] = {}  # by device
-        self._accesses: list[_Access] = []
-        self._launches: list[_Launch] = []
+        self._epoch = 0  # of the host's clock
+        self._busy: list[Queue] = []  # with work that the host has not waited for
 
-    def key(self, stream: int, device: int) -> Hashable:
-        """Return what identifies a stream: default streams are those of a device."""
-        if stream in _NULL_STREAMS:
-            key: Hashable = ("null", device)
-        elif stream == _THREAD_STREAM:
-            key = ("thread", device, threading.get_ident())
-            self._blocking.setdefault(device, set()).add(key)
-        else:
-            key = stream
-        self._devices.setdefault(key, device)
-        return key
+    # -- streams --
 
-    def created(self, stream: int, device: int, flags: int) -> None:
-        """Note a new stream."""
-        self._devices[stream] = device
-        if not flags & _NON_BLOCKING:
-            self._blocking.setdefault(device, set()).add(stream)
-
-    # -- what orders --
-
-    def recorded(self, stream: int, device: int) -> Clock:
-        """Return the clock that an event takes along."""
-        with self._lock:
-            return dict(self._begin(self.key(stream, device)))
-
-    def waits(self, stream: int, device: int, clock: Clock | None) -> None:
-        """Order an event before what a stream does next."""
-        if clock is not None:
-            with self._lock:
-                _join(self._seen.setdefault(self.key(stream, device), {}), clock)
-
-    def host_waits(self, clock: Clock | None) -> None:
-        """Order an event before what the host does next."""
-        if clock is not None:
-            with self._lock:
-                _join(self._host, clock)
-
-    def host_waits_for(self, device: int, stream: int | None = None) -> None:
-        """Let the host wait for a stream, or for all streams of a device."""
-        with self._lock:
-            if stream is not None:
-                _join(self._host, self._begin(self.key(stream, device)))
-                return
-            for key in [key for key, place in self._devices.items() if place == device]:
-                _join(self._host, self._seen.get(key, {}))
-
-    def freed(self) -> None:
-        """Let the host wait for everything, as it does when memory is freed."""
-        with self._lock:
-            for clock in self._seen.values():
-                _join(self._host, clock)
-            self._accesses.clear()
-            self._launches.clear()
-
-    # -- what is ordered --
-
-    def touches(self, stream: int, device: int, label: str, spans: Sequence[Span]) -> str:
-        """Note an operation, and return how it races with an earlier one; empty if it does not."""
-        with self._lock:
-            key = self.key(stream, device)
-            seen = self._begin(key)
-            found = ""
-            for span in spans:
-                found = found or self._race(seen, label, key, span)
-                access = _Access(stream=key, tick=seen[key], span=span, label=label)
-                self._accesses = [*self._accesses[-_KEPT:], access]
+    def queue(self, stream: int, device: int) -> Queue:
+        """Return the queue of a stream's handle; of a default stream, that of a device."""
+        key: Hashable = stream
+        if stream <= 1:  # null and legacy
+            found = self._legacy.get(device)
+            if found is not None:
+                return found
+        elif stream == 2:
+            key = stream, device, threading.get_ident()
+        found = self._queues.get(key)
+        if found is not None:
             return found
-
-    def launched(self, stream: int, device: int, label: str, first: int, last: int) -> str:
-        """Note a kernel with the times of its records, and return how it races."""
         with self._lock:
-            key = self.key(stream, device)
-            seen = self._begin(key)
-            now = _Launch(stream=key, tick=seen[key], first=first, last=last, label=label)
-            self._launches = [*self._launches[-_KEPT:], now]
-            for access in self._accesses:
-                if not _ordered(seen, access) and self._touched(access.span, now):
-                    return self._text(label, key, access)
-            return ""
+            if stream > 1:
+                name = "the per-thread default stream" if stream == 2 else f"stream 0x{stream:x}"
+                return self._queues.setdefault(key, Queue(name, device, "blocking"))
+            name = "the default stream" + f" of device {device}" * (device > 0)
+            return self._legacy.setdefault(device, Queue(name, device, "legacy"))
 
-    def _begin(self, key: Hashable) -> Clock:
-        """Return the clock of a stream for an operation that it begins."""
-        seen = self._seen.setdefault(key, {})
-        _join(seen, self._host)
-        device = self._devices[key]
-        null, blocking = ("null", device), self._blocking.get(device, set())
-        if key == null:
-            for other in blocking:
-                _join(seen, self._seen.get(other, {}))
-        elif key in blocking:
-            _join(seen, self._seen.get(null, {}))
-        seen[key] = seen.get(key, 0) + 1
-        return seen
+    def add(self, stream: int, device: int, *, is_blocking: bool) -> None:
+        """Note that a stream was created."""
+        kind = "blocking" if is_blocking else "non-blocking"
+        name = f"stream 0x{stream:x}" + f" of device {device}" * (device > 0)
+        self._queues[stream] = Queue(name, device, kind)
 
-    def _race(self, seen: Clock, label: str, key: Hashable, span: Span) -> str:
-        end = span.start + span.size
-        for access in self._accesses:
-            other = access.span
-            overlaps = other.start < end and span.start < other.start + other.size
-            if overlaps and (span.writes or other.writes) and not _ordered(seen, access):
-                return self._text(label, key, access)
-        for launch in self._launches:
-            if not _ordered(seen, launch) and self._touched(span, launch):
-                return self._text(label, key, launch)
-        return ""
+    def remove(self, stream: int) -> None:
+        """Note that a stream was destroyed; its work need not have ended."""
+        with self._lock:
+            queue = self._queues.pop(stream, None)
+            if queue is not None:
+                queue.is_destroyed = True
+                self._retire()
 
-    def _touched(self, span: Span, launch: _Launch) -> bool:
-        """Whether a launch has touched bytes of a range, and one of the two writes."""
-        if self._shadow is None or not span.size:
-            return False
-        bytes_of, times = self._sites(span)
-        if not span.writes:  # only the launch's writes conflict
-            bytes_of, times = bytes_of[:, :1], times[:, :1]
-        in_launch = (times >= launch.first) & (times <= launch.last)
-        return bool((in_launch & (bytes_of != 0)).any())
+    # -- work --
 
-    def _sites(self, span: Span) -> tuple[NDArray[Any], NDArray[np.uint32]]:
-        """Return the bytes within a range that the records name, as bits, and their times."""
-        first = (span.start - self._shadow.base) // GRANULE_BYTES
-        last = (span.start + span.size - self._shadow.base - 1) // GRANULE_BYTES
-        size = (last - first + 1) * RECORD_BYTES
-        address = self._shadow.address + first * RECORD_BYTES
-        words = np.frombuffer(ctypes.string_at(address, size), np.uint32).reshape(-1, _SITES, 4)
-        bytes_of: NDArray[Any] = words[:, :, 2] >> 24 | words[:, :, 3] >> 24 << 8
-        skipped = (span.start - self._shadow.base) % GRANULE_BYTES
-        bytes_of[0] &= (0xFFFF << skipped) & 0xFFFF
-        kept = (span.start + span.size - self._shadow.base - 1) % GRANULE_BYTES + 1
-        bytes_of[-1] &= 0xFFFF >> (GRANULE_BYTES - kept)
-        return bytes_of, words[:, :, 0]
+    def begin(self, queue: Queue, label: str) -> Operation:
+        """Submit a piece of work."""
+        with self._lock:
+            self._catch_up(queue)
+            queue.count += 1
+            operation = Operation(queue, queue.count, label)
+            queue.operations.append(operation)
+            if queue not in self._busy:
+                self._busy.append(queue)
+            return operation
 
-    def _text(self, label: str, key: Hashable, other: _Access | _Launch) -> str:
-        return (
-            f"{label} on {self._name(key)} touches memory that {other.label} on "
-            f"{self._name(other.stream)} touches too, and nothing orders the two: let one stream "
-            "wait for an event that the other one records"
-        )
+    def rivals(self, operation: Operation) -> Rivals | None:
+        """Return the earlier work that is not ordered before a piece of work; None without any."""
+        busy, own = self._busy, operation.queue
+        if len(busy) <= 1 and own in busy:
+            return None
+        with self._lock:
+            others = [
+                each
+                for queue in busy
+                if queue is not own and queue.count > (after := own.seen.get(queue, 0))
+                for each in queue.operations
+                if each.number > after and (each.last or each.stretches)
+            ]
+        return Rivals(operation, others) if others else None
 
-    def _name(self, key: Hashable) -> str:
-        kind = f"stream 0x{key:x}" if isinstance(key, int) else "the default stream"
-        return f"{kind} of device {self._devices[key]}"
+    def forget_times(self) -> None:
+        """Forget when launches accessed memory: the clock was set back and all records are gone."""
+        with self._lock:
+            for queue in self._busy:
+                for each in queue.operations:
+                    each.last = 0
+
+    def _catch_up(self, queue: Queue) -> None:
+        """Let a stream wait for what its next work waits for without being asked."""
+        if queue.epoch != self._epoch:
+            merge(queue.seen, self._host)
+            queue.epoch = self._epoch
+        if queue.is_legacy:
+            for other in self._busy:
+                if other.is_blocking and other.device == queue.device:
+                    self._follow(queue, other)
+        elif queue.is_blocking:
+            legacy = self._legacy.get(queue.device)
+            if legacy is not None:
+                self._follow(queue, legacy)
+
+    @staticmethod
+    def _follow(queue: Queue, other: Queue) -> None:
+        if queue.seen.get(other, 0) < other.count:
+            merge(queue.seen, other.seen)
+            queue.seen[other] = other.count
+
+    # -- waiting --
+
+    def record(self, queue: Queue) -> Clock:
+        """Return the clock of an event that is recorded in a stream."""
+        with self._lock:
+            self._catch_up(queue)
+            return queue.now()
+
+    def wait(self, queue: Queue, clock: Clock) -> None:
+        """Let the later work of a stream wait for an event."""
+        with self._lock:
+            self._catch_up(queue)
+            merge(queue.seen, clock)
+            queue.count += 1  # streams that follow this one wait, too
+            if queue not in self._busy:
+                self._busy.append(queue)
+
+    def synchronise(self, queue: Queue) -> None:
+        """Let the host wait for all work of a stream."""
+        with self._lock:
+            self._catch_up(queue)
+            self.reach(queue.now())
+
+    def synchronise_device(self, device: int | None = None) -> None:
+        """Let the host wait for all work of a device, or of all devices."""
+        with self._lock:
+            for queue in tuple(self._busy):
+                if device is None or queue.device == device:
+                    merge(self._host, queue.now())
+            self._advance()
+
+    def reach(self, clock: Clock) -> None:
+        """Let the host wait for an event."""
+        with self._lock:
+            merge(self._host, clock)
+            self._advance()
+
+    def _advance(self) -> None:
+        self._epoch += 1
+        self._retire()
+
+    def _retire(self) -> None:
+        """Forget work that all later work comes after."""
+        host = self._host
+        for queue in tuple(self._busy):
+            done, operations = host.get(queue, 0), queue.operations
+            if done >= queue.count:
+                operations.clear()
+                self._busy.remove(queue)
+            while operations and operations[0].number <= done:
+                operations.popleft()
+        for queue in [each for each in host if each.is_destroyed and each not in self._busy]:
+            del host[queue]
 
 
-def _join(clock: Clock, other: Clock) -> None:
-    for key, tick in other.items():
-        if tick > clock.get(key, 0):
-            clock[key] = tick
+def merge(clock: Clock, other: Clock) -> None:
+    """Let a clock come after another one."""
+    for queue, count in other.items():
+        if clock.get(queue, 0) < count:
+            clock[queue] = count
 
 
-def _ordered(seen: Clock, before: _Access | _Launch) -> bool:
-    return before.tick <= seen.get(before.stream, 0)
+def find_rival(
+    shadow: GlobalShadow, rivals: Rivals, part: Stretch, library: Any
+) -> tuple[Operation, int, int, bool] | None:
+    """Return what a copy, a fill or a library call races with.
 
+    Parameters
+    ----------
+    shadow : GlobalShadow
+    rivals : Rivals
+    part : Stretch
+        What it touches.
+    library : ctypes.CDLL
+        The native code.
 
-def stream_order(shadow: Any) -> StreamOrder | None:
-    """Return the order of the streams of a process, or None unless the environment asks for it."""
-    return StreamOrder(shadow) if os.environ.get(VARIABLE) == "1" else None
+    Returns
+    -------
+    tuple or None
+        The other work, the address, the program counter (-1 without one), and whether it writes.
+    """
+    for operation, other in rivals.touched:
+        if part.writes or other.writes:
+            address = part.first_common(other)
+            if address is not None:
+                return operation, address, -1, other.writes
+    if not len(rivals.intervals):
+        return None
+    found = (ctypes.c_int64 * 4)()
+    times: NDArray[Any] = rivals.intervals
+    function = library.find_rival
+    function.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3, ctypes.c_int]
+    function.argtypes += [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
+    for start in range(part.start, part.end, part.pitch):
+        low, high = max(start, shadow.base), min(start + part.run, part.end, shadow.end)
+        if low < high and function(
+            shadow.address,
+            shadow.base,
+            low,
+            high,
+            part.writes,
+            times.ctypes.data,
+            len(times),
+            found,
+        ):
+            address, time, pc, writes = found
+            return rivals.at(time), address, pc, bool(writes)
+    return None

@@ -181,8 +181,8 @@ print("passed")
 )
 def test_products_of_three_ranks(run_python, device, types):
     code = f"import ml_dtypes\nTYPES = [{types}]\n{PRODUCTS}"
-    order = {"CUPYGEMM_EMULATE_STREAM_ORDER": "1"}  # a missing event is an error
-    output = str(run_python(code, target=f"{device.target}:3", env=order, timeout=300))
+    checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}  # a missing event is an error
+    output = str(run_python(code, target=f"{device.target}:3", env=checks, timeout=300))
     assert output.split() == ["exact", "bits", "passed"]
 
 

@@ -144,6 +144,6 @@ print("passed")
 
 @pytest.mark.parametrize(("code", "output"), [(SHARDED, "exact passed"), (ARRAYS, "passed")])
 def test_four_devices(run_python, device, code, output):
-    order = {"CUPYGEMM_EMULATE_STREAM_ORDER": "1"}  # a missing event is an error
-    printed = str(run_python(code, target=f"{device.target}:4", env=order, timeout=300))
+    checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}  # a missing event is an error
+    printed = str(run_python(code, target=f"{device.target}:4", env=checks, timeout=300))
     assert printed.split() == output.split()

@@ -30,6 +30,7 @@ def invalid(cp: ModuleType, stream: Any, name: str, match: str) -> Iterator[None
 
 def test_captured_work_runs_when_the_graph_is_launched(cp: ModuleType, stream: Any) -> None:
     a, out = cp.arange(100, dtype=np.float32), cp.zeros(100, np.float32)
+    cp.cuda.Device().synchronize()
     with stream:
         cp.add(a, out, out=out)  # compiled
         stream.begin_capture()
@@ -39,6 +40,7 @@ def test_captured_work_runs_when_the_graph_is_launched(cp: ModuleType, stream: A
         cp.multiply(out, 2, out=out)
         graph = stream.end_capture()
     assert not stream.is_capturing()
+    stream.synchronize()
     expected = np.arange(100, dtype=np.float32)
     np.testing.assert_array_equal(out.get(), expected)
     for _ in range(2):
@@ -46,18 +48,21 @@ def test_captured_work_runs_when_the_graph_is_launched(cp: ModuleType, stream: A
         expected += np.arange(100)
         expected[:10] = 0
         expected *= 2
+        stream.synchronize()
         np.testing.assert_array_equal(out.get(), expected)
     assert graph.debug_dot_str().count("->") == 2
 
 
 def test_arguments_are_those_of_the_capture(cp: ModuleType, stream: Any) -> None:
     out = cp.zeros(4, np.int32)
+    cp.cuda.Device().synchronize()
     with stream:
         cp.add(out, 1, out=out)
         stream.begin_capture()
         for value in (1, 10, 100):
             cp.add(out, value, out=out)
         graph = stream.end_capture()
+    stream.synchronize()
     out[...] = 0
     graph.launch()
     assert out.get().tolist() == [111] * 4
@@ -66,11 +71,13 @@ def test_arguments_are_those_of_the_capture(cp: ModuleType, stream: Any) -> None
 def test_products_can_be_captured(cp: ModuleType, stream: Any) -> None:
     a = cp.asarray(np.random.default_rng(1).integers(-3, 4, (40, 30)).astype(np.float16))
     out = cp.zeros((40, 40), np.float16)
+    cp.cuda.Device().synchronize()
     with stream:
         cupygemm.matmul(a, a.T, out)
         stream.begin_capture()
         cupygemm.matmul(a, a.T, out)
         graph = stream.end_capture()
+    stream.synchronize()
     expected = a.get().astype("f4") @ a.get().T.astype("f4")
     a *= 2
     assert (out.get() == expected).all(), "nothing runs before the launch"
@@ -159,6 +166,7 @@ def test_a_fault_in_a_graph_is_raised_by_its_launch(cp: ModuleType, stream: Any)
 
 def test_host_computed_calls_cannot_be_captured(cp: ModuleType, stream: Any) -> None:
     array = cp.eye(4, dtype=np.float32)
+    cp.cuda.Device().synchronize()
     with stream:
         array @ array
         stream.begin_capture()

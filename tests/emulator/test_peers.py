@@ -35,6 +35,7 @@ assert cupygemm.matmul(a, a.T).device.id == 2  # whichever device is current
 # Memory is counted by device; attributes say where a pointer belongs.
 with cp.cuda.Device(1):
     x = cp.zeros(5, "float32")
+    runtime.deviceSynchronize()
     assert runtime.pointerGetAttributes(x.data.ptr).device == 1
 assert cp.cuda.Device(2).pci_bus_id == "0000:03:00.0"
 assert cp.cuda.Device.from_pci_bus_id("0000:02:00.0").id == 1
@@ -54,6 +55,7 @@ with cp.cuda.Device(2):
     assert runtime.deviceCanAccessPeer(2, 1) == 1
     runtime.deviceEnablePeerAccess(1)
     kernel((1,), (5,), (x,))
+    runtime.deviceSynchronize()
     try:
         runtime.deviceEnablePeerAccess(1)
     except runtime.CUDARuntimeError as err:

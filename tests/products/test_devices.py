@@ -73,8 +73,10 @@ for name, call in CALLS.items():
             assert cp.cuda.runtime.getDevice() == device, name
     with Device(1):
         stream = Stream(non_blocking=True)
+    cp.cuda.runtime.deviceSynchronize()  # the stream does not wait for the default stream
     launched.clear()
     call(stream=stream)
+    cp.cuda.runtime.deviceSynchronize()
     assert set(launched) == {(1, stream.ptr)}, (name, launched)
     assert cp.cuda.runtime.getDevice() == 0, name
 print("checked", len(CALLS))

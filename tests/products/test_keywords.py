@@ -161,6 +161,7 @@ def test_a_stream_of_another_library(cp):
 
     stream = cp.cuda.Stream(non_blocking=True)
     x = cp.ones(4, np.complex64).view(Watched)
+    cp.cuda.Device().synchronize()
     result = cupygemm.vecdot(x, x, stream=AnotherLibrarys(stream))
     stream.synchronize()
     assert seen == [stream.ptr]

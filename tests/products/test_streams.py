@@ -86,6 +86,7 @@ def check(name, call, stream):
     assert streams == {{stream.ptr}}, (name, streams, stream.ptr)
 
 stream = cp.cuda.Stream(non_blocking=True)
+cp.cuda.Device().synchronize()  # the arrays are ready
 for name, call in CALLS.items():
     with stream:
         check(name, call, stream)

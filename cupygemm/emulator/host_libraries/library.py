@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from cupygemm.emulator.device import Device
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.host_libraries.listing import Entry, read_listing
-from cupygemm.emulator.host_libraries.memory import Operands
+from cupygemm.emulator.host_libraries.memory import Operands, stretches
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.profiling import active
 from cupygemm.emulator.profiling.host_call import HostCall
 from cupygemm.emulator.runtime.answering import answering
+from cupygemm.emulator.stream_order import Operation, Queue, StreamOrder
+from cupygemm.emulator.stream_races import touch
 
 TABLE = "https://github.com/cupygemm/cupygemm/blob/main/docs/reference/rocm_libraries.rst"
 _DTYPES = {"S": "f4", "D": "f8", "C": "c8", "Z": "c16"}
@@ -78,10 +80,17 @@ class Call(Operands):
         The part of the name that tells members of its family apart, such as ``"S"``.
     is_captured : bool
         Whether the call's stream is being captured.
+    order : StreamOrder or None
+        None if the call is not compared with the work of other streams.
+    queue : Queue or None
+        The call's stream.
     """
 
     letters: str = ""
     is_captured: bool = False
+    order: StreamOrder | None = None
+    queue: Queue | None = None
+    _place: Operation | None = None
 
     def refuse_capture(self) -> None:
         """Raise if the call's stream is being captured: the host would have to compute now."""
@@ -92,9 +101,15 @@ class Call(Operands):
                 "it on the host, at once; cupygemm's products and kernels can be captured",
             )
 
-    def _view(self, *arguments: Any) -> NDArray[Any]:
+    def _view(self, argument: str, access: str, address: int, *rest: Any) -> NDArray[Any]:
         self.refuse_capture()
-        return super()._view(*arguments)
+        found = super()._view(argument, access, address, *rest)
+        if self.order is not None and self.queue is not None and found.size:
+            if self._place is None:
+                self._place = self.order.begin(self.queue, self.function)
+            parts = stretches(address, found, writes=access == "write")
+            touch(self.order, self._place, self.memory, parts)
+        return found
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -168,6 +183,8 @@ class Call(Operands):
         else:
             data = np.asarray(value, dtype).tobytes()
             ctypes.memmove(address, data, len(data))
+            if self.order is not None and self.queue is not None:
+                self.order.synchronise(self.queue)  # the call returns when the result is there
 
 
 class HostLibrary:
@@ -184,6 +201,7 @@ class HostLibrary:
     soname: ClassVar[str]
     statuses: ClassVar[dict[str, int]]
     extra_source: ClassVar[str] = ""
+    has_streams: ClassVar[bool] = True  # its calls are compared with the work of other streams
 
     def __init__(self, devices: Devices) -> None:
         self.devices = devices
@@ -229,11 +247,17 @@ class HostLibrary:
                     "not_supported",
                     f"the emulated device does not support {entry.name}; see {TABLE}",
                 )
-            captured = self.devices.captured
-            is_captured = bool(captured and arguments) and self.stream_of(arguments[0]) in captured
+            captured, device = self.devices.captured, self.device
+            stream = self.stream_of(arguments[0]) if arguments else 0
             made = Call(
-                entry.name, self.device.memory, letters=entry.letters, is_captured=is_captured
+                entry.name,
+                device.memory,
+                letters=entry.letters,
+                is_captured=bool(captured) and stream in captured,
             )
+            if self.has_streams:
+                made.order = self.devices.order
+                made.queue = made.order.queue(stream, device.index)
             with np.errstate(all="ignore"):
                 method(self, made, *arguments)
             if made.read_bytes or made.written_bytes:
@@ -252,4 +276,7 @@ class HostLibrary:
         if isinstance(err, EmulatorError):
             self.device.last_fault = err
             return self.statuses["execution_failed"], str(err)
+        fault = self.device.last_fault
+        if fault is not None and str(fault) in str(err):  # of a kernel that computes a product
+            return self.statuses["execution_failed"], str(fault)
         return None

@@ -8,6 +8,7 @@ defined.
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,9 @@ from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.checking import policy
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.findings import report_call
+from cupygemm.emulator.stream_order import Stretch
+
+_MOST_STRETCHES = 256  # of an operand; one with more is not compared with other streams
 
 
 class HostCallFault(EmulatorError):
@@ -38,6 +42,39 @@ class HostCallFault(EmulatorError):
         super().__init__(
             f"{kind}\n  in {function}, argument {argument}\n  address 0x{address:x}\n  {detail}"
         )
+
+
+def stretches(address: int, view: NDArray[Any], *, writes: bool) -> list[Stretch]:
+    """Return the memory of a view whose first element is at `address`.
+
+    Parameters
+    ----------
+    address : int
+    view : numpy.ndarray
+    writes : bool
+
+    Returns
+    -------
+    list of Stretch
+        Empty if they were more than a few hundred.
+    """
+    axes = sorted(
+        (abs(step), n, step) for n, step in zip(view.shape, view.strides, strict=True) if n > 1
+    )
+    address += sum((n - 1) * step for _, n, step in axes if step < 0)
+    run = view.itemsize
+    while axes and axes[0][0] <= run:
+        run += (axes[0][1] - 1) * axes.pop(0)[0]
+    if not axes:
+        return [Stretch.plain(address, run, writes=writes)]
+    pitch, rows, _ = axes.pop(0)
+    if math.prod(n for _, n, _ in axes) > _MOST_STRETCHES:
+        return []
+    starts = [address]
+    for step, n, _ in axes:
+        starts = [start + i * step for start in starts for i in range(n)]
+    end = (rows - 1) * pitch + run
+    return [Stretch(start, start + end, pitch, run, writes) for start in starts]
 
 
 @dataclass

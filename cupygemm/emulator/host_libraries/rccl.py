@@ -8,15 +8,16 @@ the host.
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cupygemm.emulator.host_libraries.collectives import OPERATIONS, TYPES, Operation
 from cupygemm.emulator.host_libraries.library import Call, HostLibrary, LibraryError, implements
+from cupygemm.emulator.host_libraries.rccl_order import Communicator, Meetings, Work
 from cupygemm.emulator.host_libraries.rendezvous import (
     UNIQUE_ID_BYTES,
     CommunicatorError,
@@ -24,30 +25,9 @@ from cupygemm.emulator.host_libraries.rendezvous import (
     Rendezvous,
 )
 from cupygemm.emulator.runtime.status import store_int, store_size
-from cupygemm.emulator.stream_order import Span
 
 VERSION = 22606  # RCCL 2.26.6, ROCm 7.0's
 _NO_COLOR = -1  # NCCL_SPLIT_NOCOLOR
-
-
-@dataclass
-class Communicator:
-    """One rank of a communicator."""
-
-    link: Link
-    rank: int
-    size: int
-    device: int
-
-
-@dataclass
-class _Work:
-    """An operation between its call and the end of its group."""
-
-    communicator: Communicator
-    operation: Operation
-    payload: Callable[[], bytes]
-    deliver: Callable[[bytes], None]
 
 
 class _Group(threading.local):
@@ -55,7 +35,7 @@ class _Group(threading.local):
 
     def __init__(self) -> None:
         self.depth = 0
-        self.work: list[_Work] = []
+        self.work: list[Work] = []
         self.joining: list[Link] = []
 
 
@@ -64,6 +44,7 @@ class Rccl(HostLibrary):
 
     stem = "nccl"
     soname = "librccl.so.1"
+    has_streams = False  # an operation names its stream itself
     statuses = {  # noqa: RUF012
         "execution_failed": 1,
         "system_error": 2,
@@ -87,6 +68,7 @@ const char *ncclGetErrorString(int status) {
         self._communicators: dict[int, Communicator] = {}
         self._group = _Group()
         self._keep: list[Rendezvous] = []
+        self._meetings = Meetings()
 
     # -- communicators --
 
@@ -180,10 +162,11 @@ const char *ncclGetErrorString(int status) {
     def _join(
         self, where: int, unique_id: bytes, rank: int, size: int, device: int | None = None
     ) -> None:
+        meeting = self._meetings.join(unique_id, rank)
         link = self._guarded(lambda: Link(unique_id, rank, size))
         handle = next(self._handles)
         index = self.device.index if device is None else device
-        self._communicators[handle] = Communicator(link, rank, size, index)
+        self._communicators[handle] = Communicator(link, rank, size, index, meeting)
         self._group.joining.append(link)
         store_size(where, handle)
 
@@ -208,7 +191,7 @@ const char *ncclGetErrorString(int status) {
         if not self._group.depth:
             self._complete()
 
-    def _submit(self, work: _Work) -> None:
+    def _submit(self, work: Work) -> None:
         self._group.work.append(work)
         if not self._group.depth:
             self._complete()
@@ -219,18 +202,22 @@ const char *ncclGetErrorString(int status) {
         everything, self._group.work = self._group.work, []
         for link in joining:
             self._guarded(link.joined)
-        by_communicator: dict[int, list[_Work]] = {}
+        by_communicator: dict[int, list[Work]] = {}
         for work in everything:
             by_communicator.setdefault(id(work.communicator), []).append(work)
-        for group in by_communicator.values():
-            payloads = [work.payload() for work in group]
-            link = group[0].communicator.link
-            self._guarded(lambda: link.send([work.operation for work in group], payloads))  # noqa: B023
-        for group in by_communicator.values():
-            link = group[0].communicator.link
-            received = self._guarded(lambda: link.receive(len(group)))  # noqa: B023
-            for work, data in zip(group, received, strict=True):
-                work.deliver(data)
+        groups = [(group[0].communicator.link, group) for group in by_communicator.values()]
+        payloads = [[work.payload() for work in group] for _, group in groups]
+        for (link, group), sent in zip(groups, payloads, strict=True):
+            for work in group:
+                work.begin(self.devices.order)
+            operations = [work.operation for work in group]
+            self._guarded(functools.partial(link.send, operations, sent))
+        answers = [
+            self._guarded(functools.partial(link.receive, len(group))) for link, group in groups
+        ]
+        for (_, group), answer in zip(groups, answers, strict=True):
+            for work, data in zip(group, answer, strict=True):
+                work.finish(self.devices.order, data)
 
     def _exchange(self, communicator: Communicator, operation: Operation, data: bytes) -> bytes:
         """Do one operation of the library's own."""
@@ -360,6 +347,8 @@ const char *ncclGetErrorString(int status) {
     ) -> None:
         """Submit an operation; buffers are given by address and number of elements."""
         communicator = self._communicator(comm)
+        call.order = self.devices.order
+        queue = call.queue = call.order.queue(stream, communicator.device)
         call.check(0 <= kind < len(TYPES), f"{kind} is no ncclDataType_t that is supported")
         call.check(op < len(OPERATIONS), f"{op} is no ncclRedOp_t that is supported")
         call.check(root < communicator.size, f"rank {root}: there are {communicator.size} ranks")
@@ -377,24 +366,17 @@ const char *ncclGetErrorString(int status) {
                     f"{communicator.rank} is on device {communicator.device}",
                 )
 
-        def ordered(buffer: tuple[int, int], *, writes: bool) -> None:
-            order, span = self.devices.order, Span(buffer[0], buffer[1] * dtype.itemsize, writes)
-            if order is not None and self.devices.memory.owns(span.start):
-                race = order.touches(stream, communicator.device, name, [span])
-                if race:
-                    raise LibraryError("invalid_usage", race)
-
-        def payload() -> bytes:
-            if sent is None:
-                return b""
-            ordered(sent, writes=False)
+        def read() -> bytes:
+            assert sent is not None
             return call.read("sendbuff", sent[0], (sent[1],), dtype).tobytes()
 
-        def deliver(data: bytes) -> None:
-            if received is not None and received[1]:
-                ordered(received, writes=True)
-                target = call.write("recvbuff", received[0], (received[1],), dtype)
-                target[...] = np.frombuffer(data, dtype)
+        def write(data: bytes) -> None:
+            assert received is not None
+            target = call.write("recvbuff", received[0], (received[1],), dtype)
+            target[...] = np.frombuffer(data, dtype)
 
         operation = Operation(name=name, count=count, type=kind, op=op, root=root)
-        self._submit(_Work(communicator, operation, payload, deliver))
+        writes = received is not None and received[1] > 0
+        self._submit(
+            Work(communicator, operation, queue, read if sent else None, write if writes else None)
+        )

@@ -1,4 +1,4 @@
-/* Races in global memory within a launch, from a record of who last touched each 16 bytes.
+/* Races in global memory, from a record of who last touched each 16 bytes.
  *
  * Two accesses of different waves to one byte, one of them a write, must be ordered: within a
  * workgroup by a barrier (no wait: the waves of a workgroup share a vector L1, which works in
@@ -6,12 +6,14 @@
  * Which atomic is not looked at: an access is ordered before all that a wave does after it has
  * acquired (an atomic, or a load past the caches) later than the accessing workgroup released (a
  * store or an atomic after the access was waited for, or after a barrier). What ends with the
- * launch is ordered before the next: a clock runs over all launches, and older records count for
- * nothing.
+ * launch is ordered before the next, unless that is in another stream and does not wait: a clock
+ * runs over all launches, and `rivals` lists the times of unordered ones (stream_order.py). All
+ * other records of earlier launches count for nothing.
  *
  * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and atomics race
- * with nothing. Nor do two writes of the same value. A record keeps the last write and the last
- * reads of two waves: a race with an earlier one is missed, none is invented. */
+ * with nothing, but in another stream only with one another. Nor do two writes of the same value.
+ * A record keeps the last write and the last reads of two waves: a race with an earlier one is
+ * missed, none is invented. */
 #ifndef CUPYGEMM_GLOBAL_SHADOW_H
 #define CUPYGEMM_GLOBAL_SHADOW_H
 
@@ -87,10 +89,38 @@ static inline bool released_by(const struct machine *m, int64_t wave, uint32_t s
     return false;
 }
 
+static inline bool is_current(const struct global_view *v, const struct site *s) {
+    return s->time >= v->m->launch_start;
+}
+
+/* Whether a time is in one of some intervals. */
+static inline bool within(const struct interval *intervals, int64_t count, uint32_t time) {
+    int64_t low = 0, high = count; /* the first that ends at `time` or later */
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (intervals[middle].last < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && intervals[low].first <= time;
+}
+
+/* Whether an access is of an earlier launch that nothing orders before this one. */
+static inline bool is_rival(const struct global_view *v, const struct site *s) {
+    const struct machine *m = v->m;
+    return m->num_rivals && !is_current(v, s) && within(m->rivals, m->num_rivals, s->time);
+}
+
+/* A launch that has acquired may be ordered after what happens in another stream. */
+static inline bool may_be_ordered(const struct global_view *v) {
+    return v->m->acquired[v->m->workgroup[v->wave]] >= v->m->launch_start;
+}
+
 static inline bool global_ordered(const struct global_view *v, const struct site *s) {
     const struct machine *m = v->m;
     uint32_t other = wave_of_site(s);
-    if (s->time < m->launch_start || other == v->own)
+    if (other == v->own)
         return true;
     int64_t group = other / m->waves_per_group - m->first_wave / m->waves_per_group;
     bool in_batch = group >= 0 && group < m->num_groups;
@@ -105,32 +135,39 @@ static inline bool global_ordered(const struct global_view *v, const struct site
 }
 
 static inline bool conflicts(const struct global_view *v, const struct site *s, uint32_t bytes) {
-    return bytes_of_site(s) & bytes && !((s->pc | v->site.pc) & COHERENT) && !global_ordered(v, s);
+    if (!(bytes_of_site(s) & bytes))
+        return false;
+    if (!is_current(v, s))
+        return is_rival(v, s) && !(s->pc & v->site.pc & COHERENT) && !may_be_ordered(v);
+    return !((s->pc | v->site.pc) & COHERENT) && !global_ordered(v, s);
 }
 
 static inline int global_race(const struct global_view *v, int code, const struct access *a,
                               int lane, const struct site *s) {
     struct machine *m = v->m;
-    if (!raise(m, code, lane, a->address[lane], a->bytes[lane], code != GLOBAL_RACE_READ))
+    bool writes = code != GLOBAL_RACE_READ;
+    if (!is_current(v, s))
+        code += STREAM_RACE_READ - GLOBAL_RACE_READ;
+    if (!raise(m, code, lane, a->address[lane], a->bytes[lane], writes))
         return OK;
     m->fault.other_wave = (int32_t)wave_of_site(s);
     m->fault.other_pc = 4 * (int64_t)(s->pc & PC_BITS);
+    m->fault.other = s->time;
     return code;
 }
 
 /* -- one granule ------------------------------------------------------------------------------- */
-
-static inline bool is_current(const struct global_view *v, const struct site *s) {
-    return s->time >= v->m->launch_start;
-}
 
 static inline void note_site(const struct global_view *v, struct site *s, uint32_t bytes) {
     bool mine = is_current(v, s) && wave_of_site(s) == v->own;
     *s = with_bytes(v->site, mine ? bytes_of_site(s) | bytes : bytes);
 }
 
+/* An unordered read of another stream is kept rather than one of this launch. */
 static inline void note_read(const struct global_view *v, struct global_record *r, uint32_t bytes) {
-    if (is_current(v, &r->read) && wave_of_site(&r->read) != v->own)
+    bool foreign = is_rival(v, &r->read);
+    if (foreign || (is_current(v, &r->read) && wave_of_site(&r->read) != v->own &&
+                    !is_rival(v, &r->other_read)))
         r->other_read = r->read;
     note_site(v, &r->read, bytes);
 }
@@ -184,7 +221,8 @@ static inline int note_lane(const struct global_view *v, const struct operation 
         uint32_t bytes = bytes_in(start, address, a->bytes[lane]);
         int code;
         if (writes) {
-            bool foreign = wave_of_site(&r->write) != v->own && is_current(v, &r->write);
+            bool foreign = is_current(v, &r->write) ? wave_of_site(&r->write) != v->own
+                                                    : is_rival(v, &r->write);
             bool same = foreign && op->kind == STORE && stores_the_same(m, op, v->wave, a, lane);
             code = global_write(v, a, lane, r, bytes, same);
         } else {
@@ -221,6 +259,55 @@ static inline bool note_stretch(const struct global_view *v, const struct operat
     return true;
 }
 
+/* -- copies, fills and library calls in other streams ------------------------------------------ */
+
+static inline bool touches(const struct stretch *s, uint64_t address, uint64_t bytes) {
+    if (address >= s->end || address + bytes <= s->start)
+        return false;
+    uint64_t offset = address > s->start ? address - s->start : 0, within = offset % s->pitch;
+    uint64_t next = s->start + offset - within + s->pitch;
+    return within < s->run || (next < address + bytes && next < s->end);
+}
+
+static inline int check_stretches(const struct global_view *v, const struct access *a, int lane,
+                                  bool writes) {
+    struct machine *m = v->m;
+    for (int64_t i = 0; i < m->num_stretches; i++) {
+        const struct stretch *s = m->stretches + i;
+        if (!(writes || s->writes) || !touches(s, a->address[lane], a->bytes[lane]))
+            continue;
+        int code = !writes     ? STREAM_RACE_READ
+                   : s->writes ? STREAM_RACE_WRITE_WRITE
+                               : STREAM_RACE_WRITE_READ;
+        if (!raise(m, code, lane, a->address[lane], a->bytes[lane], writes))
+            return OK;
+        m->fault.other = -(i + 1);
+        return code;
+    }
+    return OK;
+}
+
+/* Check a scalar load against the writes of other streams. It is not noted. */
+static inline int check_scalar(struct machine *m, int64_t wave, uint64_t address, int64_t dwords,
+                               uint32_t pc) {
+    if (!m->global_shadow || address < m->global_base || address >= m->global_end)
+        return OK;
+    struct global_view v = {.m = m, .wave = wave, .site = {.pc = pc / 4 & PC_BITS}};
+    struct access a;
+    a.address[0] = address;
+    a.bytes[0] = (uint8_t)(4 * dwords);
+    int code = check_stretches(&v, &a, 0, false);
+    uint64_t end = address + a.bytes[0];
+    for (uint64_t start = address & ~(uint64_t)(GRANULE - 1); !code && start < end;
+         start += GRANULE) {
+        struct global_record *r = m->global_shadow + (start - m->global_base) / GRANULE;
+        if (is_rival(&v, &r->write) &&
+            conflicts(&v, &r->write, bytes_in(start, address, a.bytes[0])))
+            code = global_race(&v, GLOBAL_RACE_READ, &a, 0, &r->write);
+    }
+    return code;
+}
+
 /* Check and note the accesses of a wave to global memory, before they are made. */
 static inline int note_global(struct machine *m, const struct operation *op, int64_t wave,
                               const struct access *a, uint32_t pc) {
@@ -238,6 +325,13 @@ static inline int note_global(struct machine *m, const struct operation *op, int
         uint64_t address = a->address[lane];
         if (a->bytes[lane] && address >= m->global_base && address < m->global_end)
             code = collect(m, code, note_lane(&v, op, a, lane), lane, &first);
+    }
+    if (m->num_stretches && !code && !may_be_ordered(&v)) {
+        for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+            int lane = first_lane(left);
+            if (a->bytes[lane])
+                code = collect(m, code, check_stretches(&v, a, lane, writes), lane, &first);
+        }
     }
     if (writes)
         release(&v);

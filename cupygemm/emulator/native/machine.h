@@ -37,7 +37,10 @@ enum fault_code {
     MEMORY_UNINITIALISED, /* atomic on global memory that nothing has written */
     UNDEFINED_STORE,      /* store to global memory of what depends on such bytes or registers */
     UNDEFINED_ATOMIC,     /* the same as the operand of an atomic */
-    NEEDS_FINER_SHADOW,   /* not a fault: the caller refines the shadow memory and resumes */
+    STREAM_RACE_READ,     /* three kinds of race in global memory with work of other streams */
+    STREAM_RACE_WRITE_READ,
+    STREAM_RACE_WRITE_WRITE,
+    NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
 /* Who touched an LDS byte, or 2 or 4 of them (a granule, see `shadow_shift`). */
@@ -67,6 +70,18 @@ struct release {
     int32_t done;
 };
 
+/* The times of an earlier launch, in another stream, that nothing orders before this one. */
+struct interval {
+    uint32_t first, last;
+};
+
+/* What a copy, a fill or a library call in another stream touches, unordered with this launch:
+ * `run` bytes in each `pitch` from `start`. */
+struct stretch {
+    uint64_t start, end, pitch, run;
+    int64_t writes;
+};
+
 /* Where a wave issued its recent operations, for reports. */
 struct issue {
     uint32_t seq;
@@ -86,6 +101,8 @@ struct fault {
     int32_t is_atomic;
     int32_t reg;    /* the register that holds what is undefined */
     uint64_t lanes; /* all that do the same */
+    int64_t other;  /* of a race between streams: the time of the other access, or minus the number
+                       of its stretch, from 1 */
 };
 
 /* How many stores and atomics have changed a byte of memory, LDS or private memory in this process.
@@ -115,10 +132,12 @@ struct machine {
     struct issue *vm_history;
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     const int32_t *vm_passed;
-    uint32_t *clock;          /* vector memory operations of all launches */
-    uint32_t *acquired;       /* (workgroups,) time of the latest atomic */
-    struct release *releases; /* (num_waves, RELEASES), newest first */
-    uint8_t *defined;         /* a bit for each byte from global_base: it was written */
+    uint32_t *clock;                 /* vector memory operations of all launches */
+    uint32_t *acquired;              /* (workgroups,) time of the latest atomic */
+    struct release *releases;        /* (num_waves, RELEASES), newest first */
+    const struct interval *rivals;   /* (num_rivals,) ascending */
+    const struct stretch *stretches; /* (num_stretches,) */
+    uint8_t *defined;                /* a bit for each byte from global_base: it was written */
     uint32_t *undefined; /* (512, num_waves, 64) undefined bits of the vector registers, as vgpr */
     uint32_t *undefined_scalar; /* (129, num_waves) and of the scalar registers */
     int32_t *origin;            /* (512, num_waves) where they come from, see definedness.h */
@@ -145,8 +164,9 @@ struct machine {
     uint64_t global_base, global_end; /* what the shadow of global memory covers */
     int64_t num_groups;               /* workgroups of the batch */
     int64_t waves_per_group;
-    int64_t first_wave;       /* of the batch, within the launch */
-    int64_t launch_start;     /* the clock then */
+    int64_t first_wave;   /* of the batch, within the launch */
+    int64_t launch_start; /* the clock then */
+    int64_t num_rivals, num_stretches;
     int64_t num_undefined;    /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */

@@ -85,6 +85,8 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
             code = raise(m, OUT_OF_BOUNDS, -1, address, (int)(4 * dwords), writes);
             dwords = 0;
         }
+        if (!code && dwords && op->kind == LOAD && (m->num_rivals || m->num_stretches))
+            code = check_scalar(m, wave, address, (int64_t)dwords, pc);
         if (!code && dwords && atomic)
             code = scalar_atomic(m, op, wave, address, pc);
         if (code) {

@@ -2,7 +2,7 @@
 
 A capture begins on one stream. Another stream joins by waiting for an event of the capture, and
 must be waited for before the capture ends. Nodes run in the order in which they were submitted,
-which every order by streams and events allows.
+which every order by streams and events allows; `after` holds that order.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cupygemm.emulator.runtime.status import HipError, Status
+from cupygemm.emulator.stream_order import Operation
 
 RELAXED = 2  # hipStreamCaptureModeRelaxed
 _identities = itertools.count(1)
@@ -26,10 +27,17 @@ class Node:
     label : str
         What it is, for pictures of the graph.
     run : callable
+        Called with the work's place in a stream.
+    stream : int
+        The stream that was captured.
+    after : frozenset of int
+        The numbers of the nodes that it comes after; those that come before these are left out.
     """
 
     label: str
-    run: Callable[[], object]
+    run: Callable[[Operation], object]
+    stream: int = 0
+    after: frozenset[int] = frozenset()
 
 
 @dataclass(eq=False)
@@ -45,6 +53,8 @@ class Capture:
     nodes : list of Node
     latest : dict of int to int
         By stream: the number of nodes after its latest one.
+    ends : dict of int to frozenset of int
+        By stream: the nodes that its next one comes after.
     unjoined : set of int
         Streams that joined, and that no other stream has waited for since their latest work.
     broken : str
@@ -56,19 +66,27 @@ class Capture:
     is_blocking: bool = False
     nodes: list[Node] = field(default_factory=list)
     latest: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, frozenset[int]] = field(default_factory=dict)
     unjoined: set[int] = field(default_factory=set)
     broken: str = ""
     identity: int = field(default_factory=lambda: next(_identities))
 
-    def add(self, stream: int, node: Node) -> None:
-        """Keep work of a stream."""
-        self.nodes.append(node)
+    def add(self, stream: int, label: str, run: Callable[[Operation], object]) -> None:
+        """Keep work of a stream; see `Node`."""
+        after = self.ends.get(stream, frozenset())
+        self.ends[stream] = frozenset({len(self.nodes)})
+        self.nodes.append(Node(label, run, stream, after))
         self.latest[stream] = len(self.nodes)
         if stream != self.origin:
             self.unjoined.add(stream)
 
+    def mark(self, stream: int) -> CaptureMark:
+        """Return what an event that is recorded in a stream stands for."""
+        return CaptureMark(self, stream, len(self.nodes), self.ends.get(stream, frozenset()))
+
     def join(self, stream: int, mark: CaptureMark) -> None:
         """Let a stream wait for an event of this capture."""
+        self.ends[stream] = self.ends.get(stream, frozenset()) | mark.ends
         if stream != self.origin and stream not in self.latest:
             self.latest[stream] = len(self.nodes)
             self.unjoined.add(stream)
@@ -88,10 +106,12 @@ class CaptureMark:
     capture: Capture
     stream: int
     position: int
+    ends: frozenset[int]
 
 
 def dot(nodes: list[Node]) -> str:
     """Return a graph in the language of Graphviz."""
     lines = [f'  n{place} [label="{node.label}"];' for place, node in enumerate(nodes)]
-    lines += [f"  n{place} -> n{place + 1};" for place in range(len(nodes) - 1)]
+    for place, node in enumerate(nodes):
+        lines += [f"  n{earlier} -> n{place};" for earlier in sorted(node.after)]
     return "\n".join(["digraph hip {", *lines, "}", ""])

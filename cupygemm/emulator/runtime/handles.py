@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from cupygemm.emulator.device import Device, Stream
 from cupygemm.emulator.peers import Devices
-from cupygemm.emulator.runtime.capture import Capture, Node
+from cupygemm.emulator.runtime.capture import Capture
 from cupygemm.emulator.runtime.status import HipError, Status
-from cupygemm.emulator.stream_order import Span
+from cupygemm.emulator.stream_order import Operation, Queue
 
 Made = TypeVar("Made")
 DEFAULT_STREAMS = (0, 1, 2)
@@ -71,43 +71,27 @@ class Handles:
                 f"stream 0x{stream:x} does not exist: it was destroyed, or never created",
             )
 
-    def check_order(self, stream: int, label: str, spans: Sequence[Span]) -> None:
-        """Raise if work races with that of another stream, where the order is checked.
+    def queue(self, stream: int) -> Queue:
+        """Return a stream of the current device, as far as order is concerned."""
+        return self.devices.order.queue(stream, self.device.index)
 
-        Parameters
-        ----------
-        stream : int
-        label : str
-        spans : sequence of Span
-            What it touches; memory of the host is left out.
-        """
-        order = self.devices.order
-        if order is not None and not self.captures:
-            owned = [span for span in spans if self.devices.memory.owns(span.start)]
-            race = order.touches(stream, self._device_of(stream), label, owned)
-            if race:
-                raise HipError(Status.LAUNCH_FAILURE, race)
-
-    def _device_of(self, stream: int) -> int:
-        owner = self.streams[stream].device
-        return self.device.index if owner is None else owner
-
-    def submit(self, stream: int, label: str, run: Callable[[], object]) -> None:
+    def submit(self, stream: int, label: str, run: Callable[[Operation], object]) -> None:
         """Do work of a stream, or keep it if the stream is being captured.
 
         Parameters
         ----------
         stream : int
         label : str
-            What it is, for pictures of graphs.
+            What it is, for reports and pictures of graphs.
         run : callable
+            Called with the work's place in the stream.
         """
         if not self.captures:
-            run()
+            run(self.devices.order.begin(self.queue(stream), label))
             return
         capture = self.captures.get(stream)
         if capture is not None:
-            capture.add(stream, Node(label, run))
+            capture.add(stream, label, run)
             return
         if stream in DEFAULT_STREAMS[:2]:
             for capture in self.captures.values():
@@ -118,7 +102,7 @@ class Handles:
                         f"0x{capture.origin:x} waits for: use another stream, or capture one that "
                         "was made with non_blocking=True",
                     )
-        run()
+        run(self.devices.order.begin(self.queue(stream), label))
 
     def check_not_captured(self, stream: int, what: str) -> None:
         """Raise if a call would have to wait for a stream that is being captured."""

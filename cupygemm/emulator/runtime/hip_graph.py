@@ -8,10 +8,11 @@ from pathlib import Path
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.capture import RELAXED, Capture, Node, dot
 from cupygemm.emulator.runtime.handles import DEFAULT_STREAMS, Handles
+from cupygemm.emulator.runtime.hip_stream import NON_BLOCKING
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
+from cupygemm.emulator.stream_order import Clock, Queue
 
 _NOT_CAPTURING, _CAPTURING, _INVALID = 0, 1, 2  # hipStreamCaptureStatus
-_NON_BLOCKING = 1  # hipStreamNonBlocking
 
 
 class GraphFunctions(Handles):
@@ -20,6 +21,7 @@ class GraphFunctions(Handles):
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
         self._graphs: dict[int, list[Node]] = {}
+        self._ends: dict[int, Clock] = {}  # by graph: the end of its latest launch
 
     def hipStreamBeginCapture(self, stream: int, mode: int) -> None:
         self.check_stream(stream)
@@ -33,7 +35,7 @@ class GraphFunctions(Handles):
             raise HipError(Status.ILLEGAL_STATE, f"stream 0x{stream:x} is being captured already")
         if not 0 <= mode <= RELAXED:
             raise HipError(Status.INVALID_VALUE, f"{mode} is no hipStreamCaptureMode")
-        is_blocking = not self.streams[stream].flags & _NON_BLOCKING
+        is_blocking = not self.streams[stream].flags & NON_BLOCKING
         made.value = 1
         self.captures[stream] = Capture(stream, is_blocking)
         self.devices.captured.add(stream)
@@ -94,16 +96,37 @@ class GraphFunctions(Handles):
     def hipGraphLaunch(self, executable: int, stream: int) -> None:
         self.check_stream(stream)
         nodes = self._graph(executable)
+        self.submit(stream, "graph", lambda place: self._replay(executable, nodes, place.queue))
 
-        def run() -> None:
-            for node in nodes:
-                node.run()
+    def _replay(self, executable: int, nodes: list[Node], queue: Queue) -> None:
+        """Do the work of a graph: each captured stream is a queue of its own, the first is `queue`.
 
-        self.submit(stream, "graph", run)
+        A launch comes after earlier ones of the same graph.
+        """
+        order = self.devices.order
+        order.wait(queue, self._ends.get(executable, {}))
+        start = order.record(queue)
+        after: list[Clock] = []
+        queues = {node.stream: queue for node in nodes[:1]}
+        for node in nodes:
+            own = queues.get(node.stream)
+            if own is None:
+                name = f"stream 0x{node.stream:x} of a graph"
+                own = queues[node.stream] = Queue(name, queue.device, "non-blocking")
+            for earlier in [start, *(after[place] for place in node.after)]:
+                order.wait(own, earlier)
+            node.run(order.begin(own, node.label))
+            after.append(own.now())
+        for each in queues.values():
+            if each is not queue:
+                order.wait(queue, each.now())
+                each.is_destroyed = True
+        self._ends[executable] = order.record(queue)
 
     def hipGraphDestroy(self, graph: int) -> None:
         self._graph(graph)
         del self._graphs[graph]
+        self._ends.pop(graph, None)
 
     def hipGraphExecDestroy(self, executable: int) -> None:
         self.hipGraphDestroy(executable)

@@ -12,10 +12,12 @@ import ctypes
 from typing import Any
 
 from cupygemm.emulator.device import OutOfMemory
+from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.host_memory import host_available
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.status import HipError, Status, store_size
-from cupygemm.emulator.stream_order import Span
+from cupygemm.emulator.stream_order import Operation, Stretch
+from cupygemm.emulator.stream_races import touch
 
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 _MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2
@@ -50,10 +52,9 @@ class MemoryFunctions(Handles):
 
     def hipFree(self, pointer: int) -> None:
         if pointer:
+            self.devices.order.synchronise_device()  # as HIP does, before it gives memory back
             try:
                 self.devices.memory.free(pointer)
-                if self.devices.order is not None:
-                    self.devices.order.freed()
             except ValueError as err:
                 raise HipError(Status.INVALID_VALUE, str(err)) from err
 
@@ -78,16 +79,17 @@ class MemoryFunctions(Handles):
         found.allocation_flags = 0
 
     def hipMemcpy(self, to: int, source: int, size: int, kind: int) -> None:
-        self._submit_copy(0, to, source, size, kind)
-        if self.devices.order is not None:
-            self.devices.order.host_waits_for(self.device.index, 0)
+        self._submit_copy(to, source, size, kind, 0)
+        self.devices.order.synchronise(self.queue(0))
 
-    def _submit_copy(self, stream: int, to: int, source: int, size: int, kind: int) -> None:
-        label = f"copy of {size} bytes"
-        self.check_order(stream, label, [Span(to, size, True), Span(source, size, False)])
-        self.submit(stream, label, lambda: self._copy(to, source, size, kind))
+    def _submit_copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        self.submit(
+            stream,
+            f"copy of {size} bytes",
+            lambda place: self._copy(place, to, source, size, kind),
+        )
 
-    def _copy(self, to: int, source: int, size: int, kind: int) -> None:
+    def _copy(self, place: Operation, to: int, source: int, size: int, kind: int) -> None:
         if kind not in range(DEFAULT + 1):
             raise HipError(Status.INVALID_VALUE, f"{kind} is no hipMemcpyKind")
         if size == 0:
@@ -96,12 +98,28 @@ class MemoryFunctions(Handles):
         from_device = kind in (DEVICE_TO_HOST, DEVICE_TO_DEVICE)
         self._check("copy to", to, size, on_device=to_device)
         self._check("copy from", source, size, on_device=from_device)
+        self._touch(place, Stretch.plain(source, size, writes=False))
+        self._touch(place, Stretch.plain(to, size, writes=True))
         ctypes.memmove(to, source, size)
-        self.devices.memory.define(to, size)
+        memory = self.devices.memory
+        memory.define(to, size)
+        if not (memory.owns(to) and memory.owns(source)):
+            # "If host or dest are not pinned, the memory copy will be performed synchronously."
+            self.devices.order.synchronise(place.queue)
+
+    def _touch(self, place: Operation, part: Stretch) -> None:
+        """Note what a copy or a fill touches, if it is memory of the device or pinned."""
+        memory = self.devices.memory
+        if memory.owns(part.start):
+            try:
+                touch(self.devices.order, place, memory, [part])
+            except EmulatorError as fault:
+                self.device.last_fault = fault
+                raise
 
     def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.check_stream(stream)
-        self._submit_copy(stream, to, source, size, kind)
+        self._submit_copy(to, source, size, kind, stream)
 
     def hipMemcpyPeer(
         self, to: int, to_device: int, source: int, from_device: int, size: int
@@ -116,21 +134,24 @@ class MemoryFunctions(Handles):
         self.check_stream(stream)
         self.check_device(to_device)
         self.check_device(from_device)
-        self._submit_copy(stream, to, source, size, DEVICE_TO_DEVICE)
+        self._submit_copy(to, source, size, DEVICE_TO_DEVICE, stream)
 
     def hipMemset(self, to: int, value: int, size: int) -> None:
         self.hipMemsetAsync(to, value, size, 0)
+        self.devices.order.synchronise(self.queue(0))
 
-    def _fill(self, to: int, value: int, size: int) -> None:
+    def _fill(self, place: Operation, to: int, value: int, size: int) -> None:
         if size:
             self._check("fill of", to, size, on_device=True)
+            self._touch(place, Stretch.plain(to, size, writes=True))
             ctypes.memset(to, value, size)
             self.devices.memory.define(to, size)
 
     def hipMemsetAsync(self, to: int, value: int, size: int, stream: int) -> None:
         self.check_stream(stream)
-        self.check_order(stream, f"fill of {size} bytes", [Span(to, size, True)])
-        self.submit(stream, f"fill of {size} bytes", lambda: self._fill(to, value, size))
+        self.submit(
+            stream, f"fill of {size} bytes", lambda place: self._fill(place, to, value, size)
+        )
 
     # There is only one memory, so advice and prefetches have no effect: only arguments are checked.
 

@@ -155,19 +155,11 @@ class ModuleFunctions(Handles):
     ) -> None:  # fmt: skip
         device = self.device
         device.check_launch(kernel, grid, block, dynamic_lds)
-        if self.devices.order is None or self.captures:
-            self.submit(
-                stream, kernel.name, lambda: device.launch(kernel, grid, block, dynamic_lds, values)
-            )
-            return
-        with device.launching:
-            shadow = self.devices.memory.shadow
-            first = 0 if shadow is None else int(shadow.clock[0]) + 1
-            device.launch(kernel, grid, block, dynamic_lds, values)
-            last = -1 if shadow is None else int(shadow.clock[0])
-        race = self.devices.order.launched(stream, device.index, kernel.name, first, last)
-        if race:
-            raise HipError(Status.LAUNCH_FAILURE, race)
+        self.submit(
+            stream,
+            f"kernel {kernel.name}",
+            lambda place: device.launch(kernel, grid, block, dynamic_lds, values, place),
+        )
 
     def hipOccupancyMaxActiveBlocksPerMultiprocessor(
         self, blocks: int, stub: int, block_size: int, dynamic_lds: int

@@ -1,8 +1,8 @@
 """The HIP functions on devices, streams and events.
 
 Work is done when it is submitted, unless its stream is being captured (capture.py): waiting takes
-no time, and every query finds all work finished. The methods are HIP's functions, under HIP's
-names.
+no time, and every query finds all work finished. What waits for what is noted in `stream_order`.
+The methods are HIP's functions, under HIP's names.
 """
 # ruff: noqa: D102, N802
 
@@ -21,7 +21,9 @@ from cupygemm.emulator.runtime.properties import (
     pci_address,
 )
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
+from cupygemm.emulator.stream_order import Operation
 
+NON_BLOCKING = 1  # hipStreamNonBlocking
 _DISABLE_TIMING = 2  # hipEventDisableTiming
 _HIGHEST_PRIORITY, _LOWEST_PRIORITY = -1, 1  # on every AMD GPU
 _LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack, printf buffer and heap: hipLimit_t
@@ -46,8 +48,7 @@ class DeviceFunctions(Handles):
     def hipDeviceSynchronize(self) -> None:
         for stream in tuple(self.captures):
             self.check_not_captured(stream, "a wait for all streams, and so for")
-        if self.devices.order is not None:
-            self.devices.order.host_waits_for(self.device.index)
+        self.devices.order.synchronise_device(self.device.index)
 
     def hipDeviceGetAttribute(self, value: int, attribute: int, device: int) -> None:
         self.check_device(device)
@@ -137,8 +138,8 @@ class StreamFunctions(Handles):
         priority = min(max(priority, _HIGHEST_PRIORITY), _LOWEST_PRIORITY)
         made = Stream(flags, priority, self.device.index)
         handle = self.keep(self.streams, lambda: made)
-        if self.devices.order is not None:
-            self.devices.order.created(handle, self.device.index, flags)
+        is_blocking = not flags & NON_BLOCKING
+        self.devices.order.add(handle, self.device.index, is_blocking=is_blocking)
         store_size(stream, handle)
 
     def hipStreamDestroy(self, stream: int) -> None:
@@ -147,26 +148,21 @@ class StreamFunctions(Handles):
             raise HipError(Status.INVALID_HANDLE, "a default stream cannot be destroyed")
         self.check_not_captured(stream, "destruction of")
         del self.streams[stream]
+        self.devices.order.remove(stream)
 
     def hipStreamSynchronize(self, stream: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a wait for")
-        self._host_waits_for(stream)
-
-    def _host_waits_for(self, stream: int) -> None:
-        if self.devices.order is not None:
-            self.devices.order.host_waits_for(self._device_of(stream), stream)
+        self.devices.order.synchronise(self.queue(stream))
 
     def hipStreamQuery(self, stream: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a query of")
-        self._host_waits_for(stream)
+        self.devices.order.synchronise(self.queue(stream))
 
     def hipStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         self.check_stream(stream)
         known, capture = self._event(event), self.captures.get(stream)
-        if self.devices.order is not None:
-            self.devices.order.waits(stream, self._device_of(stream), known.clock)
         mark: CaptureMark | None = known.mark
         if mark is None or self.captures.get(mark.stream) is not mark.capture:
             if capture is not None and known.recorded is not None:
@@ -175,6 +171,7 @@ class StreamFunctions(Handles):
                     f"the captured stream 0x{stream:x} waits for an event that was recorded "
                     "outside of the capture",
                 )
+            self.devices.order.wait(self.queue(stream), known.clock)
             return
         joined = mark.capture
         if capture is None:
@@ -198,10 +195,16 @@ class StreamFunctions(Handles):
         self.check_stream(stream)
         self.check_not_captured(stream, "a callback in")
         _StreamCallback(function)(stream, Status.SUCCESS, data)
+        self.devices.order.synchronise(self.queue(stream))  # the host knows where the stream is
 
     def hipLaunchHostFunc(self, stream: int, function: int, data: int) -> None:
         self.check_stream(stream)
-        self.submit(stream, "host function", lambda: _HostFunction(function)(data))
+
+        def run(place: Operation) -> None:
+            _HostFunction(function)(data)
+            self.devices.order.synchronise(place.queue)
+
+        self.submit(stream, "host function", run)
 
     def hipEventCreate(self, event: int) -> None:
         self.hipEventCreateWithFlags(event, 0)
@@ -218,24 +221,22 @@ class StreamFunctions(Handles):
         known, capture = self._event(event), self.captures.get(stream)
         known.mark = None
         if capture is None:
-            known.record()
-            if self.devices.order is not None:
-                known.clock = self.devices.order.recorded(stream, self._device_of(stream))
+            known.record(self.devices.order.record(self.queue(stream)))
         else:
-            known.mark = CaptureMark(capture, stream, len(capture.nodes))
+            known.mark = capture.mark(stream)
 
     def hipEventQuery(self, event: int) -> None:
-        self._check_mark(event, "a query of")
+        self._reach(event, "a query of")
 
     def hipEventSynchronize(self, event: int) -> None:
-        self._check_mark(event, "a wait for")
+        self._reach(event, "a wait for")
 
-    def _check_mark(self, event: int, what: str) -> None:
-        mark = self._event(event).mark
-        if mark is not None:
-            self.check_not_captured(mark.stream, f"{what} an event of")
-        if self.devices.order is not None:
-            self.devices.order.host_waits(self._event(event).clock)
+    def _reach(self, event: int, what: str) -> None:
+        """Let the host know that the work before an event is done."""
+        known = self._event(event)
+        if known.mark is not None:
+            self.check_not_captured(known.mark.stream, f"{what} an event of")
+        self.devices.order.reach(known.clock)
 
     def hipEventElapsedTime(self, milliseconds: int, start: int, stop: int) -> None:
         events = self._event(start), self._event(stop)
@@ -243,6 +244,8 @@ class StreamFunctions(Handles):
             raise HipError(Status.INVALID_HANDLE, "an event was created without timing")
         if events[0].recorded is None or events[1].recorded is None:
             raise HipError(Status.INVALID_HANDLE, "an event has not been recorded")
+        for event in events:
+            self.devices.order.reach(event.clock)
         elapsed = (events[1].recorded - events[0].recorded) / 1e6
         ctypes.c_float.from_address(milliseconds).value = elapsed
 

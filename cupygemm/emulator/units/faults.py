@@ -11,6 +11,7 @@ from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.reports import instruction_at
+from cupygemm.emulator.stream_races import describe_race
 
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group
@@ -41,7 +42,10 @@ class FaultCode(IntEnum):
     MEMORY_UNINITIALISED = 19
     UNDEFINED_STORE = 20
     UNDEFINED_ATOMIC = 21
-    NEEDS_FINER_SHADOW = 22
+    STREAM_RACE_READ = 22
+    STREAM_RACE_WRITE_READ = 23
+    STREAM_RACE_WRITE_WRITE = 24
+    NEEDS_FINER_SHADOW = 25
 
 
 _CODES = {  # by the check that the faults belong to
@@ -71,6 +75,11 @@ _CODES = {  # by the check that the faults belong to
         FaultCode.GLOBAL_RACE_READ,
         FaultCode.GLOBAL_RACE_WRITE_READ,
         FaultCode.GLOBAL_RACE_WRITE_WRITE,
+    ),
+    "stream_races": (
+        FaultCode.STREAM_RACE_READ,
+        FaultCode.STREAM_RACE_WRITE_READ,
+        FaultCode.STREAM_RACE_WRITE_WRITE,
     ),
 }
 CHECK_OF = {code: check for check, codes in _CODES.items() for code in codes}
@@ -194,6 +203,8 @@ def _describe(code: FaultCode, found: Any, group: Group, position: int) -> tuple
         return _describe_race(code, found, group, position, span)
     if code in _GLOBAL_RACES:
         return _describe_global_race(code, found, group, position, f"{size} byte{'s' * (size > 1)}")
+    if code in _STREAM_RACES:
+        return _describe_stream_race(code, found, state)
     if code == FaultCode.MISALIGNED:
         place = " of LDS" if address < _FIRST_GLOBAL else ""
         return (
@@ -257,11 +268,17 @@ _GLOBAL_RACES = {
     FaultCode.GLOBAL_RACE_WRITE_READ: _Race("write after another {}'s read", "writes", "read"),
     FaultCode.GLOBAL_RACE_WRITE_WRITE: _Race("write after another {}'s write", "writes", "wrote"),
 }
+_STREAM_RACES = (
+    FaultCode.STREAM_RACE_READ,
+    FaultCode.STREAM_RACE_WRITE_READ,
+    FaultCode.STREAM_RACE_WRITE_WRITE,
+)
 _GLOBAL = (
     FaultCode.OUT_OF_BOUNDS,
     FaultCode.MISALIGNED,
     FaultCode.MEMORY_UNINITIALISED,
     *_GLOBAL_RACES,
+    *_STREAM_RACES,
 )
 
 
@@ -292,6 +309,20 @@ def _describe_global_race(
         f"  {instruction_at(state, found.other_pc)}\n{order}"
     )
     return "global race: " + race.kind.format(kind), detail
+
+
+def _describe_stream_race(code: FaultCode, found: Any, state: Any) -> tuple[str, str]:
+    shadow = state.memory.shadow
+    return describe_race(
+        shadow.rivals.operation,
+        shadow.rivals.at(found.other),
+        state.memory,
+        int(found.address),
+        found.bytes,
+        writes=code != FaultCode.STREAM_RACE_READ,
+        others_write=code != FaultCode.STREAM_RACE_WRITE_READ,
+        other_pc=found.other_pc,
+    )
 
 
 class _Mistake(NamedTuple):

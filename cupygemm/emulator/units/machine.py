@@ -59,6 +59,7 @@ class FaultStruct(ctypes.Structure):
         int64  other_pc
         int32  other_seq other_by_load writes is_atomic reg
         uint64 lanes
+        int64  other
         """
     )
 
@@ -72,7 +73,7 @@ class MachineStruct(ctypes.Structure):
             pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
             pointer lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
             pointer starts ends lds_history vm_history global_shadow vm_passed clock
-            pointer acquired releases defined undefined undefined_scalar origin
+            pointer acquired releases rivals stretches defined undefined undefined_scalar origin
             pointer origin_scalar lds_undefined lds_origin scratch_defined scratch_origin
             pointer undefined_address scc
             int64   row_dwords num_waves num_ranges lds_bytes scratch_bytes
@@ -80,7 +81,8 @@ class MachineStruct(ctypes.Structure):
             uint64  scratch_base shared_aperture private_aperture
             int64   bank_shift needed_shift
             uint64  global_base global_end
-            int64   num_groups waves_per_group first_wave launch_start num_undefined
+            int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
+            int64   num_undefined
             int64   strict_alignment tainted mode
             uint64  ignored
             """
@@ -224,6 +226,13 @@ class Machine:
         self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
         self.struct.first_wave = int(state.launch_order[0]) * self.struct.waves_per_group
         self.struct.launch_start = shadow.launch_start
+        rivals = shadow.rivals
+        self.struct.num_rivals = self.struct.num_stretches = 0
+        if rivals is not None:
+            self._point("rivals", rivals.intervals)
+            self._point("stretches", rivals.stretches)
+            self.struct.num_rivals = len(rivals.intervals)
+            self.struct.num_stretches = len(rivals.stretches)
 
     def _watch_global_memory(self, state: State) -> None:
         """Let C detect races in global memory, if the launch has a shadow of that memory."""
