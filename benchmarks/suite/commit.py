@@ -18,11 +18,13 @@ _PLACES: dict[str, tuple[str, ...]] = {
     "GEMM_ARGS": ("_backends.cdna.launch", "_launch"),
     "GemmProblem": ("_records.problem", "_problem"),
     "Product": ("emulator.calibration.sample", "emulator.profiling.calibration.sample"),
+    "Tiling": ("emulator.profiling.timing.tile_order",),
     "check": ("_backends.cdna.check", "_check", "_config"),
     "compile_kernel": ("_backends.cdna.compile", "_compile"),
     "configs_for": ("_backends.cdna.mainloops", "_mainloops", "_config"),
     "estimate": ("emulator.calibration.sample", "emulator.profiling.calibration.sample"),
     "grid": ("_backends.cdna.config", "_config"),
+    "row_major": ("emulator.profiling.timing.tile_order",),
 }
 
 

@@ -210,11 +210,30 @@ def _cycles(
             continue
         if few and problem.n == _FEW:
             m, n = n, m
-        workgroups = -(-m // config.tile_m) * -(-n // config.tile_n)
-        whole = product(m=m, n=n, k=k, workgroups=workgroups)
+        tiles = -(-m // config.tile_m), -(-n // config.tile_n)
+        whole = product(m=m, n=n, k=k, **_launched(config, problem, tiles, k))
         clock = DEVICES[target].clock_mhz
         found[shape] = round(estimate(tuple(profiles), depths, whole, clock).cycles)
     return found
+
+
+def _launched(config: Any, problem: Any, tiles: tuple[int, int], k: int) -> dict[str, Any]:
+    """Return what the model of a commit takes of a launch: the order of its tiles, or their number.
+
+    The order is row by row for all kernels.
+    """
+    try:
+        tiling, row_major = find("Tiling"), find("row_major")
+    except MissingError:
+        return {"workgroups": tiles[0] * tiles[1]}
+    step = config.tile_k * _SIZES.get(problem.a_dtype, 1)
+    order = tiling(
+        order=row_major(*tiles),
+        a_bytes=config.tile_m * step,
+        b_bytes=config.tile_n * step,
+        steps=-(-k // config.tile_k),
+    )
+    return {"tiling": order}
 
 
 def _run(target: str, config: Any, problem: Any, kernel: Any) -> Any:
