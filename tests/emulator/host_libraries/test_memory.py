@@ -102,7 +102,7 @@ def test_a_profile_lists_what_the_host_computed(cp: ModuleType) -> None:
 def test_what_was_never_written_can_be_a_warning(cp: ModuleType) -> None:
     a = cp.empty((8, 8), "f4")
     with (
-        pytest.warns(emulator.KernelWarning, match="1 finding in a library call"),
+        pytest.warns(emulator.KernelWarning, match="1 finding in a call"),
         emulator.checks(uninitialised="warn"),
     ):
         cp.linalg.cholesky(a)
