@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
-import numpy as np
-
 from cupygemm._backends.interconnect import PCIE, Interconnect
+from cupygemm._backends.struct_kernel import StructKernel
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
 from cupygemm._records.problem import GemmProblem
@@ -358,25 +357,6 @@ class Backend(Protocol):
             workgroups along x and y, the threads of each, and the bytes of its only argument, a
             struct.
         """
-
-
-class StructKernel:
-    """A kernel whose only argument is a struct, launched by CuPy.
-
-    Parameters
-    ----------
-    kernel : cupy.RawKernel
-    """
-
-    __slots__ = ("_kernel",)
-
-    def __init__(self, kernel: Any) -> None:
-        self._kernel = kernel
-
-    def __call__(self, grid: tuple[int, int], threads: int, packed: bytes) -> None:
-        """Enqueue a launch on the current stream."""
-        argument = np.frombuffer(packed, np.dtype((np.void, len(packed))))
-        self._kernel((*grid, 1), (threads, 1, 1), (argument,))
 
 
 class NoExtras:

@@ -9,7 +9,7 @@ from cupygemm._backends.cdna.compile import CompiledKernel
 from cupygemm._backends.cdna.config import GemmConfig
 from cupygemm._backends.cdna.launch import GemmLaunch, PartedLaunch
 from cupygemm._backends.cdna.source import ADD_ENTRY
-from cupygemm._backends.protocol import StructKernel
+from cupygemm._backends.struct_kernel import StructKernel
 from cupygemm._request.placement import Placement
 
 
