@@ -6,19 +6,14 @@ that every order of summation gives the exact sum.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
-import socket
-import subprocess
-import sys
 import threading
 from functools import partial
 
 import pytest
 
 from cupygemm._distributed.rendezvous import GroupError, Membership, Rendezvous
-from tests.conftest import ROOT
+from tests.processes import run_ranks
 
 PRODUCTS = """
 import cupygemm, cupy as cp, numpy as np
@@ -235,34 +230,9 @@ os._exit(0)
 
 def test_processes_and_the_death_of_one(device, tmp_path):
     """The survivors get an error that names the rank; nothing hangs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {"CUPYGEMM_EMULATE": f"{device.target}:3"}
-    ranks, files = [], [tmp_path / f"rank{rank}" for rank in range(3)]
-    try:
-        for rank, file in enumerate(files):
-            with file.open("w") as output:
-                ranks.append(
-                    subprocess.Popen(
-                        [sys.executable, "-c", PROCESS, str(rank), "3", str(port)],
-                        env=environment,
-                        cwd=ROOT,
-                        stdout=output,
-                        stderr=output,
-                        start_new_session=True,
-                    )
-                )
-        for process in ranks:
-            process.wait(timeout=200)
-    finally:
-        for process in ranks:  # and the processes of CuPy's store
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    outputs = [file.read_text() for file in files]
-    assert ranks[1].returncode == -signal.SIGKILL, outputs[1]
-    for output in (outputs[0], outputs[2]):
+    ended = run_ranks(PROCESS, 3, device.target, tmp_path)
+    assert ended[1].returncode == -signal.SIGKILL, ended[1].output
+    for output in (ended[0].output, ended[2].output):
         assert output.startswith("right"), output
         assert output.count("(1,) rank 1 has left the group") == 2, output
         assert output.count("make a new communicator and connect again") == 2, output

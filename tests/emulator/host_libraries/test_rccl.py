@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 
 import ml_dtypes
@@ -16,7 +10,7 @@ import pytest
 
 from cupygemm.emulator.host_libraries.collectives import TYPES, Operation, reduced, results
 from cupygemm.emulator.host_libraries.rendezvous import CommunicatorError, Link, Rendezvous
-from tests.conftest import ROOT
+from tests.processes import run_ranks
 
 GROUPS = """
 import cupygemm, cupy as cp, numpy as np
@@ -131,34 +125,9 @@ def test_a_group_of_devices_in_one_thread(run_python, device):
 
 def test_processes_and_the_death_of_one(device, tmp_path):
     """The survivor gets an error that names the rank; nothing hangs."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    environment = os.environ | {"CUPYGEMM_EMULATE": f"{device.target}:2"}
-    ranks, files = [], [tmp_path / f"rank{rank}" for rank in range(2)]
-    try:
-        for rank, file in enumerate(files):
-            with file.open("w") as output:
-                ranks.append(
-                    subprocess.Popen(
-                        [sys.executable, "-c", PROCESS, str(rank), "2", str(port)],
-                        env=environment,
-                        cwd=ROOT,
-                        stdout=output,
-                        stderr=output,
-                        start_new_session=True,
-                    )
-                )
-        for process in ranks:
-            process.wait(timeout=600)
-    finally:
-        for process in ranks:  # and the processes of CuPy's store
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-    outputs = [file.read_text() for file in files]
-    assert ranks[1].returncode == 3, outputs[1]
-    assert "rank 1 has left the communicator" in outputs[0], outputs[0]
+    ended = run_ranks(PROCESS, 2, device.target, tmp_path)
+    assert ended[1].returncode == 3, ended[1].output
+    assert "rank 1 has left the communicator" in ended[0].output, ended[0].output
 
 
 @pytest.fixture

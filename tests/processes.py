@@ -1,0 +1,65 @@
+"""Groups of processes for tests: one process for each rank, which meet at a port of this host."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.conftest import ROOT
+
+
+class Ended(NamedTuple):
+    """How a process ended, and what it printed."""
+
+    returncode: int
+    output: str
+
+
+def run_ranks(code: str, count: int, target: str, folder: Path) -> list[Ended]:
+    """Run a program once for each rank, and return how the processes ended, by rank.
+
+    Parameters
+    ----------
+    code : str
+        The program. Its arguments are the rank, the number of ranks, and a free port.
+    count : int
+    target : str
+        The target of the emulated devices, of which each process has one for each rank.
+    folder : Path
+        Where the outputs go.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {"CUPYGEMM_EMULATE": f"{target}:{count}"}
+    ranks, files = [], [folder / f"rank{rank}" for rank in range(count)]
+    try:
+        for rank, file in enumerate(files):
+            with file.open("w") as output:
+                ranks.append(
+                    subprocess.Popen(
+                        [sys.executable, "-c", code, str(rank), str(count), str(port)],
+                        env=environment,
+                        cwd=ROOT,
+                        stdout=output,
+                        stderr=output,
+                        start_new_session=True,
+                    )
+                )
+        for process in ranks:
+            process.wait(timeout=600)
+    finally:
+        for process in ranks:  # and the processes of CuPy's store
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    return [
+        Ended(process.returncode, file.read_text())
+        for process, file in zip(ranks, files, strict=True)
+    ]
