@@ -177,7 +177,7 @@ def solve(
         columns = cupy.moveaxis(columns, -2, 0).reshape(n, -1)
     info = SolveInfo("direct", dtype.name, 0, int(not is_capturing()))
     if lower_precision is None or structure.kind == "triangular" or not a.size or not b.size:
-        x = _solve(structure, columns, dtype, finite)
+        x = _solve("solve", structure, columns, dtype, finite=finite)
     else:
         x, info = _refined(structure, columns, dtype, finite, lower_precision)
     if flat:
@@ -205,12 +205,19 @@ def _refined(
     info = replace(info, backward_error=info.backward_error.reshape(stack))
     if x is not None:
         return x.reshape(*stack, n, k), info
-    x = _solve(structure, b, dtype, None)
+    x = _solve("solve", structure, b, dtype)
     return x, replace(info, precision=dtype.name, waits=info.waits + 1)
 
 
-def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array | None) -> Array:
-    """Return the solution for right-hand sides (..., n, k)."""
+def _solve(
+    function: str,
+    structure: Structure,
+    b: Array,
+    dtype: np.dtype[Any],
+    *,
+    finite: Array | None = None,
+) -> Array:
+    """Return the solution for right-hand sides (..., n, k); errors name the function."""
     import cupy
 
     a, n = structure.a, structure.a.shape[-1]
@@ -224,7 +231,7 @@ def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array |
         if t.batches != x.batches:
             t = copied(cupy.broadcast_to(a, (*shape[:-2], n, n)), dtype)
         info = zero_diagonal(t)
-        raise_singular("solve", fetch(info, finite))
+        raise_singular(function, fetch(info, finite))
         substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
         return x.view.reshape(shape)
     a = cupy.broadcast_to(a, (*shape[:-2], n, n))
@@ -232,14 +239,14 @@ def _solve(structure: Structure, b: Array, dtype: np.dtype[Any], finite: Array |
         factors, x = copied(a, dtype), copied(b, dtype)
         info = _cholesky.factor(factors)
         _cholesky.substitute_both(factors, x)
-        raise_not_definite("solve", fetch(info, finite))
+        raise_not_definite(function, fetch(info, finite))
         return x.view.reshape(shape)
     system = copied(a, dtype, more_columns=k)
     system.array[:, :, n : n + k] = b.reshape(system.batches, n, k)
     system = Matrices(system.array, n + k)
     found = _lu.factor(system, columns=n)
     substitute(system, (0, 0), n, system, (0, n), k, lower=False)
-    raise_singular("solve", fetch(found.info, finite))
+    raise_singular(function, fetch(found.info, finite))
     return cupy.ascontiguousarray(system.array[:, :, n : n + k]).reshape(shape)
 
 
@@ -288,10 +295,7 @@ def inv(a: Any, *, stream: Any = None) -> Array:
         return cupy.empty(a.shape, dtype)
     identity = cupy.eye(a.shape[-1], dtype=dtype)
     structure = structured(a, None, lower=False, transposed=False)
-    try:
-        return _solve(structure, cupy.broadcast_to(identity, a.shape), dtype, None)
-    except np.linalg.LinAlgError as err:
-        raise np.linalg.LinAlgError(str(err).replace("solve:", "inv:")) from None
+    return _solve("inv", structure, cupy.broadcast_to(identity, a.shape), dtype)
 
 
 def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:
