@@ -116,7 +116,9 @@ class HostWarmHopperCall:
 
         cp = start()
         if of == "cupy" and cupygemm.emulator.is_enabled():
-            raise NotImplementedError("the emulated device has no BLAS library")
+            raise NotImplementedError(
+                "without a GPU, CuPy's products are computed on the emulated device"
+            )
         self.call = call_of(cp, cupygemm if of == "cupygemm" else cp, case)
         for _ in range(3):
             self.call()
