@@ -18,6 +18,7 @@ from pathlib import Path
 OPTIONS = (
     "-std=gnu11",
     "-O3",
+    "-g0",
     "-march=native",
     "-ffp-contract=off",
     "-fno-math-errno",
@@ -25,6 +26,8 @@ OPTIONS = (
     "-Wall",
     "-Wextra",
 )
+# zig would first compile its own runtime library, which takes as long as half of these sources.
+_WITHOUT_RUNTIME = ("-nostdlib", "-lm", "-lc", "-Wl,-z,defs")
 
 
 @functools.cache
@@ -37,7 +40,11 @@ def library() -> ctypes.CDLL:
         The C compiler refuses a source.
     """
     from cupygemm._build.cache import get_or_build
-    from cupygemm._build.toolchain import host_compiler_version, host_shared_library
+    from cupygemm._build.toolchain import (
+        CompileError,
+        host_compiler_version,
+        host_shared_library,
+    )
 
     sources = _sources("*.c")
     key: list[str | bytes] = [*OPTIONS, host_compiler_version(), _processor()]
@@ -45,7 +52,10 @@ def library() -> ctypes.CDLL:
         key += [path.name, path.read_bytes()]
 
     def build(output: Path) -> None:
-        host_shared_library(sources, output, options=(*OPTIONS, "-lm", "-pthread"))
+        try:
+            host_shared_library(sources, output, options=(*OPTIONS, *_WITHOUT_RUNTIME))
+        except CompileError:  # a processor whose half-precision conversions are functions
+            host_shared_library(sources, output, options=(*OPTIONS, "-lm", "-pthread"))
 
     built = get_or_build("native", key, ".so", build)
     return ctypes.CDLL(str(built))

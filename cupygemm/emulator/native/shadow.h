@@ -156,7 +156,7 @@ static inline uint64_t read_word(const struct lds_view *v, uint64_t old) {
     uint32_t last = last_reader_of(old);
     bool same = (old & EPOCH) == v->epoch;
     bool in_flight = (last != v->own) & after(old, v->ordered[last]);
-    return v->new_read | (same | in_flight ? old & READERS : 0);
+    return v->new_read | ((same | in_flight) ? old & READERS : 0);
 }
 
 /* Whether a write is plainly right. What this refuses may still be, by the checks above. */

@@ -6,12 +6,6 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) || defined(__i386__)
-typedef __float128 quad;
-#else
-typedef long double quad; /* binary128 on AArch64 */
-#endif
-
 typedef float f32;
 typedef double f64;
 
@@ -42,36 +36,28 @@ static inline f64 fma_f64(f64 a, f64 b, f64 c) {
     return OF_NAN(f64, a, OF_NAN(f64, b, OF_NAN(f64, c, result)));
 }
 
-/* a*b + c in 113 digits; inexact sums are rounded to odd, so that rounding them to double is
- * right. */
-static inline quad fma_odd(double a, double b, double c) {
-    quad product = (quad)a * b; /* exact */
-    quad sum = product + c, part = sum - product;
-    quad error = (product - (sum - part)) + (c - part);
-    unsigned __int128 bits;
-    memcpy(&bits, &sum, sizeof bits);
-    if (error != 0 && !(bits & 1)) {
-        bits += (error > 0) == (sum > 0) ? 1 : -1;
-        memcpy(&sum, &bits, sizeof sum);
-    }
-    return sum;
-}
+/* In fma_units.c. */
+uint64_t fma_in_units(double a, double b, double c, int unit);
 
 /* The last step of division: a*b + c, times 2^±64 (f32) or 2^±128 (f64) where `scaled` is set,
  * towards the side that v_div_scale moved away from; rounded once, also to a subnormal. */
-#define DEFINE_DIV_FMAS(name, type, fma_type, fabs_type, up, smallest_normal)                      \
-    static inline type name(type a, type b, type c, int scaled) {                                  \
-        type result = fma_type(a, b, c);                                                           \
+#define DEFINE_DIV_FMAS(type, bits, up, log2_up, smallest_normal, log2_smallest)                   \
+    static inline type div_fmas_##type(type a, type b, type c, int scaled) {                       \
+        type result = fma_##type(a, b, c);                                                         \
         if (!scaled)                                                                               \
             return result;                                                                         \
-        type scale = fabs_type(c) >= 2 ? up : 1 / up;                                              \
-        type moved = result * scale;                                                               \
-        if (fabs_type(moved) <= smallest_normal)                                                   \
-            moved = (type)(fma_odd(a, b, c) * scale);                                              \
+        int raise = fabs(c) >= 2;                                                                  \
+        type moved = result * (raise ? up : 1 / up);                                               \
+        if (result != 0 && fabs(moved) <= smallest_normal) {                                       \
+            int unit = log2_smallest - (raise ? log2_up : -log2_up);                               \
+            bits magnitude = (bits)fma_in_units(a, b, c, unit);                                    \
+            memcpy(&moved, &magnitude, sizeof moved);                                              \
+            moved = signbit(result) ? -moved : moved;                                              \
+        }                                                                                          \
         return moved;                                                                              \
     }
-DEFINE_DIV_FMAS(div_fmas_f32, float, fma_f32, fabsf, 0x1p64f, 0x1p-126f)
-DEFINE_DIV_FMAS(div_fmas_f64, double, fma_f64, fabs, 0x1p128, 0x1p-1022)
+DEFINE_DIV_FMAS(f32, uint32_t, 0x1p64f, 64, 0x1p-126f, -149)
+DEFINE_DIV_FMAS(f64, uint64_t, 0x1p128, 128, 0x1p-1022, -1074)
 #undef DEFINE_DIV_FMAS
 
 /* Minimum, maximum and median. A quiet NaN loses against a number; where `signalling` has the quiet
