@@ -29,7 +29,7 @@ from cupygemm.emulator.native_loop import (
 )
 from cupygemm.emulator.reports import argument_near, call_sites, host_call_near, source_line
 from cupygemm.emulator.schedule import BarrierFault
-from cupygemm.emulator.state import VSKIP, Group
+from cupygemm.emulator.state import GPR_INDEX, VSKIP, Group
 from cupygemm.emulator.units.machine import machine_of
 
 if TYPE_CHECKING:
@@ -158,7 +158,9 @@ class Executor:
         suspect_v = board.pending_vector | marks.suspect_vector
         suspect_s = board.pending_scalar | marks.suspect_scalar
         tainted = False
-        if entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s:
+        # Then M0 says which registers a vector instruction accesses.
+        is_indexed = state.mode & GPR_INDEX and entry.is_vector and suspect_v
+        if entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s or is_indexed:
             board.check(group, entry)
             tainted = follow(marks, group, entry.inst)
         self.counts[pc] = self.counts.get(pc, 0) + group.count

@@ -183,12 +183,6 @@ class Marks:
             self.undefined[register, group.waves] = rows
         self.settle(register)
 
-    def define_all(self, group: Group) -> None:
-        """Treat every vector register of the group as written."""
-        self.unwritten[:, group.waves] = False
-        for register in registers(self.suspect_vector):
-            self.settle(register)
-
     # -- scalar registers --------------------------------------------------------------------------
 
     def settle_scalar(self, register: int) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.errors import Fault, UnsupportedInstruction
+from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.run import launch
 from cupygemm.emulator.targets import TARGETS
 from tests.emulator.assembly import load_kernel
@@ -127,3 +127,39 @@ def test_setreg_sets_vskip_too() -> None:
     arguments = [struct.pack("<Q", out)]
     launch(kernel, (1, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"])
     assert np.frombuffer(memory.read(out, 256), np.uint32).tolist() == [31] * 64
+
+
+# v2 and v3 hold what nothing has written, then v3 is written by its number, less 2, in M0.
+INDEXED = """
+s_load_dwordx2 s[4:5], s[0:1], 0x0
+v_lshlrev_b32 v1, 3, v0
+v_mov_b32 v4, 7
+s_waitcnt lgkmcnt(0)
+global_load_dwordx2 v[2:3], v1, s[4:5]
+s_waitcnt vmcnt(0)
+s_set_gpr_idx_on 1, gpr_idx(DST)
+v_mov_b32 v2, v4
+s_set_gpr_idx_off
+s_set_gpr_idx_on 1, gpr_idx(SRC0)
+v_add_u32 v5, v2, v4
+s_set_gpr_idx_off
+global_store_dword v1, v5, s[4:5]
+s_endpgm
+"""
+
+
+def test_undefined_bits_follow_indexed_registers() -> None:
+    memory = Memory()
+    out = memory.malloc(512)
+    arguments = [struct.pack("<Q", out)]
+    kernel = load_kernel(INDEXED, memory, arguments=[8])
+    launch(kernel, (1, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"])
+    assert np.frombuffer(memory.read(out, 512), np.uint32)[::2].tolist() == [14] * 64
+    memory.poison(out, 512)
+    kernel = load_kernel(
+        INDEXED.replace("idx_on 1, gpr_idx(SRC0)", "idx_on 0, gpr_idx(SRC0)"),
+        memory,
+        arguments=[8],
+    )
+    with pytest.raises(KernelFault, match=r"v5 is stored .* depends on global memory"):
+        launch(kernel, (1, 1, 1), (64, 1, 1), 0, arguments, memory, TARGETS["gfx942"])

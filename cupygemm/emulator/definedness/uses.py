@@ -20,6 +20,7 @@ from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
 from cupygemm.emulator.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
 from cupygemm.emulator.state import GPR_INDEX, Group, unpack_mask
 from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.vector import indexed_forms
 
 _VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
 _MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
@@ -42,9 +43,9 @@ def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
         An undefined value would change where the wave continues or what it stores.
     """
     encoding = inst.encoding
-    if inst.mnemonic.startswith("s_set_gpr_idx_"):
-        marks.define_all(group)  # from here on, M0 shifts the registers
     if group.state.mode & GPR_INDEX and encoding in _VECTOR:
+        for moved, waves in indexed_forms(inst, group):
+            _vector(marks, waves, moved)
         return False
     if encoding in _VECTOR:
         _vector(marks, group, inst)

@@ -88,17 +88,30 @@ def _bind(inst: Instruction, target: Target) -> Step | None:
 _INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}
 
 
-def _run_indexed(inst: Instruction, target: Target, group: Group) -> None:
+def indexed_forms(inst: Instruction, group: Group) -> list[tuple[Instruction, Group]]:
+    """Return an instruction with the registers that M0 selects, and the waves that it is for."""
     m0 = group.s(M0)
+    forms = []
     for value in np.unique(m0):
         waves = group.wave_ids[m0 == value]
-        step = _bind_indexed(inst, target, int(value) & 0xFF, int(value) >> 12 & 15)
-        step(Group(group.state, waves, len(waves)))
+        moved = _move(inst, int(value) & 0xFF, int(value) >> 12 & 15)
+        forms.append((moved, Group(group.state, waves, len(waves))))
+    return forms
+
+
+def _run_indexed(inst: Instruction, target: Target, group: Group) -> None:
+    for moved, waves in indexed_forms(inst, group):
+        _bind_indexed(moved, target)(waves)
     group.refresh_mask()
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def _bind_indexed(inst: Instruction, target: Target, offset: int, enabled: int) -> Any:
+def _bind_indexed(inst: Instruction, target: Target) -> Any:
+    return _bind(inst, target)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _move(inst: Instruction, offset: int, enabled: int) -> Instruction:
     def moved(op: Operand) -> Operand:
         if op.kind != "v" or not _INDEXED_FIELDS.get(op.field, 0) & enabled:
             return op
@@ -112,6 +125,4 @@ def _bind_indexed(inst: Instruction, target: Target, offset: int, enabled: int) 
             )
         return replace(op, index=op.index + offset)
 
-    return _bind(
-        replace(inst, dst=tuple(map(moved, inst.dst)), src=tuple(map(moved, inst.src))), target
-    )
+    return replace(inst, dst=tuple(map(moved, inst.dst)), src=tuple(map(moved, inst.src)))
