@@ -23,6 +23,7 @@ import importlib
 import json
 import math
 import os
+import re
 import subprocess
 import sys
 import time
@@ -36,9 +37,9 @@ HERE = Path(__file__).resolve()
 SUITES = ("cupy_tests", "cupyx_tests")
 RESULTS_VARIABLE = "CUPYGEMM_CUPY_RESULTS"
 SAMPLE_VARIABLE = "CUPYGEMM_CUPY_SAMPLE"
-SECONDS_OF_A_TEST = 600
-FILES_TOGETHER = 8  # in a process
+FILES_TOGETHER = 50  # in a process
 LEAST = 2  # tests of a file in a sample
+_EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Warning|Exit)\b")
 POPULATION = "(collected)"  # the record that holds how many tests a file has
 
 
@@ -61,12 +62,16 @@ class Recorder:
     def __init__(self, results: Path, fraction: float, seed: str) -> None:
         self._results, self._fraction, self._seed = results, fraction, seed
         self._problem: dict[str, str] = {}
+        self._began: dict[str, float] = {}  # seconds of processor time
 
     def _write(self, test: str, outcome: str, reason: str, *, of: str = "") -> None:
         record = record_of(self._results, of or test)
         record.parent.mkdir(parents=True, exist_ok=True)
+        line: dict[str, Any] = {"test": test, "outcome": outcome, "reason": reason}
+        if test in self._began and outcome != "began":
+            line["seconds"] = round(time.process_time() - self._began[test], 2)
         with record.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"test": test, "outcome": outcome, "reason": reason}) + "\n")
+            file.write(json.dumps(line) + "\n")
 
     def pytest_collection_modifyitems(self, config: Any, items: list[Any]) -> None:
         """Leave out what the sample does not hold, and what has an outcome."""
@@ -91,6 +96,7 @@ class Recorder:
 
     def pytest_runtest_logstart(self, nodeid: str, location: object) -> None:
         """Record that a test begins: if nothing follows, it ended the process."""
+        self._began = {nodeid: time.process_time()}
         self._write(nodeid, "began", "the process ended")
 
     def pytest_runtest_logreport(self, report: Any) -> None:
@@ -115,12 +121,15 @@ def rank(seed: str, name: str) -> str:
 
 
 def reason_of(report: Any) -> str:
-    """Return the line that says why a test failed or was skipped."""
+    """Return the lines that say why a test failed or was skipped."""
     if isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
     crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else str(report.longrepr)
-    return " ".join(text.splitlines()[:3])[:300]
+    lines = (crash.message if crash is not None else str(report.longrepr)).splitlines()
+    if lines and "raises error" in lines[0]:  # CuPy's tests quote the traceback; its end counts
+        last = max((i for i, line in enumerate(lines) if _EXCEPTION.match(line)), default=0)
+        lines = lines[last:]
+    return " ".join(line.strip() for line in lines[:3])[:300]
 
 
 def run_files() -> int:
@@ -180,16 +189,17 @@ def run(arguments: argparse.Namespace) -> None:
     for name in names if arguments.again else ():
         forget_failures(record_of(results, name))
     for first in range(0, len(names), FILES_TOGETHER):
-        run_together(sources, results, names[first : first + FILES_TOGETHER], environment, deadline)
+        run_together(arguments, names[first : first + FILES_TOGETHER], environment, deadline)
 
 
 def run_together(
-    sources: Path, results: Path, names: list[str], environment: dict[str, str], deadline: float
+    arguments: argparse.Namespace, names: list[str], environment: dict[str, str], deadline: float
 ) -> None:
     """Run the tests of a few files that have no outcome yet, however often they end the process."""
+    sources, results = arguments.sources.resolve(), arguments.results.resolve()
     records = [record_of(results, name) for name in names]
     options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=", "--tb=short"]
-    options += [f"--timeout={SECONDS_OF_A_TEST}", "-m", "not slow and not multi_gpu"]
+    options += [f"--timeout={arguments.seconds}", "-m", "not slow and not multi_gpu"]
     options += ["--rootdir=.", "--continue-on-collection-errors"]
     while (left := deadline - time.monotonic()) > 0:
         before = sum(len(outcomes(record)) for record in records)
@@ -212,7 +222,7 @@ def run_together(
         if sum(len(outcomes(record)) for record in records) == before:
             if len(names) > 1:  # find out whose fault it is
                 for name in names:
-                    run_together(sources, results, [name], environment, deadline)
+                    run_together(arguments, [name], environment, deadline)
                 return
             reason = f"pytest ended with status {done.returncode}"
             line = json.dumps({"test": names[0], "outcome": "failed", "reason": reason})
@@ -344,6 +354,7 @@ def main() -> None:
     command.add_argument("--seed", default="0", help="which tests a sample holds")
     command.add_argument("--again", action="store_true", help="also run what failed before")
     command.add_argument("--target", default="gfx942")
+    command.add_argument("--seconds", type=int, default=600, help="limit of a test")
     command.add_argument("--limit", type=float, default=1e9, help="seconds")
     command.set_defaults(call=run)
     command = commands.add_parser("table", help="print the outcomes by module and function, as CSV")
