@@ -7,8 +7,8 @@ NumPy's products (`dot`, `einsum`, `tensordot`, ...; see also `cupygemm.linalg`)
 `explain` describes how a product is computed, and `tune` measures which kernel is fastest. Inside
 ``with accelerate():``, CuPy's own products and solvers are computed by this library.
 
-`cupy.matmul` computes the products of other GPUs, and those of types without a kernel. The table of
-types in the documentation lists what each device supports.
+cuBLASLt and `cupy.matmul` compute the products of other GPUs, and those of types without a kernel.
+The table of types in the documentation lists what each device supports.
 
 No GPU is needed to try the library. On the emulated CDNA device, CuPy programs run on the CPU,
 which executes the machine code of their kernels. To enable it, call `cupygemm.emulator.enable`, or

@@ -6,6 +6,7 @@ that its heuristics offer, and Triton one for each of a few tiles. The others ha
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -105,9 +106,7 @@ def _cublaslt(case: Case, sets: Sets) -> Calls:
         return {}
     calls: Calls = {}
     for number, algorithm in enumerate(product.algorithms()):
-
-        def call(x: Any, w: Any, out: Any, *, algorithm: Any = algorithm) -> None:
-            product.run(algorithm, x, w, out)
+        call = functools.partial(product.run, product.launch(algorithm))
 
         calls[f"cuBLASLt {number}"] = Rotating(call, sets)
     return calls

@@ -30,7 +30,15 @@ def _hopper(properties: DeviceProperties) -> Backend | None:
     return backend.create(properties)
 
 
-_factories: list[Factory] = [_cdna, _hopper]
+def _cublaslt(properties: DeviceProperties) -> Backend | None:
+    if properties.is_hip:
+        return None
+    from cupygemm._backends.cublaslt import backend
+
+    return backend.create(properties)
+
+
+_factories: list[Factory] = [_cdna, _hopper, _cublaslt]
 
 
 def backends_for(properties: DeviceProperties) -> tuple[Backend, ...]:

@@ -19,7 +19,7 @@ class Explanation:
     call : str
         Shapes and dtypes of the call and of its result.
     device : str
-    backend : {"cupygemm", "cupy.matmul", "none"}
+    backend : {"cupygemm", "cuBLASLt", "cupy.matmul", "none"}
         What multiplies; ``"none"`` when nothing needs to be (an empty result, or k = 0).
     why : str
         Why this backend, and, for a kernel, why this configuration.

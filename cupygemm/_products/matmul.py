@@ -126,9 +126,9 @@ def matmul(  # numpydoc ignore=PR02
     Notes
     -----
     Kernels of this library multiply the types that the table of types in the documentation lists
-    for each device; `cupy.matmul` multiplies all others. Without the options below, integer
-    products wrap as NumPy's do. Results are bitwise reproducible unless `reproducible` is False.
-    Nothing is written to ``out`` when an exception is raised.
+    for each device; cuBLASLt and `cupy.matmul` multiply all others. Without the options below,
+    integer products wrap as NumPy's do. Results are bitwise reproducible unless `reproducible` is
+    False. Nothing is written to ``out`` when an exception is raised.
 
     With any of the options from `alpha` to `clamp`, the result is ::
 

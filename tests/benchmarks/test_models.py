@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.models import __main__ as command
-from benchmarks.models import cublaslt, report
+from benchmarks.models import report
 from benchmarks.models.layers import FEW, MODELS, layers, products, row_of
 from benchmarks.models.measure import COLD_BYTES, operands_of
 from benchmarks.models.peers import Case
@@ -127,10 +127,3 @@ def test_the_chart_has_a_point_for_each_product(tmp_path):
     figures.write_text(json.dumps({"environment": machine, "records": records}))
     chart.main([str(figures), str(tmp_path / "chart.png")])
     assert (tmp_path / "chart.png").stat().st_size > 5000
-
-
-def test_a_heuristic_result_has_the_size_of_the_struct():
-    """``cublasLtMatmulHeuristicResult_t``: 64 + 8 + 4 + 4 + 16 bytes."""
-    import ctypes
-
-    assert ctypes.sizeof(cublaslt.HeuristicResult) == 96
