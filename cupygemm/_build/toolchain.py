@@ -124,6 +124,16 @@ class Toolchain:
         what = f"{source.name} does not compile for {target}"
         return _run(what, self._clang(), arguments)
 
+    def precompile(
+        self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
+    ) -> None:
+        """Compile a header for ``-include-pch``; parameters and errors are as in `compile_hip`."""
+        arguments = self._hip_arguments(target, options)
+        for option in ("-fno-pch-timestamp", "-fmodules-embed-all-files"):
+            arguments += ["-Xclang", option]  # the header and those it includes need not exist then
+        arguments += ["-emit-ast", str(source), "-o", str(output)]
+        _run(f"{source.name} does not compile for {target}", self._clang(), arguments)
+
     def preprocess(self, source: Path, *, target: str, options: Sequence[str] = ()) -> str:
         """Return a translation unit with its includes expanded, without line markers.
 

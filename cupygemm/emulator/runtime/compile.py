@@ -18,10 +18,10 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
+from cupygemm.emulator.runtime import precompiled
 
 HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
 
-_PRELUDE = "device/hip.h"
 _NAME = "cupygemm_name_expression_"
 KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
 
@@ -124,7 +124,9 @@ def compile_program(
                 "hiprtc",
                 key,
                 ".bin",
-                functools.partial(_build, toolchain, file, target_name, arguments, expressions),
+                functools.partial(
+                    _build, toolchain, file, target_name, arguments, text, expressions
+                ),
             )
         except CompileError as err:
             log = err.log.replace(f"{work}/", "")
@@ -151,12 +153,21 @@ def _build(
     file: Path,
     target_name: str,
     arguments: Sequence[str],
+    preprocessed: str,
     expressions: Sequence[str],
     output: Path,
 ) -> None:
     """Compile, and write a line of JSON followed by the code object."""
     assembly, binary = file.with_name("kernel.s"), file.with_name("kernel.hsaco")
-    log = toolchain.compile_to_assembly(file, assembly, target=target_name, options=arguments)
+    log = precompiled.compile_to_assembly(
+        toolchain,
+        file,
+        assembly,
+        target_name=target_name,
+        arguments=arguments,
+        preprocessed=preprocessed,
+        version=headers_digest(),
+    )
     text = assembly.read_text()
     lowered = {
         expression: _symbol(text, position) for position, expression in enumerate(expressions)
@@ -182,12 +193,11 @@ def headers_digest() -> str:
 
 def _arguments(work: Path, options: Sequence[str], target_name: str) -> list[str]:
     arguments = [
+        *precompiled.IMPLICIT,
+        precompiled.RTC_MACRO,
         "-nostdinc",
-        "-D__HIPCC_RTC__=1",
         f"-ffile-prefix-map={work}/=",
         f"-I{work / 'include'}",
-        "-include",
-        _PRELUDE,
         "-Wno-unused-command-line-argument",
         KEEP_NAMES,
     ]
