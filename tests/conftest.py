@@ -94,6 +94,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if kind == "auto":
         kind = _best_device()
     config.stash[_DEVICE] = kind
+    _share_host_compilations()
     if kind == "emulated":
         import cupygemm.emulator
 
@@ -105,6 +106,14 @@ def pytest_configure(config: pytest.Config) -> None:
         asked_first = registry.registered(numpy_backend.create)
         asked_first.__enter__()
         config.add_cleanup(lambda: asked_first.__exit__(None, None, None))
+
+
+def _share_host_compilations() -> None:
+    """Let tests with a kernel cache of their own find the C of the emulator compiled."""
+    from cupygemm._build.cache import cache_dir
+
+    for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
+        os.environ.setdefault(name, str(cache_dir() / "zig"))
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks

@@ -18,7 +18,7 @@ from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import host_compiler_version, host_shared_library
 
 MACHINE = Path(__file__).parent / "machine"
-_COMMON = ("-std=c++17", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-lm")
+_COMMON = ("-std=c++17", "-g0", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-lm")
 _MACHINE_OPTIONS = (*_COMMON, "-O2")
 _KERNEL_OPTIONS = (
     *_COMMON,
