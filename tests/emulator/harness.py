@@ -14,9 +14,9 @@ import bisect
 import functools
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -85,6 +85,13 @@ class HostMemory:
         return f"{address + size - end} bytes past the end of the allocation at 0x{start:x}"
 
 
+@dataclass(frozen=True, eq=False)
+class StandInKernel:
+    """What a state of the tests has for a kernel."""
+
+    lds_bytes: int  # all of it static
+
+
 def make_state(
     *,
     waves: int = 1,
@@ -108,7 +115,7 @@ def make_state(
         sgpr[:] = rng.integers(0, 1 << 32, sgpr.shape, np.uint32)
     sgpr[EXEC : EXEC + 2] = 0xFFFFFFFF
     return State(
-        kernel=cast("Any", SimpleNamespace(lds_bytes=lds_bytes)),  # all of it static
+        kernel=cast("Any", StandInKernel(lds_bytes)),
         target=TARGETS[target],
         memory=memory if memory is not None else cast("Any", HostMemory()),
         vgpr=vgpr,

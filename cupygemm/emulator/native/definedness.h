@@ -64,6 +64,12 @@ static inline bool is_defined(const struct machine *m, uint64_t address) {
     return m->defined[place >> 3] >> (place & 7) & 1;
 }
 
+/* Nonzero if a byte of a dword is POISON. */
+static inline uint32_t poison_in(uint32_t word) {
+    uint32_t zeros = word ^ POISON * 0x01010101u;
+    return (zeros - 0x01010101u) & ~zeros & 0x80808080u;
+}
+
 static inline bool holds_poison(const uint8_t *p, int bytes) {
     bool found = false;
     for (int i = 0; i < bytes; i++)
@@ -190,6 +196,18 @@ static inline void note_lds_load(struct machine *m, const struct operation *op,
     int32_t origin = origin_here(pc, FROM_LDS);
     if (undefined_lds(v, address, op->bytes, undefined, &origin))
         note_load(m, op, result, v->wave, lane, op->bytes, undefined, address, origin);
+}
+
+/* Whether a load has left a byte of POISON in its registers. Those of other lanes count, too. */
+static inline bool loaded_poison(const struct machine *m, const struct operation *op,
+                                 int64_t wave) {
+    uint32_t found = 0;
+    for (int d = 0; d < op->dwords; d++) {
+        const uint32_t *row = vector_row(m, op->result + d, wave);
+        for (int lane = 0; lane < LANES; lane++)
+            found |= poison_in(row[lane]);
+    }
+    return found != 0;
 }
 
 static inline void note_undefined(struct machine *m, const struct operation *op, int64_t wave,

@@ -163,6 +163,11 @@ static inline void note_site(const struct global_view *v, struct site *s, uint32
     *s = with_bytes(v->site, mine ? bytes_of_site(s) | bytes : bytes);
 }
 
+/* Whether an access is of another wave, in this launch. */
+static inline bool is_foreign(const struct global_view *v, const struct site *s) {
+    return is_current(v, s) && wave_of_site(s) != v->own;
+}
+
 /* An unordered read of another stream is kept rather than one of this launch. */
 static inline void note_read(const struct global_view *v, struct global_record *r, uint32_t bytes) {
     bool foreign = is_rival(v, &r->read);
@@ -259,6 +264,37 @@ static inline bool note_stretch(const struct global_view *v, const struct operat
     return true;
 }
 
+/* Note the accesses of lanes of which each touches one granule, whose records cannot matter to it:
+ * they are of earlier launches, or the wave's own. Returns the other lanes. */
+static inline uint64_t note_plain_lanes(const struct global_view *view, const struct access *a,
+                                        uint64_t lanes, bool writes) {
+    const struct global_view v = *view;
+    const struct machine *m = v.m;
+    const uint64_t base = m->global_base, end = m->global_end;
+    uint64_t careful = 0;
+    if (m->num_rivals)
+        return lanes;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        int lane = first_lane(left), bytes = a->bytes[lane];
+        uint64_t address = a->address[lane], offset = address % GRANULE;
+        if (address < base || address >= end || !bytes || offset + (uint64_t)bytes > GRANULE) {
+            careful |= 1ull << lane;
+            continue;
+        }
+        struct global_record *r = m->global_shadow + (address - base) / GRANULE;
+        if (is_foreign(&v, &r->write) ||
+            (writes && (is_foreign(&v, &r->read) || is_foreign(&v, &r->other_read)))) {
+            careful |= 1ull << lane;
+            continue;
+        }
+        struct site *s = writes ? &r->write : &r->read;
+        if (!writes && is_foreign(&v, s))
+            r->other_read = *s;
+        note_site(&v, s, (uint32_t)(low_bits(bytes) << offset));
+    }
+    return careful;
+}
+
 /* -- copies, fills and library calls in other streams ------------------------------------------ */
 
 static inline bool touches(const struct stretch *s, uint64_t address, uint64_t bytes) {
@@ -320,6 +356,7 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     struct fault first;
     if (a->adjacent && note_stretch(&v, op, a, writes))
         lanes = 0;
+    lanes = lanes ? note_plain_lanes(&v, a, lanes, writes) : 0;
     for (uint64_t left = lanes; left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t address = a->address[lane];

@@ -7,10 +7,69 @@
 
 #include "machine.h"
 
+/* -- dwords of four lanes ---------------------------------------------------------------------- */
+
+typedef uint32_t quad __attribute__((vector_size(16)));
+
+static inline quad low_pairs(quad a, quad b) { return __builtin_shufflevector(a, b, 0, 4, 1, 5); }
+static inline quad high_pairs(quad a, quad b) { return __builtin_shufflevector(a, b, 2, 6, 3, 7); }
+static inline quad first_halves(quad a, quad b) {
+    return __builtin_shufflevector(a, b, 0, 1, 4, 5);
+}
+static inline quad second_halves(quad a, quad b) {
+    return __builtin_shufflevector(a, b, 2, 3, 6, 7);
+}
+
+/* Turn the dwords of four lanes into four lanes of each dword, or back. */
+static inline void transpose_quads(quad *q) {
+    quad low = low_pairs(q[0], q[1]), high = high_pairs(q[0], q[1]);
+    quad next_low = low_pairs(q[2], q[3]), next_high = high_pairs(q[2], q[3]);
+    q[0] = first_halves(low, next_low);
+    q[1] = second_halves(low, next_low);
+    q[2] = first_halves(high, next_high);
+    q[3] = second_halves(high, next_high);
+}
+
+static inline quad quad_at(const void *from) {
+    quad q;
+    memcpy(&q, from, sizeof q);
+    return q;
+}
+
+static inline void load_quads(uint32_t *row, size_t pitch, uint8_t *const *pointer) {
+    for (int lane = 0; lane < LANES; lane += 4) {
+        quad q[4] = {quad_at(pointer[lane]), quad_at(pointer[lane + 1]), quad_at(pointer[lane + 2]),
+                     quad_at(pointer[lane + 3])};
+        transpose_quads(q);
+        for (size_t d = 0; d < 4; d++)
+            memcpy(row + d * pitch + lane, &q[d], sizeof *q);
+    }
+}
+
+/* Returns which bits change. */
+static inline uint32_t store_quads(const uint32_t *row, size_t pitch, uint8_t *const *pointer) {
+    quad changed = {0};
+    for (int lane = 0; lane < LANES; lane += 4) {
+        quad q[4];
+        for (size_t d = 0; d < 4; d++)
+            q[d] = quad_at(row + d * pitch + lane);
+        transpose_quads(q);
+        for (int i = 0; i < 4; i++) { /* one after another: they may overlap */
+            changed |= quad_at(pointer[lane + i]) ^ q[i];
+            memcpy(pointer[lane + i], &q[i], sizeof *q);
+        }
+    }
+    return changed[0] | changed[1] | changed[2] | changed[3];
+}
+
 /* -- loads ------------------------------------------------------------------------------------- */
 
 static inline void load_dwords(uint32_t *row, size_t pitch, uint64_t exec, uint8_t *const *pointer,
                                const uint8_t *count, int dwords) {
+    if (exec == ~0ull && !count && dwords == 4) {
+        load_quads(row, pitch, pointer);
+        return;
+    }
     if (exec == ~0ull && !count) {
         for (int lane = 0; lane < LANES; lane++) {
             uint32_t data[4];
@@ -81,6 +140,8 @@ static inline void load_lanes(const struct operation *op, uint32_t *row, size_t 
 static inline uint32_t copy_dwords(const uint32_t *row, size_t pitch, uint64_t exec,
                                    uint8_t *const *pointer, int dwords) {
     uint32_t changed = 0;
+    if (exec == ~0ull && dwords == 4)
+        return store_quads(row, pitch, pointer);
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
         uint32_t data[4], before[4];

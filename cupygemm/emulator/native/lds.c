@@ -221,9 +221,7 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
     note_issue(&v, pc);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
         exec &= ~outside_lds(m, exec, address, op->bytes);
-    uint64_t careful = m->shadow ? exec : 0;
-    if (careful && m->shadow_shift == 2)
-        careful = read_lanes(&v, exec, address, op->dwords);
+    uint64_t careful = plain_reads(&v, exec, address, op->bytes);
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {
         int lane = first_lane(left), found = shadow_read(&v, lane, address[lane], op->bytes);

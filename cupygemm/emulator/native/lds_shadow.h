@@ -16,19 +16,20 @@ static inline bool same_records(const struct record *r, const struct record *exp
     return !different;
 }
 
-/* The lanes' accesses in the shadow memory. Aligned ones of 4, 8 and 16 bytes with a record for
- * each 4 are nearly all LDS traffic: their loops know how many records there are, test them
- * together, and return the lanes that are not plainly right, for the careful way. Most records are
- * equal to that of the lane before, whose outcome is known. The loops keep copies that the stores
- * to the records cannot change, as far as the compiler knows. */
+/* The lanes' accesses in the shadow memory. Those of 1, 2 or 4 granules are nearly all LDS traffic:
+ * their loops know how many records there are, test them together, and return the lanes that are
+ * not plainly right, for the careful way. Most records are equal to that of the lane before, whose
+ * outcome is known. The loops keep copies that the stores to the records cannot change, as far as
+ * the compiler knows. */
 static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
                                   const uint32_t *address, int n) {
     const struct lds_view v = *view;
+    const int shift = (int)v.m->shadow_shift;
     struct record expected = {~0ull, ~0ull};
     uint64_t careful = 0, next = 0;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        struct record *r = v.records + (address[lane] >> 2);
+        struct record *r = v.records + (address[lane] >> shift);
         if (same_records(r, &expected, n)) {
             for (int i = 0; i < n; i++)
                 r[i].read = next;
@@ -49,19 +50,25 @@ static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
     return careful;
 }
 
+/* Note the plain reads of a wave; returns the lanes that remain to be looked at. */
+static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                            int bytes) {
+    if (!v->m->shadow)
+        return 0;
+    switch (bytes >> v->m->shadow_shift) {
+    case 1: return read_lanes(v, exec, address, 1);
+    case 2: return read_lanes(v, exec, address, 2);
+    case 3: return read_lanes(v, exec, address, 3);
+    case 4: return read_lanes(v, exec, address, 4);
+    default: return exec;
+    }
+}
+
 /* The undefined bits of what is read go to the registers from `result` on. */
 static int shadow_reads(const struct lds_view *v, const struct operation *op, uint64_t exec,
                         const uint32_t *address, int64_t result, uint32_t pc) {
     struct machine *m = v->m;
-    uint64_t careful = m->shadow ? exec : 0;
-    if (careful && m->shadow_shift == 2) {
-        switch (op->bytes) {
-        case 4: careful = read_lanes(v, exec, address, 1); break;
-        case 8: careful = read_lanes(v, exec, address, 2); break;
-        case 16: careful = read_lanes(v, exec, address, 4); break;
-        default: break;
-        }
-    }
+    uint64_t careful = plain_reads(v, exec, address, op->bytes);
     int code = OK;
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {
@@ -76,11 +83,12 @@ static int shadow_reads(const struct lds_view *v, const struct operation *op, ui
 static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
                                    const uint32_t *address, int n) {
     const struct lds_view v = *view;
+    const int shift = (int)v.m->shadow_shift;
     struct record expected = {~0ull, ~0ull};
     uint64_t careful = 0;
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        struct record *r = v.records + (address[lane] >> 2);
+        struct record *r = v.records + (address[lane] >> shift);
         bool good = same_records(r, &expected, n);
         if (!good) {
             good = true;
@@ -98,19 +106,23 @@ static inline uint64_t write_lanes(const struct lds_view *view, uint64_t exec,
     return careful;
 }
 
+static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                             int bytes) {
+    if (!v->m->shadow)
+        return 0;
+    switch (bytes >> v->m->shadow_shift) {
+    case 1: return write_lanes(v, exec, address, 1);
+    case 2: return write_lanes(v, exec, address, 2);
+    case 4: return write_lanes(v, exec, address, 4);
+    default: return exec;
+    }
+}
+
 static int shadow_writes(const struct lds_view *v, const struct operation *op, uint64_t exec,
                          const uint32_t *address, int64_t data) {
     const uint32_t *row = vector_row(v->m, data, v->wave);
     size_t pitch = (size_t)v->m->row_dwords;
-    uint64_t careful = v->m->shadow ? exec : 0;
-    if (careful && v->m->shadow_shift == 2) {
-        switch (op->bytes) {
-        case 4: careful = write_lanes(v, exec, address, 1); break;
-        case 8: careful = write_lanes(v, exec, address, 2); break;
-        case 16: careful = write_lanes(v, exec, address, 4); break;
-        default: break;
-        }
-    }
+    uint64_t careful = plain_writes(v, exec, address, op->bytes);
     int code = OK;
     struct fault first;
     for (uint64_t left = careful; left; left &= left - 1) {

@@ -13,6 +13,7 @@
 
 enum { LANES = 64, EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
 enum { GRANULE = 16, RELEASES = 16 };
+enum { COARSEST = 4 }; /* shadow_shift of the largest granules of LDS */
 
 enum fault_code {
     OK,
@@ -43,7 +44,7 @@ enum fault_code {
     NEEDS_FINER_SHADOW, /* not a fault: the caller refines the shadow memory and resumes */
 };
 
-/* Who touched an LDS byte, or 2 or 4 of them (a granule, see `shadow_shift`). */
+/* Who touched an LDS byte, or 2 to 16 of them (a granule, see `shadow_shift`). */
 struct record {
     uint64_t write; /* the last write: operation's number in its wave, wave, how */
     uint64_t

@@ -197,8 +197,9 @@ static int move(struct machine *m, const struct operation *op, int64_t wave, str
     uint8_t *const *pointer = a->pointer;
     switch (op->kind) {
     case LOAD:
-        note_undefined(m, op, wave, a, pc);
         load_lanes(op, vector_row(m, op->result, wave), pitch, a->exec, pointer, count);
+        if (a->to_scratch || op->format != DWORDS || loaded_poison(m, op, wave))
+            note_undefined(m, op, wave, a, pc);
         break;
     case STORE:
         store_lanes(op, vector_row(m, op->data, wave), pitch, a->exec, pointer, count);

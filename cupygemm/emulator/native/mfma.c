@@ -5,7 +5,7 @@
  * to an accumulator laid out as the registers of D, run a tile function (mfma_tiles.h) on each 16
  * neighbouring lanes of it, which are 16 columns of one row, and store it.
  */
-#include "mfma_tiles.h"
+#include "mfma_numbers.h"
 
 enum { MAX_D = 32 };
 
@@ -50,12 +50,24 @@ static int decode_numbers(const mfma_op *op, const wave_registers *file, const p
                           const placement *b, workspace *w) {
     if (op->scale_a >= 0 || op->m == 4)
         return 0;
-    decode_operand(file, a, op->truncate, AS_NUMBERS, &w->a);
-    decode_operand(file, b, op->truncate, AS_NUMBERS, &w->b);
-    find_extremes(&w->a, a->per_lane * LANES);
-    find_extremes(&w->b, b->per_lane * LANES);
+    if (is_plain_bf16(a, op->truncate) && is_plain_bf16(b, op->truncate)) {
+        decode_bf16(file, a, &w->a);
+        decode_bf16(file, b, &w->b);
+    } else {
+        decode_operand(file, a, op->truncate, AS_NUMBERS, &w->a);
+        decode_operand(file, b, op->truncate, AS_NUMBERS, &w->b);
+        find_extremes(&w->a, a->per_lane * LANES);
+        find_extremes(&w->b, b->per_lane * LANES);
+    }
     return !(w->a.special | w->b.special) && w->a.highest + w->b.highest < 127 &&
            (int64_t)w->a.lowest + w->b.lowest >= LOWEST_PRODUCT;
+}
+
+static int is_identity(const uint8_t lane[LANES]) {
+    int differ = 0;
+    for (int l = 0; l < LANES; l++)
+        differ |= lane[l] ^ l;
+    return !differ;
 }
 
 /* Decode A and B of the operation and note how in the tile. */
@@ -66,8 +78,9 @@ static void decode(const mfma_op *op, const wave_registers *file, int a_k, works
     };
     const int rows = op->m * op->blocks, columns = op->n * op->blocks;
     const placement a = {&op->a, op->a_reg, rows, a_k * rows / LANES, op->chunked_a, NULL};
-    const placement b = {&op->b,        op->b_reg, columns, op->k * columns / LANES,
-                         op->chunked_b, op->b_lane};
+    const placement b = {&op->b,        op->b_reg,
+                         columns,       op->k * columns / LANES,
+                         op->chunked_b, is_identity(op->b_lane) ? NULL : op->b_lane};
     const enum decoding how = HOW[op->arithmetic];
     if (how == AS_SPLIT && decode_numbers(op, file, &a, &b, w)) {
         t->numbers = 1;
@@ -180,7 +193,8 @@ static void run_wave(const mfma_op *op, const wave_registers *file, workspace *w
     if (op->arithmetic == FMA_F64) {
         f64_wave(op, &t, w);
     } else {
-        const tile_function run = TILES[op->arithmetic][by_lane];
+        const int plain = op->arithmetic == FUSED && t.numbers;
+        const tile_function run = plain ? fused_numbers_tile : TILES[op->arithmetic][by_lane];
         /* Registers of D: 4 rows of a block, the next 4 rows in higher lanes if there are any. */
         const int columns = by_lane ? 4 * op->blocks : op->n, blocks = by_lane ? 1 : op->blocks;
         const int bands = LANES / columns;
@@ -199,8 +213,9 @@ static void run_wave(const mfma_op *op, const wave_registers *file, workspace *w
     const int is_float = op->arithmetic == PAIRWISE || op->arithmetic == FMA_F32;
     for (int g = 0; g < op->d_count; g++) {
         uint32_t *d = row_of(file, op->d_reg + g);
-        for (int l = 0; l < LANES; l++)
-            d[l] = is_float ? bits_of(quiet(f32_of(w->d[g][l]))) : w->d[g][l];
+        for (int l = 0; is_float && l < LANES; l++)
+            w->d[g][l] = bits_of(quiet(f32_of(w->d[g][l])));
+        memcpy(d, w->d[g], sizeof w->d[g]);
     }
 }
 

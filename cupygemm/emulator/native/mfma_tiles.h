@@ -182,16 +182,16 @@ static void override_specials(const tile *t, int a_lane, int first, int count, c
     }
 }
 
-ALWAYS_INLINE void fused(const tile *t, int a_lane, int numbers, int group, vector32 *into) {
+ALWAYS_INLINE void fused(const tile *t, int a_lane, int group, vector32 *into) {
     floats c;
     memcpy(&c, into, sizeof c);
     for (int k = 0; k < t->k; k += group) {
         ints sum, top;
         vector32 before, after;
         memcpy(&before, &c, sizeof c);
-        aligned_sum(t, a_lane, numbers, k, 1, group, &sum, &top);
+        aligned_sum(t, a_lane, 0, k, 1, group, &sum, &top);
         add_c(&sum, &top, 0, &c);
-        if (numbers || !t->special)
+        if (!t->special)
             continue;
         memcpy(&after, &c, sizeof c);
         override_specials(t, a_lane, k, group, &before, &after);
@@ -202,12 +202,12 @@ ALWAYS_INLINE void fused(const tile *t, int a_lane, int numbers, int group, vect
 
 WIDE static void fused_tile(const tile *t, vector32 *c) {
     if (t->group == 4)
-        t->numbers ? fused(t, 0, 1, 4, c) : fused(t, 0, 0, 4, c);
+        fused(t, 0, 4, c);
     else
-        t->numbers ? fused(t, 0, 1, 8, c) : fused(t, 0, 0, 8, c);
+        fused(t, 0, 8, c);
 }
 
-WIDE static void fused_tile_by_lane(const tile *t, vector32 *c) { fused(t, 1, 0, 4, c); }
+WIDE static void fused_tile_by_lane(const tile *t, vector32 *c) { fused(t, 1, 4, c); }
 
 /* 8-bit inputs: the 8 even and the 8 odd products of 16 are summed apart, then together. */
 ALWAYS_INLINE void fused_fp8(const tile *t, int numbers, vector32 *into) {

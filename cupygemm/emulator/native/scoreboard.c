@@ -181,15 +181,34 @@ static bool all_done(const struct loop *l, int64_t slot) {
     int64_t waves = l->machine->num_waves;
     const int32_t *needs = l->slots + slot * 2 * waves;
     const struct instruction *load = l->slot_loads[slot];
+    bool pending = false;
+    if (load->counter == VM_COUNTER || load->counter == LDS_COUNTER) {
+        const int32_t *done = load->counter == VM_COUNTER ? l->vm_done : l->lds_done;
+        for (int64_t wave = 0; wave < waves; wave++)
+            pending |= done[wave] < needs[wave];
+        return !pending;
+    }
     for (int64_t wave = 0; wave < waves; wave++)
-        if (!is_done(l, load, needs, wave))
-            return false;
-    return true;
+        pending |= !is_done(l, load, needs, wave);
+    return !pending;
 }
 
-static void raise_to(int32_t *counter, int64_t wave, int32_t value) {
-    if (counter[wave] < value)
-        counter[wave] = value;
+/* Raise the counts of a wave, all but a few of whose operations are done. The arrays have nothing
+ * in common; waves that follow one another vectorise. */
+static inline void raise_waves(int32_t *restrict done, const int32_t *restrict issued, int32_t few,
+                               struct waves group) {
+    if (group.ids || group.step != 1) {
+        for (int64_t at = 0; at < group.count; at++) {
+            int64_t wave = wave_at(group, at);
+            int32_t number = issued[wave] - few;
+            done[wave] = done[wave] < number ? number : done[wave];
+        }
+        return;
+    }
+    for (int64_t wave = group.first; wave < group.first + group.count; wave++) {
+        int32_t number = issued[wave] - few;
+        done[wave] = done[wave] < number ? number : done[wave];
+    }
 }
 
 /* Execute s_waitcnt. The largest values wait, too: no more operations than a counter can count are
@@ -197,13 +216,10 @@ static void raise_to(int32_t *counter, int64_t wave, int32_t value) {
 void wait_for(struct loop *l, uint32_t counts) {
     struct waves group = group_waves(l);
     int32_t vm = (int32_t)((counts & 15) | (counts >> 10 & 0x30)), lgkm = counts >> 8 & 15;
-    for (int64_t at = 0; at < group.count; at++) {
-        int64_t wave = wave_at(group, at);
-        raise_to(l->vm_done, wave, l->vm_issued[wave] - vm);
-        raise_to(l->lds_done, wave, l->lds_issued[wave] - lgkm);
-        if (lgkm == 0)
-            l->scalar_done[wave] = l->scalar_issued[wave];
-    }
+    raise_waves(l->vm_done, l->vm_issued, vm, group);
+    raise_waves(l->lds_done, l->lds_issued, lgkm, group);
+    if (lgkm == 0)
+        raise_waves(l->scalar_done, l->scalar_issued, 0, group);
     if (!l->num_outstanding)
         return;
     memset(l->pending_vector, 0, sizeof l->pending_vector);

@@ -55,7 +55,7 @@ static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t
         .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
         .new_write = seq | own << 32 | how | WRITTEN,
     };
-    for (int other = 0; other < MAX_WAVES; other++) {
+    for (int64_t other = 0; other < m->waves_per_group; other++) {
         v.ordered[other] = m->lds_released[v.wave_ids[other]];
         v.ordered[MAX_WAVES + other] = m->vm_released[v.wave_ids[other]];
     }
@@ -295,7 +295,7 @@ static inline int check_lds(struct machine *m, uint64_t exec, const uint32_t *ad
         }
     if (code)
         return code;
-    int needed = odd & 1 ? 0 : odd & 2 ? 1 : 2;
+    int needed = __builtin_ctz(odd | 1u << COARSEST);
     if (m->shadow && needed < m->shadow_shift && exec) {
         m->needed_shift = needed;
         return NEEDS_FINER_SHADOW;

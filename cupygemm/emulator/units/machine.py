@@ -3,7 +3,7 @@
 `Machine` and `Operation` mirror `struct machine` and `struct operation` of native/machine.h, field
 for field. A machine is created once per batch and kept in ``State.units["machine"]``. It points
 into the state's arrays, which are updated in place and never replaced. It also holds the shadow
-memory of LDS, which records the last accesses to each 4 bytes; the granules become 2 bytes or 1
+memory of LDS, which records the last accesses to each 16 bytes; the granules become 8 bytes to 1
 when the kernel first makes a narrower or misaligned access.
 """
 
@@ -13,7 +13,8 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from ctypes import c_int32, c_int64, c_uint8, c_uint32, c_void_p
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +26,16 @@ from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.structures import members
 
+if TYPE_CHECKING:
+    from cupygemm.emulator.code_object import Kernel
+
 MAX_WAVES = 16  # per workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
 RELEASES = 16  # release operations that are remembered per wave
+COARSEST = 4  # log2 of the bytes in the largest granules of LDS
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
+# log2 of the granules' size that each kernel has needed so far
+_granules: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
 
 
 def _enumeration(names: str) -> dict[str, int]:
@@ -168,7 +175,6 @@ class Machine:
             num_waves=state.num_waves,
             lds_bytes=state.lds.shape[1],
             scratch_bytes=state.scratch.shape[2],
-            shadow_shift=2,
             scratch_base=SCRATCH_BASE,
             shared_aperture=APERTURE_SHARED,
             private_aperture=APERTURE_PRIVATE,
@@ -252,25 +258,28 @@ class Machine:
         self.arrays[name] = array
         setattr(self.struct, name, array.ctypes.data)
 
-    def _set_shadow(self, records: NDArray[Any]) -> None:
+    def _set_shadow(self, records: NDArray[Any], shift: int) -> None:
         self._point("shadow", records)
-        self.struct.shadow_stride = records.shape[1]
+        self.struct.shadow_stride, self.struct.shadow_shift = records.shape[1], shift
 
     def _clear_shadow(self, state: State) -> None:
         """Forget who accessed LDS."""
-        shape = len(state.lds), -(-state.lds.shape[1] // 4)
+        shift = _granules.get(state.kernel, COARSEST)
+        shape = len(state.lds), -(-state.lds.shape[1] >> COARSEST) << (COARSEST - shift)
         shadow = self.arrays.get("shadow")
         if shadow is None or shadow.shape != shape:
-            self._set_shadow(np.zeros(shape, RECORD))
-            self.struct.shadow_shift = 2
+            self._set_shadow(np.zeros(shape, RECORD), shift)
         else:
             shadow.fill(0)
 
     def refine_shadow(self, shift: int) -> None:
-        """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records."""
+        """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records.
+
+        Later launches of the kernel start with granules of this size.
+        """
         times = 1 << (self.struct.shadow_shift - shift)
-        self._set_shadow(np.repeat(self.arrays["shadow"], times, axis=1))
-        self.struct.shadow_shift = shift
+        self._set_shadow(np.repeat(self.arrays["shadow"], times, axis=1), shift)
+        _granules[self.state.kernel] = shift
 
 
 def machine_of(state: State) -> Machine:

@@ -1,0 +1,105 @@
+/* Fused dot products whose operands are all moderate numbers: nearly every product of a program.
+ *
+ * All products but 0 are then float32 numbers of exponents from LOWEST_PRODUCT on, and what the
+ * hardware sums fits in 32-bit integers. `mfma_tiles.h` has the same sum for any operands. */
+#ifndef CUPYGEMM_MFMA_NUMBERS_H
+#define CUPYGEMM_MFMA_NUMBERS_H
+
+#include "mfma_tiles.h"
+
+/* ---- Operands ---- */
+
+/* Whether an operand is bf16, 16 or more rows of which neighbouring lanes hold in order. */
+static inline int is_plain_bf16(const placement *p, int truncate) {
+    return p->format->bits == 16 && p->format->bias == 127 && p->per_lane % 2 == 0 &&
+           p->rows % COLUMNS == 0 && !p->chunked && !p->lane && !truncate;
+}
+
+/* Note 16 bf16 numbers, given as float32, and their exponents at place `at`. */
+ALWAYS_INLINE void note_numbers(operand *into, size_t at, ints bits, ints *low, ints *high) {
+    const ints exponent = __builtin_elementwise_max(bits >> 23 & 0xFF, 1 - (ints){0}) - 127;
+    const ints is_zero = bits << 1 == 0;
+    memcpy(into->number + at, &bits, sizeof bits);
+    memcpy(into->exponent + at, &exponent, sizeof exponent);
+    *low = __builtin_elementwise_min(*low, (exponent & ~is_zero) | (INT32_MAX & is_zero));
+    *high = __builtin_elementwise_max(*high, exponent);
+}
+
+/* What decode_operand and find_extremes do with such an operand, in one pass. */
+WIDE static void decode_bf16(const wave_registers *file, const placement *p, operand *into) {
+    const ints none = {0};
+    ints low = INT32_MAX - none, high = INT32_MIN - none;
+    for (int pair = 0; pair < p->per_lane / 2; pair++) {
+        const uint32_t *words = row_of(file, p->reg + pair);
+        for (int lane = 0; lane < LANES; lane += COLUMNS) {
+            ints both;
+            memcpy(&both, words + lane, sizeof both);
+            size_t k = (size_t)(lane / p->rows * p->per_lane + 2 * pair);
+            size_t at = k * (size_t)p->rows + (size_t)(lane % p->rows);
+            note_numbers(into, at, both << 16, &low, &high);
+            note_numbers(into, at + (size_t)p->rows, both & (int32_t)0xFFFF0000, &low, &high);
+        }
+    }
+    into->pitch = p->rows;
+    into->lowest = __builtin_reduce_min(low);
+    into->highest = __builtin_reduce_max(high);
+    into->special = into->highest == 128;
+}
+
+/* ---- Sums ---- */
+
+/* Where the generic sum must decide: C is Inf or NaN, or reaches below products that are all 0. */
+ALWAYS_INLINE int is_unusual(ints c_exponent, ints top) {
+    return __builtin_reduce_or((c_exponent > 127) | ((top < LOWEST_PRODUCT) & (c_exponent < top)));
+}
+
+/* `add_c` in integers. Sum and C are added in units of 2^(top - 24), in which C is cut off
+ * downwards. Where C exceeds the products by more than 5 powers of two, units are larger by
+ * `shift`: of the sum, what lies 31 bits below C is cut off downwards, and the lowest bit of the
+ * rest then stands for all bits that the units are too large for. */
+ALWAYS_INLINE void add_number_c(const ints *sum, const ints *products_top, floats *c) {
+    const ints none = {0}, field = (ints)*c >> 23 & 0xFF;
+    const ints c_exponent = __builtin_elementwise_max(field, 1 - none) - 127;
+    if (__builtin_expect(is_unusual(c_exponent, *products_top), 0)) {
+        add_c(sum, products_top, 0, c);
+        return;
+    }
+    const ints top = __builtin_elementwise_max(*products_top, LOWEST_PRODUCT - none);
+    const ints above = c_exponent - top;
+    ints total = *sum, unit = top - 24;
+    if (__builtin_reduce_or(above > 5)) {
+        const ints shift = __builtin_elementwise_max(above - 5, none);
+        const ints kept = __builtin_elementwise_min(shift, 2 - none);
+        const ints dropped = __builtin_elementwise_min(shift - kept, 31 - none);
+        const ints cut = total >> dropped, whole = cut >> kept;
+        total = whole | (((whole << kept) != cut) & 1);
+        unit += shift;
+    }
+    /* A C far below the units may be taken for a larger one: it is cut off, either way. */
+    const ints power = __builtin_elementwise_max(-unit, -36 - c_exponent);
+    floats addend = *c * (floats)((power + 127) << 23);
+    total += __builtin_convertvector(__builtin_elementwise_floor(addend), ints);
+    const floats result = __builtin_convertvector(total, floats) * (floats)((unit + 127) << 23);
+    const ints is_zero = *products_top < LOWEST_PRODUCT;
+    *c = (floats)((is_zero & (ints)(*c + 0.0f)) | (~is_zero & (ints)result));
+}
+
+ALWAYS_INLINE void fused_numbers(const tile *t, int group, vector32 *into) {
+    floats c;
+    memcpy(&c, into, sizeof c);
+    for (int k = 0; k < t->k; k += group) {
+        ints sum, top;
+        aligned_sum(t, 0, 1, k, 1, group, &sum, &top);
+        add_number_c(&sum, &top, &c);
+    }
+    memcpy(into, &c, sizeof c);
+}
+
+WIDE static void fused_numbers_tile(const tile *t, vector32 *c) {
+    if (t->group == 4)
+        fused_numbers(t, 4, c);
+    else
+        fused_numbers(t, 8, c);
+}
+
+#endif
