@@ -25,7 +25,7 @@ from cupygemm._backends.protocol import (
     Support,
 )
 from cupygemm._backends.runners import make_runner
-from cupygemm._records.dtypes import ELEMENT_OF
+from cupygemm._records.dtypes import ELEMENT_OF, FLOAT8_DTYPES
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.placement import Placement, place
 from cupygemm._request.request import Request
@@ -67,6 +67,8 @@ class CublasLtBackend(NoExtras):
             return Support("cuBLASLt's products have no epilogue here")
         if ELEMENT_OF.get(types.operand) not in COMPUTE:
             return Support(f"cuBLASLt is not asked for products of {types.operand}")
+        if types.stored in FLOAT8_DTYPES:
+            return Support("cuBLASLt is not asked to round to 8-bit floats")
         try:
             library()
         except OSError as err:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from types import SimpleNamespace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -167,6 +168,8 @@ def test_which_requests_it_takes(lt):
     assert support("f8", "f8", dtype=np.dtype("f4"))
     assert "not asked for products of float16" in support("f2", "f2").reason
     assert "not asked for products of int64" in support("i8", "i8").reason
+    float8 = np.dtype(ml_dtypes.float8_e4m3fn)
+    assert "8-bit floats" in support("f4", "f4", dtype=float8).reason
 
 
 def test_without_the_library_the_reason_says_so(monkeypatch):
