@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from cupygemm.emulator.known_faults import KnownFault, known_faults
 from cupygemm.emulator.wait_rules import RULES
 
 VARIABLE = "CUPYGEMM_EMULATE_CHECKS"
@@ -116,11 +117,38 @@ class Policy(dict[str, str]):
     ----------
     records : bool
         Whether a launch needs the records from which races, missing waits and the like are found.
+    named : frozenset of str
+        The checks whose severities the user has named.
+    known : mapping of str to KnownFault
+        By check, the faults of CuPy's that are warnings for this reason alone.
     """
 
-    def __init__(self, severities: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, severities: Mapping[str, str] | None = None, named: frozenset[str] = frozenset()
+    ) -> None:
         super().__init__(severities or {name: check.default for name, check in CHECKS.items()})
         self.records = any(self[name] != "off" for name in UNCHECKED)
+        self.named = named
+        self.known: Mapping[str, KnownFault] = {}
+
+    def of_kernel(self, kernel: str) -> Policy:
+        """Return the policy of a kernel's launches: known faults of CuPy's are warnings.
+
+        Parameters
+        ----------
+        kernel : str
+            Its symbol.
+        """
+        known = {
+            check: fault
+            for check, fault in known_faults(kernel).items()
+            if self[check] == "error" and check not in self.named
+        }
+        if not known:
+            return self
+        found = Policy({**self, **dict.fromkeys(known, "warn")}, self.named)
+        found.known = known
+        return found
 
     def changed(self, severities: Mapping[str, str | bool]) -> Policy:
         """Return this policy with other severities for some checks or groups.
@@ -135,7 +163,7 @@ class Policy(dict[str, str]):
         ValueError
             There is no such check or severity.
         """
-        new: dict[str, str] = dict(self)
+        new, named = dict(self), self.named
         # A group first, so that a name within it counts whatever the order is.
         for name in sorted(severities, key=lambda name: name not in GROUPS):
             given = severities[name]
@@ -145,8 +173,10 @@ class Policy(dict[str, str]):
             if name not in CHECKS and name not in GROUPS:
                 known = ", ".join([*CHECKS, *GROUPS])
                 raise ValueError(f"the emulated device has no check {name!r}; it has {known}")
-            new |= dict.fromkeys(GROUPS.get(name, (name,)), severity)
-        return Policy(new)
+            checks_meant = GROUPS.get(name, (name,))
+            new |= dict.fromkeys(checks_meant, severity)
+            named |= set(checks_meant)
+        return Policy(new, named)
 
 
 _ON = Policy()

@@ -100,14 +100,24 @@ class Findings:
             seen.warnings.extend(self.warnings)
             if error is not None:
                 seen.errors.append(error)
-        if self.warnings:
-            _warn(self._warning(), may_raise=error is None)
+        known = self.policy.known
+        others = [fault for fault in self.warnings if fault.check not in known]
+        if others:
+            _warn(self._warning(others), may_raise=error is None)
+        for check in sorted({fault.check for fault in self.warnings} & set(known)):
+            _warn(
+                f"CuPy's kernel {self.warnings[0].kernel} has a known fault, which changes no "
+                f"result: see {known[check].section!r} on the page 'Found in CuPy' of the "
+                f"documentation. {check}=error makes it an error",
+                may_raise=error is None,
+            )
 
-    def _warning(self) -> str:
+    @staticmethod
+    def _warning(found: list[KernelFault]) -> str:
         """Return the text of the warning."""
-        count = len(self.warnings)
-        lines = [f"{count} finding{'s' * (count > 1)} in kernel {self.warnings[0].kernel}:"]
-        lines += [fault.report() for fault in self.warnings[:_LISTED]]
+        count = len(found)
+        lines = [f"{count} finding{'s' * (count > 1)} in kernel {found[0].kernel}:"]
+        lines += [fault.report() for fault in found[:_LISTED]]
         if count > _LISTED:
             rest = count - _LISTED
             lines.append(f"and {rest} more: see cupygemm.emulator.last_launch().warnings")

@@ -167,7 +167,7 @@ def launch(
     started = time.perf_counter()
     profile = profile or bool(active)
     sample = sample or next((each.sample for each in reversed(active) if each.sample), None)
-    findings = Findings(policy(checks))
+    findings = Findings(policy(checks).of_kernel(kernel.name))
     dispatch = Dispatch(
         kernel, grid, block, dynamic_lds=dynamic_lds, target=target, findings=findings
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -79,6 +80,40 @@ def test_mistakes_in_the_variable_are_named(monkeypatch: Any, value: str, messag
     monkeypatch.setenv(checking.VARIABLE, value)
     with pytest.raises(ValueError, match=re.escape(message)):
         policy()
+
+
+# A kernel with the symbol of one of CuPy's that has a known fault, and with that fault.
+DISTANCE = """
+__global__ void computeDistance2D(
+    const double* points, int n, const long long* a, const long long* b, int* out) {
+    out[threadIdx.x] = threadIdx.x ? n + 1 : (int)points[1] + 1;
+}
+"""
+
+
+def test_known_faults_of_cupy_are_warnings(cp: ModuleType) -> None:
+    module = cp.RawModule(code=DISTANCE, name_expressions=["computeDistance2D"])
+    kernel, out = module.get_function("computeDistance2D"), cp.zeros(2, "i4")
+
+    def run() -> None:
+        kernel((1,), (2,), (cp.empty(2), cp.int32(3), out, out, out))
+
+    with pytest.warns(emulator.KernelWarning, match="known fault, which changes no result: see"):
+        run()
+    assert out[1] == 4
+    with pytest.raises(RuntimeError, match="uninitialised memory"), emulator.checks(all="error"):
+        run()
+    with pytest.raises(RuntimeError, match="uninitialised memory"):
+        cp.ElementwiseKernel("raw T x", "T y", "y = x[i] + 1", "other")(cp.empty(2), cp.zeros(2))
+
+
+def test_a_known_fault_excuses_no_other_check() -> None:
+    symbol = "_Z17computeDistance2DPKdiPKxS2_Pi"
+    lowered = policy(True).of_kernel(symbol)
+    assert {name for name in CHECKS if lowered[name] != policy(True)[name]} == {"uninitialised"}
+    off = policy(False)
+    assert off.of_kernel(symbol) is off
+    assert policy(True).of_kernel(symbol + "i") == policy(True)
 
 
 def test_the_documentation_lists_the_checks() -> None:

@@ -1,0 +1,57 @@
+"""Faults of CuPy's own kernels that are known to change no result.
+
+A program that calls such a kernel cannot help it. So these findings are warnings, unless the check
+is named as an error; the documentation has a section on each. A rule names a kernel by its symbol,
+which contains the types of its arguments, and a check.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import NamedTuple
+
+CUPY = "14.2.0"
+"""The version of CuPy whose kernels these are."""
+
+
+class KnownFault(NamedTuple):
+    """A fault of one of CuPy's kernels.
+
+    Attributes
+    ----------
+    kernel : str
+        A regular expression of its symbol.
+    check : str
+        The check that finds it.
+    section : str
+        The section of the page "Found in CuPy" on it.
+    """
+
+    kernel: str
+    check: str
+    section: str
+
+
+_CARRIES = "Sums of the last block of a filter are computed from nothing"
+_PERIODIC = "A search in a periodic box reads behind the tree"
+_DISTANCE = "A triangulation measures the distance to a point that is not there"
+KNOWN_FAULTS = (
+    KnownFault(r"_Z15correct_carriesI.*Evi{5}PKT_PS\d*_", "uninitialised", _CARRIES),
+    KnownFault(r"_Z19correct_carries_sosI.*Evi{4}PKT_PS\d*_", "uninitialised", _CARRIES),
+    KnownFault("_Z12knn_periodiciiiidddPdPKdPKxS1_S1_S_Px", "bounds", _PERIODIC),
+    KnownFault("_Z19query_ball_periodiciiidddiPdPKdPKxS1_S1_PxS4_", "bounds", _PERIODIC),
+    KnownFault("_Z17computeDistance2DPKdiPKxS2_Pi", "uninitialised", _DISTANCE),
+)
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def known_faults(kernel: str) -> dict[str, KnownFault]:
+    """Return the known faults of a kernel, by the check that finds them.
+
+    Parameters
+    ----------
+    kernel : str
+        Its symbol.
+    """
+    return {fault.check: fault for fault in KNOWN_FAULTS if re.fullmatch(fault.kernel, kernel)}
