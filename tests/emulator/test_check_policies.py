@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -105,6 +106,16 @@ def test_known_faults_of_cupy_are_warnings(cp: ModuleType) -> None:
         run()
     with pytest.raises(RuntimeError, match="uninitialised memory"):
         cp.ElementwiseKernel("raw T x", "T y", "y = x[i] + 1", "other")(cp.empty(2), cp.zeros(2))
+
+
+@pytest.mark.parametrize("severity", ["warn", "off"])
+def test_undefined_results_are_stored_where_that_is_no_error(cp: ModuleType, severity: str) -> None:
+    doubled = cp.ElementwiseKernel("raw T x", "T y", "y = x[i] + x[i]", "doubled")
+    x, y = cp.empty(100, "u4"), cp.zeros(100, "u4")
+    caught: Any = pytest.warns(emulator.KernelWarning, match="stored to global memory")
+    with caught if severity == "warn" else nullcontext(), emulator.checks(uninitialised=severity):
+        doubled(x, y)
+    assert (y == 0x4B4B4B4A).all()  # a sum of bytes 0xA5, which nothing reports again
 
 
 def test_a_known_fault_excuses_no_other_check() -> None:

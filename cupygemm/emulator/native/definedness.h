@@ -332,7 +332,10 @@ static inline void note_defined(const struct machine *m, const struct operation 
             if (!bytes || !watched(m, address))
                 continue;
             define_bytes(m, address, bytes);
-            if (!tainted || undefined_data(m, op, op->data, wave, lane, bytes, undefined) < 0)
+            int64_t reg =
+                tainted ? undefined_data(m, op, op->data, wave, lane, bytes, undefined) : -1;
+            /* After a finding that is no error, the bits that happen to be there are used. */
+            if (reg < 0 || !may_be_stored(undefined, bytes, *origin_of(m, reg, wave)))
                 continue;
             for (int i = 0; i < bytes; i++)
                 if (undefined[i] == 0xFF) {
