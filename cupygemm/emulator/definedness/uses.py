@@ -177,10 +177,9 @@ def _memory(marks: Marks, group: Group, inst: Instruction) -> bool:
             _require(marks, group, op, "goes into an atomic")
     tainted = bool([key for op in data for key in _exposed(marks, group, op)])
     kept = {register for op in data for register in range(op.index, op.index + op.count)}
-    bits = 0xFFFF << 16 * ("_hi" in name) if "_d16" in name else ALL
     for register in registers(inst.vector_writes):
         if register not in kept:
-            marks.clear(group, register, bits)
+            marks.clear(group, register, ALL)
     machine_of(group.state).struct.tainted = tainted
     return tainted
 

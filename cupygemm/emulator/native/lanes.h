@@ -88,8 +88,10 @@ static inline void load_dwords(uint32_t *row, size_t pitch, uint64_t exec, uint8
     }
 }
 
-/* Read one element narrower than a dword; `old` is what its register held. */
-static inline uint32_t load_narrow(int format, const uint8_t *pointer, bool valid, uint32_t old) {
+/* Read one element narrower than a dword. The D16 forms write one half of a register and clear the
+ * other: that is what these targets do with SRAM-ECC, which their boards have (LLVM's
+ * GCNSubtarget::d16PreservesUnusedBits; Tensile combines two such loads by v_or_b32). */
+static inline uint32_t load_narrow(int format, const uint8_t *pointer, bool valid) {
     uint32_t value = 0;
     bool wide = format == U16 || format == S16 || format == U16_LOW || format == U16_HIGH;
     if (valid)
@@ -99,10 +101,10 @@ static inline uint32_t load_narrow(int format, const uint8_t *pointer, bool vali
     case S16: return (uint32_t)(int16_t)value;
     case S8_LOW: value = (uint16_t)(int8_t)value; /* fall through */
     case U8_LOW:
-    case U16_LOW: return (old & 0xFFFF0000u) | value;
+    case U16_LOW: return value;
     case S8_HIGH: value = (uint16_t)(int8_t)value; /* fall through */
     case U8_HIGH:
-    case U16_HIGH: return (old & 0xFFFFu) | value << 16;
+    case U16_HIGH: return value << 16;
     default: return value;
     }
 }
@@ -111,7 +113,7 @@ static inline void load_narrow_lanes(int format, uint32_t *row, uint64_t exec,
                                      uint8_t *const *pointer, const uint8_t *count) {
     for (uint64_t left = exec; left; left &= left - 1) {
         int lane = first_lane(left);
-        row[lane] = load_narrow(format, pointer[lane], !count || count[lane], row[lane]);
+        row[lane] = load_narrow(format, pointer[lane], !count || count[lane]);
     }
 }
 
