@@ -113,6 +113,23 @@ def test_narrow_read(name: str, size: int, signed: bool, half: str) -> None:
     np.testing.assert_array_equal(state.vgpr, expected)
 
 
+def test_reads_at_two_gib_are_disabled() -> None:
+    """Tensile reads there in lanes outside a matrix; no other address outside LDS is accepted."""
+    state = filled_state(mask=2**64 - 1)
+    address = np.where(np.arange(64) % 2, np.uint32(0x80000000), np.uint32(16))
+    state.vgpr[1] = address
+    run(state, assemble("ds_read_b64 v[8:9], v1 offset:8"))
+    for wave in range(state.num_waves):
+        data = np.frombuffer(lds_bytes(state, wave, 24, 8), np.uint32)
+        assert (state.vgpr[8:10, wave, ::2] == data[:, None]).all()
+        assert (state.vgpr[8:10, wave, 1::2] == 0).all()
+    with pytest.raises(Fault, match="out-of-bounds LDS write"):
+        run(state, assemble("ds_write_b64 v1, v[8:9]"))
+    state.vgpr[1] = address - np.uint32(16)
+    with pytest.raises(Fault, match="out-of-bounds LDS read"):
+        run(state, assemble("ds_read_b64 v[8:9], v1 offset:8"))
+
+
 @pytest.mark.parametrize(("name", "unit"), [("ds_read2", 1), ("ds_read2st64", 64)])
 @pytest.mark.parametrize("bits", [32, 64])
 def test_double_read(name: str, unit: int, bits: int) -> None:

@@ -40,21 +40,31 @@ static void point(const struct lds_view *v, uint64_t exec, const uint32_t *addre
 /* One of the two accesses of a read2, write2 or wrxchg2, or the only one. */
 struct lds_access {
     uint64_t exec; /* the lanes that access LDS */
-    bool partial;  /* an active lane is outside LDS, and the fault is ignored */
+    bool partial;  /* an active lane is outside LDS, where that is no fault */
     int64_t data, result;
     uint32_t address[LANES];
     uint8_t count[LANES]; /* dwords that each lane accesses, where some access none */
 };
+
+/* Return the lanes that a load leaves out by reading at 2 GiB, or less than 64 KiB (instructions'
+ * offsets) above. Tensile marks lanes outside a matrix so, for buffers and LDS; LDS answers 0. */
+static uint64_t disabled_lanes(const struct operation *op, uint64_t exec, const uint32_t *address) {
+    uint64_t disabled = 0;
+    if (op->kind == LOAD)
+        for (int lane = 0; lane < LANES; lane++)
+            disabled |= (uint64_t)(address[lane] >> 16 == 0x8000) << lane;
+    return disabled & exec;
+}
 
 static int resolve_lds(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
                        bool second, struct lds_access *a) {
     lds_addresses(m, op, wave, second ? op->offset2 : op->offset, a->address);
     a->data = second ? op->data2 : op->data;
     a->result = second ? op->result + op->dwords : op->result;
-    int code = check_lds(m, exec, a->address, op->bytes, op->kind != LOAD);
-    uint64_t outside = 0;
+    uint64_t outside = disabled_lanes(op, exec, a->address);
+    int code = check_lds(m, exec & ~outside, a->address, op->bytes, op->kind != LOAD);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
-        outside = outside_lds(m, exec, a->address, op->bytes);
+        outside |= outside_lds(m, exec, a->address, op->bytes);
     a->exec = exec & ~outside;
     a->partial = outside != 0;
     memset(a->count, op->dwords, LANES);
