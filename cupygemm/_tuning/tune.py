@@ -15,6 +15,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import Device, device
+from cupygemm._backends.protocol import Backend
 from cupygemm._plan import winners
 from cupygemm._plan.table import PLANS
 from cupygemm._records.dtypes import FLOAT8_DTYPES
@@ -68,7 +69,7 @@ def tune(
     shapes, dtypes, dtype, layouts
         As for `warmup`.
     candidates : int
-        The number of configurations to measure: those that the cost model ranks first.
+        The number of configurations of each backend to measure: those that it ranks first.
         Variants of the fastest of them, such as other orders of its tiles, are measured too.
     progress : bool
         Show a progress bar if the standard error is a terminal.
@@ -76,7 +77,7 @@ def tune(
     Returns
     -------
     list of Tuned
-        For each product that has a kernel of this library.
+        For each product that has a kernel of this library, or several algorithms of cuBLASLt.
 
     Raises
     ------
@@ -115,27 +116,33 @@ def tune(
 
 def _tune_one(product: Product, place: Device, count: int) -> Tuned | None:
     """Tune one product; return None if this library has no kernel for it."""
-    request, backend = product.request, place.kernels
-    problem = backend.problem(request) if backend.supports(request) else None
+    request = product.request
+    problems = {backend: backend.problem(request) for backend in place.backends}
+    problem = next((found for found in problems.values() if found is not None), None)
     if problem is None:
         return None
-    ranked = backend.candidates(request)
+    backends = [backend for backend, found in problems.items() if found == problem]
     if place.is_emulated:
-        modelled = tuple((candidate.config, candidate.cycles) for candidate in ranked[:count])
+        ranked = backends[0].candidates(request)[:count]
+        modelled = tuple((candidate.config, candidate.cycles) for candidate in ranked)
         return Tuned(product=str(product), device=place.name, kind="modelled", figures=modelled)
     operands = [_filled(*described) for described in _described(product)]
 
-    def timed(config: Any) -> tuple[Any, float]:
+    def timed(backend: Backend, config: Any) -> tuple[Backend, Any, float]:
         compiled = backend.compile(request, config, reason="measured")
-        return config, measure(backend.launch(request, compiled), operands)
+        return backend, config, measure(backend.launch(request, compiled), operands)
 
-    measured = [timed(candidate.config) for candidate in ranked[:count]]
-    fastest = min(measured, key=lambda pair: pair[1])[0]
-    measured += [timed(config) for config in backend.variants(request, fastest)]
-    measured.sort(key=lambda pair: pair[1])
-    config, seconds = measured[0]
+    measured = [
+        timed(backend, candidate.config)
+        for backend in backends
+        for candidate in backend.candidates(request)[:count]
+    ]
+    fastest, config, _ = min(measured, key=lambda each: each[2])
+    measured += [timed(fastest, variant) for variant in fastest.variants(request, config)]
+    measured.sort(key=lambda each: each[2])
+    _, config, seconds = measured[0]
     winners.record(place.name, problem, config, seconds=seconds, candidates=len(measured))
-    figures = tuple((config, seconds * 1e6) for config, seconds in measured)
+    figures = tuple((config, seconds * 1e6) for _, config, seconds in measured)
     return Tuned(product=str(product), device=place.name, kind="measured", figures=figures)
 
 

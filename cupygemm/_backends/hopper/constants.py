@@ -71,10 +71,10 @@ KERNELS = KernelConstants(
     lone_block=1.06,
 )
 FP64 = Fp64Constants(
-    launch=6000.0,
-    fma_per_clock=125.0,
+    launch=2500.0,
+    fma_per_clock=130.0,
     fma_per_clock_of_batches=113.0,
-    unaligned=1.4,
+    unaligned=1.35,
     copy_bytes_per_clock=1600.0,
 )
 FP32 = Fp32Constants(

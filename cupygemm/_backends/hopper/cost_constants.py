@@ -167,7 +167,7 @@ class Fp64Constants:
     launch : float
         Cycles.
     fma_per_clock, fma_per_clock_of_batches : float
-        Multiply-adds of an SM, whose tensor cores do 128.
+        Multiply-adds of an SM, whose tensor cores do 128 at a clock of their own.
     unaligned : float
         Factor where rows do not begin at multiples of 16 bytes.
     copy_bytes_per_clock : float
