@@ -5,17 +5,20 @@ whole module, tests of other rows included. `rows_of` catches it and returns one
 the broken table; the test that takes it fails with the table's own exception.
 
 Some tests run for every row of a long table, such as every configuration of a GEMM kernel, and
-each row is a kernel to compile. Those are marked ``one_in(number)``: ``make test`` runs every
-`number`-th of their cases, and ``make test-all``, which is what CI runs, all of them. A test of two
-tables takes a number that is coprime to the length of the one that varies faster, so that each row
-of either is met.
+each row is a kernel to compile. ``make test`` runs samples of them, and ``make test-all``, which is
+what CI runs, all. Of the cases of a test that is marked ``covering``, the sample shows each value
+of each parameter; of a record, such as a configuration, each value of each field. With
+``covering(pairs=True)``, it shows each pair of values that two parameters take together. Of a test
+that is marked ``one_in(number)``, the sample is every `number`-th case; if it has two tables, the
+number is coprime to the length of the one that varies faster, so that each row of either is met.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import pytest
@@ -63,12 +66,64 @@ def fail_for_broken_tables(item: pytest.Item) -> None:
 
 
 def mark_sweeps(items: Iterable[pytest.Item]) -> None:
-    """Mark the cases of ``one_in`` tests that ``make test`` leaves out as parts of a sweep."""
+    """Mark the cases that ``make test`` leaves out of its samples as parts of a sweep."""
     met: Counter[str] = Counter()
+    covered: dict[str, list[pytest.Item]] = {}
     for item in items:
+        test = item.nodeid.split("[")[0]
         mark = item.get_closest_marker("one_in")
         if mark is not None:
-            test = item.nodeid.split("[")[0]
             if met[test] % mark.args[0]:
                 item.add_marker("sweep")
             met[test] += 1
+        if item.get_closest_marker("covering") and not item.get_closest_marker("sweep"):
+            covered.setdefault(test, []).append(item)
+    for cases in covered.values():
+        mark = cases[0].get_closest_marker("covering")
+        assert mark is not None
+        shown = [shows(getattr(case, "callspec").params, **mark.kwargs) for case in cases]  # noqa: B009
+        for index in set(range(len(cases))).difference(cover(shown)):
+            cases[index].add_marker("sweep")
+
+
+def shows(parameters: dict[str, Any], *, pairs: bool = False) -> set[Any]:
+    """Return what a case shows: values with their names, or pairs of them.
+
+    Parameters
+    ----------
+    parameters : dict
+        A test's arguments by name.
+    pairs : bool
+        Ask for pairs of values of different parameters.
+    """
+    values = {name: list(_values(name, value)) for name, value in parameters.items()}
+    if not pairs or len(values) == 1:
+        return set(itertools.chain.from_iterable(values.values()))
+    combined = itertools.combinations(values.values(), 2)
+    return {pair for first, second in combined for pair in itertools.product(first, second)}
+
+
+def _values(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield a value under its name, or those of its fields or elements under theirs."""
+    if is_dataclass(value):
+        for field in fields(value):
+            yield from _values(f"{name}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, tuple):
+        for index, element in enumerate(value):
+            yield from _values(f"{name}.{index}", element)
+    else:
+        yield name, repr(value)
+
+
+def cover(shown: Sequence[set[Any]]) -> list[int]:
+    """Return numbers of cases that together show all that any case shows, few and the same always.
+
+    Each is the first of those that add most to the ones before.
+    """
+    left = set().union(*shown)
+    chosen = []
+    while left:
+        most = max(range(len(shown)), key=lambda case: (len(shown[case] & left), -case))
+        chosen.append(most)
+        left -= shown[most]
+    return chosen

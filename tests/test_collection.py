@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
+from dataclasses import dataclass
 
 import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from tests.kernels.gemm import Case, config_of
-from tests.tables import rows_of
+from tests.tables import cover, rows_of, shows
 
 RUN = """
 import json
@@ -87,6 +89,25 @@ def test_rows_of_a_table_that_raises_are_one_row() -> None:
     assert isinstance(first.error, ZeroDivisionError)
     (row,) = rows_of(lambda: (1, 2), name=lambda number: number.name)
     assert isinstance(row.values[0].error, AttributeError)
+
+
+def test_a_sample_shows_each_value_and_each_pair() -> None:
+    @dataclass(frozen=True)
+    class Config:
+        tile: tuple[int, int]
+        stages: int
+
+    cases = [
+        {"config": Config((m, n), stages), "layout": layout}
+        for m, n, stages, layout in itertools.product((64, 128), (32, 64), (2, 3, 4), "ab")
+    ]
+    for pairs, fewest in ((False, 3), (True, 6)):
+        shown = [shows(case, pairs=pairs) for case in cases]
+        sample = cover(shown)
+        assert fewest <= len(sample) <= fewest + 2
+        assert set().union(*(shown[case] for case in sample)) == set().union(*shown)
+    assert shows({"k": 3}, pairs=True) == {("k", "3")}
+    assert cover([]) == []
 
 
 def test_assertions_of_helpers_show_their_operands() -> None:

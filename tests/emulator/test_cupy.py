@@ -47,7 +47,7 @@ def test_astype(cp: ModuleType, to: str) -> None:
     agree(cp, lambda _, a: a.astype(to), WHOLE)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize("dtype", ["i4", "f4", "f8"])
 @pytest.mark.parametrize("axis", [None, 0, 1])
 @pytest.mark.parametrize("name", ["sum", "max", "argmax", "any", "mean"])

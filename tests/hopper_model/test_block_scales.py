@@ -58,14 +58,24 @@ def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **optio
     return np.array(result, subok=False), expected
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("config", configs_for("e4m3fn"), ids=lambda config: config.name)
-@pytest.mark.parametrize("columns", ["blocks", "columns"])
-def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
+def taken(config, columns):
+    """Tell whether a configuration is taken where each block, or each column, has a scale."""
     rows = config.tile_m // config.num_consumers
     large = rows > 64 or config.tile_n > 128 or config.cluster_size > 2
-    if config.tile_k != 128 or (columns == "columns" and large):
-        pytest.skip("it is not taken for these scales")
+    return config.tile_k == 128 and (columns == "blocks" or not large)
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize(
+    ("columns", "config"),
+    [
+        pytest.param(columns, config, id=f"{columns}-{config.name}")
+        for columns in ("blocks", "columns")
+        for config in configs_for("e4m3fn")
+        if taken(config, columns)
+    ],
+)
+def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
     monkeypatch.setattr(block_scales, "configs_for", lambda dtype: (config,))
     model.seed = configs_for("e4m3fn").index(config)
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40

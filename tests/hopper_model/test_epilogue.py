@@ -16,7 +16,7 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, configs_for
 from tests.cuda.test_epilogue import on_device, options
-from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, Variant, multiply
+from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, ORDERS, Variant, multiply
 from tests.epilogue.test_epilogue import ULPS
 from tests.epilogue.test_epilogue import (
     test_activations_by_the_unit_in_the_last_place as by_the_unit_in_the_last_place,
@@ -41,11 +41,16 @@ def assert_exact(cp, variant, m, n, k, given):
     testing.assert_gemm_exact(result, x1, x2, **given)
 
 
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("number", range(len(WHOLE)), ids=lambda number: WHOLE[number].name)
-def test_each_configuration_is_exact(cp, model, number):
-    config, (result, c_dtype) = WHOLE[number], RESULTS[number % 5]
-    orders = ("CC", "CF", "FC", "FF")[number % 4]
+@pytest.mark.covering
+@pytest.mark.parametrize(
+    ("config", "result", "c_dtype", "orders"),
+    [
+        pytest.param(config, *RESULTS[number % 5], ORDERS[number % 4], id=config.name)
+        for number, config in enumerate(WHOLE)
+    ],
+)
+def test_each_configuration_is_exact(cp, model, config, result, c_dtype, orders):
+    number = WHOLE.index(config)
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
     variant = Variant(config, F16, result, orders, aligned=number % 4 != 1)
     for seed, (rows, columns) in enumerate([(m, n - number % 2), (8, 16), (m, 64)]):

@@ -64,7 +64,7 @@ def check_product(cp, n, k, dtype, result=None, order="C", **options):
     np.testing.assert_array_equal(exact(product), exact(expected.astype(product.dtype)))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.covering
 @pytest.mark.parametrize("config", configs_for("f16"), ids=lambda config: config.name)
 def test_each_configuration_is_exact(cp, model, chosen, config):
     """Bands of several tiles, of which the last is lower, and tiles cut by the diagonal."""

@@ -94,7 +94,7 @@ def exact_cases() -> list[object]:
     ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.covering
 @pytest.mark.parametrize(("config", "arch", "layout", "dtype"), exact_cases())
 def test_exact_without_conflicts_or_spills(
     config: GemmConfig, arch: str, layout: str, dtype: str

@@ -30,7 +30,7 @@ def sample(arch):
     return [config_of(arch, 32, 64), config_of(arch, 128, 64), config_of(arch, 64, 64, 32)]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx950"])
 @pytest.mark.parametrize("index", range(3), ids=["skinny", "square", "large"])
@@ -57,7 +57,7 @@ def test_an_odd_edge_shares_its_dword_with_the_end_of_memory(layout, m, n):
     with_layout(case, layout).run().check_exact()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("offset", "pad"), [(0, 1), (0, 2), (1, 0), (1, 1), (2, 4), (4, 0), (8, 0)]
@@ -78,7 +78,7 @@ def test_thin_problems(m, n, k, layout):
     with_layout(case, layout).run().check_exact()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.covering
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize(
     "config",
@@ -222,16 +222,25 @@ def test_the_order_of_waves_does_not_matter(tile):
         np.testing.assert_array_equal(bits[0], other)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
-def test_no_bank_conflicts(arch, layout):
+@pytest.mark.parametrize(
+    ("arch", "config"),
+    rows_of(
+        lambda: (
+            pytest.param(arch, config, id=f"{arch}-{config.name}")
+            for arch in ("gfx942", "gfx950")
+            for config in register_double_buffer.configs("bf16", arch)[2::2]
+        ),
+        width=2,
+    ),
+)
+def test_no_bank_conflicts(arch, config, layout):
     """Over the whole kernel, tails included, each phase of each LDS access takes one cycle."""
-    for config in register_double_buffer.configs("bf16", arch)[2::2]:
-        case = Case(config, arch, m=config.tile_m, n=config.tile_n, k=config.tile_k + 8)
-        conflicts = with_layout(case, layout).run(profile=True).stats.lds_conflicts
-        assert conflicts
-        assert [extra for *_, extra in conflicts.values() if extra] == []
+    case = Case(config, arch, m=config.tile_m, n=config.tile_n, k=config.tile_k + 8)
+    conflicts = with_layout(case, layout).run(profile=True).stats.lds_conflicts
+    assert conflicts
+    assert [extra for *_, extra in conflicts.values() if extra] == []
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

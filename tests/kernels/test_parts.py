@@ -64,7 +64,7 @@ def every_kind():
                         )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize(("arch", "dtype", "layout", "partition"), list(every_kind()))
 def test_exact(arch, dtype, layout, partition):
     config = config_of(arch, 32, 32, dtype=dtype)

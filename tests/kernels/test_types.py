@@ -92,7 +92,7 @@ def every_config():
             yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.covering
 @pytest.mark.parametrize(("config", "arch", "dtype", "layout"), rows_of(every_config, width=4))
 def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
     case = tailed(config, arch, dtype, layout)

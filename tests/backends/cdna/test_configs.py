@@ -3,6 +3,8 @@
 The configuration is not selected but forced, so each kernel that may ever be chosen runs here.
 """
 
+import itertools
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -12,13 +14,14 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.backend import CdnaBackend
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._records.problem import GemmProblem
 from cupygemm._request.call import operand_of
 from cupygemm._request.options import Options
 from cupygemm._request.request import make_request
 from tests.tables import rows_of
 
 BF16, F16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
-ORDERS = [("C", "C"), ("C", "F"), ("F", "C"), ("F", "F")]
+ORDERS = ["CC", "CF", "FC", "FF"]
 
 
 @pytest.fixture
@@ -33,8 +36,7 @@ def run(cp, device):
         options = Options(casting="unsafe")
         request = make_request(operand_of(a), operand_of(b), operand_of(out), options=options)
         backend = CdnaBackend(ARCHS[device.target])
-        if reason := check(config, backend.problem(request), backend.arch):
-            pytest.skip(reason)
+        assert check(config, backend.problem(request), backend.arch) is None
         compiled = backend.compile(request, config, reason="forced")
         assert compiled.resources().scratch_bytes == 0
         assert compiled.resources().vgpr_spills == compiled.resources().sgpr_spills == 0
@@ -43,49 +45,90 @@ def run(cp, device):
     return multiply
 
 
-def pytest_generate_tests(metafunc):
-    if "number" in metafunc.fixturenames:
-        target = metafunc.config.getoption("--target")
-        metafunc.parametrize("number", rows_of(lambda: numbers(target)))
+def whole(config):
+    """Return extents of whole tiles, with one step of k more than the stages.
+
+    The loop's prologue, body and drain all run.
+    """
+    return [(config.tile_m, 2 * config.tile_n, (config.num_stages + 2) * config.tile_k)]
 
 
-def numbers(target):
-    """Yield the number of each configuration, under its name."""
-    for number, config in enumerate(configs_for("bf16", target)):
-        yield pytest.param(number, id=config.name)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("orders", ORDERS, ids="".join)
-def test_whole_tiles(cp, device, run, number, orders):
-    config = configs_for("bf16", device.target)[number]
-    dtype = (BF16, F16)[number % 2]
-    # One step of k more than the stages: the loop's prologue, body and drain all run.
-    m, n, k = config.tile_m, 2 * config.tile_n, (config.num_stages + 2) * config.tile_k
-    x1, x2 = testing.integer_operands((m, k), (k, n), dtype)
-    out = cp.empty((m, n), dtype)
-    testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
-
-
-@pytest.mark.one_in(3)
-@pytest.mark.parametrize("orders", ORDERS, ids="".join)
-def test_tails(cp, device, run, number, orders):
-    """A tile and a bit along each axis, rows at odd addresses; also less than a tile of each."""
-    config = configs_for("bf16", device.target)[number]
-    dtype = (F16, BF16)[number % 2]
-    for m, n, k in (
+def ragged(config):
+    """Return extents of a tile and a bit along each axis, and of less than a tile."""
+    return [
         (config.tile_m + 1, config.tile_n + 3, config.tile_k + 5),
         (config.tile_m - 3, config.tile_n - 1, config.tile_k - 7),
         (1, 3, 1),
-    ):
+    ]
+
+
+def batched(config):
+    return [(config.tile_m // 2 + 1, config.tile_n // 2 + 8, config.tile_k + 8)]
+
+
+def pytest_generate_tests(metafunc):
+    target = metafunc.config.getoption("--target")
+    extents, align, orders = metafunc.function.taken
+    table = rows_of(lambda: taken(target, extents, align, orders), width=2)
+    metafunc.parametrize(("config", "orders"), table)
+
+
+def taken(target, extents, align, orders):
+    """Yield each configuration, with the orders of operands in which it takes the products."""
+    for config, (first, second) in itertools.product(configs_for("bf16", target), orders):
+        problems = [
+            GemmProblem(
+                m=m,
+                n=n,
+                k=k,
+                batch=(),
+                a_dtype="bf16",
+                b_dtype="bf16",
+                out_dtype="bf16",
+                a_major="k" if first == "C" else "m",
+                b_major="n" if second == "C" else "k",
+                a_align=align,
+                b_align=align,
+                c_align=align,
+            )
+            for m, n, k in extents(config)
+        ]
+        if all(check(config, problem, ARCHS[target]) is None for problem in problems):
+            yield pytest.param(config, first + second, id=f"{config.name}-{first}{second}")
+
+
+def of(extents, *, align, orders):
+    """Mark a test that runs for the configurations that take products of some extents."""
+
+    def marked(test):
+        test.taken = extents, align, orders
+        return pytest.mark.covering(test)
+
+    return marked
+
+
+@of(whole, align=16, orders=ORDERS)
+def test_whole_tiles(cp, device, run, config, orders):
+    dtype = (BF16, F16)[configs_for("bf16", device.target).index(config) % 2]
+    for m, n, k in whole(config):
+        x1, x2 = testing.integer_operands((m, k), (k, n), dtype)
+        out = cp.empty((m, n), dtype)
+        testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
+
+
+@of(ragged, align=2, orders=ORDERS)
+def test_tails(cp, device, run, config, orders):
+    """Rows begin at odd addresses."""
+    dtype = (F16, BF16)[configs_for("bf16", device.target).index(config) % 2]
+    for m, n, k in ragged(config):
         x1, x2 = testing.integer_operands((m, k), (k, n), dtype, seed=m)
         out = cp.asarray(np.full((m, n), np.nan, np.float32))
         testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
 
 
-def test_batches(cp, device, run, number):
-    config = configs_for("bf16", device.target)[number]
-    m, n, k = config.tile_m // 2 + 1, config.tile_n // 2 + 8, config.tile_k + 8
-    x1, x2 = testing.integer_operands((2, 1, m, k), (3, k, n), BF16)
-    out = cp.empty((2, 3, m, n), BF16)
-    testing.assert_gemm_exact(run(config, x1, x2, ("C", "C"), out), x1, x2)
+@of(batched, align=16, orders=["CC"])
+def test_batches(cp, run, config, orders):
+    for m, n, k in batched(config):
+        x1, x2 = testing.integer_operands((2, 1, m, k), (3, k, n), BF16)
+        out = cp.empty((2, 3, m, n), BF16)
+        testing.assert_gemm_exact(run(config, x1, x2, orders, out), x1, x2)
