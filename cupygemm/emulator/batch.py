@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 BATCH_WAVES = 1024  # waves in flight together; bounds the register file's memory
 _SMALL_WAVES, _KEPT_BATCHES = 64, 8
+_KEPT_BYTES = 32 << 20  # in all large batches that are kept beside the latest one
 _kept: OrderedDict[Any, Batch] = OrderedDict()
 _lock = threading.Lock()
 
@@ -148,14 +149,24 @@ class Batches:
             _kept[self._key(state.num_waves)] = batch
             while len(_kept) > _KEPT_BATCHES:
                 _kept.popitem(last=False)
+            _drop_large(_KEPT_BYTES)
 
 
 def _take(key: Any, waves: int) -> Batch | None:
     """Return a kept batch, which the caller owns from now on."""
     with _lock:
         found = _kept.pop(key, None)
-        if waves > _SMALL_WAVES:  # at most one large batch exists at a time
-            for other, batch in list(_kept.items()):
-                if batch.state.num_waves > _SMALL_WAVES:
-                    del _kept[other]
+        if found is None and waves > _SMALL_WAVES:
+            _drop_large(_KEPT_BYTES // 2)
         return found
+
+
+def _drop_large(most: int) -> None:
+    """Drop the oldest large batches until the others beside the latest have at most so many bytes.
+
+    Many batches are large, but most of them small in memory: what is never accessed has no page.
+    """
+    large = [key for key, batch in _kept.items() if batch.state.num_waves > _SMALL_WAVES]
+    sizes = [_kept[key].state.bytes_used() for key in large]
+    while len(large) > 1 and sum(sizes) > most:
+        del _kept[large.pop(0)], sizes[0]

@@ -147,6 +147,11 @@ class State:
         for name in ("lds_conflicts", "global_lines", "s_memtime", "s_memrealtime"):
             self.units.pop(name, None)
 
+    def bytes_used(self) -> int:
+        """Return about how many bytes of memory the arrays of this state and its checks hold."""
+        rows = sum(self.used_registers) + 8  # flags and scalar registers take as much as 8 rows
+        return rows * int(self.vgpr[0].nbytes) + 3 * (self.lds.nbytes + self.scratch.nbytes)
+
     @property
     def num_waves(self) -> int:
         """Return the number of waves in the batch."""

@@ -10,6 +10,10 @@
 
 typedef void alu_function(struct machine *m, const void *operation, int64_t wave);
 
+/* valu_step.c: an operation of the vector ALU, for one wave or for several. */
+void valu_lanewise(struct machine *m, const void *operation, int64_t wave);
+void valu_waves(struct machine *m, const void *operation, struct waves part);
+
 typedef uint8_t u8;
 typedef int8_t i8;
 typedef uint16_t u16;

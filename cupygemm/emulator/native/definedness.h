@@ -64,6 +64,22 @@ static inline bool is_defined(const struct machine *m, uint64_t address) {
     return m->defined[place >> 3] >> (place & 7) & 1;
 }
 
+/* Whether all of some bytes were written. */
+static inline bool all_defined(const struct machine *m, uint64_t address, uint64_t bytes) {
+    if (!bytes || !watched(m, address) || !watched(m, address + bytes - 1))
+        return false;
+    uint64_t first = address - m->global_base, last = first + bytes - 1;
+    const uint8_t *p = m->defined + (first >> 3);
+    int64_t whole = (int64_t)(last >> 3) - (int64_t)(first >> 3);
+    uint8_t from = (uint8_t)(0xFFu << (first & 7)), to = (uint8_t)(0xFFu >> (7 - (last & 7)));
+    if (!whole)
+        return !(~p[0] & from & to);
+    uint8_t missing = (uint8_t)((~p[0] & from) | (~p[whole] & to));
+    for (int64_t i = 1; i < whole; i++)
+        missing |= (uint8_t)~p[i];
+    return !missing;
+}
+
 /* Nonzero if a byte of a dword is POISON. */
 static inline uint32_t poison_in(uint32_t word) {
     uint32_t zeros = word ^ POISON * 0x01010101u;
@@ -80,7 +96,8 @@ static inline bool holds_poison(const uint8_t *p, int bytes) {
 /* The undefined bits of `bytes` bytes of global memory, a byte for each; returns whether any is. */
 static inline bool undefined_global(const struct machine *m, uint64_t address,
                                     const uint8_t *pointer, int bytes, uint8_t *undefined) {
-    if (!m->defined || !watched(m, address) || !holds_poison(pointer, bytes))
+    if (!m->defined || !watched(m, address) || all_defined(m, address, (uint64_t)bytes) ||
+        !holds_poison(pointer, bytes))
         return false;
     bool found = false;
     for (int i = 0; i < bytes; i++) {
@@ -214,7 +231,9 @@ static inline void note_undefined(struct machine *m, const struct operation *op,
                                   const struct access *a, uint32_t pc) {
     if (!m->undefined)
         return;
-    if (a->adjacent && !memchr(a->pointer[0], POISON, (size_t)(a->adjacent * op->bytes)))
+    uint64_t stretch = (uint64_t)(a->adjacent * op->bytes);
+    if (stretch && (!memchr(a->pointer[0], POISON, stretch) ||
+                    (m->defined && all_defined(m, a->address[0], stretch))))
         return;
     uint8_t undefined[16];
     for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {

@@ -36,6 +36,10 @@ static void execute(const struct loop *l, const struct instruction *i, struct wa
         return;
     }
     alu_function *function = (alu_function *)i->function;
+    if (function == valu_lanewise) {
+        valu_waves(m, i->operation, part);
+        return;
+    }
     for (int64_t at = 0; at < part.count; at++)
         function(m, i->operation, wave_at(part, at));
 }

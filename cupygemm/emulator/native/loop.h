@@ -7,7 +7,7 @@
 #ifndef CUPYGEMM_LOOP_H
 #define CUPYGEMM_LOOP_H
 
-#include "machine.h"
+#include "alu.h"
 
 enum { VECTOR_WORDS = 8, SCALAR_WORDS = 3 }; /* bit masks over 512 and over 129 registers */
 
@@ -41,7 +41,6 @@ enum event {
     ENDLESS,     /* no wave has ended for too long; `leader` would run next */
 };
 
-typedef void alu_function(struct machine *m, const void *operation, int64_t wave);
 typedef int memory_function(struct machine *m, const struct operation *op, const int64_t *ids,
                             int64_t first, int64_t step, int64_t count, uint32_t pc);
 

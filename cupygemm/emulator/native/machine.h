@@ -303,17 +303,24 @@ static inline int collect(struct machine *m, int before, int code, int lane, str
     return before ? before : code;
 }
 
-/* Check that `bytes[lane]` bytes at `address[lane]` lie in one allocation, for the lanes of `exec`.
- * Nearly always all lanes share one, so the extremes are looked up first. */
+/* The range of allocations that may contain an address: the last that starts at it or below. Most
+ * accesses are to the range of the one before, which threads may overwrite for each other. */
 static inline int64_t find_range(const struct machine *m, uint64_t address) {
-    int64_t low = 0, high = m->num_ranges; /* the last start <= address */
-    while (low < high) {
+    static int64_t latest;
+    int64_t low = __atomic_load_n(&latest, __ATOMIC_RELAXED), high = m->num_ranges;
+    if (low < high && m->starts[low] <= address &&
+        (low + 1 == high || address < m->starts[low + 1]))
+        return low;
+    low = 0;
+    while (low < high) { /* the first start > address */
         int64_t middle = (low + high) / 2;
         if (m->starts[middle] <= address)
             low = middle + 1;
         else
             high = middle;
     }
+    if (low)
+        __atomic_store_n(&latest, low - 1, __ATOMIC_RELAXED);
     return low - 1;
 }
 
@@ -322,6 +329,8 @@ static inline bool inside(const struct machine *m, uint64_t first, uint64_t byte
     return range >= 0 && first < m->ends[range] && bytes <= m->ends[range] - first;
 }
 
+/* Check that `bytes[lane]` bytes at `address[lane]` lie in one allocation, for the lanes of `exec`.
+ * Nearly always all lanes share one, so the extremes are looked up first. */
 static inline int check_global(struct machine *m, uint64_t exec, const uint64_t *address,
                                const uint8_t *bytes, bool writes) {
     uint64_t low = ~0ull, high = 0;

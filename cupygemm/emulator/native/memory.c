@@ -225,7 +225,8 @@ static bool is_plain_stretch(const struct machine *m, const struct operation *op
     return plain && a->adjacent && !m->strict_alignment && !m->tainted &&
            inside(m, a->address[0], 4 * (uint64_t)a->adjacent) &&
            (op->kind == STORE || !m->undefined ||
-            !memchr((const void *)(uintptr_t)a->address[0], POISON, 4 * (size_t)a->adjacent));
+            !memchr((const void *)(uintptr_t)a->address[0], POISON, 4 * (size_t)a->adjacent) ||
+            (m->defined && all_defined(m, a->address[0], 4 * (uint64_t)a->adjacent)));
 }
 
 static int transfer_stretch(struct machine *m, const struct operation *op, int64_t wave,

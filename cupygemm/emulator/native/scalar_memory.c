@@ -78,9 +78,9 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
             dwords = 0;
         uint64_t alignment = atomic ? (uint64_t)op->bytes : 4;
         int code = OK;
-        if (address % alignment && dwords)
+        if (address & (alignment - 1) && dwords)
             code = raise(m, SCALAR_MISALIGNED, -1, address, op->bytes, writes);
-        address -= address % alignment;
+        address &= ~(alignment - 1);
         if (!code && dwords && !inside(m, address, 4 * dwords)) {
             code = raise(m, OUT_OF_BOUNDS, -1, address, (int)(4 * dwords), writes);
             dwords = 0;

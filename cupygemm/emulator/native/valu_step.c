@@ -27,6 +27,12 @@ static void gather(u32 *out, const u32 *row, const struct valu_operation *op, u6
     }
 }
 
+static inline const u32 *spread(u32 value, u32 *buffer) {
+    for (int i = 0; i < LANES; ++i)
+        buffer[i] = value;
+    return buffer;
+}
+
 /* Return the 64 words of a source: those of the register itself, or `buffer`. */
 static const u32 *words(const struct machine *m, const struct valu_operation *op,
                         const struct valu_source *s, int word, bool dpp, int64_t wave,
@@ -43,9 +49,7 @@ static const u32 *words(const struct machine *m, const struct valu_operation *op
         value = scalar(m, s->reg + word, wave);
     else if (s->file == FROM_SPECIAL)
         value = word ? 0 : special_source(m, s->reg, wave);
-    for (int i = 0; i < LANES; ++i)
-        buffer[i] = value;
-    return buffer;
+    return spread(value, buffer);
 }
 
 static const u32 *select_bits(const struct valu_source *s, const u32 *raw, u32 *buffer) {
@@ -205,17 +209,25 @@ static u64 written_lanes(const struct valu_operation *op, u64 exec) {
     return lanes;
 }
 
+static void part_words(const u64 *restrict values, u32 *restrict low, u32 *restrict high) {
+    for (int i = 0; i < LANES; ++i) {
+        low[i] = (u32)values[i];
+        high[i] = (u32)(values[i] >> 32);
+    }
+}
+
 static void write_result(struct machine *m, const struct valu_operation *op, int64_t wave,
                          union row *row, u64 lanes) {
     u32 *to = vector_row(m, op->result, wave), low[LANES], high[LANES];
     finish(m, op, row);
     if (op->result_type == TO_B64) {
-        for (int i = 0; i < LANES; ++i) {
-            low[i] = (u32)row->u64[i];
-            high[i] = (u32)(row->u64[i] >> 32);
+        u32 *upper = vector_row(m, op->result + 1, wave);
+        bool all = lanes == ~0ull;
+        part_words(row->u64, all ? to : low, all ? upper : high);
+        if (!all) {
+            write_lanes(to, low, lanes);
+            write_lanes(upper, high, lanes);
         }
-        write_lanes(to, low, lanes);
-        write_lanes(vector_row(m, op->result + 1, wave), high, lanes);
         return;
     }
     u32 *value = row->u32;
@@ -235,20 +247,61 @@ static void write_mask(struct machine *m, const struct valu_operation *op, int64
 
 /* -- instructions ------------------------------------------------------------------------------ */
 
-void valu_lanewise(struct machine *m, const void *operation, int64_t wave) {
-    const struct valu_operation *op = operation;
-    union row rows[MAX_SOURCES], result;
-    const void *in[MAX_SOURCES];
+/* How a source is fetched: in place, from a scalar register, once for all waves, or by `fetch`. */
+enum fetching { IN_PLACE, FROM_WORD, ONCE, BY_FETCH };
+
+static enum fetching fetching_of(const struct machine *m, const struct valu_source *s, bool dpp) {
+    if (s->file == FROM_CONSTANT)
+        return ONCE;
+    bool flushes = s->flushes && !(m->mode & KEEP_F32_INPUTS);
+    bool as_is = s->type == AS_B32 && !s->bits && (u32)s->keep == ~0u && !(u32)s->flip;
+    if (dpp || flushes || !as_is || s->file == FROM_SPECIAL)
+        return BY_FETCH;
+    return s->file == FROM_VECTOR ? IN_PLACE : FROM_WORD;
+}
+
+/* Compute and write the result of one wave, whose sources are `in`. */
+static void compute(struct machine *m, const struct valu_operation *op, int64_t wave,
+                    const void *const *in, bool writes_whole) {
+    union row result;
     u64 mask = 0, exec = exec_of(m, wave);
-    for (int k = 0; k < op->num_sources; ++k)
-        in[k] = fetch(m, op, &op->sources[0][k], op->dpp && k == 0, wave, &rows[k]);
-    bool in_place = op->result_type == TO_B32 && exec == ~0ull && !op->dpp && !op->clamps &&
-                    op->part == WHOLE && !changes_result(m, op);
+    bool in_place = writes_whole && exec == ~0ull;
     op->function(in_place ? vector_row(m, op->result, wave) : result.u32, in, op, &mask);
     if (!in_place && op->result_type != TO_MASK)
         write_result(m, op, wave, &result, written_lanes(op, exec));
     if (op->mask >= 0)
         write_mask(m, op, wave, mask & written_lanes(op, exec));
+}
+
+void valu_waves(struct machine *m, const void *operation, struct waves part) {
+    const struct valu_operation *op = operation;
+    const struct valu_source *sources = op->sources[0];
+    union row rows[MAX_SOURCES];
+    const void *in[MAX_SOURCES];
+    enum fetching how[MAX_SOURCES];
+    for (int k = 0; k < op->num_sources; ++k) {
+        how[k] = fetching_of(m, &sources[k], op->dpp && k == 0);
+        if (how[k] == ONCE)
+            in[k] = fetch(m, op, &sources[k], false, 0, &rows[k]);
+    }
+    bool writes_whole = op->result_type == TO_B32 && !op->dpp && !op->clamps && op->part == WHOLE &&
+                        !changes_result(m, op);
+    for (int64_t at = 0; at < part.count; ++at) {
+        int64_t wave = wave_at(part, at);
+        for (int k = 0; k < op->num_sources; ++k) {
+            if (how[k] == IN_PLACE)
+                in[k] = vector_row(m, sources[k].reg, wave);
+            else if (how[k] == FROM_WORD)
+                in[k] = spread(scalar(m, sources[k].reg, wave), rows[k].u32);
+            else if (how[k] == BY_FETCH)
+                in[k] = fetch(m, op, &sources[k], op->dpp && k == 0, wave, &rows[k]);
+        }
+        compute(m, op, wave, in, writes_whole);
+    }
+}
+
+void valu_lanewise(struct machine *m, const void *operation, int64_t wave) {
+    valu_waves(m, operation, (struct waves){NULL, wave, 1, 1});
 }
 
 /* Two passes, whose results are two registers or the halves of one; both are computed before

@@ -217,8 +217,6 @@ class Machine:
         if not state.checks:
             return
         if state.lds.size:
-            for name in ("lds_history", "vm_history"):
-                self.arrays[name].fill(0)
             self._clear_shadow(state)
         shadow = getattr(state.memory, "shadow", None)
         if shadow is not None:

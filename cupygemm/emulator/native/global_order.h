@@ -1,0 +1,203 @@
+/* Races in global memory, from a record of who last touched each 16 bytes.
+ *
+ * Two accesses of different waves to one byte, one of them a write, must be ordered: within a
+ * workgroup by a barrier (no wait: the waves of a workgroup share a vector L1, which works in
+ * order; LLVM, "User Guide for AMDGPU Backend", memory model); between workgroups by an atomic.
+ * Which atomic is not looked at: an access is ordered before all that a wave does after it has
+ * acquired (an atomic, or a load past the caches) later than the accessing workgroup released (a
+ * store or an atomic after the access was waited for, or after a barrier). What ends with the
+ * launch is ordered before the next, unless that is in another stream and does not wait: a clock
+ * runs over all launches, and `rivals` lists the times of unordered ones (stream_order.py). All
+ * other records of earlier launches count for nothing.
+ *
+ * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and atomics race
+ * with nothing, but in another stream only with one another. Nor do two writes of the same value.
+ * A record keeps the last write and the last reads of two waves: a race with an earlier one is
+ * missed, none is invented. */
+#ifndef CUPYGEMM_GLOBAL_ORDER_H
+#define CUPYGEMM_GLOBAL_ORDER_H
+
+#include "addresses.h"
+#include "lanes.h"
+
+static const uint32_t WAVE_BITS = 0xFFFFFF, PC_BITS = 0x3FFFFF, COHERENT = 1u << 22;
+
+struct global_view {
+    struct machine *m;
+    int64_t wave;      /* in the batch */
+    uint32_t own, now; /* wave in the launch */
+    struct site site;  /* of the executing access, without its bytes */
+};
+
+static inline uint32_t wave_of_site(const struct site *s) { return s->wave & WAVE_BITS; }
+static inline uint32_t bytes_of_site(const struct site *s) {
+    return s->wave >> 24 | s->pc >> 24 << 8;
+}
+
+static inline struct site with_bytes(struct site s, uint32_t bytes) {
+    s.wave |= bytes << 24;
+    s.pc |= bytes >> 8 << 24;
+    return s;
+}
+
+static inline struct global_view global_view(struct machine *m, int64_t wave, bool coherent,
+                                             uint32_t pc) {
+    uint32_t own = (uint32_t)(m->first_wave + m->workgroup[wave] * m->waves_per_group +
+                              m->wave_in_group[wave]) &
+                   WAVE_BITS;
+    uint32_t now = ++*m->clock;
+    return (struct global_view){
+        m,
+        wave,
+        own,
+        now,
+        {now, (uint32_t)m->vm_issued[wave], own, (pc / 4 & PC_BITS) | (coherent ? COHERENT : 0)}};
+}
+
+/* -- order ------------------------------------------------------------------------------------- */
+
+/* A barrier may carry either to the other waves of the workgroup: it is not waited for. */
+static inline void acquire(const struct global_view *v) {
+    v->m->acquired[v->m->workgroup[v->wave]] = v->now;
+}
+
+static inline void release(const struct global_view *v) {
+    struct machine *m = v->m;
+    const int32_t *waves = m->wave_ids + (int64_t)m->workgroup[v->wave] * MAX_WAVES;
+    for (int64_t i = 0; i < m->waves_per_group; i++) {
+        int32_t waited = m->vm_waited[waves[i]], passed = m->vm_passed[waves[i]];
+        int32_t done = waited > passed ? waited : passed;
+        struct release *ring = m->releases + (int64_t)waves[i] * RELEASES;
+        if (ring[0].time && ring[0].done == done)
+            continue;
+        memmove(ring + 1, ring, (RELEASES - 1) * sizeof *ring); /* newest first */
+        ring[0] = (struct release){v->now, done};
+    }
+}
+
+/* Whether a wave of this batch released its operation `seq` before time `acquired`. Where the
+ * release may be one that is no longer on record, the answer is yes. */
+static inline bool released_by(const struct machine *m, int64_t wave, uint32_t seq,
+                               uint32_t acquired) {
+    const struct release *ring = m->releases + wave * RELEASES;
+    for (int i = 0; i < RELEASES && ring[i].time; i++) {
+        if ((int32_t)((uint32_t)ring[i].done - seq) < 0)
+            return false;
+        if (ring[i].time < acquired || i == RELEASES - 1)
+            return true;
+    }
+    return false;
+}
+
+static inline bool is_current(const struct global_view *v, const struct site *s) {
+    return s->time >= v->m->launch_start;
+}
+
+/* Whether a time is in one of some intervals. */
+static inline bool within(const struct interval *intervals, int64_t count, uint32_t time) {
+    int64_t low = 0, high = count; /* the first that ends at `time` or later */
+    while (low < high) {
+        int64_t middle = (low + high) / 2;
+        if (intervals[middle].last < time)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < count && intervals[low].first <= time;
+}
+
+/* Whether an access is of an earlier launch that nothing orders before this one. */
+static inline bool is_rival(const struct global_view *v, const struct site *s) {
+    const struct machine *m = v->m;
+    return m->num_rivals && !is_current(v, s) && within(m->rivals, m->num_rivals, s->time);
+}
+
+/* A launch that has acquired may be ordered after what happens in another stream. */
+static inline bool may_be_ordered(const struct global_view *v) {
+    return v->m->acquired[v->m->workgroup[v->wave]] >= v->m->launch_start;
+}
+
+static inline bool global_ordered(const struct global_view *v, const struct site *s) {
+    const struct machine *m = v->m;
+    uint32_t other = wave_of_site(s);
+    if (other == v->own)
+        return true;
+    int64_t group = other / m->waves_per_group - m->first_wave / m->waves_per_group;
+    bool in_batch = group >= 0 && group < m->num_groups;
+    int64_t index = in_batch ? m->wave_ids[group * MAX_WAVES + other % m->waves_per_group] : 0;
+    if (in_batch && group == m->workgroup[v->wave] &&
+        (int32_t)(s->seq - (uint32_t)m->vm_passed[index]) <= 0)
+        return true;
+    uint32_t acquired = m->acquired[m->workgroup[v->wave]];
+    if (acquired < m->launch_start)
+        return false;
+    return !in_batch || released_by(m, index, s->seq, acquired);
+}
+
+static inline bool conflicts(const struct global_view *v, const struct site *s, uint32_t bytes) {
+    if (!(bytes_of_site(s) & bytes))
+        return false;
+    if (!is_current(v, s))
+        return is_rival(v, s) && !(s->pc & v->site.pc & COHERENT) && !may_be_ordered(v);
+    return !((s->pc | v->site.pc) & COHERENT) && !global_ordered(v, s);
+}
+
+static inline int global_race(const struct global_view *v, int code, const struct access *a,
+                              int lane, const struct site *s) {
+    struct machine *m = v->m;
+    bool writes = code != GLOBAL_RACE_READ;
+    if (!is_current(v, s))
+        code += STREAM_RACE_READ - GLOBAL_RACE_READ;
+    if (!raise(m, code, lane, a->address[lane], a->bytes[lane], writes))
+        return OK;
+    m->fault.other_wave = (int32_t)wave_of_site(s);
+    m->fault.other_pc = 4 * (int64_t)(s->pc & PC_BITS);
+    m->fault.other = s->time;
+    return code;
+}
+
+/* -- one granule ------------------------------------------------------------------------------- */
+
+static inline void note_site(const struct global_view *v, struct site *s, uint32_t bytes) {
+    bool mine = is_current(v, s) && wave_of_site(s) == v->own;
+    *s = with_bytes(v->site, mine ? bytes_of_site(s) | bytes : bytes);
+}
+
+/* An unordered read of another stream is kept rather than one of this launch. */
+static inline void note_read(const struct global_view *v, struct global_record *r, uint32_t bytes) {
+    bool foreign = is_rival(v, &r->read);
+    if (foreign || (is_current(v, &r->read) && wave_of_site(&r->read) != v->own &&
+                    !is_rival(v, &r->other_read)))
+        r->other_read = r->read;
+    note_site(v, &r->read, bytes);
+}
+
+/* The bytes of an access that lie in the granule at `start`. */
+static inline uint32_t bytes_in(uint64_t start, uint64_t address, int bytes) {
+    uint64_t first = address > start ? address - start : 0;
+    uint64_t end = address + (uint64_t)bytes - start;
+    return (uint32_t)(low_bits((int)(end < GRANULE ? end : GRANULE)) & ~low_bits((int)first));
+}
+
+static inline int global_read(const struct global_view *v, const struct access *a, int lane,
+                              struct global_record *r, uint32_t bytes) {
+    if (conflicts(v, &r->write, bytes))
+        return global_race(v, GLOBAL_RACE_READ, a, lane, &r->write);
+    note_read(v, r, bytes);
+    return OK;
+}
+
+/* `same` tells whether the write changes nothing; it is only asked where that matters. */
+static inline int global_write(const struct global_view *v, const struct access *a, int lane,
+                               struct global_record *r, uint32_t bytes, bool same) {
+    if (conflicts(v, &r->read, bytes))
+        return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->read);
+    if (conflicts(v, &r->other_read, bytes))
+        return global_race(v, GLOBAL_RACE_WRITE_READ, a, lane, &r->other_read);
+    if (!same && conflicts(v, &r->write, bytes))
+        return global_race(v, GLOBAL_RACE_WRITE_WRITE, a, lane, &r->write);
+    note_site(v, &r->write, bytes);
+    return OK;
+}
+
+#endif
