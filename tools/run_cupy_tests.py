@@ -9,8 +9,10 @@ A process runs a few files of tests. Each outcome is written as soon as it is kn
 interrupted run goes on where it ended: the same command runs what is missing. A test that ends its
 process counts as failed, and the rest goes on after it. `--shard 1/4` runs every fourth file.
 `--sample 0.01 --seed 0` runs a hundredth of the tests of each file, at least two, chosen at random;
-a larger fraction with the same seed adds tests to those. `estimate` prints the share of all tests
-that pass, with an interval. CuPy's sources are only read: its installed wheel is tested.
+a larger fraction with the same seed adds tests to those. With `--least 0`, each test is chosen by
+itself, so that large files count for more: this gives the best estimate. `estimate` prints the
+share of all tests that pass, with an interval. CuPy's sources are only read: its installed wheel is
+tested.
 """
 
 from __future__ import annotations
@@ -38,7 +40,6 @@ SUITES = ("cupy_tests", "cupyx_tests")
 RESULTS_VARIABLE = "CUPYGEMM_CUPY_RESULTS"
 SAMPLE_VARIABLE = "CUPYGEMM_CUPY_SAMPLE"
 FILES_TOGETHER = 50  # in a process
-LEAST = 2  # tests of a file in a sample
 _EXCEPTION = re.compile(r"[\w.]*(Error|Exception|Warning|Exit)\b")
 KNOWN = "a known fault of CuPy's, as a warning"
 POPULATION = "(collected)"  # the record that holds how many tests a file has
@@ -58,10 +59,13 @@ class Recorder:
         The share of a file's tests to run.
     seed : str
         Which ones.
+    least : int
+        The tests of a file to run at least; with 0, each test is chosen by itself.
     """
 
-    def __init__(self, results: Path, fraction: float, seed: str) -> None:
+    def __init__(self, results: Path, fraction: float, seed: str, least: int) -> None:
         self._results, self._fraction, self._seed = results, fraction, seed
+        self._least = least
         self._problem: dict[str, str] = {}
         self._began: dict[str, float] = {}  # seconds of processor time
         self._passed: dict[str, Any] = {}  # the latest record of a test that passed
@@ -87,9 +91,14 @@ class Recorder:
             known = outcomes(record_of(self._results, name))
             if POPULATION not in known:
                 self._write(POPULATION, "collected", str(len(tests)), of=name)
-            count = max(LEAST, math.ceil(self._fraction * len(tests)))
             by_chance = functools.partial(rank, self._seed)
-            wanted = set(sorted((item.nodeid for item in tests), key=by_chance)[:count])
+            ordered = sorted((item.nodeid for item in tests), key=by_chance)
+            if self._least:
+                count = max(self._least, math.ceil(self._fraction * len(tests)))
+            else:
+                ranks = [int(rank(self._seed, name), 16) for name in ordered]
+                count = sum(each < self._fraction * 2**256 for each in ranks)
+            wanted = set(ordered[:count])
             chosen |= wanted - set(known)
         items[:] = [item for item in items if item.nodeid in chosen]
 
@@ -151,8 +160,8 @@ def reason_of(report: Any) -> str:
 def run_files() -> int:
     """Run the tests that this process was started for."""
     importlib.import_module("cupygemm")  # enables the emulated device before CuPy is imported
-    fraction, seed = os.environ[SAMPLE_VARIABLE].split()
-    recorder = Recorder(Path(os.environ[RESULTS_VARIABLE]), float(fraction), seed)
+    fraction, seed, least = os.environ[SAMPLE_VARIABLE].split()
+    recorder = Recorder(Path(os.environ[RESULTS_VARIABLE]), float(fraction), seed, int(least))
     return int(pytest.main(sys.argv[2:], plugins=[recorder]))
 
 
@@ -200,7 +209,7 @@ def run(arguments: argparse.Namespace) -> None:
         "PYTHONPATH": str(HERE.parents[1]),
         "CUPY_TEST_GPU_LIMIT": "1",
         RESULTS_VARIABLE: str(results),
-        SAMPLE_VARIABLE: f"{arguments.sample} {arguments.seed}",
+        SAMPLE_VARIABLE: f"{arguments.sample} {arguments.seed} {arguments.least}",
     }
     for name in names if arguments.again else ():
         forget_failures(record_of(results, name))
@@ -314,7 +323,8 @@ def table(arguments: argparse.Namespace) -> None:
 def estimate(arguments: argparse.Namespace) -> None:
     """Print how many tests ran, and what share of all that are not skipped would pass.
 
-    Each file's tests count for those of the file that did not run. The interval is Wilson's at 95 %
+    Each file's tests count for those of the file that did not run, unless each test was chosen by
+    itself (``--least 0``): then all count alike. The interval is Wilson's at 95 %
     with Kish's effective number of tests for the unequal weights; that the sample is stratified by
     file makes it too wide rather than too narrow.
     """
@@ -331,7 +341,8 @@ def estimate(arguments: argparse.Namespace) -> None:
             if each["outcome"] != "skipped":
                 is_passed = each["outcome"] == "passed"
                 passed, failed = passed + is_passed, failed + (not is_passed)
-                weights.append((size / len(tests), is_passed))
+                weight = 1.0 if arguments.least == 0 else size / len(tests)
+                weights.append((weight, is_passed))
     total = sum(weight for weight, _ in weights)
     if not total:
         sys.stdout.write(f"{ran} of {population} tests have an outcome, and none is known to run\n")
@@ -370,6 +381,7 @@ def main() -> None:
     command.add_argument("--only", nargs="*", default=[], help="words in the paths of files")
     command.add_argument("--shard", default="1/1", help="as 2/4: the second quarter of the files")
     command.add_argument("--sample", type=float, default=1.0, help="share of a file's tests")
+    command.add_argument("--least", type=int, default=2, help="tests of each file in a sample")
     command.add_argument("--seed", default="0", help="which tests a sample holds")
     command.add_argument("--again", action="store_true", help="also run what failed before")
     command.add_argument("--target", default="gfx942")
@@ -381,6 +393,7 @@ def main() -> None:
     command.set_defaults(call=table)
     command = commands.add_parser("estimate", help="print what share of all tests pass")
     command.add_argument("--results", type=Path, required=True)
+    command.add_argument("--least", type=int, default=2, help="as in the run")
     command.set_defaults(call=estimate)
     arguments = parser.parse_args()
     arguments.call(arguments)
