@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 from elftools.elf.elffile import ELFFile
 
@@ -208,6 +209,24 @@ def test_managed_memory_takes_advice_and_prefetches_that_exist(cp: ModuleType) -
         memory.advise(-1, cp.cuda.Device(0))
     with pytest.raises(cp.cuda.runtime.CUDARuntimeError, match="the only one, 0"):
         memory.prefetch(cp.cuda.Stream(), device_id=7)
+
+
+def test_managed_memory_is_refused_as_by_rocm(cp: ModuleType, pointer: ctypes.c_void_p) -> None:
+    runtime, outside = cp.cuda.runtime, np.zeros(64)
+    address = pointer.value or 0
+
+    def refused(status: str, call: Any, *arguments: int) -> None:
+        with pytest.raises(runtime.CUDARuntimeError, match=status):
+            call(*arguments)
+
+    refused("hipErrorInvalidValue: 0 bytes", runtime.mallocManaged, 0)
+    refused("hipErrorInvalidValue: 64 bytes .* the flags 4", runtime.mallocManaged, 64, 4)
+    refused("hipErrorInvalidValue: a prefetch of no", runtime.memPrefetchAsync, address, 0, 0, 0)
+    refused("hipErrorInvalidValue: prefetch of", runtime.memPrefetchAsync, address, 1001, 0, 0)
+    refused("XNACK", runtime.memPrefetchAsync, outside.ctypes.data, 64, 0, 0)
+    refused("hipErrorInvalidValue: advice on no", runtime.memAdvise, address, 0, 3, 0)
+    refused("hipErrorInvalidDevice", runtime.memAdvise, address, 1000, 3, 7)
+    runtime.memAdvise(address, 1000, 1, 7)  # mostly read: of all devices
 
 
 # -- the device --

@@ -22,6 +22,8 @@ from cupygemm.emulator.stream_races import touch
 HOST_TO_HOST, HOST_TO_DEVICE, DEVICE_TO_HOST, DEVICE_TO_DEVICE, DEFAULT = range(5)
 _MEMORY_TYPE = {"hipHostMalloc": 1, "hipMallocManaged": 3}  # by tag; hipMemoryTypeDevice is 2
 _ADVICE = (*range(1, 7), 100, 101)  # hipMemoryAdvise
+_READ_MOSTLY = (1, 2)  # of these, hipMemAdviseSetReadMostly and its reverse: for all devices
+_ATTACHMENTS = (1, 2)  # hipMemAttachGlobal, hipMemAttachHost
 _CPU_DEVICE = -1  # hipCpuDeviceId: where managed memory may be wanted too
 
 
@@ -48,6 +50,12 @@ class MemoryFunctions(Handles):
         store_size(pointer, self._malloc_for_host(size, "hipHostMalloc"))
 
     def hipMallocManaged(self, pointer: int, size: int, flags: int) -> None:
+        if size == 0 or flags not in _ATTACHMENTS:
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"{size} bytes of managed memory with the flags {flags}, which are not "
+                "hipMemAttachGlobal (1) or hipMemAttachHost (2)",
+            )
         store_size(pointer, self._malloc_for_host(size, "hipMallocManaged"))
 
     def hipFree(self, pointer: int) -> None:
@@ -153,17 +161,28 @@ class MemoryFunctions(Handles):
             stream, f"fill of {size} bytes", lambda place: self._fill(place, to, value, size)
         )
 
-    # There is only one memory, so advice and prefetches have no effect: only arguments are checked.
+    # There is only one memory, so advice and prefetches have no effect: only arguments are checked,
+    # as in ROCm's hip_hmm.cpp. Memory that HIP does not know would need XNACK, which is off.
 
     def hipMemAdvise(self, pointer: int, size: int, advice: int, device: int) -> None:
         if advice not in _ADVICE:
             raise HipError(Status.INVALID_VALUE, f"{advice} is no hipMemoryAdvise")
-        self._check_place(device)
+        if advice not in _READ_MOSTLY:
+            self._check_place(device)
+        if size == 0:
+            raise HipError(Status.INVALID_VALUE, "advice on no bytes")
         self._check("advice on", pointer, size, on_device=True)
 
     def hipMemPrefetchAsync(self, pointer: int, size: int, device: int, stream: int) -> None:
         self.check_stream(stream)
         self._check_place(device)
+        if size == 0:
+            raise HipError(Status.INVALID_VALUE, "a prefetch of no bytes")
+        if pointer and device != _CPU_DEVICE and not self.devices.memory.owns(pointer):
+            raise HipError(
+                Status.NOT_SUPPORTED,
+                f"a prefetch of 0x{pointer:x}, which is not memory of HIP's: that needs XNACK",
+            )
         self._check("prefetch of", pointer, size, on_device=True)
 
     def _check_place(self, device: int) -> None:
