@@ -51,7 +51,7 @@ LEAST_PRODUCTS = 1200
 @pytest.mark.timeout(600)
 def test_generic_tests_of_products_pass_under_a_backend_in_numpy():
     deselected = [f"--deselect=tests/{name}" for name in OTHERS]
-    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow"]
+    options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow and not sweep"]
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "--device", "emulated", "--backend", "numpy", *options,
          *deselected, *FILES],

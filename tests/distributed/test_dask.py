@@ -32,6 +32,7 @@ def computed(array):
     return array.compute(scheduler="threads").get()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int8", "int32"])
 @pytest.mark.parametrize("k_chunk", [16, 40])
 def test_the_product_is_numpys(chunked, dtype, k_chunk):

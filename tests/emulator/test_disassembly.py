@@ -13,6 +13,7 @@ import io
 import re
 import shutil
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ from cupygemm.emulator.decode import decode, disassemble
 from cupygemm.emulator.disassembly import format_instruction, mnemonic_with_suffix
 from cupygemm.emulator.isa import LITERAL, Instruction
 from tests.emulator.listing import TARGETS, entries
-from tests.hip.harness import SOURCES, VARIANTS, compile_source
+from tests.hip.harness import SAMPLE, SOURCES, VARIANTS, compile_source
 
 _BRANCH = re.compile(r"s_c?branch|s_call")
 
@@ -82,13 +83,13 @@ def test_assembler_agrees_with_the_listing(target: str, tmp_path: Path) -> None:
 # -- compiled kernels ------------------------------------------------------------------------------
 
 
-def compiled(target: str) -> list[Path]:
-    """Return the code objects of the HIP corpus, unoptimised and optimised."""
-    variants = [variant for variant in VARIANTS if variant[0] == target]
+def compiled(target: str, variants: Iterable[tuple[str, str]]) -> list[Path]:
+    """Return the code objects of the HIP corpus for a target."""
     return [
         compile_source(name, *variant)
         for name in SOURCES
-        for variant in (variants[0], variants[-1])
+        for variant in variants
+        if variant[0] == target
         if not (name == "narrow.hip" and target == "gfx90a")  # it has no 8-bit floats
     ]
 
@@ -100,10 +101,20 @@ def without_ignored_bits(code: bytes, target: str) -> bytes:
     return code[:6] + bytes(2) if ignored and inst.encoding.startswith("VOP") else code
 
 
+of_compiled_kernels = pytest.mark.parametrize(
+    ("variants", "least"),
+    [(SAMPLE, 3_000), pytest.param(VARIANTS, 10_000, marks=pytest.mark.sweep)],
+    ids=["sample", "all"],
+)
+
+
+@of_compiled_kernels
 @pytest.mark.parametrize("target", TARGETS)
-def test_compiled_kernels_assemble_to_the_same_bytes(target: str, tmp_path: Path) -> None:
-    parts = [part for path in compiled(target) for part in instructions(path, target)]
-    assert len(parts) > 10_000
+def test_compiled_kernels_assemble_to_the_same_bytes(
+    target: str, variants: Iterable[tuple[str, str]], least: int, tmp_path: Path
+) -> None:
+    parts = [part for path in compiled(target, variants) for part in instructions(path, target)]
+    assert len(parts) > least
     source, output = tmp_path / "kernels.s", tmp_path / "kernels.hsaco"
     source.write_text(".text\n" + "\n".join(text for _, text in parts) + "\n")
     find_toolchain().assemble(source, output, target=target)
@@ -131,11 +142,14 @@ def objdump_is_recent(path: str) -> bool:
     return found is not None and int(found[1]) >= 22
 
 
+@of_compiled_kernels
 @pytest.mark.parametrize("target", TARGETS)
-def test_compiled_kernels_against_objdump(target: str) -> None:
+def test_compiled_kernels_against_objdump(
+    target: str, variants: Iterable[tuple[str, str]], least: int
+) -> None:
     """This test needs a recent llvm-objdump; the tests above compare with the assembler alone."""
     for objdump in [path for path in OBJDUMP if objdump_is_recent(path)][:1]:
-        for path in compiled(target):
+        for path in compiled(target, variants):
             command = [objdump, "-d", f"--mcpu={target}", str(path)]
             text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
             listed = [re.sub(r"\s*//.*", "", x).strip() for x in text.splitlines() if x[:1] == "\t"]

@@ -6,6 +6,8 @@ wait is written by hand. The emulator checks each read of LDS against them.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +23,7 @@ from cupygemm._backends.cdna.select import select
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from tests.kernels.gemm import Case, Placement, with_layout
+from tests.tables import rows_of
 
 LAYOUTS = ["kk", "kn", "mk", "mn"]
 RESULTS = {"bf16": "bf16", "f16": "f32", "f64": "f64", "i8": "i32"}
@@ -254,30 +257,43 @@ def test_loads_are_waited_for_at_the_barrier_alone(
     assert waits == [f"s_waitcnt vmcnt({in_flight}) lgkmcnt(0)"]
 
 
-@pytest.mark.one_in(2)
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_persistent_grid_leaves_it_its_registers(layout: str) -> None:
-    """The tiles of each type that stream-k uses do not spill; tiles with more loads would."""
-    taken = []
-    for dtype in ("bf16", "i8", "f32"):
+def of_persistent_grids() -> Iterator[tuple[str, str, GemmConfig]]:
+    """Yield the layouts and types in which stream-k uses a tile, with its configuration."""
+    for layout, dtype in itertools.product(LAYOUTS, ("bf16", "i8", "f32")):
         for base in direct_to_lds.configs(dtype, "gfx950"):
             config = replace(base, stream_k=250)
-            problem = replace(
-                PROBLEM,
-                m=4001,
-                a_major=layout[0],
-                b_major=layout[1],
-                a_dtype=dtype,
-                b_dtype=dtype,
-                out_dtype=RESULTS.get(dtype, "f32"),
-                c_align=4,
-            )
-            if check(config, problem, ARCHS["gfx950"]) is None:
-                taken.append((config.tile_m, config.tile_n))
-                resources = compile_kernel(problem, config, "gfx950").resources
-                assert resources.scratch_bytes == 0, config.name
-                assert resources.vgpr_spills == resources.sgpr_spills == 0, config.name
-    assert {(256, 128), (128, 64), (64, 64)} <= set(taken)
+            if check(config, persistent_problem(layout, dtype), ARCHS["gfx950"]) is None:
+                yield layout, dtype, config
+
+
+def persistent_problem(layout: str, dtype: str) -> GemmProblem:
+    return replace(
+        PROBLEM,
+        m=4001,
+        a_major=layout[0],
+        b_major=layout[1],
+        a_dtype=dtype,
+        b_dtype=dtype,
+        out_dtype=RESULTS.get(dtype, "f32"),
+        c_align=4,
+    )
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize(("layout", "dtype", "config"), rows_of(of_persistent_grids, width=3))
+def test_a_persistent_grid_leaves_it_its_registers(
+    layout: str, dtype: str, config: GemmConfig
+) -> None:
+    """The tiles of each type that stream-k uses do not spill; tiles with more loads would."""
+    resources = compile_kernel(persistent_problem(layout, dtype), config, "gfx950").resources
+    assert resources.scratch_bytes == 0
+    assert resources.vgpr_spills == resources.sgpr_spills == 0
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_tiles_of_persistent_grids(layout: str) -> None:
+    taken = {(its.tile_m, its.tile_n) for how, _, its in of_persistent_grids() if how == layout}
+    assert {(256, 128), (128, 64), (64, 64)} <= taken
     assert (256, 256) not in taken
 
 
