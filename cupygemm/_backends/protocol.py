@@ -228,8 +228,8 @@ class Backend(Protocol):
         The 8-bit floats that its kernels multiply, as names of `ELEMENT_TYPES`.
     precisions : frozenset of str
         Precisions below float32's in which its kernels multiply float32.
-    config_type : type or None
-        The class of its configurations; None if it has none.
+    config_type : callable or None
+        Makes a configuration of its fields, such as their class; None if it has none.
     max_cluster : int
         The most workgroups whose shared memory a kernel may address; 1 if only its own.
     interconnect : Interconnect
@@ -249,8 +249,8 @@ class Backend(Protocol):
         """Return the precisions below float32's in which it multiplies float32."""
 
     @property
-    def config_type(self) -> type | None:
-        """Return the class of its configurations."""
+    def config_type(self) -> Callable[..., Any] | None:
+        """Return what makes a configuration of its fields."""
 
     @property
     def max_cluster(self) -> int:
@@ -364,7 +364,7 @@ class NoExtras:
 
     formats: tuple[DType, ...] = ()
     precisions: frozenset[Precision] = frozenset()
-    config_type: type | None = None
+    config_type: Callable[..., Any] | None = None
     max_cluster: int = 1
     interconnect: Interconnect = PCIE
 

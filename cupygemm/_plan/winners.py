@@ -14,7 +14,7 @@ import datetime as dt
 import functools
 import json
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -115,8 +115,10 @@ def record(
         ) from err
 
 
-def winner(device: str, problem: GemmProblem, kind: type[Config]) -> tuple[Config, Winner] | None:
-    """Return the winner of a problem on a device as a configuration of a kind, if there is one."""
+def winner(
+    device: str, problem: GemmProblem, kind: Callable[..., Config]
+) -> tuple[Config, Winner] | None:
+    """Return the winner of a problem on a device as a configuration that `kind` makes, if any."""
     from cupygemm._build.private_dir import check_of_the_system
 
     file = database()

@@ -51,6 +51,12 @@ CUPYGEMM_INLINE void warpgroup_sync(u32 id) {
     asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
 }
 
+// A barrier among some threads of the block. Its id is a constant: otherwise the compiler reserves
+// all 16 for each block, and an SM with 64 takes no more than four blocks.
+template <u32 id, u32 threads> CUPYGEMM_INLINE void barrier_sync() {
+    asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
+}
+
 // A barrier in which every thread of the block takes part: threads that arrive do not wait, and
 // threads that sync wait for all.
 CUPYGEMM_INLINE void block_arrive(u32 threads) {

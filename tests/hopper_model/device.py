@@ -21,7 +21,15 @@ import scipy.special
 
 from cupygemm._backends import device as _device
 from cupygemm._backends.cupy.backend import CupyBackend
-from cupygemm._backends.hopper import copies, grouped, launch, plan, product, tensormap
+from cupygemm._backends.hopper import (
+    copies,
+    grouped,
+    launch,
+    plan,
+    product,
+    small_launch,
+    tensormap,
+)
 from cupygemm._backends.hopper.compile import CubinResources
 from cupygemm._plan.table import PLANS
 from cupygemm._request import epilogue as _epilogue
@@ -317,9 +325,9 @@ def modelled() -> Iterator[tuple[Any, Model]]:
     with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
         for name, module in modules.items():
             patch.setitem(sys.modules, name, module)
-        for user in (plan, product, copies):
+        for user in (plan, product, copies, small_launch):
             patch.setattr(user, "compile_cubin", compiled)
-        for user in (product, copies, grouped):
+        for user in (product, copies, grouped, small_launch):
             patch.setattr(user, "load", lambda kernel: kernel)
         is_number = _epilogue._is_number  # to which an array of NumPy's without axes is a number
         patch.setattr(

@@ -52,7 +52,7 @@ FAULTS = [
         "no wait for a full stage",
         text="mbarrier_wait(T::full(shared, ring.stage), ring.parity);\n            wgmma_fence();",
         instead="wgmma_fence();",
-        said="into which a TMA load has not landed",
+        said="into which a copy has not landed",
     ),
     Fault(
         "no wait for an empty stage",
@@ -84,7 +84,7 @@ FAULTS = [
         "no wait for the second stage of a group",
         text="if (block == 0)\n                        mbarrier_wait(",
         instead="if (block + i == 0)\n                        mbarrier_wait(",
-        said="into which a TMA load has not landed",
+        said="into which a copy has not landed",
         variant=PROMOTED,
     ),
     Fault(
@@ -308,7 +308,7 @@ FAULTS = [
         "no wait for the next stage of fp64",
         text="if (last && leaves && more)",
         instead="if (false)",
-        said="into which a TMA load has not landed",
+        said="into which a copy has not landed",
         variant=FP64,
     ),
     Fault(

@@ -15,9 +15,23 @@ from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_launches
-from cupygemm._backends.hopper.requests import KNOWN_PRECISIONS, place_request, supports_types
+from cupygemm._backends.hopper.requests import (
+    KNOWN_PRECISIONS,
+    place_request,
+    precision_of,
+    supports_types,
+)
 from cupygemm._backends.hopper.select import HopperCandidate, in_other_orders, select
+from cupygemm._backends.hopper.small import SMALL_PRODUCTS, SmallConfig, check_small
+from cupygemm._backends.hopper.small_launch import small_cubin, small_grid, small_launches
+from cupygemm._backends.hopper.small_select import (
+    SmallCandidate,
+    SmallSelection,
+    select_small,
+    small_candidates,
+)
 from cupygemm._backends.interconnect import NVLINK_H200
+from cupygemm._backends.product_table import why_types_unsupported
 from cupygemm._backends.protocol import (
     SUPPORTED,
     BlockScaling,
@@ -33,6 +47,13 @@ from cupygemm._records.problem import GemmProblem, sums_alike
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
 
+
+def config_of(**fields: Any) -> HopperConfig | SmallConfig:
+    """Return the configuration with these fields, as the database of tuned ones keeps them."""
+    kind = SmallConfig if "num_teams" in fields else HopperConfig
+    return kind(**fields)
+
+
 MIN_TRIANGLE_ROWS = 512
 """Both triangles of symmetric products with fewer rows are computed."""
 
@@ -41,6 +62,14 @@ def create(properties: DeviceProperties) -> HopperBackend:
     """Return the backend of a device."""
     part, num_sms = properties.name, properties.values["multiProcessorCount"]
     return HopperBackend(HopperArch(part=part, num_sms=num_sms))
+
+
+@dataclass(frozen=True)
+class SmallKernel:
+    """The kernel for small matrices, and the placement that it was chosen for."""
+
+    placement: Placement
+    config: SmallConfig
 
 
 @dataclass(frozen=True)
@@ -60,7 +89,7 @@ class HopperBackend(NoExtras):
     """
 
     name = "hopper"
-    config_type = HopperConfig
+    config_type = staticmethod(config_of)
     formats = FLOAT8
     precisions = KNOWN_PRECISIONS
     max_cluster = 8
@@ -71,6 +100,8 @@ class HopperBackend(NoExtras):
 
     def supports(self, request: Request) -> Support:
         """Tell whether a kernel takes the request, and the model prefers it to cuBLAS's."""
+        if self._small(request) is not None:
+            return SUPPORTED
         support = supports_types(request)
         if not support:
             return support
@@ -82,14 +113,29 @@ class HopperBackend(NoExtras):
 
     def problem(self, request: Request) -> GemmProblem | None:
         """Return the problem that the kernel solves; None for types that no kernel takes."""
-        return place_request(request).layout.problem if supports_types(request) else None
+        if supports_types(request) or not _why_not_small(request):
+            return place_request(request).layout.problem
+        return None
 
-    def candidates(self, request: Request) -> Sequence[HopperCandidate]:
+    def candidates(self, request: Request) -> Sequence[HopperCandidate | SmallCandidate]:
         """Return the configurations that can run, ordered by their modelled cost."""
-        return select(place_request(request).layout.problem, self.arch).candidates
+        problem = place_request(request).layout.problem
+        small = small_candidates(problem, self.arch)
+        if not supports_types(request):
+            return small
+        both: list[HopperCandidate | SmallCandidate] = [
+            *small,
+            *select(problem, self.arch).candidates,
+        ]
+        return sorted(both, key=lambda candidate: candidate.cycles)
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Compile the kernels for a request."""
+        small = self._small(request) if config is None else None
+        if small is not None:
+            return self._compile_small(request, small.config, small.reason)
+        if isinstance(config, SmallConfig):
+            return self._compile_small(request, config, reason)
         placement = place_request(request)
         choice = choose(placement.layout, self.arch, config, reason=reason)
         if config is not None:
@@ -116,7 +162,11 @@ class HopperBackend(NoExtras):
 
     def launch(self, request: Request, compiled: Compiled) -> Runner:
         """Load the kernels and return the runner of the request."""
-        kernels: Kernels = compiled.handle
+        kernels: Kernels | SmallKernel = compiled.handle
+        if isinstance(kernels, SmallKernel):
+            placement = kernels.placement
+            launches = small_launches(placement.layout, kernels.config)
+            return make_runner(request, placement, launches)
         return self.run(request, kernels.placement, kernels.choice)
 
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
@@ -126,7 +176,7 @@ class HopperBackend(NoExtras):
         """
         config: Any = whole.config
         problem = self.problem(request)
-        if config.stream_k or not sums_alike(problem, whole.problem):
+        if getattr(config, "stream_k", 0) or not sums_alike(problem, whole.problem):
             return None
         try:
             return self.compile(request, config, reason="its rows are part of another product")
@@ -135,6 +185,8 @@ class HopperBackend(NoExtras):
 
     def variants(self, request: Request, config: Any) -> Sequence[HopperConfig]:
         """Return the configuration with the other orders of tiles."""
+        if isinstance(config, SmallConfig):
+            return ()
         asked = place_request(request).layout.problem
         problem = as_computed(asked, transposed_c=config.transposed_c)
         return in_other_orders(config, problem, self.arch)
@@ -170,6 +222,41 @@ class HopperBackend(NoExtras):
         """Compile a translation unit and load its kernel."""
         return PlainKernel(load(compile_cubin(text, entry)))
 
+    def _small(self, request: Request) -> SmallSelection | None:
+        """Return the configuration for small matrices if the model prefers it."""
+        if _why_not_small(request):
+            return None
+        return select_small(place_request(request).layout.problem, self.arch)
+
+    def _compile_small(self, request: Request, config: SmallConfig, reason: str) -> Compiled:
+        placement = place_request(request)
+        layout = placement.layout
+        objection = check_small(config, layout.problem)
+        if objection is not None:
+            raise ValueError(objection)
+        cubin = small_cubin(layout, config)
+        shared = config.shared_bytes(layout.problem)
+        return Compiled(
+            computed_by="cupygemm",
+            reason=reason,
+            handle=SmallKernel(placement, config),
+            notes=placement.notes,
+            problem=layout.problem,
+            config=config,
+            resources=lambda: cubin.resources(shared),
+            compiler=cubin.compiler,
+            grid=small_grid(layout, config),
+            num_launches=len(layout.launches),
+            by_address=placement.is_in_place and placement.sources is None,
+        )
+
     def run(self, request: Request, placement: Placement, choice: HopperChoice) -> Runner:
         """Load the kernels of a choice and return the runner of the request."""
         return make_runner(request, placement, make_launches(placement.layout, choice))
+
+
+def _why_not_small(request: Request) -> str | None:
+    """Return why the kernel for small matrices does not take the types, or None if it does."""
+    if precision_of(request) != "ieee":
+        return "it multiplies float32 exactly"
+    return why_types_unsupported(request, SMALL_PRODUCTS, FLOAT8, "ieee")

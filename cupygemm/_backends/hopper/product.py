@@ -26,7 +26,11 @@ MIRROR_ENTRY, FINISH_ENTRY = "cupygemm_mirror", "cupygemm_finish_triangle"
 
 def make_launches(layout: Layout, choice: HopperChoice) -> list[Callable[..., None]]:
     """Load the kernels of a product and return its launches."""
-    launch = make_product(choice)
+    return moved_launches(layout, make_product(choice))
+
+
+def moved_launches(layout: Layout, launch: Callable[..., None]) -> list[Callable[..., None]]:
+    """Return the launches of a layout: one launch, at the offsets of each."""
     sizes = [ITEMSIZE[getattr(layout.problem, f"{name}_dtype")] for name in ("a", "b", "out")]
     offsets = [
         tuple(s * o for s, o in zip(sizes, (each.a, each.b, each.c), strict=True))

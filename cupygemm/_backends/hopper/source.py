@@ -7,6 +7,7 @@ from typing import Literal
 
 from cupygemm._backends.epilogue_source import epilogue_lines
 from cupygemm._backends.hopper.config import HopperConfig, a_in_registers
+from cupygemm._backends.hopper.small import SmallConfig
 from cupygemm._build.flatten import flatten
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem, Source
@@ -183,6 +184,48 @@ def _constants(config: HopperConfig) -> dict[str, object]:
         "bool c_turned": _bool(config.transposed_c),
         "bool ping_pong": _bool(config.ping_pong),
     }
+
+
+def small_text(problem: GemmProblem, config: SmallConfig) -> str:
+    """Return the source of the kernel for small matrices, with the entry ``cupygemm_small_gemm``.
+
+    It depends on the problem's types, majors and alignment, on whether there are several batch
+    axes, and on whether each matrix is exactly a tile.
+    """
+    p, fused = problem, problem.epilogue is not None
+    size, out_size = ITEMSIZE[p.a_dtype], ITEMSIZE[p.out_dtype]
+    run = 8 if out_size == 2 else 2  # adjacent results that a lane stores
+    is_direct = not fused and out_size > 1 and p.n % run == 0
+    is_direct = is_direct and p.c_align >= min(16, run * out_size)
+    types = {
+        "Element": p.a_dtype,
+        "ElementC": p.out_dtype,
+        "Accumulator": _accumulator(p),
+    }
+    whole = (p.m, p.n, p.k % config.tile_k) == (config.tile_m, config.tile_n, 0)
+    constants = {
+        "Major a_major": _major(p.a_major),
+        "Major b_major": _major(p.b_major),
+        "u32 tile_m": config.tile_m,
+        "u32 tile_n": config.tile_n,
+        "u32 tile_k": config.tile_k,
+        "u32 warps_m": config.warps_m,
+        "u32 warps_n": config.warps_n,
+        "u32 num_teams": config.num_teams,
+        "u32 num_stages": config.num_stages,
+        "u32 a_vector_bytes": max(size, p.a_align),
+        "u32 b_vector_bytes": max(size, p.b_align),
+        "bool whole": _bool(whole),
+        "bool several_axes": _bool(len(p.batch) > 1),
+        "bool c_vectors": _bool(p.c_align >= min(16, 4 * out_size)),
+        "bool c_direct": _bool(is_direct),
+        "bool has_epilogue": _bool(fused),
+    }
+    lines = epilogue_lines(p.epilogue, _takes_runs(p, 4))
+    return flatten(
+        "hopper/small_gemm.cu",
+        {"config.cuh": _struct(types | _epilogue_type(fused), constants, lines)},
+    )
 
 
 def wgmma_text(tile_n: int, problem: GemmProblem) -> str:

@@ -1,7 +1,7 @@
-// Ordinary loads and stores in shared and global memory, and stmatrix.
+// Ordinary loads and stores in shared and global memory, ldmatrix, and stmatrix.
 //
 // An address must be a multiple of the size of the access. Source: PTX ISA 9.0, "ld", "st",
-// "stmatrix".
+// "ldmatrix", "stmatrix".
 #include "ptx.hpp"
 
 namespace hopper_model {
@@ -87,6 +87,31 @@ template <u32 count, bool transposed> void store_matrices(Arguments &args) {
     store_ordinary(static_cast<u32>(args.value(0)), row, sizeof(row));
 }
 
+// The same for loads, of four matrices.
+template <bool transposed> void load_matrices(Arguments &args) {
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 lane = running->index % warp_size;
+    auto &address = warp.value[warp.generation & 1];
+    address[lane][0] = args.value(1);
+    meet();
+    const u32 line = lane / 4, pair = lane % 4 * 2;
+    for (u32 matrix = 0; matrix < 4; ++matrix) {
+        u32 both = 0;
+        for (u32 i = 0; i < 2; ++i) {
+            const u32 of_row = transposed ? pair + i : line,
+                      of_column = transposed ? line : pair + i;
+            const u32 row = static_cast<u32>(address[matrix * 8 + of_row][0]);
+            u16 elements[8];
+            if (row % sizeof(elements))
+                fail("a row of ldmatrix at %#x, no multiple of 16", row);
+            load_ordinary(row, elements, sizeof(elements));
+            both |= static_cast<u32>(elements[of_column]) << 16 * i;
+        }
+        args.set(0, both, matrix);
+    }
+    meet(); // no lane leaves, and perhaps overwrites a row, before all have read
+}
+
 } // namespace
 
 const Opcode element_opcodes[] = {
@@ -120,6 +145,8 @@ const Opcode element_opcodes[] = {
     {"st.global.v4.f32", store_sums},
     {"st.global.v4.u32", store_global<u32, 4>},
     {"st.release.gpu.global.u64", store_global<u64, 1>},
+    {"ldmatrix.sync.aligned.m8n8.x4.shared.b16", load_matrices<false>},
+    {"ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16", load_matrices<true>},
     {"stmatrix.sync.aligned.m8n8.x4.shared.b16", store_matrices<4, false>},
     {"stmatrix.sync.aligned.m8n8.x4.trans.shared.b16", store_matrices<4, true>},
     {"stmatrix.sync.aligned.m8n8.x2.trans.shared.b16", store_matrices<2, true>},

@@ -63,6 +63,14 @@ struct TmaCopy {
     u32 group; // of the thread's stores; 0 while it is open
 };
 
+// A cp.async that has not landed yet.
+struct ThreadCopy {
+    u64 from;
+    u32 offset; // in shared memory
+    u32 bytes, present;
+    u32 group; // of the thread's copies; 0 while it is open
+};
+
 struct Thread {
     Place place;
     Block *block;
@@ -77,6 +85,8 @@ struct Thread {
     List<u32> unfenced;      // words of shared memory written since its last proxy fence
     List<TmaCopy> stores;    // that have not read shared memory yet
     u32 store_groups;        // closed
+    List<ThreadCopy> copies; // that have not landed yet
+    u32 copy_groups;         // closed
     u32 cluster_phase;       // of the cluster's barrier, at its arrival
     u32 registers;           // by setmaxnreg
     bool loaded_since_fence; // a register, from shared memory, since wgmma.fence
@@ -162,6 +172,7 @@ u32 swizzled(u32 offset, u32 width = 128);
 void load_ordinary(u32 address, void *to, u32 bytes);
 void store_ordinary(u32 address, const void *from, u32 bytes);
 void lock_for_landing(Block &block, u32 offset, u32 bytes);
+void lock_part_for_landing(Block &block, u32 offset, u32 bytes);
 void unlock_landed(Block &block, u32 offset, u32 bytes);
 void lock_for_reading(Block &block, u32 offset, u32 bytes);
 void unlock_read(Block &block, u32 offset, u32 bytes);
@@ -180,6 +191,9 @@ void finish_stores(Thread &thread, u32 younger);
 void require_stores_read(const Thread &thread);
 void forget_loads();
 
+// -- cp_async.cpp ---------------------------------------------------------------------------------
+void require_copies_landed(const Thread &thread);
+
 // -- wgmma.cpp ------------------------------------------------------------------------------------
 Warpgroup *make_warpgroup();
 void free_warpgroup(Warpgroup *group);
@@ -196,7 +210,7 @@ struct Opcode {
     const char *name; // or, ending in '*', how it begins
     Handler handler;
 };
-extern const Opcode mbarrier_opcodes[], barrier_opcodes[], tma_opcodes[], wgmma_opcodes[],
-    mma_sync_opcodes[], element_opcodes[], conversion_opcodes[];
+extern const Opcode mbarrier_opcodes[], barrier_opcodes[], tma_opcodes[], cp_async_opcodes[],
+    wgmma_opcodes[], mma_sync_opcodes[], element_opcodes[], conversion_opcodes[];
 
 } // namespace hopper_model

@@ -2,7 +2,8 @@
 //
 // The instruction is synchronous: no lane continues before all lanes have arrived. Products are
 // added one after another, and each sum is rounded. Source: PTX ISA 9.0, "Matrix Fragments for
-// mma.m16n8k8".
+// mma.m16n8k8" and "Matrix Fragments for mma.m16n8k16".
+#include "numbers.hpp"
 #include "ptx.hpp"
 
 namespace hopper_model {
@@ -37,10 +38,39 @@ void multiply(Arguments &args) {
     }
 }
 
+// 16-bit floats, two in a register, with sums in fp32. Lane 4 g + t has rows g and g + 8 of A in
+// turn, and column g of B, at k = 2 t and 2 t + 1, and then at 8 more.
+void multiply_halves(Arguments &args) {
+    constexpr u32 depth = 16, of_a = 4, of_b = 2;
+    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const u32 lane = running->index % warp_size;
+    auto &value = warp.value[warp.generation & 1];
+    for (u32 i = 0; i < of_a; ++i)
+        value[lane][i] = args.value(1, i);
+    for (u32 i = 0; i < of_b; ++i)
+        value[lane][of_a + i] = args.value(2, i);
+    meet();
+    const Decoder decoded = decoder_of(args.has("bf16") ? "bf16" : "f16");
+    const u32 g = lane / 4, t = lane % 4;
+    for (u32 i = 0; i < 4; ++i) {
+        const u32 below = i / 2, column = 2 * t + i % 2;
+        float sum = args.real(3, i);
+        for (u32 k = 0; k < depth; ++k) {
+            const u32 owner = k % 8 / 2, shift = k % 2 * 16;
+            const u64 a = value[4 * g + owner][k / 8 * 2 + below] >> shift;
+            const u64 b = value[4 * column + owner][of_a + k / 8] >> shift;
+            sum += decoded(a & 0xffff) * decoded(b & 0xffff);
+        }
+        args.set(0, __builtin_bit_cast(u32, sum), i);
+    }
+}
+
 } // namespace
 
 const Opcode mma_sync_opcodes[] = {
     {"mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", multiply},
+    {"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", multiply_halves},
+    {"mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", multiply_halves},
     {nullptr, nullptr},
 };
 

@@ -45,9 +45,9 @@ bool matches(const char *name, const char *pattern) {
 }
 
 Handler handler_of(const char *name) {
-    const Opcode *const tables[] = {control_opcodes, mbarrier_opcodes,  barrier_opcodes,
-                                    tma_opcodes,     wgmma_opcodes,     mma_sync_opcodes,
-                                    element_opcodes, conversion_opcodes};
+    const Opcode *const tables[] = {control_opcodes,  mbarrier_opcodes, barrier_opcodes,
+                                    tma_opcodes,      cp_async_opcodes, wgmma_opcodes,
+                                    mma_sync_opcodes, element_opcodes,  conversion_opcodes};
     for (const Opcode *table : tables)
         for (const Opcode *entry = table; entry->name; ++entry)
             if (matches(name, entry->name))

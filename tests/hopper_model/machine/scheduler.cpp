@@ -66,6 +66,7 @@ void begin_thread() {
     entry();
     require_no_multiplications(*running);
     require_stores_read(*running);
+    require_copies_landed(*running);
     running->done = true;
     --running->block->running;
     ready[running->turn] = 0;
@@ -289,6 +290,7 @@ bool run_threads(void (*function)()) {
     for (Thread &thread : threads) {
         free(thread.unfenced.items);
         free(thread.stores.items);
+        free(thread.copies.items);
         free(thread.groups.items);
     }
     threads.clear();

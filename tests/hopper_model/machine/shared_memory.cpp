@@ -27,7 +27,7 @@ void add(u8 *locks, u32 offset, u32 bytes, i32 count) {
         locks[i] = static_cast<u8>(locks[i] + count);
 }
 
-constexpr const char *landing = "into which a TMA load has not landed";
+constexpr const char *landing = "into which a copy has not landed";
 constexpr const char *reading = "which wgmma or a TMA store still reads";
 
 } // namespace
@@ -82,6 +82,12 @@ void store_ordinary(u32 address, const void *from, u32 bytes) {
 
 void lock_for_landing(Block &block, u32 offset, u32 bytes) {
     require(block.landing, offset, bytes, "loads into", landing);
+    require(block.read, offset, bytes, "loads into", reading);
+    add(block.landing, offset, bytes, 1);
+}
+
+// Copies of less than a granule may land in one granule together.
+void lock_part_for_landing(Block &block, u32 offset, u32 bytes) {
     require(block.read, offset, bytes, "loads into", reading);
     add(block.landing, offset, bytes, 1);
 }
