@@ -14,9 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from cupygemm._backends.interconnect import PCIE, Interconnect
+from cupygemm._backends.scales_and_groups import BlockScaling, RowGroups
 from cupygemm._backends.struct_kernel import StructKernel
 from cupygemm._records.dtypes import DType
 from cupygemm._records.formats import Precision
@@ -194,29 +195,6 @@ class Group(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class BlockScaling:
-    """Scales for blocks of k.
-
-    Attributes
-    ----------
-    kind : {"float32", "e8m0"}
-        The type of a scale: a number, or a byte with the exponent of a power of two.
-    block : int
-        The number of elements along k that share a scale.
-    rows, columns : int
-        The number of rows of x1, and of columns of x2, that share a scale.
-    pairs : bool
-        Each byte of the operands holds two 4-bit floats that are neighbours along k.
-    """
-
-    kind: Literal["float32", "e8m0"]
-    block: int
-    rows: int = 1
-    columns: int = 1
-    pairs: bool = False
-
-
 class Backend(Protocol):
     """The interface of what computes products on one device.
 
@@ -340,6 +318,15 @@ class Backend(Protocol):
         Optional.
         """
 
+    def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
+        """Return the runner that multiplies groups of rows in one launch.
+
+        The request is that of the whole batch. The runner is called with x1, x2, the result, the
+        array of sizes, and the scales of x1 and of x2, (..., rows, blocks) and (..., columns,
+        blocks), which are None without any; then the epilogue's arguments. None if no kernel does
+        this. Optional.
+        """
+
     def kernel(self, text: str, entry: str) -> Any:
         """Compile a translation unit that is no product, and load it on the current device.
 
@@ -390,6 +377,10 @@ class NoExtras:
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return None: no kernel takes scales along k."""
+        return None
+
+    def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
+        """Return None: no kernel reads the sizes of groups."""
         return None
 
     def kernel(self, text: str, entry: str) -> Any:

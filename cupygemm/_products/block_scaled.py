@@ -8,7 +8,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import device
-from cupygemm._backends.protocol import BlockScaling
+from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._plan.keys import options_key, product_key
 from cupygemm._plan.plan import on_device, plan_of
 from cupygemm._plan.table import NO_PLAN, PLANS

@@ -18,6 +18,7 @@ from cupygemm._backends.device import Device, device
 from cupygemm._backends.protocol import Group, Places
 from cupygemm._plan.table import PLANS, Key
 from cupygemm._products.matmul import matmul
+from cupygemm._products.row_groups import multiply_row_groups
 from cupygemm._records.formats import parse_dtype
 from cupygemm._request.arrays import ARRAY_TYPES, Array, as_array, one_device
 from cupygemm._request.call import operand_of
@@ -31,22 +32,57 @@ _NAME = "grouped_matmul"
 
 @common_keywords
 def grouped_matmul(
-    a: Sequence[Any],
-    b: Sequence[Any],
-    out: Sequence[Any] | None = None,
+    a: Any,
+    b: Any,
+    out: Any = None,
     *,
+    sizes: Any = None,
+    offsets: Any = None,
+    expected_rows: int | None = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    block: int = 128,
+    format_a: DTypeLike | None = None,
+    format_b: DTypeLike | None = None,
     dtype: DTypeLike | None = None,
     casting: str = "same_kind",
     stream: Any = None,
-) -> list[Array]:
-    """Multiply pairs of matrices of different shapes.
+) -> Any:
+    """Multiply pairs of matrices of different shapes, or groups of rows by a stack of matrices.
 
     Parameters
     ----------
-    a, b : sequence of cupy.ndarray
-        Matrices, (m_i, k_i) and (k_i, n_i). Extents of 0 are allowed.
-    out : sequence of cupy.ndarray, optional
+    a, b : sequence of cupy.ndarray, or cupy.ndarray
+        Matrices, (m_i, k_i) and (k_i, n_i). Extents of 0 are allowed. With `sizes` or `offsets`,
+        two arrays: a stack ``b`` of matrices, (groups, k, n), and groups of rows that each multiply
+        one of them. In an ``a`` of shape (m, k), groups follow one another, as the tokens of a
+        mixture of experts do when they are sorted by expert. In an ``a`` of shape (groups, rows,
+        k), a group is the first rows of its matrix.
+    out : sequence of cupy.ndarray, or cupy.ndarray, optional
         Arrays for the results. They may overlap the operands, but not each other.
+    sizes : sequence of int or cupy.ndarray, optional
+        The number of rows of each group, (groups,). It may be an array of integers on the device,
+        which the host does not wait for if the device has a kernel for groups of rows (see the
+        notes). Such sizes are not checked, but no size leads outside the arrays.
+    offsets : sequence of int or cupy.ndarray, optional
+        The row of an ``a`` of shape (m, k) at which each group ends, (groups,), instead of `sizes`.
+        They must not decrease.
+    expected_rows : int, optional
+        The number of rows of a typical group, for which a kernel is chosen. The default is m
+        divided by the number of groups, or for a stack at most 128. It changes no result, except
+        for the order of sums.
+    scale_a : number or cupy.ndarray, optional
+        Factors of ``a``, with `sizes` or `offsets`: a single one, one for each row,
+        ``a.shape[:-1]``, or one for each row and block of k,
+        ``(*a.shape[:-1], ceil(k / block))``.
+    scale_b : number or cupy.ndarray, optional
+        Factors of ``b``: a single one, one for each matrix, (groups,), or for each column,
+        (groups, n), or with ``g(x) = ceil(x / block)`` one for each block, (groups, g(k), g(n)), or
+        block of k and column, (groups, g(k), n).
+    block : int
+        Extent of a block.
+    format_a, format_b : str or dtype, optional
+        The 8-bit float formats of ``a`` and ``b``, as for `matmul`, with `sizes` or `offsets`.
     dtype, casting
         As for `matmul`.
     stream : cupy.cuda.Stream, optional
@@ -54,15 +90,19 @@ def grouped_matmul(
 
     Returns
     -------
-    list of cupy.ndarray
-        The products, (m_i, n_i); the arrays of ``out`` if they were given.
+    list of cupy.ndarray, or cupy.ndarray
+        The products, (m_i, n_i); the arrays of ``out`` if they were given. With `sizes` or
+        `offsets`, one array of shape (m, n) or (groups, rows, n), in which rows that belong to no
+        group have no defined value; ``out`` if it was given.
 
     Raises
     ------
     ValueError
-        If the numbers of matrices differ, or the shapes of a pair do not match.
+        If the numbers of matrices differ, shapes do not match, or numbers on the host do not
+        describe groups of rows of ``a``.
     TypeError
-        If an argument is not an array on a device, or the types have no product.
+        If an argument is not an array on a device, the types have no product, or scales or formats
+        are given for pairs of matrices.
 
     Notes
     -----
@@ -72,7 +112,67 @@ def grouped_matmul(
     product with a long k and few rows and columns is launched alone if a model predicts that this
     takes less time, since its k can then be split. The how-to guide "Use more than matmul" has the
     details.
+
+    Groups of rows take one launch on Hopper GPUs, whose kernel reads the sizes. On other devices
+    they take one product each, and sizes on the device are first copied to the host, which waits
+    for them. There, a call cannot be captured in a graph.
+
+    Examples
+    --------
+    Five tokens of two experts, of which the first one gets three:
+
+    >>> import cupygemm, cupy as cp
+    >>> tokens = cp.arange(10, dtype="float32").reshape(5, 2)
+    >>> experts = cp.stack([cp.eye(2), 10 * cp.eye(2)]).astype("float32")
+    >>> cupygemm.grouped_matmul(tokens, experts, sizes=cp.array([3, 2]))
+    array([[ 0.,  1.],
+           [ 2.,  3.],
+           [ 4.,  5.],
+           [60., 70.],
+           [80., 90.]], dtype=float32)
     """
+    formats = {"format_a": format_a, "format_b": format_b}
+    formats = {name: given for name, given in formats.items() if given is not None}
+    if sizes is not None or offsets is not None:
+        return multiply_row_groups(
+            a,
+            b,
+            out,
+            sizes=sizes,
+            offsets=offsets,
+            expected_rows=expected_rows,
+            scale_a=scale_a,
+            scale_b=scale_b,
+            block=block,
+            formats=formats,
+            dtype=dtype,
+            casting=casting,
+        )
+    _refuse_for_pairs(
+        formats | {"scale_a": scale_a, "scale_b": scale_b, "expected_rows": expected_rows}
+    )
+    return _multiply_pairs(a, b, out, dtype=dtype, casting=casting)
+
+
+def _refuse_for_pairs(given: dict[str, Any]) -> None:
+    """Raise TypeError for an option that only groups of rows have."""
+    for name, value in given.items():
+        if value is not None:
+            raise TypeError(
+                f"{_NAME}: {name} is for groups of rows: pass a as one array, b as a stack of "
+                "matrices, and sizes or offsets"
+            )
+
+
+def _multiply_pairs(
+    a: Sequence[Any],
+    b: Sequence[Any],
+    out: Sequence[Any] | None,
+    *,
+    dtype: DTypeLike | None,
+    casting: str,
+) -> list[Array]:
+    """Return the products of pairs of matrices."""
     if len(a) != len(b) or (out is not None and len(out) != len(a)):
         more = "" if out is None else f" and {len(out)} in out"
         raise ValueError(

@@ -13,7 +13,7 @@ from typing import Any
 from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import device
-from cupygemm._backends.protocol import BlockScaling
+from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._products.block_scaled import multiply_scaled
 from cupygemm._products.matmul import matmul
 from cupygemm._records.dtypes import FLOAT8

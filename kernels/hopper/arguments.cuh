@@ -43,21 +43,35 @@ template <bool has_narrow_boxes> struct KernelArgs<true, has_narrow_boxes>
     EpilogueArgs epilogue;
 };
 
+// Groups of rows: the address of their numbers of rows, or of where the rows of each end, as i32.
+// It must match cupygemm._backends.hopper.row_groups.GROUP_ARGS.
+struct RowGroupArgs {
+    u64 sizes;
+    u32 count, are_ends;
+};
+template <class Args> struct WithRowGroups : Args {
+    RowGroupArgs groups;
+};
+
 // Scales for blocks of k, in fp32: the addresses of each operand's first scale; the elements from
-// one scale to the next, along the rows of A or the columns of B and along k; and the numbers of
-// rows, columns and steps that share a scale. It must match
-// cupygemm._backends.hopper.block_scales.SCALE_ARGS.
+// one scale to the next, along the rows of A or the columns of B, along k, and along the batch; the
+// numbers of rows and columns that share a scale; and the inverse of the number of steps that do,
+// see block_scales.cuh. It must match cupygemm._backends.hopper.block_scales.SCALE_ARGS.
 struct BlockScaleArgs {
     u64 a, b;
-    i64 a_row, a_k, b_column, b_k;
-    u32 a_rows, b_columns, steps, padding;
+    i64 a_batch, b_batch;
+    i32 a_row, a_k, b_column, b_k;
+    u32 a_rows, b_columns, inverse, padding;
 };
-template <bool has_epilogue> struct ScaledArgs : KernelArgs<has_epilogue> {
+template <class Args> struct WithScales : Args {
     BlockScaleArgs scales;
 };
-static_assert(sizeof(BlockScaleArgs) == 64 && sizeof(ScaledArgs<false>) == 512 + 64 &&
-                  sizeof(ScaledArgs<true>) == 512 + 320,
-              "the scales must follow the arguments, or the epilogue's arguments, without padding");
+static_assert(sizeof(RowGroupArgs) == 16 && sizeof(BlockScaleArgs) == 64 &&
+                  sizeof(EpilogueArgs) == 240 &&
+                  sizeof(WithScales<WithRowGroups<KernelArgs<false>>>) == 512 + 128 &&
+                  sizeof(WithScales<KernelArgs<true>>) == 512 + 320 &&
+                  sizeof(WithScales<WithRowGroups<KernelArgs<true>>>) == 512 + 320,
+              "groups and scales must follow the arguments, or the epilogue's, without padding");
 
 // The arguments of several products in one launch.
 template <u32 capacity> struct GroupedArgs {
@@ -69,15 +83,27 @@ template <u32 capacity> struct GroupedArgs {
 static_assert(sizeof(GroupedArgs<7>) == 3648 && sizeof(GroupedArgs<63>) == 32512,
               "GroupedArgs must match the dtype that the launcher packs");
 
-template <class Config, u32 capacity = Config::group_capacity, bool scaled = Config::block_scaled>
-struct ParameterOf {
+// Adds the arguments of groups of rows, where there are any, and those of scales behind them.
+template <class Args, bool row_groups> struct AddRowGroups {
+    using Type = Args;
+};
+template <class Args> struct AddRowGroups<Args, true> {
+    using Type = WithRowGroups<Args>;
+};
+template <class Args, bool scaled> struct AddScales {
+    using Type = Args;
+};
+template <class Args> struct AddScales<Args, true> {
+    using Type = WithScales<Args>;
+};
+
+template <class Config, u32 capacity = Config::group_capacity> struct ParameterOf {
     using Type = GroupedArgs<capacity>;
 };
-template <class Config> struct ParameterOf<Config, 0, false> {
-    using Type = KernelArgs<Config::has_epilogue, Config::has_narrow_boxes>;
-};
-template <class Config> struct ParameterOf<Config, 0, true> {
-    using Type = ScaledArgs<Config::has_epilogue>;
+template <class Config> struct ParameterOf<Config, 0> {
+    using Product = KernelArgs<Config::has_epilogue, Config::has_narrow_boxes>;
+    using Grouped = typename AddRowGroups<Product, Config::row_groups>::Type;
+    using Type = typename AddScales<Grouped, Config::block_scaled>::Type;
 };
 template <class Config> using Parameter = typename ParameterOf<Config>::Type;
 

@@ -76,6 +76,8 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
     prologue(SchedulerOf<Config>::first_product(args), shared, producer, thread);
     let_next_kernel_start();
 
+    if constexpr (Config::row_groups)
+        wait_for_work_before(); // the scheduler reads the groups' numbers of rows
     SchedulerOf<Config> scheduler(args);
     Mainloop::Ring ring;
     if (producer) {
@@ -95,6 +97,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
         wait_for_work_before();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
+        MultiplyTurns<Config>::start(warpgroup);
         FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
         Accumulators<Config> acc;
         using Epilogue = TileStore<Config>::Epilogue;
@@ -116,6 +119,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             FixUp<Config>::collect(product, work, consumer, thread, acc);
             output.store(product, work, consumer, thread, staging, acc, epilogue);
         }
+        MultiplyTurns<Config>::finish(warpgroup);
         output.drain(thread);
     }
     if constexpr (Shape::cluster_size > 1) {

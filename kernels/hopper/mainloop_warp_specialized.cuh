@@ -25,6 +25,7 @@
 #include "hopper/block_scales.cuh"
 #include "hopper/consumer_mma_sync.cuh"
 #include "hopper/fragments.cuh"
+#include "hopper/multiply_turns.cuh"
 #include "hopper/scheduler.cuh"
 #include "hopper/wgmma_instruction.cuh"
 
@@ -78,8 +79,11 @@ template <class Config> struct WarpSpecializedMainloop {
             MmaSyncConsumer<Config>::sum(work, shared, ring, acc.value);
             return meanwhile();
         } else if constexpr (Config::block_scaled) {
-            sum_scaled(BlockScales<Config>(args, args.scales, work, consumer, thread), args, work,
-                       consumer, thread, shared, ring, acc);
+            const BlockScales<Config> scales(args, args.scales, work, consumer, thread);
+            if constexpr (T::scales_in_pairs)
+                sum_scaled_in_pairs(scales, args, work, consumer, shared, thread, ring, acc);
+            else
+                sum_scaled(scales, args, work, consumer, shared, thread, ring, acc);
             return meanwhile();
         } else if constexpr (T::a_in_registers) {
             return sum_from_registers(work, consumer, thread, shared, ring, acc, meanwhile);
@@ -208,31 +212,94 @@ private:
         }
     }
 
-    // The sums of each step are scaled before they are added.
-    CUPYGEMM_INLINE static void sum_scaled(BlockScales<Config> scales, const HopperArgs &args,
-                                           const Work &work, u32 consumer, u32 thread,
-                                           SharedAddress shared, Ring &ring,
+    // The sums of each step are scaled before they are added. Two consumers multiply in turns: one
+    // begins when all but the last wgmma of the other are done, and while it multiplies, the other
+    // scales and adds. Otherwise both would multiply, and then both add.
+    CUPYGEMM_INLINE static void sum_scaled(const BlockScales<Config> &scales,
+                                           const HopperArgs &args, const Work &work, u32 consumer,
+                                           SharedAddress shared, u32 thread, Ring &ring,
                                            Accumulators<Config> &acc) {
+        using Scales = BlockScales<Config>;
         acc = {};
+        typename Scales::Step next;
+        scales.load(next, step_of_k<Config>(args, work, work.begin));
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
-            const u32 of_k = step_of_k<Config>(args, work, step);
+            typename Scales::Factors factors[T::consumer_blocks];
+            float of_columns[Scales::num_columns];
+            scales.multiply(next, factors);
+            scales.load(next, step_of_k<Config>(args, work, step + 1));
             mbarrier_wait(T::full(shared, ring.stage), ring.parity);
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
                 typename Config::Accumulator sums[1][Config::tile_n / 2];
+                MultiplyTurns<Config>::begin(consumer);
                 wgmma_fence(); // the additions read the sums
-                multiply(shared + ring.stage * T::stage_bytes,
-                         consumer * T::consumer_blocks + block, false, sums);
+                const SharedAddress stage = shared + ring.stage * T::stage_bytes;
+                const u32 rows = consumer * T::consumer_blocks + block;
+                multiply<0, T::slab_k / T::mma_k - 1>(stage, rows, false, sums);
                 wgmma_commit();
-                if (block == 0)
-                    scales.load_columns(of_k);
-                scales.load_rows(of_k, block);
+                multiply<T::slab_k / T::mma_k - 1, T::slab_k / T::mma_k>(stage, rows, false, sums);
+                wgmma_commit();
+                if constexpr (Config::scale_per_column) {
+                    if (block == 0)
+                        scales.load_columns(of_columns, step_of_k<Config>(args, work, step));
+                }
+                wgmma_wait<1>();
+                MultiplyTurns<Config>::pass(consumer);
                 wgmma_wait<0>();
                 settle(sums);
                 if (block + 1 == T::consumer_blocks)
                     release(T::empty(shared, ring.stage), thread);
-                scales.add(acc.value[block], sums[0]);
+                scales.add(acc.value[block], sums[0], factors[block], of_columns);
             }
+        }
+    }
+
+    // The same, two steps at a time, with two sets of sums: while the second step is multiplied,
+    // the sums of the first one are added.
+    CUPYGEMM_INLINE static void sum_scaled_in_pairs(const BlockScales<Config> &scales,
+                                                    const HopperArgs &args, const Work &work,
+                                                    u32 consumer, SharedAddress shared, u32 thread,
+                                                    Ring &ring, Accumulators<Config> &acc) {
+        using Scales = BlockScales<Config>;
+        acc = {};
+        typename Config::Accumulator sums[2][1][Config::tile_n / 2];
+        const float no_columns[Scales::num_columns] = {}; // have scales of their own
+        typename Scales::Step next[2];
+        const auto load = [&](u32 step) {
+            scales.load(next[0], step_of_k<Config>(args, work, step));
+            scales.load(next[1], step_of_k<Config>(args, work, step + 1));
+        };
+        load(work.begin);
+        for (u32 step = work.begin; step < work.end; step += 2) { // T::step_group is 2
+            u32 stages[2];
+            typename Scales::Factors factors[2][1];
+            scales.multiply(next[0], factors[0]);
+            scales.multiply(next[1], factors[1]);
+            load(step + 2);
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) {
+                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+                stages[i] = ring.stage;
+                ring.advance();
+            }
+            MultiplyTurns<Config>::begin(consumer);
+            wgmma_fence(); // the additions read the sums
+#pragma unroll
+            for (u32 i = 0; i < 2; ++i) {
+                multiply(shared + stages[i] * T::stage_bytes, consumer, false, sums[i]);
+                wgmma_commit();
+            }
+            const auto add = [&](u32 i) {
+                settle(sums[i]);
+                release(T::empty(shared, stages[i]), thread);
+                scales.add(acc.value[0], sums[i][0], factors[i][0], no_columns);
+            };
+            wgmma_wait<1>();
+            MultiplyTurns<Config>::pass(consumer);
+            add(0);
+            wgmma_wait<0>();
+            add(1);
         }
     }
 
@@ -266,8 +333,9 @@ private:
         }
     }
 
-    // Multiply `count` blocks of the stage's A, from block `first` on, by all of B.
-    template <class Value, u32 count>
+    // Multiply `count` blocks of the stage's A, from block `first` on, by all of B: by default all
+    // instructions of each slab, or those from `begin` to `end`.
+    template <u32 begin = 0, u32 end = T::slab_k / T::mma_k, class Value, u32 count>
     CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 first, bool accumulate,
                                          Value (&value)[count][Config::tile_n / 2]) {
         constexpr u64 a_step = descriptor_step<Config::a_major, T::mma_k>();
@@ -277,7 +345,7 @@ private:
 #pragma unroll
         for (u32 slab = 0; slab < T::slabs; ++slab) {
 #pragma unroll
-            for (u32 step = 0; step < T::slab_k / T::mma_k; ++step) {
+            for (u32 step = begin; step < end; ++step) {
 #pragma unroll
                 for (u32 block = 0; block < count; ++block) {
                     // The first instruction of a tile overwrites, so nothing needs to be zeroed.

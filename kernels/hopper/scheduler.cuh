@@ -20,6 +20,7 @@ struct Work {
     u32 batch;
     u32 split;
     u32 begin, end; // steps of the unit
+    u32 row_end;    // only for a group of rows: where its rows end
     // Only for a piece of a tile that stream-K splits:
     u32 rank;             // of the block in its cluster
     u32 first_group = 0;  // position of its first step in k, in groups of steps

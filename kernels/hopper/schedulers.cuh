@@ -2,24 +2,29 @@
 #pragma once
 
 #include "hopper/grouped_scheduler.cuh"
+#include "hopper/row_group_scheduler.cuh"
 #include "hopper/stream_scheduler.cuh"
 #include "hopper/triangle_scheduler.cuh"
 
 namespace cupygemm {
 
 template <class Config, bool grouped = (Config::group_capacity > 0),
-          bool triangle = Config::lower_triangle, bool stream = Config::stream_k>
+          bool triangle = Config::lower_triangle, bool stream = Config::stream_k,
+          bool row_groups = Config::row_groups>
 struct ChooseScheduler {
     using Type = Scheduler<Config>;
 };
-template <class Config> struct ChooseScheduler<Config, true, false, false> {
+template <class Config> struct ChooseScheduler<Config, true, false, false, false> {
     using Type = GroupedScheduler<Config>;
 };
-template <class Config> struct ChooseScheduler<Config, false, true, false> {
+template <class Config> struct ChooseScheduler<Config, false, true, false, false> {
     using Type = TriangleScheduler<Config>;
 };
-template <class Config> struct ChooseScheduler<Config, false, false, true> {
+template <class Config> struct ChooseScheduler<Config, false, false, true, false> {
     using Type = StreamScheduler<Config>;
+};
+template <class Config> struct ChooseScheduler<Config, false, false, false, true> {
+    using Type = RowGroupScheduler<Config>;
 };
 template <class Config> using SchedulerOf = typename ChooseScheduler<Config>::Type;
 

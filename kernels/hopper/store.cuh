@@ -69,6 +69,11 @@ template <class Config> struct TileStore {
                 const u32 c_column = Config::c_turned ? row : work.column + column;
                 const u32 c_columns =
                     Config::c_turned ? columns : minimum(columns, Config::tile_n - column);
+                if (Config::row_groups && c_row >= work.row_end)
+                    return; // nor have later blocks rows of the group
+                // TMA stores whole blocks; rows of the next group must not be written.
+                const bool by_tma = Config::tma_store &&
+                                    (!Config::groups_share_rows || c_row + c_rows <= work.row_end);
                 const SharedAddress staged = staging + buffer * staged_bytes;
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
@@ -85,16 +90,20 @@ template <class Config> struct TileStore {
                     fence_async_shared();
                     fetch_next(epilogue, block, part); // after the fence, which would wait for it
                     warpgroup_sync(barrier);           // it is written, and the copy engine sees it
+                    if (Config::groups_share_rows && !by_tma)
+                        store_block_rows(args, work, c_row, c_column, c_rows, c_columns, thread,
+                                         staged);
                     if (thread == 0) {
                         BoxIndex box = batch;
                         box.inner = static_cast<i32>(c_column);
 #pragma unroll
                         for (u32 at = 0; at < c_rows; at += box_rows) {
                             box.outer = static_cast<i32>(c_row + at);
-                            tma_store<Config::result_rank>(map_of(args, c_columns), box,
-                                                           staged + at * slab_bytes);
+                            if (by_tma)
+                                tma_store<Config::result_rank>(map_of(args, c_columns), box,
+                                                               staged + at * slab_bytes);
                         }
-                        tma_store_commit();
+                        tma_store_commit(); // even of nothing: waits count buffers
                     }
                 } else {
                     staged_sync(barrier); // it is written
@@ -221,6 +230,8 @@ private:
         if constexpr (Config::split_k) {
             const u32 batches = args.batch0 * args.batch1 * args.batch2;
             return {0, 0, static_cast<i32>(work.split * batches + work.batch), 0, 0};
+        } else if constexpr (Config::groups_share_rows) {
+            return {0, 0, 0, 0, 0}; // all groups write rows of one matrix
         } else {
             return batch_box<Config::result_rank>(args, work.batch);
         }
@@ -321,7 +332,9 @@ private:
         const BoxIndex batch = batch_box<5>(args, work.batch);
         const i64 matrix = batch.batch0 * args.c_stride[0] + batch.batch1 * args.c_stride[1] +
                            batch.batch2 * args.c_stride[2];
-        const i32 c_rows = Config::c_turned ? args.n : args.m;
+        const i32 c_rows = Config::c_turned            ? args.n
+                           : Config::groups_share_rows ? static_cast<i32>(work.row_end)
+                                                       : args.m;
         const i32 c_columns = Config::c_turned ? args.m : args.n;
         const i32 limit = minimum(static_cast<i32>(wide), c_columns - static_cast<i32>(column));
         const u32 lane = thread % 32, line = thread / 32 * 16;

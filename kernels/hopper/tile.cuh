@@ -64,7 +64,9 @@ template <class Config> struct Tile {
     // step of a pair, the compiler would serialise all wgmma; steps beyond k therefore multiply
     // zeros.
     static constexpr bool sums_pairs = Config::promote && slabs == 1 && !Config::block_scaled;
-    static constexpr u32 step_group = a_in_registers || sums_pairs ? 2 : 1;
+    static constexpr bool scales_in_pairs = Config::block_scaled && !Config::scale_per_column &&
+                                            consumer_blocks == 1 && Config::tile_n <= 128;
+    static constexpr u32 step_group = a_in_registers || sums_pairs || scales_in_pairs ? 2 : 1;
     static_assert(!Config::block_scaled || (Config::promote && slabs == 1),
                   "block-scaled sums are scaled and promoted after every step of 128 bytes");
     static_assert(Config::mma_sync == IsSame<Element, f64>::value,

@@ -19,7 +19,6 @@ from cupygemm._backends.cdna.requests import (
 from cupygemm._backends.cdna.select import Candidate, Selection, select
 from cupygemm._backends.interconnect import PCIE, XGMI_MI300X
 from cupygemm._backends.protocol import (
-    BlockScaling,
     Compiled,
     DeviceProperties,
     Group,
@@ -29,6 +28,7 @@ from cupygemm._backends.protocol import (
     Support,
 )
 from cupygemm._backends.runners import SharedLaunch, make_runner
+from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._records.problem import GemmProblem, sums_alike
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request

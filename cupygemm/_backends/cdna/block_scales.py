@@ -20,8 +20,9 @@ from cupygemm._backends.cdna.kernel import Kernel, load
 from cupygemm._backends.cdna.launch import BLOCK_SCALE_ARGS
 from cupygemm._backends.cdna.requests import place_request, supports_types
 from cupygemm._backends.cdna.select import select
-from cupygemm._backends.protocol import BlockScaling, Runner
+from cupygemm._backends.protocol import Runner
 from cupygemm._backends.runners import BlockScaledLaunch, around
+from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._request.microscaling import BLOCK
 from cupygemm._request.request import Request
 

@@ -34,7 +34,6 @@ from cupygemm._backends.interconnect import NVLINK_H200
 from cupygemm._backends.product_table import why_types_unsupported
 from cupygemm._backends.protocol import (
     SUPPORTED,
-    BlockScaling,
     Compiled,
     DeviceProperties,
     Group,
@@ -43,6 +42,7 @@ from cupygemm._backends.protocol import (
     Support,
 )
 from cupygemm._backends.runners import SharedLaunch, make_runner
+from cupygemm._backends.scales_and_groups import BlockScaling, RowGroups
 from cupygemm._records.problem import GemmProblem, sums_alike
 from cupygemm._request.placement import Placement
 from cupygemm._request.request import Request
@@ -217,6 +217,12 @@ class HopperBackend(NoExtras):
         from cupygemm._backends.hopper.block_scales import make_block_scaled
 
         return make_block_scaled(request, scaling, self.arch)
+
+    def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
+        """Return the runner for groups of rows, whose sizes the kernel reads."""
+        from cupygemm._backends.hopper.row_groups import make_row_groups
+
+        return make_row_groups(request, groups, self.arch)
 
     def kernel(self, text: str, entry: str) -> Any:
         """Compile a translation unit and load its kernel."""

@@ -21,26 +21,28 @@ from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_product
 from cupygemm._backends.hopper.requests import place_request, supports_types
 from cupygemm._backends.hopper.select import select
-from cupygemm._backends.hopper.source import BlockScaling
+from cupygemm._backends.hopper.source import BlockScales
 from cupygemm._backends.hopper.tile_shapes import configs_for
-from cupygemm._backends.protocol import BlockScaling as Scaling
 from cupygemm._backends.protocol import Runner
 from cupygemm._backends.runners import BlockScaledLaunch, around
+from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 from cupygemm._request.request import Request
 
 BLOCK = SLAB_BYTES
 """The number of elements along k that share a scale is a multiple of this."""
-SCALE_ARGS = struct.Struct("=QQqqqqIIII")
+SCALE_ARGS = struct.Struct("=QQqqiiiiIIII")
 """The struct ``BlockScaleArgs``.
 
-In order: a, b, a_row, a_k, b_column, b_k, a_rows, b_columns, steps, padding.
+In order: a, b, a_batch, b_batch, a_row, a_k, b_column, b_k, a_rows, b_columns, inverse, padding.
 """
 
+_INVERSE = 1 << 31  # the kernel divides by a number of steps with its inverse in such parts
 
-def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoice | None:
-    """Return the kernels for a product in which `columns` columns of B share a scale, or None.
+
+def choose_scaled(layout: Layout, arch: HopperArch, scaling: BlockScaling) -> HopperChoice | None:
+    """Return the kernels for a product with scales along k, or None.
 
     Raises
     ------
@@ -50,15 +52,15 @@ def choose_scaled(layout: Layout, arch: HopperArch, columns: int) -> HopperChoic
     if layout.problem.a_dtype not in FLOAT8 or layout.problem.batch:
         return None
     choice = choose(layout, arch)
-    how, configs = scaled_configs(choice.problem, columns)
+    how, configs = scaled_configs(choice.problem, scaling)
     return replace(choice, selection=select(choice.asked, arch, configs), block_scales=how)
 
 
 def scaled_configs(
-    problem: GemmProblem, columns: int
-) -> tuple[BlockScaling, tuple[HopperConfig, ...]]:
-    """Return how the kernel reads scales that `columns` of B share, and its configurations."""
-    how: BlockScaling = "columns" if columns % BLOCK_ROWS else "blocks"
+    problem: GemmProblem, scaling: BlockScaling
+) -> tuple[BlockScales, tuple[HopperConfig, ...]]:
+    """Return how the kernel reads scales, and its configurations."""
+    how = BlockScales(by_column=scaling.columns % BLOCK_ROWS != 0, each_step=scaling.block == BLOCK)
     # The scales of each column are in registers. Larger blocks of sums leave too few registers for
     # them, and so do large clusters, whose blocks signal the end of a stage to more ranks.
     return how, tuple(
@@ -66,7 +68,7 @@ def scaled_configs(
         for config in configs_for(problem.a_dtype)
         if config.tile_k == BLOCK
         and (
-            how == "blocks"
+            not how.by_column
             or (
                 config.tile_m == BLOCK_ROWS * config.num_consumers
                 and config.tile_n <= 128
@@ -76,31 +78,55 @@ def scaled_configs(
     )
 
 
-def make_block_scaled(request: Request, scaling: Scaling, arch: HopperArch) -> Runner | None:
+def make_block_scaled(request: Request, scaling: BlockScaling, arch: HopperArch) -> Runner | None:
     """Return the runner for operands with scales of fp32; None if no kernel takes them."""
-    if scaling.kind != "float32" or scaling.block % BLOCK or not supports_types(request):
+    if not takes_scaling(scaling, request.shape.k) or not supports_types(request):
         return None
     placement = place_request(request)
     layout = placement.layout
-    shared = (scaling.rows, scaling.columns)
-    rows_of_a, columns_of_b = shared[::-1] if layout.swapped else shared
+    if layout.swapped:
+        scaling = replace(scaling, rows=scaling.columns, columns=scaling.rows)
     try:
-        choice = choose_scaled(layout, arch, columns_of_b)
+        choice = choose_scaled(layout, arch, scaling)
     except ValueError:  # no configuration can run
         return None
     if choice is None:
         return None
-    product, steps = make_product(choice), scaling.block // BLOCK
+    product = make_product(choice)
 
     def launch(a: int, b: int, c: int, epilogue: bytes, of_a: Any, of_b: Any) -> None:
-        places = of_a.data.ptr, of_b.data.ptr, *_pitches(of_a), *_pitches(of_b)
-        scales = SCALE_ARGS.pack(*places, rows_of_a, columns_of_b, steps, 0)
-        product(a, b, c, epilogue, scales)
+        product(a, b, c, epilogue, pack_scales(scaling, of_a, of_b))
 
     return around(request, placement, BlockScaledLaunch(placement, launch))
 
 
-def _pitches(scale: Any) -> tuple[int, int]:
-    """Return the strides of an array of scales in elements; 0 along an axis of length 1."""
-    (rows, blocks), (pitch, step) = scale.shape, scale.strides
-    return pitch // 4 if rows > 1 else 0, step // 4 if blocks > 1 else 0
+def takes_scaling(scaling: BlockScaling, k: int) -> bool:
+    """Whether the kernels read scales of this kind, of a product of extent k."""
+    steps = scaling.block // BLOCK
+    divides = min(steps, k // BLOCK) * (k // BLOCK) < _INVERSE  # exactly
+    return scaling.kind == "float32" and scaling.block % BLOCK == 0 and divides
+
+
+def pack_scales(scaling: BlockScaling, of_a: Any, of_b: Any) -> bytes:
+    """Return ``BlockScaleArgs`` for scales, (rows or columns, blocks), or stacks of them."""
+    (batch_a, *a), (batch_b, *b) = (_pitches(scale) for scale in (of_a, of_b))
+    inverse = -(-_INVERSE // (scaling.block // BLOCK))
+    return SCALE_ARGS.pack(
+        of_a.data.ptr,
+        of_b.data.ptr,
+        batch_a,
+        batch_b,
+        *a,
+        *b,
+        scaling.rows,
+        scaling.columns,
+        inverse,
+        0,
+    )
+
+
+def _pitches(scale: Any) -> tuple[int, int, int]:
+    """Return the strides of scales along the batch, rows and blocks in elements; 0 for length 1."""
+    shape, strides = (1, *scale.shape)[-3:], (0, *scale.strides)[-3:]
+    batch, row, block = (s // 4 if n > 1 else 0 for n, s in zip(shape, strides, strict=True))
+    return batch, row, block

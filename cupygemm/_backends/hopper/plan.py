@@ -19,7 +19,12 @@ from cupygemm._backends.hopper.copies import NUM_TERMS, OperandCopy
 from cupygemm._backends.hopper.launch import Geometry
 from cupygemm._backends.hopper.orientation import as_computed, transposed
 from cupygemm._backends.hopper.select import HopperSelection, select
-from cupygemm._backends.hopper.source import BlockScaling, generate, parts_dtype
+from cupygemm._backends.hopper.source import (
+    BlockScales,
+    RowGrouping,
+    generate,
+    parts_dtype,
+)
 from cupygemm._backends.hopper.stack import TmaStack, Triple
 from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import GemmProblem
@@ -48,8 +53,10 @@ class HopperChoice:
     num_sms : int
     lower_triangle : bool
         The kernel computes the lower triangle of C, and a second one mirrors it.
-    block_scales : {"blocks", "columns"} or None
+    block_scales : BlockScales or None
         The kernel scales sums along k, see `generate`.
+    row_groups : {"shared", "masked"} or None
+        The kernel computes groups of rows, see `generate`.
     """
 
     selection: HopperSelection
@@ -63,7 +70,8 @@ class HopperChoice:
     c_direct: str | None
     num_sms: int
     lower_triangle: bool = False
-    block_scales: BlockScaling | None = None
+    block_scales: BlockScales | None = None
+    row_groups: RowGrouping | None = None
 
     @property
     def config(self) -> HopperConfig:
@@ -90,6 +98,7 @@ class HopperChoice:
             group_capacity=group_capacity,
             lower_triangle=self.lower_triangle,
             block_scales=self.block_scales,
+            row_groups=self.row_groups,
             sums_only=self.finishes,
         )
         return compile_cubin(text, GEMM_ENTRY)

@@ -52,8 +52,8 @@ def _moved(launch: Callable[..., None], offsets: tuple[int, ...]) -> Callable[..
 def make_product(choice: HopperChoice) -> Callable[..., None]:
     """Return the function that launches the kernels of one product.
 
-    It takes the addresses of A, B and C, and the packed arguments of the epilogue and of scales
-    along k.
+    It takes the addresses of A, B and C, and the packed arguments of the epilogue, and those of
+    groups of rows and of scales along k.
     """
     from cupy.cuda import alloc
 
@@ -62,7 +62,7 @@ def make_product(choice: HopperChoice) -> Callable[..., None]:
     gemm = GemmLaunch(load(choice.gemm), geometry, config, units=units, num_sms=choice.num_sms)
     prepare = make_preparation(choice)
     cut = config.split_k > 1 or config.stream_k > 0
-    plain = not choice.lower_triangle and choice.block_scales is None
+    plain = not choice.lower_triangle and choice.block_scales is None and choice.row_groups is None
     if prepare is None and not cut and plain:
         return gemm
     cut_bytes = stream_bytes(config) if config.stream_k else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 from cupygemm._backends.epilogue_source import epilogue_lines
@@ -12,7 +13,7 @@ from cupygemm._build.flatten import flatten
 from cupygemm._records.dtypes import ITEMSIZE, DType
 from cupygemm._records.problem import GemmProblem, Source
 
-BlockScaling = Literal["blocks", "columns"]
+RowGrouping = Literal["shared", "masked"]
 _PTX_TYPES = {
     "bf16": "bf16",
     "f16": "f16",
@@ -24,6 +25,22 @@ _PTX_TYPES = {
 }
 
 
+@dataclass(frozen=True)
+class BlockScales:
+    """How a kernel reads the scales of blocks of k.
+
+    Attributes
+    ----------
+    by_column : bool
+        Each column of B has its own; otherwise 64 columns or more share one.
+    each_step : bool
+        Each step of the kernel has its own; otherwise several steps may share one.
+    """
+
+    by_column: bool
+    each_step: bool
+
+
 def generate(
     problem: GemmProblem,
     config: HopperConfig,
@@ -31,7 +48,8 @@ def generate(
     tma_store: bool,
     group_capacity: int = 0,
     lower_triangle: bool = False,
-    block_scales: BlockScaling | None = None,
+    block_scales: BlockScales | None = None,
+    row_groups: RowGrouping | None = None,
     sums_only: bool = False,
 ) -> str:
     """Return the CUDA C++ source of the kernel for a problem.
@@ -51,8 +69,11 @@ def generate(
         The number of products that the parameter has room for, or 0 for a kernel of one product.
     lower_triangle : bool
         Only tiles with elements on or below the diagonal are computed.
-    block_scales : {"blocks", "columns"}, optional
-        Blocks of k have scales: one for 64 columns or more, or one for each column.
+    block_scales : BlockScales, optional
+        How the scales of blocks of k are read, if there are any.
+    row_groups : {"shared", "masked"}, optional
+        The numbers of rows of groups are in device memory: of groups that follow one another in
+        one matrix, or each of the first rows of a matrix of its own.
     sums_only : bool
         C is a workspace for the sums, in fp32, and another kernel applies the epilogue.
 
@@ -82,7 +103,10 @@ def generate(
         "u32 group_capacity": group_capacity,
         "bool lower_triangle": _bool(lower_triangle),
         "bool block_scaled": _bool(block_scales is not None),
-        "bool scale_per_column": _bool(block_scales == "columns"),
+        "bool scale_per_column": _bool(block_scales is not None and block_scales.by_column),
+        "bool scales_each_step": _bool(block_scales is not None and block_scales.each_step),
+        "bool row_groups": _bool(row_groups is not None),
+        "bool groups_share_rows": _bool(row_groups == "shared"),
     }
     lines = epilogue_lines(problem.epilogue if fused else None, _takes_runs(problem, 2))
     return flatten(

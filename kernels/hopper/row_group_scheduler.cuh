@@ -1,0 +1,91 @@
+// The scheduler of groups of rows, whose numbers of rows are in global memory.
+//
+// Group g multiplies its rows of A by matrix g of the stack B. Its units of work are the tiles that
+// have rows of it, and the units of all groups follow one another. A cluster takes units i,
+// i + clusters, ... of this sequence. The host does not know how many there are. Each thread walks
+// the groups from first to last, as far as its units lead it.
+//
+//   rows         70        0     130            (tiles of 128 rows, 2 columns of tiles)
+//   first row     0       70      70       200
+//   unit         | 0   1 |     | 2   3   4   5 |
+//
+// Numbers of rows are limited to what the operand has, so that no content of that memory leads
+// outside it.
+#pragma once
+
+#include "hopper/scheduler.cuh"
+#include "hopper/stage_element.cuh"
+
+namespace cupygemm {
+
+template <class Config> struct RowGroupScheduler : OfOneProduct {
+    static_assert(!Config::split_k && !Config::stream_k && !Config::ping_pong && !Config::c_turned,
+                  "groups of rows are computed by whole tiles, each by all consumers");
+
+    u32 tiles_n, steps;
+    u32 unit, stride;
+    u32 group, rows, start; // of the unit: its group, the group's rows, and its first row
+    u32 begin, end;         // units before the group, and up to its end
+
+    // Global memory must be readable (wait_for_work_before).
+    template <class Args> CUPYGEMM_INLINE explicit RowGroupScheduler(const Args &args)
+        : tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
+          steps(ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group) *
+                Tile<Config>::step_group),
+          unit(cluster_index()), stride(cluster_count()), group(~0u), rows(0), start(0), begin(0),
+          end(0) {
+        find(args);
+    }
+
+    CUPYGEMM_INLINE bool more() const { return unit < end; }
+
+    template <class Args> CUPYGEMM_INLINE void advance(const Args &args) {
+        unit += stride;
+        find(args);
+    }
+
+    CUPYGEMM_INLINE Work work(const HopperArgs &, u32 rank) const {
+        const TileIndex tile =
+            grouped_order<Config::group_m>(unit - begin, clusters_of(rows), tiles_n);
+        Work work;
+        work.row = start + (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
+        work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
+        work.batch = group;
+        work.split = 0;
+        work.begin = 0;
+        work.end = steps;
+        work.row_end = start + rows;
+        return work;
+    }
+
+private:
+    CUPYGEMM_INLINE static u32 clusters_of(u32 rows) {
+        return ceil_div<u32>(rows, Config::tile_m * Config::cluster_m);
+    }
+
+    // Find the group of the unit; there is none if the unit is not before the end of the last one.
+    template <class Args> CUPYGEMM_INLINE void find(const Args &args) {
+        while (unit >= end && group + 1 != args.groups.count) {
+            ++group;
+            if constexpr (Config::groups_share_rows)
+                start += rows;
+            const u32 size = size_of(args.groups);
+            rows = minimum(size, static_cast<u32>(args.m) - start);
+            begin = end;
+            end += clusters_of(rows) * tiles_n;
+        }
+    }
+
+    CUPYGEMM_INLINE u32 size_of(const RowGroupArgs &groups) const {
+        const u64 at = groups.sizes + static_cast<u64>(group) * sizeof(i32);
+        u32 size, previous = 0;
+        load_global_if<4>(&size, reinterpret_cast<const u32 *>(at), true);
+        if (groups.are_ends) // where the next group begins
+            load_global_if<4>(&previous, reinterpret_cast<const u32 *>(at - sizeof(i32)),
+                              group > 0);
+        const i32 difference = static_cast<i32>(size - previous);
+        return difference > 0 ? static_cast<u32>(difference) : 0;
+    }
+};
+
+} // namespace cupygemm
