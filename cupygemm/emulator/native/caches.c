@@ -52,18 +52,20 @@ static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, 
     uint64_t index = line;
     for (uint64_t rest = c->fold ? line >> c->fold : 0; rest; rest >>= c->fold)
         index ^= rest;
-    int64_t first = (which * c->sets + (int64_t)(index % (uint64_t)c->sets)) * c->ways;
-    int64_t oldest = first;
+    int64_t first = (which * c->sets + (int64_t)remainder_of(index, c->sets)) * c->ways;
+    const uint64_t *tags = c->tags + first, *used = c->used + first;
+    int64_t found = -1, oldest = 0;
+    for (int64_t way = 0; way < c->ways; way++)
+        found = tags[way] == line + 1 ? way : found;
     *evicted = 0;
-    for (int64_t slot = first; slot < first + c->ways; slot++) {
-        if (c->tags[slot] == line + 1) {
-            *hit = true;
-            c->used[slot] = ++model->clock;
-            return slot;
-        }
-        if (c->used[slot] < c->used[oldest])
-            oldest = slot;
+    if (found >= 0) {
+        *hit = true;
+        c->used[first + found] = ++model->clock;
+        return first + found;
     }
+    for (int64_t way = 1; way < c->ways; way++)
+        oldest = used[way] < used[oldest] ? way : oldest;
+    oldest += first;
     *hit = false;
     if (!allocate)
         return -1;
@@ -133,10 +135,8 @@ static enum level reach_l2(struct cache_model *model, int64_t xcd, uint64_t line
 }
 
 /* One line's share of an instruction: `sectors` of the 128-byte line that it lies in. */
-static enum level request(struct cache_model *model, int64_t workgroup, uint64_t line,
+static enum level request(struct cache_model *model, int64_t xcd, int64_t cu, uint64_t line,
                           uint8_t sectors, enum kind kind, struct traffic *t) {
-    int64_t xcd = workgroup % model->num_xcds;
-    int64_t cu = xcd * model->cus_per_xcd + workgroup / model->num_xcds % model->cus_per_xcd;
     bool reads = kind == LOAD || kind == LOAD_TO_LDS, hit = false;
     uint64_t evicted;
     uint8_t state;
@@ -198,6 +198,8 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
         uint64_t lanes = place(m, model, &a, &bytes);
         int64_t n = collect_lines(&a, lanes, SECTOR_SHIFT, sectors);
         int64_t workgroup = model->launch_order[m->workgroup[wave]];
+        int64_t xcd = workgroup % model->num_xcds;
+        int64_t cu = xcd * model->cus_per_xcd + workgroup / model->num_xcds % model->cus_per_xcd;
         if (op->kind == LOAD || op->kind == LOAD_TO_LDS)
             count_sets(&a, lanes, model->l1.sets, (int)model->l1.line_shift, &t->misses);
         for (int64_t i = 0; i < n;) {
@@ -205,7 +207,7 @@ void simulate_caches(struct machine *m, const struct operation *op, const int64_
             uint8_t mask = 0;
             for (; i < n && sectors[i] >> line_shift == line; i++)
                 mask |= (uint8_t)(1 << sectors[i] % SECTORS);
-            enum level level = request(model, workgroup, line, mask, (enum kind)op->kind, t);
+            enum level level = request(model, xcd, cu, line, mask, (enum kind)op->kind, t);
             if (each)
                 each[position].lines[level] += 1;
         }

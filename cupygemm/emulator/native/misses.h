@@ -24,8 +24,14 @@ struct miss_counts {
     int64_t stride, votes;            /* bytes between the lines of a wave, where they are even */
 };
 
+/* x % n, where n is nearly always a power of two, or larger than x. */
+static inline uint64_t remainder_of(uint64_t x, int64_t n) {
+    uint64_t mask = (uint64_t)n - 1;
+    return !((uint64_t)n & mask) ? x & mask : x <= mask ? x : x % (uint64_t)n;
+}
+
 static inline bool first_time(uint64_t *seen, int64_t words, int64_t which, uint64_t line) {
-    uint64_t *word = seen + which * words + (int64_t)(line / 64 % (uint64_t)words);
+    uint64_t *word = seen + which * words + (int64_t)remainder_of(line / 64, words);
     uint64_t bit = 1ull << line % 64;
     bool first = !(*word & bit);
     *word |= bit;
@@ -82,7 +88,7 @@ static inline void count_sets(const struct access *a, uint64_t lanes, int64_t se
                 counts->votes = 1;
             }
         }
-        uint64_t set = line % (uint64_t)sets;
+        uint64_t set = remainder_of(line, sets);
         distinct += !(used[set / 64 % 64] >> set % 64 & 1);
         used[set / 64 % 64] |= 1ull << set % 64;
         last = address;
