@@ -8,6 +8,7 @@ The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Bac
 from __future__ import annotations
 
 import ctypes
+import functools
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -286,32 +287,15 @@ class Dispatch:
         return state, vector, scalar
 
     def _start_exec(self, state: State) -> None:
-        lanes = np.clip(self.threads - state.wave_in_group.astype(np.int64) * LANES, 0, LANES)
-        bits = np.where(
-            lanes == LANES,
-            ~np.uint64(0),
-            (np.uint64(1) << (lanes % LANES).astype(np.uint64)) - np.uint64(1),
-        )
-        state.sgpr[EXEC] = bits.astype(np.uint32)
-        state.sgpr[EXEC + 1] = (bits >> np.uint64(32)).astype(np.uint32)
+        low, high = _first_exec(self.threads, self.waves_per_workgroup)
+        rows = state.sgpr[EXEC : EXEC + 2].reshape(2, -1, self.waves_per_workgroup)
+        rows[0], rows[1] = low, high
 
     def _start_vector(self, state: State) -> int:
         """Put the packed work-item ids in v0."""
-        state.vgpr[0] = np.tile(self._packed_items(), (len(state.workgroup_ids), 1))
+        waves, enabled = self.waves_per_workgroup, self.kernel.descriptor.rsrc2 >> 11 & 3
+        state.vgpr[0].reshape(-1, waves, LANES)[...] = _packed_items(waves, self.block, enabled)
         return 1
-
-    def _packed_items(self) -> NDArray[np.uint32]:
-        """Return the work-item ids of a workgroup as v0 holds them, (waves, lanes)."""
-        waves = self.waves_per_workgroup
-        item = np.arange(waves * LANES, dtype=np.uint32).reshape(waves, LANES)
-        bx, by, _ = (np.uint32(extent) for extent in self.block)
-        enabled = self.kernel.descriptor.rsrc2 >> 11 & 3  # axes beyond x
-        packed = item % bx
-        if enabled >= 1:
-            packed |= item // bx % by << np.uint32(10)
-        if enabled >= 2:
-            packed |= item // (bx * by) << np.uint32(20)
-        return packed
 
     def _start_scalar(self, state: State, kernarg: int) -> int:
         """Fill user and system SGPRs; return which are initialised."""
@@ -368,3 +352,27 @@ class Dispatch:
 def _pair(value: int) -> list[int]:
     """Split a 64-bit value into two words."""
     return [value & 0xFFFFFFFF, value >> 32]
+
+
+@functools.lru_cache(maxsize=64)
+def _first_exec(threads: int, waves: int) -> NDArray[np.uint32]:
+    """Return both halves of EXEC of a workgroup's waves, in which each work-item is a lane."""
+    lanes = np.clip(threads - np.arange(waves) * LANES, 0, LANES).tolist()
+    bits = [(1 << count) - 1 for count in lanes]
+    return np.array([[b & 0xFFFFFFFF for b in bits], [b >> 32 for b in bits]], np.uint32)
+
+
+@functools.lru_cache(maxsize=64)
+def _packed_items(waves: int, block: tuple[int, int, int], enabled: int) -> NDArray[np.uint32]:
+    """Return the work-item ids of a workgroup as v0 holds them, (waves, lanes).
+
+    `enabled` is the number of axes beyond x.
+    """
+    item = np.arange(waves * LANES, dtype=np.uint32).reshape(waves, LANES)
+    bx, by, _ = (np.uint32(extent) for extent in block)
+    packed = item % bx
+    if enabled >= 1:
+        packed |= item // bx % by << np.uint32(10)
+    if enabled >= 2:
+        packed |= item // (bx * by) << np.uint32(20)
+    return packed

@@ -137,15 +137,25 @@ class State:
         self._counters.fill(0)
         self.last_memory_pc.fill(-1)
         self.barrier_epoch.fill(0)
-        vectors, accumulators = self.used_registers
-        self.vgpr[:vectors] = 0
-        self.vgpr[AGPR0 : AGPR0 + accumulators] = 0
+        self._clear_vectors()
         self.sgpr.fill(0)
         self.scc.fill(False)
         self.lds.fill(0)
         self.scratch.fill(0)
         for name in ("lds_conflicts", "global_lines", "s_memtime", "s_memrealtime"):
             self.units.pop(name, None)
+
+    def _clear_vectors(self) -> None:
+        """Set the vector registers to 0, except where many waves have never written them."""
+        vectors, accumulators = self.used_registers
+        marks = self.units.get("marks")
+        if marks is None or not self.checks or self.num_waves <= LANES:
+            self.vgpr[:vectors] = 0
+            self.vgpr[AGPR0 : AGPR0 + accumulators] = 0
+            return
+        for register in (*range(vectors), *range(AGPR0, AGPR0 + accumulators)):
+            if not (marks.suspect_vector >> register & 1 and marks.unwritten[register].all()):
+                self.vgpr[register] = 0
 
     def bytes_used(self) -> int:
         """Return about how many bytes of memory the arrays of this state and its checks hold."""

@@ -10,6 +10,7 @@ import pytest
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.state import LANES, State
+from cupygemm.emulator.units.machine import machine_of
 from tests.emulator.harness import assemble, barrier, make_state, run, set_exec
 
 ALL = 0xFFFFFFFFFFFFFFFF
@@ -224,6 +225,26 @@ def test_misaligned_accesses_are_seen_byte_by_byte() -> None:
     kind = "LDS race: read after another wave's write"
     state.vgpr[1, 0] = 4
     check_fault(state, lambda: run(state, load(), waves=[0]), kind, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "shift"),
+    [
+        ("ds_write_b128 v4, v[4:7]", 4),
+        ("ds_write_b64 v4, v[4:5]", 3),
+        ("ds_write_b96 v4, v[4:6]", 2),
+        ("ds_read_u16 v3, v4", 1),
+        ("ds_write_b8 v4, v4", 0),
+    ],
+)
+def test_records_are_as_fine_as_the_kernel_has_needed(text: str, shift: int) -> None:
+    state = two_waves()
+    state.vgpr[4] = 16 * np.arange(LANES)
+    run(state, store(text))
+    assert machine_of(state).struct.shadow_shift == shift
+    later = two_waves()
+    later.kernel = state.kernel
+    assert machine_of(later).struct.shadow_shift == shift
 
 
 def test_the_history_survives_a_finer_record() -> None:

@@ -29,10 +29,10 @@ static int check_alignment(struct machine *m, uint64_t exec, const uint32_t *add
     return found;
 }
 
-static void point(const struct lds_view *v, uint64_t exec, const uint32_t *address,
-                  uint8_t **pointer) {
+/* The pointers of lanes that access nothing are not used. */
+static void point(const struct lds_view *v, const uint32_t *address, uint8_t **pointer) {
     for (int lane = 0; lane < LANES; lane++)
-        pointer[lane] = v->bytes + (exec >> lane & 1 ? address[lane] : 0);
+        pointer[lane] = (uint8_t *)((uintptr_t)v->bytes + address[lane]);
 }
 
 /* -- reads, writes and atomics ----------------------------------------------------------------- */
@@ -67,7 +67,8 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
         outside |= outside_lds(m, exec, a->address, op->bytes);
     a->exec = exec & ~outside;
     a->partial = outside != 0;
-    memset(a->count, op->dwords, LANES);
+    if (outside)
+        memset(a->count, op->dwords, LANES);
     for (uint64_t left = outside; left; left &= left - 1)
         a->count[first_lane(left)] = 0;
     return code;
@@ -97,7 +98,7 @@ static void move_access(struct machine *m, const struct operation *op, struct ld
     size_t pitch = (size_t)m->row_dwords;
     const uint8_t *count = a->partial ? a->count : NULL;
     uint8_t *pointer[LANES];
-    point(v, a->exec, a->address, pointer);
+    point(v, a->address, pointer);
     switch (op->kind) {
     case LOAD:
         load_lanes(op, vector_row(m, a->result, v->wave), pitch, exec, pointer, count);

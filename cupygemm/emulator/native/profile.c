@@ -17,7 +17,7 @@ struct demand {
 };
 
 static void want(struct demand *d, uint32_t dword, int banks, bool shared) {
-    int bank = (int)(dword % (uint32_t)banks);
+    int bank = (int)(dword & (uint32_t)(banks - 1)); /* a power of two */
     for (int i = 0; shared && i < d->count[bank]; i++)
         if (d->dwords[bank][i] == dword)
             return;
@@ -88,7 +88,9 @@ void count_lines(struct machine *m, const struct operation *op, const int64_t *i
         }
         totals[0] += 1;
         totals[1] += __builtin_popcountll(lanes);
-        totals[3] += collect_lines(&a, lanes, 6, lines);
-        totals[4] += collect_lines(&a, lanes, 7, lines);
+        int64_t n = collect_lines(&a, lanes, 6, lines);
+        totals[3] += n;
+        for (int64_t i = 0; i < n; i++)
+            totals[4] += !i || lines[i] >> 1 != lines[i - 1] >> 1;
     }
 }

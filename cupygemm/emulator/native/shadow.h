@@ -281,10 +281,13 @@ static inline uint64_t outside_lds(const struct machine *m, uint64_t exec, const
 static inline int check_lds(struct machine *m, uint64_t exec, const uint32_t *address, int bytes,
                             bool writes) {
     uint32_t odd = (uint32_t)bytes, high = 0;
-    for (int lane = 0; lane < LANES; lane++) {
-        uint32_t a = exec >> lane & 1 ? address[lane] : 0;
-        odd |= a;
-        high = a > high ? a : high;
+    for (int half = 0; half < 2; half++) {
+        uint32_t word = (uint32_t)(exec >> 32 * half);
+        for (int k = 0; k < 32; k++) {
+            uint32_t a = address[32 * half + k] & (0 - (word >> k & 1));
+            odd |= a;
+            high = a > high ? a : high;
+        }
     }
     int code = OK;
     if ((int64_t)high + bytes > m->lds_bytes)
