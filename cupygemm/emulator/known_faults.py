@@ -37,7 +37,10 @@ _CARRIES = "Sums of the last block of a filter are computed from nothing"
 _PERIODIC = "A search in a periodic box reads behind the tree"
 _DISTANCE = "A triangulation measures the distance to a point that is not there"
 _MARKS = "A triangulation removes its outer triangles in any order"
+_BARRIERS = "Waves of a filter leave a loop that has a barrier"
 KNOWN_FAULTS = (
+    KnownFault(r"_Z14first_pass_iirI.*Evi{5}PKT_PS\d*_S\d*_", "barriers", _BARRIERS),
+    KnownFault(r"_Z18first_pass_iir_sosI.*Evi{3}PKT_PS\d*_S\d*_", "barriers", _BARRIERS),
     KnownFault(r"_Z15correct_carriesI.*Evi{5}PKT_PS\d*_", "uninitialised", _CARRIES),
     KnownFault(r"_Z19correct_carries_sosI.*Evi{4}PKT_PS\d*_", "uninitialised", _CARRIES),
     KnownFault("_Z12knn_periodiciiiidddPdPKdPKxS1_S1_S_Px", "bounds", _PERIODIC),
