@@ -52,7 +52,8 @@ def test_ranges_never_overlap_and_all_of_them_come_back() -> None:
     assert space.take(limit - 2 * GAP) is not None
 
 
-def test_memory_that_is_free_can_be_allocated_in_one_piece(memory: Memory) -> None:
+def test_memory_that_is_free_can_be_allocated_in_one_piece() -> None:
+    memory = Memory(8 << 20)
     for size in (100, 5000, 70_000, 1 << 20):
         blocks = []
         while True:
@@ -63,7 +64,8 @@ def test_memory_that_is_free_can_be_allocated_in_one_piece(memory: Memory) -> No
         for block in blocks[::2] + blocks[1::2]:
             memory.free(block)
     assert memory.used_bytes == 0
-    memory.free(memory.malloc(60 << 20))
+    memory.free(memory.malloc(7 << 20))
+    memory.close()
 
 
 def test_arguments_of_launches_use_no_new_addresses(memory: Memory) -> None:
