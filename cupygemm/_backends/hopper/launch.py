@@ -8,7 +8,7 @@ nothing.
 from __future__ import annotations
 
 import functools
-import secrets
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,7 +83,8 @@ FINISH_ARGS = np.dtype(
 )
 """The struct ``FinishArgs``, without the epilogue's arguments."""
 _PADDING = bytes(64)  # the struct with an epilogue ends at a multiple of its alignment
-_MARK = secrets.randbits(63) | 1  # marks complete sums in a workspace; see fix_up.cuh
+# Marks complete sums in a workspace; see fix_up.cuh.
+_MARK = int.from_bytes(os.urandom(8), "little") >> 1 | 1
 _MAX_GRID_Y = 65535
 encoded = functools.lru_cache(4096)(TmaStack.encode)
 """Tensor maps by stack and address; an operand may meet many other operands."""
