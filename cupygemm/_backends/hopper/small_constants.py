@@ -37,7 +37,7 @@ class SmallConstants:
     tile_of_others : float
         The fewest cycles of an SM for a tile of another kernel.
     batches_of_f32 : float
-        Factor of the time of cuBLAS's products of fp32 where they are batches.
+        By how much cuBLAS's batches of fp32 take longer, where an extent is 128 or less.
     """
 
     launch: float
@@ -66,5 +66,5 @@ SMALL = SmallConstants(
     memory=1.22,
     memory_of_others=1.28,
     tile_of_others=1000.0,
-    batches_of_f32=1.45,
+    batches_of_f32=0.45,
 )

@@ -42,7 +42,7 @@ _F32 = ConfigTable(
     """
     tile_m  tile_n  tile_k  warps_m  warps_n  num_teams  num_stages
        128     128      32        2        2          1           2
-        96      96      32        3        2          1           2
+        96      96      32        2        3          1           2
         64      64      32        2        2          1           2
         48      48      48        1        3          1           1
         32      32      32        2        1          2           1
@@ -122,7 +122,8 @@ def other_cycles(
     if problem.a_dtype == "f32":
         cycles = tf32x3.cublas_cycles(problem, arch)
         if problem.batch:
-            cycles *= constants.batches_of_f32
+            least = min(problem.m, problem.n, problem.k)
+            cycles *= 1 + constants.batches_of_f32 * min(1.0, 128 / least)
     else:
         selection = select(problem, arch)
         cycles = selection.cycles

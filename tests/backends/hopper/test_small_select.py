@@ -1,0 +1,82 @@
+"""Which batches of small matrices have a kernel of their own, by which configuration."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cupygemm._backends.hopper.backend import HopperBackend, config_of
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
+from cupygemm._backends.hopper.small import SmallConfig, check_small
+from cupygemm._backends.hopper.small_select import (
+    SMALL_CONFIGS,
+    other_cycles,
+    select_small,
+    small_candidates,
+)
+from cupygemm._backends.hopper.source import small_text
+from cupygemm._records.problem import GemmProblem
+from cupygemm._tuning.product import Product
+
+ARCH = HopperArch()
+
+
+def problem(dtype, m, n, k, *batch, **more):
+    fields = {"a_major": "k", "b_major": "n", "out_dtype": dtype} | more
+    return GemmProblem(m=m, n=n, k=k, batch=batch, a_dtype=dtype, b_dtype=dtype, **fields)
+
+
+@pytest.mark.parametrize("dtype", SMALL_CONFIGS)
+def test_every_row_computes_its_type(dtype):
+    for config in SMALL_CONFIGS[dtype]:
+        asked = problem(dtype, config.tile_m, config.tile_n, config.tile_k, 100)
+        assert check_small(config, asked) is None
+        assert f"static constexpr u32 tile_m = {config.tile_m};" in small_text(asked, config)
+
+
+@pytest.mark.parametrize("dtype", SMALL_CONFIGS)
+@pytest.mark.parametrize("size", [16, 24, 32, 48, 64])
+def test_a_tile_holds_a_whole_matrix(dtype, size):
+    selection = select_small(problem(dtype, size, size, size, 4096), ARCH)
+    assert selection is not None
+    assert selection.config.tile_m >= size
+    assert selection.config.tile_m < size + 16
+    assert "the fastest other kernel" in selection.reason
+
+
+@pytest.mark.parametrize("dtype", SMALL_CONFIGS)
+@pytest.mark.parametrize(
+    ("m", "n", "k", "batch"),
+    [(4096, 4096, 4096, ()), (1024, 1024, 1024, (8,)), (1, 8192, 8192, ())],
+)
+def test_larger_products_have_other_kernels(dtype, m, n, k, batch):
+    asked = problem(dtype, m, n, k, *batch)
+    assert select_small(asked, ARCH) is None
+    best = small_candidates(asked, ARCH)[0]
+    assert best.cycles >= other_cycles(asked, ARCH)
+
+
+def test_objections():
+    config = SMALL_CONFIGS["f32"][0]
+    assert "no kernel for small" in check_small(config, problem("i8", 16, 16, 16, 9))
+    bytes_out = problem("bf16", 16, 16, 16, 9, out_dtype="i8")
+    assert "output of i8" in check_small(config, bytes_out)
+    large = dataclasses.replace(config, num_teams=8)
+    assert "shared memory exceed" in check_small(large, problem("f32", 16, 16, 16, 9))
+    uneven = dataclasses.replace(config, tile_n=config.tile_n + 8)
+    assert "whole blocks of 16 x 16" in check_small(uneven, problem("f32", 16, 16, 16, 9))
+
+
+def test_a_tuned_configuration_is_made_of_its_fields():
+    backend = HopperBackend(ARCH)
+    request = Product((4096, 32, 32, 32), np.dtype("f2"), None, "NN").request
+    kinds = set()
+    for candidate in backend.candidates(request)[:40]:
+        fields = dataclasses.asdict(candidate.config)
+        assert config_of(**fields) == candidate.config
+        kinds.add(type(candidate.config))
+    assert kinds == {SmallConfig, HopperConfig}
+    with pytest.raises(TypeError):
+        config_of(algorithm=35)
