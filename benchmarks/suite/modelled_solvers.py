@@ -67,14 +67,14 @@ def _launches(memory: Any) -> dict[str, tuple[int, int, dict[str, Any], tuple[in
     matrix = np.random.default_rng(1).standard_normal((ROWS, WIDTH)) / 64 + np.eye(ROWS, WIDTH)
     a, v, b = _copied(memory, matrix), _zeros(memory, matrix.size), _zeros(memory, WIDTH * SOLVED)
     tau, t = _zeros(memory, WIDTH), _zeros(memory, WIDTH * WIDTH)
-    pivots, info = _zeros(memory, WIDTH), _zeros(memory, 1)
+    pivots, info, moves = (_zeros(memory, count) for count in (WIDTH, 1, 2 * WIDTH))
     stride, small = ROWS * WIDTH, WIDTH * WIDTH
     panel = {"width": WIDTH, "rows": 2, "team": 1}
     solve = {"block": WIDTH, "unit": False, "conjugate": False, "rows_adjacent": False}
     return {
         "lu_panel": (
             *(1, 256, panel),
-            (a, WIDTH, stride, pivots, WIDTH, info, 0, 0, ROWS, WIDTH, 0, 1, 1, 0),
+            (a, WIDTH, stride, pivots, WIDTH, info, 0, 0, moves, ROWS, WIDTH, 0, 1, 1, 0),
         ),
         "qr_panel": (
             *(1, 256, panel),
@@ -84,7 +84,7 @@ def _launches(memory: Any) -> dict[str, tuple[int, int, dict[str, Any], tuple[in
             ),
         ),
         "cholesky_panel": (
-            *(-(-(ROWS - WIDTH) // 256), 256, {"width": WIDTH}),
+            *(-(-(ROWS - WIDTH) // 64), 64, {"width": WIDTH}),
             (a, WIDTH, stride, t, small, info, ROWS, WIDTH, 0, 0),
         ),
         "triangular_solve": (

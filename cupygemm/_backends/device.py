@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cupygemm._backends.protocol import Backend, DeviceProperties
 from cupygemm._backends.registry import backends_for
@@ -35,6 +35,10 @@ class Device:
     def kernels(self) -> Backend:
         """Return the backend that is asked first."""
         return self.backends[0]
+
+    def sparing(self, units: int) -> Device:
+        """Return this device for products that leave compute units to other work."""
+        return replace(self, backends=tuple(each.sparing(units) for each in self.backends))
 
 
 @functools.cache

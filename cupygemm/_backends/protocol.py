@@ -242,10 +242,7 @@ class Backend(Protocol):
         """Tell whether the backend computes a request (``request.work == "product"``)."""
 
     def candidates(self, request: Request) -> Sequence[Candidate]:
-        """Return the configurations for a supported request, the cheapest first.
-
-        An empty sequence means that there is nothing to choose.
-        """
+        """Return the configurations for a supported request, if any, the cheapest first."""
 
     def compile(self, request: Request, config: Any = None, *, reason: str = "") -> Compiled:
         """Compile the kernels of a supported request, without loading them.
@@ -301,21 +298,17 @@ class Backend(Protocol):
         Parameters
         ----------
         requests : mapping of int to Request
-            Products of matrices, without an epilogue, by number.
+            By number, without an epilogue.
         """
 
     def triangle(self, request: Request) -> Runner | None:
-        """Return the runner that computes one triangle of ``x @ x.T`` and mirrors it.
-
-        None if computing both triangles takes less time. Optional.
-        """
+        """Return what computes one triangle of ``x @ x.T`` and mirrors it, if sooner. Optional."""
 
     def block_scaled(self, request: Request, scaling: BlockScaling) -> Runner | None:
         """Return the runner that multiplies operands with scales along k in one launch.
 
         The runner takes two more arguments before the epilogue's: the scales of the rows of x1,
-        (rows, blocks), and of the columns of x2, (columns, blocks). None if no kernel does this.
-        Optional.
+        (rows, blocks), and of the columns of x2, (columns, blocks). Or None. Optional.
         """
 
     def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
@@ -326,6 +319,9 @@ class Backend(Protocol):
         blocks), which are None without any; then the epilogue's arguments. None if no kernel does
         this. Optional.
         """
+
+    def sparing(self, units: int) -> Backend:
+        """Return this backend for products that leave compute units to other work. Optional."""
 
     def kernel(self, text: str, entry: str) -> Any:
         """Compile a translation unit that is no product, and load it on the current device.
@@ -340,9 +336,8 @@ class Backend(Protocol):
         Returns
         -------
         callable
-            ``kernel(grid, threads, packed)`` enqueues a launch on the current stream: its
-            workgroups along x and y, the threads of each, and the bytes of its only argument, a
-            struct.
+            ``kernel(grid, threads, packed)`` enqueues a launch: its workgroups along x and y, the
+            threads of each, and the bytes of its only argument, a struct.
         """
 
 
@@ -382,6 +377,10 @@ class NoExtras:
     def row_groups(self, request: Request, groups: RowGroups) -> Runner | None:
         """Return None: no kernel reads the sizes of groups."""
         return None
+
+    def sparing(self, units: int) -> Any:
+        """Return this backend."""
+        return self
 
     def kernel(self, text: str, entry: str) -> Any:
         """Return the kernel that CuPy compiles."""

@@ -11,6 +11,7 @@ Both streams are ordered by events alone, so a graph can record them.
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +19,14 @@ from typing import Any
 
 _HIGHEST_PRIORITY = -5
 """Devices take the highest priority that they have instead."""
+
+
+_spared: contextvars.ContextVar[int] = contextvars.ContextVar("spared", default=0)
+
+
+def spared() -> int:
+    """Return the compute units that products now leave to the work on the side stream."""
+    return _spared.get()
 
 
 class _Streams(threading.local):
@@ -31,10 +40,16 @@ _streams = _Streams()
 
 
 @contextmanager
-def beside(work: Callable[[], object]) -> Iterator[None]:
+def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
     """Enqueue work on the side stream, beside what the block enqueues on the current stream.
 
     Both begin after what the current stream holds, and what it is given later begins after both.
+
+    Parameters
+    ----------
+    work : callable
+    units : int
+        The compute units that the products of the block leave to the work, if they can.
     """
     from cupy.cuda import Event, get_current_stream
 
@@ -45,7 +60,11 @@ def beside(work: Callable[[], object]) -> Iterator[None]:
     try:
         with side:
             work()
-        yield
+        token = _spared.set(units)
+        try:
+            yield
+        finally:
+            _spared.reset(token)
     finally:
         join.record(side)
         current.wait_event(join)

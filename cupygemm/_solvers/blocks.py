@@ -42,6 +42,8 @@ class Limits:
         The same for few right-hand sides.
     ahead : int
         The fewest columns behind a panel that is factored beside their update.
+    spared : int
+        The compute units that such an update leaves to the panel.
     """
 
     threads: int = 256
@@ -52,7 +54,8 @@ class Limits:
     outer: int = 256
     substituted: int = 64
     vector: int = 64
-    ahead: int = 1024
+    ahead: int = 4096
+    spared: int = 16
 
 
 LIMITS = Limits()
@@ -108,12 +111,15 @@ def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int) -> Blocks:
 def _panel_blocks(m: int, size: int, max_cluster: int, limits: Limits) -> Blocks:
     threads = min(limits.threads, max(32, power_of_two(m)))
     widest = min(limits.width, 64 // size if size > 2 else 32)
-    teams = [team for team in (1, max_cluster, 16, limits.team) if team <= limits.team]
+    # A small cluster is enough while its threads hold one row each.
+    clusters = [1 << log for log in range(max_cluster.bit_length())]
+    teams = [team for team in (*clusters, 16, limits.team) if team <= limits.team]
     for team in sorted(set(teams)):
         width = widest
         while width >= (1 if team == teams[-1] else 4):
             rows = power_of_two(-(-m // (threads * team)))
             limit = limits.alone if team == 1 and len(teams) > 1 else rows
+            limit = 1 if 1 < team < max_cluster else limit
             if rows <= limit and rows * width * size <= limits.registers:
                 return Blocks(width, rows, threads, team)
             width //= 2

@@ -26,7 +26,7 @@ from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.updates import update_panel
 
-_THREADS = 256
+_THREADS = 64
 _FINISH_THREADS = 128
 _TRAILING_ROWS = 1024
 """The rows of the blocks in which the lower triangle is updated."""
@@ -62,7 +62,7 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     for panel, following in pairwise(panels):
         if is_ahead(a, following.stop):
             _update(a, panel, following, rounding)
-            with beside(functools.partial(factor_next, following)):
+            with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
                 _update(a, panel, range(following.stop, n), rounding)
         else:
             _update(a, panel, range(panel.stop, n), rounding)

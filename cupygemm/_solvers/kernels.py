@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,15 +46,19 @@ class KernelKind:
         return f"cupygemm_{self.name}"
 
 
-LU_PANEL = KernelKind("lu_panel", "=QqqQqQQQiiiiii")
+LU_PANEL = KernelKind("lu_panel", "=QqqQqQQQQiiiiii")
 QR_PANEL = KernelKind("qr_panel", "=QqqQqqQqQqqQQiiii")
 CHOLESKY_PANEL = KernelKind("cholesky_panel", "=QqqQqQiiii")
 CHOLESKY_FINISH = KernelKind("cholesky_finish", "=QqqQqii")
 TRIANGULAR_SOLVE = KernelKind("triangular_solve", "=QQqqqqqqii")
-TRIANGULAR_VECTOR = KernelKind("triangular_vector", "=QQqqqqqqii")
-SWAP_ROWS = KernelKind("swap_rows", "=QqqQqiiiiiiiiQii")
+TRIANGULAR_VECTOR = KernelKind("triangular_vector", "=QQqqqqqqQiiii")
+SWAP_ROWS = KernelKind("swap_rows", "=QqqQqQiiiiiiii")
 SWAP_MOVES = KernelKind("swap_moves", "=QqQii")
+SMALL_SYSTEM = KernelKind("small_system", "=QQQQiiii")
 JACOBI = KernelKind("jacobi", "=QQqqqqQiiii")
+REFLECT_SUMS = KernelKind("reflect_sums", "=QqqQqqQqiiii")
+REFLECT_APPLY = KernelKind("reflect_apply", "=QqqQqqQqqQqiiiiii")
+REFLECTOR = KernelKind("reflector", "=QqqQqqii")
 PANEL_UPDATE = KernelKind("panel_update", "=QQQqqqqqqqiiii")
 
 
@@ -96,21 +100,31 @@ def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | b
         The constants of the kernel's ``Config``. ``team`` is the number of workgroups that factor
         a panel together.
     """
+    index = _current_device()()
+    key = (index, kind.name, dtype.char, threads, *config.values())
+    launch = _loaded.get(key)
+    if launch is None:
+        launch = _loaded[key] = _load(index, kind, dtype.char, threads, config)
+    return launch
+
+
+@functools.cache
+def _current_device() -> Callable[[], int]:
     from cupy.cuda.runtime import getDevice
 
-    return _load(getDevice(), kind, dtype.char, threads, tuple(sorted(config.items())))
+    found: Callable[[], int] = getDevice
+    return found
 
 
-@functools.lru_cache(maxsize=1024)
+_loaded: dict[tuple[Any, ...], Launch] = {}
+"""By device, name, type, threads and the values of the configuration, in one order for a kernel."""
+
+
 def _load(
-    index: int,
-    kind: KernelKind,
-    char: str,
-    threads: int,
-    config: tuple[tuple[str, int | bool], ...],
+    index: int, kind: KernelKind, char: str, threads: int, config: Mapping[str, int | bool]
 ) -> Launch:
     backend = device(index).kernels
-    constants = dict(config)
+    constants = dict(sorted(config.items()))
     clusters = 1 < constants.get("team", 1) <= backend.max_cluster
     text = source(kind, char, {"threads": threads, **constants}, clusters=clusters)
     return Launch(backend.kernel(text, kind.entry), kind, threads)

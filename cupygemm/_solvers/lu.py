@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from cupygemm._request.arrays import Array
+from cupygemm._solvers import blocks
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import (
     Blocks,
@@ -32,7 +33,7 @@ from cupygemm._solvers.kernels import LU_PANEL, load
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import move, swap, trace
+from cupygemm._solvers.swaps import MOST_OF_BLOCK, Moves, move, planned, trace
 from cupygemm._solvers.teams import Workspace
 from cupygemm._solvers.updates import update_panel
 
@@ -56,7 +57,13 @@ class LuFactors:
     info: Array
 
 
-def factor(a: Matrices, columns: int | None = None, rounding: Rounding = EXACT) -> LuFactors:
+def factor(
+    a: Matrices,
+    columns: int | None = None,
+    rounding: Rounding = EXACT,
+    *,
+    identity: int | None = None,
+) -> LuFactors:
     """Factor matrices in place.
 
     Parameters
@@ -67,6 +74,9 @@ def factor(a: Matrices, columns: int | None = None, rounding: Rounding = EXACT) 
         themselves.
     rounding : Rounding
         Of the operands of the products that update the matrix behind a panel.
+    identity : int, optional
+        The first column of an identity behind the matrix, which becomes L^-1, without the
+        permutation. Only its columns up to those of a panel's rows take part.
     """
     import cupy
 
@@ -81,17 +91,20 @@ def factor(a: Matrices, columns: int | None = None, rounding: Rounding = EXACT) 
     factor_next(panels[0])
     for panel, following in zip_longest(panels, panels[1:]):
         moves = trace(a, pivots, panel.start, panel.stop)
+        moved = updated = a.n
+        if identity is not None:
+            moved, updated = identity + panel.start, identity + panel.stop
         if following is None or not is_ahead(a, following.stop):
-            move(a, moves, range(a.n), panel)
-            _update(a, panel, range(panel.stop, a.n), rounding)
+            move(a, moves, range(moved), panel)
+            _update(a, panel, range(panel.stop, updated), rounding)
             if following is not None:
                 factor_next(following)
             continue
         move(a, moves, following)
         _update(a, panel, following, rounding)
-        with beside(functools.partial(factor_next, following)):
-            move(a, moves, range(a.n), range(panel.start, following.stop))
-            _update(a, panel, range(following.stop, a.n), rounding)
+        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
+            move(a, moves, range(moved), range(panel.start, following.stop))
+            _update(a, panel, range(following.stop, updated), rounding)
     return LuFactors(a, pivots, info)
 
 
@@ -118,27 +131,27 @@ def factor_panel(
     max_cluster, _ = current_limits()
     shape = panel_blocks(a.m - first, a.dtype, max_cluster)
     workspace.reshape(shape)
+    moves = planned(a)
     for column in range(first, end, shape.width):
         behind = min(column + shape.width, end)
-        _factor_block(a, pivots, info, column, behind - column, workspace)
-        if behind == end:
-            break
-        swap(a, pivots, column, behind - column, behind, end - behind, solve=True)
-        update_panel(
-            a,
-            left=(behind, column),
-            right=(column, behind),
-            target=(behind, behind),
-            extents=(a.m - behind, end - behind, behind - column),
-        )
-    if end - first > shape.width:
-        swap(a, pivots, first, end - first, first, end - first, leaf=shape.width)
+        own = range(column, behind)
+        _factor_block(a, pivots, info, moves, own, workspace)
+        move(a, Moves(moves, column, behind, MOST_OF_BLOCK), panel, own, solve=True)
+        if behind < end:
+            update_panel(
+                a,
+                left=(behind, column),
+                right=(column, behind),
+                target=(behind, behind),
+                extents=(a.m - behind, end - behind, behind - column),
+            )
 
 
 def _factor_block(
-    a: Matrices, pivots: Array, info: Array, first: int, width: int, workspace: Workspace
+    a: Matrices, pivots: Array, info: Array, moves: Array, columns: range, workspace: Workspace
 ) -> None:
     shape: Blocks = workspace.shape
+    first = columns.start
     launch = load(
         LU_PANEL,
         a.dtype,
@@ -158,8 +171,9 @@ def _factor_block(
         info.data.ptr,
         flags,
         records,
+        moves.data.ptr,
         a.m - first,
-        width,
+        len(columns),
         first,
         a.batches,
         workspace.teams,

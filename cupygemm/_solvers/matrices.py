@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -28,36 +29,40 @@ class Matrices:
     array: Array
     n: int
 
-    @property
+    @cached_property
     def m(self) -> int:
         """Return the rows of a matrix."""
         return int(self.array.shape[1])
 
-    @property
+    @cached_property
     def batches(self) -> int:
         """Return the number of matrices."""
         return int(self.array.shape[0])
 
-    @property
+    @cached_property
     def dtype(self) -> np.dtype[Any]:
         """Return the element type."""
         dtype: np.dtype[Any] = self.array.dtype
         return dtype
 
-    @property
+    @cached_property
     def pitch(self) -> int:
         """Return the elements from a row to the next."""
         return int(self.array.shape[2])
 
-    @property
+    @cached_property
     def stride(self) -> int:
         """Return the elements from a matrix to the next."""
         return self.m * self.pitch
 
+    @cached_property
+    def _place(self) -> tuple[int, int]:
+        return int(self.array.data.ptr), int(self.array.itemsize)
+
     def address(self, row: int, column: int) -> int:
         """Return the address of an element of the first matrix."""
-        size = int(self.array.itemsize)
-        return int(self.array.data.ptr) + (row * self.pitch + column) * size
+        start, size = self._place
+        return start + (row * self.pitch + column) * size
 
     def block(self, rows: slice, columns: slice) -> Array:
         """Return a view of a block: (rows, columns), or a stack of blocks if there are several."""
@@ -86,22 +91,34 @@ def zeros(batches: int, m: int, n: int, dtype: np.dtype[Any]) -> Matrices:
     return made
 
 
-def copied(a: Array, dtype: np.dtype[Any], more_columns: int = 0) -> Matrices:
-    """Return a copy of a stack of matrices, (..., m, n).
+def copied(a: Array, dtype: np.dtype[Any]) -> Matrices:
+    """Return a copy of a stack of matrices, (..., m, n), as a type."""
+    m, n = a.shape[-2:]
+    batches = int(np.prod(a.shape[:-2], dtype=np.int64))
+    made = empty(batches, m, n, dtype)
+    made.array[:, :, :n] = a.reshape(batches, m, n)
+    return made
+
+
+def augmented(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Matrices, int]:
+    """Return copies of matrices with right-hand sides beside them, and the first column of these.
 
     Parameters
     ----------
-    a : cupy.ndarray
+    a, b : cupy.ndarray
+        (..., n, n) and (..., n, k).
     dtype : numpy.dtype
-        The type of the copy.
-    more_columns : int
-        Columns to leave room for; they have any contents.
+        The type of the copies.
     """
-    m, n = a.shape[-2:]
+    n, k = b.shape[-2:]
     batches = int(np.prod(a.shape[:-2], dtype=np.int64))
-    made = empty(batches, m, n + more_columns, dtype)
-    made.array[:, :, :n] = a.reshape(batches, m, n)
-    return made
+    per_vector = max(_SMALL_ROW_BYTES // dtype.itemsize, 1)
+    first = -(-n // per_vector) * per_vector  # vectors hold columns of only one of them
+    made = empty(batches, n, first + k, dtype)
+    made.array[:, :, :n] = a.reshape(batches, n, n)
+    made.array[:, :, n:first] = 0
+    made.array[:, :, first : first + k] = b.reshape(-1, n, k)
+    return made, first
 
 
 def adjoint(a: Array) -> Array:

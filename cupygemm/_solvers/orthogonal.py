@@ -205,7 +205,7 @@ def _of_adjoint(values: Any, b: Array, smallest: Array) -> Array:
 
 def apply_reduced_q(factors: Any, c: Array) -> Array:
     """Return Q C for the first columns of Q, as many as C has rows."""
-    m = factors.v.m
+    m = factors.qr.m
     batches, k, columns = c.shape
     below = copied(c, c.dtype) if k == m else _padded(c, m)
     _qr.apply_q(factors, below, inverse=False)

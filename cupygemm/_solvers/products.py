@@ -27,6 +27,7 @@ from cupygemm._request.arrays import Array
 from cupygemm._request.call import check_call
 from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.options import CallOptions
+from cupygemm._solvers.ahead import spared
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,14 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
 
 def _subtract_by_kernel(a: Array, b: Array, c: Array, rounding: Rounding) -> None:
     arguments = epilogue_arguments(alpha=-1, beta=1, c=c)
-    key = ("subtract_product", rounding, *array_key(a), *array_key(b), *array_key(c))
+    units = spared()
+    key = ("subtract_product", rounding, units, *array_key(a), *array_key(b), *array_key(c))
     plan: Plan | None = PLANS.get(key)
     if plan is None:
         given = CallOptions(precision=rounding.precision, epilogue=arguments)
         call = check_call(a, b, c, given=given)
         request = replace(call.request, aliased=False)
-        plan = make_plan(request, device(call.device_index), {}, call.arguments)
+        plan = make_plan(request, device(call.device_index).sparing(units), {}, call.arguments)
         PLANS.keep(key, plan)
     plan.run(a, b, c, arguments)
 

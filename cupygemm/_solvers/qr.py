@@ -12,18 +12,66 @@ R. Schreiber and C. Van Loan, "A storage-efficient WY representation", 1989.)
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
-from cupygemm._solvers.blocks import current_limits, outer_width, panel_blocks
-from cupygemm._solvers.kernels import QR_PANEL, load
+from cupygemm._solvers.ahead import beside
+from cupygemm._solvers.blocks import (
+    current_limits,
+    is_ahead,
+    outer_panels,
+    outer_width,
+    panel_blocks,
+)
+from cupygemm._solvers.kernels import QR_PANEL, REFLECT_APPLY, REFLECT_SUMS, REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty, zeros
 from cupygemm._solvers.products import subtract_product
 from cupygemm._solvers.teams import Workspace
 
 _OUTER = 128
+_ROWS = 256
+"""The rows of a workgroup of the kernels that apply a block to its panel."""
+_THREADS = 128
+_MOST_CHUNKS = 32
+_TILE = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Reflector:
+    """The reflections of an outer panel, Q = I - V T V^H on the rows from its first column on.
+
+    Attributes
+    ----------
+    columns : range
+        Of the panel.
+    v : Matrices
+        With ones on the diagonal and zeros above.
+    t : Matrices
+        Square, upper triangular.
+    """
+
+    columns: range
+    v: Matrices
+    t: Matrices
+
+    def apply(self, c: Matrices, columns: range, *, inverse: bool) -> None:
+        """Replace columns of C by Q, or its inverse, times them."""
+        if not columns or not c.array.size:
+            return
+        block = c.block(slice(self.columns.start, c.m), slice(columns.start, columns.stop))
+        n = len(self.columns)
+        v = self.v.block(slice(0, self.v.m), slice(0, n))
+        t = self.t.block(slice(0, n), slice(0, n))
+        # In place, so that nothing is copied: minus V^H C, and T times its opposite.
+        sums, factors = (zeros(c.batches, n, len(columns), c.dtype) for _ in range(2))
+        whole = slice(0, n), slice(0, len(columns))
+        subtract_product(adjoint(v), block, sums.block(*whole))
+        subtract_product(adjoint(t) if inverse else t, sums.block(*whole), factors.block(*whole))
+        subtract_product(v, factors.block(*whole), block)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,16 +84,13 @@ class QrFactors:
         R, and below its diagonal the reflections.
     tau : cupy.ndarray
         (batches, k)
-    v : Matrices
-        The reflections as they are multiplied: with ones on the diagonal and zeros above.
-    panels : tuple of (int, int, cupy.ndarray)
-        The first column of each outer panel, the column behind it, and its T.
+    panels : tuple of Reflector
+        The outer panels.
     """
 
     qr: Matrices
     tau: Array
-    v: Matrices
-    panels: tuple[tuple[int, int, Array], ...]
+    panels: tuple[Reflector, ...]
 
 
 def factor(a: Matrices) -> QrFactors:
@@ -54,118 +99,144 @@ def factor(a: Matrices) -> QrFactors:
 
     k = min(a.m, a.n)
     tau = cupy.empty((a.batches, k), a.dtype)
-    v = zeros(a.batches, a.m, k, a.dtype)
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
     workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
     outer = min(outer_width(k, shape.width), max(_OUTER, shape.width), blocks.LIMITS.outer)
-    panels = []
-    for first in range(0, k, outer):
-        end = min(first + outer, k)
-        t = _factor_panel(a, v, tau, first, end, workspace)
-        panels.append((first, end, t))
-        if end < a.n:
-            rows = slice(first, a.m)
-            reflect(
-                v.block(rows, slice(first, end)),
-                t,
-                a.block(rows, slice(end, a.n)),
-                inverse=True,
-            )
-    return QrFactors(a, tau, v, tuple(panels))
-
-
-def reflect(v: Array, t: Array, c: Array, *, inverse: bool) -> None:
-    """Apply a block reflector to matrices in place: Q = I - V T V^H, or its inverse."""
-    if c.size == 0:
-        return
-    factors = matmul(adjoint(t) if inverse else t, matmul(adjoint(v), c))
-    subtract_product(v, factors, c)
+    panels = [
+        Reflector(
+            panel,
+            zeros(a.batches, a.m - panel.start, len(panel), a.dtype),
+            zeros(a.batches, len(panel), len(panel), a.dtype),
+        )
+        for panel in outer_panels(k, outer)
+    ]
+    factor_next = functools.partial(_factor_panel, a, tau, workspace)
+    factor_next(panels[0])
+    for panel, following in zip_longest(panels, panels[1:]):
+        end = panel.columns.stop
+        if following is None or not is_ahead(a, following.columns.stop):
+            panel.apply(a, range(end, a.n), inverse=True)
+            if following is not None:
+                factor_next(following)
+            continue
+        panel.apply(a, following.columns, inverse=True)
+        with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
+            panel.apply(a, range(following.columns.stop, a.n), inverse=True)
+    return QrFactors(a, tau, tuple(panels))
 
 
 def apply_q(factors: QrFactors, c: Matrices, *, inverse: bool) -> None:
     """Replace C by Q C, or by Q^H C, for the square Q."""
-    panels = factors.panels if inverse else reversed(factors.panels)
-    m = factors.v.m
-    for first, end, t in panels:
-        rows = slice(first, m)
-        reflect(
-            factors.v.block(rows, slice(first, end)),
-            t,
-            c.block(rows, slice(0, c.n)),
-            inverse=inverse,
-        )
+    for panel in factors.panels if inverse else reversed(factors.panels):
+        panel.apply(c, range(c.n), inverse=inverse)
 
 
 def make_q(factors: QrFactors, columns: int) -> Matrices:
     """Return the first columns of Q."""
     import cupy
 
-    m = factors.v.m
-    q = empty(factors.v.batches, m, columns, factors.v.dtype)
-    q.array[:, :, :columns] = cupy.eye(m, columns, dtype=q.dtype)
-    for first, end, t in reversed(factors.panels):
-        rows = slice(first, m)  # above, and in the columns before, Q is still the identity
-        reflect(
-            factors.v.block(rows, slice(first, end)),
-            t,
-            q.block(rows, slice(first, columns)),
-            inverse=False,
-        )
+    a = factors.qr
+    q = empty(a.batches, a.m, columns, a.dtype)
+    q.array[:, :, :columns] = cupy.eye(a.m, columns, dtype=q.dtype)
+    for panel in reversed(factors.panels):
+        # Above, and in the columns before, Q is still the identity.
+        panel.apply(q, range(panel.columns.start, columns), inverse=False)
     return q
 
 
-def _factor_panel(
-    a: Matrices, v: Matrices, tau: Array, first: int, end: int, workspace: Workspace
-) -> Array:
-    """Factor an outer panel, block by block, and return its T. Only its own columns change."""
+def _factor_panel(a: Matrices, tau: Array, workspace: Workspace, panel: Reflector) -> None:
+    """Factor an outer panel, block by block. Only its own columns change."""
+    import cupy
+
+    first, end = panel.columns.start, panel.columns.stop
     max_cluster, _ = current_limits()
     shape = panel_blocks(a.m - first, a.dtype, max_cluster)
     workspace.reshape(shape)
-    t = zeros(a.batches, end - first, end - first, a.dtype)
-    rows = slice(first, a.m)  # of all blocks, so that their products have few different shapes
+    chunk = max(_ROWS, -(-(a.m - first) // _MOST_CHUNKS))
+    sums = cupy.empty((a.batches, _MOST_CHUNKS * shape.width * len(panel.columns)), a.dtype)
     for column in range(first, end, shape.width):
-        behind = min(column + shape.width, end)
-        _factor_block(a, v, tau, t, column, behind, first, workspace)
-        own = slice(column - first, behind - first)
-        of_block = v.block(rows, slice(column, behind))
-        if column > first:
-            before = slice(0, column - first)
-            products = matmul(adjoint(v.block(rows, slice(first, column))), of_block)
-            later = matmul(products, t.block(own, own))
-            t.block(before, own)[...] = -matmul(t.block(before, before), later)
-        if behind < end:
-            reflect(
-                of_block,
-                t.block(own, own),
-                a.block(rows, slice(behind, end)),
-                inverse=True,
-            )
-    return t.block(slice(0, end - first), slice(0, end - first))
+        own = range(column, min(column + shape.width, end))
+        _factor_block(a, tau, panel, own, workspace)
+        if own.stop < end:
+            _apply_block(a, panel, own, sums, chunk, shape.width)
+    if len(panel.columns) > shape.width:
+        _complete(panel, shape.width)
+
+
+def _apply_block(
+    a: Matrices, panel: Reflector, own: range, sums: Array, chunk: int, width: int
+) -> None:
+    """Apply the reflections of a block to the columns of its panel behind it."""
+    v, t = panel.v, panel.t
+    row, behind, end = own.start, own.stop, panel.columns.stop
+    at = row - panel.columns.start
+    m, n, k = a.m - row, end - behind, len(own)
+    chunks = -(-m // chunk)
+    reflections = (v.address(at, at), v.pitch, v.stride)
+    columns = (a.address(row, behind), a.pitch, a.stride)
+    sums_of_matrix = (sums.data.ptr, sums.shape[1])
+    load(REFLECT_SUMS, a.dtype, _THREADS, width=width)(
+        (chunks * -(-n // _TILE), a.batches),
+        *reflections,
+        *columns,
+        *sums_of_matrix,
+        m,
+        n,
+        k,
+        chunk,
+    )
+    tile = 16 if a.dtype.itemsize == 16 else 32
+    load(REFLECT_APPLY, a.dtype, _THREADS, width=width, tile=tile)(
+        (-(-m // _ROWS) * -(-n // tile), a.batches),
+        *reflections,
+        t.address(at, at),
+        t.pitch,
+        t.stride,
+        *columns,
+        *sums_of_matrix,
+        m,
+        n,
+        k,
+        chunks,
+        _ROWS,
+        0,
+    )
+
+
+def _complete(panel: Reflector, width: int) -> None:
+    """Compute the T of an outer panel from those of its blocks."""
+    v, t, n = panel.v, panel.t, len(panel.columns)
+    of_panel = v.block(slice(0, v.m), slice(0, n))
+    products = matmul(adjoint(of_panel), of_panel)
+    load(REFLECTOR, v.dtype, 256, width=width, most=blocks.power_of_two(-(-n // width)))(
+        (v.batches, 1),
+        products.data.ptr,
+        n,
+        n * n,
+        t.address(0, 0),
+        t.pitch,
+        t.stride,
+        n,
+        0,
+    )
 
 
 def _factor_block(
-    a: Matrices,
-    v: Matrices,
-    tau: Array,
-    t: Matrices,
-    column: int,
-    behind: int,
-    first: int,
-    workspace: Workspace,
+    a: Matrices, tau: Array, panel: Reflector, own: range, workspace: Workspace
 ) -> None:
-    shape = workspace.shape
+    v, t, shape, column = panel.v, panel.t, workspace.shape, own.start
     launch = load(
         QR_PANEL, a.dtype, shape.threads, width=shape.width, rows=shape.rows, team=shape.team
     )
     flags, records = workspace.next_block()
-    at = column - first
+    at = column - panel.columns.start
     launch(
         (shape.team, workspace.teams),
         a.address(column, column),
         a.pitch,
         a.stride,
-        v.address(column, column),
+        v.address(at, at),
         v.pitch,
         v.stride,
         tau.data.ptr + column * a.dtype.itemsize,
@@ -176,7 +247,7 @@ def _factor_block(
         flags,
         records,
         a.m - column,
-        behind - column,
+        len(own),
         a.batches,
         workspace.teams,
     )

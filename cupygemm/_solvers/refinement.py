@@ -29,7 +29,7 @@ from cupygemm._solvers.matrices import Matrices, adjoint, copied
 from cupygemm._solvers.products import EXACT, ROUNDINGS
 from cupygemm._solvers.scaling import inverse_powers_of_two, parts
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import permute
+from cupygemm._solvers.swaps import permutation
 
 Path = Literal["direct", "refined", "fallback"]
 _MOST_ITERATIONS = 50
@@ -284,11 +284,14 @@ class LowLU(Low):
         columns = inverse_powers_of_two((size * rows[:, :, None]).max(axis=1))
         super().__init__(a, rows, columns)
         found = lu.factor(self.taken(), rounding=ROUNDINGS[precision])
-        self._lu, self._pivots, self.info = found.lu, found.pivots, found.info
+        self._lu, self.info = found.lu, found.info
+        self._rows = permutation(found.pivots)[:, :, None]
 
     def substitute(self, x: Matrices) -> None:
+        import cupy
+
         n, k = x.m, x.n
-        permute(x, self._pivots, inverse=False)
+        x.array[...] = cupy.take_along_axis(x.array, self._rows, axis=1)
         substitute(self._lu, (0, 0), n, x, (0, 0), k, lower=True, unit=True)
         substitute(self._lu, (0, 0), n, x, (0, 0), k, lower=False)
 

@@ -20,7 +20,8 @@ def power_of_two_scale(a: Array) -> Array:
     cupy.ndarray
         (batches, 1, 1), real. One for matrices of zeros, and for those with NaN or infinities.
     """
-    return inverse_powers_of_two(parts(a).max(axis=(1, 2), keepdims=True))
+    # By rows first: the reduction of one matrix to one number is slow on some devices.
+    return inverse_powers_of_two(parts(a).max(axis=2, keepdims=True).max(axis=1, keepdims=True))
 
 
 def parts(a: Array) -> Array:

@@ -7,10 +7,9 @@ from cupygemm._solvers import blocks
 from cupygemm._solvers.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import subtract_product
-from cupygemm._solvers.updates import update_right_hand_sides
 
-_THREADS = 64
-_FEW_COLUMNS = 8
+_THREADS, _VECTOR_THREADS = 64, 256
+_FEW_COLUMNS, _COLUMNS_OF_LAUNCH = 8, 4
 Position = tuple[int, int]
 
 
@@ -60,7 +59,7 @@ def substitute(
             b,
             target,
             columns,
-            lower=lower,
+            forward=lower != transposed,
             unit=unit,
             transposed=transposed,
             conjugate=conjugate,
@@ -110,44 +109,44 @@ def _substitute_few(
     target: Position,
     columns: int,
     *,
-    lower: bool,
+    forward: bool,
     unit: bool,
     transposed: bool,
     conjugate: bool,
 ) -> None:
-    """Solve for few right-hand sides: a block of rows, and an update of all rows that remain."""
-    leaf = min(64 if b.dtype.itemsize <= 8 else 32, blocks.LIMITS.vector)
-    forward = lower != transposed
-    starts = range(0, n, leaf)
-    for start in starts if forward else reversed(starts):
-        size = min(leaf, n - start)
-        corner = (at[0] + start, at[1] + start)
-        place = (target[0] + start, target[1])
-        _launch(
-            t,
-            corner,
-            size,
-            b,
-            place,
-            columns,
-            forward=forward,
+    """Solve for few right-hand sides, in one launch for each four of them."""
+    import cupy
+
+    block = 64 if b.dtype.itemsize <= 8 and n > 32 else 32
+    leaf = min(block, blocks.LIMITS.vector)
+    num_blocks = -(-n // leaf)
+    _, units = blocks.current_limits()
+    groups = min(num_blocks, max(units // b.batches, 1))
+    strides = _strides(t, at, b, target, n, forward=forward, transposed=transposed)
+    for first in range(0, columns, _COLUMNS_OF_LAUNCH):
+        count = min(columns - first, _COLUMNS_OF_LAUNCH)
+        flags = cupy.zeros(b.batches * num_blocks, "uint32") if groups > 1 else None
+        launch = load(
+            TRIANGULAR_VECTOR,
+            b.dtype,
+            _VECTOR_THREADS if num_blocks > 1 else block,
+            block=block,
+            columns=1 if count == 1 else _COLUMNS_OF_LAUNCH,
+            rows_adjacent=transposed,
             unit=unit,
-            transposed=transposed,
-            conjugate=conjugate,
+            conjugate=conjugate and t.dtype.kind == "c",
         )
-        rest, rows = (start + size, n - start - size) if forward else (0, start)
-        if rows:
-            across = (start, rest) if transposed else (rest, start)
-            update_right_hand_sides(
-                t,
-                (at[0] + across[0], at[1] + across[1]),
-                b,
-                place,
-                (target[0] + rest, target[1]),
-                (rows, columns, size),
-                transposed=transposed,
-                conjugate=conjugate,
-            )
+        launch(
+            (groups, b.batches),
+            strides[0],
+            strides[1] + first * b.dtype.itemsize,
+            *strides[2:],
+            0 if flags is None else flags.data.ptr,
+            n,
+            count,
+            leaf,
+            groups,
+        )
 
 
 def _subtract(
@@ -192,37 +191,39 @@ def _launch(
     transposed: bool,
     conjugate: bool,
 ) -> None:
-    row, column = (1, t.pitch) if transposed else (t.pitch, 1)
-    b_row = b.pitch
-    if not forward:  # the same problem from the last row up
-        at = (at[0] + n - 1, at[1] + n - 1)
-        target = (target[0] + n - 1, target[1])
-        row, column, b_row = -row, -column, -b_row
-    config = {"unit": unit, "conjugate": conjugate and t.dtype.kind == "c"}
-    if columns <= _FEW_COLUMNS:
-        threads = 64 if b.dtype.itemsize <= 8 else 32
-        launch = load(TRIANGULAR_VECTOR, b.dtype, threads, **config)
-        groups = columns
-    else:
-        launch = load(
-            TRIANGULAR_SOLVE,
-            b.dtype,
-            _THREADS,
-            block=16 if b.dtype.kind == "c" else 32,
-            rows_adjacent=transposed,
-            **config,
-        )
-        groups = -(-columns // _THREADS)
+    launch = load(
+        TRIANGULAR_SOLVE,
+        b.dtype,
+        _THREADS,
+        block=16 if b.dtype.kind == "c" else 32,
+        rows_adjacent=transposed,
+        unit=unit,
+        conjugate=conjugate and t.dtype.kind == "c",
+    )
     launch(
-        (groups, b.batches),
-        t.address(*at),
-        b.address(*target),
-        row,
-        column,
-        t.stride if t.batches > 1 else 0,
-        b_row,
-        1,
-        b.stride,
+        (-(-columns // _THREADS), b.batches),
+        *_strides(t, at, b, target, n, forward=forward, transposed=transposed),
         n,
         columns,
     )
+
+
+def _strides(
+    t: Matrices,
+    at: Position,
+    b: Matrices,
+    target: Position,
+    n: int,
+    *,
+    forward: bool,
+    transposed: bool,
+) -> tuple[int, ...]:
+    """Return the addresses and strides with which the problem is one of a lower triangle."""
+    row, column = (1, t.pitch) if transposed else (t.pitch, 1)
+    b_row = b.pitch
+    if not forward:  # from the last row up
+        at = (at[0] + n - 1, at[1] + n - 1)
+        target = (target[0] + n - 1, target[1])
+        row, column, b_row = -row, -column, -b_row
+    stride = t.stride if t.batches > 1 else 0
+    return t.address(*at), b.address(*target), row, column, stride, b_row, 1, b.stride

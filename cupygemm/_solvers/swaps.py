@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.blocks import words
 from cupygemm._solvers.kernels import SWAP_MOVES, SWAP_ROWS, load
-from cupygemm._solvers.matrices import Matrices
+from cupygemm._solvers.matrices import Matrices, copied
 
 _THREADS = 256
-_FEW_PIVOTS, _MOST_PIVOTS = 32, 256
+MOST_OF_BLOCK = _FEW_PIVOTS = 32
+"""The most pivots of a block."""
+_MOST_PIVOTS = 256
 _NO_GAP = range(1 << 30, 1 << 30)
 _MOVES_THREADS = 64
 
@@ -25,15 +29,11 @@ def swap(
     pivots: Array,
     first: int,
     count: int,
-    column: int,
-    columns: int,
     *,
-    leaf: int | None = None,
     shared: bool = False,
     inverse: bool = False,
-    solve: bool = False,
 ) -> None:
-    """Apply the swaps of `count` pivots, from row `first` on, to columns.
+    """Apply the swaps of `count` pivots, from row `first` on, to all columns.
 
     Parameters
     ----------
@@ -42,21 +42,35 @@ def swap(
         (batches, k).
     first, count : int
         The rows that are swapped.
-    column, columns : int
-        The first column and the number of columns.
-    leaf : int, optional
-        The width of the blocks of the panel that the pivots belong to. Within that panel, only
-        swaps apply that belong to later blocks than the column.
     shared : bool
         Whether all matrices have the same pivots, (1, k).
     inverse : bool
         Whether the last swap comes first, which undoes the swaps.
-    solve : bool
-        Whether to solve for the rows of U in the columns, too, for at most 32 pivots.
     """
     few = count <= _FEW_PIVOTS
+    _launch(
+        a,
+        few=few,
+        columns=range(a.n),
+        rows=range(first, first + count),
+        pivots=(pivots.data.ptr + 4 * first, 0 if shared else pivots.shape[1]),
+        inverse=inverse,
+    )
+
+
+def _launch(
+    a: Matrices,
+    *,
+    few: bool,
+    columns: range,
+    rows: range,
+    pivots: tuple[int, int] = (0, 0),
+    moves: int = 0,
+    gap: range = _NO_GAP,
+    inverse: bool = False,
+    solve: bool = False,
+) -> None:
     across = _strip(a, few=few)
-    strip = across if leaf is None else min(across, leaf)
     launch = load(
         SWAP_ROWS,
         a.dtype,
@@ -64,32 +78,30 @@ def swap(
         max_pivots=_FEW_PIVOTS if few else _MOST_PIVOTS,
         across=across,
         solve=solve,
-        planned=False,
+        planned=moves != 0,
     )
+    count = len(columns) - len(gap)
     launch(
-        (-(-columns // strip), a.batches),
+        (-(-count // across), a.batches),
         a.address(0, 0),
         a.pitch,
         a.stride,
-        pivots.data.ptr + 4 * first,
-        0 if shared else pivots.shape[1],
-        first,
+        *pivots,
+        moves,
+        rows.start,
+        len(rows),
+        columns.start,
         count,
-        column,
-        columns,
-        -1 if leaf is None else first,
-        leaf or 1,
-        strip,
+        gap.start,
+        len(gap),
         int(inverse),
-        0,
-        _NO_GAP.start,
         0,
     )
 
 
 @dataclass(frozen=True, eq=False)
 class Moves:
-    """The rows that the swaps of a panel displace, traced by the device.
+    """The rows that the swaps of a block or a panel displace, as the device found them.
 
     Attributes
     ----------
@@ -98,7 +110,7 @@ class Moves:
     first, end : int
         The panel's first column, and the one behind its last.
     most : int
-        The most pivots that the kernel takes.
+        The most pivots that the kernel takes, 32 or 256.
     """
 
     array: Array
@@ -135,7 +147,16 @@ def trace(a: Matrices, pivots: Array, first: int, end: int) -> Moves:
     return Moves(moves, first, end, most)
 
 
-def move(a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP) -> None:
+def planned(a: Matrices) -> Array:
+    """Return room for the moves of a block, which the kernel that factors it writes."""
+    import cupy
+
+    return cupy.empty((a.batches, 2 * _FEW_PIVOTS, 2), "uint32")
+
+
+def move(
+    a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP, *, solve: bool = False
+) -> None:
     """Move the rows of some columns in one pass.
 
     Parameters
@@ -146,39 +167,20 @@ def move(a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP) -> Non
         The columns to move, and those of the gap.
     gap : range
         Columns among them that are left alone.
+    solve : bool
+        Whether to solve for the rows of U in the columns behind the gap, too, for at most 32
+        pivots.
     """
-    count = len(columns) - len(gap)
-    if count <= 0:
-        return
-    across = _strip(a, few=moves.most == _FEW_PIVOTS)
-    launch = load(
-        SWAP_ROWS,
-        a.dtype,
-        _THREADS,
-        max_pivots=moves.most,
-        across=across,
-        solve=False,
-        planned=True,
-    )
-    launch(
-        (-(-count // across), a.batches),
-        a.address(0, 0),
-        a.pitch,
-        a.stride,
-        0,
-        0,
-        moves.first,
-        moves.end - moves.first,
-        columns.start,
-        count,
-        -1,
-        1,
-        across,
-        0,
-        moves.array.data.ptr,
-        gap.start,
-        len(gap),
-    )
+    if len(columns) > len(gap):
+        _launch(
+            a,
+            few=moves.most == _FEW_PIVOTS,
+            columns=columns,
+            rows=range(moves.first, moves.end),
+            moves=moves.array.data.ptr,
+            gap=gap,
+            solve=solve,
+        )
 
 
 def permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:
@@ -188,4 +190,14 @@ def permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:
     shared = pivots.shape[0] == 1 and x.batches > 1
     for first in reversed(firsts) if inverse else firsts:
         count = min(_MOST_PIVOTS, n - first)
-        swap(x, pivots, first, count, 0, x.n, shared=shared, inverse=inverse)
+        swap(x, pivots, first, count, shared=shared, inverse=inverse)
+
+
+def permutation(pivots: Array, *, inverse: bool = False) -> Array:
+    """Return the rows that end at each place, (batches, n), int64: P A is A[permutation]."""
+    import cupy
+
+    batches, n = pivots.shape
+    rows = copied(cupy.broadcast_to(cupy.arange(n)[:, None], (batches, n, 1)), np.dtype("d"))
+    permute(rows, pivots, inverse=inverse)
+    return rows.view[:, :, 0].astype("int64")

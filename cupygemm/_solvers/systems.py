@@ -11,6 +11,7 @@ from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
+from cupygemm._solvers import small
 from cupygemm._solvers.errors import (
     fetch,
     finite_flag,
@@ -18,11 +19,12 @@ from cupygemm._solvers.errors import (
     raise_not_definite,
     raise_singular,
 )
-from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.matrices import Matrices, augmented, copied
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_square
 from cupygemm._solvers.refinement import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.substitution import substitute
+from cupygemm._solvers.swaps import permutation
 
 
 class SlogdetResult(NamedTuple):
@@ -241,13 +243,15 @@ def _solve(
         _cholesky.substitute_both(factors, x)
         raise_not_definite(function, fetch(info, finite))
         return x.view.reshape(shape)
-    system = copied(a, dtype, more_columns=k)
-    system.array[:, :, n : n + k] = b.reshape(system.batches, n, k)
-    system = Matrices(system.array, n + k)
+    if small.is_small(n, k):
+        x, info = small.solve(a, b, dtype)
+        raise_singular(function, fetch(info, finite))
+        return x
+    system, first = augmented(a, b, dtype)
     found = _lu.factor(system, columns=n)
-    substitute(system, (0, 0), n, system, (0, n), k, lower=False)
+    substitute(system, (0, 0), n, system, (0, first), k, lower=False)
     raise_singular(function, fetch(found.info, finite))
-    return cupy.ascontiguousarray(system.array[:, :, n : n + k]).reshape(shape)
+    return cupy.ascontiguousarray(system.array[:, :, first : first + k]).reshape(shape)
 
 
 def zero_diagonal(t: Matrices) -> Array:
@@ -293,9 +297,15 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     dtype = factored_dtype("inv", a)
     if not a.size:
         return cupy.empty(a.shape, dtype)
-    identity = cupy.eye(a.shape[-1], dtype=dtype)
-    structure = structured(a, None, lower=False, transposed=False)
-    return _solve("inv", structure, cupy.broadcast_to(identity, a.shape), dtype)
+    n = a.shape[-1]
+    system, first = augmented(a, cupy.eye(n, dtype=dtype), dtype)
+    found = _lu.factor(system, columns=n, identity=first)
+    substitute(system, (0, 0), n, system, (0, first), n, lower=False)
+    raise_singular("inv", fetch(found.info))
+    # What is there is A^-1 P^-1.
+    places = permutation(found.pivots, inverse=True)[:, None]
+    inverse = cupy.take_along_axis(system.array[:, :, first : first + n], places, axis=2)
+    return inverse.reshape(a.shape)
 
 
 def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:

@@ -32,7 +32,7 @@ def update_panel(
         elements on or below the diagonal are needed.
     """
     m, n, k = extents
-    _load(a, hermitian=hermitian, conjugate=False)(
+    _load(a, hermitian=hermitian)(
         (-(-m // _TILE) * -(-n // _TILE), a.batches),
         a.address(*left),
         a.address(*right),
@@ -51,59 +51,11 @@ def update_panel(
     )
 
 
-def update_right_hand_sides(
-    t: Matrices,
-    block: Position,
-    b: Matrices,
-    solved: Position,
-    target: Position,
-    extents: tuple[int, int, int],
-    *,
-    transposed: bool,
-    conjugate: bool,
-) -> None:
-    """Subtract ``op(T) X`` from other rows of the right-hand sides, for few of them.
-
-    Parameters
-    ----------
-    t : Matrices
-    block : tuple of int
-        The first row and column of the block of them that op is applied to.
-    b : Matrices
-        The right-hand sides.
-    solved, target : tuple of int
-        The first row and column of X, and of the rows that change.
-    extents : tuple of int
-        The rows that change, the right-hand sides, and the rows of X.
-    transposed, conjugate : bool
-        What op does.
-    """
-    m, n, k = extents
-    _load(b, hermitian=False, conjugate=conjugate)(
-        (-(-m // _TILE) * -(-n // _TILE), b.batches),
-        t.address(*block),
-        b.address(*solved),
-        b.address(*target),
-        1 if transposed else t.pitch,
-        t.pitch if transposed else 1,
-        b.pitch,
-        b.pitch,
-        t.stride if t.batches > 1 else 0,
-        b.stride,
-        b.stride,
-        m,
-        n,
-        k,
-        0,
-    )
-
-
-def _load(a: Matrices, *, hermitian: bool, conjugate: bool) -> Launch:
+def _load(a: Matrices, *, hermitian: bool) -> Launch:
     return load(
         PANEL_UPDATE,
         a.dtype,
         _THREADS,
         depth=16 if a.dtype.itemsize < 16 else 8,
         conjugate_transpose=hermitian,
-        conjugate_a=conjugate,
     )

@@ -24,6 +24,31 @@ CUPYGEMM_INLINE double square_root(double x) {
 #endif
 }
 
+// One over the square root, rounded once or a few times.
+CUPYGEMM_INLINE float inverse_square_root(float x) { return 1 / square_root(x); }
+
+CUPYGEMM_INLINE double inverse_square_root(double x) {
+#if CUPYGEMM_NVIDIA
+    return rsqrt(x); // half as long as a square root and a division
+#else
+    return 1 / square_root(x);
+#endif
+}
+
+// One over a number whose inverse is normal, rounded once or twice.
+CUPYGEMM_INLINE float inverse(float x) { return 1 / x; }
+
+CUPYGEMM_INLINE double inverse(double x) {
+#if CUPYGEMM_NVIDIA
+    double y; // to 20 bits, and twice as many by each of two Newton steps, without a branch
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+    y = __fma_rn(__fma_rn(-x, y, 1.0), y, y);
+    return __fma_rn(__fma_rn(-x, y, 1.0), y, y);
+#else
+    return 1 / x;
+#endif
+}
+
 #if CUPYGEMM_NVIDIA
 #define CUPYGEMM_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
 #else
@@ -108,6 +133,51 @@ CUPYGEMM_INLINE u64 maximum_of_32(u64 value) {
     return static_cast<u64>(highest) << 32 | low;
 }
 CUPYGEMM_INLINE u32 minimum_of_32(u32 value) { return ~maximum_of_32(~value); }
+
+// Have a number computed before the waits that follow: compilers move arithmetic behind them.
+CUPYGEMM_INLINE void compute_now([[maybe_unused]] float &x) {
+#if CUPYGEMM_NVIDIA
+    asm volatile("" : "+f"(x));
+#endif
+}
+CUPYGEMM_INLINE void compute_now([[maybe_unused]] double &x) {
+#if CUPYGEMM_NVIDIA
+    asm volatile("" : "+d"(x));
+#endif
+}
+
+// The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
+CUPYGEMM_INLINE u32 first_of_32(bool condition) {
+#if CUPYGEMM_NVIDIA
+    return __ffs(static_cast<int>(__ballot_sync(~0u, condition))) - 1;
+#else
+    const u64 lanes = __builtin_amdgcn_ballot_w64(condition);
+    return __builtin_ctz(static_cast<u32>(lanes >> (local_thread() & 32)));
+#endif
+}
+
+// The index of the thread with the largest of 32 values; of equal ones, that of least position.
+template <class Word> CUPYGEMM_INLINE u32 largest_of_32(Word value, u32 position) {
+#if CUPYGEMM_NVIDIA
+    const u32 high = static_cast<u32>(value >> (8 * (sizeof(Word) - 4)));
+    const u32 tied = __ballot_sync(~0u, high == maximum_of_32(high));
+    if ((tied & (tied - 1)) == 0) // most often, one thread has the largest high word
+        return __ffs(static_cast<int>(tied)) - 1;
+#endif
+    const bool largest = value == maximum_of_32(value);
+    const u32 first = minimum_of_32(largest ? position : ~0u);
+    return first_of_32(largest && position == first);
+}
+
+// The value of one of the 32 threads.
+CUPYGEMM_INLINE u32 from_lane(u32 value, u32 lane) {
+#if CUPYGEMM_NVIDIA
+    return __shfl_sync(~0u, value, static_cast<int>(lane));
+#else
+    return static_cast<u32>(__builtin_amdgcn_ds_bpermute(
+        static_cast<i32>(((local_thread() & ~31u) | lane) << 2), static_cast<i32>(value)));
+#endif
+}
 
 // Loads, stores and fences at the scope of the device: workgroups see each other's data.
 template <class Word> CUPYGEMM_INLINE Word device_load(const Word *place) {

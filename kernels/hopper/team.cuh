@@ -51,4 +51,154 @@ template <class Word, u32 size, u32 record_words> struct Team {
     CUPYGEMM_INLINE void begin() { cluster_barrier(); }
 };
 
+// Store 16 bytes in the shared memory of a workgroup of the cluster, and count them at a barrier
+// there.
+CUPYGEMM_INLINE void store_and_count(u32 address, const u32 (&words)[4], u32 barrier) {
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], "
+                 "{%1, %2, %3, %4}, [%5];" ::"r"(address),
+                 "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(barrier)
+                 : "memory");
+}
+
+// A barrier that counts the bytes of the messages of a step. Each goes to `size` workgroups.
+template <u32 size, u32 messages, u32 bytes> struct Inbox {
+    u64 barriers[2]; // by the parity of the step
+
+    CUPYGEMM_INLINE u32 address(u32 step) const {
+        return static_cast<u32>(__cvta_generic_to_shared(&barriers[step % 2]));
+    }
+    CUPYGEMM_INLINE void expect(u32 step) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address(step)),
+                     "r"(messages * bytes)
+                     : "memory");
+    }
+    CUPYGEMM_INLINE void begin() {
+        for (u32 step = 0; step < 2; ++step)
+            asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(address(step)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        expect(0);
+        expect(1);
+    }
+    // Wait for the messages of a step, and expect those of the step after the next.
+    CUPYGEMM_INLINE void wait(u32 step, u32 thread) {
+        u32 done = 0;
+        while (!done)
+            asm volatile("{\n.reg .pred p;\n"
+                         "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                         "selp.u32 %0, 1, 0, p;\n}"
+                         : "=r"(done)
+                         : "r"(address(step)), "r"(step / 2 % 2)
+                         : "memory");
+        if (thread == 0)
+            expect(step + 2);
+    }
+    // Send a message, of which the words from `end` on are zero, from shared memory to the same
+    // place in every workgroup. Called by 32 threads.
+    template <class Word> CUPYGEMM_INLINE void send(const Word *place, u32 step, u32 lane,
+                                                    const Word *message, u32 end) const {
+        constexpr u32 chunks = bytes / 16, count = 16 / sizeof(Word);
+        static_assert(chunks <= 32 && 32 % chunks == 0, "a thread must send one chunk");
+        const u32 chunk = lane % chunks;
+        union {
+            Word words[count];
+            u32 parts[4];
+        };
+#pragma unroll
+        for (u32 i = 0; i < count; ++i)
+            words[i] = count * chunk + i < end ? message[count * chunk + i] : Word{0};
+#pragma unroll
+        for (u32 to = lane / chunks; to < size; to += 32 / chunks) {
+            u32 barrier;
+            asm("mapa.shared::cluster.u32 %0, %1, %2;"
+                : "=r"(barrier)
+                : "r"(address(step)), "r"(to));
+            store_and_count(address_at_rank(place + count * chunk, to), parts, barrier);
+        }
+    }
+};
+
+// Every 32 threads send the head of their candidate to all workgroups, and those with the pivot
+// then send its row, which is waited for in the step after. No workgroup needs a barrier of its
+// own.
+//
+// Heads alternate between two places. A group sends the head of step s + 2 only after it has the
+// heads of step s + 1, and then every group has read those of step s. The same holds for rows.
+template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct TeamOfGroups {
+    static constexpr bool by_groups = true;
+    static constexpr u32 slots = size * groups;
+    alignas(16) Word heads[2][slots][head_words];
+    alignas(16) Word rows[2][row_words];
+    Inbox<size, slots, head_words * sizeof(Word)> head_inbox;
+    Inbox<size, 1, row_words * sizeof(Word)> row_inbox;
+
+    CUPYGEMM_INLINE const Word *head(u32 step, u32 slot) const { return heads[step % 2][slot]; }
+    CUPYGEMM_INLINE const Word *row(u32 step, u32) const { return rows[step % 2]; }
+
+    CUPYGEMM_INLINE void publish_head(u32 slot, u32 step, u32 lane, const Word *record) {
+        head_inbox.send(head(step, slot), step, lane, record, head_words);
+    }
+    CUPYGEMM_INLINE void publish_row(u64, u32, u32 step, u32 lane, const Word *record, u32 end) {
+        row_inbox.send(row(step, 0), step, lane, record, end);
+    }
+    template <u32 threads> CUPYGEMM_INLINE void wait_head(u32 *, u64, u32, u32 step, u32 thread) {
+        head_inbox.wait(step, thread);
+    }
+    CUPYGEMM_INLINE void wait_row(u32 step, u32 thread) { row_inbox.wait(step, thread); }
+
+    // Every workgroup's barriers are ready.
+    CUPYGEMM_INLINE void begin() {
+        if (local_thread() == 0) {
+            head_inbox.begin();
+            row_inbox.begin();
+        }
+        cluster_barrier();
+    }
+};
+
+// A larger team would have too many heads: a workgroup sends one, and its row with it, of all of
+// which one is used. Rows are waited for a step later, so a workgroup may still read that of step s
+// when another sends that of step s + 2.
+template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct TeamOfWorkgroups {
+    static constexpr bool by_groups = false;
+    static constexpr u32 slots = size;
+    alignas(16) Word heads[2][size][head_words];
+    alignas(16) Word rows[4][size][row_words];
+    Inbox<size, size, head_words * sizeof(Word)> head_inbox;
+    Inbox<size, size, row_words * sizeof(Word)> row_inbox;
+
+    CUPYGEMM_INLINE const Word *head(u32 step, u32 slot) const { return heads[step % 2][slot]; }
+    CUPYGEMM_INLINE const Word *row(u32 step, u32 slot) const { return rows[step % 4][slot]; }
+
+    CUPYGEMM_INLINE void publish_head(u32 slot, u32 step, u32 lane, const Word *record) {
+        head_inbox.send(head(step, slot), step, lane, record, head_words);
+    }
+    CUPYGEMM_INLINE void publish_row(u64, u32 rank, u32 step, u32 lane, const Word *record,
+                                     u32 end) {
+        row_inbox.send(row(step, rank), step, lane, record, end);
+    }
+    template <u32 threads> CUPYGEMM_INLINE void wait_head(u32 *, u64, u32, u32 step, u32 thread) {
+        head_inbox.wait(step, thread);
+    }
+    CUPYGEMM_INLINE void wait_row(u32 step, u32 thread) { row_inbox.wait(step, thread); }
+
+    CUPYGEMM_INLINE void begin() {
+        if (local_thread() == 0) {
+            head_inbox.begin();
+            row_inbox.begin();
+        }
+        cluster_barrier();
+    }
+};
+
+template <bool first, class A, class B> struct Either {
+    using Type = A;
+};
+template <class A, class B> struct Either<false, A, B> {
+    using Type = B;
+};
+
+template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> using PivotTeam =
+    typename Either<size * groups <= 64, TeamOfGroups<Word, size, groups, head_words, row_words>,
+                    TeamOfWorkgroups<Word, size, groups, head_words, row_words>>::Type;
+
 } // namespace cupygemm

@@ -15,7 +15,7 @@ N = 45
 
 
 @contextmanager
-def behind(work):
+def behind(work, units):
     """Do the work of the side stream last."""
     yield
     work()
@@ -27,9 +27,9 @@ def test_the_two_streams_share_nothing(cp, draw, small_blocks, monkeypatch, modu
     forks = []
 
     @contextmanager
-    def counted(work):
+    def counted(work, units):
         forks.append(work)
-        with ahead.beside(work):
+        with ahead.beside(work, units):
             yield
 
     def factored():

@@ -15,7 +15,7 @@ EDGES = [1, 2, 31, 33, 200, 512, 513, 4096, 8192, 8193, 16384, 20000, 100000, 10
 
 
 @pytest.mark.parametrize("char", "fdFD")
-@pytest.mark.parametrize("max_cluster", [1, 8])
+@pytest.mark.parametrize("max_cluster", [1, 8, 16])
 def test_a_team_holds_its_panel(char, max_cluster):
     dtype = np.dtype(char)
     for m in EDGES:
@@ -35,9 +35,9 @@ def test_a_panel_that_is_too_tall():
 
 PANELS = [
     (kernels.LU_PANEL, {"width": 32, "team": 1}),
-    (kernels.LU_PANEL, {"width": 16, "team": 8}),
+    (kernels.LU_PANEL, {"width": 16, "team": 16}),
     (kernels.QR_PANEL, {"width": 32, "team": 1}),
-    (kernels.QR_PANEL, {"width": 16, "team": 8}),
+    (kernels.QR_PANEL, {"width": 16, "team": 16}),
 ]
 
 

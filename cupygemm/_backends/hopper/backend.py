@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cupygemm._backends.hopper import tf32x3
@@ -54,6 +54,8 @@ def config_of(**fields: Any) -> HopperConfig | SmallConfig:
     return kind(**fields)
 
 
+_SMS_OF_WHOLE_GPCS = 128
+"""From as many SMs on, each cluster of 16 thread blocks finds a graphics processing cluster."""
 MIN_TRIANGLE_ROWS = 512
 """Both triangles of symmetric products with fewer rows are computed."""
 
@@ -92,11 +94,12 @@ class HopperBackend(NoExtras):
     config_type = staticmethod(config_of)
     formats = FLOAT8
     precisions = KNOWN_PRECISIONS
-    max_cluster = 8
     interconnect = NVLINK_H200
 
     def __init__(self, arch: HopperArch) -> None:
         self.arch = arch
+        # More than 8 thread blocks are not portable: smaller parts have fewer SMs side by side.
+        self.max_cluster = 16 if arch.num_sms >= _SMS_OF_WHOLE_GPCS else 8
 
     def supports(self, request: Request) -> Support:
         """Tell whether a kernel takes the request, and the model prefers it to cuBLAS's."""
@@ -223,6 +226,10 @@ class HopperBackend(NoExtras):
         from cupygemm._backends.hopper.row_groups import make_row_groups
 
         return make_row_groups(request, groups, self.arch)
+
+    def sparing(self, units: int) -> HopperBackend:
+        """Return this backend with persistent grids that leave some SMs to other kernels."""
+        return HopperBackend(replace(self.arch, num_sms=self.arch.num_sms - units))
 
     def kernel(self, text: str, entry: str) -> Any:
         """Compile a translation unit and load its kernel."""

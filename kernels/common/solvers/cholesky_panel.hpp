@@ -27,40 +27,39 @@ using R = Real<S>;
 constexpr u32 width = Config::width, threads = Config::threads;
 
 struct Shared {
-    S l[width][width + 1]; // (column, row): a column is read in order
-    R diagonal[width];
+    S l[width][width];                 // (column, row): a column is read in order
+    R diagonal[width], inverse[width]; // and one over it
     i32 failed;
     RowStage<S, width> stages[threads / 32];
 };
 
-// Factor the block in shared memory. Lane i of the first 32 holds row i in registers, rotated by
-// one column per step as in lu_panel.hpp, and finds the column of the others in shared memory.
+// Factor the block in shared memory. Lane i of the first 32 holds row i in registers, and finds the
+// column of the others in shared memory.
 CUPYGEMM_INLINE void factor_block(Shared &shared, u32 lane, u32 n) {
     S row[width];
 #pragma unroll
     for (u32 k = 0; k < width; ++k)
         row[k] = lane < width ? shared.l[k][lane] : S{};
     i32 failed = 0;
-#pragma unroll 1
-    for (u32 j = 0; j < n; ++j) {
-        if (lane == j)
-            shared.diagonal[j] = real_part(row[0]);
-        wave_barrier(); // the diagonal is in shared memory
-        const R d = shared.diagonal[j];
-        const R root = square_root(d); // NaN if d is negative
-        if (!(d > 0) && failed == 0)
-            failed = static_cast<i32>(j) + 1;
-        const S x = lane == j ? of_real<S>(root) : lane > j ? divided(row[0], root) : S{};
-        if (lane < width)
-            shared.l[j][lane] = x;
-        wave_barrier(); // column j of L is in shared memory
-        if (lane == j)
-            shared.diagonal[j] = root;
 #pragma unroll
-        for (u32 k = 1; k < width; ++k) // the last elements are no columns, and zero
-            row[k - 1] =
-                minus_product(row[k], x, j + k < width ? conjugated(shared.l[j][j + k]) : S{});
-        row[width - 1] = S{};
+    for (u32 j = 0; j < width; ++j) {
+        if (j < n) {
+            const R d = from_lane(real_part(row[j]), j);
+            const R inverse = inverse_square_root(d); // NaN if d is negative
+            if (!(d > 0) && failed == 0)
+                failed = static_cast<i32>(j) + 1;
+            const S x = lane > j ? times(row[j], inverse) : S{};
+            if (lane < width)
+                shared.l[j][lane] = x;
+            wave_barrier(); // column j of L, without its diagonal, is in shared memory
+            if (lane == j) {
+                shared.diagonal[j] = square_root(d);
+                shared.inverse[j] = inverse;
+            }
+#pragma unroll
+            for (u32 k = j + 1; k < width; ++k)
+                row[k] = minus_product(row[k], x, conjugated(shared.l[j][k]));
+        }
     }
     if (lane == 0)
         shared.failed = failed;
@@ -82,7 +81,7 @@ cupygemm_cholesky_panel(const cupygemm::CholeskyPanelArgs args) {
         shared.l[column][row] = element;
     }
     if (thread < width)
-        shared.diagonal[thread] = 1;
+        shared.diagonal[thread] = shared.inverse[thread] = 1;
     workgroup_barrier(); // the block is in shared memory
     if (thread < 32)
         factor_block(shared, thread, n);
@@ -91,7 +90,8 @@ cupygemm_cholesky_panel(const cupygemm::CholeskyPanelArgs args) {
     if (group_index_x() == 0) {
         S *const block = reinterpret_cast<S *>(args.block) + matrix * args.block_stride;
         for (u32 at = thread; at < width * width; at += threads)
-            block[at] = shared.l[at % width][at / width];
+            block[at] = at % width == at / width ? of_real<S>(shared.diagonal[at / width])
+                                                 : shared.l[at % width][at / width];
         i32 *const info = reinterpret_cast<i32 *>(args.info) + matrix;
         if (thread == 0 && shared.failed != 0 && *info == 0)
             *info = args.first + shared.failed;
@@ -100,9 +100,9 @@ cupygemm_cholesky_panel(const cupygemm::CholeskyPanelArgs args) {
     const u32 first = n + group_index_x() * threads + group * 32;
     S x[width];
     load_rows(shared.stages[group], a, args.lda, m, n, first, lane, x);
-    solve_in_registers<false>(x, [](u32 i, u32 j) {
-        return i == j ? of_real<S>(shared.diagonal[j]) : conjugated(shared.l[j][i]);
-    });
+    solve_in_registers(
+        x, [](u32 i, u32 j) { return conjugated(shared.l[j][i]); },
+        [](S sum, u32 j) { return times(sum, shared.inverse[j]); });
     store_rows(shared.stages[group], x, first + lane, 0, lane, [&](u32 row, u32 column, S element) {
         if (row < m && column < n)
             a[row * args.lda + column] = element;

@@ -45,7 +45,7 @@ CUPYGEMM_KERNEL(cupygemm::threads) cupygemm_panel_update(const cupygemm::UpdateA
             S element{};
             if (inside)
                 element = from_a[(row0 + row) * args.a_row + (k0 + k) * args.a_column];
-            a[k][row] = Config::conjugate_a ? conjugated(element) : element;
+            a[k][row] = element;
         }
         for (u32 at = thread; at < tile * depth; at += threads) {
             const u32 k = Config::conjugate_transpose ? at % depth : at / tile;

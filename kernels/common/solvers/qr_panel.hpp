@@ -86,7 +86,7 @@ CUPYGEMM_INLINE Reflection reflection(S alpha, R below) {
 }
 
 struct Shared {
-    RowStage<S, width> stages[num_groups];
+    RowStage<S, width, 32> stages[num_groups]; // half of the usual, beside the records of a team
     Team<W, Config::team, record_words> team;
     W record[record_words];
     W sums[num_groups][width * words]; // of a group of 32

@@ -10,8 +10,8 @@
 namespace cupygemm {
 
 // The shared memory of 32 threads. A chunk of 8 numbers of 8 bytes is 64 bytes of each row.
-template <class S, u32 width> struct RowStage {
-    static constexpr u32 most = sizeof(S) < 8 ? 16 : sizeof(S) < 16 ? 8 : 4;
+template <class S, u32 width, u32 chunk_bytes = 64> struct RowStage {
+    static constexpr u32 most = chunk_bytes / sizeof(S);
     static constexpr u32 columns = minimum(width, most);
     S elements[32][columns + 1];
     u32 positions[32];
@@ -19,10 +19,10 @@ template <class S, u32 width> struct RowStage {
 
 // Load rows `first` to first + 31 of an (m, n) matrix, the row of this lane to `row`, padded by
 // zeros. Called by 32 threads.
-template <class S, u32 width> CUPYGEMM_INLINE void load_rows(RowStage<S, width> &stage, const S *a,
-                                                             i64 lda, u32 m, u32 n, u32 first,
-                                                             u32 lane, S (&row)[width]) {
-    constexpr u32 columns = RowStage<S, width>::columns;
+template <class S, u32 width, u32 bytes>
+CUPYGEMM_INLINE void load_rows(RowStage<S, width, bytes> &stage, const S *a, i64 lda, u32 m, u32 n,
+                               u32 first, u32 lane, S (&row)[width]) {
+    constexpr u32 columns = RowStage<S, width, bytes>::columns;
 #pragma unroll
     for (u32 chunk = 0; chunk < width; chunk += columns) {
 #pragma unroll
@@ -43,10 +43,10 @@ template <class S, u32 width> CUPYGEMM_INLINE void load_rows(RowStage<S, width> 
 
 // Pass the rows of 32 threads, whose first register holds column `rotation`, to `store`, which is
 // called with the position of a row, a column and the element there.
-template <class S, u32 width, class Store>
-CUPYGEMM_INLINE void store_rows(RowStage<S, width> &stage, const S (&row)[width], u32 position,
-                                u32 rotation, u32 lane, const Store &store) {
-    constexpr u32 columns = RowStage<S, width>::columns;
+template <class S, u32 width, u32 bytes, class Store>
+CUPYGEMM_INLINE void store_rows(RowStage<S, width, bytes> &stage, const S (&row)[width],
+                                u32 position, u32 rotation, u32 lane, const Store &store) {
+    constexpr u32 columns = RowStage<S, width, bytes>::columns;
     stage.positions[lane] = position;
 #pragma unroll
     for (u32 chunk = 0; chunk < width; chunk += columns) {

@@ -59,6 +59,24 @@ template <class R> CUPYGEMM_INLINE Complex<R> exchanged(Complex<R> x, u32 mask) 
     return {exchanged(x.re, mask), exchanged(x.im, mask)};
 }
 
+CUPYGEMM_INLINE float from_lane(float x, u32 lane) {
+    return float_of_bits(from_lane(f32_bits(x), lane));
+}
+CUPYGEMM_INLINE double from_lane(double x, u32 lane) {
+    const u64 bits = f64_bits(x);
+    const u64 low = from_lane(static_cast<u32>(bits), lane);
+    return double_of_bits(low | static_cast<u64>(from_lane(static_cast<u32>(bits >> 32), lane))
+                                    << 32);
+}
+template <class R> CUPYGEMM_INLINE Complex<R> from_lane(Complex<R> x, u32 lane) {
+    return {from_lane(x.re, lane), from_lane(x.im, lane)};
+}
+
+template <class R> CUPYGEMM_INLINE void compute_now(Complex<R> &x) {
+    compute_now(x.re);
+    compute_now(x.im);
+}
+
 CUPYGEMM_INLINE float plus(float x, float y) { return x + y; }
 CUPYGEMM_INLINE double plus(double x, double y) { return x + y; }
 template <class R> CUPYGEMM_INLINE Complex<R> plus(Complex<R> x, Complex<R> y) {
@@ -139,18 +157,21 @@ template <class R> CUPYGEMM_INLINE Complex<R> divided(Complex<R> x, Complex<R> y
     return {re, by_re ? im : -im};
 }
 
-// Solve L x = b in registers: element(i, j) returns an element of L, for i >= j. The solution is
-// rotated by one place per step, so that the loop is not unrolled. Solved elements enter at the
-// end.
-template <bool unit, u32 count, class S, class Element>
-CUPYGEMM_INLINE void solve_in_registers(S (&x)[count], const Element &element) {
-#pragma unroll 1
-    for (u32 j = 0; j < count; ++j) {
-        const S solved = unit ? x[0] : divided(x[0], element(j, j));
+// One over a number whose inverse is normal, rounded once or twice.
+template <class R> CUPYGEMM_INLINE Complex<R> inverse(Complex<R> x) {
+    return divided(Complex<R>{1, 0}, x);
+}
+
+// Solve L x = b in registers: element(i, j) returns an element of L, for i > j, and divide(x, j)
+// the quotient of x and the diagonal. All loops are unrolled: a step is nothing but its products.
+template <u32 count, class S, class Element, class Divide> CUPYGEMM_INLINE void
+solve_in_registers(S (&x)[count], const Element &element, const Divide &divide) {
 #pragma unroll
-        for (u32 i = 1; i < count; ++i)
-            x[i - 1] = minus_product(x[i], j + i < count ? element(j + i, j) : S{}, solved);
-        x[count - 1] = solved;
+    for (u32 j = 0; j < count; ++j) {
+        x[j] = divide(x[j], j);
+#pragma unroll
+        for (u32 i = j + 1; i < count; ++i)
+            x[i] = minus_product(x[i], element(i, j), x[j]);
     }
 }
 

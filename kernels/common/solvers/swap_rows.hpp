@@ -1,15 +1,13 @@
 // Applies up to `max_pivots` row swaps to a strip of columns in one pass.
 //
-// Swaps follow one another, but each row that they displace is moved only once: a thread traces a
+// Swaps follow one another, but each row that they displace is moved only once: which row ends
+// where is planned by the kernel of the panel or by swap_moves.hpp, or a thread traces a
 // destination back through the swaps to the row that ends there. All rows of a strip are loaded to
 // registers before the first is stored.
 //
-// With `solve`, the first rows are solved with the unit lower triangle of their block, too: they
-// become rows of U. A thread solves for one column of the strip, in registers.
-//
-// The columns of the panel that the pivots belong to are part of the launch: a block of `leaf`
-// columns was swapped by its own pivots and those before when it was factored, so only later ones
-// apply to it.
+// With `solve`, the first rows of the columns behind the gap are solved with the unit lower
+// triangle of their block, too: they become rows of U. A lane owns a row of the triangle, and 32
+// lanes solve for some columns side by side.
 #include "common/solvers/moves.hpp"
 #include "config.hpp"
 
@@ -20,51 +18,62 @@ struct SwapArgs {
     i64 lda, stride; // elements between rows, and between matrices
     u64 pivots;      // i32, of row `first` on: the row that it is swapped with
     i64 pivot_stride;
+    u64 moves;            // if they are planned
     i32 first, count;     // the rows that are swapped, in this order
     i32 column, columns;  // the columns of the launch
-    i32 panel, leaf;      // first column of the panel of `count` columns, and its blocks; or -1
-    i32 strip;            // columns of a workgroup
-    i32 inverse;          // the last swap comes first
-    u64 moves;            // of swap_moves.hpp, if they are planned
     i32 gap, gap_columns; // columns from `gap` on that are no part of the launch
+    i32 inverse;          // the last swap comes first
+    i32 unused;
 };
-static_assert(sizeof(SwapArgs) == 88, "SwapArgs must match the dtype that the launcher packs");
+static_assert(sizeof(SwapArgs) == 80, "SwapArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
 constexpr u32 threads = Config::threads, max_pivots = Config::max_pivots, across = Config::across;
 constexpr u32 max_moves = 2 * max_pivots, lines = threads / across, per_thread = max_moves / lines;
-// Solve for the first rows of a strip, which lie with the others in registers. The moves of these
-// rows come first, in order. `l` is the triangle.
-CUPYGEMM_INLINE void solve_first_rows(const S *l, i64 lda, S (&moved)[per_thread], u32 count,
-                                      u32 thread) {
-    __shared__ S triangle[max_pivots][max_pivots]; // (column, row)
-    __shared__ S strip[max_pivots][across];
-    for (u32 at = thread; at < max_pivots * max_pivots; at += threads) {
-        const u32 row = at / max_pivots, column = at % max_pivots;
-        triangle[column][row] = row < count && column < row ? l[row * lda + column] : S{};
+
+struct Triangle {
+    S below[max_pivots][max_pivots]; // (column, row), zero on and above the diagonal
+    S strip[max_pivots][across + 1];
+
+    CUPYGEMM_INLINE void load(const S *l, i64 lda, u32 count, u32 thread) {
+        for (u32 at = thread; at < max_pivots * max_pivots; at += threads) {
+            const u32 row = at / max_pivots, column = at % max_pivots;
+            below[column][row] = row < count && column < row ? l[row * lda + column] : S{};
+        }
     }
-    const u32 in_strip = thread % across, line = thread / across;
+
+    // Solve for the first rows of a strip, which lie with the others in registers. The moves of
+    // these rows come first, in order.
+    CUPYGEMM_INLINE void solve(S (&moved)[per_thread], u32 count, u32 thread) {
+        static_assert(!Config::solve || max_pivots == 32, "a lane must own a row of the triangle");
+        constexpr u32 each = across / (threads / 32); // columns of 32 lanes
+        const u32 in_strip = thread % across, line = thread / across;
+        const u32 lane = thread % 32, first = thread / 32 * each;
 #pragma unroll
-    for (u32 i = 0; i < per_thread; ++i)
-        if (i * lines + line < count)
-            strip[i * lines + line][in_strip] = moved[i];
-    workgroup_barrier(); // every row of the strip has been loaded; the first are in shared memory
-    if (thread < across) {
-        S x[max_pivots];
+        for (u32 i = 0; i < per_thread / 2; ++i)
+            strip[i * lines + line][in_strip] = i * lines + line < count ? moved[i] : S{};
+        workgroup_barrier(); // the first rows, and the triangle, are in shared memory
+        S x[each];
 #pragma unroll
-        for (u32 i = 0; i < max_pivots; ++i)
-            x[i] = i < count ? strip[i][thread] : S{};
-        solve_in_registers<true>(x, [](u32 i, u32 j) { return triangle[j][i]; });
+        for (u32 c = 0; c < each; ++c)
+            x[c] = strip[lane][first + c];
+#pragma unroll 8
+        for (u32 j = 0; j < max_pivots; ++j) {
+            const S element = below[j][lane];
 #pragma unroll
-        for (u32 i = 0; i < max_pivots; ++i)
-            strip[i][thread] = x[i];
+            for (u32 c = 0; c < each; ++c)
+                x[c] = minus_product(x[c], element, from_lane(x[c], j));
+        }
+#pragma unroll
+        for (u32 c = 0; c < each; ++c)
+            strip[lane][first + c] = x[c];
+        workgroup_barrier(); // the rows of U are in shared memory
+#pragma unroll
+        for (u32 i = 0; i < per_thread / 2; ++i)
+            if (i * lines + line < count)
+                moved[i] = strip[i * lines + line][in_strip];
     }
-    workgroup_barrier(); // the rows of U are in shared memory
-#pragma unroll
-    for (u32 i = 0; i < per_thread; ++i)
-        if (i * lines + line < count)
-            moved[i] = strip[i * lines + line][in_strip];
-}
+};
 
 } // namespace cupygemm
 
@@ -74,10 +83,7 @@ CUPYGEMM_KERNEL(cupygemm::Config::threads) cupygemm_swap_rows(const cupygemm::Sw
     __shared__ u32 destinations[max_moves], sources[max_moves];
     const u32 thread = local_thread(), matrix = group_index_y();
     const u32 first = args.first, count = args.count;
-    const i32 column0 = args.column + static_cast<i32>(group_index_x()) * args.strip;
-    u32 from = 0; // the first swap that applies to the strip
-    if (args.panel >= 0 && column0 >= args.panel && column0 < args.panel + static_cast<i32>(count))
-        from = ((column0 - args.panel) / args.leaf + 1) * args.leaf;
+    S *const a = reinterpret_cast<S *>(args.a) + matrix * args.stride;
     const i32 *given = reinterpret_cast<const i32 *>(args.pivots) + matrix * args.pivot_stride;
     if constexpr (!Config::planned) {
         for (u32 i = thread; i < count; i += threads)
@@ -89,30 +95,44 @@ CUPYGEMM_KERNEL(cupygemm::Config::threads) cupygemm_swap_rows(const cupygemm::Sw
         if constexpr (Config::planned)
             move = reinterpret_cast<const Move *>(args.moves)[matrix * max_moves + at];
         else
-            move = traced_move<max_pivots>(pivots, at, first, from, count, args.inverse != 0);
+            move = traced_move<max_pivots>(pivots, at, first, 0, count, args.inverse != 0);
         const bool stays = move.source == move.destination && !(Config::solve && at < max_pivots);
         destinations[at] = stays ? none : move.destination;
         sources[at] = move.source;
     }
+    const u32 in_strip = thread % across, line = thread / across;
+    const i32 column0 = args.column + static_cast<i32>(group_index_x() * across);
+    i32 column = column0 + static_cast<i32>(in_strip);
+    const bool inside = column < args.column + args.columns, behind = column >= args.gap;
+    column += behind ? args.gap_columns : 0;
+    const bool solves = Config::solve && column0 + static_cast<i32>(across) > args.gap;
+    __shared__ char storage[Config::solve ? sizeof(Triangle) : 16] __attribute__((aligned(16)));
+    [[maybe_unused]] Triangle &triangle = *reinterpret_cast<Triangle *>(storage);
+    if constexpr (Config::solve)
+        if (solves)
+            triangle.load(a + first * args.lda + first, args.lda, count, thread);
     workgroup_barrier(); // the moves are in shared memory
 
-    S *const a = reinterpret_cast<S *>(args.a) + matrix * args.stride;
-    const u32 in_strip = thread % across, line = thread / across;
-    i32 column = column0 + static_cast<i32>(in_strip);
-    const bool inside =
-        in_strip < static_cast<u32>(args.strip) && column < args.column + args.columns;
-    column += column >= args.gap ? args.gap_columns : 0;
     S moved[per_thread];
 #pragma unroll
     for (u32 i = 0; i < per_thread; ++i) {
         const u32 move = i * lines + line;
+        moved[i] = S{};
         if (inside && destinations[move] != none)
             moved[i] = a[sources[move] * args.lda + column];
     }
-    if constexpr (Config::solve)
-        solve_first_rows(a + first * args.lda + first, args.lda, moved, count, thread);
-    else
-        workgroup_barrier(); // every displaced row of the strip has been loaded
+    if constexpr (Config::solve) {
+        S solved[per_thread];
+#pragma unroll
+        for (u32 i = 0; i < per_thread; ++i)
+            solved[i] = moved[i];
+        if (solves)
+            triangle.solve(solved, count, thread);
+#pragma unroll
+        for (u32 i = 0; i < per_thread; ++i)
+            moved[i] = behind ? solved[i] : moved[i];
+    }
+    workgroup_barrier(); // every displaced row of the strip has been loaded
 #pragma unroll
     for (u32 i = 0; i < per_thread; ++i) {
         const u32 move = i * lines + line;

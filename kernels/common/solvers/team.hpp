@@ -21,20 +21,25 @@ template <u32 size> CUPYGEMM_INLINE u32 *team_flags(u64 workspace, u32 team) {
 }
 
 template <class Word, u32 size, u32 record_words> struct Team {
-    alignas(16) Word slots[size][record_words]; // the records of the last exchange
+    static constexpr u32 places = size == 1 ? 2 : 1;    // alone, there is no wait between steps
+    alignas(16) Word slots[places][size][record_words]; // the records of the last exchange
 
-    CUPYGEMM_INLINE const Word *record(u32, u32 rank) const { return slots[rank]; }
+    CUPYGEMM_INLINE const Word *record(u32 step, u32 rank) const {
+        return slots[step % places][rank];
+    }
 
-    // Publish the record that lies in shared memory. Called by 32 threads of the workgroup.
-    CUPYGEMM_INLINE void publish(u64 records, u32 rank, u32 step, u32 lane, const Word *record) {
+    // Publish the record that lies in shared memory, of which the words from `end` on are zero.
+    // Called by 32 threads of the workgroup.
+    CUPYGEMM_INLINE void publish(u64 records, u32 rank, u32 step, u32 lane, const Word *record,
+                                 u32 end = record_words) {
         if constexpr (size == 1) {
             for (u32 i = lane; i < record_words; i += 32)
-                slots[0][i] = record[i];
+                slots[step % places][0][i] = i < end ? record[i] : 0;
         } else {
             Word *place =
                 reinterpret_cast<Word *>(records) + (step % 2 * size + rank) * record_words;
             for (u32 i = lane; i < record_words; i += 32)
-                device_store(place + i, record[i]);
+                device_store(place + i, i < end ? record[i] : Word{0});
             device_fence();
         }
     }
@@ -54,10 +59,41 @@ template <class Word, u32 size, u32 record_words> struct Team {
             const Word *place =
                 reinterpret_cast<const Word *>(records) + step % 2 * size * record_words;
             for (u32 i = thread; i < size * record_words; i += threads)
-                slots[i / record_words][i % record_words] = device_load(place + i);
+                slots[0][i / record_words][i % record_words] = device_load(place + i);
             workgroup_barrier(); // the records are in shared memory
         }
     }
+
+    CUPYGEMM_INLINE void begin() {}
+};
+
+// The same for records that are a head and a row, of which the head is needed first. Here a
+// workgroup publishes one head, and its row with it. In hopper/team.cuh, its groups of 32 threads
+// publish a head each, and only the pivot's row is sent.
+template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct PivotTeam {
+    static constexpr bool by_groups = false;
+    static constexpr u32 slots = size;
+    Team<Word, size, head_words + row_words> team;
+
+    CUPYGEMM_INLINE const Word *head(u32 step, u32 rank) const { return team.record(step, rank); }
+    CUPYGEMM_INLINE const Word *row(u32 step, u32 rank) const {
+        return team.record(step, rank) + head_words;
+    }
+
+    // Publish the head, and then the row, that lie in shared memory, the row behind the head; words
+    // of the row from `end` on are zero. Called by 32 threads.
+    CUPYGEMM_INLINE void publish_head(u32, u32, u32, const Word *) {}
+    CUPYGEMM_INLINE void publish_row(u64 records, u32 rank, u32 step, u32 lane, const Word *record,
+                                     u32 end) {
+        team.publish(records, rank, step, lane, record - head_words, head_words + end);
+    }
+
+    // Wait for the heads, or the rows, of all workgroups. Called by every thread.
+    template <u32 threads>
+    CUPYGEMM_INLINE void wait_head(u32 *flags, u64 records, u32 rank, u32 step, u32 thread) {
+        team.template exchange<threads>(flags, records, rank, step, thread);
+    }
+    CUPYGEMM_INLINE void wait_row(u32, u32) {}
 
     CUPYGEMM_INLINE void begin() {}
 };

@@ -23,10 +23,17 @@ static_assert(sizeof(TriangularArgs) == 72,
 using S = Config::Scalar;
 constexpr u32 block = Config::block, threads = Config::threads;
 
+struct Shared {
+    S l[block][block];    // (column, row): a column is read in order
+    S inverse[block];     // of the scaled diagonal
+    Real<S> scale[block]; // a power of two
+};
+
 // Load a block of L. Elements that are not part of it become those of the identity.
-CUPYGEMM_INLINE void load_block(S (&l)[block][block], const TriangularArgs &args, const S *from,
-                                u32 row0, u32 column0, u32 thread) {
+CUPYGEMM_INLINE void load_block(Shared &shared, const TriangularArgs &args, const S *from, u32 row0,
+                                u32 column0, u32 thread) {
     const u32 n = args.n;
+#pragma unroll 8
     for (u32 at = thread; at < block * block; at += threads) {
         // Neighbouring threads read neighbouring elements.
         const u32 fast = at % block, slow = at / block;
@@ -35,8 +42,22 @@ CUPYGEMM_INLINE void load_block(S (&l)[block][block], const TriangularArgs &args
         S element = of_real<S>(row == column ? 1 : 0);
         if (row < n && (row > column || (row == column && !Config::unit)))
             element = from[row * args.l_row + column * args.l_column];
-        l[i][j] = Config::conjugate ? conjugated(element) : element;
+        shared.l[j][i] = Config::conjugate ? conjugated(element) : element;
     }
+}
+
+// Invert the diagonal of a block. An element whose inverse may overflow is scaled before.
+CUPYGEMM_INLINE void invert_diagonal(Shared &shared, u32 thread) {
+    static_assert(threads >= block, "a thread must invert an element");
+    using R = Real<S>;
+    if (thread < block) {
+        const S element = shared.l[thread][thread];
+        const bool fits = magnitude(element) >= static_cast<R>(Config::smallest_invertible);
+        const R scale = fits ? 1 : 1 / static_cast<R>(Config::tolerance);
+        shared.inverse[thread] = divided(of_real<S>(1), times(element, scale));
+        shared.scale[thread] = scale;
+    }
+    workgroup_barrier(); // the inverses are in shared memory
 }
 
 } // namespace cupygemm
@@ -44,7 +65,7 @@ CUPYGEMM_INLINE void load_block(S (&l)[block][block], const TriangularArgs &args
 CUPYGEMM_KERNEL(cupygemm::Config::threads)
 cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
     using namespace cupygemm;
-    __shared__ S l[block][block];
+    __shared__ Shared shared;
     const u32 thread = local_thread(), matrix = group_index_y(), n = args.n;
     const S *const from = reinterpret_cast<const S *>(args.l) + matrix * args.l_stride;
     const u32 column = group_index_x() * threads + thread;
@@ -59,19 +80,28 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
 #pragma unroll 1
         for (u32 column0 = 0; column0 <= row0; column0 += block) {
             workgroup_barrier(); // the block before has been read
-            load_block(l, args, from, row0, column0, thread);
+            load_block(shared, args, from, row0, column0, thread);
             workgroup_barrier(); // the block is in shared memory
             if (column0 == row0)
                 break;
-#pragma unroll 4
+#pragma unroll 16
             for (u32 j = 0; j < block; ++j) {
                 const S above = inside ? b[(column0 + j) * args.b_row] : S{};
 #pragma unroll
                 for (u32 i = 0; i < block; ++i)
-                    x[i] = minus_product(x[i], l[i][j], above);
+                    x[i] = minus_product(x[i], shared.l[j][i], above);
             }
         }
-        solve_in_registers<Config::unit>(x, [](u32 i, u32 j) { return l[i][j]; });
+        const auto element = [](u32 i, u32 j) { return shared.l[j][i]; };
+        // Compilers hoist the loads of complex elements, all at once, if a step only subtracts.
+        if constexpr (Config::unit && Parts<S>::words == 1) {
+            solve_in_registers(x, element, [](S sum, u32) { return sum; });
+        } else {
+            invert_diagonal(shared, thread);
+            solve_in_registers(x, element, [](S sum, u32 j) {
+                return times(times(sum, shared.inverse[j]), shared.scale[j]);
+            });
+        }
 #pragma unroll
         for (u32 i = 0; i < block; ++i)
             if (inside && row0 + i < n)

@@ -1,0 +1,53 @@
+"""Solvers on a GPU: panels of one thread block and of clusters, and look-ahead on two streams."""
+
+import numpy as np
+import pytest
+
+from cupygemm import linalg
+
+ORDERS = [300, 700, 1500, 2500, 5000]
+"""Panels of 1, 4, 8, 16 and 16 thread blocks with one or two rows for each thread."""
+
+
+def unit(dtype):
+    return float(np.finfo(dtype).eps) / 2
+
+
+def drawn(cp, m, n, dtype):
+    a = cp.random.default_rng(3).standard_normal((m, n))
+    if np.dtype(dtype).kind == "c":
+        a = a + 1j * cp.random.default_rng(4).standard_normal((m, n))
+    return a.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("n", ORDERS)
+def test_systems_of_every_panel(cp, n, dtype):
+    a, b = drawn(cp, n, n, dtype), drawn(cp, n, 3, dtype)
+    x = linalg.solve(a, b)
+    error = abs(a @ x - b).max() / (abs(a).sum(axis=1).max() * abs(x).max())
+    assert error <= 10 * n * unit(dtype)
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+def test_factors_of_a_definite_matrix(cp, dtype):
+    a = drawn(cp, 2500, 2500, dtype)
+    a = a @ a.conj().T / 2500 + cp.eye(2500, dtype=dtype)
+    factor = linalg.cholesky(a)
+    assert abs(factor @ factor.conj().T - a).max() <= 10 * 2500 * unit(dtype) * abs(a).max()
+
+
+@pytest.mark.parametrize("dtype", "fdFD")
+@pytest.mark.parametrize("shape", [(2500, 2000), (700, 900)])
+def test_orthogonal_factors(cp, shape, dtype):
+    a = drawn(cp, *shape, dtype)
+    q, r = linalg.qr(a)
+    bound = 10 * max(shape) * unit(dtype)
+    assert abs(q @ r - a).max() <= bound * abs(a).max()
+    assert abs(q.conj().T @ q - cp.eye(q.shape[1])).max() <= bound
+
+
+def test_the_same_bits_each_time(cp):
+    a = drawn(cp, 3000, 3000, "d")
+    first, again = linalg.lu_factor(a)[0], linalg.lu_factor(a)[0]
+    assert (first == again).all()
