@@ -1,16 +1,36 @@
 /* Comparisons of the vector ALU, named as v_cmp: v_cmpx writes EXEC besides. If an operand is NaN,
- * only the negated comparisons of floats hold. */
+ * only the negated comparisons of floats hold.
+ *
+ * Each type has two or three loops over lanes, of which all its comparisons are made: by exchanging
+ * the operands, and by the complement. */
 #include "valu.h"
 
+#define LANES_WHERE(name, type, expression)                                                        \
+    static __attribute__((noinline)) u64 name##_##type(const type *as, const type *bs) {           \
+        u64 found, *mask = &found;                                                                 \
+        SET_MASK(type a = as[i]; type b = bs[i], expression);                                      \
+        return found;                                                                              \
+    }
+
+/* a and b are the operands of all lanes. */
+#define RELATION(name, lanes)                                                                      \
+    DEFINE_OP(v_cmp_##name) {                                                                      \
+        (void)out;                                                                                 \
+        const void *a UNUSED = in[0], *b UNUSED = in[1];                                           \
+        *mask = (lanes);                                                                           \
+    }
+
 #define INTEGER_COMPARISONS(type)                                                                  \
-    COMPARE(v_cmp_f_##type, type, type, 0)                                                         \
-    COMPARE(v_cmp_lt_##type, type, type, a < b)                                                    \
-    COMPARE(v_cmp_eq_##type, type, type, a == b)                                                   \
-    COMPARE(v_cmp_le_##type, type, type, a <= b)                                                   \
-    COMPARE(v_cmp_gt_##type, type, type, a > b)                                                    \
-    COMPARE(v_cmp_ne_##type, type, type, a != b)                                                   \
-    COMPARE(v_cmp_ge_##type, type, type, a >= b)                                                   \
-    COMPARE(v_cmp_t_##type, type, type, 1)
+    LANES_WHERE(less, type, a < b)                                                                 \
+    LANES_WHERE(equal, type, a == b)                                                               \
+    RELATION(f_##type, 0)                                                                          \
+    RELATION(lt_##type, less_##type(a, b))                                                         \
+    RELATION(eq_##type, equal_##type(a, b))                                                        \
+    RELATION(le_##type, ~less_##type(b, a))                                                        \
+    RELATION(gt_##type, less_##type(b, a))                                                         \
+    RELATION(ne_##type, ~equal_##type(a, b))                                                       \
+    RELATION(ge_##type, ~less_##type(a, b))                                                        \
+    RELATION(t_##type, ~0ull)
 INTEGER_COMPARISONS(u32)
 INTEGER_COMPARISONS(i32)
 INTEGER_COMPARISONS(u64)
@@ -18,23 +38,30 @@ INTEGER_COMPARISONS(i64)
 INTEGER_COMPARISONS(u16)
 INTEGER_COMPARISONS(i16)
 
+LANES_WHERE(less, f32, a < b)
+LANES_WHERE(equal, f32, a == b)
+LANES_WHERE(at_most, f32, a <= b)
+LANES_WHERE(less, f64, a < b)
+LANES_WHERE(equal, f64, a == b)
+LANES_WHERE(at_most, f64, a <= b)
+
 #define FLOAT_COMPARISONS(name, type)                                                              \
-    COMPARE(v_cmp_f_##name, type, type, 0)                                                         \
-    COMPARE(v_cmp_lt_##name, type, type, a < b)                                                    \
-    COMPARE(v_cmp_eq_##name, type, type, a == b)                                                   \
-    COMPARE(v_cmp_le_##name, type, type, a <= b)                                                   \
-    COMPARE(v_cmp_gt_##name, type, type, a > b)                                                    \
-    COMPARE(v_cmp_lg_##name, type, type, (a < b) | (a > b))                                        \
-    COMPARE(v_cmp_ge_##name, type, type, a >= b)                                                   \
-    COMPARE(v_cmp_o_##name, type, type, (a == a) & (b == b))                                       \
-    COMPARE(v_cmp_u_##name, type, type, (a != a) | (b != b))                                       \
-    COMPARE(v_cmp_nge_##name, type, type, !(a >= b))                                               \
-    COMPARE(v_cmp_nlg_##name, type, type, !((a < b) | (a > b)))                                    \
-    COMPARE(v_cmp_ngt_##name, type, type, !(a > b))                                                \
-    COMPARE(v_cmp_nle_##name, type, type, !(a <= b))                                               \
-    COMPARE(v_cmp_neq_##name, type, type, a != b)                                                  \
-    COMPARE(v_cmp_nlt_##name, type, type, !(a < b))                                                \
-    COMPARE(v_cmp_tru_##name, type, type, 1)
+    RELATION(f_##name, 0)                                                                          \
+    RELATION(lt_##name, less_##type(a, b))                                                         \
+    RELATION(eq_##name, equal_##type(a, b))                                                        \
+    RELATION(le_##name, at_most_##type(a, b))                                                      \
+    RELATION(gt_##name, less_##type(b, a))                                                         \
+    RELATION(lg_##name, less_##type(a, b) | less_##type(b, a))                                     \
+    RELATION(ge_##name, at_most_##type(b, a))                                                      \
+    RELATION(o_##name, at_most_##type(a, b) | at_most_##type(b, a))                                \
+    RELATION(u_##name, ~(at_most_##type(a, b) | at_most_##type(b, a)))                             \
+    RELATION(nge_##name, ~at_most_##type(b, a))                                                    \
+    RELATION(nlg_##name, ~(less_##type(a, b) | less_##type(b, a)))                                 \
+    RELATION(ngt_##name, ~less_##type(b, a))                                                       \
+    RELATION(nle_##name, ~at_most_##type(a, b))                                                    \
+    RELATION(neq_##name, ~equal_##type(a, b))                                                      \
+    RELATION(nlt_##name, ~less_##type(a, b))                                                       \
+    RELATION(tru_##name, ~0ull)
 FLOAT_COMPARISONS(f32, f32)
 FLOAT_COMPARISONS(f64, f64)
 FLOAT_COMPARISONS(f16, f32)
