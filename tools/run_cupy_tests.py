@@ -314,6 +314,8 @@ def table(arguments: argparse.Namespace) -> None:
         if row[5]:
             remarkable.append(row)
     for module, totals in modules.items():
+        if not sum(totals):  # none of its tests is in the sample
+            continue
         writer.writerow((module, "all", *totals, ""))
         writer.writerows(row for row in remarkable if row[0] == module)
     sums = [sum(totals[place] for totals in modules.values()) for place in range(3)]

@@ -79,7 +79,7 @@ STEPS: dict[str, tuple[str, list[int]]] = {
             "out[0] = lower_bound(seq, k, k + 6, 1) - k;"
             "out[1] = upper_bound(seq, k, k + 6, 1) - k;"
             "out[2] = binary_search(seq, k, k + 6, 2); out[3] = binary_search(seq, k, k + 6, 3);"
-            "auto range = equal_range(seq, k, k + 6, 0); out[4] = range.second - range.first;"
+            "auto range = equal_range(seq, k, k + 6, 0); out[4] = get<1>(range) - range.first;"
             "int at[2] = {2, 1}; upper_bound(seq, k, k + 6, at, at + 2, out + 5);"
             "out[7] = is_sorted(seq, k, k + 8) * 10 + (is_sorted_until(seq, k, k + 8) - k);"
         ),

@@ -5,6 +5,7 @@
 #include <utility>
 
 namespace thrust {
+using std::get;
 using std::make_pair;
 using std::pair;
 } // namespace thrust
