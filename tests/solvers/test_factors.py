@@ -46,9 +46,10 @@ def test_one_factorisation_serves_a_stack(cp, draw):
         assert_like(got, np.linalg.solve(many, right), factor=2000)
 
 
-def test_lu_in_small_blocks(cp, draw, small_blocks):
+@pytest.mark.parametrize("dtype", ["d", pytest.param("D", marks=pytest.mark.sweep)])
+def test_lu_in_small_blocks(cp, draw, small_blocks, dtype):
     """37 rows are more than the threads of a panel, two blocks of columns, and a part of one."""
-    a, b = draw((2, 37, 37), "D"), draw((2, 37, 9), "D")
+    a, b = draw((2, 37, 37), dtype), draw((2, 37, 9), dtype)
     lu, pivots = linalg.lu_factor(cp.asarray(a))
     for i in range(2):
         expected, expected_pivots = scipy.linalg.lu_factor(a[i])
