@@ -225,6 +225,7 @@ def recorded(calls: list[Callable[[], Any]]) -> Callable[[], float]:
     """Record calls in a graph; return the function that replays it and tells the microseconds."""
     import cupy as cp
 
+    cp.cuda.runtime.deviceSynchronize()  # operands were made on other streams
     stream = cp.cuda.Stream(non_blocking=True)
     with stream, _torch_on(stream):
         for call in dict.fromkeys(calls):

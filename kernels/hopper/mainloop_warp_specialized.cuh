@@ -213,8 +213,8 @@ private:
     }
 
     // The sums of each step are scaled before they are added. Two consumers multiply in turns: one
-    // begins when all but the last wgmma of the other are done, and while it multiplies, the other
-    // scales and adds. Otherwise both would multiply, and then both add.
+    // begins when the first wgmma of the other are done, and while it multiplies, the other scales
+    // and adds. Otherwise both would multiply, and then both add.
     CUPYGEMM_INLINE static void sum_scaled(const BlockScales<Config> &scales,
                                            const HopperArgs &args, const Work &work, u32 consumer,
                                            SharedAddress shared, u32 thread, Ring &ring,
@@ -236,9 +236,9 @@ private:
                 wgmma_fence(); // the additions read the sums
                 const SharedAddress stage = shared + ring.stage * T::stage_bytes;
                 const u32 rows = consumer * T::consumer_blocks + block;
-                multiply<0, T::slab_k / T::mma_k - 1>(stage, rows, false, sums);
+                multiply<0, MultiplyTurns<Config>::passed_after>(stage, rows, false, sums);
                 wgmma_commit();
-                multiply<T::slab_k / T::mma_k - 1, T::slab_k / T::mma_k>(stage, rows, false, sums);
+                multiply<MultiplyTurns<Config>::passed_after>(stage, rows, false, sums);
                 wgmma_commit();
                 if constexpr (Config::scale_per_column) {
                     if (block == 0)

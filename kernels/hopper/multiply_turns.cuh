@@ -13,6 +13,8 @@ namespace cupygemm {
 
 template <class Config, bool in_turns = Config::block_scaled && Config::num_consumers == 2>
 struct MultiplyTurns {
+    static constexpr u32 passed_after = 2;
+
     CUPYGEMM_INLINE static void start(u32) {}
     CUPYGEMM_INLINE static void begin(u32) {}
     CUPYGEMM_INLINE static void pass(u32) {}
@@ -21,6 +23,9 @@ struct MultiplyTurns {
 
 template <class Config> struct MultiplyTurns<Config, true> {
     static constexpr u32 first_barrier = 4; // after those of the block and of the staging buffers
+    // Of a step's four wgmma, so many are done when the turn is passed on. The others keep the
+    // tensor cores busy until the other consumer's first one arrives.
+    static constexpr u32 passed_after = 2;
 
     CUPYGEMM_INLINE static void start(u32 consumer) {
         if (consumer == 1)

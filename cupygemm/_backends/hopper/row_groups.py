@@ -9,6 +9,7 @@ another. Tiles are whole: k is not split.
 from __future__ import annotations
 
 import collections
+import math
 import struct
 from dataclasses import replace
 from typing import Any
@@ -94,12 +95,22 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
         expected = replace(asked, m=rows, batch=(groups.count,))
         for each in select(expected, arch, configs).candidates:
             if each.config.split_k == 1 and not each.config.stream_k:
-                cycles[each.config].append(each.cycles)
+                cycles[each.config].append(each.cycles * _slower(each.config))
     most = max(map(len, cycles.values()))  # some are considered for only some numbers of rows
     config = min(cycles, key=lambda each: (most - len(cycles[each]), sum(cycles[each])))
     choice = choose(layout, arch, config, reason="the model's choice for the expected rows")
     kind: RowGrouping = "shared" if groups.shared else "masked"
     return replace(choice, block_scales=how, row_groups=kind)
+
+
+def _slower(config: HopperConfig) -> float:
+    """Return how much slower groups are than a batch of equal matrices, for which the model is.
+
+    Blocks of a cluster wait for each other at the end of each group, and a single consumer hides
+    nothing of that (measured on an H200).
+    """
+    alone = 0.08 if config.num_consumers == 1 else 0.0
+    return 1 + 0.04 * math.log2(config.cluster_size) + alone
 
 
 def _takes(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> bool:
