@@ -68,7 +68,7 @@ def demo(as_json: Json = False) -> None:
 
     start = time.perf_counter()
     try:
-        device = start_device()
+        device = start_device(build_ahead=True)
     except (RuntimeError, ImportError) as err:
         typer.echo(f"cupygemm demo: {err}", err=True)
         raise typer.Exit(2) from err

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+
 from rich.console import Console
 
 from cupygemm._commands import detect as _detect
 
 
-def start_device(target: str | None = None) -> str:
+def start_device(target: str | None = None, *, build_ahead: bool = False) -> str:
     """Make CuPy usable, on the emulated device if there is no GPU; return the device's name.
 
     Parameters
     ----------
     target : str, optional
         Emulate this target, even if there is a GPU.
+    build_ahead : bool
+        Compile the emulated device's native code, if the cache does not have it, while CuPy is
+        imported: on a new machine, a first product comes some seconds earlier.
 
     Raises
     ------
@@ -24,13 +30,24 @@ def start_device(target: str | None = None) -> str:
     """
     from cupygemm import emulator
 
+    if target is None and not emulator.is_enabled() and _detect.best_device().kind == "emulated":
+        target = _detect.DEFAULT_TARGET
     if target is not None:
+        if build_ahead:
+            threading.Thread(target=_build_native_code, daemon=True).start()
         emulator.enable(target)
-    elif not emulator.is_enabled() and _detect.best_device().kind == "emulated":
-        emulator.enable(_detect.DEFAULT_TARGET)
     from cupygemm._backends.device import device
 
     return device(0).name
+
+
+def _build_native_code() -> None:
+    """Compile what the emulated device executes instructions with."""
+    from cupygemm._build.toolchain import CompileError, ToolchainError
+    from cupygemm.emulator import native
+
+    with contextlib.suppress(CompileError, ToolchainError, OSError):  # raised again at first use
+        native.library()
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -122,8 +122,11 @@ def test_a_module(tmp_path: Path) -> None:
         (["--warn", "bound", __file__], "the emulated device has no check 'bound'"),
     ],
 )
-def test_what_cannot_start_is_named(arguments: list[str], message: str) -> None:
+def test_what_cannot_start_is_named(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """This needs no process of its own, as no program is started."""
+    monkeypatch.setenv("CUPYGEMM_EMULATE_CHECKS", "")  # the command changes it
     result = CliRunner().invoke(cli.app, ["check", *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
