@@ -21,6 +21,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     TRANSPOSED_CONFIGS,
     configs_for,
 )
+from cupygemm._backends.scales_and_groups import BlockScaling
 from cupygemm._records.dtypes import DType
 from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from tests.kernels.hopper_cubins import EVERYTHING, PROBLEM, assert_fits, compiled
@@ -250,11 +251,12 @@ def test_hilberts_order_does_not_spill(number: int, cut: dict[str, int]) -> None
 
 
 @pytest.mark.parametrize("columns", [128, 1])
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(27))
 def test_scales_along_k_do_not_spill(columns: int, number: int) -> None:
     """All configurations that are used for such products are compiled."""
     problem = replace(PROBLEM, a_dtype="e4m3fn", b_dtype="e4m3fn", b_major="k")
-    how, configs = scaled_configs(problem, columns)
+    scaling = BlockScaling(kind="float32", block=128, columns=columns)
+    how, configs = scaled_configs(problem, scaling)
     if number >= len(configs):
         pytest.skip(f"{len(configs)} configurations are")
     config = configs[number]
