@@ -1,7 +1,7 @@
 """`grouped_matmul` of groups of rows: of one array, or the first rows of each matrix of a stack.
 
-If the device has a kernel that reads the sizes of groups, there is one launch, and sizes that are
-on the device never come to the host. Otherwise the groups are multiplied one by one.
+If the device has a kernel that reads the sizes of groups, all groups are one launch, and the host
+does not read sizes that are on the device. Otherwise the groups are multiplied one by one.
 """
 
 from __future__ import annotations

@@ -49,10 +49,14 @@ struct lds_access {
 /* Return the lanes that a load leaves out by reading at 2 GiB, or less than 64 KiB (instructions'
  * offsets) above. Tensile marks lanes outside a matrix so, for buffers and LDS; LDS answers 0. */
 static uint64_t disabled_lanes(const struct operation *op, uint64_t exec, const uint32_t *address) {
+    uint32_t bits = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        bits |= address[lane];
+    if (op->kind != LOAD || !(bits >> 31)) /* as in almost all accesses */
+        return 0;
     uint64_t disabled = 0;
-    if (op->kind == LOAD)
-        for (int lane = 0; lane < LANES; lane++)
-            disabled |= (uint64_t)(address[lane] >> 16 == 0x8000) << lane;
+    for (int lane = 0; lane < LANES; lane++)
+        disabled |= (uint64_t)(address[lane] >> 16 == 0x8000) << lane;
     return disabled & exec;
 }
 

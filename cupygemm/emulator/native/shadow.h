@@ -291,10 +291,9 @@ static inline int check_lds(struct machine *m, uint64_t exec, const uint32_t *ad
     }
     int code = OK;
     if ((int64_t)high + bytes > m->lds_bytes)
-        for (uint64_t left = exec; left; left &= left - 1) {
+        for (uint64_t left = outside_lds(m, exec, address, bytes); left; left &= left - 1) {
             int lane = first_lane(left);
-            if ((int64_t)address[lane] + bytes > m->lds_bytes)
-                code = raise_more(m, code, LDS_OUT_OF_BOUNDS, lane, address[lane], bytes, writes);
+            code = raise_more(m, code, LDS_OUT_OF_BOUNDS, lane, address[lane], bytes, writes);
         }
     if (code)
         return code;

@@ -10,13 +10,10 @@ namespace hopper_model {
 
 namespace {
 
-constexpr u32 depth = 8;
-constexpr u32 of_a = depth / 2, of_b = depth / 4; // elements of a lane, in the order of its meeting
-
 double real(u64 bits) { return __builtin_bit_cast(double, bits); }
 
-// Lane 4 g + t has rows g and g + 8 of A in turn, and column g of B, at k = t and t + 4.
-void multiply(Arguments &args) {
+// Show a lane's registers of A, and then those of B, to the warp. Return those of all lanes.
+auto &shared_fragments(Arguments &args, u32 of_a, u32 of_b) {
     WarpMeeting &warp = running->block->warps[running->index / warp_size];
     const u32 lane = running->index % warp_size;
     auto &value = warp.value[warp.generation & 1];
@@ -25,6 +22,14 @@ void multiply(Arguments &args) {
     for (u32 i = 0; i < of_b; ++i)
         value[lane][of_a + i] = args.value(2, i);
     meet();
+    return value;
+}
+
+// Lane 4 g + t has rows g and g + 8 of A in turn, and column g of B, at k = t and t + 4.
+void multiply(Arguments &args) {
+    constexpr u32 depth = 8, of_a = 4, of_b = 2;
+    const auto &value = shared_fragments(args, of_a, of_b);
+    const u32 lane = running->index % warp_size;
     const u32 g = lane / 4, t = lane % 4;
     for (u32 i = 0; i < 4; ++i) {
         const u32 below = i / 2, column = 2 * t + i % 2;
@@ -42,14 +47,8 @@ void multiply(Arguments &args) {
 // turn, and column g of B, at k = 2 t and 2 t + 1, and then at 8 more.
 void multiply_halves(Arguments &args) {
     constexpr u32 depth = 16, of_a = 4, of_b = 2;
-    WarpMeeting &warp = running->block->warps[running->index / warp_size];
+    const auto &value = shared_fragments(args, of_a, of_b);
     const u32 lane = running->index % warp_size;
-    auto &value = warp.value[warp.generation & 1];
-    for (u32 i = 0; i < of_a; ++i)
-        value[lane][i] = args.value(1, i);
-    for (u32 i = 0; i < of_b; ++i)
-        value[lane][of_a + i] = args.value(2, i);
-    meet();
     const Decoder decoded = decoder_of(args.has("bf16") ? "bf16" : "f16");
     const u32 g = lane / 4, t = lane % 4;
     for (u32 i = 0; i < 4; ++i) {
