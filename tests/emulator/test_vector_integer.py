@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -26,6 +27,7 @@ from tests.emulator.vector_cases import (
 )
 
 M24 = (1 << 24) - 1
+s16, s24, s32, s64 = (partial(signed, bits=bits) for bits in (16, 24, 32, 64))
 
 
 class Case(NamedTuple):
@@ -41,22 +43,6 @@ class Case(NamedTuple):
 def clamp(value: int, bits: int, is_signed: bool) -> int:
     low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
     return min(max(value, low), high)
-
-
-def s16(value: int) -> int:
-    return signed(value, 16)
-
-
-def s24(value: int) -> int:
-    return signed(value, 24)
-
-
-def s32(value: int) -> int:
-    return signed(value, 32)
-
-
-def s64(value: int) -> int:
-    return signed(value, 64)
 
 
 def bfe_i32(a: int, offset: int, width: int) -> int:
