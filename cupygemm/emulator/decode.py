@@ -1,6 +1,6 @@
 """Decode CDNA machine code into typed instructions.
 
-bytes ─► isa_operands (tinygrad's encoding tables, isa_targets) ─► Instruction ─► disassembly
+bytes ─► isa_operands (isa_encodings: tinygrad's tables; isa_targets) ─► Instruction ─► disassembly
 (its text)
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 
 from cupygemm.emulator.disassembly import format_instruction
 from cupygemm.emulator.errors import UnsupportedInstruction
@@ -42,8 +41,7 @@ def decode(code: bytes, offset: int = 0, target: str = "") -> Instruction:
 
 @functools.lru_cache(maxsize=1 << 16)
 def _decode_bytes(data: bytes, target: str) -> Instruction:
-    inst = build_instruction(data, target)
-    return replace(inst, text=format_instruction(inst))
+    return build_instruction(data, target, format_instruction)
 
 
 def disassemble(code: bytes, base: int = 0, target: str = "") -> Iterator[tuple[int, str]]:

@@ -9,7 +9,7 @@ registers have the hardware's operand codes: s0 is 0, flat_scratch 102, vcc 106,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -84,8 +84,8 @@ class Instruction:
     target : str
         LLVM's name of the processor it was decoded for, ``""`` for any. The spelling of some
         instructions depends on it.
-    text : str
-        The instruction as assembly text; `decode.decode` fills it in.
+    writer : callable
+        Returns its text.
     """
 
     mnemonic: str
@@ -101,7 +101,12 @@ class Instruction:
     scalar_reads: int = field(repr=False)
     scalar_writes: int = field(repr=False)
     target: str = ""
-    text: str = field(default="", repr=False)
+    writer: Callable[[Instruction], str] = field(default=repr, repr=False)
+
+    @property
+    def text(self) -> str:
+        """The instruction as assembly text."""
+        return self.writer(self)
 
     def operand(self, name: str) -> Operand | None:
         """Return the operand of that field, or None."""

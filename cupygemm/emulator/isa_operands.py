@@ -1,17 +1,20 @@
 """Build an `Instruction` with its operands and register masks from machine code.
 
-This is the only module that knows the source of the encoding tables. They are part of tinygrad's
-wheel, generated from AMD's machine-readable ISA, and give the fields, operand widths and number
-formats. This module adds what they leave open: which operands an encoding's modifiers switch off or
-widen, which registers are implied, and which operands are read rather than written.
+`isa_encodings` has the tables. This module adds what they leave open: which operands an encoding's
+modifiers switch off or widen, which registers are implied, and which operands are read rather than
+written.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import AGPR0, EXEC, LITERAL, M0, VCC, Instruction, Operand, OperandKind
+from cupygemm.emulator.isa_encodings import Encoding, Opcode, find_encoding, named
+from cupygemm.emulator.isa_implied import implied_by
 from cupygemm.emulator.isa_targets import (
     CDNA2_ALIASES,
     CDNA2_MFMA,
@@ -21,50 +24,18 @@ from cupygemm.emulator.isa_targets import (
     lacks,
 )
 
-# Instructions that read their destination, although the tables have no source operand for it.
-_READS_DESTINATION = (
-    "v_fmac_",
-    "v_mac_",
-    "v_pk_fmac_",
-    "v_dot2c_",
-    "v_dot4c_",
-    "v_dot8c_",
-    "v_swap_",
-    "v_smfmac_",
-    "v_permlane16_swap",
-    "v_permlane32_swap",
-    "v_cvt_pkaccum_",
-    "s_addk_",
-    "s_mulk_",
-    "s_cmov",
-    "s_bitset",
-)
-# Instructions whose destination field is only a source.
-_ONLY_READS = ("s_cmpk_", "s_setreg_", "s_cbranch_i_fork")
-# Instructions that read a carry or a mask from VCC in their 32-bit encoding.
-_READS_VCC = ("v_cndmask_", "v_addc_", "v_subb_", "v_subbrev_", "v_div_fmas_")
-_WRITES_VCC = ("v_add_co_", "v_sub_co_", "v_subrev_co_", "v_addc_", "v_subb_", "v_subbrev_")
-_EXEC_MASK_OPS = ("_saveexec_", "_wrexec_")
-# LLVM's names of instructions that the tables name differently.
-_RENAMED = {
-    "v_mad_mix_f32": "v_fma_mix_f32",
-    "v_mad_mixlo_f16": "v_fma_mixlo_f16",
-    "v_mad_mixhi_f16": "v_fma_mixhi_f16",
-    "v_accvgpr_read": "v_accvgpr_read_b32",
-    "v_accvgpr_write": "v_accvgpr_write_b32",
-}
 _DPP, _NO_ADDRESS, _VCCZ = 250, 0x7F, 251
+_F8F6F4_REGISTERS = {0: 8, 1: 8, 2: 6, 3: 6, 4: 4}  # by the format
 
 
-def build_instruction(data: bytes, target: str) -> Instruction:
-    """Return the instruction that `data` (up to 16 bytes) starts with."""
-    inst, mnemonic, supplement = _recognise(data, target)
-    if lacks(target, mnemonic):
-        raise UnsupportedInstruction(f"{target} has no {mnemonic}")
-    builder = _Builder(
-        inst=inst, mnemonic=mnemonic, supplement=supplement, target=target, data=data
-    )
-    return builder.build()
+def build_instruction(
+    data: bytes, target: str, writer: Callable[[Instruction], str]
+) -> Instruction:
+    """Return the instruction that `data` (up to 16 bytes) starts with; `writer` gives its text."""
+    found = _recognise(data, target)
+    if lacks(target, found.mnemonic):
+        raise UnsupportedInstruction(f"{target} has no {found.mnemonic}")
+    return _Builder(found, target=target, data=data).build(writer)
 
 
 def import_tables() -> None:
@@ -72,52 +43,62 @@ def import_tables() -> None:
     _recognise(b"\0\0\x81\xbf", "")  # s_endpgm
 
 
-def _recognise(data: bytes, target: str) -> tuple[Any, str, Mfma | None]:
-    """Return tinygrad's instruction, LLVM's mnemonic, and a replacement of the tables' operands."""
-    from tinygrad.renderer.amd import decode_inst
-    from tinygrad.runtime.autogen.amd.cdna.ins import VOP3P_MFMA
+class _Found(NamedTuple):
+    """An instruction's encoding, bits, LLVM's mnemonic and operands."""
 
+    encoding: Encoding
+    raw: int
+    mnemonic: str
+    opcode: Opcode
+    supplement: Mfma | None  # operands that the tables lack
+
+
+def _recognise(data: bytes, target: str) -> _Found:
+    """Return the instruction that `data` starts with, as the tables describe it."""
     word, mnemonic = int.from_bytes(data[:4], "little"), ""
     if is_cdna2(target):
-        for encoding in CDNA2_ALIASES:
-            word, alias = encoding.replace(word)
+        for alias_encoding in CDNA2_ALIASES:
+            word, alias = alias_encoding.replace(word)
             mnemonic = alias or mnemonic
-        data = word.to_bytes(4, "little") + data[4:]
+    raw = word | int.from_bytes(data[4:], "little") << 32
     if word >> 23 == 0x1A7:  # VOP3P
         table = CDNA2_MFMA if is_cdna2(target) else CDNA3_MFMA
         supplement = table.get(word >> 16 & 0x7F)
         if supplement is not None:
-            inst = object.__new__(VOP3P_MFMA)  # from_bytes refuses an unknown opcode
-            inst._raw = int.from_bytes(data[:8], "little")
-            return inst, supplement.mnemonic, supplement
+            opcode = Opcode(supplement.mnemonic, ())
+            return _Found(named("VOP3P_MFMA"), raw, supplement.mnemonic, opcode, supplement)
+    encoding = find_encoding(raw, len(data))
     try:
-        inst = decode_inst(data, "cdna")
-        name = inst.op.name.lower().removesuffix("_e32").removesuffix("_e64")
-    except (ValueError, AssertionError, KeyError) as err:
+        if encoding is None:
+            raise ValueError
+        opcode = encoding.instruction(encoding.opcode(raw))
+    except ValueError as err:
         raise UnsupportedInstruction(
             f"no CDNA instruction starts with the bytes {data[:8].hex(' ')}"
         ) from err
-    return inst, mnemonic or _RENAMED.get(name, name), None
+    return _Found(encoding, raw, mnemonic or opcode.mnemonic, opcode, None)
 
 
 class _Builder:
-    """Translate one of tinygrad's instructions into an `Instruction`."""
+    """Translate an instruction of the tables into an `Instruction`."""
 
-    def __init__(
-        self, *, inst: Any, mnemonic: str, supplement: Mfma | None, target: str, data: bytes
-    ) -> None:
-        self.inst = inst
-        self.mnemonic = mnemonic
-        self.supplement = supplement
+    def __init__(self, found: _Found, *, target: str, data: bytes) -> None:
+        self.mnemonic = mnemonic = found.mnemonic
+        self.operands = found.opcode.operands
+        self.supplement = found.supplement
         self.target = target
-        self.data = data
-        self.cls = type(inst).__name__
-        self.fields = {name: _raw(inst, name, bits) for name, bits in inst._fields}
+        self.cls, self.size = found.encoding.name, found.encoding.size
+        raw = found.raw
+        self.raw = int.from_bytes(data[: self.size], "little")
+        self.fields: dict[str, int] = {
+            name: raw >> low & mask for name, low, mask in found.encoding.fields
+        }
         self.encoding, self.variant = self._encoding()
         if is_cdna2(target) and self.encoding in ("GLOBAL", "SCRATCH") and self.fields["sve"]:
             self.mnemonic = mnemonic.replace("_load_", "_load_lds_")  # its LDS bit
         if self.encoding == "VOPC" and not self.variant and self.fields["src0"] == _DPP:
             raise UnsupportedInstruction(f"{mnemonic} has no DPP form")
+        self.implied = implied_by(self.mnemonic)
         self.dst: list[Operand] = []
         self.src: list[Operand] = []
 
@@ -129,7 +110,7 @@ class _Builder:
         variant = "SDWA" if "SDWA" in cls else "DPP" if "DPP" in cls else ""
         return base, variant
 
-    def build(self) -> Instruction:
+    def build(self, writer: Callable[[Instruction], str]) -> Instruction:
         if self.supplement:
             self._supplementary_operands(self.supplement)
         elif self.encoding in ("FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF", "DS"):
@@ -140,48 +121,54 @@ class _Builder:
             self._alu_operands()
         self._implicit_operands()
         self._check_registers()
-        size = self.inst.size()
-        raw = int.from_bytes(self.data[:size], "little")
+        vector_reads, scalar_reads = _masks(self.src)
+        vector_writes, scalar_writes = _masks(self.dst)
         return Instruction(
             mnemonic=self.mnemonic,
             encoding=self.encoding,
             variant=self.variant,
-            size=size,
-            raw=raw,
+            size=self.size,
+            raw=self.raw,
             fields=self.fields,
             dst=tuple(self.dst),
             src=tuple(self.src),
-            vector_reads=_mask(self.src, "v"),
-            vector_writes=_mask(self.dst, "v"),
-            scalar_reads=_mask(self.src, "s"),
-            scalar_writes=_mask(self.dst, "s"),
+            vector_reads=vector_reads,
+            vector_writes=vector_writes,
+            scalar_reads=scalar_reads,
+            scalar_writes=scalar_writes,
             target=self.target,
+            writer=writer,
         )
 
     # -- operands by family ------------------------------------------------------------------------
 
     def _alu_operands(self) -> None:
-        operands = self.inst.operands
-        op_bits = self.inst.op_bits
-        for name, (fmt, _, kind) in operands.items():
+        implied, matrix = self.implied, self.encoding == "MFMA"
+        for name, canonical, width, fmt, kind in self.operands:
             if name == "simm16" or (self.mnemonic == "s_set_gpr_idx_on" and name == "ssrc1"):
                 continue
-            canonical = _canonical(name)
-            bits = op_bits[name]
-            code = self._code(name, canonical)
-            if self.encoding == "MFMA" and kind.name != "OPR_SIMM4":
+            code, bits = self._code(name, canonical), width
+            if matrix and kind != "OPR_SIMM4":
                 code = self._accumulator_code(canonical, code)
-            elif "ACCVGPR" in kind.name and "VGPR_OR" not in kind.name and code >= 256:
+                bits = self._matrix_bits(name, width)
+            elif "ACCVGPR" in kind and "VGPR_OR" not in kind and code >= 256:
                 code += AGPR0
-            if canonical == "vdst" and kind.name.startswith("OPR_SREG"):  # v_readlane
+            if canonical == "vdst" and kind.startswith("OPR_SREG"):  # v_readlane
                 code = self.fields[name]
-            operand = self._operand(canonical, code, bits, fmt.name)
-            written = canonical in ("vdst", "sdst") and not self.mnemonic.startswith(_ONLY_READS)
+            operand = self._operand(canonical, code, bits, fmt)
+            written = canonical in ("vdst", "sdst") and not implied.only_reads
             (self.dst if written else self.src).append(operand)
         if self.encoding == "VOPC" and self.variant and self.fields["sd"]:
-            self.dst.append(self._operand("sdst", self.fields["sdst"], 64, "FMT_NUM_M64"))
-        if self.mnemonic.startswith(_READS_DESTINATION) and self.dst:
+            self.dst.append(self._operand("sdst", self.fields["sdst"], 64, "M64"))
+        if implied.reads_destination and self.dst:
             self.src.append(self.dst[0])
+
+    def _matrix_bits(self, name: str, bits: int) -> int:
+        """Return the width of an operand: a field says what A or B of an f8f6f4 MFMA holds."""
+        if "f8f6f4" not in self.mnemonic or name not in ("src0", "src1"):
+            return bits
+        formats = self.fields["cbsz" if name == "src0" else "blgp"]
+        return 32 * _F8F6F4_REGISTERS.get(formats, 8)
 
     def _supplementary_operands(self, supplement: Mfma) -> None:
         single = "I32" if "_i32_" in supplement.mnemonic else "F32"
@@ -219,26 +206,25 @@ class _Builder:
     def _memory_operands(self) -> None:
         fields, mnemonic = self.fields, self.mnemonic
         to_lds = bool(fields.get("lds")) or "_load_lds_" in mnemonic
-        for name, (fmt, _, _) in self.inst.operands.items():
-            bits = self.inst.op_bits[name]
+        for name, _, bits, fmt, _ in self.operands:
             if name in ("vdst", "vdata", "data", "data0", "data1"):
-                self._data_operand(name, bits, fmt.name, to_lds)
+                self._data_operand(name, bits, fmt, to_lds)
             elif name == "saddr":
                 if fields["saddr"] != _NO_ADDRESS and self.encoding != "FLAT":
                     wide = 32 if self.encoding == "SCRATCH" else 64
-                    self.src.append(self._operand(name, fields[name], wide, fmt.name))
+                    self.src.append(self._operand(name, fields[name], wide, fmt))
             elif name == "addr":
-                self._address_operand(bits, fmt.name)
+                self._address_operand(bits, fmt)
             elif name == "vaddr":
                 count = fields["offen"] + fields["idxen"]
                 if count:
-                    self.src.append(self._operand(name, fields[name] + 256, 32 * count, fmt.name))
+                    self.src.append(self._operand(name, fields[name] + 256, 32 * count, fmt))
             elif name == "srsrc":
-                self.src.append(self._operand(name, fields[name] * 4, 128, fmt.name))
+                self.src.append(self._operand(name, fields[name] * 4, 128, fmt))
             elif name == "soffset":
-                self.src.append(self._operand(name, fields[name], 32, fmt.name))
+                self.src.append(self._operand(name, fields[name], 32, fmt))
         if to_lds or "addtid" in mnemonic or mnemonic in ("ds_append", "ds_consume"):
-            self.src.append(self._operand("m0", M0, 32, "FMT_NUM_B32"))
+            self.src.append(self._operand("m0", M0, 32, "B32"))
 
     def _data_operand(self, name: str, bits: int, fmt: str, to_lds: bool) -> None:
         fields = self.fields
@@ -272,47 +258,44 @@ class _Builder:
     def _scalar_memory_operands(self) -> None:
         fields, mnemonic = self.fields, self.mnemonic
         atomic = "_atomic_" in mnemonic
-        for name, (fmt, _, _) in self.inst.operands.items():
-            bits = self.inst.op_bits[name]
+        for name, _, bits, fmt, _ in self.operands:
             if name == "sdata" and not mnemonic.startswith("s_atc_probe"):
                 if "_store_" in mnemonic or atomic:
-                    self.src.append(self._operand(name, fields[name], bits, fmt.name))
+                    self.src.append(self._operand(name, fields[name], bits, fmt))
                 if "_store_" not in mnemonic and (not atomic or fields["glc"]):
                     width = bits // 2 if "cmpswap" in mnemonic else bits
-                    self.dst.append(self._operand(name, fields[name], width, fmt.name))
+                    self.dst.append(self._operand(name, fields[name], width, fmt))
             elif name == "sbase":
                 wide = 128 if "_buffer" in mnemonic else 64
-                self.src.append(self._operand(name, fields[name] * 2, wide, fmt.name))
+                self.src.append(self._operand(name, fields[name] * 2, wide, fmt))
             elif name == "soffset":
                 if fields["soffset_en"]:
-                    self.src.append(self._operand(name, fields[name], 32, fmt.name))
+                    self.src.append(self._operand(name, fields[name], 32, fmt))
                 elif not fields["imm"]:  # the offset field names an SGPR
                     register = fields["offset"] & 0x7F
-                    self.src.append(self._operand(name, register, 32, fmt.name))
+                    self.src.append(self._operand(name, register, 32, fmt))
 
     def _implicit_operands(self) -> None:
-        mnemonic = self.mnemonic
+        implied = self.implied
         compact = self.encoding in ("VOP2", "VOPC", "VOP1")
         if self.encoding == "VOPC" and not any(op.field == "sdst" for op in self.dst):
-            self.dst.append(self._operand("vcc", VCC, 64, "FMT_NUM_M64"))
-        if mnemonic.startswith("v_cmpx"):
-            self.dst.append(self._operand("exec", EXEC, 64, "FMT_NUM_M64"))
-        if (compact and mnemonic.startswith(_READS_VCC)) or mnemonic.startswith("v_div_fmas"):
-            self.src.append(self._operand("vcc", VCC, 64, "FMT_NUM_M64"))
-        if compact and mnemonic.startswith(_WRITES_VCC):
-            self.dst.append(self._operand("vcc", VCC, 64, "FMT_NUM_M64"))
-        if any(part in mnemonic for part in _EXEC_MASK_OPS):
-            self.src.append(self._operand("exec", EXEC, 64, "FMT_NUM_B64"))
-            self.dst.append(self._operand("exec", EXEC, 64, "FMT_NUM_B64"))
-        if mnemonic in ("s_cbranch_vccz", "s_cbranch_vccnz"):
-            self.src.append(self._operand("vcc", VCC, 64, "FMT_NUM_B64"))
-        if any(op.kind == "special" and op.index == _VCCZ for op in self.src):
-            self.src.append(self._operand("vcc", VCC, 64, "FMT_NUM_B64"))
-        if mnemonic.startswith("s_set_gpr_idx_") and mnemonic != "s_set_gpr_idx_off":
-            self.dst.append(self._operand("m0", M0, 32, "FMT_NUM_B32"))
-        if mnemonic.startswith("s_movrel"):
-            self.src.append(self._operand("m0", M0, 32, "FMT_NUM_B32"))
-        if mnemonic.startswith("v_swap_") or "_swap_b32" in mnemonic:
+            self.dst.append(self._operand("vcc", VCC, 64, "M64"))
+        if implied.compares_exec:
+            self.dst.append(self._operand("exec", EXEC, 64, "M64"))
+        if (compact and implied.reads_vcc) or implied.reads_any_vcc:
+            self.src.append(self._operand("vcc", VCC, 64, "M64"))
+        if compact and implied.writes_vcc:
+            self.dst.append(self._operand("vcc", VCC, 64, "M64"))
+        if implied.masks_exec:
+            self.src.append(self._operand("exec", EXEC, 64, "B64"))
+            self.dst.append(self._operand("exec", EXEC, 64, "B64"))
+        if implied.tests_vcc or any(op.kind == "special" and op.index == _VCCZ for op in self.src):
+            self.src.append(self._operand("vcc", VCC, 64, "B64"))
+        if implied.sets_index:
+            self.dst.append(self._operand("m0", M0, 32, "B32"))
+        if implied.moves_relative:
+            self.src.append(self._operand("m0", M0, 32, "B32"))
+        if implied.swaps:
             self.dst.append(self.src[0])
 
     def _check_registers(self) -> None:
@@ -331,36 +314,38 @@ class _Builder:
                 )
 
     def _operand(self, name: str, code: int, bits: int, fmt: str) -> Operand:
-        kind: OperandKind
-        if code >= 256:
-            kind = "v"
-        elif code < 128:
-            kind = "s"
-        else:
-            constant = code <= 208 or 240 <= code <= 248 or code == LITERAL
-            kind = "imm" if constant else "special"
-        return Operand(
-            field=name,
-            kind=kind,
-            index=code - 256 if kind == "v" else code,
-            count=max(1, bits // 32),
-            bits=bits,
-            fmt=fmt.removeprefix("FMT_NUM_").removeprefix("FMT_"),
-            literal=self.fields.get("literal", 0) if code == LITERAL else 0,
-        )
+        literal = self.fields.get("literal", 0) if code == LITERAL else 0
+        return _operand(name, code, bits, fmt, literal)
 
 
-def _raw(inst: Any, name: str, bits: Any) -> int:
-    return int(inst._raw >> bits.lo & bits.mask)  # noqa: SLF001  # the only way to all bits
+@functools.lru_cache(maxsize=1 << 15)
+def _operand(name: str, code: int, bits: int, fmt: str, literal: int) -> Operand:
+    """Return an operand by its code, which is 256 and more for a vector register."""
+    kind: OperandKind
+    if code >= 256:
+        kind = "v"
+    elif code < 128:
+        kind = "s"
+    else:
+        constant = code <= 208 or 240 <= code <= 248 or code == LITERAL
+        kind = "imm" if constant else "special"
+    return Operand(
+        field=name,
+        kind=kind,
+        index=code - 256 if kind == "v" else code,
+        count=max(1, bits // 32),
+        bits=bits,
+        fmt=fmt,
+        literal=literal,
+    )
 
 
-def _canonical(name: str) -> str:
-    return name[1:] if name in ("vsrc0", "vsrc1", "ssrc0", "ssrc1") else name
-
-
-def _mask(operands: list[Operand], kind: str) -> int:
-    mask = 0
+def _masks(operands: list[Operand]) -> tuple[int, int]:
+    """Return the vector and the scalar registers among operands, as bit masks."""
+    vector = scalar = 0
     for op in operands:
-        if op.kind == kind:
-            mask |= ((1 << op.count) - 1) << op.index
-    return mask
+        if op.kind == "v":
+            vector |= ((1 << op.count) - 1) << op.index
+        elif op.kind == "s":
+            scalar |= ((1 << op.count) - 1) << op.index
+    return vector, scalar

@@ -8,6 +8,7 @@ guides. The tests compare every opcode with LLVM's disassembler.
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import NamedTuple
 
@@ -136,6 +137,7 @@ def is_cdna2(target: str) -> bool:
     return target in TARGETS and TARGETS[target].generation == 2
 
 
+@functools.cache
 def lacks(target: str, mnemonic: str) -> bool:
     """Return whether a target lacks an instruction of the tables; ``""`` lacks none."""
     if target not in TARGETS:

@@ -8,13 +8,13 @@ the loop executes it by itself (branches, waits, barriers). Any other is left to
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any
+import struct
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.state import GPR_INDEX, VSKIP
-from cupygemm.emulator.units import native_alu
 from cupygemm.emulator.units.machine import NativeStep
 from cupygemm.emulator.units.matrix_step import MatrixStep
 from cupygemm.emulator.units.scalar_control import IGNORED
@@ -22,7 +22,7 @@ from cupygemm.emulator.units.structures import members
 
 if TYPE_CHECKING:
     from cupygemm.emulator.entry import Entry
-    from cupygemm.emulator.targets import Target
+    from cupygemm.emulator.units.native_form import NativeAlu
 
 _ACTIONS = """
 in_python alu matrix vector_memory scalar_memory lds_instruction nothing wait branch barrier end
@@ -61,6 +61,9 @@ class InstructionStruct(ctypes.Structure):
     ]
 
 
+_HEAD = struct.Struct("=3q2Q6i3Ii2q")  # its members before the masks
+
+
 class NativeProgram:
     """The records of a program's instructions.
 
@@ -74,72 +77,48 @@ class NativeProgram:
         Those that load registers, by their slot of the scoreboard.
     """
 
-    def __init__(self, image_bytes: int, target: Target) -> None:
+    def __init__(self, image_bytes: int) -> None:
         self.table: NDArray[np.uint64] = np.zeros(-(-image_bytes // 4), np.uint64)
         self.entries: list[Entry] = []
         self.loads: list[Entry] = []
-        self._target = target
-        self._records: list[InstructionStruct] = []
-        self._kept: list[Any] = []  # the operands to which records point
+        self._kept: list[Any] = []  # the records, and the operands to which they point
 
-    def add(self, entry: Entry) -> None:
-        """Make the record of an instruction."""
-        inst = entry.inst
-        record = InstructionStruct(
-            pc=entry.pc,
-            next_pc=entry.next_pc,
-            counter=_COUNTERS[entry.counter],
-            index=len(self.entries),
-            slot=-1,
-            vector_reads=_vector_mask(inst.vector_reads),
-            vector_writes=_vector_mask(inst.vector_writes),
-            scalar_reads=_scalar_mask(inst.scalar_reads | entry.scc_reads),
-            scalar_writes=_scalar_mask(inst.scalar_writes | entry.scc_writes),
-        )
+    def add(self, entry: Entry, form: NativeAlu | None) -> None:
+        """Make the record of an instruction; `form` is that of the ALU."""
+        inst, slot = entry.inst, -1
         if entry.counter is not None and (inst.vector_writes or inst.scalar_writes):
-            entry.slot = record.slot = len(self.loads)
+            entry.slot = slot = len(self.loads)
             self.loads.append(entry)
-        self._choose_action(record, entry)
+        native = _native(entry, form)
+        head = _HEAD.pack(
+            entry.pc,
+            entry.next_pc,
+            native.target,
+            native.function,
+            native.operation,
+            native.action,
+            native.condition,
+            _COUNTERS[entry.counter],
+            slot,
+            len(self.entries),
+            native.cost,
+            native.mode_mask | (_INDEXED if entry.is_vector else 0),
+            native.mode_value,
+            native.wait,
+            *(0, 0, 0),  # what a profile needs
+        )
+        masks = (
+            inst.vector_reads.to_bytes(8 * VECTOR_WORDS, "little"),
+            inst.vector_writes.to_bytes(8 * VECTOR_WORDS, "little"),
+            (inst.scalar_reads | entry.scc_reads).to_bytes(8 * SCALAR_WORDS, "little"),
+            (inst.scalar_writes | entry.scc_writes).to_bytes(8 * SCALAR_WORDS, "little"),
+        )
+        record = InstructionStruct.from_buffer_copy(b"".join((head, *masks)))
         self.entries.append(entry)
-        self._records.append(record)
+        self._kept.append((record, form))
         entry.record = record
         if entry.pc % 4 == 0:
             self.table[entry.pc // 4] = ctypes.addressof(record)
-
-    def _choose_action(self, record: InstructionStruct, entry: Entry) -> None:
-        inst, step = entry.inst, entry.step
-        name = inst.mnemonic
-        if entry.control in ("wait", "barrier", "end"):
-            record.action = _ACTION[entry.control]
-            record.wait = inst.fields.get("simm16", 0)
-        elif name in _CONDITION:
-            offset = inst.fields["simm16"]
-            record.action, record.condition = _ACTION["branch"], _CONDITION[name]
-            record.target = entry.pc + 4 + 4 * (offset - (1 << 16) if offset >> 15 else offset)
-        elif name in IGNORED:
-            record.action = _ACTION["nothing"]
-        elif isinstance(step, NativeStep):
-            record.action = _ACTION[step.name]
-            record.function, record.operation = step.function_address, step.operation.address
-            record.cost = _MEMORY_COST
-        elif isinstance(step, MatrixStep):
-            record.action, record.operation = _ACTION["matrix"], ctypes.addressof(step.operation)
-            record.cost = step.macs // _MACS_PER_NANOSECOND
-        else:
-            self._choose_alu(record, entry)
-        if entry.is_vector:
-            record.mode_mask |= _INDEXED
-
-    def _choose_alu(self, record: InstructionStruct, entry: Entry) -> None:
-        if entry.control or entry.counter is not None:
-            return
-        native = native_alu.bind(entry.inst, self._target)
-        if native is None:
-            return
-        record.action, record.cost = _ACTION["alu"], _ALU_COST
-        record.function, record.operation = native.function, native.operation
-        record.mode_mask, record.mode_value = native.mode_mask, native.mode_value
-        self._kept.append(native)
 
     @staticmethod
     def leave_to_python(entry: Entry) -> None:
@@ -148,9 +127,37 @@ class NativeProgram:
             entry.record.action = _ACTION["in_python"]
 
 
-def _vector_mask(mask: int) -> Any:
-    return VectorMask.from_buffer_copy(mask.to_bytes(8 * VECTOR_WORDS, "little"))
+class _Native(NamedTuple):
+    """What the loop does for an instruction, see ``struct instruction``."""
+
+    action: int
+    function: int = 0
+    operation: int = 0
+    cost: int = 0
+    mode_mask: int = 0
+    mode_value: int = 0
+    condition: int = 0
+    target: int = 0
+    wait: int = 0
 
 
-def _scalar_mask(mask: int) -> Any:
-    return ScalarMask.from_buffer_copy(mask.to_bytes(8 * SCALAR_WORDS, "little"))
+def _native(entry: Entry, form: NativeAlu | None) -> _Native:
+    """Return how the loop executes an instruction."""
+    inst, step = entry.inst, entry.step
+    name = inst.mnemonic
+    if form is not None:
+        operation, mode = form.operation, (form.mode_mask, form.mode_value)
+        return _Native(_ACTION["alu"], form.function, operation, _ALU_COST, *mode)
+    if isinstance(step, NativeStep):
+        operation = step.operation.address
+        return _Native(_ACTION[step.name], step.function_address, operation, _MEMORY_COST)
+    if isinstance(step, MatrixStep):
+        cost = step.macs // _MACS_PER_NANOSECOND
+        return _Native(_ACTION["matrix"], 0, ctypes.addressof(step.operation), cost)
+    if entry.control in ("wait", "barrier", "end"):
+        return _Native(_ACTION[entry.control], wait=inst.fields.get("simm16", 0))
+    if name in _CONDITION:
+        offset = inst.fields["simm16"]
+        target = entry.pc + 4 + 4 * (offset - (1 << 16) if offset >> 15 else offset)
+        return _Native(_ACTION["branch"], condition=_CONDITION[name], target=target)
+    return _Native(_ACTION["nothing" if name in IGNORED else "in_python"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +15,16 @@ from cupygemm.emulator.marks import SCC
 from cupygemm.emulator.native_program import NativeProgram
 from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.state import Group, State
-from cupygemm.emulator.targets import Target
-from cupygemm.emulator.units import bind
+from cupygemm.emulator.targets import TARGETS, Target
+from cupygemm.emulator.units import bind, native_alu
+from cupygemm.emulator.units.native_form import NativeAlu
 from cupygemm.emulator.wait_rules import RULES
 from cupygemm.emulator.wait_states import Hazard, hazards_behind
 
 _TOO_EARLY = "missing wait states"
+_ALU = ("SOP", "VOP")  # encodings
+_CONTROLS = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}
+_WITHOUT_STEP = tuple(_CONTROLS.values())
 
 
 class CheckedStep:
@@ -50,6 +55,31 @@ class CheckedStep:
         return self.step(group)
 
 
+class LazyStep:
+    """The step of an instruction that C executes, resolved when Python first executes it.
+
+    Resolving it cannot fail. Some special sources have a native form only, so `Program` resolves
+    the steps of instructions with such a source at once, to refuse them.
+
+    Parameters
+    ----------
+    inst : Instruction
+    target : Target
+    """
+
+    __slots__ = ("_inst", "_step", "_target")
+
+    def __init__(self, inst: Instruction, target: Target) -> None:
+        self._inst, self._target = inst, target
+        self._step: Callable[[Group], Any] | None = None
+
+    def __call__(self, group: Group) -> Any:
+        """Execute the instruction."""
+        if self._step is None:
+            self._step = bind(self._inst, self._target)
+        return self._step(group)
+
+
 class Program:
     """The instructions of a code object for a target, decoded when execution reaches their block.
 
@@ -65,7 +95,7 @@ class Program:
         self.target = target
         self.entries: dict[int, Entry] = {}
         self._hazards: dict[int, list[Hazard]] = {}  # by where they are reported
-        self.native = NativeProgram(len(image), target)
+        self.native = NativeProgram(len(image))
         self._decoded: dict[int, Instruction] = {}
 
     def entry(self, pc: int) -> Entry:
@@ -88,14 +118,14 @@ class Program:
         inst = self._instruction(pc)
         for hazard in hazards_behind(pc, inst, self.target, self._instruction_or_none):
             self._note(hazard)
-        control = {"s_waitcnt": "wait", "s_barrier": "barrier", "s_endpgm": "end"}.get(
-            inst.mnemonic, ""
-        )
-        step = (lambda _group: None) if control else bind(inst, self.target)
-        if inst.mnemonic.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
-            control = "branch"
-        if inst.mnemonic.startswith(("s_setvskip", "s_setreg")):
-            control = "mode"
+        control, form = _control(inst.mnemonic), None
+        step: Callable[[Group], Any] = _nothing
+        if not control and inst.encoding.startswith(_ALU):
+            form = _native_form(inst, self.target.name)
+        if form is not None and not any(op.kind == "special" for op in inst.src):
+            step = LazyStep(inst, self.target)
+        elif control not in _WITHOUT_STEP:
+            step = bind(inst, self.target)
         scc_reads, scc_writes = reads_scc(inst) << SCC, writes_scc(inst) << SCC
         entry = Entry(
             pc=pc,
@@ -110,7 +140,7 @@ class Program:
             scc_reads=scc_reads,
             scc_writes=scc_writes,
         )
-        self.native.add(entry)
+        self.native.add(entry, form)
         self.entries[pc] = entry
         if pc in self._hazards:
             self._check(entry, self._hazards[pc])
@@ -140,6 +170,26 @@ class Program:
             return self._instruction(pc) if 0 <= pc < len(self.image) else None
         except UnsupportedInstruction:  # data, or code that is not executed
             return None
+
+
+def _nothing(_group: Group) -> None:
+    """Do what an instruction does that the run loop itself executes."""
+
+
+@functools.cache
+def _control(name: str) -> str:
+    """Return what an instruction means for the run loop, see `Entry`."""
+    if name in _CONTROLS:
+        return _CONTROLS[name]
+    if name.startswith(("s_branch", "s_cbranch", "s_setpc", "s_swappc", "s_call")):
+        return "branch"
+    return "mode" if name.startswith(("s_setvskip", "s_setreg")) else ""
+
+
+@functools.lru_cache(maxsize=1 << 15)
+def _native_form(inst: Instruction, target: str) -> NativeAlu | None:
+    """Return the native form of an ALU instruction; kernels have many in common."""
+    return native_alu.bind(inst, TARGETS[target])
 
 
 def _too_early(hazard: Hazard, check: str, state: State) -> Fault:

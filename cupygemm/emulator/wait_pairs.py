@@ -110,6 +110,26 @@ def longest_wait(inst: Instruction) -> int:
     return 1 if inst.scalar_writes & _M0_MASK else 0
 
 
+def may_depend(inst: Instruction, follower: Instruction) -> bool:
+    """Tell whether an instruction could require a wait after another one.
+
+    The registers that it accesses decide, and for the vector ALU, for which there are few rules,
+    also what it is.
+    """
+    written = inst.vector_writes
+    touched = written & follower.vector_reads
+    if is_mfma(inst):
+        return bool(touched or (written | inst.vector_reads) & follower.vector_writes)
+    if not is_valu(inst) or inst.scalar_writes & _EXEC_MASK:
+        return True
+    if inst.scalar_writes & follower.scalar_reads:
+        return True
+    if not touched:
+        return False
+    sensitive = follower.variant == "DPP" or follower.mnemonic in _LANE or is_mfma(follower)
+    return sensitive or inst.mnemonic.startswith(_TRANSCENDENTAL)
+
+
 def waits_between(shadow: Shadow, follower: Instruction, target: Target) -> Iterator[Wait]:
     """Yield the waits that a later instruction requires after an earlier one.
 

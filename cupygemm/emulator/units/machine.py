@@ -24,6 +24,7 @@ from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
+from cupygemm.emulator.units.native_form import address_of
 from cupygemm.emulator.units.structures import members
 
 if TYPE_CHECKING:
@@ -361,7 +362,7 @@ class NativeStep:
     @property
     def function_address(self) -> int:
         """The address of the C function."""
-        return ctypes.cast(self.function, c_void_p).value or 0
+        return address_of(self.name) or 0
 
     def note_undefined(self, machine: Machine) -> None:
         """Record in the batch which registers a load has left undefined."""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ctypes import c_int8
 from typing import Any
 
+from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction, Operand
 from cupygemm.emulator.state import LANES
 from cupygemm.emulator.units import dpp, float_mode
@@ -68,6 +69,8 @@ def source_of(inst: Instruction, op: Operand, kind: str, *, signed: bool = False
         type=types.get(kind, {16: AS_B16, 32: AS_B32, 64: AS_B64}[width]),
     )
     if kind == "mask":
+        if op.kind == "v":
+            raise UnsupportedInstruction(f"operand {op.index} (v) is not a lane mask")
         found.constant = constant_bits(op, "u64") if op.kind == "imm" else 0
         return found
     if op.kind == "imm":
