@@ -1,7 +1,8 @@
 """The HIP functions on devices, streams and events.
 
 Work is done when it is submitted, unless its stream is being captured (capture.py): waiting takes
-no time, and every query finds all work finished. What waits for what is noted in `stream_order`.
+no time, except for a flag that another thread has yet to write, and every query finds all work
+finished. What waits for what is noted in `stream_order`.
 The methods are HIP's functions, under HIP's names.
 """
 # ruff: noqa: D102, N802
@@ -9,6 +10,7 @@ The methods are HIP's functions, under HIP's names.
 from __future__ import annotations
 
 import ctypes
+import time
 
 from cupygemm.emulator.device import Event, Stream
 from cupygemm.emulator.peers import Devices
@@ -21,10 +23,12 @@ from cupygemm.emulator.runtime.properties import (
     pci_address,
 )
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
-from cupygemm.emulator.stream_order import Operation
+from cupygemm.emulator.stream_order import Clock, Operation
 
 NON_BLOCKING = 1  # hipStreamNonBlocking
 _DISABLE_TIMING = 2  # hipEventDisableTiming
+_AT_LEAST = 0  # hipStreamWaitValueGte
+_POLL_SECONDS = 50e-6
 _HIGHEST_PRIORITY, _LOWEST_PRIORITY = -1, 1  # on every AMD GPU
 _LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack, printf buffer and heap: hipLimit_t
 
@@ -127,6 +131,7 @@ class StreamFunctions(Handles):
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
         self._events: dict[int, Event] = {}
+        self._flag_clocks: dict[int, Clock] = {}  # of the last write, by address
 
     def hipStreamCreate(self, stream: int) -> None:
         self.hipStreamCreateWithPriority(stream, 0, 0)
@@ -205,6 +210,40 @@ class StreamFunctions(Handles):
             self.devices.order.synchronise(place.queue)
 
         self.submit(stream, "host function", run)
+
+    def hipStreamWriteValue32(self, stream: int, flag: int, value: int, flags: int) -> None:
+        self.check_stream(stream)
+        self._check_flag(flag)
+
+        def run(place: Operation) -> None:
+            self._flag_clocks[flag] = self.devices.order.record(place.queue)
+            ctypes.c_uint32.from_address(flag).value = value
+
+        self.submit(stream, "write to a flag", run)
+
+    def hipStreamWaitValue32(
+        self, stream: int, flag: int, value: int, flags: int, mask: int
+    ) -> None:
+        """Wait until another thread has submitted the write."""
+        self.check_stream(stream)
+        self._check_flag(flag)
+        if flags != _AT_LEAST:
+            raise HipError(Status.NOT_SUPPORTED, f"a wait for a flag with flags {flags}, not 0")
+
+        def run(place: Operation) -> None:
+            word = ctypes.c_uint32.from_address(flag)
+            while ctypes.c_int32((word.value & mask) - (value & mask)).value < 0:
+                time.sleep(_POLL_SECONDS)
+            self.devices.order.wait(place.queue, self._flag_clocks.get(flag, {}))
+
+        self.submit(stream, "wait for a flag", run)
+
+    def _check_flag(self, flag: int) -> None:
+        if flag % 4 or not self.devices.memory.contains(flag, 4):
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"a flag at 0x{flag:x}: {self.devices.memory.describe(flag, 4)}",
+            )
 
     def hipEventCreate(self, event: int) -> None:
         self.hipEventCreateWithFlags(event, 0)
