@@ -16,7 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cupygemm._distributed.all_gather import all_gather_matmul
-from cupygemm._distributed.group import Group, connect
+from cupygemm._distributed.connect import connect
+from cupygemm._distributed.group import Group
 from cupygemm._distributed.reductions import matmul_all_reduce, matmul_reduce_scatter
 from cupygemm._distributed.rendezvous import GroupError
 from cupygemm._distributed.sharded import matmul

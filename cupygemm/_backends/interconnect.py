@@ -8,7 +8,7 @@ whichever takes longer.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 
@@ -28,6 +28,8 @@ class Interconnect:
     figures : {"measured", "modelled"}
     source : str
         Where the figures come from.
+    copy_gbs, copy_latency_us : float
+        The same of copies by copy engines to the memory of peers; 0 if they were not measured.
     """
 
     name: str
@@ -37,6 +39,20 @@ class Interconnect:
     tflops: float
     figures: Literal["measured", "modelled"]
     source: str
+    copy_gbs: float = 0.0
+    copy_latency_us: float = 0.0
+
+    @property
+    def copies(self) -> Interconnect | None:
+        """Return the same links, used by copy engines; None if these were not measured."""
+        if not self.copy_gbs:
+            return None
+        return replace(
+            self,
+            pair_gbs=self.copy_gbs,
+            total_gbs=self.copy_gbs,
+            latency_us=self.copy_latency_us,
+        )
 
     def step_seconds(self, received: Iterable[int]) -> float:
         """Return the time of a step in which a device receives so many bytes from each peer."""

@@ -1,7 +1,7 @@
 """`all_gather_matmul`: rows that are spread over a group are multiplied as they arrive.
 
-Products run on the caller's stream, and the exchange on the stream of the group. Events order the
-two, in both directions:
+Products run on the caller's stream, and the exchange, by NCCL or by copies to the memory of peers,
+on the stream of the group. Events or flags order the two, in both directions:
 
 .. code-block:: text
 
@@ -17,7 +17,6 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.device import device
 from cupygemm._distributed.arguments import (
     checked_call,
     checked_group,
@@ -27,7 +26,8 @@ from cupygemm._distributed.arguments import (
 )
 from cupygemm._distributed.group import Group, Message
 from cupygemm._distributed.row_products import RowProducts
-from cupygemm._distributed.steps import Rows, Step, bounds_of, choose_steps
+from cupygemm._distributed.steps import Rows, Step, bounds_of
+from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._records.formats import container
 from cupygemm._request.arrays import may_overlap
 from cupygemm._request.keywords import common_keywords
@@ -109,53 +109,65 @@ def all_gather_matmul(
         bounds = bounds_of(counts)
         own = contiguous_rows(a) if out is None or not may_overlap(out, a) else a.copy()
         whole = (bounds[-1][1], a.shape[1])
-        full = cupy.empty(whole, a.dtype) if gathered is None else gathered
-        _check_gathered(full, whole, a.dtype)
-        out = _result(full, b, out, dtype=dtype, casting=casting, options=options)
-        products = RowProducts(full, b, out, dtype=dtype, casting=casting, options=options)
+        if gathered is not None:
+            _check_gathered(gathered, whole, a.dtype)
+        place = _unread(whole, a.dtype, group.device) if gathered is None else gathered
+        call = checked_call(place, b, out, dtype=dtype, casting=casting, options=options)
+        if out is None:
+            out = cupy.empty((whole[0], b.shape[1]), container(call.request.types.result))
     facts = {"dtype": str(a.dtype), "k": whole[1], "rows": counts, "n": b.shape[1]}
     everybody = group.agree(name, facts, own=("n",))
-    chosen = choose_steps(
-        group.rank,
-        bounds,
-        row_bytes=whole[1] * a.itemsize,
-        row_flops=2.0 * whole[1] * max(facts["n"] for facts in everybody),
-        itemsize=a.itemsize,
-        link=device(group.device).kernels.interconnect,
-    )
     with group.guarded():
+        row_bytes = whole[1] * a.itemsize
+        way = choose_way(
+            group,
+            bounds,
+            row_bytes=row_bytes,
+            row_flops=2.0 * whole[1] * max(facts["n"] for facts in everybody),
+            itemsize=a.itemsize,
+            segment_bytes=whole[0] * row_bytes,
+        )
+        if way.peers is not None:
+            full = way.peers.array(whole, a.dtype)
+        else:
+            full = cupy.empty(whole, a.dtype) if gathered is None else gathered
+        products = RowProducts(full, b, out, dtype=dtype, casting=casting, options=options)
         own_rows = bounds[group.rank]
         pieces = {own_rows: own} | {
-            part: full[slice(*part)] for step in chosen.steps for _, part in step.receives
+            part: full[slice(*part)] for step in way.steps for _, part in step.receives
         }
         by_rows = products.prepare(pieces)
+        gather = _gather_by_nccl if way.peers is None else _gather_by_copies
+        gather(group, way, own, own_rows, full, products if by_rows else None)
         if gathered is not None or not by_rows:
             full[slice(*own_rows)] = own
-        _gather(group, chosen.steps, own, own_rows, full, products if by_rows else None)
         if not by_rows:
             products.multiply_all()
+        if gathered is not None and gathered is not full:
+            gathered[...] = full
     return out
 
 
-def _gather(
-    group: Group,
-    steps: Sequence[Step],
-    own: Any,
-    own_rows: Rows,
-    full: Any,
-    products: RowProducts | None,
+def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:
+    """Return an array for checks, at an address that is never read or written."""
+    from cupy import ndarray
+    from cupy.cuda import MemoryPointer, UnownedMemory
+
+    nbytes = shape[0] * shape[1] * dtype.itemsize
+    return ndarray(shape, dtype, MemoryPointer(UnownedMemory(1 << 46, nbytes, None, index), 0))
+
+
+def _gather_by_nccl(
+    group: Group, way: Way, own: Any, own_rows: Rows, full: Any, products: RowProducts | None
 ) -> None:
     """Enqueue the exchange, and the products of rows as they arrive."""
     from cupy.cuda import get_current_stream
 
-    stream = get_current_stream()
+    stream, steps = get_current_stream(), way.steps
     group.stream.wait_event(stream.record())  # the rows are there, and `full` may be written
     arrived = []
     for number, step in enumerate(steps):
-        sends = [
-            Message(own[first - own_rows[0] : last - own_rows[0]], peer)
-            for peer, (first, last) in step.sends
-        ]
+        sends = [Message(_rows(own, own_rows, part), peer) for peer, part in step.sends]
         group.exchange(sends, [Message(full[slice(*part)], peer) for peer, part in step.receives])
         arrived.append(group.stream.record())
         if products is not None:  # of what the step before brought
@@ -178,21 +190,38 @@ def _multiply_arrived(stream: Any, arrived: Any, step: Step, products: RowProduc
         products.multiply(part)
 
 
+def _gather_by_copies(
+    group: Group, way: Way, own: Any, own_rows: Rows, full: Any, products: RowProducts | None
+) -> None:
+    """Enqueue the copies to all peers, and the products of rows as they arrive."""
+    from cupy.cuda import get_current_stream
+
+    stream, peers = get_current_stream(), way.peers
+    assert peers is not None
+    peers.begin(stream)
+    if products is not None:
+        products.multiply(own_rows)
+    offset = own_rows[0] * full.strides[0]
+    for step in way.steps:
+        for peer, part in step.sends:
+            row = part[0] - own_rows[0]
+            peers.send(_rows(own, own_rows, part), peer, offset + row * full.strides[0])
+    for step in way.steps:
+        for peer, part in step.receives:
+            if part[1] > part[0] and full.shape[1]:
+                peers.receive(peer, stream)
+                if products is not None:
+                    products.multiply(part)
+    peers.end(stream)
+
+
+def _rows(own: Any, own_rows: Rows, part: Rows) -> Any:
+    return own[part[0] - own_rows[0] : part[1] - own_rows[0]]
+
+
 def _check_gathered(full: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
     if full.shape != shape or full.dtype != dtype or not full.flags.c_contiguous:
         raise ValueError(
             f"all_gather_matmul: gathered has shape {full.shape} and dtype {full.dtype}; it must "
             f"be a C-contiguous array of shape {shape} and dtype {dtype}"
         )
-
-
-def _result(
-    full: Any, b: Any, out: Any, *, dtype: DTypeLike | None, casting: str, options: MatmulOptions
-) -> Any:
-    """Return ``out``, or a new array of the result's type."""
-    import cupy
-
-    if out is not None:
-        return out
-    call = checked_call(full, b, None, dtype=dtype, casting=casting, options=options)
-    return cupy.empty((full.shape[0], b.shape[1]), container(call.request.types.result))

@@ -1,9 +1,9 @@
 """`Group`: the processes of a product, one for each device, and how they exchange arrays.
 
-A group is connected once, on a communicator of NCCL or RCCL, which moves the data on a stream of
-the group's own, and a `Rendezvous`, through which the ranks agree on calls. Every product of the
-group asks for three things: `agree` before anything is enqueued, `exchange` for one step of sends
-and receives, and `guarded` around what follows the agreement.
+A group is connected once (`connect`), on a communicator of NCCL or RCCL, which moves the data on a
+stream of the group's own, and a `Rendezvous`, through which the ranks agree on calls. Every product
+of the group asks for three things: `agree` before anything is enqueued, `exchange` for one step of
+sends and receives, or `peers` for copies, and `guarded` around what follows the agreement.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import contextlib
 import json
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
+from cupygemm._distributed.board import Board, LateError, digest_of
+from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rendezvous
 
+Exchange = Literal["auto", "nccl", "copies"]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call waits for the other ranks."""
-_ADDRESS_BYTES = 512
+_MAX_AGREED = 1024
 _REASON_SECONDS = 5.0  # for the reason of an error of NCCL to arrive from another rank
 
 
@@ -48,6 +51,11 @@ class Group:
         CuPy's number of this rank's device.
     timeout : float
         The seconds that a call waits for the other ranks.
+    board : Board or None
+        Where the ranks of one host agree on calls that they have agreed on before.
+    peers : Peers or None
+        What copies to the memory of the other ranks.
+    exchange_asked : {"auto", "nccl", "copies"}
     """
 
     def __init__(
@@ -68,6 +76,11 @@ class Group:
         self._rendezvous = rendezvous
         with Device(self.device):
             self.stream = Stream(non_blocking=True)
+        self.board: Board | None = None
+        self._agreed: dict[tuple[int, ...], list[Facts]] = {}
+        self.peers: Peers | None = None
+        self.exchange_asked: Exchange = "auto"
+        self.chosen: dict[Any, Any] = {}
         _OPEN.add(self)
 
     def __repr__(self) -> str:
@@ -85,7 +98,14 @@ class Group:
 
         The communicator stays open. The end of the process leaves the group as well.
         """
+        from cupy.cuda import Device
+
+        if self not in _OPEN:
+            return
         _OPEN.discard(self)
+        if self.peers is not None and self.broken is None:
+            with Device(self.device):
+                self.peers.close()
         self._membership.close()
         if self._rendezvous is not None:
             self._rendezvous.close()
@@ -131,7 +151,13 @@ class Group:
             A rank calls another function, or with other facts, or has refused its call. Nothing was
             enqueued, on any rank, and the group stays usable.
         """
-        everybody = self._membership.agree({"function": function, **facts})
+        called = {"function": function, **facts}
+        known: tuple[int, ...] = ()
+        if self.board is not None:
+            known = self._meet(function, digest_of(json.dumps([called, *own])))
+            if known in self._agreed:
+                return self._agreed[known]
+        everybody = self._membership.agree(called)
         for rank, theirs in enumerate(everybody):
             if "refused" in theirs and rank != self.rank:
                 raise ValueError(
@@ -149,7 +175,22 @@ class Group:
                     f"{function}: rank {odd} calls with {name} = {values[odd]}, and rank {like} "
                     f"with {usual}"
                 )
+        if len(self._agreed) >= _MAX_AGREED:
+            self._agreed.clear()
+        self._agreed[known] = everybody
         return everybody
+
+    def _meet(self, function: str, digest: int) -> tuple[int, ...]:
+        """Wait for the digests of all ranks on the board."""
+        assert self.board is not None
+        membership = self._membership
+        membership.raise_if_broken()
+        try:
+            return self.board.meet(digest, self.timeout, membership.raise_if_broken)
+        except LateError as err:
+            membership.report_late(err.ranks, function)
+            membership.raise_if_broken()
+            raise
 
     @contextlib.contextmanager
     def refusing(self, function: str) -> Iterator[None]:
@@ -177,6 +218,14 @@ class Group:
                 raise cause from err
             self._membership.fail(str(err))
             raise
+
+    def release(self) -> None:
+        """Let the streams of this rank wait for no other rank any more."""
+        from cupy.cuda import Device
+
+        if self.peers is not None:
+            with Device(self.device):
+                self.peers.release()
 
     def exchange(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
         """Enqueue a step of sends and receives on the stream of the group.
@@ -211,101 +260,3 @@ _OPEN: weakref.WeakSet[Group] = weakref.WeakSet()
 def _leave() -> None:
     for group in tuple(_OPEN):
         group.close()
-
-
-def connect(
-    communicator: Any, *, timeout: float = DEFAULT_TIMEOUT, host: str | None = None
-) -> Group:
-    """Connect the processes of a communicator to a group, on which products are computed.
-
-    Every rank calls this function once. On each, the device of the communicator is the one that
-    holds its arrays.
-
-    Parameters
-    ----------
-    communicator : communicator
-        A `cupy.cuda.nccl.NcclCommunicator`, a process group of `cupyx.distributed`, or a
-        communicator of mpi4py. With mpi4py, the current device becomes the rank's, and an
-        `~cupy.cuda.nccl.NcclCommunicator` is made on it.
-    timeout : float
-        The seconds that a call waits for the other ranks.
-    host : str, optional
-        The name or the address of the machine of rank 0, if it cannot be reached under the name
-        that it has for itself.
-
-    Returns
-    -------
-    Group
-        With the attributes ``rank``, ``size`` and ``device``, and the methods ``barrier`` and
-        ``close``.
-
-    Raises
-    ------
-    TypeError
-        The argument is not a communicator.
-    GroupError
-        Rank 0 does not answer, or a rank has not come within the timeout.
-
-    Notes
-    -----
-    The ranks agree on each product over TCP before they enqueue it, so that a rank with another
-    shape gives an error on all of them and nothing hangs. While a group has a product in progress,
-    the communicator must not be used otherwise. After a `GroupError` the communicator is aborted,
-    since NCCL knows no other end to operations that wait for a rank that is gone.
-
-    Examples
-    --------
-    >>> import cupygemm.distributed
-    >>> import cupy as cp, cupyx.distributed
-    >>> comm = cupyx.distributed.init_process_group(4, rank)  # doctest: +SKIP
-    >>> group = cupygemm.distributed.connect(comm)  # doctest: +SKIP
-    """
-    nccl, rank, size = _communicator(communicator)
-    rendezvous = Rendezvous(size) if rank == 0 else None
-    address = _broadcast(nccl, "" if rendezvous is None else rendezvous.address)
-
-    def abort() -> None:
-        with contextlib.suppress(Exception):  # it may have been destroyed
-            nccl.abort()
-
-    membership = Membership(address, rank, timeout, host=host, on_break=abort)
-    group = Group(nccl, membership, rendezvous, size=size)
-    group.barrier()
-    return group
-
-
-def _communicator(communicator: Any) -> tuple[Any, int, int]:
-    """Return the communicator of NCCL for that of a caller, the rank and the number of ranks."""
-    from cupy.cuda import nccl
-
-    if hasattr(communicator, "Get_rank"):  # mpi4py's
-        rank, size = communicator.Get_rank(), communicator.Get_size()
-        unique_id = communicator.bcast(nccl.get_unique_id() if rank == 0 else None, root=0)
-        communicator = nccl.NcclCommunicator(size, unique_id, rank)
-    elif not isinstance(communicator, nccl.NcclCommunicator):
-        communicator = getattr(communicator, "_comm", communicator)  # that of a process group
-    if not isinstance(communicator, nccl.NcclCommunicator):
-        kind = f"{type(communicator).__module__}.{type(communicator).__qualname__}"
-        raise TypeError(
-            f"connect: the communicator is a {kind}; pass a cupy.cuda.nccl.NcclCommunicator, a "
-            "process group of cupyx.distributed, or a communicator of mpi4py"
-        )
-    return communicator, int(communicator.rank_id()), int(communicator.size())
-
-
-def _broadcast(nccl: Any, text: str) -> str:
-    """Return rank 0's text on all ranks."""
-    import cupy
-    import numpy as np
-
-    with cupy.cuda.Device(nccl.device_id()):
-        padded = np.frombuffer(text.encode().ljust(_ADDRESS_BYTES, b"\0"), np.uint8)
-        buffer = cupy.asarray(padded)
-        stream = cupy.cuda.get_current_stream()
-        place, kind = buffer.data.ptr, cupy.cuda.nccl.NCCL_UINT8
-        nccl.broadcast(place, place, _ADDRESS_BYTES, kind, 0, stream.ptr)
-        received: bytes = buffer.get().tobytes()
-    return received.rstrip(b"\0").decode()
-
-
-__all__ = ["DEFAULT_TIMEOUT", "Group", "GroupError", "Message", "connect"]

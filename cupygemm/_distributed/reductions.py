@@ -13,12 +13,12 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._backends.device import device
 from cupygemm._distributed.arguments import checked_call, checked_group, matrix, rows_of_ranks
 from cupygemm._distributed.group import Group, Message
 from cupygemm._distributed.row_products import rows_of_options
-from cupygemm._distributed.steps import Rows, balanced, bounds_of, choose_steps, sliced
+from cupygemm._distributed.steps import Rows, balanced, bounds_of, sliced
 from cupygemm._distributed.sums import added_in_order, finished, type_of_sums
+from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import container, parse_dtype
 from cupygemm._request.call import Call
@@ -108,7 +108,7 @@ def matmul_reduce_scatter(
         sums.set_type(call, options)
     group.agree(name, sums.facts(counts))
     with group.guarded():
-        return finished(call, _reduced(group, bounds, sums), out)
+        return _reduced(group, bounds, sums, call, out)
 
 
 @common_keywords
@@ -185,7 +185,7 @@ def matmul_all_reduce(
     facts = sums.facts(counts) | {"result": str(result), "options": _described(options)}
     group.agree(name, facts)
     with group.guarded():
-        finished(call, _reduced(group, bounds, sums), own)
+        _reduced(group, bounds, sums, call, own)
         (step,) = sliced(group.rank, bounds, 1)
         stream = cupy.cuda.get_current_stream()
         group.stream.wait_event(stream.record())
@@ -244,25 +244,65 @@ class _Sums:
             part = self.a[slice(*rows)]
             matmul(part, self.b, target, dtype=self.travelling, casting="unsafe", **self._options)
 
+    def adds_in_kernel(self, call: Call) -> bool:
+        """Whether a product's epilogue can add the sums of a peer, and round to the result."""
+        types = call.request.types
+        return (
+            call.arguments is None
+            and types.accumulator.kind == "f"
+            and types.result == types.stored
+            and self.travelling.itemsize > 1
+        )
 
-def _reduced(group: Group, bounds: Sequence[Rows], sums: _Sums) -> Any:
-    """Enqueue the partial products and their exchange, and return the sum of this rank's rows."""
+    def add(self, rows: Rows, peers: Any, out: Any) -> None:
+        """Enqueue the sum of a peer's products and those of some rows, rounded to the result."""
+        if rows[1] > rows[0]:
+            part = self.a[slice(*rows)]
+            matmul(part, self.b, out, dtype=out.dtype, casting="unsafe", c=peers, **self._options)
+
+
+def _reduced(group: Group, bounds: Sequence[Rows], sums: _Sums, call: Call, out: Any) -> Any:
+    """Enqueue the partial products and their exchange, and return this rank's rows of the result.
+
+    They are in ``out`` if that is not None.
+    """
     import cupy
 
     (m, k), n = sums.a.shape, sums.b.shape[1]
-    first, last = bounds[group.rank]
-    chosen = choose_steps(
-        group.rank,
+    row_bytes = n * sums.travelling.itemsize
+    way = choose_way(
+        group,
         bounds,
-        row_bytes=n * sums.travelling.itemsize,
+        row_bytes=row_bytes,
         row_flops=2.0 * max(1, k) * n,
         itemsize=sums.a.itemsize,
-        link=device(group.device).kernels.interconnect,
+        segment_bytes=group.size * max(last - first for first, last in bounds) * row_bytes,
     )
+    first, last = bounds[group.rank]
     sent = cupy.empty((m, n), sums.travelling)
-    parts = cupy.empty((group.size, last - first, n), sums.travelling)
-    stream = cupy.cuda.get_current_stream()
-    for step in chosen.steps:
+    parts_shape = (group.size, last - first, n)
+    if way.peers is None:
+        parts = cupy.empty(parts_shape, sums.travelling)
+        _exchange_by_nccl(group, way, bounds, sums, sent, parts)
+    else:
+        parts = way.peers.array(parts_shape, sums.travelling)
+        adds = group.size == 2 and sums.adds_in_kernel(call)
+        if adds and out is None:
+            out = cupy.empty((last - first, n), container(call.request.types.result))
+        _exchange_by_copies(group, way, bounds, sums, sent, parts, out if adds else None)
+        if adds:
+            return out
+    return finished(call, added_in_order(parts, sums.sums), out)
+
+
+def _exchange_by_nccl(
+    group: Group, way: Way, bounds: Sequence[Rows], sums: _Sums, sent: Any, parts: Any
+) -> None:
+    from cupy.cuda import get_current_stream
+
+    first, last = bounds[group.rank]
+    stream = get_current_stream()
+    for step in way.steps:
         for _, part in step.receives:
             sums.multiply(part, sent[slice(*part)])
         group.stream.wait_event(stream.record())  # these sums are there, and `parts` may be written
@@ -274,9 +314,47 @@ def _reduced(group: Group, bounds: Sequence[Rows], sums: _Sums) -> Any:
             ],
         )
     sums.multiply((first, last), parts[group.rank])
-    if chosen.steps:
+    if way.steps:
         stream.wait_event(group.stream.record())
-    return added_in_order(parts, sums.sums)
+
+
+def _exchange_by_copies(
+    group: Group,
+    way: Way,
+    bounds: Sequence[Rows],
+    sums: _Sums,
+    sent: Any,
+    parts: Any,
+    out: Any,
+) -> None:
+    """Enqueue the partial products and the copies to peers.
+
+    If `out` is not None, the products of this rank's rows are added in the kernel to those of the
+    only peer.
+    """
+    from cupy.cuda import get_current_stream
+
+    first, last = bounds[group.rank]
+    stream, peers = get_current_stream(), way.peers
+    assert peers is not None
+    row_bytes = parts.shape[2] * parts.itemsize
+    peers.begin(stream)
+    for step in way.steps:
+        for peer, (start, stop) in step.receives:
+            sums.multiply((start, stop), sent[start:stop])
+            begins, ends = bounds[peer]
+            row = group.rank * (ends - begins) + start - begins
+            peers.send_after(stream, sent[start:stop], peer, row * row_bytes)
+    if out is None:
+        sums.multiply((first, last), parts[group.rank])
+    for step in way.steps:
+        for peer, (start, stop) in step.sends:
+            if stop > start and row_bytes:
+                peers.receive(peer, stream)
+            if out is not None:
+                rows = slice(start - first, stop - first)
+                sums.add((start, stop), parts[peer, rows], out[rows])
+    peers.end(stream)
 
 
 def _described(options: Mapping[str, Any]) -> dict[str, Any]:

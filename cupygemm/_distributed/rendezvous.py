@@ -113,15 +113,12 @@ class Rendezvous:
             self._break(f"rank {rank} failed: {message['failed']}", [rank])
         elif "leaves" in message:
             self._break(f"rank {rank} has left the group", [rank], in_order=True)
+        elif "late" in message:
+            self._break(_late(message["late"], rank, message), message["late"])
         elif "waited" in message:
             late = [i for i in range(self._size) if not self._waits(i)]
             if self._waits(rank):  # the last one may have come while the message was on its way
-                names = _names(late)
-                self._break(
-                    f"{names} did not come to the call {message['call']} of rank {rank} within "
-                    f"{message['waited']:g} s",
-                    late,
-                )
+                self._break(_late(late, rank, message), late)
         elif self._broken is None:
             self._members[rank].facts = message["facts"]
             if all(self._waits(i) for i in range(self._size)):
@@ -221,9 +218,7 @@ class Membership:
         GroupError
             A rank is gone, has failed, or has not come within the timeout.
         """
-        if self._closed:
-            raise GroupError("the group was closed on this rank", [self.rank])
-        self._raise_if_broken()
+        self.raise_if_broken()
         self._send({"facts": facts})
         try:
             everybody = self._answers.get(timeout=self.timeout)
@@ -235,9 +230,23 @@ class Membership:
                 self._break("rank 0 does not answer", [0])
                 everybody = None
         if everybody is None:
-            self._raise_if_broken()
+            self.raise_if_broken()
         assert everybody is not None
         return everybody
+
+    def report_late(self, ranks: list[int], function: str) -> None:
+        """End the group because ranks have not come to a call within the timeout."""
+        message = {"waited": self.timeout, "call": function}
+        self._send({"late": ranks, **message})
+        self._break(_late(ranks, self.rank, message), ranks)
+
+    def raise_if_broken(self) -> None:
+        """Raise GroupError if the group cannot go on, or was closed on this rank."""
+        if self._closed:
+            raise GroupError("the group was closed on this rank", [self.rank])
+        broken = self.broken
+        if broken is not None:
+            raise broken
 
     def fail(self, reason: str) -> None:
         """Tell the others that this rank failed after all had agreed on a call."""
@@ -274,14 +283,16 @@ class Membership:
                 self._on_break()
         self._answers.put(None)
 
-    def _raise_if_broken(self) -> None:
-        broken = self.broken
-        if broken is not None:
-            raise broken
-
     def _send(self, message: Facts) -> None:
         with self._lock, contextlib.suppress(OSError):  # `_listen` finds the end of a connection
             self._connection.send_bytes(_encoded(message))
+
+
+def _late(late: list[int], rank: int, message: Facts) -> str:
+    return (
+        f"{_names(late)} did not come to the call {message['call']} of rank {rank} within "
+        f"{message['waited']:g} s"
+    )
 
 
 def _names(ranks: list[int]) -> str:

@@ -101,6 +101,7 @@ def choose_steps(
     row_flops: float,
     itemsize: int,
     link: Interconnect,
+    slices: Sequence[int] | None = None,
 ) -> Chosen:
     """Return the steps that take the least time by the model, the same on all ranks.
 
@@ -117,6 +118,8 @@ def choose_steps(
         Of the operands.
     link : Interconnect
         What connects the devices.
+    slices : sequence of int, optional
+        The numbers of slices to consider; by default `SLICES` if there are several peers.
     """
 
     def seconds(steps: Sequence[Step], own: int) -> float:
@@ -132,7 +135,7 @@ def choose_steps(
 
     size = len(bounds)
     makers: dict[str, Callable[[int, Sequence[Rows]], list[Step]]] = {"shifted": shifted}
-    for number in SLICES if size > 2 else ():
+    for number in slices or (SLICES if size > 2 else ()):
         makers[f"sliced in {number}"] = partial(sliced, slices=number)
     costs = {
         name: max(seconds(make(r, bounds), bounds[r][1] - bounds[r][0]) for r in range(size))

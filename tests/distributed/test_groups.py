@@ -20,7 +20,7 @@ import cupygemm, cupy as cp, numpy as np
 from cupygemm import distributed as cd
 from tests.distributed.threads import Ranks
 
-ranks = Ranks(3)
+ranks = Ranks(3, exchange=EXCHANGE)
 rng = np.random.default_rng(0)
 def integers(*shape, dtype):
     return rng.integers(-3, 4, shape).astype(dtype)
@@ -162,6 +162,7 @@ print("passed")
 """
 
 
+@pytest.mark.parametrize("exchange", ["nccl", "copies"])
 @pytest.mark.parametrize(
     "types",
     [
@@ -174,8 +175,8 @@ print("passed")
     ],
     ids=["float16", "others"],
 )
-def test_products_of_three_ranks(run_python, device, types):
-    code = f"import ml_dtypes\nTYPES = [{types}]\n{PRODUCTS}"
+def test_products_of_three_ranks(run_python, device, types, exchange):
+    code = f"import ml_dtypes\nTYPES, EXCHANGE = [{types}], {exchange!r}\n{PRODUCTS}"
     checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}  # a missing event is an error
     output = str(run_python(code, target=f"{device.target}:3", env=checks, timeout=300))
     assert output.split() == ["exact", "bits", "passed"]

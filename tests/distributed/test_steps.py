@@ -53,6 +53,22 @@ def test_the_model_agrees_with_what_was_measured():
         assert NVLINK_H200.step_seconds([size]) == pytest.approx(size / gbs / 1e9, rel=0.02)
 
 
+def test_copies_are_priced_by_figures_of_their_own():
+    link = Interconnect(
+        name="",
+        pair_gbs=1,
+        total_gbs=2,
+        latency_us=10,
+        tflops=1,
+        figures="modelled",
+        source="",
+        copy_gbs=4,
+        copy_latency_us=1,
+    )
+    assert link.copies.step_seconds([4000, 4000]) == pytest.approx(3e-6)
+    assert XGMI_MI300X.copies is None
+
+
 def test_a_row_of_the_table_says_where_its_figures_come_from():
     assert XGMI_MI300X.figures == "modelled"
     assert NVLINK_H200.figures == "measured"

@@ -16,12 +16,14 @@ class Ranks:
     the place of a result.
     """
 
-    def __init__(self, size, timeout=60):
+    def __init__(self, size, timeout=60, exchange="auto"):
         self.size = size
         self.communicators = nccl.NcclCommunicator.initAll(size)
         self.groups = [None] * size
         self.groups = self(
-            lambda rank, _: distributed.connect(self.communicators[rank], timeout=timeout)
+            lambda rank, _: distributed.connect(
+                self.communicators[rank], timeout=timeout, exchange=exchange
+            )
         )
 
     def __call__(self, function):

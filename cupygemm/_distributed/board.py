@@ -1,0 +1,113 @@
+"""`Board`: a word for each rank in memory that all processes of a host share.
+
+Before a product, a rank writes the number of the call and a digest of what it calls. When it has
+seen the words of all ranks with that number, and all ranks agreed on the same digests before, the
+call is agreed on, in microseconds. Otherwise the ranks exchange their facts through the rendezvous.
+A word is written at once, and a rank overwrites it two calls later, when all have read it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import mmap
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_FOLDER = "/dev/shm"  # noqa: S108  # memory, under any name
+_DIGEST_BITS = 48
+_NUMBERS = 1 << 16
+_PATIENCE = ((200, None), (2000, 0.0), (1 << 62, 50e-6))
+"""Up to how many looks a rank waits for how many seconds between them; None goes on at once."""
+
+
+class Board:
+    """The words of all ranks of a group.
+
+    Parameters
+    ----------
+    path : str
+        Of the file that `create` made on this host.
+    rank, size : int
+
+    Raises
+    ------
+    OSError
+        The file is not there: the ranks are on different hosts.
+    """
+
+    def __init__(self, path: str, rank: int, size: int) -> None:
+        with Path(path).open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 16 * size)
+        self._words = memoryview(self._memory).cast("Q")
+        self._rank, self._size = rank, size
+        self._number = 0
+
+    @staticmethod
+    def create(size: int) -> str:
+        """Make the file of a board and return its path; empty if this host has no such memory."""
+        with contextlib.suppress(OSError):
+            file, path = tempfile.mkstemp(prefix="cupygemm-", dir=_FOLDER)
+            os.truncate(file, 16 * size)
+            os.close(file)
+            return path
+        return ""
+
+    def meet(self, digest: int, timeout: float, check: Callable[[], None]) -> tuple[int, ...]:
+        """Wait until all ranks have come to their next call, and return their digests, by rank.
+
+        Parameters
+        ----------
+        digest : int
+        timeout : float
+            Seconds.
+        check : callable
+            Raises if the group cannot go on.
+
+        Raises
+        ------
+        LateError
+        """
+        self._number = (self._number + 1) % _NUMBERS
+        first = self._size * (self._number % 2)
+        words = self._words
+        words[first + self._rank] = self._number << _DIGEST_BITS | digest
+        found = [0] * self._size
+        looks, end = 0, 0.0
+        for rank in range(self._size):
+            while (word := words[first + rank]) >> _DIGEST_BITS != self._number:
+                looks += 1
+                pause = next(seconds for count, seconds in _PATIENCE if looks < count)
+                if pause is None:
+                    continue
+                time.sleep(pause)
+                now = time.monotonic()
+                end = end or now + timeout
+                check()
+                if now > end:
+                    raise LateError(
+                        [r for r in range(self._size) if words[first + r] >> 48 != self._number]
+                    )
+            found[rank] = word & ((1 << _DIGEST_BITS) - 1)
+        return tuple(found)
+
+
+class LateError(Exception):
+    """Ranks have not come to a call.
+
+    Parameters
+    ----------
+    ranks : list of int
+    """
+
+    def __init__(self, ranks: list[int]) -> None:
+        super().__init__(ranks)
+        self.ranks = ranks
+
+
+def digest_of(text: str) -> int:
+    """Return a digest of a text, the same in all processes."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=_DIGEST_BITS // 8).digest())

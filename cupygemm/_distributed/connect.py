@@ -1,0 +1,165 @@
+"""`connect`: from a communicator to a `Group`, on all ranks at once.
+
+The ranks meet at the rendezvous of rank 0. Then they open a board, if they are on one host, and
+each other's memory, if copies to it are wanted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+from cupygemm._backends.device import device
+from cupygemm._distributed.board import Board
+from cupygemm._distributed.group import DEFAULT_TIMEOUT, Exchange, Group
+from cupygemm._distributed.peers import open_peers
+from cupygemm._distributed.rendezvous import Membership, Rendezvous
+
+_ADDRESS_BYTES = 512
+
+
+def connect(
+    communicator: Any,
+    *,
+    timeout: float = DEFAULT_TIMEOUT,
+    host: str | None = None,
+    exchange: Exchange = "auto",
+) -> Group:
+    """Connect the processes of a communicator to a group, on which products are computed.
+
+    Every rank calls this function once. On each, the device of the communicator is the one that
+    holds its arrays.
+
+    Parameters
+    ----------
+    communicator : communicator
+        A `cupy.cuda.nccl.NcclCommunicator`, a process group of `cupyx.distributed`, or a
+        communicator of mpi4py. With mpi4py, the current device becomes the rank's, and an
+        `~cupy.cuda.nccl.NcclCommunicator` is made on it.
+    timeout : float
+        The seconds that a call waits for the other ranks.
+    host : str, optional
+        The name or the address of the machine of rank 0, if it cannot be reached under the name
+        that it has for itself.
+    exchange : {"auto", "nccl", "copies"}
+        How operands and sums travel: by NCCL or RCCL, or by copies to the memory of the other
+        ranks, which must be on one host. By default a model chooses for each product, from what
+        was measured on the device; where copies were not, it is NCCL or RCCL.
+
+    Returns
+    -------
+    Group
+        With the attributes ``rank``, ``size`` and ``device``, and the methods ``barrier`` and
+        ``close``.
+
+    Raises
+    ------
+    TypeError
+        The argument is not a communicator.
+    ValueError
+        The ranks pass different values of `exchange`, or ``"copies"`` is not possible.
+    GroupError
+        Rank 0 does not answer, or a rank has not come within the timeout.
+
+    Notes
+    -----
+    The ranks agree on each product over TCP before they enqueue it, so that a rank with another
+    shape gives an error on all of them and nothing hangs. While a group has a product in progress,
+    the communicator must not be used otherwise. After a `GroupError` the communicator is aborted,
+    since NCCL knows no other end to operations that wait for a rank that is gone.
+
+    Examples
+    --------
+    >>> import cupygemm.distributed
+    >>> import cupy as cp, cupyx.distributed
+    >>> comm = cupyx.distributed.init_process_group(4, rank)  # doctest: +SKIP
+    >>> group = cupygemm.distributed.connect(comm)  # doctest: +SKIP
+    """
+    nccl, rank, size = _communicator(communicator)
+    rendezvous = Rendezvous(size) if rank == 0 else None
+    address = _broadcast(nccl, "" if rendezvous is None else rendezvous.address)
+
+    def abort() -> None:
+        for group in groups:
+            group.release()
+        with contextlib.suppress(Exception):  # it may have been destroyed
+            nccl.abort()
+
+    groups: list[Group] = []
+    membership = Membership(address, rank, timeout, host=host, on_break=abort)
+    group = Group(nccl, membership, rendezvous, size=size)
+    groups.append(group)
+    group.barrier()
+    group.board = _share_board(group, membership)
+    _open_peers(group, membership, exchange)
+    return group
+
+
+def _communicator(communicator: Any) -> tuple[Any, int, int]:
+    """Return the communicator of NCCL for that of a caller, the rank and the number of ranks."""
+    from cupy.cuda import nccl
+
+    if hasattr(communicator, "Get_rank"):  # mpi4py's
+        rank, size = communicator.Get_rank(), communicator.Get_size()
+        unique_id = communicator.bcast(nccl.get_unique_id() if rank == 0 else None, root=0)
+        communicator = nccl.NcclCommunicator(size, unique_id, rank)
+    elif not isinstance(communicator, nccl.NcclCommunicator):
+        communicator = getattr(communicator, "_comm", communicator)  # that of a process group
+    if not isinstance(communicator, nccl.NcclCommunicator):
+        kind = f"{type(communicator).__module__}.{type(communicator).__qualname__}"
+        raise TypeError(
+            f"connect: the communicator is a {kind}; pass a cupy.cuda.nccl.NcclCommunicator, a "
+            "process group of cupyx.distributed, or a communicator of mpi4py"
+        )
+    return communicator, int(communicator.rank_id()), int(communicator.size())
+
+
+def _broadcast(nccl: Any, text: str) -> str:
+    """Return rank 0's text on all ranks."""
+    import cupy
+    import numpy as np
+
+    with cupy.cuda.Device(nccl.device_id()):
+        padded = np.frombuffer(text.encode().ljust(_ADDRESS_BYTES, b"\0"), np.uint8)
+        buffer = cupy.asarray(padded)
+        stream = cupy.cuda.get_current_stream()
+        place, kind = buffer.data.ptr, cupy.cuda.nccl.NCCL_UINT8
+        nccl.broadcast(place, place, _ADDRESS_BYTES, kind, 0, stream.ptr)
+        received: bytes = buffer.get().tobytes()
+    return received.rstrip(b"\0").decode()
+
+
+def _share_board(group: Group, membership: Membership) -> Board | None:
+    """Return the board on which the ranks meet; None if they are on several hosts."""
+    path = Board.create(group.size) if group.rank == 0 else ""
+    try:
+        everywhere = membership.agree({"board": path})[0]["board"]
+        board = None
+        with contextlib.suppress(OSError):
+            board = Board(everywhere, group.rank, group.size)
+        answers = membership.agree({"board": board is not None})
+        return board if all(each["board"] for each in answers) else None
+    finally:
+        if path:
+            Path(path).unlink()
+
+
+def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> None:
+    """Open the memory of the other ranks, where that is wanted."""
+    from cupy.cuda import Device
+
+    link = device(group.device).kernels.interconnect
+    wanted = exchange == "copies" or (exchange == "auto" and link.copies is not None)
+    asked = membership.agree({"exchange": exchange, "wanted": wanted})
+    values = [each["exchange"] for each in asked]
+    if any(value != exchange for value in values):
+        raise ValueError(f"connect: the ranks call with exchange = {values}")
+    group.exchange_asked = exchange
+    if group.size > 1 and all(each["wanted"] for each in asked):
+        with Device(group.device):
+            group.peers = open_peers(group.rank, group.size, group.stream, membership.agree)
+    if exchange == "copies" and group.peers is None:
+        raise ValueError(
+            "connect: exchange is 'copies', and the ranks cannot open each other's memory"
+        )

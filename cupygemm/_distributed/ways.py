@@ -1,0 +1,96 @@
+"""`choose_way`: whether rows travel by NCCL or by copies to peers' memory, and in which steps.
+
+The model prices both with the figures of the device's links. All ranks choose alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from cupygemm._backends.device import device
+from cupygemm._distributed.group import Group
+from cupygemm._distributed.peers import Peers
+from cupygemm._distributed.steps import SLICES, Rows, Step, choose_steps
+
+_MAX_KEPT = 1024
+
+
+@dataclass(frozen=True)
+class Way:
+    """How the rows of a product travel.
+
+    Attributes
+    ----------
+    steps : list of Step
+    peers : Peers or None
+        What copies them; None for NCCL.
+    """
+
+    steps: list[Step]
+    peers: Peers | None
+
+
+def choose_way(
+    group: Group,
+    bounds: Sequence[Rows],
+    *,
+    row_bytes: int,
+    row_flops: float,
+    itemsize: int,
+    segment_bytes: int,
+) -> Way:
+    """Return the way that takes the least time by the model; all ranks call this function.
+
+    Parameters
+    ----------
+    group : Group
+    bounds : sequence of Rows
+        The rows of each rank.
+    row_bytes : int
+        The bytes of a row that travels.
+    row_flops : float
+        The operations of the product of a row.
+    itemsize : int
+        Of the operands.
+    segment_bytes : int
+        What the segment of each rank must hold if peers copy.
+    """
+    key = (tuple(bounds), row_bytes, row_flops, itemsize)
+    found: Way | None = group.chosen.get(key)
+    if found is None:
+        found = _chosen(group, bounds, row_bytes, row_flops, itemsize)
+        if len(group.chosen) >= _MAX_KEPT:
+            group.chosen.clear()
+        group.chosen[key] = found
+    if found.peers is not None and not found.peers.reserve(segment_bytes):
+        return _chosen(group, bounds, row_bytes, row_flops, itemsize, copies=False)
+    return found
+
+
+def _chosen(
+    group: Group,
+    bounds: Sequence[Rows],
+    row_bytes: int,
+    row_flops: float,
+    itemsize: int,
+    *,
+    copies: bool = True,
+) -> Way:
+    link = device(group.device).kernels.interconnect
+    choose = partial(
+        choose_steps,
+        group.rank,
+        bounds,
+        row_bytes=row_bytes,
+        row_flops=row_flops,
+        itemsize=itemsize,
+    )
+    by_nccl = choose(link=link)
+    if group.peers is None or not copies:
+        return Way(by_nccl.steps, None)
+    by_copies = choose(link=link.copies or link, slices=SLICES)
+    if group.exchange_asked == "copies" or by_copies.seconds <= by_nccl.seconds:
+        return Way(by_copies.steps, group.peers)
+    return Way(by_nccl.steps, None)

@@ -1,0 +1,83 @@
+"""Products of two ranks whose rows travel by copies to each other's memory, and their faults."""
+
+import pytest
+
+PRODUCTS = """
+import cupygemm, cupy as cp, ml_dtypes, numpy as np
+from cupygemm import distributed as cd
+from cupygemm._distributed import steps
+from tests.distributed.threads import Ranks
+
+ranks = Ranks(2, exchange="copies")
+rng = np.random.default_rng(3)
+a, b = (rng.standard_normal(s).astype("f") for s in ((22, 96), (96, 20)))
+K = slice(0, 40), slice(40, 96)
+
+# In one slice and in several, the bits are those of one device and of the sum in order.
+with cp.cuda.Device(0):
+    whole = cupygemm.matmul(cp.asarray(a), cp.asarray(b)).get()
+    parts = [cupygemm.matmul(cp.asarray(a[:, k]), cp.asarray(b[k])).get() for k in K]
+for slices in ((1,), (4,)):
+    import cupygemm._distributed.ways as ways
+    ways.SLICES = slices
+    def products(rank, group):
+        group.chosen.clear()
+        x, y = cp.asarray(a[:, K[rank]]), cp.asarray(b[K[rank]])
+        own = slice(0, 15) if rank == 0 else slice(15, 22)
+        full = cp.empty((22, 96), "f")
+        gathered = cd.all_gather_matmul(
+            cp.asarray(a[own]), cp.asarray(b), group=group, rows=[15, 7], gathered=full)
+        scattered = cd.matmul_reduce_scatter(x, y, group=group, rows=[15, 7])
+        half = cd.matmul_reduce_scatter(x, y, group=group, partial_dtype=ml_dtypes.bfloat16)
+        reduced = cd.matmul_all_reduce(x, y, group=group, activation="relu")
+        return [each.get() for each in (gathered, full, scattered, half, reduced)]
+    for rank, found in enumerate(ranks.values(products)):
+        own = slice(0, 15) if rank == 0 else slice(15, 22)
+        assert found[0].tobytes() == whole.tobytes()
+        assert found[1].tobytes() == a.tobytes()
+        assert found[2].tobytes() == (parts[0] + parts[1])[own].tobytes()
+        rounded = parts[1 - rank].astype(ml_dtypes.bfloat16).astype("f")
+        own = slice(11 * rank, 11 * rank + 11)
+        assert found[3].tobytes() == (parts[rank] + rounded)[own].tobytes()
+        assert found[4].tobytes() == np.maximum(parts[0] + parts[1], 0).tobytes()
+assert ranks.groups[0].peers.capacity == 2 << 20
+print("bits")
+
+# Larger operands make the segments grow, on all ranks; without memory, NCCL takes their place.
+def last_rows(group, rank, rows):
+    x = cp.zeros((rows, 2048), "e")
+    x[-1, -1] = rank + 1
+    c = cd.all_gather_matmul(x, cp.ones((2048, 1), "e"), group=group).get()
+    return group.peers.capacity >> 20, float(c[rows - 1, 0]), float(c[-1, 0])
+assert ranks.values(lambda rank, group: last_rows(group, rank, 300)) == [(4, 1.0, 2.0)] * 2
+def refused(rank, group):
+    group.peers._refused = 5 << 20
+    return last_rows(group, rank, 700)
+assert ranks.values(refused) == [(4, 1.0, 2.0)] * 2
+print("grown")
+
+# Without the wait for a flag, a product would race with the copy of its rows.
+def careless(rank, group):
+    group.peers.receive = lambda peer, stream: None
+    x = cp.asarray(a[11 * rank : 11 * rank + 11])
+    for _ in range(3):
+        cd.all_gather_matmul(x, cp.asarray(b), group=group)
+    cp.cuda.Device(rank).synchronize()
+results = ranks(careless)
+assert any("race" in str(each) for each in results), results
+print("named")
+"""
+
+
+def test_products_by_copies(run_python, device):
+    checks = {"CUPYGEMM_EMULATE_CHECKS": "stream_races=error"}
+    output = str(run_python(PRODUCTS, target=f"{device.target}:2", env=checks, timeout=300))
+    assert output.split() == ["bits", "grown", "named"]
+
+
+def test_the_driver_s_refusal_is_an_error(monkeypatch):
+    from cupygemm._backends import stream_flags
+
+    with pytest.raises(RuntimeError, match="write to a flag: error 801"):
+        stream_flags._check("write to a flag", 801)
+    assert stream_flags._check("write to a flag", 0) is None
