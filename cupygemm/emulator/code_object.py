@@ -151,8 +151,6 @@ class CodeObject:
         Device address and size of every global object.
     functions : list of (int, int, str)
         Virtual address, size and name of every function, sorted.
-    programs : dict
-        Room for the run loop's decoded instructions, by target.
     elf : bytes
         The file as it was loaded, for what the image lacks: debugging information.
     printf : device_printf.Buffer or None
@@ -165,7 +163,6 @@ class CodeObject:
     kernels: dict[str, Kernel] = field(default_factory=dict)
     symbols: dict[str, tuple[int, int]] = field(default_factory=dict)
     functions: list[tuple[int, int, str]] = field(default_factory=list)
-    programs: dict[str, Any] = field(default_factory=dict, repr=False)
     elf: bytes = field(default=b"", repr=False)
     printf: Any = field(default=None, repr=False)
 

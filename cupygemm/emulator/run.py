@@ -29,6 +29,7 @@ from cupygemm.emulator.findings import Findings
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.profiling import active
 from cupygemm.emulator.program import Program
+from cupygemm.emulator.program_store import Key, store
 from cupygemm.emulator.schedule import Order
 from cupygemm.emulator.targets import Target
 
@@ -175,9 +176,9 @@ def launch(
         memory.shadow.start_launch()
     # A signal handler's exception may end the decoding of an instruction at any point. So the
     # program is the launch's own, and is kept only if the launch ends in another way.
-    programs = kernel.code_object.programs
-    name = f"{target.name}, profiled" if profile else target.name
-    program = programs.pop(name, None) or _program(kernel, target, profile=profile)
+    key = Key(kernel.code_object.image, target.name, profile)
+    program = store.take(key) or _program(kernel, target, profile=profile)
+    decoded = len(program.entries)
     recorder = _recorder(dispatch, target, program) if profile else None
     if recorder is not None and sample is not None:
         recorder.choose_sample(sample)
@@ -204,14 +205,14 @@ def launch(
                 _merge(lines, batch.state.units.get("global_lines", {}), kernel.entry)
             batches.finish()
     except EmulatorError as err:
-        programs[name] = program
+        store.give_back(key, program, grown=len(program.entries) > decoded)
         findings.finish(err)
         raise
     finally:
         memory.free(kernarg, recycle=True)
         if printing is not None:
             printing.flush()
-    programs[name] = program
+    store.give_back(key, program, grown=len(program.entries) > decoded)
     mnemonics: dict[str, int] = {}
     for pc, count in counts.items():
         name = program.entries[pc].inst.mnemonic

@@ -17,13 +17,13 @@ import numpy as np
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
+from cupygemm.emulator import code_object
 from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.run import LaunchStats, launch
 from cupygemm.emulator.runtime.compile import HEADERS, headers_digest
 from cupygemm.emulator.schedule import Order
 from cupygemm.emulator.targets import TARGETS
-from tests.decoded import load_shared
 
 HERE = Path(__file__).parent
 SOURCES = tuple(sorted(path.name for path in HERE.glob("*.hip")))
@@ -74,7 +74,7 @@ class Program:
         self.target = target
         self.order = order
         self.memory = Memory()
-        self.code: CodeObject = load_shared(path.read_bytes(), self.memory, target)
+        self.code: CodeObject = code_object.load(path.read_bytes(), self.memory, target)
 
     def __call__(
         self,

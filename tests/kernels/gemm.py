@@ -30,8 +30,8 @@ from cupygemm._records.dtypes import FLOAT8
 from cupygemm._records.problem import GemmProblem
 from cupygemm.emulator import run
 from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.code_object import load
 from cupygemm.emulator.targets import TARGETS
-from tests.decoded import load_shared
 
 NUMPY_DTYPE = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
@@ -223,7 +223,7 @@ class Case:
         problem = self.problem(a, b, c)
         assert check(self.config, problem, ARCHS[self.arch]) is None
         compiled = compile_kernel(problem, self.config, self.arch)
-        code = load_shared(compiled.path.read_bytes(), memory, self.arch)
+        code = load(compiled.path.read_bytes(), memory, self.arch)
         target = TARGETS[self.arch]
         arguments = np.zeros(1, GEMM_ARGS)
         batch = (1, 1, 1, *self.batch)[-3:]
