@@ -15,8 +15,8 @@ executes them. The result of a file is one of
     damaged       the file is no code object
 
 ``--device-part`` drops the host's part of source files before they are compiled: functions without
-an attribute of the device, and the C++ headers that the emulated device does not bring. Templates
-of kernels are compiled as the dropped part launches them, where that can be read off.
+an attribute of the device, and the headers that ``--drop`` names. Templates of kernels are compiled
+as the dropped part launches them, where that can be read off.
 
 Nothing is executed: that needs a kernel's arguments (``cupygemm.emulator.launch``).
 """
@@ -36,7 +36,7 @@ from cupygemm.emulator import code_object
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.errors import EmulatorError, UnsupportedInstruction
 from cupygemm.emulator.profiling.control_flow import graph
-from cupygemm.emulator.runtime.compile import HEADERS, compile_program
+from cupygemm.emulator.runtime.compile import compile_program
 from cupygemm.emulator.targets import TARGETS
 from cupygemm.emulator.units import bind
 
@@ -87,6 +87,7 @@ def check(
                 target_name=target,
                 options=[f"-I{path.parent}", "-w", *options],
                 expressions=names,
+                rtc=False,
             )
             return _check_code(compiled.code)
         except CompileError as err:
@@ -105,9 +106,7 @@ def device_part(source: str, dropped: Collection[str]) -> str:
     """
 
     def kept_include(each: re.Match[str]) -> str:
-        absent = each[1] == "<" and not re.search(r"[./]", each[2])
-        absent = absent and not (HEADERS / each[2]).exists()
-        return "" if absent or each[2] in dropped else each[0]
+        return "" if each[2] in dropped else each[0]
 
     source = _INCLUDE.sub(kept_include, source)
     # The same text, in which comments, literals and directives have no braces.

@@ -54,6 +54,7 @@ def code_object_of(path: Path, target: str | None, options: str | None) -> Any:
             path.name,
             target_name=target or _detect.DEFAULT_TARGET,
             options=[*words, *shlex.split(options or "")],
+            rtc=False,
         )
     except CompileError as err:
         raise ValueError(f"{path} does not compile:\n{err.log}") from err

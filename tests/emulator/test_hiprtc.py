@@ -55,7 +55,7 @@ def test_the_same_program_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> N
     def refuse(*_: Any) -> None:
         raise AssertionError("compiled again")
 
-    monkeypatch.setattr(compiler, "_build", refuse)
+    monkeypatch.setattr(compiler._Program, "_compile", refuse)
     assert compile_program(source, "a", target_name="gfx942") == first
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator.runtime import compile as compiler
-from cupygemm.emulator.runtime import precompiled
+from cupygemm.emulator.runtime import cxx_library, precompiled
 
 TARGET = "gfx942"
 PROGRAM = """#include <cupy/complex.cuh>
@@ -42,8 +42,9 @@ class Compilation:
     def __call__(self, program: str, *options: str) -> str:
         self.tries.clear()
         self.file.write_text(program)
-        arguments = compiler._arguments(self.file.parent, [*self.options, *options], TARGET)
         toolchain = find_toolchain()
+        given = compiler._Program(toolchain, self.file, TARGET, [*self.options, *options], (), True)
+        arguments = compiler._arguments(given, cxx_library.SMALL)
         precompiled.compile_to_assembly(
             toolchain,
             self.file,

@@ -21,7 +21,8 @@ from cupygemm.emulator import code_object
 from cupygemm.emulator.code_object import CodeObject
 from cupygemm.emulator.device import Memory
 from cupygemm.emulator.run import LaunchStats, launch
-from cupygemm.emulator.runtime.compile import HEADERS, headers_digest
+from cupygemm.emulator.runtime.compile import headers_digest
+from cupygemm.emulator.runtime.cxx_library import OWN_FOLDERS
 from cupygemm.emulator.schedule import Order
 from cupygemm.emulator.targets import TARGETS
 
@@ -41,7 +42,7 @@ ORDERS: dict[tuple[str, str], Order] = {
 }
 _OPTIONS = {
     "memory.hip": ("-mllvm", "-amdgpu-kernarg-preload-count=8"),
-    "ordinary.hip": ("-nostdinc", "-D__HIPCC_RTC__=1", "-isystem", str(HEADERS)),
+    "ordinary.hip": ("-nostdinc", *(f"-isystem{folder}" for folder in OWN_FOLDERS[:2])),
 }
 
 

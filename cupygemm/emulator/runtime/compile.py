@@ -18,11 +18,13 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
-from cupygemm.emulator.runtime import precompiled
+from cupygemm.emulator.runtime import cxx_library, precompiled
+from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
 HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
 
 _NAME = "cupygemm_name_expression_"
+_TOO_SMALL = b"needs the larger library"  # what the cache has for such a program
 KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
 
 # Options of hiprtc and NVRTC, and what they are for clang; None drops one.
@@ -77,8 +79,12 @@ def compile_program(
     options: Sequence[str] = (),
     headers: Mapping[str, str] | None = None,
     expressions: Sequence[str] = (),
+    rtc: bool = True,
 ) -> Compiled:
     """Compile HIP source for the emulated device, or find it in the cache.
+
+    The source is compiled with the small C++ library, which is parsed in a fraction of the time. If
+    that does not suffice, it is compiled with the full one, and so are errors found.
 
     Parameters
     ----------
@@ -93,6 +99,8 @@ def compile_program(
         Text of headers by the name under which the source includes them.
     expressions : sequence of str, optional
         Names whose symbols are wanted.
+    rtc : bool, optional
+        Whether to compile as hiprtc does, by default; otherwise, as hipcc does.
 
     Returns
     -------
@@ -114,20 +122,10 @@ def compile_program(
             header = work / "include" / title.lstrip("/")
             header.parent.mkdir(parents=True, exist_ok=True)
             header.write_text(text)
-        arguments = _arguments(work, options, target_name)
+        program = _Program(toolchain, file, target_name, options, expressions, rtc)
+        libraries = cxx_library.SMALL, cxx_library.full() if "#include" in source else None
         try:
-            text = toolchain.preprocess(file, target=target_name, options=arguments)
-            # The digest is in the code, too, since equal texts may include different headers.
-            key = [toolchain.version, headers_digest(), KEEP_NAMES, target_name, text]
-            key += [*options, "\0", *expressions]
-            path = get_or_build(
-                "hiprtc",
-                key,
-                ".bin",
-                functools.partial(
-                    _build, toolchain, file, target_name, arguments, text, expressions
-                ),
-            )
+            path = program.build(*libraries)
         except CompileError as err:
             log = err.log.replace(f"{work}/", "")
             raise CompileError(f"{name} does not compile", log, err.command) from err
@@ -144,65 +142,116 @@ def preprocess_program(
         work = Path(folder)
         file = work / (Path(name).name or "program.hip")
         file.write_text(source)
-        arguments = _arguments(work, options, target_name)
-        return find_toolchain().preprocess(file, target=target_name, options=arguments)
+        program = _Program(find_toolchain(), file, target_name, options, (), rtc=False)
+        try:
+            return program.preprocess(_arguments(program, cxx_library.SMALL))
+        except CompileError:
+            if (full := cxx_library.full()) is None:
+                raise
+            return program.preprocess(_arguments(program, full))
 
 
-def _build(
-    toolchain: Toolchain,
-    file: Path,
-    target_name: str,
-    arguments: Sequence[str],
-    preprocessed: str,
-    expressions: Sequence[str],
-    output: Path,
-) -> None:
-    """Compile, and write a line of JSON followed by the code object."""
-    assembly, binary = file.with_name("kernel.s"), file.with_name("kernel.hsaco")
-    log = precompiled.compile_to_assembly(
-        toolchain,
-        file,
-        assembly,
-        target_name=target_name,
-        arguments=arguments,
-        preprocessed=preprocessed,
-        version=headers_digest(),
-    )
-    text = assembly.read_text()
-    lowered = {
-        expression: _symbol(text, position) for position, expression in enumerate(expressions)
-    }
-    # CuPy's kernel cache compiles an empty program to find out whether the compiler has changed, so
-    # the code contains the versions of the compiler and of the headers.
-    assembly.write_text(f'{text}\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n')
-    log += toolchain.assemble(assembly, binary, target=target_name)
-    head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
-    output.write_bytes(head.encode() + b"\n" + binary.read_bytes())
+@dataclass(frozen=True)
+class _Program:
+    """A file to compile, in a folder of its own.
+
+    Attributes
+    ----------
+    toolchain : Toolchain
+    file : pathlib.Path
+    target_name : str
+        LLVM's name of the processor.
+    options : sequence of str
+        hiprtc's or clang's.
+    expressions : sequence of str
+        Names whose symbols are wanted.
+    rtc : bool
+        Whether it is compiled as by hiprtc; otherwise, as by hipcc.
+    """
+
+    toolchain: Toolchain
+    file: Path
+    target_name: str
+    options: Sequence[str]
+    expressions: Sequence[str]
+    rtc: bool
+
+    def build(self, library: CxxLibrary, larger: CxxLibrary | None) -> Path:
+        """Return the file of the cache with the code, compiled with a library or a larger one."""
+        try:
+            arguments = _arguments(self, library)
+            text = self.preprocess(arguments)
+            # The digest is in the code, too, since equal texts may include different headers.
+            key = [self.toolchain.version, headers_digest(), KEEP_NAMES, self.target_name, text]
+            key += [*library.options, str(larger is None), *self.options, "\0", *self.expressions]
+
+            def compile_it(output: Path) -> None:
+                try:
+                    self._compile(arguments, text, output)
+                except CompileError:
+                    if larger is None:
+                        raise
+                    output.write_bytes(_TOO_SMALL)
+
+            path = get_or_build("hiprtc", key, ".bin", compile_it)
+        except CompileError:
+            if larger is None:
+                raise
+        else:
+            if larger is None or path.read_bytes() != _TOO_SMALL:
+                return path
+        return self.build(larger, None)
+
+    def preprocess(self, arguments: Sequence[str]) -> str:
+        """Return the program's text with its includes."""
+        return self.toolchain.preprocess(self.file, target=self.target_name, options=arguments)
+
+    def _compile(self, arguments: Sequence[str], preprocessed: str, output: Path) -> None:
+        """Compile, and write a line of JSON followed by the code object."""
+        file, toolchain = self.file, self.toolchain
+        assembly, binary = file.with_name("kernel.s"), file.with_name("kernel.hsaco")
+        log = precompiled.compile_to_assembly(
+            toolchain,
+            file,
+            assembly,
+            target_name=self.target_name,
+            arguments=arguments,
+            preprocessed=preprocessed,
+            version=headers_digest(),
+        )
+        text = assembly.read_text()
+        lowered = {name: _symbol(text, index) for index, name in enumerate(self.expressions)}
+        # CuPy's kernel cache compiles an empty program to find out whether the compiler has
+        # changed, so the code contains the versions of the compiler and of the headers.
+        assembly.write_text(f'{text}\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n')
+        log += toolchain.assemble(assembly, binary, target=self.target_name)
+        head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
+        output.write_bytes(head.encode() + b"\n" + binary.read_bytes())
 
 
 @functools.cache
 def headers_digest() -> str:
     """Return a digest of the HIP headers that the emulator brings."""
     state = hashlib.sha256()
-    for path in sorted(HEADERS.rglob("*")):
-        if path.is_file():
-            state.update(path.relative_to(HEADERS).as_posix().encode() + b"\0")
+    for folder in cxx_library.OWN_FOLDERS:
+        for path in sorted(each for each in folder.rglob("*") if each.is_file()):
+            state.update(path.relative_to(folder).as_posix().encode() + b"\0")
             state.update(path.read_bytes() + b"\0")
     return state.hexdigest()[:16]
 
 
-def _arguments(work: Path, options: Sequence[str], target_name: str) -> list[str]:
+def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
+    work, target_name = program.file.parent, program.target_name
     arguments = [
         *precompiled.IMPLICIT,
-        precompiled.RTC_MACRO,
+        precompiled.RTC_MACRO if program.rtc else "-D__HIPCC__=1",
         "-nostdinc",
         f"-ffile-prefix-map={work}/=",
         f"-I{work / 'include'}",
         "-Wno-unused-command-line-argument",
         KEEP_NAMES,
     ]
-    remaining = iter(options)
-    for option in remaining:
+    for option in program.options:
         architecture = _ARCHITECTURE.fullmatch(option)
         if architecture is not None:
             processor = architecture[1].partition(":")[0]
@@ -223,7 +272,10 @@ def _arguments(work: Path, options: Sequence[str], target_name: str) -> list[str
             arguments.append(option)
     # After the user's folders, so that the user's headers are found first. Some projects have
     # ROCm's include/hip among their folders, and write <hip_bf16.h>.
-    return [*arguments, "-isystem", str(HEADERS), "-idirafter", str(HEADERS / "hip")]
+    arguments += library.options
+    for folder in (*library.first, HEADERS, *library.then):
+        arguments += ["-isystem", str(folder)]
+    return [*arguments, "-idirafter", str(HEADERS / "hip")]
 
 
 def _references(expressions: Sequence[str]) -> str:

@@ -72,6 +72,7 @@ def main(arguments: Sequence[str]) -> int:
     known, others = parser.parse_known_args(arguments)
     sources = [Path(other) for other in others if other.endswith((".cpp", ".hip", ".cu"))]
     options = [other for other in others if Path(other) not in sources]
+    options += [f"-I{source.parent}" for source in sources]
     if len(sources) != 1 or (known.genco and known.output is None):
         parser.error("one source file, and an output for --genco, are needed")
     source, target_name = sources[0], os.environ["CUPYGEMM_HIPCC_TARGET"]
@@ -82,7 +83,9 @@ def main(arguments: Sequence[str]) -> int:
                 preprocess_program(text, source.name, target_name=target_name, options=options)
             )
         else:
-            compiled = compile_program(text, source.name, target_name=target_name, options=options)
+            compiled = compile_program(
+                text, source.name, target_name=target_name, options=options, rtc=False
+            )
             sys.stderr.write(compiled.log)
             known.output.write_bytes(compiled.code)
     except (CompileError, InvalidOption) as err:

@@ -1,6 +1,6 @@
 """The stand-in HIP run-time compiler: the functions of libhiprtc, on `cupygemm._build.toolchain`.
 
-A program is compiled with the headers of ``emulator/hip_headers`` and nothing else of the system's,
+A program is compiled with this package's headers, if need be libc++'s, and nothing of the system's,
 so the result depends on the program, its options and the compiler only. Results are kept in the
 cache under the preprocessed text, which holds every header that took part. The methods are hiprtc's
 functions, under their names, with the C arguments of hiprtc.def.

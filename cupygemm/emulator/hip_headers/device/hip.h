@@ -17,6 +17,7 @@
 
 #include <device/integer.h>
 #include <device/math.h>
+#include <device/ocml.h>
 
 #include <device/atomic.h>
 #include <device/memory.h>
@@ -24,3 +25,5 @@
 #include <device/warp.h>
 
 #include <hip/hip_fp16.h>
+
+#include <device/cxx_library.h>

@@ -58,10 +58,11 @@ HIP_DEVICE unsigned int __funnelshift_r(unsigned int low, unsigned int high, uns
     return (unsigned int)(((unsigned long long)high << 32 | low) >> (shift & 31));
 }
 
-// Minimum, maximum and absolute value for the types for which HIP overloads them.
+// Minimum, maximum and absolute value for the types for which HIP overloads them,
+// on the host as well.
 #define HIP_MIN_MAX(type)                                                                          \
-    HIP_DEVICE constexpr type min(type a, type b) { return a < b ? a : b; }                        \
-    HIP_DEVICE constexpr type max(type a, type b) { return a < b ? b : a; }
+    HIP_BOTH constexpr type min(type a, type b) { return a < b ? a : b; }                          \
+    HIP_BOTH constexpr type max(type a, type b) { return a < b ? b : a; }
 HIP_MIN_MAX(signed char)
 HIP_MIN_MAX(unsigned char)
 HIP_MIN_MAX(short)
@@ -77,14 +78,14 @@ HIP_MIN_MAX(unsigned long long)
 // Without these, mixed widths and signs would be ambiguous; they apply the usual arithmetic
 // conversions.
 #define HIP_MIN_MAX_MIXED(a_type, b_type)                                                          \
-    HIP_DEVICE constexpr auto min(a_type a, b_type b) -> decltype(a + b) {                         \
+    HIP_BOTH constexpr auto min(a_type a, b_type b) -> decltype(a + b) {                           \
         return (decltype(a + b))a < (decltype(a + b))b ? a : b;                                    \
     }                                                                                              \
-    HIP_DEVICE constexpr auto max(a_type a, b_type b) -> decltype(a + b) {                         \
+    HIP_BOTH constexpr auto max(a_type a, b_type b) -> decltype(a + b) {                           \
         return (decltype(a + b))a < (decltype(a + b))b ? b : a;                                    \
     }                                                                                              \
-    HIP_DEVICE constexpr auto min(b_type b, a_type a) -> decltype(a + b) { return min(a, b); }     \
-    HIP_DEVICE constexpr auto max(b_type b, a_type a) -> decltype(a + b) { return max(a, b); }
+    HIP_BOTH constexpr auto min(b_type b, a_type a) -> decltype(a + b) { return min(a, b); }       \
+    HIP_BOTH constexpr auto max(b_type b, a_type a) -> decltype(a + b) { return max(a, b); }
 HIP_MIN_MAX_MIXED(int, unsigned int)
 HIP_MIN_MAX_MIXED(int, long)
 HIP_MIN_MAX_MIXED(int, unsigned long)

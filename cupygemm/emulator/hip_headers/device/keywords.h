@@ -16,8 +16,6 @@
     HIP_LAUNCH_BOUNDS(__VA_ARGS__, HIP_LAUNCH_BOUNDS_2, HIP_LAUNCH_BOUNDS_1)(__VA_ARGS__)
 #define __grid_constant__
 
-// CuPy repeats these two definitions verbatim.
-#define __noinline__ __attribute__((noinline))
 #define __forceinline__ inline __attribute__((always_inline))
 
 #define __align__(bytes) __attribute__((aligned(bytes)))
@@ -28,6 +26,12 @@
 
 // All device functions of these headers are inline, so that a kernel contains only what it uses.
 #define HIP_DEVICE static inline __device__
+#define HIP_BOTH static inline __host__ __device__
 
 #include <stddef.h>
 #include <stdint.h>
+
+// The C library's short names, from <sys/types.h>.
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;

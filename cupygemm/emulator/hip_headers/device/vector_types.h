@@ -8,86 +8,114 @@
 
 // The components of a vector, also as clang's own vector `data`. The struct comes first, so that
 // braces initialise the components.
-template <typename T, unsigned int n> struct HIP_vector_type;
+template <typename T, unsigned int n> struct HIP_vector_base;
 
-template <typename T> struct HIP_vector_type<T, 1> {
+template <typename T> struct HIP_vector_base<T, 1> {
     typedef T value_type;
+    typedef T Native_vec_ __attribute__((ext_vector_type(1)));
     static constexpr int size = 1;
     union {
         struct {
             T x;
         };
-        T __attribute__((ext_vector_type(1))) data;
+        Native_vec_ data;
     };
-    HIP_vector_type() = default;
-    template <typename X> __host__ __device__ constexpr HIP_vector_type(X x) : x((T)x) {}
-    __device__ T &operator[](int) { return x; }
-    __device__ const T &operator[](int) const { return x; }
+    HIP_vector_base() = default;
+    template <typename X, typename = decltype((T)X())>
+    __host__ __device__ constexpr HIP_vector_base(X x) : x((T)x) {}
+    __host__ __device__ T &operator[](int) { return x; }
+    __host__ __device__ const T &operator[](int) const { return x; }
 };
 
-template <typename T> struct alignas(2 * sizeof(T)) HIP_vector_type<T, 2> {
+template <typename T> struct alignas(2 * sizeof(T)) HIP_vector_base<T, 2> {
     typedef T value_type;
     static constexpr int size = 2;
     typedef T wide __attribute__((ext_vector_type(2)));
-    typedef wide native __attribute__((aligned(2 * sizeof(T))));
+    typedef wide Native_vec_ __attribute__((aligned(2 * sizeof(T))));
     union {
         struct {
             T x, y;
         };
-        native data;
+        Native_vec_ data;
     };
-    HIP_vector_type() = default;
-    template <typename X, typename Y> __host__ __device__ constexpr HIP_vector_type(X x, Y y)
+    HIP_vector_base() = default;
+    template <typename X, typename Y> __host__ __device__ constexpr HIP_vector_base(X x, Y y)
         : x((T)x), y((T)y) {}
     template <typename X, typename = decltype((T)X())>
-    __host__ __device__ constexpr explicit HIP_vector_type(X value) : x((T)value), y((T)value) {}
-    __device__ T &operator[](int i) { return i == 0 ? x : y; }
-    __device__ const T &operator[](int i) const { return i == 0 ? x : y; }
+    __host__ __device__ constexpr explicit HIP_vector_base(X value) : x((T)value), y((T)value) {}
+    __host__ __device__ T &operator[](int i) { return i == 0 ? x : y; }
+    __host__ __device__ const T &operator[](int i) const { return i == 0 ? x : y; }
 };
 
-template <typename T> struct HIP_vector_type<T, 3> {
+template <typename T> struct HIP_vector_base<T, 3> {
     typedef T value_type;
+    typedef T Native_vec_[3];
     static constexpr int size = 3;
     union {
         struct {
             T x, y, z;
         };
-        T data[3];
+        Native_vec_ data;
     };
-    HIP_vector_type() = default;
+    HIP_vector_base() = default;
     template <typename X, typename Y, typename Z>
-    __host__ __device__ constexpr HIP_vector_type(X x, Y y, Z z) : x((T)x), y((T)y), z((T)z) {}
+    __host__ __device__ constexpr HIP_vector_base(X x, Y y, Z z) : x((T)x), y((T)y), z((T)z) {}
     template <typename X, typename = decltype((T)X())>
-    __host__ __device__ constexpr explicit HIP_vector_type(X value)
+    __host__ __device__ constexpr explicit HIP_vector_base(X value)
         : x((T)value), y((T)value), z((T)value) {}
-    __device__ T &operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
-    __device__ const T &operator[](int i) const { return i == 0 ? x : i == 1 ? y : z; }
+    __host__ __device__ T &operator[](int i) { return i == 0 ? x : i == 1 ? y : z; }
+    __host__ __device__ const T &operator[](int i) const { return i == 0 ? x : i == 1 ? y : z; }
 };
 
 template <typename T> struct alignas(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16)
-    HIP_vector_type<T, 4> {
+    HIP_vector_base<T, 4> {
     typedef T value_type;
     static constexpr int size = 4;
     typedef T wide __attribute__((ext_vector_type(4)));
-    typedef wide native __attribute__((aligned(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16)));
+    typedef wide Native_vec_ __attribute__((aligned(4 * sizeof(T) < 16 ? 4 * sizeof(T) : 16)));
     union {
         struct {
             T x, y, z, w;
         };
-        native data;
+        Native_vec_ data;
     };
-    HIP_vector_type() = default;
+    HIP_vector_base() = default;
     template <typename X, typename Y, typename Z, typename W>
-    __host__ __device__ constexpr HIP_vector_type(X x, Y y, Z z, W w)
+    __host__ __device__ constexpr HIP_vector_base(X x, Y y, Z z, W w)
         : x((T)x), y((T)y), z((T)z), w((T)w) {}
     template <typename X, typename = decltype((T)X())>
-    __host__ __device__ constexpr explicit HIP_vector_type(X value)
+    __host__ __device__ constexpr explicit HIP_vector_base(X value)
         : x((T)value), y((T)value), z((T)value), w((T)value) {}
-    __device__ T &operator[](int i) { return i < 2 ? (i == 0 ? x : y) : (i == 2 ? z : w); }
-    __device__ const T &operator[](int i) const {
+    __host__ __device__ T &operator[](int i) { return i < 2 ? (i == 0 ? x : y) : (i == 2 ? z : w); }
+    __host__ __device__ const T &operator[](int i) const {
         return i < 2 ? (i == 0 ? x : y) : (i == 2 ? z : w);
     }
 };
+
+#ifdef __HIPCC_RTC__
+#define HIP_STEP __device__
+#else
+#define HIP_STEP __host__ __device__
+#endif
+
+// Libraries specialise the base for other types and lengths, and the steps with these attributes.
+template <typename T, unsigned int n> struct HIP_vector_type : HIP_vector_base<T, n> {
+    HIP_vector_type() = default;
+    using HIP_vector_base<T, n>::HIP_vector_base;
+    HIP_STEP HIP_vector_type &operator++() noexcept { return *this += (T)1; }
+    HIP_STEP HIP_vector_type &operator--() noexcept { return *this -= (T)1; }
+    HIP_STEP HIP_vector_type operator++(int) noexcept {
+        HIP_vector_type old = *this;
+        ++*this;
+        return old;
+    }
+    HIP_STEP HIP_vector_type operator--(int) noexcept {
+        HIP_vector_type old = *this;
+        --*this;
+        return old;
+    }
+};
+#undef HIP_STEP
 
 #define HIP_VECTOR_TYPES(name, type)                                                               \
     typedef HIP_vector_type<type, 1> name##1;                                                      \
@@ -119,57 +147,68 @@ HIP_VECTOR_TYPES(float, float)
 HIP_VECTOR_TYPES(double, double)
 #undef HIP_VECTOR_TYPES
 
+// Applies to each component, and takes a number for a vector of it.
 #define HIP_VECTOR_OPERATOR(op)                                                                    \
-    template <typename T, unsigned int n> HIP_DEVICE HIP_vector_type<T, n> operator op(            \
-        HIP_vector_type<T, n> a, HIP_vector_type<T, n> b) {                                        \
+    template <typename T, unsigned int n> HIP_BOTH HIP_vector_type<T, n> operator op(              \
+        HIP_vector_type<T, n> a, const HIP_vector_type<T, n> &b) {                                 \
         for (int i = 0; i < (int)n; i++) {                                                         \
-            a[i] = a[i] op b[i];                                                                   \
+            a.data[i] = a.data[i] op b.data[i];                                                    \
         }                                                                                          \
         return a;                                                                                  \
     }                                                                                              \
-    template <typename T, unsigned int n>                                                          \
-    HIP_DEVICE HIP_vector_type<T, n> operator op(HIP_vector_type<T, n> a, T b) {                   \
+    template <typename T, unsigned int n, typename B, typename = decltype((T)B())>                 \
+    HIP_BOTH HIP_vector_type<T, n> operator op(HIP_vector_type<T, n> a, B b) {                     \
         for (int i = 0; i < (int)n; i++) {                                                         \
-            a[i] = a[i] op b;                                                                      \
+            a.data[i] = a.data[i] op(T) b;                                                         \
         }                                                                                          \
         return a;                                                                                  \
     }                                                                                              \
-    template <typename T, unsigned int n>                                                          \
-    HIP_DEVICE HIP_vector_type<T, n> operator op(T a, HIP_vector_type<T, n> b) {                   \
+    template <typename T, unsigned int n, typename A, typename = decltype((T)A())>                 \
+    HIP_BOTH HIP_vector_type<T, n> operator op(A a, HIP_vector_type<T, n> b) {                     \
         for (int i = 0; i < (int)n; i++) {                                                         \
-            b[i] = a op b[i];                                                                      \
+            b.data[i] = (T)a op b.data[i];                                                         \
         }                                                                                          \
         return b;                                                                                  \
     }                                                                                              \
     template <typename T, unsigned int n, typename B>                                              \
-    HIP_DEVICE HIP_vector_type<T, n> &operator op## = (HIP_vector_type<T, n> & a, const B &b) {    \
+    HIP_BOTH HIP_vector_type<T, n> &operator op## = (HIP_vector_type<T, n> & a, const B &b) {      \
         return a = a op b;                                                                         \
     }
 HIP_VECTOR_OPERATOR(+)
 HIP_VECTOR_OPERATOR(-)
 HIP_VECTOR_OPERATOR(*)
 HIP_VECTOR_OPERATOR(/)
+HIP_VECTOR_OPERATOR(%)
+HIP_VECTOR_OPERATOR(&)
+HIP_VECTOR_OPERATOR(|)
+HIP_VECTOR_OPERATOR(^)
+HIP_VECTOR_OPERATOR(<<)
+HIP_VECTOR_OPERATOR(>>)
+#undef HIP_VECTOR_OPERATOR
+
+#define HIP_VECTOR_OPERATOR(op)                                                                    \
+    template <typename T, unsigned int n>                                                          \
+    HIP_BOTH HIP_vector_type<T, n> operator op(HIP_vector_type<T, n> a) {                          \
+        for (int i = 0; i < (int)n; i++) {                                                         \
+            a.data[i] = op a.data[i];                                                              \
+        }                                                                                          \
+        return a;                                                                                  \
+    }
+HIP_VECTOR_OPERATOR(-)
+HIP_VECTOR_OPERATOR(~)
 #undef HIP_VECTOR_OPERATOR
 
 template <typename T, unsigned int n>
-HIP_DEVICE HIP_vector_type<T, n> operator-(HIP_vector_type<T, n> a) {
-    for (int i = 0; i < (int)n; i++) {
-        a[i] = -a[i];
-    }
-    return a;
-}
-
-template <typename T, unsigned int n>
-HIP_DEVICE bool operator==(HIP_vector_type<T, n> a, HIP_vector_type<T, n> b) {
+HIP_BOTH bool operator==(const HIP_vector_type<T, n> &a, const HIP_vector_type<T, n> &b) {
     bool equal = true;
     for (int i = 0; i < (int)n; i++) {
-        equal &= a[i] == b[i];
+        equal &= a.data[i] == b.data[i];
     }
     return equal;
 }
 
 template <typename T, unsigned int n>
-HIP_DEVICE bool operator!=(HIP_vector_type<T, n> a, HIP_vector_type<T, n> b) {
+HIP_BOTH bool operator!=(const HIP_vector_type<T, n> &a, const HIP_vector_type<T, n> &b) {
     return !(a == b);
 }
 

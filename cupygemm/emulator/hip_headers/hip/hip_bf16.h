@@ -37,16 +37,14 @@ struct alignas(4) __hip_bfloat162 {
 };
 
 #define HIP_BF16_OPERATOR(op, name)                                                                \
-    HIP_DEVICE constexpr __hip_bfloat16 operator op(__hip_bfloat16 a, __hip_bfloat16 b) {          \
+    HIP_BOTH constexpr __hip_bfloat16 operator op(__hip_bfloat16 a, __hip_bfloat16 b) {            \
         return __hip_bfloat16((float)a op(float) b);                                               \
     }                                                                                              \
-    HIP_DEVICE __hip_bfloat16 &operator op## = (__hip_bfloat16 & a, __hip_bfloat16 b) {            \
+    HIP_BOTH __hip_bfloat16 &operator op## = (__hip_bfloat16 & a, __hip_bfloat16 b) {              \
         return a = a op b;                                                                         \
     }                                                                                              \
-    HIP_DEVICE constexpr __hip_bfloat16 name(__hip_bfloat16 a, __hip_bfloat16 b) {                 \
-        return a op b;                                                                             \
-    }                                                                                              \
-    HIP_DEVICE constexpr __hip_bfloat162 name##2(__hip_bfloat162 a, __hip_bfloat162 b) {           \
+    HIP_BOTH constexpr __hip_bfloat16 name(__hip_bfloat16 a, __hip_bfloat16 b) { return a op b; }  \
+    HIP_BOTH constexpr __hip_bfloat162 name##2(__hip_bfloat162 a, __hip_bfloat162 b) {             \
         return __hip_bfloat162(a.x op b.x, a.y op b.y);                                            \
     }
 HIP_BF16_OPERATOR(+, __hadd)
@@ -56,10 +54,10 @@ HIP_BF16_OPERATOR(/, __hdiv)
 #undef HIP_BF16_OPERATOR
 
 #define HIP_BF16_COMPARISON(op, name)                                                              \
-    HIP_DEVICE constexpr bool operator op(__hip_bfloat16 a, __hip_bfloat16 b) {                    \
+    HIP_BOTH constexpr bool operator op(__hip_bfloat16 a, __hip_bfloat16 b) {                      \
         return (float)a op(float) b;                                                               \
     }                                                                                              \
-    HIP_DEVICE constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) {                           \
+    HIP_BOTH constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) {                             \
         return (float)a op(float) b;                                                               \
     }
 HIP_BF16_COMPARISON(==, __heq)
@@ -70,88 +68,84 @@ HIP_BF16_COMPARISON(>, __hgt)
 HIP_BF16_COMPARISON(>=, __hge)
 #undef HIP_BF16_COMPARISON
 
-HIP_DEVICE __hip_bfloat16 __float2bfloat16(float x) { return __hip_bfloat16(x); }
-HIP_DEVICE __hip_bfloat16 __float2bfloat16_rn(float x) { return __hip_bfloat16(x); }
-HIP_DEVICE __hip_bfloat16 __double2bfloat16(double x) { return __hip_bfloat16(x); }
-HIP_DEVICE float __bfloat162float(__hip_bfloat16 x) { return (float)x; }
-HIP_DEVICE unsigned short __bfloat16_as_ushort(__hip_bfloat16 x) {
+HIP_BOTH __hip_bfloat16 __float2bfloat16(float x) { return __hip_bfloat16(x); }
+HIP_BOTH __hip_bfloat16 __float2bfloat16_rn(float x) { return __hip_bfloat16(x); }
+HIP_BOTH __hip_bfloat16 __double2bfloat16(double x) { return __hip_bfloat16(x); }
+HIP_BOTH float __bfloat162float(__hip_bfloat16 x) { return (float)x; }
+HIP_BOTH unsigned short __bfloat16_as_ushort(__hip_bfloat16 x) {
     return __builtin_bit_cast(unsigned short, x.value);
 }
-HIP_DEVICE short __bfloat16_as_short(__hip_bfloat16 x) {
-    return __builtin_bit_cast(short, x.value);
-}
-HIP_DEVICE __hip_bfloat16 __ushort_as_bfloat16(unsigned short x) {
+HIP_BOTH short __bfloat16_as_short(__hip_bfloat16 x) { return __builtin_bit_cast(short, x.value); }
+HIP_BOTH __hip_bfloat16 __ushort_as_bfloat16(unsigned short x) {
     return __hip_bfloat16(__builtin_bit_cast(__bf16, x));
 }
-HIP_DEVICE __hip_bfloat16 __short_as_bfloat16(short x) {
+HIP_BOTH __hip_bfloat16 __short_as_bfloat16(short x) {
     return __hip_bfloat16(__builtin_bit_cast(__bf16, x));
 }
-HIP_DEVICE __hip_bfloat162 __halves2bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {
+HIP_BOTH __hip_bfloat162 __halves2bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {
     return __hip_bfloat162(x, y);
 }
-HIP_DEVICE __hip_bfloat162 __float22bfloat162_rn(float2 v) {
+HIP_BOTH __hip_bfloat162 __float22bfloat162_rn(float2 v) {
     return __hip_bfloat162(__hip_bfloat16(v.x), __hip_bfloat16(v.y));
 }
-HIP_DEVICE float2 __bfloat1622float2(__hip_bfloat162 v) { return {(float)v.x, (float)v.y}; }
-HIP_DEVICE __hip_bfloat16 __low2bfloat16(__hip_bfloat162 v) { return v.x; }
-HIP_DEVICE __hip_bfloat16 __high2bfloat16(__hip_bfloat162 v) { return v.y; }
+HIP_BOTH float2 __bfloat1622float2(__hip_bfloat162 v) { return {(float)v.x, (float)v.y}; }
+HIP_BOTH __hip_bfloat16 __low2bfloat16(__hip_bfloat162 v) { return v.x; }
+HIP_BOTH __hip_bfloat16 __high2bfloat16(__hip_bfloat162 v) { return v.y; }
 
-HIP_DEVICE __hip_bfloat16 __hfma(__hip_bfloat16 a, __hip_bfloat16 b, __hip_bfloat16 c) {
+HIP_BOTH __hip_bfloat16 __hfma(__hip_bfloat16 a, __hip_bfloat16 b, __hip_bfloat16 c) {
     return __hip_bfloat16(fmaf((float)a, (float)b, (float)c));
 }
-HIP_DEVICE __hip_bfloat16 __hneg(__hip_bfloat16 a) { return -a; }
-HIP_DEVICE __hip_bfloat16 __habs(__hip_bfloat16 a) {
+HIP_BOTH __hip_bfloat16 __hneg(__hip_bfloat16 a) { return -a; }
+HIP_BOTH __hip_bfloat16 __habs(__hip_bfloat16 a) {
     return __ushort_as_bfloat16(__bfloat16_as_ushort(a) & 0x7fff);
 }
-HIP_DEVICE bool __hisnan(__hip_bfloat16 a) { return isnan((float)a); }
-HIP_DEVICE bool __hisinf(__hip_bfloat16 a) { return isinf((float)a); }
-HIP_DEVICE __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) {
+HIP_BOTH bool __hisnan(__hip_bfloat16 a) { return isnan((float)a); }
+HIP_BOTH bool __hisinf(__hip_bfloat16 a) { return isinf((float)a); }
+HIP_BOTH __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) {
     return __hip_bfloat16(fmaxf((float)a, (float)b));
 }
-HIP_DEVICE __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) {
+HIP_BOTH __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) {
     return __hip_bfloat16(fminf((float)a, (float)b));
 }
 
 // Pairs, and math functions in single precision.
 typedef __hip_bfloat162 hip_bfloat162;
-HIP_DEVICE __hip_bfloat162 __bfloat162bfloat162(__hip_bfloat16 x) { return __hip_bfloat162(x, x); }
-HIP_DEVICE __hip_bfloat162 __float2bfloat162_rn(float x) {
+HIP_BOTH __hip_bfloat162 __bfloat162bfloat162(__hip_bfloat16 x) { return __hip_bfloat162(x, x); }
+HIP_BOTH __hip_bfloat162 __float2bfloat162_rn(float x) {
     return __bfloat162bfloat162(__hip_bfloat16(x));
 }
-HIP_DEVICE __hip_bfloat162 __floats2bfloat162_rn(float x, float y) {
+HIP_BOTH __hip_bfloat162 __floats2bfloat162_rn(float x, float y) {
     return __hip_bfloat162(__hip_bfloat16(x), __hip_bfloat16(y));
 }
-HIP_DEVICE __hip_bfloat162 make_bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {
+HIP_BOTH __hip_bfloat162 make_bfloat162(__hip_bfloat16 x, __hip_bfloat16 y) {
     return __hip_bfloat162(x, y);
 }
-HIP_DEVICE float __low2float(__hip_bfloat162 v) { return (float)v.x; }
-HIP_DEVICE float __high2float(__hip_bfloat162 v) { return (float)v.y; }
-HIP_DEVICE __hip_bfloat162 __low2bfloat162(__hip_bfloat162 v) { return __hip_bfloat162(v.x, v.x); }
-HIP_DEVICE __hip_bfloat162 __high2bfloat162(__hip_bfloat162 v) { return __hip_bfloat162(v.y, v.y); }
-HIP_DEVICE __hip_bfloat162 __lowhigh2highlow(__hip_bfloat162 v) {
-    return __hip_bfloat162(v.y, v.x);
-}
-HIP_DEVICE __hip_bfloat162 __h2div(__hip_bfloat162 a, __hip_bfloat162 b) {
+HIP_BOTH float __low2float(__hip_bfloat162 v) { return (float)v.x; }
+HIP_BOTH float __high2float(__hip_bfloat162 v) { return (float)v.y; }
+HIP_BOTH __hip_bfloat162 __low2bfloat162(__hip_bfloat162 v) { return __hip_bfloat162(v.x, v.x); }
+HIP_BOTH __hip_bfloat162 __high2bfloat162(__hip_bfloat162 v) { return __hip_bfloat162(v.y, v.y); }
+HIP_BOTH __hip_bfloat162 __lowhigh2highlow(__hip_bfloat162 v) { return __hip_bfloat162(v.y, v.x); }
+HIP_BOTH __hip_bfloat162 __h2div(__hip_bfloat162 a, __hip_bfloat162 b) {
     return __hip_bfloat162(a.x / b.x, a.y / b.y);
 }
-HIP_DEVICE __hip_bfloat162 __hfma2(__hip_bfloat162 a, __hip_bfloat162 b, __hip_bfloat162 c) {
+HIP_BOTH __hip_bfloat162 __hfma2(__hip_bfloat162 a, __hip_bfloat162 b, __hip_bfloat162 c) {
     return __hip_bfloat162(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
 }
-HIP_DEVICE __hip_bfloat162 __hneg2(__hip_bfloat162 v) { return __hip_bfloat162(-v.x, -v.y); }
-HIP_DEVICE __hip_bfloat162 __habs2(__hip_bfloat162 v) {
+HIP_BOTH __hip_bfloat162 __hneg2(__hip_bfloat162 v) { return __hip_bfloat162(-v.x, -v.y); }
+HIP_BOTH __hip_bfloat162 __habs2(__hip_bfloat162 v) {
     return __hip_bfloat162(__habs(v.x), __habs(v.y));
 }
-HIP_DEVICE __hip_bfloat162 __hmax2(__hip_bfloat162 a, __hip_bfloat162 b) {
+HIP_BOTH __hip_bfloat162 __hmax2(__hip_bfloat162 a, __hip_bfloat162 b) {
     return __hip_bfloat162(__hmax(a.x, b.x), __hmax(a.y, b.y));
 }
-HIP_DEVICE __hip_bfloat162 __hmin2(__hip_bfloat162 a, __hip_bfloat162 b) {
+HIP_BOTH __hip_bfloat162 __hmin2(__hip_bfloat162 a, __hip_bfloat162 b) {
     return __hip_bfloat162(__hmin(a.x, b.x), __hmin(a.y, b.y));
 }
 #define HIP_BF16_PAIR(op)                                                                          \
-    HIP_DEVICE __hip_bfloat162 operator op(__hip_bfloat162 a, __hip_bfloat162 b) {                 \
+    HIP_BOTH __hip_bfloat162 operator op(__hip_bfloat162 a, __hip_bfloat162 b) {                   \
         return __hip_bfloat162(a.x op b.x, a.y op b.y);                                            \
     }                                                                                              \
-    HIP_DEVICE __hip_bfloat162 &operator op## = (__hip_bfloat162 & a, __hip_bfloat162 b) {         \
+    HIP_BOTH __hip_bfloat162 &operator op## = (__hip_bfloat162 & a, __hip_bfloat162 b) {           \
         return a = a op b;                                                                         \
     }
 HIP_BF16_PAIR(+)
@@ -159,16 +153,12 @@ HIP_BF16_PAIR(-)
 HIP_BF16_PAIR(*)
 HIP_BF16_PAIR(/)
 #undef HIP_BF16_PAIR
-HIP_DEVICE __hip_bfloat162 operator-(__hip_bfloat162 v) { return __hneg2(v); }
-HIP_DEVICE bool operator==(__hip_bfloat162 a, __hip_bfloat162 b) {
-    return a.x == b.x && a.y == b.y;
-}
-HIP_DEVICE bool operator!=(__hip_bfloat162 a, __hip_bfloat162 b) { return !(a == b); }
+HIP_BOTH __hip_bfloat162 operator-(__hip_bfloat162 v) { return __hneg2(v); }
+HIP_BOTH bool operator==(__hip_bfloat162 a, __hip_bfloat162 b) { return a.x == b.x && a.y == b.y; }
+HIP_BOTH bool operator!=(__hip_bfloat162 a, __hip_bfloat162 b) { return !(a == b); }
 #define HIP_BF16_MATH(name, function)                                                              \
-    HIP_DEVICE __hip_bfloat16 name(__hip_bfloat16 x) {                                             \
-        return __hip_bfloat16(function((float)x));                                                 \
-    }                                                                                              \
-    HIP_DEVICE __hip_bfloat162 h2##function(__hip_bfloat162 v) {                                   \
+    HIP_BOTH __hip_bfloat16 name(__hip_bfloat16 x) { return __hip_bfloat16(function((float)x)); }  \
+    HIP_BOTH __hip_bfloat162 h2##function(__hip_bfloat162 v) {                                     \
         return __hip_bfloat162(name(v.x), name(v.y));                                              \
     }
 HIP_BF16_MATH(hceil, ceil)
@@ -186,7 +176,5 @@ HIP_BF16_MATH(hsin, sin)
 HIP_BF16_MATH(hsqrt, sqrt)
 HIP_BF16_MATH(htrunc, trunc)
 #undef HIP_BF16_MATH
-HIP_DEVICE __hip_bfloat16 hrcp(__hip_bfloat16 x) { return __hip_bfloat16(1 / (float)x); }
-HIP_DEVICE __hip_bfloat162 h2rcp(__hip_bfloat162 v) {
-    return __hip_bfloat162(hrcp(v.x), hrcp(v.y));
-}
+HIP_BOTH __hip_bfloat16 hrcp(__hip_bfloat16 x) { return __hip_bfloat16(1 / (float)x); }
+HIP_BOTH __hip_bfloat162 h2rcp(__hip_bfloat162 v) { return __hip_bfloat162(hrcp(v.x), hrcp(v.y)); }

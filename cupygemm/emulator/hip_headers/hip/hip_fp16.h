@@ -46,15 +46,15 @@ struct alignas(4) __half2 {
 typedef __half2 half2;
 
 #define HIP_HALF_OPERATOR(op, name)                                                                \
-    HIP_DEVICE constexpr __half operator op(__half a, __half b) {                                  \
+    HIP_BOTH constexpr __half operator op(__half a, __half b) {                                    \
         return __half((_Float16)(a.value op b.value));                                             \
     }                                                                                              \
-    HIP_DEVICE __half &operator op## = (__half & a, __half b) { return a = a op b; }               \
-    HIP_DEVICE constexpr __half name(__half a, __half b) { return a op b; }                        \
-    HIP_DEVICE constexpr __half2 operator op(__half2 a, __half2 b) {                               \
+    HIP_BOTH __half &operator op## = (__half & a, __half b) { return a = a op b; }                 \
+    HIP_BOTH constexpr __half name(__half a, __half b) { return a op b; }                          \
+    HIP_BOTH constexpr __half2 operator op(__half2 a, __half2 b) {                                 \
         return __half2(a.x op b.x, a.y op b.y);                                                    \
     }                                                                                              \
-    HIP_DEVICE constexpr __half2 name##2(__half2 a, __half2 b) { return a op b; }
+    HIP_BOTH constexpr __half2 name##2(__half2 a, __half2 b) { return a op b; }
 HIP_HALF_OPERATOR(+, __hadd)
 HIP_HALF_OPERATOR(-, __hsub)
 HIP_HALF_OPERATOR(*, __hmul)
@@ -62,9 +62,9 @@ HIP_HALF_OPERATOR(/, __hdiv)
 #undef HIP_HALF_OPERATOR
 
 #define HIP_HALF_COMPARISON(op, name)                                                              \
-    HIP_DEVICE constexpr bool operator op(__half a, __half b) { return a.value op b.value; }       \
-    HIP_DEVICE constexpr bool name(__half a, __half b) { return a.value op b.value; }              \
-    HIP_DEVICE constexpr __half2 name##2(__half2 a, __half2 b) {                                   \
+    HIP_BOTH constexpr bool operator op(__half a, __half b) { return a.value op b.value; }         \
+    HIP_BOTH constexpr bool name(__half a, __half b) { return a.value op b.value; }                \
+    HIP_BOTH constexpr __half2 name##2(__half2 a, __half2 b) {                                     \
         return __half2(__half(a.x op b.x ? 1.0f : 0.0f), __half(a.y op b.y ? 1.0f : 0.0f));        \
     }
 HIP_HALF_COMPARISON(==, __heq)
@@ -77,16 +77,16 @@ HIP_HALF_COMPARISON(>=, __hge)
 
 // Mixed operands: a half is converted to the other floating-point type, an integer to half.
 #define HIP_HALF_MIXED(op)                                                                         \
-    HIP_DEVICE constexpr float operator op(__half a, float b) { return (float)a op b; }            \
-    HIP_DEVICE constexpr float operator op(float a, __half b) { return a op(float) b; }            \
-    HIP_DEVICE constexpr double operator op(__half a, double b) { return (double)a op b; }         \
-    HIP_DEVICE constexpr double operator op(double a, __half b) { return a op(double) b; }         \
+    HIP_BOTH constexpr float operator op(__half a, float b) { return (float)a op b; }              \
+    HIP_BOTH constexpr float operator op(float a, __half b) { return a op(float) b; }              \
+    HIP_BOTH constexpr double operator op(__half a, double b) { return (double)a op b; }           \
+    HIP_BOTH constexpr double operator op(double a, __half b) { return a op(double) b; }           \
     template <typename T, typename = hip_if_integer<T>>                                            \
-    HIP_DEVICE constexpr __half operator op(__half a, T b) {                                       \
+    HIP_BOTH constexpr __half operator op(__half a, T b) {                                         \
         return a op __half(b);                                                                     \
     }                                                                                              \
     template <typename T, typename = hip_if_integer<T>>                                            \
-    HIP_DEVICE constexpr __half operator op(T a, __half b) {                                       \
+    HIP_BOTH constexpr __half operator op(T a, __half b) {                                         \
         return __half(a) op b;                                                                     \
     }
 HIP_HALF_MIXED(+)
@@ -96,11 +96,11 @@ HIP_HALF_MIXED(/)
 #undef HIP_HALF_MIXED
 #define HIP_HALF_MIXED(op)                                                                         \
     template <typename T, typename = typename hip_enable_if<hip_is_arithmetic<T>::value, T>::type> \
-    HIP_DEVICE constexpr bool operator op(__half a, T b) {                                         \
+    HIP_BOTH constexpr bool operator op(__half a, T b) {                                           \
         return (double)a op(double) b;                                                             \
     }                                                                                              \
     template <typename T, typename = typename hip_enable_if<hip_is_arithmetic<T>::value, T>::type> \
-    HIP_DEVICE constexpr bool operator op(T a, __half b) {                                         \
+    HIP_BOTH constexpr bool operator op(T a, __half b) {                                           \
         return (double)a op(double) b;                                                             \
     }
 HIP_HALF_MIXED(==)
@@ -112,9 +112,9 @@ HIP_HALF_MIXED(>=)
 #undef HIP_HALF_MIXED
 
 // Conversions
-HIP_DEVICE __half __float2half(float x) { return __half(x); }
-HIP_DEVICE __half __float2half_rn(float x) { return __half(x); }
-HIP_DEVICE __half __float2half_rz(float x) {
+HIP_BOTH __half __float2half(float x) { return __half(x); }
+HIP_BOTH __half __float2half_rn(float x) { return __half(x); }
+HIP_BOTH __half __float2half_rz(float x) {
     __half nearest(x);
     if (fabsf((float)nearest) > fabsf(x)) { // it was rounded away from zero: go one step back
         unsigned short bits = __builtin_bit_cast(unsigned short, nearest.value);
@@ -122,20 +122,20 @@ HIP_DEVICE __half __float2half_rz(float x) {
     }
     return nearest;
 }
-HIP_DEVICE __half __double2half(double x) { return __half(x); }
-HIP_DEVICE float __half2float(__half x) { return (float)x; }
-HIP_DEVICE unsigned short __half_as_ushort(__half x) {
+HIP_BOTH __half __double2half(double x) { return __half(x); }
+HIP_BOTH float __half2float(__half x) { return (float)x; }
+HIP_BOTH unsigned short __half_as_ushort(__half x) {
     return __builtin_bit_cast(unsigned short, x.value);
 }
-HIP_DEVICE short __half_as_short(__half x) { return __builtin_bit_cast(short, x.value); }
-HIP_DEVICE __half __ushort_as_half(unsigned short x) {
+HIP_BOTH short __half_as_short(__half x) { return __builtin_bit_cast(short, x.value); }
+HIP_BOTH __half __ushort_as_half(unsigned short x) {
     return __half(__builtin_bit_cast(_Float16, x));
 }
-HIP_DEVICE __half __short_as_half(short x) { return __half(__builtin_bit_cast(_Float16, x)); }
+HIP_BOTH __half __short_as_half(short x) { return __half(__builtin_bit_cast(_Float16, x)); }
 #define HIP_HALF_INTEGER(type, name)                                                               \
-    HIP_DEVICE type __half2##name##_rn(__half x) { return (type)rintf((float)x); }                 \
-    HIP_DEVICE type __half2##name##_rz(__half x) { return (type)(float)x; }                        \
-    HIP_DEVICE __half __##name##2half_rn(type x) { return __half((_Float16)x); }
+    HIP_BOTH type __half2##name##_rn(__half x) { return (type)rintf((float)x); }                   \
+    HIP_BOTH type __half2##name##_rz(__half x) { return (type)(float)x; }                          \
+    HIP_BOTH __half __##name##2half_rn(type x) { return __half((_Float16)x); }
 HIP_HALF_INTEGER(int, int)
 HIP_HALF_INTEGER(unsigned int, uint)
 HIP_HALF_INTEGER(short, short)
@@ -145,46 +145,46 @@ HIP_HALF_INTEGER(unsigned long long, ull)
 #undef HIP_HALF_INTEGER
 
 // Pairs
-HIP_DEVICE __half2 __halves2half2(__half x, __half y) { return __half2(x, y); }
-HIP_DEVICE __half2 make_half2(__half x, __half y) { return __half2(x, y); }
-HIP_DEVICE __half2 __half2half2(__half x) { return __half2(x, x); }
-HIP_DEVICE __half2 __float2half2_rn(float x) { return __half2(__half(x)); }
-HIP_DEVICE __half2 __floats2half2_rn(float x, float y) { return __half2(__half(x), __half(y)); }
-HIP_DEVICE __half2 __float22half2_rn(float2 v) { return __half2(__half(v.x), __half(v.y)); }
-HIP_DEVICE float2 __half22float2(__half2 v) { return {(float)v.x, (float)v.y}; }
-HIP_DEVICE __half __low2half(__half2 v) { return v.x; }
-HIP_DEVICE __half __high2half(__half2 v) { return v.y; }
-HIP_DEVICE float __low2float(__half2 v) { return (float)v.x; }
-HIP_DEVICE float __high2float(__half2 v) { return (float)v.y; }
+HIP_BOTH __half2 __halves2half2(__half x, __half y) { return __half2(x, y); }
+HIP_BOTH __half2 make_half2(__half x, __half y) { return __half2(x, y); }
+HIP_BOTH __half2 __half2half2(__half x) { return __half2(x, x); }
+HIP_BOTH __half2 __float2half2_rn(float x) { return __half2(__half(x)); }
+HIP_BOTH __half2 __floats2half2_rn(float x, float y) { return __half2(__half(x), __half(y)); }
+HIP_BOTH __half2 __float22half2_rn(float2 v) { return __half2(__half(v.x), __half(v.y)); }
+HIP_BOTH float2 __half22float2(__half2 v) { return {(float)v.x, (float)v.y}; }
+HIP_BOTH __half __low2half(__half2 v) { return v.x; }
+HIP_BOTH __half __high2half(__half2 v) { return v.y; }
+HIP_BOTH float __low2float(__half2 v) { return (float)v.x; }
+HIP_BOTH float __high2float(__half2 v) { return (float)v.y; }
 
 // Arithmetic and math functions
-HIP_DEVICE __half __hfma(__half a, __half b, __half c) {
+HIP_BOTH __half __hfma(__half a, __half b, __half c) {
     return __half((_Float16)__builtin_fmaf16(a.value, b.value, c.value));
 }
-HIP_DEVICE __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
+HIP_BOTH __half2 __hfma2(__half2 a, __half2 b, __half2 c) {
     return __half2(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
 }
-HIP_DEVICE __half __hneg(__half a) { return -a; }
-HIP_DEVICE __half2 __hneg2(__half2 a) { return __half2(-a.x, -a.y); }
-HIP_DEVICE __half __habs(__half a) { return __ushort_as_half(__half_as_ushort(a) & 0x7fff); }
-HIP_DEVICE bool __hisnan(__half a) { return a.value != a.value; }
-HIP_DEVICE int __hisinf(__half a) {
+HIP_BOTH __half __hneg(__half a) { return -a; }
+HIP_BOTH __half2 __hneg2(__half2 a) { return __half2(-a.x, -a.y); }
+HIP_BOTH __half __habs(__half a) { return __ushort_as_half(__half_as_ushort(a) & 0x7fff); }
+HIP_BOTH bool __hisnan(__half a) { return a.value != a.value; }
+HIP_BOTH int __hisinf(__half a) {
     unsigned short bits = __half_as_ushort(a);
     return (bits & 0x7fff) != 0x7c00 ? 0 : bits & 0x8000 ? -1 : 1;
 }
-HIP_DEVICE __half __hmax(__half a, __half b) { return __half(fmaxf((float)a, (float)b)); }
-HIP_DEVICE __half __hmin(__half a, __half b) { return __half(fminf((float)a, (float)b)); }
-HIP_DEVICE __half2 __habs2(__half2 v) { return __half2(__habs(v.x), __habs(v.y)); }
-HIP_DEVICE __half2 __h2div(__half2 a, __half2 b) { return __half2(a.x / b.x, a.y / b.y); }
-HIP_DEVICE __half2 __hmax2(__half2 a, __half2 b) {
+HIP_BOTH __half __hmax(__half a, __half b) { return __half(fmaxf((float)a, (float)b)); }
+HIP_BOTH __half __hmin(__half a, __half b) { return __half(fminf((float)a, (float)b)); }
+HIP_BOTH __half2 __habs2(__half2 v) { return __half2(__habs(v.x), __habs(v.y)); }
+HIP_BOTH __half2 __h2div(__half2 a, __half2 b) { return __half2(a.x / b.x, a.y / b.y); }
+HIP_BOTH __half2 __hmax2(__half2 a, __half2 b) {
     return __half2(__hmax(a.x, b.x), __hmax(a.y, b.y));
 }
-HIP_DEVICE __half2 __hmin2(__half2 a, __half2 b) {
+HIP_BOTH __half2 __hmin2(__half2 a, __half2 b) {
     return __half2(__hmin(a.x, b.x), __hmin(a.y, b.y));
 }
 #define HIP_HALF_MATH(name, function)                                                              \
-    HIP_DEVICE __half name(__half x) { return __half(function((float)x)); }                        \
-    HIP_DEVICE __half2 h2##function(__half2 v) { return __half2(name(v.x), name(v.y)); }
+    HIP_BOTH __half name(__half x) { return __half(function((float)x)); }                          \
+    HIP_BOTH __half2 h2##function(__half2 v) { return __half2(name(v.x), name(v.y)); }
 HIP_HALF_MATH(hceil, ceil)
 HIP_HALF_MATH(hcos, cos)
 HIP_HALF_MATH(hexp, exp)
@@ -200,5 +200,5 @@ HIP_HALF_MATH(hsin, sin)
 HIP_HALF_MATH(hsqrt, sqrt)
 HIP_HALF_MATH(htrunc, trunc)
 #undef HIP_HALF_MATH
-HIP_DEVICE __half hrcp(__half x) { return __half(1 / (float)x); }
-HIP_DEVICE __half __ldg(const __half *address) { return *address; }
+HIP_BOTH __half hrcp(__half x) { return __half(1 / (float)x); }
+HIP_BOTH __half __ldg(const __half *address) { return *address; }

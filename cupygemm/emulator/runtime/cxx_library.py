@@ -1,0 +1,75 @@
+"""The two C++ libraries with which HIP source compiles.
+
+The small one is this package's: the parts of the standard headers that kernels use most. Parsing it
+takes a tenth of a second less than the full one, up to a whole second for programs that include
+much. The full one is LLVM's libc++ over musl's C headers, as the package ziglang brings them, so it
+has all standard headers, and is the same on every machine. As in hipcc, functions of the library
+that are ``constexpr`` can be called on the device, and the others are the host's.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+from dataclasses import dataclass
+from pathlib import Path
+
+_HERE = Path(__file__).resolve().parent.parent
+# What zig defines when it compiles C++ itself, in place of libc++'s __config_site.
+_CONFIGURATION = """
+_LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK
+_LIBCPP_HAS_TERMINAL _LIBCPP_HAS_MUSL_LIBC=1 _LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS
+_LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=0 _LIBCPP_HAS_FILESYSTEM=1 _LIBCPP_HAS_RANDOM_DEVICE
+_LIBCPP_HAS_LOCALIZATION _LIBCPP_HAS_UNICODE _LIBCPP_HAS_WIDE_CHARACTERS
+_LIBCPP_HAS_NO_STD_MODULES _LIBCPP_HAS_TIME_ZONE_DATABASE _LIBCPP_PSTL_BACKEND_SERIAL
+_LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_NONE
+_LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE
+"""
+# Errors in this clang and this library that are none in the compilers HIP programs are written for.
+_LENIENT = ("-Wno-invalid-specialization", "-Wno-missing-template-arg-list-after-template-kw")
+_FOLDERS = (
+    "libcxx/include",
+    "include",
+    "libc/include/x86_64-linux-musl",
+    "libc/include/generic-musl",
+)
+
+
+@dataclass(frozen=True)
+class CxxLibrary:
+    """A C++ library.
+
+    Attributes
+    ----------
+    first : tuple of pathlib.Path
+        Folders of headers that come before HIP's.
+    then : tuple of pathlib.Path
+        Folders that come after them.
+    options : tuple of str
+        Of the compiler.
+    """
+
+    first: tuple[Path, ...]
+    then: tuple[Path, ...] = ()
+    options: tuple[str, ...] = ()
+
+
+SMALL = CxxLibrary((_HERE / "small_library",))
+# The folders of headers whose text is this package's.
+OWN_FOLDERS = (_HERE / "hip_headers", _HERE / "small_library", _HERE / "full_library")
+
+
+@functools.cache
+def full() -> CxxLibrary | None:
+    """Return the full library; None if the package ziglang is not installed."""
+    spec = importlib.util.find_spec("ziglang")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        folders = tuple(Path(folder, "lib", each) for each in _FOLDERS)
+        if all(each.is_dir() for each in folders):
+            macros = (f"-D{each}" for each in _CONFIGURATION.split())
+            return CxxLibrary(
+                (_HERE / "full_library",),
+                folders,
+                ("--target=x86_64-unknown-linux-musl", *_LENIENT, *macros),
+            )
+    return None

@@ -1,0 +1,2 @@
+// No C++ header is implicit here. Programs that rely on some are compiled with the full library.
+#pragma once
