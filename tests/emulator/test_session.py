@@ -142,8 +142,21 @@ def test_another_cupy_is_refused(
         "packages_distributions",
         lambda: {"cupy": installed, "numpy": ["numpy"]},
     )
+    monkeypatch.setattr(_session, "_named_like_cupy", lambda _: set(installed))
     with pytest.raises(_session.EmulatorSetupError, match=expected):
         _session._check_cupy()
+
+
+def test_builds_of_cupy_are_found_by_their_folders(tmp_path: Path) -> None:
+    for place, name in (
+        ("a", "cupy_rocm_7_0-14.2.0.dist-info"),
+        ("a", "cupygemm-0.1.0.dist-info"),
+        ("b", "CuPy-13.0-py3.11.egg-info"),
+        ("b", "cupyx"),
+    ):
+        (tmp_path / place / name).mkdir(parents=True)
+    folders = [str(tmp_path / place) for place in ("a", "b", "missing")]
+    assert _session._named_like_cupy(folders) == {"cupy-rocm-7-0", "cupy"}
 
 
 def test_without_a_device_there_is_nothing_to_tell(run_python: Run) -> None:
