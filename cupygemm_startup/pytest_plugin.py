@@ -28,6 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME=SEVERITY,...",
         help="the severities (error, warn, off) of checks of the emulated device",
     )
+    group.addoption(
+        "--cupygemm-stream-order",
+        metavar="SEED",
+        help="let the work of different streams interleave in an order that a number chooses",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -35,13 +40,17 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Enable the device before anything of the suite is imported."""
     options = early_config.known_args_namespace
     if options.cupygemm_emulate is None:
-        if options.cupygemm_checks is not None:
-            raise pytest.UsageError("--cupygemm-checks needs --cupygemm-emulate")
+        for option in ("checks", "stream_order"):
+            if getattr(options, f"cupygemm_{option}") is not None:
+                name = option.replace("_", "-")
+                raise pytest.UsageError(f"--cupygemm-{name} needs --cupygemm-emulate")
         return
     # The processes that tests start inherit the variables.
     os.environ["CUPYGEMM_EMULATE"] = options.cupygemm_emulate
     if options.cupygemm_checks is not None:
         os.environ["CUPYGEMM_EMULATE_CHECKS"] = options.cupygemm_checks
+    if options.cupygemm_stream_order is not None:
+        os.environ["CUPYGEMM_EMULATE_STREAM_ORDER"] = options.cupygemm_stream_order
     try:
         from cupygemm import emulator
         from cupygemm.emulator import checking
@@ -88,10 +97,12 @@ class _Faults:
 def _checked(item: pytest.Item, phase: str) -> Generator[None, Any, Any]:
     """Run a phase of a test; fail if a launch had a fault and the phase did not fail itself."""
     from cupygemm.emulator.findings import observing
+    from cupygemm.emulator.stream_deferral import run_deferred
 
     with observing() as seen:
         try:
             result = yield
+            run_deferred()
         except pytest.skip.Exception:
             if not seen.errors:
                 raise

@@ -28,6 +28,13 @@ def check(
     error: Annotated[Names, typer.Option(help=f"{_NAMES}, to be an error. Repeatable.")] = None,
     warn: Annotated[Names, typer.Option(help=f"{_NAMES}, to be a warning. Repeatable.")] = None,
     off: Annotated[Names, typer.Option(help=f"{_NAMES}, to switch off. Repeatable.")] = None,
+    stream_order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEED",
+            help="Let the work of streams interleave in an order that a number chooses.",
+        ),
+    ] = None,
 ) -> None:
     """Run a CuPy program on the emulated device, which reports what its kernels do wrong.
 
@@ -36,15 +43,20 @@ def check(
     """
     from cupygemm import emulator
     from cupygemm.emulator import checking, findings
+    from cupygemm.emulator._session import finish_streams
+    from cupygemm.emulator.stream_deferral import VARIABLE
 
     chosen = {"error": error, "warn": warn, "off": off}
     words = [f"{name}={severity}" for severity, names in chosen.items() for name in names or ()]
     try:
         _set_checks(words, checking.VARIABLE)
         checking.policy()
+        if stream_order is not None:
+            os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
         emulator.enable(target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET)
         with findings.observing() as seen:
             status = run_program(program, arguments or [], module=module)
+            finish_streams()
     except (RuntimeError, ValueError, OSError) as err:
         typer.echo(f"cupygemm check: {err}", err=True)
         raise typer.Exit(2) from err

@@ -13,6 +13,7 @@ from cupygemm.emulator._session import (
     is_enabled,
     last_fault,
     last_launch,
+    streams,
     target,
     unwritten,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "launch",
     "profile",
     "profile_loop",
+    "streams",
     "target",
     "unwritten",
 ]

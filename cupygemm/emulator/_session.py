@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import ctypes
 import ctypes.util
 import importlib.abc
@@ -10,7 +12,7 @@ import importlib.metadata
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -159,6 +161,7 @@ def last_launch() -> Any:
         return None
     from cupygemm.emulator import run
 
+    _devices.order.deferral.run_all()
     return run.last_launch()
 
 
@@ -166,9 +169,59 @@ def finish_streams() -> None:
     """Count all work so far as finished: later work of any stream does not race with it.
 
     A suite does so between its tests, so that what one leaves behind is not held against another.
+    Work that has not begun is executed, and what fails of it is not raised.
     """
     if _devices is not None:
+        _devices.order.deferral.run_all()
         _devices.order.synchronise_device()
+        _devices.order.deferral.forget_failures()
+
+
+@contextlib.contextmanager
+def streams(seed: int | None) -> Iterator[None]:
+    """Let the work of different streams interleave inside a ``with`` statement, as on a GPU.
+
+    Work then waits in its stream, and is executed when the program waits for it, or earlier, in an
+    order that the seed chooses among those that streams and events allow. A correct program has
+    the same results with all seeds. This holds for all threads of the process.
+
+    Parameters
+    ----------
+    seed : int or None
+        From 0 on. None executes work when it is submitted, which is the default.
+
+    Raises
+    ------
+    ValueError
+        The seed is negative.
+    EmulatorSetupError
+        No device is enabled.
+
+    Notes
+    -----
+    A launch that fails is reported by the next call that waits or asks for work of any stream; the
+    report names the line of the launch. All work is executed at both ends of the statement; a
+    failure that nothing has reported is raised at its end.
+
+    Examples
+    --------
+    >>> from cupygemm import emulator
+    >>> for seed in range(10):  # doctest: +SKIP
+    ...     with emulator.streams(seed):
+    ...         program()
+    """
+    if seed is not None and seed < 0:
+        raise ValueError(f"seed={seed}: a seed is a whole number from 0 on")
+    if _devices is None:
+        raise EmulatorSetupError("no emulated device is enabled: call cupygemm.emulator.enable()")
+    deferral = _devices.order.deferral
+    before = deferral.seed
+    deferral.choose(seed)
+    try:
+        yield
+    finally:
+        deferral.choose(before)
+    deferral.raise_failure()
 
 
 def unwritten(array: Any) -> NDArray[np.bool_] | None:
@@ -187,6 +240,7 @@ def unwritten(array: Any) -> NDArray[np.bool_] | None:
     """
     if _devices is None or _devices.memory.shadow is None or array.size == 0:
         return None
+    _devices.order.deferral.run_all()
     reach = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
     first = sum(min(distance, 0) for distance in reach)
     size = sum(max(distance, 0) for distance in reach) - first + array.itemsize
@@ -265,7 +319,9 @@ def _connect(target_name: str, count: int) -> Devices:
     from cupygemm.emulator.runtime import hipcc, libraries
     from cupygemm.emulator.runtime.hip import HipRuntime
     from cupygemm.emulator.runtime.hiprtc import HiprtcRuntime
+    from cupygemm.emulator.stream_deferral import VARIABLE, seed_of
 
+    seed = seed_of(os.environ.get(VARIABLE, ""))
     devices = Devices(TARGETS[target_name], count)
     for library in libraries.OTHERS:
         libraries.load(library)
@@ -275,6 +331,8 @@ def _connect(target_name: str, count: int) -> Devices:
     made.restype = ctypes.c_void_p
     runtime.made = lambda: ctypes.c_size_t.from_address(made())
     libraries.load_connected(libraries.HIPRTC, HiprtcRuntime(target_name).callbacks)
+    devices.order.deferral.choose(seed)
+    atexit.register(devices.order.deferral.report_unheard)
     home = hipcc.publish(target_name)
     os.environ["ROCM_HOME"] = str(home)
     os.environ["PATH"] = os.pathsep.join([str(home / "bin"), os.environ.get("PATH", os.defpath)])
@@ -316,6 +374,6 @@ class _CupyLoader(importlib.abc.Loader):
         if _devices is None:
             return
         if module.__name__ == "cupy":
-            allocator.install(module, _devices.memory)
+            allocator.install(module, _devices)
         else:
             messages.explain_errors(module, _host_libraries)

@@ -11,6 +11,7 @@ is noticed.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import ctypes
 import mmap
 import threading
@@ -21,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cupygemm.emulator.address_space import PAGE, AddressSpace, pages
-from cupygemm.emulator.extents import Extent, Extents, Owner
+from cupygemm.emulator.extents import Extent, Extents, Moment, Owner
 from cupygemm.emulator.global_shadow import shadow_of
 from cupygemm.emulator.host_memory import OutOfMemory, check_host, reserve_at_most
 
@@ -214,6 +215,16 @@ class Memory:
         free_start = others[position - 1].end if position else self._base
         free_end = others[position].start if position < len(others) else self._limit
         self.shadow.forget_bits(start, start + length, free_start, free_end)
+
+    # -- moments --
+
+    def moment(self) -> Moment:
+        """Return what is valid now, for work that is executed later."""
+        return self._extents.moment()
+
+    def at(self, moment: Moment) -> contextlib.AbstractContextManager[None]:
+        """Let this thread see what was valid at a moment; see `Extents.at`."""
+        return self._extents.at(moment)
 
     # -- questions --
 

@@ -89,7 +89,7 @@ CHECKS: Mapping[str, Check] = {
     ),
     "stream_races": Check(
         "work of two streams on the same bytes of memory, one of them writing, that nothing orders",
-        "the access is made: work is executed in the order in which it is submitted",
+        "the access is made; the order is that of submission, or one that a seed chooses",
         "HIP's runtime API: streams, events and the legacy default stream",
     ),
     "barriers": Check(

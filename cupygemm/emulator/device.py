@@ -1,8 +1,9 @@
 """The emulated device: its memory, code, streams, events and launches.
 
-Work is executed when it is submitted: a call returns after its work is done. What a GPU could
-execute in another order, because nothing orders it, is known to `stream_order`. An event's time is
-the host's time when the event was recorded.
+Without a seed, work is executed when it is submitted: a call returns after its work is done. What a
+GPU could execute in another order, because nothing orders it, is known to `stream_order`, and with
+a seed `stream_deferral` executes it so. An event's time is the host's time when the work before the
+event was done.
 """
 
 from __future__ import annotations
@@ -66,6 +67,11 @@ class Event:
     def record(self, clock: Clock) -> None:
         """Record it now, after the work of a clock."""
         self.recorded, self.clock = time.perf_counter_ns(), clock
+
+    def pass_by(self, clock: Clock) -> None:
+        """Note that the work of a clock is done now, unless it was recorded again meanwhile."""
+        if self.clock is clock:
+            self.recorded = time.perf_counter_ns()
 
 
 @dataclass(eq=False)

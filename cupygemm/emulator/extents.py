@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import bisect
 import collections
+import contextlib
 import ctypes
 import itertools
+import threading
 import weakref
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -123,24 +126,44 @@ class _Tables:
             arrays,
             sorted((block.extent for block in blocks), key=_start),
             valid,
-            np.array([extent.start for extent in valid], np.uint64),
-            np.array([extent.end for extent in valid], np.uint64),
-            np.array([-1 if e.device is None else e.device for e in valid], np.int64),
+            *_ranges(valid),
+        )
+
+    def with_blocks(self, blocks: list[Extent]) -> _Tables:
+        """Return the tables with more blocks, which nothing is carved from."""
+        valid = sorted((*self.valid, *blocks), key=_start)
+        starts, ends, devices = _ranges(valid)
+        all_blocks = sorted((*self.all_blocks, *blocks), key=_start)
+        return replace(
+            self, all_blocks=all_blocks, valid=valid, starts=starts, ends=ends, devices=devices
         )
 
 
-class Extents:
-    """The blocks and arrays of a device's memory.
+def _ranges(
+    valid: list[Extent],
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
+    return (
+        np.array([extent.start for extent in valid], np.uint64),
+        np.array([extent.end for extent in valid], np.uint64),
+        np.array([-1 if e.device is None else e.device for e in valid], np.int64),
+    )
 
-    Attributes
-    ----------
-    newest : int
-        The serial of the latest one.
-    """
+
+class Moment(NamedTuple):
+    """What was valid at some moment, and the newest serial then."""
+
+    tables: _Tables
+    newest: int
+
+
+class Extents:
+    """The blocks and arrays of a device's memory."""
 
     def __init__(self) -> None:
         self._serials = itertools.count(1)
-        self.newest = 0
+        self._newest = 0
+        self._seen = threading.local()  # `moment`: what this thread sees instead of the present
+        self._merged: tuple[Any, _Tables] | None = None  # of a moment and a present
         self._blocks: dict[int, _Block] = {}  # by start
         self._arrays: dict[weakref.ref[Owner], _Array] = {}
         self._tables = _Tables.of([], [])
@@ -153,7 +176,7 @@ class Extents:
     def add(self, start: int, size: int, tag: str, device: int | None, *, remember: bool) -> None:
         """Add a block."""
         extent = Extent(start, start + size, tag, next(self._serials), device, remember)
-        self.newest = extent.serial
+        self._newest = extent.serial
         if remember:
             self._recent.append(extent)
         self._blocks[start] = _Block(extent)
@@ -169,7 +192,7 @@ class Extents:
         if block is None or start + size > block.extent.end:
             return None
         extent = Extent(start, start + size, tag, next(self._serials), block.extent.device)
-        self.newest = extent.serial
+        self._newest = extent.serial
         self._recent.append(extent)
         owner = Owner(kept)
         array = _Array(extent, block)
@@ -185,8 +208,41 @@ class Extents:
 
     # -- questions --
 
+    @property
+    def newest(self) -> int:
+        """The serial of the latest one."""
+        moment: Moment | None = getattr(self._seen, "moment", None)
+        return self._newest if moment is None else moment.newest
+
+    def moment(self) -> Moment:
+        """Return what is valid now."""
+        return Moment(self.tables(), self.newest)
+
+    @contextlib.contextmanager
+    def at(self, moment: Moment) -> Iterator[None]:
+        """Let this thread see what was valid at a moment, and the blocks that were added since."""
+        before = getattr(self._seen, "moment", None)
+        self._seen.moment = moment
+        try:
+            yield
+        finally:
+            self._seen.moment = before
+
     def tables(self) -> _Tables:
-        """Return what is derived from the blocks and arrays as they are now."""
+        """Return what is derived from the blocks and arrays as this thread sees them."""
+        present = self._present()
+        moment: Moment | None = getattr(self._seen, "moment", None)
+        if moment is None or moment.tables is present:
+            return present
+        merged, key = self._merged, (moment.tables, present)
+        if merged is not None and merged[0][0] is key[0] and merged[0][1] is key[1]:
+            return merged[1]
+        added = [block for block in present.all_blocks if block.serial > moment.newest]
+        found = moment.tables.with_blocks(added) if added else moment.tables
+        self._merged = key, found
+        return found
+
+    def _present(self) -> _Tables:
         while True:
             blocks, arrays = list(self._blocks.values()), list(self._arrays.values())
             known = self._tables

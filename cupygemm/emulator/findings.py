@@ -8,12 +8,12 @@ instruction; a `KernelWarning` lists them at the end of the launch.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import EmulatorError, Fault, KernelFault, KernelWarning
@@ -21,6 +21,22 @@ from cupygemm.emulator.errors import EmulatorError, Fault, KernelFault, KernelWa
 _LISTED = 10  # findings that a warning shows
 _PACKAGES = ("cupygemm", "cupy", "cupyx", "cupy_backends")
 _observers: list[Observed] = []
+
+
+class Site(NamedTuple):
+    """A line of the user's program, and the names of its module."""
+
+    file: str
+    line: int
+    function: str
+    names: dict[str, Any]
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}, in {self.function}"
+
+
+at_site: contextvars.ContextVar[Site | None] = contextvars.ContextVar("at_site", default=None)
+"""The line that submitted the work that runs, if that was submitted before."""
 
 
 @dataclass(eq=False)
@@ -146,15 +162,15 @@ def observing() -> Iterator[Observed]:
 
 def _warn(text: str, *, may_raise: bool) -> None:
     """Issue a `KernelWarning` at the line of the user's program that made the call."""
-    frame = _caller()
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    site = at_site.get() or call_site()
+    registry = site.names.setdefault("__warningregistry__", {})
     try:
         warnings.warn_explicit(
             KernelWarning(text),
             category=KernelWarning,
-            filename=frame.f_code.co_filename,
-            lineno=frame.f_lineno,
-            module=frame.f_globals.get("__name__"),
+            filename=site.file,
+            lineno=site.line,
+            module=site.names.get("__name__"),
             registry=registry,
         )
     except KernelWarning:  # a filter makes warnings errors
@@ -162,11 +178,12 @@ def _warn(text: str, *, may_raise: bool) -> None:
             raise
 
 
-def _caller() -> FrameType:
-    """Return the innermost frame outside CuPy and this library, or the outermost one."""
+def call_site() -> Site:
+    """Return the innermost line outside CuPy and this library, or the outermost one."""
     frame = sys._getframe()  # noqa: SLF001  # inspect.currentframe returns the same
     while frame.f_back is not None:
         frame = frame.f_back
         if frame.f_globals.get("__name__", "").partition(".")[0] not in _PACKAGES:
             break
-    return frame
+    code = frame.f_code
+    return Site(code.co_filename, frame.f_lineno, code.co_name, frame.f_globals)

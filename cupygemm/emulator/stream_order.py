@@ -1,8 +1,9 @@
 """Which work of different streams is ordered: a vector clock for each stream, event and the host.
 
-Work is executed when it is submitted. A GPU may execute the work of different streams at once or in
-any order, unless something orders it. A clock says how many pieces of work of each stream come
-before a point. The rules are those of CUDA's "Stream synchronization behavior", which HIP follows:
+A GPU may execute the work of different streams at once or in any order, unless something orders
+it; `stream_deferral` chooses among these orders. A clock says how many pieces of work of each
+stream come before a point. The rules are those of CUDA's "Stream synchronization behavior", which
+HIP follows:
 
 * Work comes after earlier work in its stream, and after all that the host has waited for.
 * The legacy default stream waits for all blocking streams of its device, and they for it.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import collections
 import ctypes
+import itertools
 import threading
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
@@ -23,6 +25,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from cupygemm.emulator.stream_deferral import Deferral
 
 if TYPE_CHECKING:
     from cupygemm.emulator.global_shadow import GlobalShadow
@@ -76,6 +80,8 @@ class Operation:
     queue : Queue
     number : int
         Its place in the stream, from 1.
+    submitted : int
+        Its place among all work.
     label : str
         For reports: ``"kernel cupy_add"``, ``"copy of 16 bytes"``.
     first, last : int
@@ -86,16 +92,25 @@ class Operation:
         The newest allocation at the time.
     kernel : tuple of Kernel and str, or None
         The kernel and its target's name, to describe its instructions.
+    seen : dict of Queue to int, or None
+        What it comes after, if it is executed later; by default, what its stream comes after.
     """
 
     queue: Queue
     number: int
+    submitted: int
     label: str
     first: int = 0
     last: int = 0
     stretches: list[Stretch] = field(default_factory=list)
     serial: int = 0
     kernel: Any = None
+    seen: Clock | None = None
+
+    def clock(self) -> Clock:
+        """Return the clock of what comes after it."""
+        seen = self.queue.seen if self.seen is None else self.seen
+        return {**seen, self.queue: self.number}
 
 
 class Queue:
@@ -155,14 +170,22 @@ class Rivals:
 
 
 class StreamOrder:
-    """The order of all work of a process; safe to use from several threads."""
+    """The order of all work of a process; safe to use from several threads.
+
+    Attributes
+    ----------
+    deferral : Deferral
+        The work that has not begun. Its lock is taken before this object's own, never after.
+    """
 
     def __init__(self) -> None:
+        self.deferral = Deferral()
         self._lock = threading.RLock()
         self._queues: dict[Hashable, Queue] = {}
         self._legacy: dict[int, Queue] = {}  # by device
         self._host: Clock = {}
         self._epoch = 0  # of the host's clock
+        self._submissions = itertools.count(1)
         self._busy: list[Queue] = []  # with work that the host has not waited for
 
     # -- streams --
@@ -207,7 +230,9 @@ class StreamOrder:
         with self._lock:
             self._catch_up(queue)
             queue.count += 1
-            operation = Operation(queue, queue.count, label)
+            operation = Operation(queue, queue.count, next(self._submissions), label)
+            if self.deferral.seed is not None:
+                operation.seen = dict(queue.seen)
             queue.operations.append(operation)
             if queue not in self._busy:
                 self._busy.append(queue)
@@ -218,11 +243,12 @@ class StreamOrder:
         busy, own = self._busy, operation.queue
         if len(busy) <= 1 and own in busy:
             return None
+        seen = own.seen if operation.seen is None else operation.seen
         with self._lock:
             others = [
                 each
                 for queue in busy
-                if queue is not own and queue.count > (after := own.seen.get(queue, 0))
+                if queue is not own and queue.count > (after := seen.get(queue, 0))
                 for each in queue.operations
                 if each.number > after and (each.last or each.stretches)
             ]
@@ -274,20 +300,20 @@ class StreamOrder:
 
     def synchronise(self, queue: Queue) -> None:
         """Let the host wait for all work of a stream."""
-        with self._lock:
-            self._catch_up(queue)
-            self.reach(queue.now())
+        self.reach(self.record(queue))
 
     def synchronise_device(self, device: int | None = None) -> None:
         """Let the host wait for all work of a device, or of all devices."""
+        clock: Clock = {}
         with self._lock:
-            for queue in tuple(self._busy):
+            for queue in self._busy:
                 if device is None or queue.device == device:
-                    merge(self._host, queue.now())
-            self._advance()
+                    merge(clock, queue.now())
+        self.reach(clock)
 
     def reach(self, clock: Clock) -> None:
         """Let the host wait for an event."""
+        self.deferral.run_until(clock)
         with self._lock:
             merge(self._host, clock)
             self._advance()
@@ -297,7 +323,9 @@ class StreamOrder:
         self._retire()
 
     def _retire(self) -> None:
-        """Forget work that all later work comes after."""
+        """Forget work that all later work comes after, unless some has not begun."""
+        if not self.deferral.is_idle:
+            return
         host = self._host
         for queue in tuple(self._busy):
             done, operations = host.get(queue, 0), queue.operations

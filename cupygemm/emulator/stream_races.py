@@ -71,7 +71,7 @@ def describe_race(
     Parameters
     ----------
     own, other : Operation
-        The later work and the earlier one.
+        The work that accesses the memory, and the one that did so before.
     memory : Memory
     address, size : int
         What the later work accesses.
@@ -94,9 +94,10 @@ def describe_race(
         detail += (
             "\nthe memory was given back and used again, which orders work of the same stream only"
         )
-    first, second = other.queue.short_name, own.queue.short_name
+    earlier, later = sorted((own, other), key=lambda each: each.submitted)
+    first, second = earlier.queue.short_name, later.queue.short_name
     detail += (
-        f"\nrecord an event in {first} after {other.label}, and let {second} wait for it:\n"
+        f"\nrecord an event in {first} after {earlier.label}, and let {second} wait for it:\n"
         "  later_stream.wait_event(earlier_stream.record())"
     )
     return f"stream race: {kind.name}", detail

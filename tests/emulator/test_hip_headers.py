@@ -32,6 +32,10 @@ BITS = RNG.integers(0, 2**32, 200, dtype=np.uint32)
             "out = min(a, 1000u) + max(a, 2000000000u)",
             lambda a: _u32(min(a, 1000) + max(a, 2 * 10**9)),
         ),
+        (
+            "out = max((int)a, (signed char)9) + min((short)a, (short)-1)",
+            lambda a: _u32(max(_signed(a, 32), 9) + min(_signed(a, 16), -1)),
+        ),
     ],
 )
 def test_integer_functions(cp: ModuleType, code: str, reference: Callable[[int], int]) -> None:
@@ -42,6 +46,11 @@ def test_integer_functions(cp: ModuleType, code: str, reference: Callable[[int],
 
 def _u32(value: int) -> int:
     return value & 0xFFFFFFFF
+
+
+def _signed(value: int, bits: int) -> int:
+    low = value & ((1 << bits) - 1)
+    return low - (low >> (bits - 1) << bits)
 
 
 def test_half_arithmetic_is_rounded_once(cp: ModuleType) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cupygemm.emulator.runtime.answering import raised_by_a_handler
+from cupygemm.emulator.interruptions import raised_by_a_handler
 from cupygemm.emulator.runtime.libraries import Dim3
 from cupygemm.emulator.runtime.status import Status
 

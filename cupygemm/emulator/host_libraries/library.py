@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from cupygemm.emulator.device import Device
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.host_libraries.listing import Entry, read_listing
-from cupygemm.emulator.host_libraries.memory import Operands, stretches
+from cupygemm.emulator.host_libraries.memory import HostCallFault, Operands, stretches
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.profiling import active
 from cupygemm.emulator.profiling.host_call import HostCall
@@ -107,9 +107,19 @@ class Call(Operands):
         if self.order is not None and self.queue is not None and found.size:
             if self._place is None:
                 self._place = self.order.begin(self.queue, self.function)
+                self.order.deferral.run_until(self._place.clock())
             parts = stretches(address, found, writes=access == "write")
             touch(self.order, self._place, self.memory, parts)
         return found
+
+    def _check_written(self, *operand: Any) -> None:
+        try:
+            super()._check_written(*operand)
+        except HostCallFault as fault:
+            if self.order is not None and self._place is not None:
+                lines = self.order.deferral.unordered(self._place.queue, self._place.number)
+                fault.args = ("\n".join([str(fault), *lines]),)
+            raise
 
     @property
     def dtype(self) -> np.dtype[Any]:

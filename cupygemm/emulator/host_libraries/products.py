@@ -106,8 +106,9 @@ def product(
     if alpha != 0 and inner != 0 and _has_kernel(a, b, c):
         # The kernel checks its accesses too; here the report names the library's argument.
         checked = Operands(call.function, call.memory)
-        for operand in (a, b) if beta == 0 else (a, b, c):
-            operand.on(checked, "read")
+        if call.order is None or call.order.deferral.is_idle:  # the operands are there
+            for operand in (a, b) if beta == 0 else (a, b, c):
+                operand.on(checked, "read")
         _on_device(alpha, a, b, beta, c)
         return
     result = np.zeros(c.shape, accumulate)

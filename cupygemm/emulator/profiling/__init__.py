@@ -21,6 +21,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cupygemm.emulator.stream_deferral import run_deferred
+
 if TYPE_CHECKING:
     from cupygemm.emulator.profiling.host_call import HostCall
     from cupygemm.emulator.profiling.kernel_profile import KernelProfile
@@ -232,9 +234,11 @@ def profile(*, clock_mhz: float | None = None, sample: int | None = None) -> Ite
     if sample is not None and sample < 1:
         raise ValueError(f"sample={sample}: a sample has at least 1 workgroup")
     collected = Profile(clock_mhz, sample)
+    run_deferred()
     active.append(collected)
     try:
         yield collected
+        run_deferred()
     finally:
         active.remove(collected)
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum {
+    hip_not_ready = 600, // an answer, no error
     hip_not_supported = 801,
     python_failed = 999,
     message_bytes = 32768,
@@ -41,7 +42,7 @@ void cupygemm_set_message(int error, const char *text) {
 }
 
 static int settle(int error) {
-    if (error != 0) {
+    if (error != 0 && error != hip_not_ready) {
         last_error = error;
     }
     return error;

@@ -10,10 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 from cupygemm.emulator.runtime.status import HipError, Status
 from cupygemm.emulator.stream_order import Operation
 
+Kind = Literal["device", "host", "graph"]
 RELAXED = 2  # hipStreamCaptureModeRelaxed
 _identities = itertools.count(1)
 
@@ -32,12 +34,15 @@ class Node:
         The stream that was captured.
     after : frozenset of int
         The numbers of the nodes that it comes after; those that come before these are left out.
+    kind : {"device", "host", "graph"}
+        Who does it: see `Handles.submit`.
     """
 
     label: str
     run: Callable[[Operation], object]
     stream: int = 0
     after: frozenset[int] = frozenset()
+    kind: Kind = "device"
 
 
 @dataclass(eq=False)
@@ -71,11 +76,13 @@ class Capture:
     broken: str = ""
     identity: int = field(default_factory=lambda: next(_identities))
 
-    def add(self, stream: int, label: str, run: Callable[[Operation], object]) -> None:
+    def add(
+        self, stream: int, label: str, run: Callable[[Operation], object], kind: Kind = "device"
+    ) -> None:
         """Keep work of a stream; see `Node`."""
         after = self.ends.get(stream, frozenset())
         self.ends[stream] = frozenset({len(self.nodes)})
-        self.nodes.append(Node(label, run, stream, after))
+        self.nodes.append(Node(label, run, stream, after, kind))
         self.latest[stream] = len(self.nodes)
         if stream != self.origin:
             self.unjoined.add(stream)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from cupygemm.emulator.device import Device, Stream
 from cupygemm.emulator.peers import Devices
-from cupygemm.emulator.runtime.capture import Capture
+from cupygemm.emulator.runtime.capture import Capture, Kind
 from cupygemm.emulator.runtime.status import HipError, Status
 from cupygemm.emulator.stream_order import Operation, Queue
 
@@ -75,7 +75,13 @@ class Handles:
         """Return a stream of the current device, as far as order is concerned."""
         return self.devices.order.queue(stream, self.device.index)
 
-    def submit(self, stream: int, label: str, run: Callable[[Operation], object]) -> None:
+    def submit(
+        self,
+        stream: int,
+        label: str,
+        run: Callable[[Operation], object],
+        kind: Kind = "device",
+    ) -> Operation | None:
         """Do work of a stream, or keep it if the stream is being captured.
 
         Parameters
@@ -85,14 +91,22 @@ class Handles:
             What it is, for reports and pictures of graphs.
         run : callable
             Called with the work's place in the stream.
+        kind : {"device", "host", "graph"}
+            What the device does may be executed later, in a seeded order. Flags and the host's
+            functions are executed at once, after what comes before them: the program may wait for
+            them without a call. A graph submits its nodes.
+
+        Returns
+        -------
+        Operation or None
+            Its place in the stream; None if it is kept.
         """
         if not self.captures:
-            run(self.devices.order.begin(self.queue(stream), label))
-            return
+            return self.perform(self.queue(stream), label, run, kind)
         capture = self.captures.get(stream)
         if capture is not None:
-            capture.add(stream, label, run)
-            return
+            capture.add(stream, label, run, kind)
+            return None
         if stream in DEFAULT_STREAMS[:2]:
             for capture in self.captures.values():
                 if capture.is_blocking:
@@ -102,7 +116,31 @@ class Handles:
                         f"0x{capture.origin:x} waits for: use another stream, or capture one that "
                         "was made with non_blocking=True",
                     )
-        run(self.devices.order.begin(self.queue(stream), label))
+        return self.perform(self.queue(stream), label, run, kind)
+
+    def perform(
+        self, queue: Queue, label: str, run: Callable[[Operation], object], kind: Kind
+    ) -> Operation:
+        """Do work of a stream that is not being captured, or let it wait; see `submit`."""
+        order, memory = self.devices.order, self.devices.memory
+        deferral = order.deferral
+        if deferral.seed is None or kind != "device":
+            operation = order.begin(queue, label)
+            if kind == "host":
+                deferral.run_until(operation.clock())
+            run(operation)
+            return operation
+        with deferral.lock:
+            deferral.advance()
+            operation = order.begin(queue, label)
+            moment = memory.moment()
+
+            def later() -> None:
+                with memory.at(moment):
+                    run(operation)
+
+            deferral.add(queue, operation.clock(), label, later)
+        return operation
 
     def check_not_captured(self, stream: int, what: str) -> None:
         """Raise if a call would have to wait for a stream that is being captured."""

@@ -19,6 +19,7 @@ from cupygemm.emulator.runtime.hip_memory import MemoryFunctions
 from cupygemm.emulator.runtime.hip_module import ModuleFunctions
 from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
 from cupygemm.emulator.runtime.status import HipError, Status
+from cupygemm.emulator.stream_deferral import DeferredFault
 
 # The status of an error of the device; the first class that fits.
 _STATUS = (
@@ -63,6 +64,9 @@ def _failure(err: Exception) -> tuple[Status, str] | None:
     """Return the status and the message of an exception of the runtime or of the device."""
     if isinstance(err, HipError):
         return err.status, str(err)
+    if isinstance(err, DeferredFault):
+        known = _failure(err.cause)
+        return (Status.UNKNOWN if known is None else known[0]), str(err)
     for kind, status in _STATUS:
         if isinstance(err, kind):
             return status, str(err)

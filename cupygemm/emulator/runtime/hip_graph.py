@@ -96,7 +96,9 @@ class GraphFunctions(Handles):
     def hipGraphLaunch(self, executable: int, stream: int) -> None:
         self.check_stream(stream)
         nodes = self._graph(executable)
-        self.submit(stream, "graph", lambda place: self._replay(executable, nodes, place.queue))
+        self.submit(
+            stream, "graph", lambda place: self._replay(executable, nodes, place.queue), "graph"
+        )
 
     def _replay(self, executable: int, nodes: list[Node], queue: Queue) -> None:
         """Do the work of a graph: each captured stream is a queue of its own, the first is `queue`.
@@ -115,7 +117,7 @@ class GraphFunctions(Handles):
                 own = queues[node.stream] = Queue(name, queue.device, "non-blocking")
             for earlier in [start, *(after[place] for place in node.after)]:
                 order.wait(own, earlier)
-            node.run(order.begin(own, node.label))
+            self.perform(own, node.label, node.run, node.kind)
             after.append(own.now())
         for each in queues.values():
             if each is not queue:

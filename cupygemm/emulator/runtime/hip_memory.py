@@ -60,11 +60,14 @@ class MemoryFunctions(Handles):
 
     def hipFree(self, pointer: int) -> None:
         if pointer:
-            self.devices.order.synchronise_device()  # as HIP does, before it gives memory back
-            try:
-                self.devices.memory.free(pointer)
-            except ValueError as err:
-                raise HipError(Status.INVALID_VALUE, str(err)) from err
+            self.devices.order.deferral.after_running(lambda: self._free(pointer))
+
+    def _free(self, pointer: int) -> None:
+        self.devices.order.synchronise_device()  # as HIP does, before it gives memory back
+        try:
+            self.devices.memory.free(pointer)
+        except ValueError as err:
+            raise HipError(Status.INVALID_VALUE, str(err)) from err
 
     hipHostFree = hipFree
 
@@ -87,17 +90,32 @@ class MemoryFunctions(Handles):
         found.allocation_flags = 0
 
     def hipMemcpy(self, to: int, source: int, size: int, kind: int) -> None:
-        self._submit_copy(to, source, size, kind, 0)
-        self.devices.order.synchronise(self.queue(0))
+        self._await(self._submit_copy(to, source, size, kind, 0))
 
-    def _submit_copy(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
-        self.submit(
+    def _submit_copy(
+        self, to: int, source: int, size: int, kind: int, stream: int
+    ) -> Operation | None:
+        if self.devices.order.deferral.seed is not None and stream not in self.captures:
+            self._check_copy(to, source, size, kind)
+        return self.submit(
             stream,
             f"copy of {size} bytes",
             lambda place: self._copy(place, to, source, size, kind),
         )
 
-    def _copy(self, place: Operation, to: int, source: int, size: int, kind: int) -> None:
+    def _await(self, place: Operation | None) -> None:
+        """Let the host wait for a piece of work; if that is interrupted, it does not happen."""
+        if place is None:
+            return
+        order = self.devices.order
+        try:
+            order.reach(place.clock())
+        except BaseException:
+            order.deferral.drop(place.queue, place.number)
+            raise
+        order.deferral.raise_failure()
+
+    def _check_copy(self, to: int, source: int, size: int, kind: int) -> None:
         if kind not in range(DEFAULT + 1):
             raise HipError(Status.INVALID_VALUE, f"{kind} is no hipMemcpyKind")
         if size == 0:
@@ -106,14 +124,15 @@ class MemoryFunctions(Handles):
         from_device = kind in (DEVICE_TO_HOST, DEVICE_TO_DEVICE)
         self._check("copy to", to, size, on_device=to_device)
         self._check("copy from", source, size, on_device=from_device)
+
+    def _copy(self, place: Operation, to: int, source: int, size: int, kind: int) -> None:
+        self._check_copy(to, source, size, kind)
+        if size == 0:
+            return
         self._touch(place, Stretch.plain(source, size, writes=False))
         self._touch(place, Stretch.plain(to, size, writes=True))
         ctypes.memmove(to, source, size)
-        memory = self.devices.memory
-        memory.define(to, size)
-        if not (memory.owns(to) and memory.owns(source)):
-            # "If host or dest are not pinned, the memory copy will be performed synchronously."
-            self.devices.order.synchronise(place.queue)
+        self.devices.memory.define(to, size)
 
     def _touch(self, place: Operation, part: Stretch) -> None:
         """Note what a copy or a fill touches, if it is memory of the device or pinned."""
@@ -127,7 +146,11 @@ class MemoryFunctions(Handles):
 
     def hipMemcpyAsync(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
         self.check_stream(stream)
-        self._submit_copy(to, source, size, kind, stream)
+        place = self._submit_copy(to, source, size, kind, stream)
+        memory = self.devices.memory
+        if not (memory.owns(to) and memory.owns(source)):
+            # "If host or dest are not pinned, the memory copy will be performed synchronously."
+            self._await(place)
 
     def hipMemcpyPeer(
         self, to: int, to_device: int, source: int, from_device: int, size: int
@@ -145,8 +168,7 @@ class MemoryFunctions(Handles):
         self._submit_copy(to, source, size, DEVICE_TO_DEVICE, stream)
 
     def hipMemset(self, to: int, value: int, size: int) -> None:
-        self.hipMemsetAsync(to, value, size, 0)
-        self.devices.order.synchronise(self.queue(0))
+        self._await(self._submit_fill(to, value, size, 0))
 
     def _fill(self, place: Operation, to: int, value: int, size: int) -> None:
         if size:
@@ -157,7 +179,12 @@ class MemoryFunctions(Handles):
 
     def hipMemsetAsync(self, to: int, value: int, size: int, stream: int) -> None:
         self.check_stream(stream)
-        self.submit(
+        self._submit_fill(to, value, size, stream)
+
+    def _submit_fill(self, to: int, value: int, size: int, stream: int) -> Operation | None:
+        if size and self.devices.order.deferral.seed is not None and stream not in self.captures:
+            self._check("fill of", to, size, on_device=True)
+        return self.submit(
             stream, f"fill of {size} bytes", lambda place: self._fill(place, to, value, size)
         )
 

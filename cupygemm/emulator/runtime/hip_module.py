@@ -70,6 +70,7 @@ class ModuleFunctions(Handles):
 
     def hipModuleUnload(self, module: int) -> None:
         loaded = self._module(module)
+        self.devices.order.deferral.run_all()
         for function in loaded.functions.values():
             self._functions.pop(function, None)
         with contextlib.suppress(ValueError):  # an interrupted attempt has freed it

@@ -1,9 +1,8 @@
 """The HIP functions on devices, streams and events.
 
-Work is done when it is submitted, unless its stream is being captured (capture.py): waiting takes
-no time, except for a flag that another thread has yet to write, and every query finds all work
-finished. What waits for what is noted in `stream_order`.
-The methods are HIP's functions, under HIP's names.
+What waits for what is noted in `stream_order`. Without a seed (`stream_deferral`), work is done
+when it is submitted: waiting takes no time, except for a flag that another thread has yet to write,
+and every query finds all work finished. The methods are HIP's functions, under HIP's names.
 """
 # ruff: noqa: D102, N802
 
@@ -53,6 +52,7 @@ class DeviceFunctions(Handles):
         for stream in tuple(self.captures):
             self.check_not_captured(stream, "a wait for all streams, and so for")
         self.devices.order.synchronise_device(self.device.index)
+        self.devices.order.deferral.raise_failure()
 
     def hipDeviceGetAttribute(self, value: int, attribute: int, device: int) -> None:
         self.check_device(device)
@@ -93,6 +93,7 @@ class DeviceFunctions(Handles):
                 f"device {own} has access to the memory of device {peer} already",
             )
         made.value = 1
+        self.devices.order.deferral.run_all()  # earlier work has no access
         self.devices.enable_peer(own, peer)
 
     def hipDeviceDisablePeerAccess(self, peer: int) -> None:
@@ -104,6 +105,7 @@ class DeviceFunctions(Handles):
                 f"device {own} has no access to the memory of device {peer}",
             )
         made.value = 1
+        self.devices.order.deferral.run_all()  # earlier work has access
         self.devices.disable_peer(own, peer)
 
     def _own_index_beside(self, peer: int) -> int:
@@ -159,11 +161,12 @@ class StreamFunctions(Handles):
         self.check_stream(stream)
         self.check_not_captured(stream, "a wait for")
         self.devices.order.synchronise(self.queue(stream))
+        self.devices.order.deferral.raise_failure()
 
     def hipStreamQuery(self, stream: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a query of")
-        self.devices.order.synchronise(self.queue(stream))
+        self._query(self.devices.order.record(self.queue(stream)), f"stream 0x{stream:x}")
 
     def hipStreamWaitEvent(self, stream: int, event: int, flags: int) -> None:
         self.check_stream(stream)
@@ -199,17 +202,21 @@ class StreamFunctions(Handles):
     def hipStreamAddCallback(self, stream: int, function: int, data: int, flags: int) -> None:
         self.check_stream(stream)
         self.check_not_captured(stream, "a callback in")
-        _StreamCallback(function)(stream, Status.SUCCESS, data)
-        self.devices.order.synchronise(self.queue(stream))  # the host knows where the stream is
+
+        def run(place: Operation) -> None:
+            _StreamCallback(function)(stream, Status.SUCCESS, data)
+            self.devices.order.reach(place.clock())  # the host knows where the stream is
+
+        self.submit(stream, "callback", run, "host")
 
     def hipLaunchHostFunc(self, stream: int, function: int, data: int) -> None:
         self.check_stream(stream)
 
         def run(place: Operation) -> None:
             _HostFunction(function)(data)
-            self.devices.order.synchronise(place.queue)
+            self.devices.order.reach(place.clock())
 
-        self.submit(stream, "host function", run)
+        self.submit(stream, "host function", run, "host")
 
     def hipStreamWriteValue32(self, stream: int, flag: int, value: int, flags: int) -> None:
         self.check_stream(stream)
@@ -219,7 +226,7 @@ class StreamFunctions(Handles):
             self._flag_clocks[flag] = self.devices.order.record(place.queue)
             ctypes.c_uint32.from_address(flag).value = value
 
-        self.submit(stream, "write to a flag", run)
+        self.submit(stream, "write to a flag", run, "host")
 
     def hipStreamWaitValue32(
         self, stream: int, flag: int, value: int, flags: int, mask: int
@@ -236,7 +243,7 @@ class StreamFunctions(Handles):
                 time.sleep(_POLL_SECONDS)
             self.devices.order.wait(place.queue, self._flag_clocks.get(flag, {}))
 
-        self.submit(stream, "wait for a flag", run)
+        self.submit(stream, "wait for a flag", run, "host")  # another thread may have to write
 
     def _check_flag(self, flag: int) -> None:
         if flag % 4 or not self.devices.memory.contains(flag, 4):
@@ -259,23 +266,39 @@ class StreamFunctions(Handles):
         self.check_stream(stream)
         known, capture = self._event(event), self.captures.get(stream)
         known.mark = None
-        if capture is None:
-            known.record(self.devices.order.record(self.queue(stream)))
-        else:
+        if capture is not None:
             known.mark = capture.mark(stream)
+            return
+        queue = self.queue(stream)
+        clock = self.devices.order.record(queue)
+        known.record(clock)
+        if not self.devices.order.deferral.is_idle:
+            self.devices.order.deferral.add(queue, clock, "", lambda: known.pass_by(clock))
 
     def hipEventQuery(self, event: int) -> None:
-        self._reach(event, "a query of")
+        known = self._reachable(event, "a query of")
+        self._query(known.clock, f"event 0x{event:x}")
 
     def hipEventSynchronize(self, event: int) -> None:
-        self._reach(event, "a wait for")
+        known = self._reachable(event, "a wait for")
+        self.devices.order.reach(known.clock)
+        self.devices.order.deferral.raise_failure()
 
-    def _reach(self, event: int, what: str) -> None:
-        """Let the host know that the work before an event is done."""
+    def _query(self, clock: Clock, what: str) -> None:
+        """Raise unless all work before a point is done; if so, the host knows that."""
+        deferral = self.devices.order.deferral
+        is_done = deferral.is_done(clock)
+        deferral.raise_failure()
+        if not is_done:
+            raise HipError(Status.NOT_READY, f"the work before {what} is not done")
+        self.devices.order.reach(clock)
+
+    def _reachable(self, event: int, what: str) -> Event:
+        """Return an event that is not of a capture in progress."""
         known = self._event(event)
         if known.mark is not None:
             self.check_not_captured(known.mark.stream, f"{what} an event of")
-        self.devices.order.reach(known.clock)
+        return known
 
     def hipEventElapsedTime(self, milliseconds: int, start: int, stop: int) -> None:
         events = self._event(start), self._event(stop)
@@ -283,8 +306,8 @@ class StreamFunctions(Handles):
             raise HipError(Status.INVALID_HANDLE, "an event was created without timing")
         if events[0].recorded is None or events[1].recorded is None:
             raise HipError(Status.INVALID_HANDLE, "an event has not been recorded")
-        for event in events:
-            self.devices.order.reach(event.clock)
+        for event, handle in zip(events, (start, stop), strict=True):
+            self._query(event.clock, f"event 0x{handle:x}")
         elapsed = (events[1].recorded - events[0].recorded) / 1e6
         ctypes.c_float.from_address(milliseconds).value = elapsed
 

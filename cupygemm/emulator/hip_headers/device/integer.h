@@ -63,10 +63,6 @@ HIP_DEVICE unsigned int __funnelshift_r(unsigned int low, unsigned int high, uns
 #define HIP_MIN_MAX(type)                                                                          \
     HIP_BOTH constexpr type min(type a, type b) { return a < b ? a : b; }                          \
     HIP_BOTH constexpr type max(type a, type b) { return a < b ? b : a; }
-HIP_MIN_MAX(signed char)
-HIP_MIN_MAX(unsigned char)
-HIP_MIN_MAX(short)
-HIP_MIN_MAX(unsigned short)
 HIP_MIN_MAX(int)
 HIP_MIN_MAX(unsigned int)
 HIP_MIN_MAX(long)
@@ -74,6 +70,30 @@ HIP_MIN_MAX(unsigned long)
 HIP_MIN_MAX(long long)
 HIP_MIN_MAX(unsigned long long)
 #undef HIP_MIN_MAX
+
+// Narrower types are compared as they are if both are the same, and as int if not.
+template <typename T> struct hip_narrow {};
+template <> struct hip_narrow<char> {
+    using type = char;
+};
+template <> struct hip_narrow<signed char> {
+    using type = signed char;
+};
+template <> struct hip_narrow<unsigned char> {
+    using type = unsigned char;
+};
+template <> struct hip_narrow<short> {
+    using type = short;
+};
+template <> struct hip_narrow<unsigned short> {
+    using type = unsigned short;
+};
+template <typename T> HIP_BOTH constexpr typename hip_narrow<T>::type min(T a, T b) {
+    return a < b ? a : b;
+}
+template <typename T> HIP_BOTH constexpr typename hip_narrow<T>::type max(T a, T b) {
+    return a < b ? b : a;
+}
 
 // Without these, mixed widths and signs would be ambiguous; they apply the usual arithmetic
 // conversions.
