@@ -204,28 +204,36 @@ class Group:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """End the group if an exception comes after the agreement, so that nobody waits for it."""
+        """End the group if an exception comes after the agreement, so that nobody waits for it.
+
+        Raises
+        ------
+        GroupError
+            A fault of another rank has ended the group meanwhile.
+        """
         try:
             yield
+            if self._membership.faulty:
+                self._membership.raise_if_broken()
+        except GroupError:
+            raise
         except BaseException as err:
             from cupy.cuda.nccl import NcclError
 
-            if not isinstance(err, NcclError):
-                self._membership.fail(f"{type(err).__name__}: {err}")
-                raise
-            cause = self._membership.wait_until_broken(min(self.timeout, _REASON_SECONDS))
+            cause = None
+            if isinstance(err, NcclError):
+                cause = self._membership.wait_until_broken(min(self.timeout, _REASON_SECONDS))
+            elif isinstance(err, Exception) and self._membership.faulty:
+                cause = self.broken  # streams go on unordered when nobody can be waited for
             if cause is not None:
                 raise cause from err
-            self._membership.fail(str(err))
+            self._membership.fail(f"{type(err).__name__}: {err}")
             raise
 
     def release(self) -> None:
         """Let the streams of this rank wait for no other rank any more."""
-        from cupy.cuda import Device
-
         if self.peers is not None:
-            with Device(self.device):
-                self.peers.release()
+            self.peers.release()
 
     def exchange(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
         """Enqueue a step of sends and receives on the stream of the group.

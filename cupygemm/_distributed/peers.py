@@ -19,6 +19,8 @@ import contextlib
 import math
 import os
 import socket
+import threading
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +31,7 @@ from cupygemm._distributed.rendezvous import Facts
 _GRANULE = 2 << 20  # cudaMalloc gives smaller ones a place within a larger allocation
 _FLAG_BYTES = 64
 _RELEASED = 0x3F  # all bytes: a count that no group reaches
+_RELEASE_PAUSES = (0.0, 0.05, 0.2, 0.5, 1.0, 2.0)  # seconds
 _HANDLE_KIND = "handle"
 
 Agree = Callable[[Facts], list[Facts]]
@@ -60,6 +63,7 @@ class Segment:
         self._opened: list[int] = []
         self.addresses: list[int] = []
         self._memory: Any = None
+        self.device = runtime.getDevice()
         problem = ""
         try:
             self._memory = Memory(self.nbytes)
@@ -157,6 +161,7 @@ class Peers:
         self._refused: float = math.inf  # bytes
         self._calls = 0
         self._waiting: set[int] = set()
+        self._released = False
         self._sent = [0] * size
         self._received = [0] * size
 
@@ -199,6 +204,7 @@ class Peers:
 
     def begin(self, stream: Any) -> None:
         """Begin a call: work that a stream holds so far may use this rank's segment, later not."""
+        self._check()
         self._calls += 1
         self.stream.wait_event(stream.record())
         for peer in self._peers():
@@ -209,6 +215,7 @@ class Peers:
         """Copy a contiguous array to a place in a peer's segment."""
         from cupy.cuda import runtime
 
+        self._check()
         assert self._data is not None
         if not array.nbytes:
             return
@@ -231,6 +238,7 @@ class Peers:
 
     def receive(self, peer: int, stream: Any) -> None:
         """Let a stream wait for the next copy of a peer, which must not be empty."""
+        self._check()
         self._received[peer] += 1
         self._driver.wait(stream.ptr, self._arrived(peer, self._rank), self._received[peer])
 
@@ -240,11 +248,23 @@ class Peers:
 
     def release(self) -> None:
         """Let streams of this rank wait for nothing any more: a rank is gone."""
-        from cupy.cuda import runtime
+        self._released = True
+        threading.Thread(target=self._release, name="cupygemm-release", daemon=True).start()
 
-        nbytes = 2 * self._size * _FLAG_BYTES
+    def _release(self) -> None:
+        """Raise all flags, and once more when writes of others may have lowered them again."""
+        from cupy.cuda import Device, runtime
+
         place = self._flags.addresses[self._rank]
-        runtime.memsetAsync(place, _RELEASED, nbytes, self._release_stream.ptr)
+        nbytes = 2 * self._size * _FLAG_BYTES
+        for pause in _RELEASE_PAUSES:
+            time.sleep(pause)
+            with Device(self._flags.device):
+                runtime.memsetAsync(place, _RELEASED, nbytes, self._release_stream.ptr)
+
+    def _check(self) -> None:
+        if self._released:
+            raise PeerError("a rank of the group is gone")
 
     def close(self) -> None:
         """Close the memory of the others, when all work of this rank has ended."""

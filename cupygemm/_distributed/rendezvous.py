@@ -165,6 +165,11 @@ class Membership:
         Called without arguments, in a thread of its own, when the group has ended because of a
         fault: operations that wait for other ranks would wait forever.
 
+    Attributes
+    ----------
+    faulty : bool
+        Whether the group has ended because of a fault, and not because a rank has left in order.
+
     Raises
     ------
     GroupError
@@ -187,6 +192,7 @@ class Membership:
         self._lock = threading.Lock()  # of the connection, for sending
         self._answers: queue.SimpleQueue[list[Facts] | None] = queue.SimpleQueue()
         self._broken: Facts | None = None
+        self.faulty = False
         self._closed = False
         try:
             self._connection: Any = Client((place, int(port)), authkey=bytes.fromhex(token))
@@ -279,6 +285,7 @@ class Membership:
     def _break(self, broken: str, ranks: list[int], *, in_order: bool = False) -> None:
         if self._broken is None and not self._closed:
             self._broken = {"broken": broken, "ranks": ranks}
+            self.faulty = not in_order
             if self._on_break is not None and not in_order:
                 self._on_break()
         self._answers.put(None)

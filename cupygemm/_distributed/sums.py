@@ -13,7 +13,7 @@ import numpy as np
 from cupygemm._backends import unfused
 from cupygemm._records.formats import as_stored, container
 from cupygemm._request.call import Call
-from cupygemm._request.promotion import ProductTypes
+from cupygemm._request.promotion import F32, HALVES, ProductTypes
 
 
 def type_of_sums(types: ProductTypes, *, epilogue: bool) -> np.dtype[Any]:
@@ -39,6 +39,31 @@ def finished(call: Call, total: Any, out: Any) -> Any:
     return out
 
 
+def sum_and_finish(call: Call, parts: Any, sums: np.dtype[Any], out: Any) -> Any:
+    """Return the epilogue of a sum, rounded once, in ``out`` if that is not None.
+
+    Parameters
+    ----------
+    call : Call
+    parts : cupy.ndarray
+        (parts, rows, columns), C-contiguous.
+    sums : numpy.dtype
+        The type in which they are added, from first to last.
+    out : cupy.ndarray or None
+    """
+    import cupy
+
+    types = call.request.types
+    in_one_pass = call.arguments is None and sums == F32 and types.stored in (F32, *HALVES)
+    if not in_one_pass:
+        return finished(call, added_in_order(parts, sums), out)
+    if out is None:
+        out = cupy.empty(parts.shape[1:], container(types.result))
+    if out.size:
+        _adder(sums.name)(parts, parts.shape[0], out.size, 0, as_stored(out))
+    return out
+
+
 def added_in_order(parts: Any, sums: np.dtype[Any]) -> Any:
     """Return the sum of ``parts`` along their first axis, from first to last, in one pass.
 
@@ -60,22 +85,24 @@ def added_in_order(parts: Any, sums: np.dtype[Any]) -> Any:
     if total.size and sums.kind == "b":
         cupy.any(parts, axis=0, out=total)
     elif total.size:
-        _adder()(parts, parts.shape[0], total.size, total)
+        _adder(sums.name)(parts, parts.shape[0], total.size, 0, total)
     return total
 
 
 @functools.cache
-def _adder() -> Any:
+def _adder(sums: str) -> Any:
     import cupy
 
     return cupy.ElementwiseKernel(
-        "raw T parts, int64 count, int64 stride",
-        "S total",
+        f"raw T parts, int64 count, int64 stride, {sums} zero",
+        "R total",
         """
-        S sum = static_cast<S>(parts[i]);
+        auto sum = zero;
+        using S = decltype(sum);
+        sum = static_cast<S>(parts[i]);
         for (long long part = 1; part < count; part++)
             sum += static_cast<S>(parts[part * stride + i]);
-        total = sum;
+        total = static_cast<R>(sum);
         """,
         "cupygemm_add_in_order",
     )
