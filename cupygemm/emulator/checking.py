@@ -72,6 +72,13 @@ CHECKS: Mapping[str, Check] = {
         "the bits that happen to be there are used",
         "the kernel's result would depend on earlier contents of registers or memory",
     ),
+    "uninitialised_source": Check(
+        "a variable of HIP source that, as its compiler sees, is used before it is written",
+        "the compiler has taken any value that suits it",
+        "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
+        'last says "may be"',
+        "warn",
+    ),
     "waits": Check(
         "a register or LDS that is used before an s_waitcnt has waited for its load",
         "the loaded value is there already",

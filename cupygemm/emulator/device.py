@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from cupygemm.emulator import source_findings
 from cupygemm.emulator.allocations import Memory
 from cupygemm.emulator.errors import EmulatorError
 from cupygemm.emulator.extents import Extent
@@ -124,6 +125,11 @@ class Device:
             It is damaged, or for another target.
         """
         loaded: CodeObject = _code_object().load(data, self.memory, self.target.name)
+        try:
+            source_findings.report(loaded.elf)
+        except EmulatorError:
+            self.unload(loaded)
+            raise
         return loaded
 
     def unload(self, code: CodeObject) -> None:

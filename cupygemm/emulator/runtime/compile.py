@@ -18,6 +18,7 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
+from cupygemm.emulator import source_findings
 from cupygemm.emulator.runtime import cxx_library, precompiled
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
@@ -223,7 +224,9 @@ class _Program:
         lowered = {name: _symbol(text, index) for index, name in enumerate(self.expressions)}
         # CuPy's kernel cache compiles an empty program to find out whether the compiler has
         # changed, so the code contains the versions of the compiler and of the headers.
-        assembly.write_text(f'{text}\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n')
+        version = f'\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n'
+        found = source_findings.comments(file.read_text(), log.replace(f"{file.parent}/", ""))
+        assembly.write_text("".join([text, version, *found]))
         log += toolchain.assemble(assembly, binary, target=self.target_name)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
         output.write_bytes(head.encode() + b"\n" + binary.read_bytes())
@@ -249,6 +252,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
         f"-ffile-prefix-map={work}/=",
         f"-I{work / 'include'}",
         "-Wno-unused-command-line-argument",
+        *source_findings.OPTIONS,
         KEEP_NAMES,
     ]
     for option in program.options:

@@ -1,0 +1,82 @@
+"""Variables of HIP source that are used before they are written, as the compiler sees them.
+
+At -O3, a kernel whose accumulator was never initialised compiles to code in which nothing undefined
+is left to be seen: the compiler takes any value that suits it. So the compiler's warnings are kept
+in the code object, as comments, and reported when it is loaded. Programs that CuPy generates or
+brings are left out. The compiler looks at numbers and vectors, not at elements of arrays.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+
+from cupygemm.emulator import checking
+from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.findings import report_call
+
+CHECK = "uninitialised_source"
+OPTIONS = ("-Wuninitialized", "-Wsometimes-uninitialized", "-Wconditional-uninitialized")
+_NAMES = "|".join(option.removeprefix("-W") for option in OPTIONS)
+_WARNING = re.compile(rf"^(.+:\d+:\d+): warning: (.+) \[-W(?:{_NAMES})[^]]*\]$", re.MULTILINE)
+_MARK = "cupygemm: used before it is written: "
+_COMMENT = re.compile(re.escape(_MARK.encode()) + rb"([^\0]+)")
+_GENERATED = "#include <cupy/"  # how programs of CuPy's own begin
+_BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
+
+
+def comments(source: str, log: str) -> list[str]:
+    """Return assembly that keeps what the compiler's log of a program says.
+
+    Parameters
+    ----------
+    source : str
+        The program.
+    log : str
+        The compiler's warnings.
+    """
+    if source.startswith(_GENERATED):
+        return []
+    found = dict.fromkeys(f"{where}: {what}" for where, what in _WARNING.findall(log))
+    quoted = (re.sub(r'["\\]', r"\\\g<0>", text) for text in found)
+    return [f'\t.ident "{_MARK}{text}"\n' for text in quoted]
+
+
+def report(elf: bytes) -> None:
+    """Report what a code object that is loaded keeps.
+
+    Parameters
+    ----------
+    elf : bytes
+
+    Raises
+    ------
+    EmulatorError
+        The check is an error.
+    """
+    if _MARK.encode() not in elf or (severity := checking.policy()[CHECK]) == "off":
+        return
+    if not _called_by_cupy():
+        report_call(EmulatorError(_text(_COMMENT.findall(elf))), severity)
+
+
+def _text(found: Iterable[bytes]) -> str:
+    lines = [
+        "HIP source uses variables that nothing has written",
+        *(f"  {each.decode(errors='replace')}" for each in found),
+        "  the optimiser takes any value for them, so that the code may hide it: initialise them",
+        f"  check: {CHECK}",
+    ]
+    return "\n".join(lines)
+
+
+def _called_by_cupy() -> bool:
+    """Tell whether a function of CuPy's, and not a user of its kernel classes, loads the code."""
+    frame = sys._getframe()  # noqa: SLF001  # inspect.currentframe returns the same
+    while frame.f_back is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not any(name == each or name.startswith(f"{each}.") for each in _BETWEEN):
+            return name.partition(".")[0] in ("cupy", "cupyx")
+        frame = frame.f_back
+    return False

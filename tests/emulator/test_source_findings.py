@@ -1,0 +1,72 @@
+"""Variables that HIP source uses before it writes them are reported when the code is loaded."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from cupygemm import emulator
+from cupygemm.emulator import findings, source_findings
+from cupygemm.emulator.errors import EmulatorError, KernelWarning
+from cupygemm.emulator.runtime.compile import compile_program
+
+# At -O3, the code of the first kernel stores whatever the register of the sum holds.
+SUM = """
+typedef float float4_ __attribute__((ext_vector_type(4)));
+typedef _Float16 half4_ __attribute__((ext_vector_type(4)));
+extern "C" __global__ void product(const half4_* a, const half4_* b, float4_* c, int n) {
+    float4_ sum START;
+    for (int i = 0; i < n; i++)
+        sum = __builtin_amdgcn_mfma_f32_16x16x16f16(a[i], b[i], sum, 0, 0, 0);
+    c[threadIdx.x] = sum;
+}
+"""
+
+
+def launch(start: str) -> None:
+    code = compile_program(SUM.replace("START", start), "a.hip", target_name="gfx942").code
+    a, b, c = np.zeros((64, 4), "f2"), np.zeros((64, 4), "f2"), np.zeros((64, 4), "f4")
+    with emulator.checks(uninitialised="off"):
+        emulator.launch(code, 1, 64, [a, b, c, 1])
+
+
+def test_a_sum_that_nothing_initialises_is_named_with_its_line() -> None:
+    with pytest.warns(KernelWarning) as caught, findings.observing() as seen:
+        launch("")
+    assert [str(each) for each in seen.warnings] == [
+        (
+            "HIP source uses variables that nothing has written\n"
+            "  a.hip:7:65: variable 'sum' may be uninitialized when used here\n"
+            "  the optimiser takes any value for them, so that the code may hide it: "
+            "initialise them\n"
+            "  check: uninitialised_source"
+        )
+    ]
+    assert len(caught) == 1
+
+
+def test_an_initialised_sum_is_not() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        launch("= {0}")
+
+
+def test_the_check_can_be_an_error_or_off() -> None:
+    with emulator.checks(uninitialised_source="error"), pytest.raises(EmulatorError, match="'sum'"):
+        launch("")
+    with warnings.catch_warnings(), emulator.checks(uninitialised_source="off"):
+        warnings.simplefilter("error")
+        launch("")
+
+
+def test_what_is_kept_of_a_log() -> None:
+    log = (
+        "a \"b\".hip:1:2: warning: variable 'x' is uninitialized when used here [-Wuninitialized]\n"
+        "a.hip:3:4: warning: unused variable 'y' [-Wunused-variable]\n"
+    )
+    kept = source_findings.comments("", log)
+    assert len(kept) == 1
+    assert r"a \"b\".hip:1:2: variable 'x' is uninit" in kept[0]
+    assert source_findings.comments("#include <cupy/complex.cuh>\n", log) == []
