@@ -326,9 +326,10 @@ def estimate(arguments: argparse.Namespace) -> None:
     """Print how many tests ran, and what share of all that are not skipped would pass.
 
     Each file's tests count for those of the file that did not run, unless each test was chosen by
-    itself (``--least 0``): then all count alike. The interval is Wilson's at 95 %
-    with Kish's effective number of tests for the unequal weights; that the sample is stratified by
-    file makes it too wide rather than too narrow.
+    itself (``--least 0``): then all count alike, and the interval is the exact one of Clopper and
+    Pearson. Otherwise it is Wilson's, with Kish's effective number of tests for the unequal
+    weights; that the sample is stratified by file makes it too wide rather than too narrow. Both
+    are for 95 %.
     """
     ran = population = passed = failed = known = 0
     weights: list[tuple[float, bool]] = []
@@ -351,13 +352,39 @@ def estimate(arguments: argparse.Namespace) -> None:
         return
     share = sum(weight for weight, is_passed in weights if is_passed) / total
     effective = total**2 / sum(weight**2 for weight, _ in weights)
-    low, high = wilson(share, effective)
+    if arguments.least == 0:
+        low, high = exact(passed, passed + failed)
+    else:
+        low, high = wilson(share, effective)
     sys.stdout.write(
         f"{ran} of {population} tests ran: {passed} passed ({known} of them with {KNOWN}), "
         f"{failed} failed, {ran - passed - failed} skipped.\n"
         f"Of all tests that are not skipped, an estimated {share:.2%} pass "
         f"(95 % interval {low:.2%} to {high:.2%}).\n"
     )
+
+
+def exact(passed: int, count: int, error: float = 0.05) -> tuple[float, float]:
+    """Return the interval of Clopper and Pearson for `passed` of `count` independent trials.
+
+    >>> [round(end, 4) for end in exact(419, 426)]
+    [0.9664, 0.9934]
+    """
+
+    def at_most(seen: int, share: float) -> float:
+        return sum(
+            math.comb(count, k) * share**k * (1 - share) ** (count - k) for k in range(seen + 1)
+        )
+
+    def root(seen: int, wanted: float) -> float:
+        low, high = 0.0, 1.0
+        for _ in range(50):  # `at_most` falls with the share
+            middle = (low + high) / 2
+            low, high = (middle, high) if at_most(seen, middle) > wanted else (low, middle)
+        return low
+
+    low = root(passed - 1, 1 - error / 2) if passed else 0.0
+    return low, root(passed, error / 2) if passed < count else 1.0
 
 
 def wilson(share: float, count: float, deviations: float = 1.96) -> tuple[float, float]:
