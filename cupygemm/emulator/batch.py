@@ -41,10 +41,17 @@ class Batch:
     scoreboard: Scoreboard
     scheduler: Scheduler
     loop: NativeLoop | None
+    vector: int  # bit masks of the registers that were initialised
+    scalar: int
 
     def restart(self, vector: int, scalar: int) -> None:
         """Prepare for other workgroups, whose state has been set."""
-        marks_of(self.state).restart()
+        native, marks = self.program.native, marks_of(self.state)
+        if (vector, scalar) == (self.vector, self.scalar):
+            marks.restart((native.used_vector, native.used_scalar))
+        else:
+            marks.restart()
+        self.vector, self.scalar = vector, scalar
         self.scoreboard.restart(vector, scalar)
         self.scheduler.restart()
         machine_of(self.state).restart(self.state)
@@ -102,10 +109,14 @@ class Batches:
             self._latest = None
             batch = _take(self._key(waves), waves)
         reuse = None if batch is None else batch.state
-        state, vector, scalar = dispatch.start(first, BATCH_WAVES, kernarg, self._memory, reuse)
+        is_same = batch is not None and batch.program is self._program
+        scalars = self._program.native.used_scalar | batch.scalar if batch and is_same else -1
+        state, vector, scalar = dispatch.start(
+            first, BATCH_WAVES, kernarg, self._memory, reuse, scalars
+        )
         if batch is None:
             batch = self._new(state, vector, scalar)
-        elif batch.program is self._program and self._recorder is None:
+        elif is_same and self._recorder is None:
             batch.restart(vector, scalar)
         else:
             marks_of(state).restart()
@@ -131,7 +142,7 @@ class Batches:
             loop = NativeLoop(state, program.native, scoreboard, scheduler)
             if self._recorder is not None:
                 loop.record(self._recorder.native())
-        return Batch(program, state, scoreboard, scheduler, loop)
+        return Batch(program, state, scoreboard, scheduler, loop, vector, scalar)
 
     def finish(self) -> None:
         """Keep the objects for later launches, if they are small."""

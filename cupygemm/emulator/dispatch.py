@@ -212,6 +212,7 @@ class Dispatch:
         kernarg: int,
         memory: Memory,
         reuse: State | None = None,
+        scalars: int = -1,
     ) -> tuple[State, int, int]:
         """Return the state of the batch that starts at the workgroup in place `first`.
 
@@ -223,6 +224,8 @@ class Dispatch:
         memory : Memory
         reuse : State, optional
             The state of an earlier batch of the same shape, whose arrays this one takes over.
+        scalars : int
+            Bit mask of the scalar registers that the earlier batch may have set.
 
         Returns
         -------
@@ -246,7 +249,7 @@ class Dispatch:
             state.workgroup_ids, state.launch_order = ids, order
             state.grid, state.arguments = self.grid, self._kernarg
             state.findings = self.findings
-            state.restart()
+            state.restart(scalars)
             state.pc.fill(self.kernel.entry + (256 if preload else 0))
             state.modes.fill(descriptor.mode)
             return self._start_registers(state, kernarg)

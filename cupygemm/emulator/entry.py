@@ -46,3 +46,8 @@ class Entry:
     scc_writes: int
     slot: int = -1  # of the scoreboard, for a load
     record: Any = None  # its native form
+
+    @property
+    def moves_registers(self) -> bool:
+        """Whether M0 decides which registers this or later instructions access."""
+        return self.inst.mnemonic.startswith(("s_set_gpr_idx_", "s_movrel", "s_setreg_"))

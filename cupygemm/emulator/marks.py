@@ -19,7 +19,7 @@ import numpy as np
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import register_name, registers
 from cupygemm.emulator.reports import instruction_at
-from cupygemm.emulator.state import zeroed_rows
+from cupygemm.emulator.state import rows_of, zeroed_rows
 
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group, State
@@ -36,6 +36,7 @@ _KINDS = {
     _FROM_PRIVATE: "uninitialised private memory",
 }
 
+_EVERY = (1 << 512) - 1, (1 << 129) - 1
 
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
 _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
@@ -86,6 +87,7 @@ class Marks:
         self.suspect_vector = self.suspect_scalar = 0
         self.marked = 0
         self._ever_marked = 0
+        self._used = _EVERY
         self._memory = {
             "lds_undefined": np.zeros_like(lds),
             "lds_origin": np.zeros((len(lds), -(-lds.shape[1] // 4)), np.int32),
@@ -111,14 +113,26 @@ class Marks:
         self.suspect_scalar = ~scalar & (1 << 128) - 1
         if not (self.suspect_vector or self.suspect_scalar):
             return
-        self.unwritten.fill(True)
-        self.unwritten[registers(vector)] = False
-        self.undefined_scalar.fill(ALL)
-        self.undefined_scalar[[*registers(scalar), SCC]] = 0
-        self.origin_scalar[:] = _INITIAL_ORIGINS
+        used_vector, used_scalar = self._used
+        if self._used == _EVERY:
+            self.unwritten[rows_of(vector)] = False
+        self.unwritten[rows_of(used_vector & ~vector)] = True
+        defined = scalar | 1 << SCC
+        self.undefined_scalar[rows_of(used_scalar & ~defined)] = ALL
+        self.undefined_scalar[rows_of(used_scalar & defined)] = 0
+        rows = rows_of(used_scalar)
+        self.origin_scalar[rows] = _INITIAL_ORIGINS[rows]
 
-    def restart(self) -> None:
-        """Forget the undefined bits of another batch; `start` is called next."""
+    def restart(self, used: tuple[int, int] = _EVERY) -> None:
+        """Forget the undefined bits of another batch; `start` is called next.
+
+        Parameters
+        ----------
+        used : tuple of int
+            Bit masks of the vector and the scalar registers that instructions have used since the
+            last `start`, whose arguments were those of the next: only their marks have changed.
+        """
+        self._used = used
         for register in registers(self._ever_marked | self.marked):
             self.undefined[register] = 0
         self.marked = self._ever_marked = 0

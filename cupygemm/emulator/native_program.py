@@ -34,6 +34,7 @@ _CONDITION = {
 }
 _COUNTERS = {None: 0, "vm": 1, "lds": 2, "scalar": 3, "flat": 4}
 VECTOR_WORDS, SCALAR_WORDS = 8, 3
+_EVERY_VECTOR, _EVERY_SCALAR = (1 << 512) - 1, (1 << 129) - 1
 _ALU_COST, _MEMORY_COST, _MACS_PER_NANOSECOND = 10, 300, 8  # of a wave, in nanoseconds
 _INDEXED = GPR_INDEX | VSKIP
 VectorMask, ScalarMask = ctypes.c_uint64 * VECTOR_WORDS, ctypes.c_uint64 * SCALAR_WORDS
@@ -75,12 +76,15 @@ class NativeProgram:
         The instructions that have a record, by their index.
     loads : list of Entry
         Those that load registers, by their slot of the scoreboard.
+    used_vector, used_scalar : int
+        Bit masks of the registers that the instructions read or write.
     """
 
     def __init__(self, image_bytes: int) -> None:
         self.table: NDArray[np.uint64] = np.zeros(-(-image_bytes // 4), np.uint64)
         self.entries: list[Entry] = []
         self.loads: list[Entry] = []
+        self.used_vector = self.used_scalar = 0
         self._kept: list[Any] = []  # the records, and the operands to which they point
 
     def add(self, entry: Entry, form: NativeAlu | None) -> None:
@@ -114,6 +118,8 @@ class NativeProgram:
             (inst.scalar_writes | entry.scc_writes).to_bytes(8 * SCALAR_WORDS, "little"),
         )
         record = InstructionStruct.from_buffer_copy(b"".join((head, *masks)))
+        self.used_vector |= _EVERY_VECTOR if entry.moves_registers else entry.vector_uses
+        self.used_scalar |= _EVERY_SCALAR if entry.moves_registers else entry.scalar_uses
         self.entries.append(entry)
         self._kept.append((record, form))
         entry.record = record

@@ -13,6 +13,7 @@ Lanes that EXEC switches off keep their old contents: write through `Group.set_v
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -132,13 +133,19 @@ class State:
         self.barrier_epoch = np.zeros(workgroups, np.int32)
         self.used_registers = AGPR0, AGPR0
 
-    def restart(self) -> None:
-        """Prepare the arrays for another batch; the caller sets the registers and who it is."""
+    def restart(self, scalars: int = -1) -> None:
+        """Prepare the arrays for another batch; the caller sets the registers and who it is.
+
+        Parameters
+        ----------
+        scalars : int
+            Bit mask of the scalar registers that may not be 0.
+        """
         self._counters.fill(0)
         self.last_memory_pc.fill(-1)
         self.barrier_epoch.fill(0)
         self._clear_vectors()
-        self.sgpr.fill(0)
+        self.sgpr[rows_of(scalars & (1 << 128) - 1)] = 0
         self.scc.fill(False)
         self.lds.fill(0)
         self.scratch.fill(0)
@@ -304,6 +311,14 @@ def register_file(waves: int) -> U32:
     padded = waves if waves < LANES else waves + _PADDING
     rows: U32 = np.zeros((512, padded, LANES), np.uint32)[:, :waves]
     return rows
+
+
+@functools.lru_cache(maxsize=256)
+def rows_of(mask: int) -> NDArray[np.intp]:
+    """Return the numbers of the bits of a mask, as an index."""
+    size = -(-mask.bit_length() // 8)
+    octets = np.frombuffer(mask.to_bytes(size, "little"), np.uint8)
+    return np.flatnonzero(np.unpackbits(octets, bitorder="little"))
 
 
 def zeroed_rows(like: U32) -> U32:
