@@ -44,10 +44,15 @@ class Batch:
     vector: int  # bit masks of the registers that were initialised
     scalar: int
 
+    @property
+    def is_large(self) -> bool:
+        """Whether to reset single registers is faster than to reset all."""
+        return self.state.num_waves > _SMALL_WAVES
+
     def restart(self, vector: int, scalar: int) -> None:
         """Prepare for other workgroups, whose state has been set."""
         native, marks = self.program.native, marks_of(self.state)
-        if (vector, scalar) == (self.vector, self.scalar):
+        if self.is_large and (vector, scalar) == (self.vector, self.scalar):
             marks.restart((native.used_vector, native.used_scalar))
         else:
             marks.restart()
@@ -110,7 +115,9 @@ class Batches:
             batch = _take(self._key(waves), waves)
         reuse = None if batch is None else batch.state
         is_same = batch is not None and batch.program is self._program
-        scalars = self._program.native.used_scalar | batch.scalar if batch and is_same else -1
+        scalars = None
+        if batch is not None and is_same and batch.is_large:
+            scalars = self._program.native.used_scalar | batch.scalar
         state, vector, scalar = dispatch.start(
             first, BATCH_WAVES, kernarg, self._memory, reuse, scalars
         )

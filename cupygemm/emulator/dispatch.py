@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _MAX_THREADS = 1024
 _DYNAMIC_STACK = 16 << 10  # private bytes for kernels whose stack depth the compiler does not know
 _PACKET_BYTES = 64
+_BLOCK_COUNTS = tuple(f"hidden_block_count_{axis}" for axis in "xyz")
+_GROUP_SIZES = tuple(f"hidden_group_size_{axis}" for axis in "xyz")
 _CACHE_BYTES = 2 << 20  # L2 caches of two cores
 _EXPLICIT = (
     "by_value",
@@ -164,31 +166,32 @@ class Dispatch:
                         f"and {len(value)} were given"
                     )
                 segment[arg.offset : arg.offset + arg.size] = value[: arg.size]
+        values = self._hidden_values(address)
         for arg in self.kernel.arguments:
             if arg.value_kind not in _EXPLICIT:
-                hidden = self._hidden(arg.value_kind, address) & ((1 << 8 * arg.size) - 1)
+                hidden = values.get(arg.value_kind, 0) & ((1 << 8 * arg.size) - 1)
                 segment[arg.offset : arg.offset + arg.size] = hidden.to_bytes(arg.size, "little")
         segment[self._packet_offset :] = self._packet(address)
         ctypes.memmove(address, bytes(segment), len(segment))
         self._kernarg = bytes(segment)
 
-    def _hidden(self, kind: str, address: int) -> int:
-        axis = "xyz".find(kind[-1])
-        if kind.startswith("hidden_block_count_"):
-            return self.grid[axis]
-        if kind.startswith("hidden_group_size_"):
-            return self.block[axis]
-        if kind.startswith(("hidden_remainder_", "hidden_global_offset_")):
-            return 0  # HIP launches whole workgroups, from the origin
-        simple = {
-            "hidden_grid_dims": 3 if self.grid[2] * self.block[2] > 1
-            else 2 if self.grid[1] * self.block[1] > 1 else 1,
+    def _hidden_values(self, address: int) -> dict[str, int]:
+        """Return the hidden arguments that are not 0.
+
+        HIP launches whole workgroups from the origin. Host calls, printf, heap and the like are
+        absent, so null.
+        """
+        grid, block = self.grid, self.block
+        dimensions = 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
+        return {
+            **dict(zip(_BLOCK_COUNTS, grid, strict=True)),
+            **dict(zip(_GROUP_SIZES, block, strict=True)),
+            "hidden_grid_dims": dimensions,
             "hidden_dynamic_lds_size": self.dynamic_lds,
             "hidden_private_base": APERTURE_PRIVATE >> 32,
             "hidden_shared_base": APERTURE_SHARED >> 32,
             "hidden_queue_ptr": address + self._packet_offset,
-        }  # fmt: skip
-        return simple.get(kind, 0)  # host calls, printf, heap and the like: absent, so null
+        }
 
     def _packet(self, kernarg: int) -> bytes:
         """Return the AQL kernel dispatch packet (HSA runtime specification, section 2.9.6)."""
@@ -212,7 +215,7 @@ class Dispatch:
         kernarg: int,
         memory: Memory,
         reuse: State | None = None,
-        scalars: int = -1,
+        scalars: int | None = None,
     ) -> tuple[State, int, int]:
         """Return the state of the batch that starts at the workgroup in place `first`.
 
@@ -224,7 +227,7 @@ class Dispatch:
         memory : Memory
         reuse : State, optional
             The state of an earlier batch of the same shape, whose arrays this one takes over.
-        scalars : int
+        scalars : int, optional
             Bit mask of the scalar registers that the earlier batch may have set.
 
         Returns

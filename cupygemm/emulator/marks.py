@@ -36,7 +36,6 @@ _KINDS = {
     _FROM_PRIVATE: "uninitialised private memory",
 }
 
-_EVERY = (1 << 512) - 1, (1 << 129) - 1
 
 _INITIAL_ORIGINS = 8 * (_SCALAR0 + np.arange(129, dtype=np.int32)[:, None])
 _READ_WHERE_MARKED = ("lds_undefined", "lds_origin", "undefined_address")
@@ -87,7 +86,7 @@ class Marks:
         self.suspect_vector = self.suspect_scalar = 0
         self.marked = 0
         self._ever_marked = 0
-        self._used = _EVERY
+        self._used: tuple[int, int] | None = None
         self._memory = {
             "lds_undefined": np.zeros_like(lds),
             "lds_origin": np.zeros((len(lds), -(-lds.shape[1] // 4)), np.int32),
@@ -113,24 +112,30 @@ class Marks:
         self.suspect_scalar = ~scalar & (1 << 128) - 1
         if not (self.suspect_vector or self.suspect_scalar):
             return
-        used_vector, used_scalar = self._used
-        if self._used == _EVERY:
-            self.unwritten[rows_of(vector)] = False
-        self.unwritten[rows_of(used_vector & ~vector)] = True
         defined = scalar | 1 << SCC
+        if self._used is None:
+            self.unwritten.fill(True)
+            self.unwritten[rows_of(vector)] = False
+            self.undefined_scalar.fill(ALL)
+            self.undefined_scalar[rows_of(defined)] = 0
+            self.origin_scalar[:] = _INITIAL_ORIGINS
+            return
+        used_vector, used_scalar = self._used
+        self.unwritten[rows_of(used_vector & ~vector)] = True
         self.undefined_scalar[rows_of(used_scalar & ~defined)] = ALL
         self.undefined_scalar[rows_of(used_scalar & defined)] = 0
         rows = rows_of(used_scalar)
         self.origin_scalar[rows] = _INITIAL_ORIGINS[rows]
 
-    def restart(self, used: tuple[int, int] = _EVERY) -> None:
+    def restart(self, used: tuple[int, int] | None = None) -> None:
         """Forget the undefined bits of another batch; `start` is called next.
 
         Parameters
         ----------
-        used : tuple of int
+        used : tuple of int, optional
             Bit masks of the vector and the scalar registers that instructions have used since the
             last `start`, whose arguments were those of the next: only their marks have changed.
+            None stands for all.
         """
         self._used = used
         for register in registers(self._ever_marked | self.marked):

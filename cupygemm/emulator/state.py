@@ -133,19 +133,22 @@ class State:
         self.barrier_epoch = np.zeros(workgroups, np.int32)
         self.used_registers = AGPR0, AGPR0
 
-    def restart(self, scalars: int = -1) -> None:
+    def restart(self, scalars: int | None = None) -> None:
         """Prepare the arrays for another batch; the caller sets the registers and who it is.
 
         Parameters
         ----------
-        scalars : int
-            Bit mask of the scalar registers that may not be 0.
+        scalars : int, optional
+            Bit mask of the scalar registers that may not be 0; None stands for all.
         """
         self._counters.fill(0)
         self.last_memory_pc.fill(-1)
         self.barrier_epoch.fill(0)
         self._clear_vectors()
-        self.sgpr[rows_of(scalars & (1 << 128) - 1)] = 0
+        if scalars is None:
+            self.sgpr.fill(0)
+        else:
+            self.sgpr[rows_of(scalars & (1 << 128) - 1)] = 0
         self.scc.fill(False)
         self.lds.fill(0)
         self.scratch.fill(0)

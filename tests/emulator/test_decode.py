@@ -210,3 +210,16 @@ def test_what_no_wave_may_reach_is_no_error_of_a_block() -> None:
     assert list(program.entries) == [0]
     with pytest.raises(UnsupportedInstruction):
         program.entry(4)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("fe1efe87800086be", id="s_or_b64 exec, src_lds_direct, s[30:31]"),
+        pytest.param("fe8a0468001d0000", id="v_add_u32 v2, src_lds_direct, v69"),
+        pytest.param("050000d1070b0204", id="v_cndmask_b32 v5, v7, v5, v[0:1]"),
+    ],
+)
+def test_a_source_that_is_not_emulated_is_refused_before_it_executes(code: str) -> None:
+    with pytest.raises(UnsupportedInstruction):
+        Program(bytes.fromhex(code), MODELS["gfx942"]).entry(0)

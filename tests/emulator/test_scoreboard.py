@@ -16,7 +16,7 @@ POINTERS = "s_load_dwordx4 s[4:7], s[0:1], 0x0\n"
 ADDRESS = "v_lshlrev_b32 v1, 2, v0\n"
 
 
-def execute(body: str, *, waves: int = 1, lds: int = 0) -> None:
+def execute(body: str, *, waves: int = 1, lds: int = 0, grid: int = 1) -> None:
     """Run a kernel with two 4 KiB buffers."""
     memory = Memory()
     kernel = load_kernel(body + "\ns_endpgm", memory, arguments=[8, 8], lds=lds)
@@ -24,7 +24,7 @@ def execute(body: str, *, waves: int = 1, lds: int = 0) -> None:
     for address in buffers:
         memory.view(address, 4096)[:] = 0
     arguments = struct.pack("<QQ", *buffers)
-    launch(kernel, (1, 1, 1), (64 * waves, 1, 1), 0, arguments, memory, TARGETS["gfx942"])
+    launch(kernel, (grid, 1, 1), (64 * waves, 1, 1), 0, arguments, memory, TARGETS["gfx942"])
 
 
 TOO_EARLY = {

@@ -224,3 +224,15 @@ UNUSED = {
 @pytest.mark.parametrize("case", UNUSED)
 def test_no_use(case: str) -> None:
     execute(UNUSED[case], lds=512)
+
+
+@pytest.mark.parametrize(("write", "register"), [("v_mov_b32", "v9"), ("s_mov_b32", "s20")])
+def test_the_next_workgroups_in_the_same_arrays_start_undefined(write: str, register: str) -> None:
+    """Workgroups run in batches of 1024 waves, which share their arrays one after another."""
+    store = stored("v9") if register == "v9" else stored_scalar(register)
+    body = f"s_cmp_lt_u32 s2, 2048\ns_cbranch_scc0 there\n{write} {register}, 1\nthere:\n{store}"
+    execute(body, grid=2048)
+    with pytest.raises(KernelFault) as caught:
+        execute(body, grid=2049)
+    assert caught.value.workgroup == (2048, 0, 0)
+    assert register in caught.value.detail

@@ -18,7 +18,7 @@ from cupygemm.emulator.code_object import InvalidCodeObject
 from cupygemm.emulator.device import Device
 from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.handles import Handles
-from cupygemm.emulator.runtime.host_bytes import host_bytes
+from cupygemm.emulator.runtime.host_bytes import host_bytes, host_values
 from cupygemm.emulator.runtime.images import image_at, registered_code
 from cupygemm.emulator.runtime.libraries import Dim3
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
@@ -278,6 +278,10 @@ def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
             f"{kernel.name} takes {len(explicit)} arguments, and none are given",
         )
     pointers = (ctypes.c_void_p * len(explicit)).from_address(parameters)
+    sizes = [argument.size for argument in explicit]
+    found = host_values(list(zip(pointers, sizes, strict=True))) if all(pointers) else None
+    if found is not None:
+        return found
     values = []
     for position, (pointer, argument) in enumerate(zip(pointers, explicit, strict=True)):
         if not pointer:

@@ -10,6 +10,7 @@ import ctypes
 import errno
 import functools
 import os
+from collections.abc import Sequence
 
 from cupygemm._build.private_dir import check_of_the_system
 
@@ -38,6 +39,29 @@ def host_bytes(address: int, size: int) -> bytes | None:
     if read >= 0 or ctypes.get_errno() == errno.EFAULT:
         return None
     return _from_proc(address, size)  # a sandbox forbids the call
+
+
+def host_values(places: Sequence[tuple[int, int]]) -> list[bytes] | None:
+    """Return the bytes at several places, each an address and a size, by one call of the system.
+
+    Returns None if some are not mapped, or cannot be read so; `host_bytes` tells which.
+    """
+    total = sum(size for _, size in places)
+    buffer = ctypes.create_string_buffer(total)
+    into, sources = (
+        _Stretch(ctypes.addressof(buffer), total),
+        (_Stretch * len(places))(*(_Stretch(*place) for place in places)),
+    )
+    read = _libc().process_vm_readv(
+        os.getpid(), ctypes.byref(into), 1, ctypes.addressof(sources), len(places), 0
+    )
+    if read != total:
+        return None
+    data, values, start = buffer.raw, [], 0
+    for _, size in places:
+        values.append(data[start : start + size])
+        start += size
+    return values
 
 
 def _from_proc(address: int, size: int) -> bytes | None:

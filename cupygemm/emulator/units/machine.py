@@ -115,6 +115,9 @@ class OperationStruct(ctypes.Structure):
     ]
 
 
+_NO_REGISTERS = dict.fromkeys(("address", "data", "data2", "result", "scalar", "resource"), -1)
+
+
 class Operation:
     """A memory instruction with its operands resolved, as C reads it.
 
@@ -152,11 +155,10 @@ class Operation:
             kind=_KINDS[kind],
             format=_FORMATS[form],
             atomic=_ATOMICS[atomic],
-            lanes=(c_uint8 * LANES)(*lanes),
-            **dict.fromkeys(("address", "data", "data2", "result", "scalar", "resource"), -1),
+            **{**_NO_REGISTERS, **fields},
         )
-        for name, value in fields.items():
-            setattr(self.struct, name, value)
+        if lanes:
+            self.struct.lanes[:] = lanes
         self.address = ctypes.addressof(self.struct)
 
 
