@@ -110,7 +110,7 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")], ids=["alone", "xdist"])
+@pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "1")], ids=["alone", "xdist"])
 def test_tests_with_faults_fail(environment: Environment, options: tuple[str, ...]) -> None:
     process = run(environment, "--cupygemm-emulate=gfx950", *options)
     assert outcomes(process.stdout) == EXPECTED, process.stdout + process.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,9 +17,29 @@ WAYS = {
 }
 
 
-@pytest.fixture(scope="module", params=WAYS)
-def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory):
-    return Environment(tmp_path_factory.mktemp(request.param), WAYS[request.param])
+class Installed(dict[str, Environment]):
+    """An environment for each way to install, made when it is asked for."""
+
+    def __init__(self, factory: pytest.TempPathFactory) -> None:
+        self.factory = factory
+
+    def __missing__(self, way: str) -> Environment:
+        return self.setdefault(way, Environment(self.factory.mktemp(way), WAYS[way]))
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory)
+
+
+@pytest.fixture(params=WAYS)
+def environment(request: pytest.FixtureRequest, installed: Installed) -> Environment:
+    return installed[request.param]
+
+
+@pytest.fixture
+def wheel(installed: Installed) -> Environment:
+    return installed["wheel"]
 
 
 def test_cupy_can_be_imported_first(environment: Environment) -> None:
@@ -41,15 +60,10 @@ def test_without_the_variable_nothing_is_imported(environment: Environment) -> N
     assert environment.output(code, CUPYGEMM_EMULATE="") == "[]"
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Environment:
-    return Environment(tmp_path_factory.mktemp("wheel"), [])
-
-
 @pytest.mark.parametrize("name", ["cupyx", "cupy_backends", "cupygemm", "cupyx.scipy.special"])
 def test_any_package_of_cupy_enables_the_device(wheel: Environment, name: str) -> None:
-    code = f"import {name}, cupy, cupygemm\nprint(cupygemm.emulator.target(), cupy.ones(3).sum())"
-    assert wheel.output(code, **HERE) == "gfx950 3.0"
+    code = f"import {name}, cupy, cupygemm\nprint(cupygemm.emulator.target())"
+    assert wheel.output(code, **HERE) == "gfx950"
 
 
 def test_looking_for_cupy_does_not_enable_the_device(wheel: Environment) -> None:
@@ -79,15 +93,15 @@ def test_the_devices_allocator_is_installed(wheel: Environment) -> None:
     assert wheel.output(code, **HERE) == "True"
 
 
-def test_uninstalling_removes_the_file(tmp_path: Path) -> None:
-    for name, options in WAYS.items():
-        (tmp_path / name).mkdir()
-        environment = Environment(tmp_path / name, options)
-        assert (environment.site / STARTUP_FILE.name).exists()
-        environment.pip("uninstall", "--yes", "cupygemm")
-        left = {path.name for path in environment.site.iterdir()}
-        assert left == {"packages_of_the_tests.pth"}
-        assert environment.output("print('silent')", **HERE) == "silent"
+@pytest.mark.parametrize("way", WAYS)
+def test_uninstalling_removes_the_file(installed: Installed, way: str) -> None:
+    environment = installed[way]
+    del installed[way]  # a test that comes later makes another
+    assert (environment.site / STARTUP_FILE.name).exists()
+    environment.pip("uninstall", "--yes", "cupygemm")
+    left = {path.name for path in environment.site.iterdir()}
+    assert left == {"packages_of_the_tests.pth"}
+    assert environment.output("print('silent')", **HERE) == "silent"
 
 
 def test_the_line_costs_nothing_without_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:

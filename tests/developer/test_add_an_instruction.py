@@ -21,13 +21,14 @@ def test_the_steps_of_the_page(tmp_path):
     for diff in (python_step, native_form):
         copy.apply(diff, undo=True)
 
-    assert copy.run(record, "gfx942").returncode == 0
-    assert "UnsupportedInstruction: v_xad_u32 v1, v2, v3, v2" in copy.run(use, "gfx942").stderr
+    done = copy.run(f"{record}\nprint('decoded')\n{use}", "gfx942")
+    assert done.stdout == "decoded\n"
+    assert "UnsupportedInstruction: v_xad_u32 v1, v2, v3, v2" in done.stderr
 
     copy.apply(python_step)
     assert copy.run(use, "gfx942").stdout == "in Python\n"
 
     copy.apply(native_form)
-    assert copy.run(use, "gfx942").stdout == "native\n"
-    done = copy.run(COMPARE, "gfx942")
+    done = copy.run(use + COMPARE, "gfx942")
+    assert done.stdout == "native\n"
     assert done.returncode == 0, done.stderr

@@ -130,6 +130,7 @@ def test_activations_by_the_unit_in_the_last_place(cp, device, activation):
     assert not wrong.any(), (x[wrong], result[wrong], exact[wrong])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [BF16, F16], ids=str)
 @pytest.mark.parametrize("activation", ULPS)
 def test_activations_of_16_bits(cp, activation, dtype):
