@@ -144,6 +144,7 @@ def test_without_the_option_the_plugin_imports_nothing(environment: Environment)
     [
         ("--cupygemm-emulate=gfx1100", "target 'gfx1100' cannot be emulated; gfx90a, gfx942"),
         ("--cupygemm-checks=bounds=off", "--cupygemm-checks needs --cupygemm-emulate"),
+        ("--cupygemm-stream-order=1", "--cupygemm-stream-order needs --cupygemm-emulate"),
     ],
 )
 def test_wrong_options_are_named(environment: Environment, option: str, message: str) -> None:

@@ -43,7 +43,7 @@ def check(
     """
     from cupygemm import emulator
     from cupygemm.emulator import checking, findings
-    from cupygemm.emulator._session import finish_streams
+    from cupygemm.emulator._session import finish_streams, use_stream_order
     from cupygemm.emulator.stream_deferral import VARIABLE
 
     chosen = {"error": error, "warn": warn, "off": off}
@@ -54,6 +54,8 @@ def check(
         if stream_order is not None:
             os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
         emulator.enable(target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET)
+        if stream_order is not None:  # the device may have been enabled before
+            use_stream_order(stream_order)
         with findings.observing() as seen:
             status = run_program(program, arguments or [], module=module)
             finish_streams()

@@ -177,6 +177,14 @@ def finish_streams() -> None:
         _devices.order.deferral.forget_failures()
 
 
+def use_stream_order(text: str) -> None:
+    """Use a seed from now on, which a text states; see `streams`."""
+    from cupygemm.emulator.stream_deferral import seed_of
+
+    if _devices is not None:
+        _devices.order.deferral.choose(seed_of(text, "stream order"))
+
+
 @contextlib.contextmanager
 def streams(seed: int | None) -> Iterator[None]:
     """Let the work of different streams interleave inside a ``with`` statement, as on a GPU.

@@ -77,6 +77,13 @@ def test_a_fault_that_the_program_caught_is_reported(program: Path, how: str) ->
     assert process.stderr.endswith("1 fault and 0 warnings on the emulated gfx942\n")
 
 
+def test_streams_interleave(program: Path) -> None:
+    process = check("--stream-order", 0, program, "fault", 0, CUPYGEMM_EMULATE="gfx942")
+    assert process.returncode == 1
+    assert "caught" not in process.stdout, "the program waits for nothing"
+    assert process.stderr.count(f"kernel k was submitted at {program}:") == 1
+
+
 def test_checks_can_be_warnings(program: Path) -> None:
     process = check("--warn", "bounds", "--off", "races", "--target", "gfx950", program, "fault", 3)
     assert process.returncode == 3
