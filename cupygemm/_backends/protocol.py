@@ -210,6 +210,8 @@ class Backend(Protocol):
         Makes a configuration of its fields, such as their class; None if it has none.
     max_cluster : int
         The most workgroups whose shared memory a kernel may address; 1 if only its own.
+    solves_tiles : frozenset of str
+        NumPy's characters of the element types that ``hopper/solve_tiles.cu`` takes there.
     interconnect : Interconnect
         What connects the devices of this kind in one host.
     """
@@ -233,6 +235,10 @@ class Backend(Protocol):
     @property
     def max_cluster(self) -> int:
         """Return the most workgroups whose shared memory a kernel may address."""
+
+    @property
+    def solves_tiles(self) -> frozenset[str]:
+        """Return NumPy's characters of the types that ``hopper/solve_tiles.cu`` takes there."""
 
     @property
     def interconnect(self) -> Interconnect:
@@ -323,7 +329,7 @@ class Backend(Protocol):
     def sparing(self, units: int) -> Backend:
         """Return this backend for products that leave compute units to other work. Optional."""
 
-    def kernel(self, text: str, entry: str) -> Any:
+    def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
         """Compile a translation unit that is no product, and load it on the current device.
 
         Parameters
@@ -332,6 +338,8 @@ class Backend(Protocol):
             C++17 without includes, for CUDA or HIP, whichever the device takes.
         entry : str
             The name of the kernel.
+        shared_bytes : int
+            The dynamic shared memory of a workgroup.
 
         Returns
         -------
@@ -348,6 +356,7 @@ class NoExtras:
     precisions: frozenset[Precision] = frozenset()
     config_type: Callable[..., Any] | None = None
     max_cluster: int = 1
+    solves_tiles: frozenset[str] = frozenset()
     interconnect: Interconnect = PCIE
 
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
@@ -382,8 +391,8 @@ class NoExtras:
         """Return this backend."""
         return self
 
-    def kernel(self, text: str, entry: str) -> Any:
-        """Return the kernel that CuPy compiles."""
+    def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
+        """Return the kernel that CuPy compiles. It has no dynamic shared memory."""
         from cupy import RawModule
 
         return StructKernel(RawModule(code=text, options=("-std=c++17",)).get_function(entry))

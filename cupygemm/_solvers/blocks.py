@@ -36,12 +36,18 @@ class Limits:
     outer : int
         The most columns of an outer panel; a multiple of `width`, and at most 256, which is the
         number of pivots that the kernel that swaps rows takes.
+    half : int
+        The most columns of half a panel of a QR factorisation.
+    wide : int
+        From as many columns on, an LU factorisation updates them behind two outer panels at once.
     substituted : int
         The most rows of a triangular matrix that one launch solves for.
     vector : int
         The same for few right-hand sides.
     ahead : int
         The fewest columns behind a panel that is factored beside their update.
+    ahead_of_qr : int
+        The same for a QR factorisation, whose launches take longer.
     spared : int
         The compute units that such an update leaves to the panel.
     """
@@ -52,9 +58,12 @@ class Limits:
     alone: int = 2
     team: int = 64
     outer: int = 256
+    half: int = 128
+    wide: int = 4096
     substituted: int = 64
     vector: int = 64
-    ahead: int = 4096
+    ahead: int = 2048
+    ahead_of_qr: int = 4096
     spared: int = 16
 
 
@@ -153,12 +162,12 @@ def outer_panels(k: int, outer: int) -> list[range]:
     return [range(first, min(first + outer, k)) for first in range(0, k, outer)]
 
 
-def is_ahead(a: Matrices, behind: int) -> bool:
+def is_ahead(a: Matrices, behind: int, least: int) -> bool:
     """Tell whether a panel is factored beside the update of the columns from `behind` on.
 
-    The panels of a stack of matrices fill a device by themselves.
+    There must be as many as `least`. The panels of a stack of matrices fill a device by themselves.
     """
-    return a.batches == 1 and a.n - behind >= LIMITS.ahead
+    return a.batches == 1 and a.n - behind >= least
 
 
 def current_limits() -> tuple[int, int]:
@@ -166,6 +175,13 @@ def current_limits() -> tuple[int, int]:
     from cupy.cuda.runtime import getDevice
 
     return _device_limits(getDevice())
+
+
+def has_tile_kernels(dtype: np.dtype[Any]) -> bool:
+    """Tell whether the current device has the kernels for tiles of a type (tiles.py)."""
+    from cupy.cuda.runtime import getDevice
+
+    return dtype.char in device(getDevice()).kernels.solves_tiles
 
 
 @functools.cache

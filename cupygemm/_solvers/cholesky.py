@@ -17,7 +17,7 @@ import functools
 from itertools import pairwise
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import blocks
+from cupygemm._solvers import blocks, tiles
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import is_ahead, outer_panels, outer_width
 from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
@@ -52,6 +52,9 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
 
     n = a.n
     info = cupy.zeros(a.batches, "int32")
+    if rounding == EXACT and tiles.factors_tiles(a):
+        tiles.factor(a, info)
+        return info
     width = min(blocks.LIMITS.width, 16 if a.dtype.itemsize == 16 else 32)
     num_blocks = -(-n // width)
     diagonal = cupy.empty((a.batches, num_blocks, width, width), a.dtype)
@@ -60,7 +63,7 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
     panels = outer_panels(n, outer)
     factor_next(panels[0])
     for panel, following in pairwise(panels):
-        if is_ahead(a, following.stop):
+        if is_ahead(a, following.stop, blocks.LIMITS.ahead):
             _update(a, panel, following, rounding)
             with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
                 _update(a, panel, range(following.stop, n), rounding)

@@ -32,13 +32,16 @@ class KernelKind:
     Attributes
     ----------
     name : str
-        The file in ``kernels/common/solvers``; the entry is ``cupygemm_`` and this name.
+        The name of its file; the entry is ``cupygemm_`` and this name.
     arguments : str
         The format of its struct of arguments, as in `struct`.
+    file : str
+        The file in ``kernels``, with the name in braces.
     """
 
     name: str
     arguments: str
+    file: str = "common/solvers/{}.hpp"
 
     @property
     def entry(self) -> str:
@@ -60,6 +63,8 @@ REFLECT_SUMS = KernelKind("reflect_sums", "=QqqQqqQqiiii")
 REFLECT_APPLY = KernelKind("reflect_apply", "=QqqQqqQqqQqiiiiii")
 REFLECTOR = KernelKind("reflector", "=QqqQqqii")
 PANEL_UPDATE = KernelKind("panel_update", "=QQQqqqqqqqiiii")
+UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
+SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQQiiii", "hopper/{}.cu")
 
 
 class Launch:
@@ -98,7 +103,7 @@ def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | b
         The threads of a workgroup.
     **config
         The constants of the kernel's ``Config``. ``team`` is the number of workgroups that factor
-        a panel together.
+        a panel together, and ``shared_bytes`` the dynamic shared memory of one.
     """
     index = _current_device()()
     key = (index, kind.name, dtype.char, threads, *config.values())
@@ -127,7 +132,8 @@ def _load(
     constants = dict(sorted(config.items()))
     clusters = 1 < constants.get("team", 1) <= backend.max_cluster
     text = source(kind, char, {"threads": threads, **constants}, clusters=clusters)
-    return Launch(backend.kernel(text, kind.entry), kind, threads)
+    shared_bytes = constants.get("shared_bytes", 0)
+    return Launch(backend.kernel(text, kind.entry, shared_bytes), kind, threads)
 
 
 def source(
@@ -169,4 +175,4 @@ def source(
         "} // namespace cupygemm",
         "",
     ]
-    return flatten(f"common/solvers/{kind.name}.hpp", {"config.hpp": "\n".join(lines)})
+    return flatten(kind.file.format(kind.name), {"config.hpp": "\n".join(lines)})

@@ -7,7 +7,8 @@ is swapped, solved with and updated in three steps::
     after the panel:       swap all other columns | solve for its rows of U | C -= L U
 
 Of a large matrix, the columns of the next panel are updated first, and it is factored beside the
-update of the others (ahead.py).
+update of the others (ahead.py). Of a very large one, two panels are factored as one, so that the
+update behind them multiplies twice as many columns at once, which takes less time.
 
 Nothing waits for the host; the pivots and the first column without a pivot stay on the device.
 """
@@ -25,7 +26,6 @@ from cupygemm._solvers.blocks import (
     Blocks,
     current_limits,
     is_ahead,
-    outer_panels,
     outer_width,
     panel_blocks,
 )
@@ -86,26 +86,71 @@ def factor(
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
     workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
-    factor_next = functools.partial(factor_panel, a, pivots, info, workspace=workspace)
-    panels = outer_panels(k, outer_width(k, shape.width))
+    factor_next = functools.partial(
+        _factor_panels, a, pivots, info, rounding=rounding, workspace=workspace
+    )
+    panels = _panels(a, k, outer_width(k, shape.width))
     factor_next(panels[0])
     for panel, following in zip_longest(panels, panels[1:]):
-        moves = trace(a, pivots, panel.start, panel.stop)
+        moves = _traced(a, pivots, panel)
         moved = updated = a.n
         if identity is not None:
             moved, updated = identity + panel.start, identity + panel.stop
-        if following is None or not is_ahead(a, following.stop):
-            move(a, moves, range(moved), panel)
+        if following is None or not is_ahead(a, following.stop, blocks.LIMITS.ahead):
+            _move(a, moves, range(moved), panel)
             _update(a, panel, range(panel.stop, updated), rounding)
             if following is not None:
                 factor_next(following)
             continue
-        move(a, moves, following)
+        _move(a, moves, following)
         _update(a, panel, following, rounding)
         with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
-            move(a, moves, range(moved), range(panel.start, following.stop))
+            _move(a, moves, range(moved), range(panel.start, following.stop))
             _update(a, panel, range(following.stop, updated), rounding)
     return LuFactors(a, pivots, info)
+
+
+def _panels(a: Matrices, k: int, outer: int) -> list[range]:
+    """Return the columns that are factored before the others are updated."""
+    panels, first = [], 0
+    while first < k:
+        is_wide = outer == blocks.LIMITS.outer and a.n - first >= blocks.LIMITS.wide
+        panels.append(range(first, min(first + outer * (1 + is_wide), k)))
+        first = panels[-1].stop
+    return panels
+
+
+def _parts(panel: range) -> list[range]:
+    """Return the outer panels of which a panel consists."""
+    return [panel[i : i + blocks.LIMITS.outer] for i in range(0, len(panel), blocks.LIMITS.outer)]
+
+
+def _traced(a: Matrices, pivots: Array, panel: range) -> list[Moves]:
+    return [trace(a, pivots, part.start, part.stop) for part in _parts(panel)]
+
+
+def _move(a: Matrices, moves: list[Moves], columns: range, gap: range = range(0)) -> None:
+    for each in moves:
+        move(a, each, columns, gap) if gap else move(a, each, columns)
+
+
+def _factor_panels(
+    a: Matrices,
+    pivots: Array,
+    info: Array,
+    panel: range,
+    *,
+    rounding: Rounding,
+    workspace: Workspace,
+) -> None:
+    """Factor one or two outer panels. Only their own columns change."""
+    first, *second = _parts(panel)
+    factor_panel(a, pivots, info, first, workspace)
+    for part in second:
+        _move(a, _traced(a, pivots, first), part)
+        _update(a, first, part, rounding)
+        factor_panel(a, pivots, info, part, workspace)
+        _move(a, _traced(a, pivots, part), first)
 
 
 def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> None:

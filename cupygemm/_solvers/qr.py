@@ -6,6 +6,9 @@ is applied to the rest of the matrix::
 
     W = V^H C | W = T^H W | C -= V W
 
+A wide panel has two halves. The first is applied to the second by such products, too, and their T
+are joined: T = [T1, -T1 V1^H V2 T2; 0, T2].
+
 (C. Bischof and C. Van Loan, "The WY representation for products of Householder matrices", 1987;
 R. Schreiber and C. Van Loan, "A storage-efficient WY representation", 1989.)
 """
@@ -32,7 +35,6 @@ from cupygemm._solvers.matrices import Matrices, adjoint, empty, zeros
 from cupygemm._solvers.products import subtract_product
 from cupygemm._solvers.teams import Workspace
 
-_OUTER = 128
 _ROWS = 256
 """The rows of a workgroup of the kernels that apply a block to its panel."""
 _THREADS = 128
@@ -62,16 +64,32 @@ class Reflector:
         """Replace columns of C by Q, or its inverse, times them."""
         if not columns or not c.array.size:
             return
-        block = c.block(slice(self.columns.start, c.m), slice(columns.start, columns.stop))
-        n = len(self.columns)
-        v = self.v.block(slice(0, self.v.m), slice(0, n))
-        t = self.t.block(slice(0, n), slice(0, n))
+        self.apply_part(self.columns, c, columns, inverse=inverse)
+
+    def apply_part(self, part: range, c: Matrices, columns: range, *, inverse: bool) -> None:
+        """Do so with the reflections of some columns of the panel only."""
+        n, v, t = len(part), self.v_of(part), self.t_of(part, part)
+        block = c.block(slice(part.start, c.m), slice(columns.start, columns.stop))
         # In place, so that nothing is copied: minus V^H C, and T times its opposite.
         sums, factors = (zeros(c.batches, n, len(columns), c.dtype) for _ in range(2))
         whole = slice(0, n), slice(0, len(columns))
         subtract_product(adjoint(v), block, sums.block(*whole))
         subtract_product(adjoint(t) if inverse else t, sums.block(*whole), factors.block(*whole))
         subtract_product(v, factors.block(*whole), block)
+
+    def v_of(self, part: range, first: int | None = None) -> Array:
+        """Return some columns of V, from row `first` of the matrix on, or their first."""
+        start = self.columns.start
+        rows = slice((part.start if first is None else first) - start, self.v.m)
+        return self.v.block(rows, slice(part.start - start, part.stop - start))
+
+    def t_of(self, rows: range, columns: range) -> Array:
+        """Return a block of T."""
+        start = self.columns.start
+        return self.t.block(
+            slice(rows.start - start, rows.stop - start),
+            slice(columns.start - start, columns.stop - start),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +120,7 @@ def factor(a: Matrices) -> QrFactors:
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
     workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
-    outer = min(outer_width(k, shape.width), max(_OUTER, shape.width), blocks.LIMITS.outer)
+    outer = outer_width(k, shape.width)
     panels = [
         Reflector(
             panel,
@@ -115,7 +133,7 @@ def factor(a: Matrices) -> QrFactors:
     factor_next(panels[0])
     for panel, following in zip_longest(panels, panels[1:]):
         end = panel.columns.stop
-        if following is None or not is_ahead(a, following.columns.stop):
+        if following is None or not is_ahead(a, following.columns.stop, blocks.LIMITS.ahead_of_qr):
             panel.apply(a, range(end, a.n), inverse=True)
             if following is not None:
                 factor_next(following)
@@ -146,30 +164,58 @@ def make_q(factors: QrFactors, columns: int) -> Matrices:
 
 
 def _factor_panel(a: Matrices, tau: Array, workspace: Workspace, panel: Reflector) -> None:
-    """Factor an outer panel, block by block. Only its own columns change."""
+    """Factor an outer panel, half by half. Only its own columns change."""
+    first, end = panel.columns.start, panel.columns.stop
+    middle = min(first + max(blocks.LIMITS.half, workspace.shape.width), end)
+    left, right = range(first, middle), range(middle, end)
+    _factor_half(a, tau, workspace, panel, left)
+    if right:
+        panel.apply_part(left, a, right, inverse=True)
+        _factor_half(a, tau, workspace, panel, right)
+        _join(panel, left, right)
+
+
+def _join(panel: Reflector, left: range, right: range) -> None:
+    """Compute the block of T that joins the reflections of two halves."""
+    sums, factors = (
+        zeros(panel.v.batches, len(left), len(right), panel.v.dtype).block(
+            slice(0, len(left)), slice(0, len(right))
+        )
+        for _ in range(2)
+    )
+    below = panel.v_of(left, right.start)
+    subtract_product(adjoint(below), panel.v_of(right), sums)
+    subtract_product(sums, panel.t_of(right, right), factors)
+    subtract_product(panel.t_of(left, left), factors, panel.t_of(left, right))
+
+
+def _factor_half(
+    a: Matrices, tau: Array, workspace: Workspace, panel: Reflector, half: range
+) -> None:
+    """Factor half of an outer panel, block by block, and compute its T."""
     import cupy
 
-    first, end = panel.columns.start, panel.columns.stop
+    first, end = half.start, half.stop
     max_cluster, _ = current_limits()
     shape = panel_blocks(a.m - first, a.dtype, max_cluster)
     workspace.reshape(shape)
     chunk = max(_ROWS, -(-(a.m - first) // _MOST_CHUNKS))
-    sums = cupy.empty((a.batches, _MOST_CHUNKS * shape.width * len(panel.columns)), a.dtype)
+    sums = cupy.empty((a.batches, _MOST_CHUNKS * shape.width * len(half)), a.dtype)
     for column in range(first, end, shape.width):
         own = range(column, min(column + shape.width, end))
         _factor_block(a, tau, panel, own, workspace)
         if own.stop < end:
-            _apply_block(a, panel, own, sums, chunk, shape.width)
-    if len(panel.columns) > shape.width:
-        _complete(panel, shape.width)
+            _apply_block(a, panel, own, end, sums, chunk, shape.width)
+    if len(half) > shape.width:
+        _complete(panel, half, shape.width)
 
 
 def _apply_block(
-    a: Matrices, panel: Reflector, own: range, sums: Array, chunk: int, width: int
+    a: Matrices, panel: Reflector, own: range, end: int, sums: Array, chunk: int, width: int
 ) -> None:
-    """Apply the reflections of a block to the columns of its panel behind it."""
+    """Apply the reflections of a block to the columns behind it, up to `end`."""
     v, t = panel.v, panel.t
-    row, behind, end = own.start, own.stop, panel.columns.stop
+    row, behind = own.start, own.stop
     at = row - panel.columns.start
     m, n, k = a.m - row, end - behind, len(own)
     chunks = -(-m // chunk)
@@ -204,17 +250,17 @@ def _apply_block(
     )
 
 
-def _complete(panel: Reflector, width: int) -> None:
-    """Compute the T of an outer panel from those of its blocks."""
-    v, t, n = panel.v, panel.t, len(panel.columns)
-    of_panel = v.block(slice(0, v.m), slice(0, n))
-    products = matmul(adjoint(of_panel), of_panel)
+def _complete(panel: Reflector, half: range, width: int) -> None:
+    """Compute the T of half a panel from those of its blocks."""
+    v, t, n = panel.v, panel.t, len(half)
+    of_half, at = panel.v_of(half), half.start - panel.columns.start
+    products = matmul(adjoint(of_half), of_half)
     load(REFLECTOR, v.dtype, 256, width=width, most=blocks.power_of_two(-(-n // width)))(
         (v.batches, 1),
         products.data.ptr,
         n,
         n * n,
-        t.address(0, 0),
+        t.address(at, at),
         t.pitch,
         t.stride,
         n,

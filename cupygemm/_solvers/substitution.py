@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import blocks
+from cupygemm._solvers import blocks, tiles
 from cupygemm._solvers.kernels import TRIANGULAR_SOLVE, TRIANGULAR_VECTOR, load
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import subtract_product
@@ -63,6 +63,21 @@ def substitute(
             unit=unit,
             transposed=transposed,
             conjugate=conjugate,
+        )
+        return
+    if tiles.solves_tiles(n, b, columns):
+        t_place, b_place, *strides = _strides(
+            t, at, b, target, n, forward=lower != transposed, transposed=transposed
+        )
+        row, column, stride, b_row, b_column, b_stride = strides
+        tiles.solve(
+            b.dtype,
+            t_place,
+            (row, column, stride),
+            b_place,
+            (b_row, b_column, b_stride),
+            (n, columns, b.batches),
+            unit=unit,
         )
         return
     leaf = blocks.LIMITS.substituted

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from cupygemm._solvers.kernels import PANEL_UPDATE, Launch, load
+from cupygemm._solvers.blocks import has_tile_kernels
+from cupygemm._solvers.kernels import PANEL_UPDATE, UPDATE_BLOCK, Launch, load
 from cupygemm._solvers.matrices import Matrices
 
 _TILE, _THREADS = 64, 256
+_DEPTH, _PAD, _VECTOR_BYTES = 32, 4, 16
+BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
+"""Of the operands of a workgroup, in shared memory."""
 Position = tuple[int, int]
 
 
@@ -32,11 +36,21 @@ def update_panel(
         elements on or below the diagonal are needed.
     """
     m, n, k = extents
-    _load(a, hermitian=hermitian)(
+    places = a.address(*left), a.address(*right), a.address(*target)
+    aligned = not any(address % _VECTOR_BYTES for address in places[:2])
+    if (
+        aligned
+        and not hermitian
+        and k <= _DEPTH
+        and a.dtype.char == "d"
+        and has_tile_kernels(a.dtype)
+    ):
+        launch = _load_block(a)
+    else:
+        launch = _load(a, hermitian=hermitian)
+    launch(
         (-(-m // _TILE) * -(-n // _TILE), a.batches),
-        a.address(*left),
-        a.address(*right),
-        a.address(*target),
+        *places,
         a.pitch,
         1,
         a.pitch,
@@ -48,6 +62,13 @@ def update_panel(
         n,
         k,
         int(hermitian),
+    )
+
+
+def _load_block(a: Matrices) -> Launch:
+    """Return the kernel that multiplies by mma.sync."""
+    return load(
+        UPDATE_BLOCK, a.dtype, 128, depth=_DEPTH, shared_bytes=BLOCK_ELEMENTS * a.dtype.itemsize
     )
 
 

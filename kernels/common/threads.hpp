@@ -38,10 +38,18 @@ CUPYGEMM_INLINE double inverse_square_root(double x) {
 // One over a number whose inverse is normal, rounded once or twice.
 CUPYGEMM_INLINE float inverse(float x) { return 1 / x; }
 
+#if CUPYGEMM_NVIDIA
+// One over a number whose inverse is normal, to 20 bits.
+CUPYGEMM_INLINE double approximate_inverse(double x) {
+    double y;
+    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+    return y;
+}
+#endif
+
 CUPYGEMM_INLINE double inverse(double x) {
 #if CUPYGEMM_NVIDIA
-    double y; // to 20 bits, and twice as many by each of two Newton steps, without a branch
-    asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+    double y = approximate_inverse(x); // twice as many bits by each step, without a branch
     y = __fma_rn(__fma_rn(-x, y, 1.0), y, y);
     return __fma_rn(__fma_rn(-x, y, 1.0), y, y);
 #else

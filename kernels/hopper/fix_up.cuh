@@ -12,19 +12,9 @@
 
 #include "hopper/cluster.cuh"
 #include "hopper/mainloop_warp_specialized.cuh"
+#include "hopper/ordered_words.cuh"
 
 namespace cupygemm {
-
-// Store a word with release order: whoever acquires it sees what this thread wrote, and what the
-// threads wrote that it met at a barrier before.
-CUPYGEMM_INLINE void store_release(u64 address, u64 word) {
-    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
-}
-CUPYGEMM_INLINE u64 load_acquire(u64 address) {
-    u64 word;
-    asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(address) : "memory");
-    return word;
-}
 
 // Four sums of a thread. Only asm of this form lets ptxas use the accumulators in place; if the
 // compiler stores them, it serialises the wgmma.

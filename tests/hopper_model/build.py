@@ -33,7 +33,9 @@ _BRACKETS = re.compile(_LITERAL.pattern + r"|[][(){}:,]")
 _OPERAND = re.compile(r'\s*("[^"]*")\s*\((.*)\)\s*', re.DOTALL)
 _CAST = re.compile(r"reinterpret_cast<([^<>]+?) ?\*>\(")
 _DYNAMIC = re.compile(r"extern __shared__ .*?(\w+) (\w+)\[\];")
-_ENTRY = re.compile(r'extern "C" __global__ void.*?\b(cupygemm_\w+)\(', re.DOTALL)
+_ENTRY = re.compile(
+    r'extern "C" __global__ void(?:(?!extern).)*?\b(cupygemm_\w+)\(', re.DOTALL
+)  # not the macro of common/threads.hpp
 
 
 @functools.cache

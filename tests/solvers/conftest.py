@@ -22,9 +22,12 @@ def small_blocks(monkeypatch):
             alone=1,
             team=8,
             outer=16,
+            half=8,
+            wide=46,
             substituted=8,
             vector=4,
             ahead=4,
+            ahead_of_qr=4,
         ),
     )
 

@@ -19,9 +19,12 @@ if ALL:
         alone=1,
         team=8,
         outer=16,
+        half=8,
+        wide=46,
         substituted=8,
         vector=4,
         ahead=4,
+        ahead_of_qr=4,
     )
 for dtype in DTYPES:
     a, b = rng.standard_normal((n, n)), rng.standard_normal((n, 3))

@@ -145,7 +145,7 @@ class CdnaBackend(NoExtras):
 
         return make_block_scaled(request, scaling, self.arch)
 
-    def kernel(self, text: str, entry: str) -> Any:
+    def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
         """Compile a translation unit and load its kernel."""
         from cupygemm._backends.cdna.compile import compile_source
         from cupygemm._backends.cdna.kernel import load_entry

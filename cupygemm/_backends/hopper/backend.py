@@ -94,6 +94,7 @@ class HopperBackend(NoExtras):
     config_type = staticmethod(config_of)
     formats = FLOAT8
     precisions = KNOWN_PRECISIONS
+    solves_tiles = frozenset("df")
     interconnect = NVLINK_H200
 
     def __init__(self, arch: HopperArch) -> None:
@@ -231,9 +232,9 @@ class HopperBackend(NoExtras):
         """Return this backend with persistent grids that leave some SMs to other kernels."""
         return HopperBackend(replace(self.arch, num_sms=self.arch.num_sms - units))
 
-    def kernel(self, text: str, entry: str) -> Any:
+    def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
         """Compile a translation unit and load its kernel."""
-        return PlainKernel(load(compile_cubin(text, entry)))
+        return PlainKernel(load(compile_cubin(text, entry)), shared_bytes)
 
     def _small(self, request: Request) -> SmallSelection | None:
         """Return the configuration for small matrices if the model prefers it."""

@@ -108,14 +108,20 @@ class PlainKernel:
     ----------
     kernel : cupy.RawKernel
         A kernel whose only argument is a struct.
+    shared_bytes : int
+        The dynamic shared memory of a block.
     """
 
-    __slots__ = ("_function", "_launch", "_stream")
+    __slots__ = ("_function", "_launch", "_shared_bytes", "_stream")
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: Any, shared_bytes: int = 0) -> None:
         from cuda.bindings import driver
         from cupy.cuda import get_current_stream
         from cupy_backends.cuda.api.driver import launchKernel
+
+        if shared_bytes:
+            kernel.max_dynamic_shared_size_bytes = shared_bytes
+        self._shared_bytes = shared_bytes
 
         self._function = int(kernel.kernel.ptr)
         self._launch = launchKernel  # takes a third of the time of the call in cuda.bindings
@@ -127,7 +133,8 @@ class PlainKernel:
     def __call__(self, grid: tuple[int, int], threads: int, packed: bytes) -> None:
         """Enqueue a launch on the current stream; the driver copies the struct."""
         address, _, _kept = pointed(packed)
-        shape = (self._function, *grid, 1, threads, 1, 1, 0, self._stream().ptr, address, 0)
+        stream, shared = self._stream().ptr, self._shared_bytes
+        shape = (self._function, *grid, 1, threads, 1, 1, shared, stream, address, 0)
         try:
             self._launch(*shape)
         except RuntimeError as err:  # CUDADriverError

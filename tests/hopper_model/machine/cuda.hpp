@@ -73,8 +73,18 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 inline unsigned __cvta_generic_to_shared(const void *pointer) {
     return hopper_model::hopper_shared_address(pointer);
 }
+inline double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
+inline float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
+inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
 inline void __syncthreads() { hopper_model::hopper_syncthreads(); }
 inline void __syncwarp() { hopper_model::hopper_syncwarp(); }
 inline unsigned __shfl_sync(unsigned, unsigned value, int lane) {
     return hopper_model::hopper_shuffle(value, static_cast<unsigned>(lane));
 }
+
+// The kernels that the machine runs do not use these.
+void __threadfence();
+unsigned __reduce_max_sync(unsigned, unsigned);
+unsigned __ballot_sync(unsigned, int);
+unsigned __shfl_xor_sync(unsigned, unsigned, int);
+int __ffs(int);

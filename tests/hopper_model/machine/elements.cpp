@@ -65,6 +65,12 @@ void load_acquire(Arguments &args) {
         fail("a word that no cluster before this one writes is waited for");
 }
 
+void add_global(Arguments &args) {
+    u64 *const word = reinterpret_cast<u64 *>(global(args, 1, sizeof(u64)));
+    args.set(0, *word);
+    *word += args.value(2);
+}
+
 // Lane l has the address of row l % 8 of matrix l / 8. Register i of lane l has two elements of row
 // l / 4 of matrix i, from column 2 (l % 4) on. With .trans, the addresses are those of columns. The
 // addresses of lanes beyond the matrices are not used.
@@ -136,6 +142,7 @@ const Opcode element_opcodes[] = {
     {"ld.global.v4.f32", load_global<u32, 4>},
     {"ld.global.v2.f64", load_global<u64, 2>},
     {"ld.acquire.gpu.global.u64", load_acquire},
+    {"atom.relaxed.gpu.global.add.u64", add_global},
     {"prefetch.global.L2", prefetch},
     {"st.global.u64", store_global<u64, 1>},
     {"st.global.u8", store_global<u8, 1>},

@@ -145,6 +145,11 @@ void permute(Arguments &args) {
         bits |= static_cast<u32>(bytes >> (args.value(3) >> 4 * i & 7) * 8 & 0xff) << 8 * i;
     args.set(0, bits);
 }
+// The upper 20 bits of the fraction are right, and the others are zeros.
+void approximate_inverse(Arguments &args) {
+    const u64 bits = __builtin_bit_cast(u64, 1 / __builtin_bit_cast(double, args.value(1)));
+    args.set(0, bits >> 32 << 32);
+}
 void from_half(Arguments &args) { args.set_real(0, half(static_cast<u32>(args.value(1)))); }
 void to_tf32(Arguments &args) { // ties away from zero
     const u32 bits = to_bits(args.real(1));
@@ -192,6 +197,7 @@ const Opcode conversion_opcodes[] = {
     {"cvt.rni.s32.f32", to_nearest_integer},
     {"cvt.pack.sat.s8.s32.b32", pack_saturated},
     {"cvt.pack.sat.u8.s32.b32", pack_saturated},
+    {"rcp.approx.ftz.f64", approximate_inverse},
     {"prmt.b32", permute},
     {"max.NaN.f32", maximum_or_nan},
     {"ex2.approx.ftz.f32", exponential},

@@ -1,0 +1,172 @@
+"""Tiles of a Cholesky factorisation or of a triangular system, in one launch.
+
+Where the device has the kernel, ``kernels/hopper/solve_tiles.cu``, thread blocks claim tiles and
+wait for each other's, so the panels of a factorisation and the updates of others overlap without
+streams, and the host enqueues one launch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cupygemm._request.arrays import Array
+from cupygemm._solvers import blocks
+from cupygemm._solvers.ahead import spared
+from cupygemm._solvers.kernels import SOLVE_TILES, load
+from cupygemm._solvers.matrices import Matrices
+
+TILE = 128
+_THREADS = 256
+_SLAB, _STAGES, _BLOCK, _PAD = 16, 4, 8, 4
+_VECTOR_BYTES = 16
+_MOST_ELEMENTS = 1 << 24
+"""Of the solution of a triangular system."""
+Strides = tuple[int, int, int]
+"""The elements between rows, between columns and between matrices."""
+
+
+def factors_tiles(a: Matrices) -> bool:
+    """Tell whether the current device factors such matrices in one launch."""
+    return blocks.has_tile_kernels(a.dtype)
+
+
+def solves_tiles(n: int, b: Matrices, columns: int) -> bool:
+    """Tell whether a triangular system is to be solved in one launch.
+
+    Of large systems, products compute faster what is off the diagonal of halves.
+    """
+    return TILE // 2 < n <= _MOST_ELEMENTS // columns and blocks.has_tile_kernels(b.dtype)
+
+
+def factor(a: Matrices, info: Array) -> None:
+    """Replace symmetric matrices by their lower Cholesky factors, with zeros above the diagonal.
+
+    Parameters
+    ----------
+    a : Matrices
+        Square. Only the lower triangles are read.
+    info : cupy.ndarray
+        (batches,), int32, zeros. Becomes one more than the first column at which a matrix is not
+        positive definite.
+    """
+    strides = a.pitch, 1, a.stride
+    _launch(
+        a.dtype,
+        (a.address(0, 0), strides),
+        (a.address(0, 0), strides),
+        info.data.ptr,
+        (a.n, a.n, a.batches),
+        factors=True,
+        unit=False,
+    )
+
+
+def solve(
+    dtype: np.dtype[Any],
+    t: int,
+    t_strides: Strides,
+    b: int,
+    b_strides: Strides,
+    extents: tuple[int, int, int],
+    *,
+    unit: bool,
+) -> None:
+    """Solve ``T X = B`` in place, with T lower triangular.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        The element type.
+    t : int
+        The address of T's first element.
+    t_strides : tuple of int
+        One of the first two is one or minus one.
+    b : int
+        The address of B's first element.
+    b_strides : tuple of int
+        The second is one.
+    extents : tuple of int
+        The rows of T, the columns of B, and the number of matrices.
+    unit : bool
+        Whether to take ones for T's diagonal.
+    """
+    n, columns, batches = extents
+    row, column, stride = b_strides
+    _launch(
+        dtype,
+        (b, (column, row, stride)),
+        (t, t_strides),
+        0,
+        (columns, n, batches),
+        factors=False,
+        unit=unit,
+    )
+
+
+def _launch(
+    dtype: np.dtype[Any],
+    c: tuple[int, Strides],
+    t: tuple[int, Strides],
+    info: int,
+    extents: tuple[int, int, int],
+    *,
+    factors: bool,
+    unit: bool,
+) -> None:
+    import cupy
+
+    rows, n, batches = extents
+    across, down = -(-rows // TILE), -(-n // TILE)
+    num_tiles = batches * (down * (down + 1) // 2 if factors else across * down)
+    progress = cupy.zeros(1 + batches * across, "uint64")
+    _, units = blocks.current_limits()
+    rows_adjacent, together = _way(dtype, *c)
+    triangle_rows_adjacent, triangle_together = _way(dtype, *t)
+    launch = load(
+        SOLVE_TILES,
+        dtype,
+        _THREADS,
+        factors=factors,
+        unit=unit,
+        rows_adjacent=rows_adjacent,
+        together=together,
+        triangle_rows_adjacent=triangle_rows_adjacent,
+        triangle_together=triangle_together,
+        shared_bytes=shared_bytes(dtype, rows_adjacent, triangle_rows_adjacent),
+    )
+    launch(
+        (min(num_tiles, max(units - spared(), 1)), 1),
+        c[0],
+        *c[1],
+        t[0],
+        *t[1],
+        progress.data.ptr,
+        info,
+        rows,
+        n,
+        batches,
+        0,
+    )
+
+
+def _way(dtype: np.dtype[Any], address: int, strides: Strides) -> tuple[bool, int]:
+    """Return whether the elements of a column are adjacent, and how many are copied together."""
+    row, column, stride = strides
+    rows_adjacent = abs(row) == 1 and column != 1
+    along, across = (row, column) if rows_adjacent else (column, row)
+    most = _VECTOR_BYTES // dtype.itemsize
+    aligned = across % most == 0 and stride % most == 0 and address % _VECTOR_BYTES == 0
+    return rows_adjacent, most if along == 1 and aligned else 1
+
+
+def shared_bytes(dtype: np.dtype[Any], rows_adjacent: bool, triangle_rows_adjacent: bool) -> int:
+    """Return the shared memory of a workgroup, as the kernel's struct ``Shared``."""
+    slabs = sum(
+        _SLAB * (TILE + _PAD) if adjacent else TILE * (_SLAB + _PAD)
+        for adjacent in (rows_adjacent, triangle_rows_adjacent)
+    )
+    ring = max(_STAGES * slabs, TILE * (TILE + _PAD))
+    of_blocks = 3 * TILE * (_BLOCK + _PAD)
+    return dtype.itemsize * (ring + of_blocks + 3 * TILE) + 16

@@ -1,0 +1,362 @@
+// Solves X T^T = C for tiles of X, with T lower triangular, or factors A = L L^T, in one launch.
+//
+// With T = X = L and C = A, both are the same computation. A tile of 128 x 128 is
+//
+//   X(p, q) = (C(p, q) - sum over k < q of X(p, k) T(q, k)^T) T(q, q)^-T,
+//
+// of which a thread block computes the whole, with C in registers, and stores X in its place:
+//
+//   claim a tile | products with finished tiles, as they get finished | blocks of columns | ...
+//
+// Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
+// it, so any number of resident thread blocks makes progress. A word for each row of tiles counts
+// those that are finished. Of a factorisation, the tile on the diagonal is factored instead.
+//
+// Blocks of 8 columns are substituted by one thread for each row. The other columns are updated by
+// products, so no triangle is inverted. The sums of an element have one order on every GPU.
+#include "config.hpp"
+#include "hopper/dependent_launch.cuh"
+#include "hopper/diagonal_block.cuh"
+#include "hopper/ordered_words.cuh"
+#include "hopper/tile_sums.cuh"
+
+namespace cupygemm {
+
+struct SolveTilesArgs {
+    u64 c;                         // element (0, 0) of the first matrix
+    i64 c_row, c_column, c_stride; // elements between rows, columns and matrices
+    u64 t;
+    i64 t_row, t_column, t_stride;
+    u64 progress; // u64: claimed tiles, and for each matrix and row of tiles the finished ones
+    u64 info;     // i32 for each matrix: 1 + the first column that is not positive, or 0
+    i32 rows, n;  // of C, and columns
+    i32 batches, unused;
+};
+static_assert(sizeof(SolveTilesArgs) == 96,
+              "SolveTilesArgs must match the dtype that the launcher packs");
+
+constexpr u32 tile_rows = 128, threads = 256;
+constexpr u32 slab = 16, stages = 4, num_blocks = tile_rows / block;
+constexpr S most_growth = 32;
+constexpr bool factors = Config::factors;
+template <u32 depth> using OfTriangle =
+    TileOperand<S, tile_rows, depth, Config::triangle_rows_adjacent, Config::triangle_together,
+                threads>;
+using Left = TileOperand<S, tile_rows, slab, Config::rows_adjacent, Config::together, threads>;
+using Right = OfTriangle<slab>;
+using Triangle = OfTriangle<tile_rows>;
+using Narrow = TileOperand<S, tile_rows, block, false, 1, threads>;
+using Sums = TileSums<S, Config::rows_adjacent, Config::triangle_rows_adjacent>;
+static_assert(Narrow::pitch == block_pitch, "fragments are read from blocks of columns, too");
+constexpr u32 stage_elements = Left::elements + Right::elements;
+static_assert(Triangle::elements <= stages * stage_elements, "the triangle must fit in the ring");
+
+struct Shared {
+    union {
+        S stages[stages][stage_elements]; // X(p, k) and T(q, k), a slab of 16 k each
+        S triangle[Triangle::elements];   // T(q, q), when the products are done
+    };
+    union {
+        alignas(16) S block[tile_rows * block_pitch];    // a block of columns, by row
+        alignas(16) S inverses[tile_rows * block_pitch]; // of the 8 x 8 blocks on T's diagonal
+    };
+    alignas(16) S solutions[2][tile_rows * block_pitch]; // by the parity of the block
+    S inverse[tile_rows], scale[tile_rows];              // of T's diagonal
+    S sizes[tile_rows];                                  // of T's rows in their 8 x 8 blocks
+    u32 substitutes;                                     // an inverse is too inexact
+    u64 claimed;
+};
+static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
+
+// Where the tile is.
+struct Tile {
+    u32 p, q;
+    TileSource<S> x, t;
+    S *c;
+    u64 done; // the words of the matrix's rows of tiles
+
+    CUPYGEMM_INLINE u64 finished(u32 row) const { return load_acquire(done + 8 * row); }
+};
+
+// Tiles of one row are finished in order. A warp remembers how many it knows of.
+struct Progress {
+    u64 known = 0;
+
+    CUPYGEMM_INLINE bool has(const Tile &tile, u32 k) {
+        if (known <= k) {
+            known = tile.finished(tile.p);
+            if (factors && tile.p != tile.q) {
+                const u64 other = tile.finished(tile.q);
+                known = other < known ? other : known;
+            }
+        }
+        return known > k;
+    }
+    CUPYGEMM_INLINE void wait(const Tile &tile, u32 k) {
+        while (!has(tile, k)) {
+        }
+    }
+};
+
+// Subtract the products with all finished tiles to the left. Slabs are copied ahead as long as
+// their tiles are finished; only the slab that is needed next is waited for.
+CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums &sums) {
+    constexpr u32 per_tile = tile_rows / slab;
+    const u32 slabs = tile.q * per_tile;
+    Progress progress;
+    u32 issued = 0;
+    const auto issue = [&] {
+        S *const stage = shared.stages[issued % stages];
+        Left::copy(stage, tile.x, tile.p * tile_rows, issued * slab, thread);
+        Right::copy(stage + Left::elements, tile.t, tile.q * tile_rows, issued * slab, thread);
+        copy_async_commit();
+        ++issued;
+    };
+#pragma unroll 1
+    for (u32 s = 0; s < slabs; s += 2) { // a barrier for each two
+        if (issued == s) {
+            progress.wait(tile, s / per_tile);
+            issue();
+            issue();
+        }
+        if (issued == s + 2)
+            copy_async_wait<0>();
+        else
+            copy_async_wait<2>();
+        workgroup_barrier(); // slabs s and s + 1 are there, and the two before have been read
+        const S *const stage = shared.stages[s % stages], *const second = stage + stage_elements;
+        const auto copy_ahead = [&] {
+            if (issued < slabs && issued == s + 2 && progress.has(tile, issued / per_tile)) {
+                issue();
+                issue();
+            }
+        };
+        sums.template subtract_all<slab, Left, Right>(stage, stage + Left::elements, copy_ahead);
+        sums.template subtract_all<slab, Left, Right>(second, second + Left::elements, [] {});
+    }
+    workgroup_barrier(); // the ring has been read
+    if (factors && tile.p != tile.q)
+        while (tile.finished(tile.q) <= tile.q) {
+        }
+}
+
+// Load T(q, q), and invert its diagonal. An element whose inverse may overflow is scaled before.
+CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread) {
+    Triangle::copy(shared.triangle, tile.t, tile.q * tile_rows, tile.q * tile_rows, thread);
+    copy_async_commit();
+    copy_async_wait<0>();
+    workgroup_barrier(); // the triangle is in shared memory
+    if (thread < tile_rows) {
+        S x = shared.triangle[Triangle::place(thread, thread)];
+        if (Config::unit || tile.q * tile_rows + thread >= tile.t.rows)
+            x = 1;
+        const bool fits = absolute(x) >= Config::smallest_invertible;
+        const S scale = fits ? 1 : 1 / Config::tolerance;
+        shared.inverse[thread] = 1 / (x * scale);
+        shared.scale[thread] = scale;
+    }
+    workgroup_barrier(); // the inverses are in shared memory
+}
+
+CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, S (&x)[block]) {
+#pragma unroll
+    for (u32 j = 0; j < block; ++j)
+        x[j] = shared.block[row * block_pitch + j];
+#pragma unroll
+    for (u32 j = 0; j < block; ++j) {
+        x[j] = x[j] * shared.inverse[first + j] * shared.scale[first + j];
+#pragma unroll
+        for (u32 k = j + 1; k < block; ++k)
+            x[k] = fma_of(-x[j], shared.triangle[Triangle::place(first + k, first + j)], x[k]);
+    }
+}
+
+// Invert the 8 x 8 blocks on T's diagonal, a row by each thread. Tells whether multiplying by them
+// is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
+CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
+    const u32 first = thread / block * block, i = thread % block;
+    const auto element = [&](u32 row, u32 column) {
+        return shared.triangle[Triangle::place(first + row, first + column)];
+    };
+    S y[block], size = 0;
+    if (thread == 0)
+        shared.substitutes = 0;
+    if (thread < tile_rows) {
+#pragma unroll
+        for (u32 j = 0; j < block; ++j)
+            if (j < i)
+                size += absolute(element(i, j));
+        shared.sizes[thread] = size + absolute(1 / shared.inverse[thread]);
+    }
+    workgroup_barrier(); // the sizes are in shared memory
+    if (thread < tile_rows) {
+        S growth = 0;
+#pragma unroll
+        for (u32 j = block; j-- > 0;) {
+            S sum = j == i ? 1 : 0;
+#pragma unroll
+            for (u32 k = j + 1; k < block; ++k)
+                sum = fma_of(-y[k], element(k, j), sum);
+            y[j] = sum * shared.inverse[first + j];
+            growth += absolute(y[j]) * shared.sizes[first + j];
+            shared.inverses[thread * block_pitch + j] = y[j];
+        }
+        if (!(growth <= most_growth) || shared.scale[thread] != 1)
+            shared.substitutes = 1;
+    }
+    workgroup_barrier(); // the inverses are in shared memory
+    return shared.substitutes == 0;
+}
+
+template <class AnySums> CUPYGEMM_INLINE void solve(const Shared &shared, AnySums &sums) {
+    if constexpr (AnySums::multiplies_inverses)
+        sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch);
+}
+
+// Replace the sums by X, block by block. Of each update, the next block comes first; while the
+// first half of the threads solves for that, the others update the rest of their sums.
+CUPYGEMM_INLINE void substitute(Shared &shared, const Tile &tile, u32 thread, i32 *info,
+                                Sums &sums) {
+    const bool on_diagonal = factors && tile.p == tile.q, solves = thread < tile_rows;
+    const u32 columns = tile.t.rows - tile.q * tile_rows; // of the matrix, from the tile's first on
+    const u32 end = on_diagonal ? sums.end_at_diagonal() : num_blocks;
+    const auto update = [&](u32 b, u32 from, u32 to) { // of blocks of columns, with block b
+        const S *const solution = shared.solutions[b % 2];
+        if (on_diagonal)
+            sums.template subtract<Narrow, Narrow>(solution, solution, 0, from, to);
+        else
+            sums.template subtract<Narrow, Triangle>(solution, shared.triangle, b * block, from,
+                                                     to);
+    };
+    const auto show = [&](u32 b) {
+        sums.for_each(b, b + 1, [&](const S &sum, u32 r, u32 c) {
+            shared.block[r * block_pitch + c % block] = sum;
+        });
+    };
+    show(0);
+#pragma unroll 1
+    for (u32 b = 0; b < num_blocks; ++b) {
+        const u32 first = b * block;
+        S *const solution = shared.solutions[b % 2];
+        workgroup_barrier(); // the block is in shared memory
+        if (solves) {
+            S x[block];
+            if (on_diagonal) {
+                const u32 left = columns > first ? columns - first : 0;
+                const S *const rows = shared.block + first * block_pitch;
+                const S *const mine = shared.block + thread * block_pitch;
+                u32 failed = factor_block<false>(rows, mine, thread - first, left, x);
+                if (failed == ~0u)
+                    failed = factor_block<true>(rows, mine, thread - first, left, x);
+                if (thread == 0 && failed != 0 && *info == 0)
+                    *info = static_cast<i32>(tile.q * tile_rows + first + failed);
+#pragma unroll
+                for (u32 j = 0; j < block; ++j)
+                    x[j] = first + j <= thread ? x[j] : 0;
+            } else {
+                substitute_block(shared, thread, first, x);
+            }
+#pragma unroll
+            for (u32 j = 0; j < block; ++j)
+                solution[thread * block_pitch + j] = x[j];
+        } else if (b > 0) {
+            update(b - 1, b + 1, end);
+        }
+        workgroup_barrier(); // the solution is in shared memory, and the block has been read
+        if (b + 1 < num_blocks) {
+            update(b, b + 1, b + 2);
+            show(b + 1);
+            if (solves)
+                update(b, b + 2, end);
+        }
+        sums.for_each(b, b + 1,
+                      [&](S &sum, u32 r, u32 c) { sum = solution[r * block_pitch + c % block]; });
+    }
+}
+
+// Zero the tile beyond the diagonal. Nobody has read it.
+CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile, u32 thread) {
+    const u32 column = tile.p * tile_rows + thread % tile_rows;
+    S *const to = const_cast<S *>(tile.x.start) + tile.q * tile_rows * args.c_row + column;
+    if (column < tile.t.rows)
+        for (u32 i = thread / tile_rows; i < tile_rows; i += threads / tile_rows)
+            to[i * args.c_row] = 0;
+}
+
+// Call visit(sum, place) for the sums of the thread that are inside the matrix.
+template <class Visit> CUPYGEMM_INLINE void access(const SolveTilesArgs &args, const Tile &tile,
+                                                   Sums &sums, const Visit &visit) {
+    const u32 rows = tile.x.rows - tile.p * tile_rows, columns = tile.t.rows - tile.q * tile_rows;
+    const i64 row = Config::rows_adjacent ? 1 : args.c_row;
+    const i64 column = Config::rows_adjacent ? args.c_column : 1;
+    if (rows >= tile_rows && columns >= tile_rows)
+        sums.for_each(0, num_blocks,
+                      [&](S &sum, u32 r, u32 c) { visit(sum, tile.c + r * row + c * column); });
+    else
+        sums.for_each(0, num_blocks, [&](S &sum, u32 r, u32 c) {
+            if (r < rows && c < columns)
+                visit(sum, tile.c + r * row + c * column);
+        });
+}
+
+CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
+                                u32 thread, i32 *info) {
+    Sums sums(thread);
+    sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
+    access(args, tile, sums, [](S &sum, S *place) { sum = *place; });
+    products(shared, tile, thread, sums);
+    bool by_inverses = false;
+    if (!factors || tile.p != tile.q) {
+        load_triangle(shared, tile, thread);
+        by_inverses = Sums::multiplies_inverses && invert_blocks(shared, thread);
+    }
+    if (by_inverses)
+        solve(shared, sums);
+    if (!by_inverses)
+        substitute(shared, tile, thread, info, sums);
+    access(args, tile, sums, [](S &sum, S *place) { *place = sum; });
+    if (factors && tile.p != tile.q)
+        zero_mirrored(args, tile, thread);
+    workgroup_barrier(); // the tile is stored, and shared memory has been read
+    if (thread == 0)
+        store_release(tile.done + 8 * tile.p, tile.q + 1);
+}
+
+} // namespace cupygemm
+
+extern "C" __global__ void __launch_bounds__(256)
+    cupygemm_solve_tiles(const cupygemm::SolveTilesArgs args) {
+    using namespace cupygemm;
+    extern __shared__ __align__(128) u8 dynamic_shared[];
+    Shared &shared = *reinterpret_cast<Shared *>(dynamic_shared);
+    const u32 thread = local_thread(), rows = args.rows, n = args.n, batches = args.batches;
+    const u32 num_p = ceil_div(rows, tile_rows), num_q = ceil_div(n, tile_rows);
+    wait_for_work_before();
+    u32 q = 0, column = 0; // and the number of the first tile of column q
+#pragma unroll 1
+    while (true) {
+        if (thread == 0)
+            shared.claimed = count_up(args.progress);
+        workgroup_barrier(); // the claim is in shared memory
+        const u32 claimed = static_cast<u32>(shared.claimed);
+        const u32 matrix = claimed % batches, number = claimed / batches;
+        u32 in_column = factors ? num_p - q : num_p;
+        while (q < num_q && number >= column + in_column) {
+            column += in_column;
+            ++q;
+            in_column = factors ? num_p - q : num_p;
+        }
+        if (q >= num_q)
+            break;
+        const u32 p = number - column + (factors ? q : 0);
+        S *const c = reinterpret_cast<S *>(args.c) + matrix * args.c_stride;
+        const S *const t = reinterpret_cast<const S *>(args.t) + matrix * args.t_stride;
+        const Tile tile{p,
+                        q,
+                        {c, args.c_row, args.c_column, rows, n},
+                        {t, args.t_row, args.t_column, n, n},
+                        c + p * tile_rows * args.c_row + q * tile_rows * args.c_column,
+                        args.progress + 8 * (1 + matrix * num_p)};
+        solve_tile(args, shared, tile, thread, reinterpret_cast<i32 *>(args.info) + matrix);
+    }
+}

@@ -1,0 +1,75 @@
+// Tiles of matrices in shared memory, read as fragments without bank conflicts.
+//
+// A tile has `size` rows and `depth` elements of each along k. It lies in shared memory as in
+// global memory, with rows or columns of odd multiples of 4 elements:
+//
+//   elements of a row adjacent   [row][depth + 4]
+//   rows adjacent                [k][size + 4]
+//
+// `together` elements are copied by one instruction: one, or as many as are 16 bytes.
+//
+// Of a fragment of fp64, lane 4 g + t reads row g and k = t. The 16 lanes that are served together
+// read four rows and four k, whose distances of 4 (modulo 16) and 1 elements are different banks.
+#pragma once
+
+#include "hopper/cp_async.cuh"
+#include "hopper/mma_sync.cuh"
+
+namespace cupygemm {
+
+// A matrix in global memory, whose strides may be negative. What is outside counts as zeros.
+template <class S> struct TileSource {
+    const S *start;
+    i64 row, column; // elements between rows, and between columns
+    u32 rows, columns;
+};
+
+template <class S, u32 size, u32 depth, bool rows_adjacent, u32 together, u32 threads>
+struct TileOperand {
+    static constexpr bool of_rows = rows_adjacent;
+    static constexpr u32 pitch = (rows_adjacent ? size : depth) + 4;
+    static constexpr u32 elements = (rows_adjacent ? depth : size) * pitch;
+    static_assert(pitch % 8 == 4, "16 lanes must find their elements in different banks");
+    static_assert(size * depth % (together * threads) == 0, "each thread copies as much");
+
+    CUPYGEMM_INLINE static u32 place(u32 row, u32 k) {
+        return rows_adjacent ? k * pitch + row : row * pitch + k;
+    }
+
+    // Copy a tile, by all threads of the block. Elements outside the matrix become zeros.
+    CUPYGEMM_INLINE static void copy(S *to, const TileSource<S> &from, u32 row0, u32 column0,
+                                     u32 thread) {
+        constexpr u32 per_line = (rows_adjacent ? size : depth) / together;
+#pragma unroll
+        for (u32 i = 0; i < size * depth / (together * threads); ++i) {
+            const u32 at = i * threads + thread;
+            const u32 line = at / per_line, along = at % per_line * together;
+            const u32 row = rows_adjacent ? along : line, k = rows_adjacent ? line : along;
+            const u32 r = row0 + row, c = column0 + k;
+            const bool inside = r < from.rows && c < from.columns;
+            const u32 left = rows_adjacent ? from.rows - r : from.columns - c;
+            const u32 present = !inside ? 0 : left < together ? left : together;
+            const S *const source =
+                inside ? from.start + r * from.row + c * from.column : from.start;
+            copy_async<together * sizeof(S)>(shared_address(to + place(row, k)),
+                                             reinterpret_cast<u64>(source), present * sizeof(S));
+        }
+    }
+};
+
+// The lane's elements of row `row` (plus the lane's) at k and k + 4.
+template <class Operand>
+CUPYGEMM_INLINE Fragment fragment_of(const double *tile, u32 row, u32 k, u32 lane) {
+    const double *const at = tile + Operand::place(row + lane / 4, k + lane % 4);
+    return {at[0], at[Operand::place(0, 4)]};
+}
+
+// By integer operations, which take no time from the fp64 units.
+CUPYGEMM_INLINE double negated_bits(double x) {
+    return double_of_bits(f64_bits(x) ^ (static_cast<u64>(1) << 63));
+}
+CUPYGEMM_INLINE Fragment negated(const Fragment &x) {
+    return {negated_bits(x.k[0]), negated_bits(x.k[1])};
+}
+
+} // namespace cupygemm

@@ -1,0 +1,155 @@
+"""The kernel for tiles of factorisations and of triangular systems, on the modelled GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import numpy as np
+import pytest
+
+from cupygemm._solvers import kernels, tiles
+from tests.hopper_model.device import HostKernel, Model
+
+THREADS = 256
+
+
+def run(dtype, c, t, info, extents, *, factors, unit=False):
+    """Launch the kernel as the solvers do; `c` and `t` are addresses with three strides."""
+    rows, n, batches = extents
+    rows_adjacent, together = tiles._way(np.dtype(dtype), *c)
+    triangle_rows_adjacent, triangle_together = tiles._way(np.dtype(dtype), *t)
+    shared_bytes = tiles.shared_bytes(np.dtype(dtype), rows_adjacent, triangle_rows_adjacent)
+    constants = {
+        "threads": THREADS,
+        "factors": factors,
+        "unit": unit,
+        "rows_adjacent": rows_adjacent,
+        "together": together,
+        "triangle_rows_adjacent": triangle_rows_adjacent,
+        "triangle_together": triangle_together,
+        "shared_bytes": shared_bytes,
+    }
+    text = kernels.source(kernels.SOLVE_TILES, dtype, constants)
+    progress = np.zeros(1 + batches * -(-rows // tiles.TILE), np.uint64)
+    packed = struct.pack(
+        kernels.SOLVE_TILES.arguments,
+        c[0],
+        *c[1],
+        t[0],
+        *t[1],
+        progress.ctypes.data,
+        info.ctypes.data if info is not None else 0,
+        rows,
+        n,
+        batches,
+        0,
+    )
+    kernel = HostKernel(Model(), text, kernels.SOLVE_TILES.entry)
+    kernel.max_dynamic_shared_size_bytes = shared_bytes
+    argument = ctypes.create_string_buffer(packed, len(packed))
+    kernel.launch((2, 1, 1), (THREADS, 1, 1), shared_bytes, ctypes.addressof(argument))
+
+
+def stacked(shape, dtype):
+    """Return an array whose rows begin at multiples of 128 bytes, with NaN behind them."""
+    batches, m, n = shape
+    whole = np.full((batches, m, -(-n // 32) * 32), np.nan, dtype)
+    return whole, whole[:, :, :n]
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize("dtype", "df")
+@pytest.mark.parametrize(("batches", "n"), [(1, 5), (2, 130), (1, 261)])
+def test_factors(batches, n, dtype):
+    rng = np.random.default_rng(n)
+    x = rng.standard_normal((batches, n, n))
+    matrix = x @ x.swapaxes(-1, -2) / n + np.eye(n)
+    whole, a = stacked((batches, n, n), dtype)
+    a[...] = np.where(np.tri(n, dtype=bool), matrix, np.nan)
+    info = np.zeros(batches, np.int32)
+    place = whole.ctypes.data, (whole.shape[2], 1, whole[0].size)
+    run(dtype, place, place, info, (n, n, batches), factors=True)
+    expected = np.linalg.cholesky(matrix)
+    assert not info.any()
+    np.testing.assert_allclose(a, expected, rtol=0, atol=n * np.finfo(dtype).eps)
+    assert np.isnan(whole[:, :, n:]).all()
+
+
+@pytest.mark.one_in(4)
+@pytest.mark.parametrize("dtype", "df")
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize(("n", "columns", "unit"), [(130, 150, False), (300, 20, True)])
+def test_triangular_systems(dtype, n, columns, unit, lower, transposed):
+    rng = np.random.default_rng(n)
+    whole, t = stacked((1, n, n), dtype)
+    t[...] = rng.standard_normal((n, n)) / n + 2 * np.eye(n)
+    used = np.tril(t[0]) if lower else np.triu(t[0])
+    if unit:
+        np.fill_diagonal(used, 1)
+    t[0][used == 0] = np.nan
+    _, x = stacked((1, n, columns), dtype)
+    b = (used.T if transposed else used) @ rng.standard_normal((n, columns))
+    x[0] = b
+    pitch, b_pitch = whole.shape[2], x.strides[1] // x.itemsize
+    row, column, b_row = (1, pitch, b_pitch) if transposed else (pitch, 1, b_pitch)
+    at, place = t.ctypes.data, x.ctypes.data
+    if lower == transposed:  # from the last row up
+        at += x.itemsize * (n - 1) * (pitch + 1)
+        place += x.itemsize * (n - 1) * b_pitch
+        row, column, b_row = -row, -column, -b_row
+    run(
+        dtype,
+        (place, (1, b_row, 0)),
+        (at, (row, column, 0)),
+        None,
+        (columns, n, 1),
+        factors=False,
+        unit=unit,
+    )
+    np.testing.assert_allclose(
+        (used.T if transposed else used) @ x[0],
+        b,
+        rtol=0,
+        atol=n * np.finfo(dtype).eps * abs(b).max(),
+    )
+
+
+def test_the_first_column_that_is_not_positive():
+    whole, a = stacked((1, 140, 140), "d")
+    a[...] = np.eye(140)
+    a[0, 133, 133] = -1
+    info = np.zeros(1, np.int32)
+    place = whole.ctypes.data, (whole.shape[2], 1, 0)
+    run("d", place, place, info, (140, 140, 1), factors=True)
+    assert info[0] == 134
+
+
+def test_an_ill_conditioned_triangle_is_substituted():
+    """Products with the inverses of its blocks would be inexact."""
+    n, columns = 140, 8
+    whole, t = stacked((1, n, n), "d")
+    t[0] = np.tril(np.full((n, n), -0.1), -1) + np.eye(n) * 1e-3
+    _, x = stacked((1, n, columns), "d")
+    b = t[0] @ np.random.default_rng(3).standard_normal((n, columns))
+    x[0] = b
+    places = (x.ctypes.data, (1, x.strides[1] // 8, 0)), (t.ctypes.data, (whole.shape[2], 1, 0))
+    run("d", *places, None, (columns, n, 1), factors=False)
+    error = np.abs(t[0] @ x[0] - b)
+    assert (error <= 10 * n * 2.0**-53 * (np.abs(t[0]) @ np.abs(x[0]))).all()
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e-300, 1e307])
+def test_pivots_whose_inverses_overflow_or_vanish(scale):
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((9, 9))
+    matrix = (x @ x.T + 9 * np.eye(9)) / 64
+    whole, a = stacked((1, 9, 9), "d")
+    a[0] = matrix * scale
+    info = np.zeros(1, np.int32)
+    place = whole.ctypes.data, (whole.shape[2], 1, 0)
+    run("d", place, place, info, (9, 9, 1), factors=True)
+    assert not info.any()
+    expected = np.linalg.cholesky(matrix * scale)
+    np.testing.assert_allclose(a[0], expected, rtol=0, atol=1e-13 * expected.max())
