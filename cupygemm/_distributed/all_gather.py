@@ -11,8 +11,8 @@ on the stream of the group. Events or flags order the two, in both directions:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Unpack
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -25,9 +25,11 @@ from cupygemm._distributed.arguments import (
     rows_of_ranks,
 )
 from cupygemm._distributed.group import Group, Message
+from cupygemm._distributed.repeated import keep, key_of
 from cupygemm._distributed.row_products import RowProducts
 from cupygemm._distributed.steps import Rows, Step, bounds_of
 from cupygemm._distributed.ways import Way, choose_way
+from cupygemm._plan.plan import Plan
 from cupygemm._records.formats import container
 from cupygemm._request.arrays import may_overlap
 from cupygemm._request.keywords import common_keywords
@@ -101,29 +103,39 @@ def all_gather_matmul(
     """
     import cupy
 
-    name = "all_gather_matmul"
+    name, own_facts = "all_gather_matmul", ("n",)
     checked_group(name, group)
-    with group.refusing(name):
-        a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
-        counts = rows_of_ranks(name, rows, a.shape[0], group)
-        bounds = bounds_of(counts)
-        own = contiguous_rows(a) if out is None or not may_overlap(out, a) else a.copy()
-        whole = (bounds[-1][1], a.shape[1])
-        if gathered is not None:
-            _check_gathered(gathered, whole, a.dtype)
-        place = _unread(whole, a.dtype, group.device) if gathered is None else gathered
-        call = checked_call(place, b, out, dtype=dtype, casting=casting, options=options)
-        if out is None:
-            out = cupy.empty((whole[0], b.shape[1]), container(call.request.types.result))
-    facts = {"dtype": str(a.dtype), "k": whole[1], "rows": counts, "n": b.shape[1]}
-    everybody = group.agree(name, facts, own=("n",))
+    key = None
+    if gathered is None:
+        key = key_of(a, b, out, options, rows, dtype, casting)
+    kept = None if key is None else group.kept.get((name, key))
+    if kept is not None:
+        facts, (counts, result, _, _) = kept.facts, kept.details
+        bounds, whole, own = bounds_of(counts), (sum(counts), a.shape[1]), a
+    else:
+        with group.refusing(name):
+            a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
+            counts = rows_of_ranks(name, rows, a.shape[0], group)
+            bounds = bounds_of(counts)
+            own = contiguous_rows(a) if out is None or not may_overlap(out, a) else a.copy()
+            whole = (bounds[-1][1], a.shape[1])
+            if gathered is not None:
+                _check_gathered(gathered, whole, a.dtype)
+            place = _unread(whole, a.dtype, group.device) if gathered is None else gathered
+            call = checked_call(place, b, out, dtype=dtype, casting=casting, options=options)
+            result = container(call.request.types.result)
+        facts = {"dtype": str(a.dtype), "k": whole[1], "rows": counts, "n": b.shape[1]}
+    digest = None if kept is None else kept.digest
+    everybody = group.agree(name, facts, own=own_facts, digest=digest)
     with group.guarded():
+        if out is None:
+            out = cupy.empty((whole[0], b.shape[1]), result)
         row_bytes = whole[1] * a.itemsize
         way = choose_way(
             group,
             bounds,
             row_bytes=row_bytes,
-            row_flops=2.0 * whole[1] * max(facts["n"] for facts in everybody),
+            row_flops=2.0 * whole[1] * max(each["n"] for each in everybody),
             itemsize=a.itemsize,
             segment_bytes=whole[0] * row_bytes,
         )
@@ -131,12 +143,18 @@ def all_gather_matmul(
             full = way.peers.array(whole, a.dtype)
         else:
             full = cupy.empty(whole, a.dtype) if gathered is None else gathered
-        products = RowProducts(full, b, out, dtype=dtype, casting=casting, options=options)
         own_rows = bounds[group.rank]
         pieces = {own_rows: own} | {
             part: full[slice(*part)] for step in way.steps for _, part in step.receives
         }
-        by_rows = products.prepare(pieces)
+        if kept is not None and kept.details.way is way:
+            products, by_rows = RowProducts.again(kept.details.plans, pieces, b, out), True
+        else:
+            products = RowProducts(full, b, out, dtype=dtype, casting=casting, options=options)
+            by_rows = products.prepare(pieces)
+            if by_rows and key is not None:
+                details = _Details(counts, result, way, products.plans)
+                keep(group.kept, key, name, facts, own_facts, details)
         gather = _gather_by_nccl if way.peers is None else _gather_by_copies
         gather(group, way, own, own_rows, full, products if by_rows else None)
         if gathered is not None or not by_rows:
@@ -146,6 +164,15 @@ def all_gather_matmul(
         if gathered is not None and gathered is not full:
             gathered[...] = full
     return out
+
+
+class _Details(NamedTuple):
+    """What is kept of a call: the rows of all ranks, the type of the result, the way, the plans."""
+
+    counts: list[int]
+    result: np.dtype[Any]
+    way: Way
+    plans: Mapping[Rows, Plan]
 
 
 def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:

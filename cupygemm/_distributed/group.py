@@ -15,9 +15,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
-from cupygemm._distributed.board import Board, LateError, digest_of
+from cupygemm._distributed.board import Board, LateError
 from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rendezvous
+from cupygemm._distributed.repeated import Kept, digest_of_call
 
 Exchange = Literal["auto", "nccl", "copies"]
 DEFAULT_TIMEOUT = 60.0
@@ -81,6 +82,7 @@ class Group:
         self.peers: Peers | None = None
         self.exchange_asked: Exchange = "auto"
         self.chosen: dict[Any, Any] = {}
+        self.kept: dict[Any, Kept] = {}
         _OPEN.add(self)
 
     def __repr__(self) -> str:
@@ -126,7 +128,9 @@ class Group:
         """
         self.agree("barrier", {})
 
-    def agree(self, function: str, facts: Facts, *, own: Sequence[str] = ()) -> list[Facts]:
+    def agree(
+        self, function: str, facts: Facts, *, own: Sequence[str] = (), digest: int | None = None
+    ) -> list[Facts]:
         """Wait for all ranks to come to a call, check that it is the same, and return their facts.
 
         Parameters
@@ -137,6 +141,8 @@ class Group:
             What the others must know.
         own : sequence of str
             The facts that may differ between ranks.
+        digest : int, optional
+            Of the call, if it is known.
 
         Returns
         -------
@@ -151,13 +157,14 @@ class Group:
             A rank calls another function, or with other facts, or has refused its call. Nothing was
             enqueued, on any rank, and the group stays usable.
         """
-        called = {"function": function, **facts}
         known: tuple[int, ...] = ()
         if self.board is not None:
-            known = self._meet(function, digest_of(json.dumps([called, *own])))
+            if digest is None:
+                digest = digest_of_call(function, facts, own)
+            known = self._meet(function, digest)
             if known in self._agreed:
                 return self._agreed[known]
-        everybody = self._membership.agree(called)
+        everybody = self._membership.agree({"function": function, **facts})
         for rank, theirs in enumerate(everybody):
             if "refused" in theirs and rank != self.rank:
                 raise ValueError(

@@ -7,6 +7,7 @@ that it would have received from it, and sends the sums while it multiplies for 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class PartialProducts:
         self.travelling: np.dtype[Any]
         self._types: list[str] = []
 
-    def set_type(self, call: Call, options: MatmulOptions) -> None:
+    def set_type(self, call: Call) -> None:
         """Derive the types of the partial products from those of the call."""
         types = call.request.types
         epilogue = call.arguments is not None
@@ -57,6 +58,12 @@ class PartialProducts:
                 f"partial_dtype is {self.travelling}, which sums of {self.sums} cannot hold"
             )
         self._types = [str(types.x1), str(types.x2), str(self.sums), str(self.travelling)]
+
+    def of(self, a: Any, b: Any) -> PartialProducts:
+        """Return the partial products of other arrays with the same layouts."""
+        found = copy(self)
+        found.a, found.b = a, b
+        return found
 
     def facts(self, counts: list[int]) -> dict[str, Any]:
         """Return what all ranks must agree on, and this rank's k."""

@@ -7,6 +7,7 @@ The sums of all ranks are added in the order of the ranks, whenever they arrive 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Unpack
 
 from numpy.typing import DTypeLike
@@ -14,6 +15,7 @@ from numpy.typing import DTypeLike
 from cupygemm._distributed.arguments import checked_call, checked_group, matrix, rows_of_ranks
 from cupygemm._distributed.group import Group, Message
 from cupygemm._distributed.partial_products import PartialProducts, reduced, way_of
+from cupygemm._distributed.repeated import keep, key_of
 from cupygemm._distributed.row_products import rows_of_options
 from cupygemm._distributed.steps import Rows, balanced, bounds_of, sliced
 from cupygemm._distributed.ways import Way
@@ -88,18 +90,28 @@ def matmul_reduce_scatter(
     is rounded once. The partial products of all ranks for the rows of this one, and those of this
     rank for the others, are in memory at once.
     """
-    name = "matmul_reduce_scatter"
+    name, own_facts = "matmul_reduce_scatter", ("k",)
     checked_group(name, group)
-    with group.refusing(name):
-        a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
-        counts = rows_of_ranks(name, rows, None, group, total=a.shape[0])
-        bounds = bounds_of(counts)
-        own_rows = bounds[group.rank]
-        sums = PartialProducts(a, b, options, partial_dtype)
-        block = a[slice(*own_rows)]
-        call = checked_call(block, b, out, dtype=dtype, casting=casting, options=options)
-        sums.set_type(call, options)
-    k = _largest_k(group.agree(name, sums.facts(counts), own=("k",)))
+    key = key_of(a, b, out, options, rows, partial_dtype, dtype, casting)
+    kept = None if key is None else group.kept.get((name, key))
+    if kept is not None:
+        facts, (bounds, call, checked) = kept.facts, kept.details
+        sums = checked.of(a, b)
+    else:
+        with group.refusing(name):
+            a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
+            counts = rows_of_ranks(name, rows, None, group, total=a.shape[0])
+            bounds = bounds_of(counts)
+            sums = PartialProducts(a, b, options, partial_dtype)
+            block = a[slice(*bounds[group.rank])]
+            call = checked_call(block, b, out, dtype=dtype, casting=casting, options=options)
+            sums.set_type(call)
+        facts = sums.facts(counts)
+        if key is not None:
+            details = bounds, replace(call, x1=None, x2=None, out=None), sums.of(None, None)
+            keep(group.kept, key, name, facts, own_facts, details)
+    digest = None if kept is None else kept.digest
+    k = _largest_k(group.agree(name, facts, own=own_facts, digest=digest))
     with group.guarded():
         way = way_of(group, bounds, sums, k)
         return reduced(group, way, bounds, sums, call, out)
@@ -167,7 +179,7 @@ def matmul_all_reduce(
         own_rows = bounds[group.rank]
         sums = PartialProducts(a, b, options, partial_dtype)
         whole = checked_call(a, b, out, dtype=dtype, casting=casting, options=options)
-        sums.set_type(whole, options)
+        sums.set_type(whole)
         result = container(whole.request.types.result)
         target = out
         if out is None or not out.flags.c_contiguous:

@@ -27,6 +27,7 @@ from typing import Any
 Facts = dict[str, Any]
 """What a rank tells the others about its call: a flat dictionary of JSON's types."""
 _TOKEN_BYTES = 16
+_TELLING_SECONDS = 2.0
 
 
 class GroupError(RuntimeError):
@@ -55,6 +56,7 @@ class _Member:
     outbox: queue.SimpleQueue[bytes | None] = field(default_factory=queue.SimpleQueue)
     facts: Facts | None = None
     delivery: threading.Thread | None = None
+    told: threading.Event = field(default_factory=threading.Event)  # that the group has ended
 
 
 class Rendezvous:
@@ -93,7 +95,7 @@ class Rendezvous:
             rank = json.loads(connection.recv_bytes())["rank"]
             with self._lock:
                 self._members[rank] = member = _Member()
-                member.delivery = _start(_deliver, connection, member.outbox)
+                member.delivery = _start(_deliver, connection, member)
                 if self._broken is not None:
                     member.outbox.put(_encoded(self._broken))
                 if len(self._members) == self._size:
@@ -144,8 +146,17 @@ class Rendezvous:
     def _break(self, reason: str, ranks: list[int], *, in_order: bool = False) -> None:
         if self._broken is None:
             self._broken = {"broken": reason, "ranks": ranks, "in_order": in_order}
-            for member in self._members.values():
+            others = [member for rank, member in self._members.items() if rank]
+            for member in others:
                 member.outbox.put(_encoded(self._broken))
+            _start(self._tell_rank_0, others)
+
+    def _tell_rank_0(self, others: list[_Member]) -> None:
+        """Tell rank 0 last: its process may end at once, and then it tells nobody any more."""
+        for member in others:
+            member.told.wait(_TELLING_SECONDS)
+        if 0 in self._members:
+            self._members[0].outbox.put(_encoded(self._broken or {}))
 
 
 class Membership:
@@ -193,6 +204,7 @@ class Membership:
         self._answers: queue.SimpleQueue[list[Facts] | None] = queue.SimpleQueue()
         self._broken: Facts | None = None
         self.faulty = False
+        self._ended = threading.Event()
         self._closed = False
         try:
             self._connection: Any = Client((place, int(port)), authkey=bytes.fromhex(token))
@@ -244,6 +256,7 @@ class Membership:
         """End the group because ranks have not come to a call within the timeout."""
         message = {"waited": self.timeout, "call": function}
         self._send({"late": ranks, **message})
+        self._ended.wait(2 * _TELLING_SECONDS)  # the others know it then
         self._break(_late(ranks, self.rank, message), ranks)
 
     def raise_if_broken(self) -> None:
@@ -257,6 +270,7 @@ class Membership:
     def fail(self, reason: str) -> None:
         """Tell the others that this rank failed after all had agreed on a call."""
         self._send({"failed": reason})
+        self._ended.wait(2 * _TELLING_SECONDS)  # the others know it then
         self._break(f"rank {self.rank} failed: {reason}", [self.rank])
 
     def wait_until_broken(self, seconds: float) -> GroupError | None:
@@ -285,6 +299,7 @@ class Membership:
     def _break(self, broken: str, ranks: list[int], *, in_order: bool = False) -> None:
         if self._broken is None and not self._closed:
             self._broken = {"broken": broken, "ranks": ranks}
+            self._ended.set()
             self.faulty = not in_order
             if self._on_break is not None and not in_order:
                 self._on_break()
@@ -317,11 +332,14 @@ def _start(run: Callable[..., None], *arguments: Any) -> threading.Thread:
     return thread
 
 
-def _deliver(connection: Any, outbox: queue.SimpleQueue[bytes | None]) -> None:
+def _deliver(connection: Any, member: _Member) -> None:
     """Send a rank its answers; nobody else waits while it reads them."""
     with contextlib.suppress(OSError):  # it has left
-        while (message := outbox.get()) is not None:
+        while (message := member.outbox.get()) is not None:
             connection.send_bytes(message)
+            if b'"broken"' in message:
+                member.told.set()
+    member.told.set()
 
 
 def _shut(connection: Any) -> None:

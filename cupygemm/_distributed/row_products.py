@@ -75,6 +75,31 @@ class RowProducts:
         self._pieces: dict[Rows, Piece] = {}
         self._call = self._checked(x1, out, options)
 
+    @classmethod
+    def again(
+        cls, plans: Mapping[Rows, Plan], pieces: Mapping[Rows, Any], x2: Any, out: Any
+    ) -> RowProducts:
+        """Return products without an epilogue, whose plans are those of an earlier call.
+
+        Parameters
+        ----------
+        plans : mapping of Rows to Plan
+        pieces : mapping of Rows to cupy.ndarray
+            As for `prepare`.
+        x2, out : cupy.ndarray
+        """
+        products = cls.__new__(cls)
+        vars(products).update(_x2=x2, _out=out, _options={})
+        vars(products)["_pieces"] = {
+            rows: Piece(rows=rows, x1=pieces[rows], plan=plan) for rows, plan in plans.items()
+        }
+        return products
+
+    @property
+    def plans(self) -> dict[Rows, Plan]:
+        """Return the plans of the ranges."""
+        return {rows: piece.plan for rows, piece in self._pieces.items()}
+
     def prepare(self, pieces: Mapping[Rows, Any]) -> bool:
         """Make the plans of ranges of rows, and return whether `multiply` can be used.
 
@@ -104,8 +129,10 @@ class RowProducts:
         piece = self._pieces.get(rows)
         if piece is None:  # no rows
             return
-        options = rows_of_options(self._options, self._x1.shape[0], rows)
-        arguments = () if piece.plan.binding is None else (piece.plan.binding(options),)
+        arguments: tuple[Any, ...] = ()
+        if piece.plan.binding is not None:
+            options = rows_of_options(self._options, self._x1.shape[0], rows)
+            arguments = (piece.plan.binding(options),)
         piece.plan.run(piece.x1, self._x2, self._out[slice(*rows)], *arguments)
 
     def multiply_all(self) -> None:

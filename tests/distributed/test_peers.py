@@ -30,6 +30,13 @@ for slices in ((1,), (4,)):
         scattered = cd.matmul_reduce_scatter(x, y, group=group, rows=[15, 7])
         half = cd.matmul_reduce_scatter(x, y, group=group, partial_dtype=ml_dtypes.bfloat16)
         reduced = cd.matmul_all_reduce(x, y, group=group, activation="relu")
+        for _ in range(2):  # what was kept of a call
+            z, own_rows = cp.empty((11, 20), "f"), cp.asarray(a[own])
+            cd.matmul_reduce_scatter(x, y, z, group=group)
+            assert z.get().tobytes() == (parts[0] + parts[1])[11 * rank :][:11].tobytes()
+            again = cd.all_gather_matmul(own_rows, cp.asarray(b), group=group, rows=[15, 7])
+            assert again.get().tobytes() == whole.tobytes()
+        assert {name for name, _ in group.kept} == {"all_gather_matmul", "matmul_reduce_scatter"}
         return [each.get() for each in (gathered, full, scattered, half, reduced)]
     for rank, found in enumerate(ranks.values(products)):
         own = slice(0, 15) if rank == 0 else slice(15, 22)
@@ -59,10 +66,9 @@ print("grown")
 # Without the wait for a flag, a product would race with the copy of its rows.
 def careless(rank, group):
     group.peers.receive = lambda peer, stream: None
-    x = cp.asarray(a[11 * rank : 11 * rank + 11])
-    for _ in range(3):
-        cd.all_gather_matmul(x, cp.asarray(b), group=group)
-    cp.cuda.Device(rank).synchronize()
+    x, y = cp.asarray(a[11 * rank : 11 * rank + 11]), cp.asarray(b)
+    for _ in range(3):  # in which the host waits for no stream
+        cd.all_gather_matmul(x, y, group=group)
 results = ranks(careless)
 assert any("race" in str(each) for each in results), results
 print("named")

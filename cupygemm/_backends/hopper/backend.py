@@ -21,7 +21,13 @@ from cupygemm._backends.hopper.requests import (
     precision_of,
     supports_types,
 )
-from cupygemm._backends.hopper.select import HopperCandidate, in_other_orders, select
+from cupygemm._backends.hopper.select import (
+    HopperCandidate,
+    best_in_one_order,
+    in_other_orders,
+    select,
+    sums_in_one_order,
+)
 from cupygemm._backends.hopper.small import SMALL_PRODUCTS, SmallConfig, check_small
 from cupygemm._backends.hopper.small_launch import small_cubin, small_grid, small_launches
 from cupygemm._backends.hopper.small_select import (
@@ -176,12 +182,15 @@ class HopperBackend(NoExtras):
     def part(self, request: Request, whole: Compiled) -> Compiled | None:
         """Compile the kernels for some rows of a product: the same configuration, unless stream-k.
 
-        A persistent grid cuts tiles along k by their number, which depends on the rows.
+        A persistent grid cuts tiles along k by their number, which depends on the rows. All tiles
+        sum 16-bit operands alike, so that the best one for the rows is taken.
         """
         config: Any = whole.config
         problem = self.problem(request)
         if getattr(config, "stream_k", 0) or not sums_alike(problem, whole.problem):
             return None
+        if problem is not None and sums_in_one_order(config, problem):
+            config = best_in_one_order(problem, self.arch) or config
         try:
             return self.compile(request, config, reason="its rows are part of another product")
         except ValueError:  # the configuration does not take their number or their alignment

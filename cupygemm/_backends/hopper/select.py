@@ -182,6 +182,28 @@ def _cut(base: HopperConfig, split_k: int, stream_k: int) -> HopperConfig:
     return replace(base, split_k=split_k, stream_k=stream_k)
 
 
+def sums_in_one_order(config: Any, problem: GemmProblem) -> bool:
+    """Whether a kernel has the same bits as all others of which this is true.
+
+    wgmma adds 16-bit operands along k in one order, whatever the tile (measured, H200, driver
+    580.159.04, 2026-11-23; ``tests/cuda/test_parts.py``).
+    """
+    return (
+        isinstance(config, HopperConfig)
+        and problem.a_dtype in ("bf16", "f16")
+        and not (config.promote or config.mma_sync or config.stream_k)
+        and config.split_k == 1
+    )
+
+
+def best_in_one_order(problem: GemmProblem, arch: HopperArch) -> HopperConfig | None:
+    """Return the cheapest configuration with the bits of all others that do not split k."""
+    ranking = select(problem, arch).ranking
+    assert ranking is not None
+    configs = (ranking.config(index) for index in ranking.order.tolist())
+    return next((config for config in configs if sums_in_one_order(config, problem)), None)
+
+
 def in_other_orders(
     config: HopperConfig, problem: GemmProblem, arch: HopperArch
 ) -> tuple[HopperConfig, ...]:
