@@ -261,3 +261,31 @@ def test_a_source_with_python_bindings_compiles_as_it_is(cp: ModuleType) -> None
     layout = np.dtype([("y", "u8"), ("by", "f4")], align=True)
     kernel((1,), (64,), (np.array((y.data.ptr, 3), layout),))
     assert (y.get() == 3).all()
+
+
+def test_a_grid_that_waits_for_itself_is_named(
+    cp: ModuleType, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = """
+    #include <hip/hip_cooperative_groups.h>
+    extern "C" __global__ void wait() { cooperative_groups::this_grid().sync(); }
+    """
+    with pytest.raises(cp.cuda.driver.CUDADriverError, match="trap"):
+        cp.RawKernel(source, "wait")((1,), (1,), ())
+    assert "grid_group::sync needs a cooperative launch" in capsys.readouterr().out
+
+
+def test_pairs_of_numbers_are_added_in_place(cp: ModuleType) -> None:
+    source = """
+    #include <hip/hip_bf16.h>
+    extern "C" __global__ void add(half2* a, __hip_bfloat162* b) {
+        *a += *a * *a;
+        *a = __lowhigh2highlow(-*a);
+        if (__hbeq2(*a, *a)) *a = __lows2half2(__hadd2_sat(*a, -*a), *a);
+        *b += *b;
+    }
+    """
+    a, b = cp.array([2, 3], "f2"), cp.array([0x3F80, 0x4000], "u2")  # of bf16: 1 and 2
+    cp.RawKernel(source, "add")((1,), (1,), (a, b))
+    np.testing.assert_array_equal(a.get(), [0, -12])
+    np.testing.assert_array_equal(b.get(), [0x4000, 0x4080])

@@ -1,10 +1,11 @@
 // Cooperative groups: the block, tiles of a wave, and the lanes that are active together.
 //
 // The groups are views of the wave and the block, so sync is a barrier or a fence. A grid that
-// waits for itself needs a cooperative launch, which is not emulated: grid_group has no sync.
+// waits for itself needs a cooperative launch, which is not emulated: its sync says so and ends.
 #pragma once
 
 #include <device/launch.h>
+#include <device/printf.h>
 #include <device/warp.h>
 
 #define HIP_CG __device__ inline __attribute__((convergent))
@@ -38,6 +39,11 @@ struct grid_group {
         return block_rank() * this_thread_block().size() + this_thread_block().thread_rank();
     }
     HIP_CG dim3 group_dim() const { return dim3(gridDim.x, gridDim.y, gridDim.z); }
+    HIP_CG bool is_valid() const { return false; } // no launch is cooperative
+    HIP_CG void sync() const {
+        cupygemm_print("grid_group::sync needs a cooperative launch, which is not emulated\n");
+        __builtin_trap();
+    }
 };
 HIP_CG_FREE grid_group this_grid() { return {}; }
 

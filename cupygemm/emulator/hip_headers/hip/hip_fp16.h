@@ -54,12 +54,16 @@ typedef __half2 half2;
     HIP_BOTH constexpr __half2 operator op(__half2 a, __half2 b) {                                 \
         return __half2(a.x op b.x, a.y op b.y);                                                    \
     }                                                                                              \
+    HIP_BOTH __half2 &operator op## = (__half2 & a, __half2 b) { return a = a op b; }              \
     HIP_BOTH constexpr __half2 name##2(__half2 a, __half2 b) { return a op b; }
 HIP_HALF_OPERATOR(+, __hadd)
 HIP_HALF_OPERATOR(-, __hsub)
 HIP_HALF_OPERATOR(*, __hmul)
 HIP_HALF_OPERATOR(/, __hdiv)
 #undef HIP_HALF_OPERATOR
+HIP_BOTH constexpr __half2 operator-(__half2 a) {
+    return __half2(__half((_Float16)-a.x.value), __half((_Float16)-a.y.value));
+}
 
 #define HIP_HALF_COMPARISON(op, name)                                                              \
     HIP_BOTH constexpr bool operator op(__half a, __half b) { return a.value op b.value; }         \
@@ -202,3 +206,42 @@ HIP_HALF_MATH(htrunc, trunc)
 #undef HIP_HALF_MATH
 HIP_BOTH __half hrcp(__half x) { return __half(1 / (float)x); }
 HIP_BOTH __half __ldg(const __half *address) { return *address; }
+
+// Parts of pairs, rearranged.
+HIP_BOTH __half2 __lows2half2(__half2 a, __half2 b) { return __half2(a.x, b.x); }
+HIP_BOTH __half2 __highs2half2(__half2 a, __half2 b) { return __half2(a.y, b.y); }
+HIP_BOTH __half2 __lowhigh2highlow(__half2 v) { return __half2(v.y, v.x); }
+HIP_BOTH __half2 __low2half2(__half2 v) { return __half2(v.x, v.x); }
+HIP_BOTH __half2 __high2half2(__half2 v) { return __half2(v.y, v.y); }
+
+// Results clamped to [0, 1]; NaN becomes 0.
+HIP_BOTH __half hip_saturated(__half x) {
+    return x.value > (_Float16)0 ? (x.value < (_Float16)1 ? x : __half(1.0f)) : __half(0.0f);
+}
+HIP_BOTH __half2 hip_saturated(__half2 v) {
+    return __half2(hip_saturated(v.x), hip_saturated(v.y));
+}
+#define HIP_HALF_SATURATED(name)                                                                   \
+    HIP_BOTH __half name##_sat(__half a, __half b) { return hip_saturated(name(a, b)); }           \
+    HIP_BOTH __half2 name##2_sat(__half2 a, __half2 b) { return hip_saturated(name##2(a, b)); }
+HIP_HALF_SATURATED(__hadd)
+HIP_HALF_SATURATED(__hsub)
+HIP_HALF_SATURATED(__hmul)
+#undef HIP_HALF_SATURATED
+HIP_BOTH __half __hfma_sat(__half a, __half b, __half c) { return hip_saturated(__hfma(a, b, c)); }
+HIP_BOTH __half2 __hfma2_sat(__half2 a, __half2 b, __half2 c) {
+    return hip_saturated(__hfma2(a, b, c));
+}
+
+// Comparisons of both parts, and those that are true of NaN.
+#define HIP_HALF_BOTH(op, name, unordered)                                                         \
+    HIP_BOTH bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; }         \
+    HIP_BOTH bool __h##name##u(__half a, __half b) { return !(a unordered b); }
+HIP_HALF_BOTH(<, lt, >=)
+HIP_HALF_BOTH(<=, le, >)
+HIP_HALF_BOTH(>, gt, <=)
+HIP_HALF_BOTH(>=, ge, <)
+HIP_HALF_BOTH(!=, ne, ==)
+#undef HIP_HALF_BOTH
+HIP_BOTH bool __hbeq2(__half2 a, __half2 b) { return a.x == b.x && a.y == b.y; }
+HIP_BOTH bool __hequ(__half a, __half b) { return !(a < b) && !(a > b); }
