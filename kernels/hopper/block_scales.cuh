@@ -2,130 +2,165 @@
 //
 //   acc += (A B over one step of k) * scale_a(row, block) * scale_b(block, column)
 //
-// A step of the mainloop is 128 bytes of k and lies in one block. Each lane reads the scales of its
-// rows and columns from global memory to registers, one step ahead of the wgmma whose sums they
-// scale:
+// A step of the mainloop is 128 bytes of k and lies in one block. Two warps of the producer copy
+// the scales of a tile's rows and columns to shared memory, beside the operands of the step. They
+// arrive at the stage's barrier when these have landed, so consumers wait for nothing else:
 //
-//   step 0  issue wgmma 0 | load scales 1 | wait for wgmma 0 | add with scales 0 | scales 1 arrive
+//   thread of warp 0   wait empty 0 | load A, B 0      | wait empty 1 | load A, B 1      | ...
+//   warp 1             wait empty 0 | copy scales of A | wait empty 1 | copy scales of A | ...
+//   warp 2             wait empty 0 | copy scales of B | wait empty 1 | copy scales of B | ...
 //
-// If the blocks of B are at least 64 columns wide, 64 columns of a tile share a scale; otherwise
-// each column has its own.
+// If the blocks of B are at least 64 columns wide, up to 64 columns of a tile share a scale;
+// otherwise each column has its own.
 #pragma once
 
+#include "hopper/cp_async.cuh"
 #include "hopper/scheduler.cuh"
 
 namespace cupygemm {
 
-template <class Config> struct BlockScales {
-    using T = Tile<Config>;
-    static constexpr bool by_column = Config::scale_per_column;
-    static constexpr u32 shared_columns = 64; // that share a scale, unless each column has its own
-    static constexpr u32 num_columns = Config::tile_n / (by_column ? 4 : shared_columns);
-    static constexpr u32 num_places = by_column ? 1 : num_columns;
+// The scales of B in a stage.
+template <class Config> struct ScaledColumns {
+    static constexpr bool each = Config::scale_per_column;
+    // Adjacent columns of a tile that lie in one block, whichever tile it is.
+    static constexpr u32 shared_by = each                       ? 1
+                                     : Config::tile_n % 64 == 0 ? 64
+                                     : Config::tile_n % 32 == 0 ? 32
+                                                                : 16;
+    static constexpr u32 count = Config::tile_n / shared_by;
+};
 
-    // The scales of a step: of the lane's rows, (block of 64 rows, half), and of its columns.
-    struct Step {
-        float a[T::consumer_blocks][2];
-        float b[by_column ? 1 : num_columns];
+// Copies scales to shared memory, if there are any.
+template <class Config, bool present = Config::block_scaled> struct BlockScales {
+    template <class Args, class Ring> CUPYGEMM_INLINE static void
+    produce(const Args &, const Work &, u32, u32, SharedAddress, Ring &) {}
+};
+
+template <class Config> struct BlockScales<Config, true> {
+    using T = Tile<Config>;
+    using Columns = ScaledColumns<Config>;
+    using Ring = RingPosition<Config::num_stages>;
+    static constexpr u32 lanes = 32;
+
+    // One warp for each operand, 1 and 2. Copy the scales of all steps of a unit of work.
+    template <class Args> CUPYGEMM_INLINE static void produce(const Args &args, const Work &work,
+                                                              u32 warp, u32 lane,
+                                                              SharedAddress shared, Ring &ring) {
+        const BlockScaleArgs &of = args.scales; // in parameter memory
+        if (warp == 1) {
+            copy<Config::tile_m, 1>(args, work, {of.a, of.a_batch, of.a_row, of.a_k, of.a_rows},
+                                    work.row, args.m, 0, lane, shared, ring);
+        } else {
+            copy<Columns::count, Columns::shared_by>(
+                args, work, {of.b, of.b_batch, of.b_column, of.b_k, of.b_columns}, work.column,
+                args.n, Config::tile_m, lane, shared, ring);
+        }
+    }
+
+private:
+    struct Scales {
+        u64 address;
+        i64 batch;     // elements from one matrix to the next,
+        i32 pitch, k;  // from one row or column to the next that has its own, and along k
+        u32 shared_by; // rows or columns
     };
 
-    const BlockScaleArgs &scales;                         // in parameter memory
-    const float *a, *b;                                   // of the tile's batch
-    i32 rows[T::consumer_blocks][2], columns[num_places]; // offsets from them, for block 0 of k
-    u32 column0, last_column, last_step;
-
-    CUPYGEMM_INLINE BlockScales(const HopperArgs &args, const BlockScaleArgs &scales,
-                                const Work &work, u32 consumer, u32 thread)
-        : scales(scales),
-          a(reinterpret_cast<const float *>(scales.a) + work.batch * scales.a_batch),
-          b(reinterpret_cast<const float *>(scales.b) + work.batch * scales.b_batch),
-          column0(work.column + (by_column ? thread % 4 * 2 : 0)), last_column(args.n - 1),
-          last_step(ceil_div<u32>(args.k, Config::tile_k) - 1) {
-        const u32 first =
-            work.row + consumer * T::consumer_rows + thread / 32 * 16 + thread % 32 / 4;
-        // Rows and columns beyond the matrix use the scale of the last one.
+    // Copy the scales of `count` rows or columns from index `first` on, of which `apart` share one.
+    // Those beyond `extent` get the scale of the last one. They are the stage's from `place` on.
+    template <u32 count, u32 apart, class Args>
+    CUPYGEMM_INLINE static void copy(const Args &args, const Work &work, const Scales &scales,
+                                     u32 first, u32 extent, u32 place, u32 lane,
+                                     SharedAddress shared, Ring &ring) {
+        constexpr u32 runs = ceil_div(count, lanes);
+        const u64 from = scales.address + work.batch * scales.batch * sizeof(float);
+        const u32 last_step = ceil_div<u32>(args.k, Config::tile_k) - 1;
+        i32 offsets[runs]; // for block 0 of k
 #pragma unroll
-        for (u32 block = 0; block < T::consumer_blocks; ++block) {
+        for (u32 i = 0; i < runs; ++i) {
+            const u32 index = minimum<u32>(first + (lane + i * lanes) * apart, extent - 1);
+            offsets[i] = static_cast<i32>(index / scales.shared_by) * scales.pitch;
+        }
+        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            const u32 of_k = minimum(step_of_k<Config>(args, work, step), last_step);
+            const i32 block = block_of(args.scales.inverse, of_k);
+            const SharedAddress to = T::scales(shared, ring.stage) + (place + lane) * sizeof(float);
+            mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
 #pragma unroll
-            for (u32 half = 0; half < 2; ++half) {
-                const u32 row = minimum<u32>(first + block * block_rows + 8 * half, args.m - 1);
-                rows[block][half] = static_cast<i32>(row / scales.a_rows) * scales.a_row;
+            for (u32 i = 0; i < runs; ++i) {
+                const i64 at = offsets[i] + block * scales.k;
+                if (count % lanes == 0 || lane + i * lanes < count)
+                    copy_async<4>(to + i * lanes * sizeof(float), from + at * 4, 4);
             }
-        }
-#pragma unroll
-        for (u32 i = 0; i < num_places; ++i) {
-            const u32 column = minimum(column0 + i * shared_columns, last_column);
-            columns[i] = static_cast<i32>(column / scales.b_columns) * scales.b_column;
+            copy_async_arrive(T::full(shared, ring.stage));
         }
     }
 
-    // Steps beyond k have the scales of the last one. Exact while step * (steps per block) < 2^31.
-    CUPYGEMM_INLINE i32 block_of(u32 step) const {
-        const u32 last = minimum(step, last_step);
+    // Exact while step * (steps per block) < 2^31.
+    CUPYGEMM_INLINE static i32 block_of(u32 inverse, u32 step) {
         if constexpr (Config::scales_each_step)
-            return static_cast<i32>(last);
+            return static_cast<i32>(step);
         else
-            return static_cast<i32>(static_cast<u64>(last) * scales.inverse >> 31);
+            return static_cast<i32>(static_cast<u64>(step) * inverse >> 31);
     }
+};
 
-    CUPYGEMM_INLINE void load(Step &to, u32 step) const {
-        const i32 block = block_of(step), a_at = block * scales.a_k, b_at = block * scales.b_k;
-        if constexpr (!by_column) {
-#pragma unroll
-            for (u32 i = 0; i < num_columns; ++i)
-                to.b[i] = b[columns[i] + b_at];
-        }
-#pragma unroll
-        for (u32 i = 0; i < T::consumer_blocks; ++i) {
-            to.a[i][0] = a[rows[i][0] + a_at];
-            to.a[i][1] = a[rows[i][1] + a_at];
-        }
-    }
+// The scales of a full stage, for one lane of a consumer.
+template <class Config> struct ScalesOfStage {
+    using T = Tile<Config>;
+    using Columns = ScaledColumns<Config>;
+    SharedAddress rows, columns; // of the lane's first row and of its first column
 
-    // Load the scales of each of the lane's columns, for which no registers are left a step before.
-    CUPYGEMM_INLINE void load_columns(float (&to)[num_columns], u32 step) const {
-        const i32 b_at = block_of(step) * scales.b_k;
-#pragma unroll
-        for (u32 i = 0; i < num_columns; ++i)
-            to[i] = b[static_cast<i32>(minimum(column0 + i / 2 * 8 + i % 2, last_column)) *
-                          scales.b_column +
-                      b_at];
-    }
+    CUPYGEMM_INLINE ScalesOfStage(SharedAddress scales, u32 consumer, u32 thread)
+        : rows(scales +
+               (consumer * T::consumer_rows + thread / 32 * 16 + thread % 32 / 4) * sizeof(float)),
+          columns(scales +
+                  (Config::tile_m + (Columns::each ? thread % 4 * 2 : 0)) * sizeof(float)) {}
 
     // Factors of the sums of a block of 64 rows: products of both scales, or the scales of the rows
     // alone where each column has its own.
     struct Factors {
-        float value[by_column ? 2 : 2 * num_columns];
+        float value[Columns::each ? 1 : Columns::count][2];
     };
 
-    // Compute the factors of a step here, so that its scales may be overwritten.
-    CUPYGEMM_INLINE static void multiply(const Step &from, Factors (&factors)[T::consumer_blocks]) {
+    CUPYGEMM_INLINE Factors factors(u32 block) const {
+        Factors found;
+        const float of_rows[2] = {load(rows + block * block_rows * sizeof(float)),
+                                  load(rows + (block * block_rows + 8) * sizeof(float))};
 #pragma unroll
-        for (u32 block = 0; block < T::consumer_blocks; ++block) {
+        for (u32 i = 0; i < (Columns::each ? 1 : Columns::count); ++i) {
+            const float of_columns = Columns::each ? 1.0f : load(columns + i * sizeof(float));
 #pragma unroll
-            for (u32 i = 0; i < (by_column ? 2 : 2 * num_columns); ++i) {
-                factors[block].value[i] = from.a[block][i % 2];
-                if constexpr (!by_column)
-                    factors[block].value[i] *= from.b[i / 2];
-                settle_register(factors[block].value[i]);
+            for (u32 half = 0; half < 2; ++half)
+                found.value[i][half] = of_rows[half] * of_columns;
+        }
+        return found;
+    }
+
+    // Add the scaled sums of one step, for a block of 64 rows.
+    template <u32 count> CUPYGEMM_INLINE void add(float (&acc)[count], const float (&sums)[count],
+                                                  const Factors &factors) const {
+#pragma unroll
+        for (u32 i = 0; i < count; i += 4) { // of 8 columns
+            float of_columns[2];
+            if constexpr (Columns::each) {
+                of_columns[0] = load(columns + i * 2 * sizeof(float));
+                of_columns[1] = load(columns + (i * 2 + 1) * sizeof(float));
+            }
+#pragma unroll
+            for (u32 j = 0; j < 4; ++j) {
+                const float (&of_rows)[2] =
+                    factors.value[Columns::each ? 0 : i * 2 / Columns::shared_by];
+                const float factor = of_rows[j / 2];
+                acc[i + j] += sums[i + j] * (Columns::each ? factor * of_columns[j % 2] : factor);
             }
         }
     }
 
-    // Add the scaled sums of one step, for a block of 64 rows.
-    template <u32 count> CUPYGEMM_INLINE static void add(float (&acc)[count],
-                                                         const float (&sums)[count],
-                                                         const Factors &factors,
-                                                         const float (&of_columns)[num_columns]) {
-        constexpr u32 shared_by = count / num_columns; // registers that share a scale of B
-#pragma unroll
-        for (u32 i = 0; i < count; ++i) {
-            const u32 half = i / 2 % 2;
-            if constexpr (by_column)
-                acc[i] += sums[i] * (factors.value[half] * of_columns[i / 4 * 2 + i % 2]);
-            else
-                acc[i] += sums[i] * factors.value[i / shared_by * 2 + half];
-        }
+private:
+    CUPYGEMM_INLINE static float load(SharedAddress from) {
+        float value;
+        asm volatile("ld.shared.f32 %0, [%1];" : "=f"(value) : "r"(from) : "memory");
+        return value;
     }
 };
 

@@ -26,6 +26,12 @@ template <u32 bytes> CUPYGEMM_INLINE void copy_async(SharedAddress to, u64 from,
                      : "memory");
 }
 
+// Arrive at an mbarrier, as one of its expected arrivals, when all copies of this thread so far
+// have landed. Source: PTX ISA 9.0, "cp.async.mbarrier.arrive".
+CUPYGEMM_INLINE void copy_async_arrive(SharedAddress barrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 CUPYGEMM_INLINE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
 // Wait until all but the `younger` latest groups have landed.

@@ -30,14 +30,14 @@ static_assert(!moves_registers ||
               "registers move within the block: a warpgroup that asks for more than the others "
               "give up would wait forever");
 
-// The producer's thread initialises the barriers and may use them at once; the consumers wait until
-// it has done so. In a cluster all blocks wait for each other, because they use each other's
-// barriers and shared memory.
+// The producer's thread initialises the barriers and may use them at once; the consumers, and the
+// warps that copy scales, wait until it has done so. In a cluster all blocks wait for each other,
+// because they use each other's barriers and shared memory.
 template <class Args>
 CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool producer, u32 thread) {
     if (producer && thread == 0) {
         for (u32 stage = 0; stage < Config::num_stages; ++stage) {
-            mbarrier_init(Shape::full(shared, stage), 1);
+            mbarrier_init(Shape::full(shared, stage), Shape::num_fillers);
             mbarrier_init(Shape::empty(shared, stage), Shape::num_releases);
         }
         fence_mbarrier_init();
@@ -51,7 +51,7 @@ CUPYGEMM_INLINE void prologue(const Args &args, SharedAddress shared, bool produ
     __syncwarp();
     if constexpr (Shape::cluster_size > 1)
         cluster_sync();
-    else if (producer)
+    else if (producer && (!Config::block_scaled || thread < 32))
         block_arrive(Shape::num_threads);
     else
         block_sync(Shape::num_threads);
@@ -91,13 +91,20 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
                 Mainloop::produce(product, work, rank, shared, ring);
             }
         }
+        if (Config::block_scaled && (warp % 4 == 1 || warp % 4 == 2)) {
+            for (; scheduler.more(); scheduler.advance(args)) {
+                const auto &product = scheduler.product(args);
+                const Work work = scheduler.work(product, rank);
+                wait_for_work_before(work.row | work.column);
+                BlockScales<Config>::produce(product, work, warp % 4, thread % 32, shared, ring);
+            }
+        }
     } else {
         if constexpr (moves_registers)
             setmaxnreg_inc<consumer_registers>();
         wait_for_work_before();
         const SharedAddress staging =
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
-        MultiplyTurns<Config>::start(warpgroup);
         FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
         Accumulators<Config> acc;
         using Epilogue = TileStore<Config>::Epilogue;
@@ -119,7 +126,6 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             FixUp<Config>::collect(product, work, consumer, thread, acc);
             output.store(product, work, consumer, thread, staging, acc, epilogue);
         }
-        MultiplyTurns<Config>::finish(warpgroup);
         output.drain(thread);
     }
     if constexpr (Shape::cluster_size > 1) {

@@ -25,7 +25,6 @@
 #include "hopper/block_scales.cuh"
 #include "hopper/consumer_mma_sync.cuh"
 #include "hopper/fragments.cuh"
-#include "hopper/multiply_turns.cuh"
 #include "hopper/scheduler.cuh"
 #include "hopper/wgmma_instruction.cuh"
 
@@ -79,11 +78,10 @@ template <class Config> struct WarpSpecializedMainloop {
             MmaSyncConsumer<Config>::sum(work, shared, ring, acc.value);
             return meanwhile();
         } else if constexpr (Config::block_scaled) {
-            const BlockScales<Config> scales(args, args.scales, work, consumer, thread);
-            if constexpr (T::scales_in_pairs)
-                sum_scaled_in_pairs(scales, args, work, consumer, shared, thread, ring, acc);
+            if constexpr (T::sums_alternate)
+                sum_scaled_alternately(work, consumer, thread, shared, ring, acc);
             else
-                sum_scaled(scales, args, work, consumer, shared, thread, ring, acc);
+                sum_scaled(work, consumer, thread, shared, ring, acc);
             return meanwhile();
         } else if constexpr (T::a_in_registers) {
             return sum_from_registers(work, consumer, thread, shared, ring, acc, meanwhile);
@@ -212,95 +210,93 @@ private:
         }
     }
 
-    // The sums of each step are scaled before they are added. Two consumers multiply in turns: one
-    // begins when the first wgmma of the other are done, and while it multiplies, the other scales
-    // and adds. Otherwise both would multiply, and then both add.
-    CUPYGEMM_INLINE static void sum_scaled(const BlockScales<Config> &scales,
-                                           const HopperArgs &args, const Work &work, u32 consumer,
-                                           SharedAddress shared, u32 thread, Ring &ring,
+    // The sums of each step are scaled before they are added. While one consumer scales and adds,
+    // the other multiplies.
+    CUPYGEMM_INLINE static void sum_scaled(const Work &work, u32 consumer, u32 thread,
+                                           SharedAddress shared, Ring &ring,
                                            Accumulators<Config> &acc) {
-        using Scales = BlockScales<Config>;
         acc = {};
-        typename Scales::Step next;
-        scales.load(next, step_of_k<Config>(args, work, work.begin));
-        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
-            typename Scales::Factors factors[T::consumer_blocks];
-            float of_columns[Scales::num_columns];
-            scales.multiply(next, factors);
-            scales.load(next, step_of_k<Config>(args, work, step + 1));
-            mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+        bool is_full = false;
+        for (u32 step = work.begin; step < work.end; ++step) {
+            if (!is_full)
+                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
+            const SharedAddress stage = shared + ring.stage * T::stage_bytes,
+                                empty = T::empty(shared, ring.stage);
+            const auto scales = scales_of(ring, consumer, thread, shared);
+            typename ScalesOfStage<Config>::Factors factors[T::consumer_blocks];
+#pragma unroll
+            for (u32 block = 0; block < T::consumer_blocks; ++block)
+                factors[block] = scales.factors(block);
+            ring.advance();
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block) {
+                const bool is_last = block + 1 == T::consumer_blocks;
                 typename Config::Accumulator sums[1][Config::tile_n / 2];
-                MultiplyTurns<Config>::begin(consumer);
                 wgmma_fence(); // the additions read the sums
-                const SharedAddress stage = shared + ring.stage * T::stage_bytes;
-                const u32 rows = consumer * T::consumer_blocks + block;
-                multiply<0, MultiplyTurns<Config>::passed_after>(stage, rows, false, sums);
+                multiply(stage, consumer * T::consumer_blocks + block, false, sums);
                 wgmma_commit();
-                multiply<MultiplyTurns<Config>::passed_after>(stage, rows, false, sums);
-                wgmma_commit();
-                if constexpr (Config::scale_per_column) {
-                    if (block == 0)
-                        scales.load_columns(of_columns, step_of_k<Config>(args, work, step));
-                }
-                wgmma_wait<1>();
-                MultiplyTurns<Config>::pass(consumer);
                 wgmma_wait<0>();
                 settle(sums);
-                if (block + 1 == T::consumer_blocks)
-                    release(T::empty(shared, ring.stage), thread);
-                scales.add(acc.value[block], sums[0], factors[block], of_columns);
+                if (is_last && !T::warps_release)
+                    release(empty, thread);
+                if (is_last && step + 1 != work.end) // the answer comes while the sums are added
+                    is_full = mbarrier_try_wait(T::full(shared, ring.stage), ring.parity);
+                scales.add(acc.value[block], sums[0], factors[block]);
+                if (is_last && T::warps_release)
+                    release(empty, thread);
             }
         }
     }
 
-    // The same, two steps at a time, with two sets of sums: while the second step is multiplied,
-    // the sums of the first one are added.
-    CUPYGEMM_INLINE static void sum_scaled_in_pairs(const BlockScales<Config> &scales,
-                                                    const HopperArgs &args, const Work &work,
-                                                    u32 consumer, SharedAddress shared, u32 thread,
-                                                    Ring &ring, Accumulators<Config> &acc) {
-        using Scales = BlockScales<Config>;
+    // The same with two sets of sums, which the steps of a run use by turns: while one step is
+    // multiplied, the sums of the step before are added.
+    //
+    //   multiply 0 | multiply 1 | multiply 2 | multiply 3 |       | multiply 4 | ...
+    //              | add 0      | add 1      | add 2      | add 3 |            | ...
+    //
+    // The compiler would serialise all wgmma if one were in flight at a branch, so runs end.
+    CUPYGEMM_INLINE static void sum_scaled_alternately(const Work &work, u32 consumer, u32 thread,
+                                                       SharedAddress shared, Ring &ring,
+                                                       Accumulators<Config> &acc) {
         acc = {};
+        u32 step = work.begin;
+        for (; step + T::long_run <= work.end; step += T::long_run)
+            sum_run<T::long_run>(consumer, thread, shared, ring, acc);
+        for (; step < work.end; step += T::step_group)
+            sum_run<T::step_group>(consumer, thread, shared, ring, acc);
+    }
+
+    template <u32 count> CUPYGEMM_INLINE static void
+    sum_run(u32 consumer, u32 thread, SharedAddress shared, Ring &ring, Accumulators<Config> &acc) {
         typename Config::Accumulator sums[2][1][Config::tile_n / 2];
-        const float no_columns[Scales::num_columns] = {}; // have scales of their own
-        typename Scales::Step next[2];
-        const auto load = [&](u32 step) {
-            scales.load(next[0], step_of_k<Config>(args, work, step));
-            scales.load(next[1], step_of_k<Config>(args, work, step + 1));
+        typename ScalesOfStage<Config>::Factors factors[2];
+        Ring next = ring; // of the step that is multiplied next
+        const auto add = [&](u32 i) {
+            settle(sums[i]);
+            scales_of(ring, consumer, thread, shared).add(acc.value[0], sums[i][0], factors[i]);
+            release(T::empty(shared, ring.stage), thread);
+            ring.advance();
         };
-        load(work.begin);
-        for (u32 step = work.begin; step < work.end; step += 2) { // T::step_group is 2
-            u32 stages[2];
-            typename Scales::Factors factors[2][1];
-            scales.multiply(next[0], factors[0]);
-            scales.multiply(next[1], factors[1]);
-            load(step + 2);
 #pragma unroll
-            for (u32 i = 0; i < 2; ++i) {
-                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
-                stages[i] = ring.stage;
-                ring.advance();
-            }
-            MultiplyTurns<Config>::begin(consumer);
+        for (u32 i = 0; i < count; ++i) {
+            mbarrier_wait(T::full(shared, next.stage), next.parity);
+            factors[i % 2] = scales_of(next, consumer, thread, shared).factors(0);
             wgmma_fence(); // the additions read the sums
-#pragma unroll
-            for (u32 i = 0; i < 2; ++i) {
-                multiply(shared + stages[i] * T::stage_bytes, consumer, false, sums[i]);
-                wgmma_commit();
+            multiply(shared + next.stage * T::stage_bytes, consumer, false, sums[i % 2]);
+            wgmma_commit();
+            next.advance();
+            if (i > 0) {
+                wgmma_wait<1>();
+                add((i - 1) % 2);
             }
-            const auto add = [&](u32 i) {
-                settle(sums[i]);
-                release(T::empty(shared, stages[i]), thread);
-                scales.add(acc.value[0], sums[i][0], factors[i][0], no_columns);
-            };
-            wgmma_wait<1>();
-            MultiplyTurns<Config>::pass(consumer);
-            add(0);
-            wgmma_wait<0>();
-            add(1);
         }
+        wgmma_wait<0>();
+        add((count - 1) % 2);
+    }
+
+    CUPYGEMM_INLINE static ScalesOfStage<Config> scales_of(const Ring &at, u32 consumer, u32 thread,
+                                                           SharedAddress shared) {
+        return {T::scales(shared, at.stage), consumer, thread};
     }
 
     // Load a share of `rows` indices of m or n, for all blocks that need them. If a slab's rows are
@@ -372,8 +368,12 @@ private:
     }
 
     // Release a stage: in every block that wrote to it, one thread arrives on behalf of this
-    // warpgroup.
+    // warpgroup or of its warp.
     CUPYGEMM_INLINE static void release(SharedAddress empty, u32 thread) {
+        if constexpr (T::warps_release) {
+            __syncwarp(); // all lanes have read the stage
+            thread %= 32;
+        }
         if constexpr (T::cluster_size == 1) {
             if (thread == 0)
                 mbarrier_arrive(empty);

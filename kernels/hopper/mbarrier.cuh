@@ -50,6 +50,21 @@ CUPYGEMM_INLINE void mbarrier_arrive(SharedAddress barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Whether the phase of this parity has ended. The answer takes time, in which the thread can do
+// something else.
+CUPYGEMM_INLINE bool mbarrier_try_wait(SharedAddress barrier, u32 parity) {
+    u32 ended;
+    asm volatile("{\n"
+                 ".reg .pred done;\n"
+                 "mbarrier.try_wait.parity.shared::cta.b64 done, [%1], %2;\n"
+                 "selp.u32 %0, 1, 0, done;\n"
+                 "}"
+                 : "=r"(ended)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+    return ended != 0;
+}
+
 // Wait until the phase of this parity has ended. The hardware suspends the thread for a while
 // before it answers, so this is no busy loop.
 CUPYGEMM_INLINE void mbarrier_wait(SharedAddress barrier, u32 parity) {

@@ -22,18 +22,15 @@ template <class Config> struct RowGroupScheduler : OfOneProduct {
     static_assert(!Config::split_k && !Config::stream_k && !Config::ping_pong && !Config::c_turned,
                   "groups of rows are computed by whole tiles, each by all consumers");
 
-    u32 tiles_n, steps;
+    u32 tiles_n;
     u32 unit, stride;
     u32 group, rows, start; // of the unit: its group, the group's rows, and its first row
     u32 begin, end;         // units before the group, and up to its end
 
     // Global memory must be readable (wait_for_work_before).
     template <class Args> CUPYGEMM_INLINE explicit RowGroupScheduler(const Args &args)
-        : tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
-          steps(ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group) *
-                Tile<Config>::step_group),
-          unit(cluster_index()), stride(cluster_count()), group(~0u), rows(0), start(0), begin(0),
-          end(0) {
+        : tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)), unit(cluster_index()),
+          stride(cluster_count()), group(~0u), rows(0), start(0), begin(0), end(0) {
         find(args);
     }
 
@@ -44,7 +41,7 @@ template <class Config> struct RowGroupScheduler : OfOneProduct {
         find(args);
     }
 
-    CUPYGEMM_INLINE Work work(const HopperArgs &, u32 rank) const {
+    CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {
         const TileIndex tile =
             grouped_order<Config::group_m>(unit - begin, clusters_of(rows), tiles_n);
         Work work;
@@ -53,7 +50,8 @@ template <class Config> struct RowGroupScheduler : OfOneProduct {
         work.batch = group;
         work.split = 0;
         work.begin = 0;
-        work.end = steps;
+        work.end = ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group) *
+                   Tile<Config>::step_group;
         work.row_end = start + rows;
         return work;
     }

@@ -41,7 +41,6 @@ struct OfOneProduct {
 
 template <class Config> struct Scheduler : OfOneProduct {
     u32 tiles_m, tiles_n; // of clusters
-    u32 step_groups;
     u32 units;
     u32 unit, stride;
 
@@ -52,9 +51,13 @@ template <class Config> struct Scheduler : OfOneProduct {
     CUPYGEMM_INLINE Scheduler(const HopperArgs &args, u32 first, u32 stride)
         : tiles_m(ceil_div<u32>(args.m, Config::tile_m * Config::cluster_m)),
           tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
-          step_groups(ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group)),
           units(tiles_m * tiles_n * args.num_splits * args.batch0 * args.batch1 * args.batch2),
           unit(first), stride(stride) {}
+
+    // Not kept, because registers are few.
+    CUPYGEMM_INLINE static u32 step_groups(const HopperArgs &args) {
+        return ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group);
+    }
 
     CUPYGEMM_INLINE bool more() const { return unit < units; }
     template <class Args> CUPYGEMM_INLINE void advance(const Args &) { unit += stride; }
@@ -69,11 +72,11 @@ template <class Config> struct Scheduler : OfOneProduct {
         work.batch = part;
         work.split = 0;
         work.begin = 0;
-        work.end = step_groups;
+        work.end = step_groups(args);
         if constexpr (Config::split_k) {
             work.batch = part / args.num_splits;
             work.split = part - work.batch * args.num_splits;
-            work.end = ceil_div<u32>(step_groups - work.split, args.num_splits);
+            work.end = ceil_div<u32>(step_groups(args) - work.split, args.num_splits);
         }
         work.begin *= Tile<Config>::step_group;
         work.end *= Tile<Config>::step_group;

@@ -29,7 +29,7 @@ template <class Config> struct StreamScheduler : OfOneProduct {
     u32 begin, end;          // what remains of the cluster's share, in groups
 
     CUPYGEMM_INLINE explicit StreamScheduler(const HopperArgs &args)
-        : whole(args), groups(whole.step_groups) {
+        : whole(args), groups(whole.step_groups(args)) {
         const u32 rounds = whole.units / whole.stride;
         first_whole = whole.units - (rounds > 1 ? rounds - 1 : 0) * whole.stride;
         const Share share = share_of(first_whole * groups, whole.stride, cluster_index());

@@ -117,28 +117,38 @@ template <u32 size, u32 messages, u32 bytes> struct Inbox {
     }
 };
 
-// Every 32 threads send the head of their candidate to all workgroups, and those with the pivot
-// then send its row, which is waited for in the step after. No workgroup needs a barrier of its
-// own.
+// A candidate for the pivot sends its head to all workgroups, and the row of the pivot follows,
+// which is waited for in the step after. No workgroup needs a barrier of its own.
+//
+//   by groups  Every 32 threads have a candidate. Those with the pivot send its row: one row.
+//   otherwise  A workgroup has one candidate, and sends its row with its head: a row of each, of
+//              which one is used. More heads would take longer than that.
 //
 // Heads alternate between two places. A group sends the head of step s + 2 only after it has the
-// heads of step s + 1, and then every group has read those of step s. The same holds for rows.
-template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct TeamOfGroups {
-    static constexpr bool by_groups = true;
-    static constexpr u32 slots = size * groups;
+// heads of step s + 1, and then every group has read those of step s. The same holds for the row of
+// the pivot. Rows that are sent with heads have four places, since a workgroup may still read that
+// of step s when another sends that of step s + 2.
+template <bool groups_send, class Word, u32 size, u32 groups, u32 head_words, u32 row_words>
+struct TeamOf {
+    static constexpr bool by_groups = groups_send;
+    static constexpr u32 slots = by_groups ? size * groups : size;
+    static constexpr u32 row_slots = by_groups ? 1 : size, row_places = by_groups ? 2 : 4;
     alignas(16) Word heads[2][slots][head_words];
-    alignas(16) Word rows[2][row_words];
+    alignas(16) Word rows[row_places][row_slots][row_words];
     Inbox<size, slots, head_words * sizeof(Word)> head_inbox;
-    Inbox<size, 1, row_words * sizeof(Word)> row_inbox;
+    Inbox<size, row_slots, row_words * sizeof(Word)> row_inbox;
 
     CUPYGEMM_INLINE const Word *head(u32 step, u32 slot) const { return heads[step % 2][slot]; }
-    CUPYGEMM_INLINE const Word *row(u32 step, u32) const { return rows[step % 2]; }
+    CUPYGEMM_INLINE const Word *row(u32 step, u32 slot) const {
+        return rows[step % row_places][by_groups ? 0 : slot];
+    }
 
     CUPYGEMM_INLINE void publish_head(u32 slot, u32 step, u32 lane, const Word *record) {
         head_inbox.send(head(step, slot), step, lane, record, head_words);
     }
-    CUPYGEMM_INLINE void publish_row(u64, u32, u32 step, u32 lane, const Word *record, u32 end) {
-        row_inbox.send(row(step, 0), step, lane, record, end);
+    CUPYGEMM_INLINE void publish_row(u64, u32 rank, u32 step, u32 lane, const Word *record,
+                                     u32 end) {
+        row_inbox.send(row(step, rank), step, lane, record, end);
     }
     template <u32 threads> CUPYGEMM_INLINE void wait_head(u32 *, u64, u32, u32 step, u32 thread) {
         head_inbox.wait(step, thread);
@@ -155,50 +165,7 @@ template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struc
     }
 };
 
-// A larger team would have too many heads: a workgroup sends one, and its row with it, of all of
-// which one is used. Rows are waited for a step later, so a workgroup may still read that of step s
-// when another sends that of step s + 2.
-template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> struct TeamOfWorkgroups {
-    static constexpr bool by_groups = false;
-    static constexpr u32 slots = size;
-    alignas(16) Word heads[2][size][head_words];
-    alignas(16) Word rows[4][size][row_words];
-    Inbox<size, size, head_words * sizeof(Word)> head_inbox;
-    Inbox<size, size, row_words * sizeof(Word)> row_inbox;
-
-    CUPYGEMM_INLINE const Word *head(u32 step, u32 slot) const { return heads[step % 2][slot]; }
-    CUPYGEMM_INLINE const Word *row(u32 step, u32 slot) const { return rows[step % 4][slot]; }
-
-    CUPYGEMM_INLINE void publish_head(u32 slot, u32 step, u32 lane, const Word *record) {
-        head_inbox.send(head(step, slot), step, lane, record, head_words);
-    }
-    CUPYGEMM_INLINE void publish_row(u64, u32 rank, u32 step, u32 lane, const Word *record,
-                                     u32 end) {
-        row_inbox.send(row(step, rank), step, lane, record, end);
-    }
-    template <u32 threads> CUPYGEMM_INLINE void wait_head(u32 *, u64, u32, u32 step, u32 thread) {
-        head_inbox.wait(step, thread);
-    }
-    CUPYGEMM_INLINE void wait_row(u32 step, u32 thread) { row_inbox.wait(step, thread); }
-
-    CUPYGEMM_INLINE void begin() {
-        if (local_thread() == 0) {
-            head_inbox.begin();
-            row_inbox.begin();
-        }
-        cluster_barrier();
-    }
-};
-
-template <bool first, class A, class B> struct Either {
-    using Type = A;
-};
-template <class A, class B> struct Either<false, A, B> {
-    using Type = B;
-};
-
 template <class Word, u32 size, u32 groups, u32 head_words, u32 row_words> using PivotTeam =
-    typename Either<size * groups <= 64, TeamOfGroups<Word, size, groups, head_words, row_words>,
-                    TeamOfWorkgroups<Word, size, groups, head_words, row_words>>::Type;
+    TeamOf<size * groups <= 64, Word, size, groups, head_words, row_words>;
 
 } // namespace cupygemm

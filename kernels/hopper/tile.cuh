@@ -21,9 +21,11 @@ template <class Config> struct Tile {
     static constexpr u32 slabs = Config::tile_k / slab_k;
     static constexpr u32 cluster_size = Config::cluster_m * Config::cluster_n;
     // The arrivals that empty a stage: one per warpgroup with wgmma, whose wait covers the
-    // warpgroup, or one per warp with mma.sync.
+    // warpgroup, or one per warp where warps read the stage themselves until then.
+    static constexpr bool warps_release =
+        Config::mma_sync || (Config::block_scaled && Config::scale_per_column);
     static constexpr u32 num_releases = (Config::ping_pong ? 1 : Config::num_consumers) *
-                                        (Config::mma_sync ? 4 : 1) * Multicast<Config>::num_peers;
+                                        (warps_release ? 4 : 1) * Multicast<Config>::num_peers;
     static constexpr u32 num_threads = (Config::num_consumers + 1) * warpgroup_size;
 
     // In turns (`ping_pong`), each consumer computes whole tiles; otherwise, its rows of each tile.
@@ -42,7 +44,14 @@ template <class Config> struct Tile {
         Config::num_consumers * Config::epilogue_buffers * block_bytes;
     static constexpr u32 staging_at = Config::num_stages * stage_bytes;
     static constexpr u32 barriers_at = staging_at + staging_bytes;
-    static constexpr u32 shared_bytes = barriers_at + 2 * Config::num_stages * sizeof(u64);
+    // The scales of a stage: of the tile's rows, and then of its columns.
+    static constexpr u32 scales_at = barriers_at + 2 * Config::num_stages * sizeof(u64);
+    static constexpr u32 scale_bytes =
+        Config::block_scaled ? (Config::tile_m + Config::tile_n) * sizeof(float) : 0;
+    static constexpr u32 shared_bytes = scales_at + Config::num_stages * scale_bytes;
+    // The arrivals that fill a stage: one of the thread that loads the operands, and one of each
+    // lane of the two warps that copy scales.
+    static constexpr u32 num_fillers = 1 + (Config::block_scaled ? 64 : 0);
 
     static_assert(consumer_rows % block_rows == 0 && consumer_rows > 0,
                   "each consumer must multiply whole blocks of 64 rows");
@@ -64,9 +73,12 @@ template <class Config> struct Tile {
     // step of a pair, the compiler would serialise all wgmma; steps beyond k therefore multiply
     // zeros.
     static constexpr bool sums_pairs = Config::promote && slabs == 1 && !Config::block_scaled;
-    static constexpr bool scales_in_pairs = Config::block_scaled && !Config::scale_per_column &&
-                                            consumer_blocks == 1 && Config::tile_n <= 128;
-    static constexpr u32 step_group = a_in_registers || sums_pairs || scales_in_pairs ? 2 : 1;
+    // Two steps have sums of their own where registers suffice.
+    static constexpr bool sums_alternate = Config::block_scaled && consumer_blocks == 1 &&
+                                           Config::tile_n <= 128 &&
+                                           !(Config::scale_per_column && Config::num_consumers > 1);
+    static constexpr u32 long_run = 4;
+    static constexpr u32 step_group = a_in_registers || sums_pairs || sums_alternate ? 2 : 1;
     static_assert(!Config::block_scaled || (Config::promote && slabs == 1),
                   "block-scaled sums are scaled and promoted after every step of 128 bytes");
     static_assert(Config::mma_sync == IsSame<Element, f64>::value,
@@ -94,6 +106,9 @@ template <class Config> struct Tile {
     // which this block multicasts has released it.
     CUPYGEMM_INLINE static SharedAddress full(SharedAddress shared, u32 stage) {
         return shared + barriers_at + stage * sizeof(u64);
+    }
+    CUPYGEMM_INLINE static SharedAddress scales(SharedAddress shared, u32 stage) {
+        return shared + scales_at + stage * scale_bytes;
     }
     CUPYGEMM_INLINE static SharedAddress empty(SharedAddress shared, u32 stage) {
         return full(shared, stage) + Config::num_stages * sizeof(u64);

@@ -327,7 +327,7 @@ FAULTS = [
     ),
     Fault(
         "fp64 released by warps that do not count",
-        text="Config::mma_sync ? 4 : 1",
+        text="warps_release ? 4 : 1",
         instead="1",
         said="one more arrival|race|ended unseen",
         variant=FP64,

@@ -8,7 +8,7 @@ import pytest
 
 import cupygemm
 from cupygemm._backends.hopper import block_scales
-from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._backends.hopper.tile_shapes import SCALED_CONFIGS
 from cupygemm._plan.table import PLANS
 from cupygemm._products import blas
 
@@ -58,26 +58,18 @@ def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **optio
     return np.array(result, subok=False), expected
 
 
-def taken(config, columns):
-    """Tell whether a configuration is taken where each block, or each column, has a scale."""
-    rows = config.tile_m // config.num_consumers
-    large = rows > 64 or config.tile_n > 128 or config.cluster_size > 2
-    return config.tile_k == 128 and (columns == "blocks" or not large)
-
-
 @pytest.mark.covering
 @pytest.mark.parametrize(
     ("columns", "config"),
     [
         pytest.param(columns, config, id=f"{columns}-{config.name}")
         for columns in ("blocks", "columns")
-        for config in configs_for("e4m3fn")
-        if taken(config, columns)
+        for config in SCALED_CONFIGS
     ],
 )
 def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
-    monkeypatch.setattr(block_scales, "configs_for", lambda dtype: (config,))
-    model.seed = configs_for("e4m3fn").index(config)
+    monkeypatch.setattr(block_scales, "SCALED_CONFIGS", (config,))
+    model.seed = list(SCALED_CONFIGS).index(config)
     m, n = config.tile_m * config.cluster_m + 21, config.tile_n * config.cluster_n + 40
     result, expected = check_product(
         cp, m, n, 300, (m, 3), (3, -(-n // 128) if columns == "blocks" else n), dtype=F32

@@ -22,7 +22,7 @@ from cupygemm._backends.hopper.product import make_product
 from cupygemm._backends.hopper.requests import place_request, supports_types
 from cupygemm._backends.hopper.select import HopperCandidate, HopperSelection, select
 from cupygemm._backends.hopper.source import BlockScales
-from cupygemm._backends.hopper.tile_shapes import configs_for
+from cupygemm._backends.hopper.tile_shapes import SCALED_CONFIGS
 from cupygemm._backends.protocol import Runner
 from cupygemm._backends.runners import BlockScaledLaunch, around
 from cupygemm._backends.scales_and_groups import BlockScaling
@@ -78,21 +78,7 @@ def scaled_configs(
 ) -> tuple[BlockScales, tuple[HopperConfig, ...]]:
     """Return how the kernel reads scales, and its configurations."""
     how = BlockScales(by_column=scaling.columns % BLOCK_ROWS != 0, each_step=scaling.block == BLOCK)
-    # The scales of each column are in registers. Larger blocks of sums leave too few registers for
-    # them, and so do large clusters, whose blocks signal the end of a stage to more ranks.
-    return how, tuple(
-        config
-        for config in configs_for(problem.a_dtype)
-        if config.tile_k == BLOCK
-        and (
-            not how.by_column
-            or (
-                config.tile_m == BLOCK_ROWS * config.num_consumers
-                and config.tile_n <= 128
-                and config.cluster_size <= 2
-            )
-        )
-    )
+    return how, tuple(SCALED_CONFIGS)
 
 
 def make_block_scaled(request: Request, scaling: BlockScaling, arch: HopperArch) -> Runner | None:

@@ -135,6 +135,8 @@ class HopperConfig:
         C, and tile_n rows.
     ping_pong : bool
         Two consumers take turns at whole tiles: one multiplies while the other stores.
+    scaled : bool
+        The ring also holds scales, of which each step has its own.
     """
 
     tile_m: int
@@ -153,6 +155,7 @@ class HopperConfig:
     raster: Raster = "grouped"
     transposed_c: bool = False
     ping_pong: bool = False
+    scaled: bool = False
 
     @functools.cached_property
     def cluster_size(self) -> int:
@@ -220,7 +223,8 @@ class HopperConfig:
             columns += -columns % (SLAB_BYTES // itemsize)
         ring = self.num_stages * (self.tile_m + columns) * self.tile_k * itemsize
         staging = self.num_consumers * self.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES
-        return ring + staging + 16 * self.num_stages
+        scales = 4 * (self.tile_m + self.tile_n) if self.scaled else 0
+        return ring + staging + (16 + scales) * self.num_stages
 
     def narrow_b(self, itemsize: int, b_major: str) -> int:
         """Return the columns of the last box of B if it is narrower than the others, or 0."""

@@ -22,6 +22,7 @@ from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
 from cupygemm._backends.hopper.product import make_product
 from cupygemm._backends.hopper.requests import place_request, supports_types
+from cupygemm._backends.hopper.row_group_cost import row_group_cycles
 from cupygemm._backends.hopper.select import select
 from cupygemm._backends.hopper.source import RowGrouping
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
@@ -82,13 +83,27 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
         No configuration can run.
     """
     asked = layout.problem
-    how, configs = None, tuple(configs_for_product(asked))
-    if groups.scaling is not None:
+    problem = as_computed(asked, transposed_c=False)
+    how = None
+    if groups.scaling is None:
+        config = _unscaled(groups, problem, asked, arch)
+    else:
         if not {asked.a_dtype, asked.b_dtype} <= set(FLOAT8):
             raise ValueError("scales along k are for 8-bit floats")
         how, configs = scaled_configs(asked, groups.scaling)
-    problem = as_computed(asked, transposed_c=False)
-    configs = tuple(each for each in configs if _takes(each, problem, arch))
+        rows = max(1, min(groups.expected, asked.m))
+        able = [each for each in configs if _takes(each, problem, arch) and _is_lean(each)]
+        config = min(able, key=lambda each: row_group_cycles(each, asked, groups.count, rows, arch))
+    choice = choose(layout, arch, config, reason="the model's choice for the expected rows")
+    kind: RowGrouping = "shared" if groups.shared else "masked"
+    return replace(choice, block_scales=how, row_groups=kind)
+
+
+def _unscaled(
+    groups: RowGroups, problem: GemmProblem, asked: GemmProblem, arch: HopperArch
+) -> HopperConfig:
+    """Return the configuration for groups without scales along k."""
+    configs = tuple(each for each in configs_for_product(asked) if _takes(each, problem, arch))
     cycles: dict[HopperConfig, list[float]] = collections.defaultdict(list)
     for share in _SHARES:  # a group that needs one row more needs another tile
         rows = max(1, min(round(groups.expected * share), asked.m))
@@ -97,10 +112,12 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
             if each.config.split_k == 1 and not each.config.stream_k:
                 cycles[each.config].append(each.cycles * _slower(each.config))
     most = max(map(len, cycles.values()))  # some are considered for only some numbers of rows
-    config = min(cycles, key=lambda each: (most - len(cycles[each]), sum(cycles[each])))
-    choice = choose(layout, arch, config, reason="the model's choice for the expected rows")
-    kind: RowGrouping = "shared" if groups.shared else "masked"
-    return replace(choice, block_scales=how, row_groups=kind)
+    return min(cycles, key=lambda each: (most - len(cycles[each]), sum(cycles[each])))
+
+
+def _is_lean(config: HopperConfig) -> bool:
+    """Whether registers suffice for scales along k as well as for the groups' scheduler."""
+    return config.tile_m < 256 and config.cluster_m == 1
 
 
 def _slower(config: HopperConfig) -> float:

@@ -211,6 +211,33 @@ F64_CONFIGS = ConfigTable(
     """,
 )
 """Configurations for fp64. Sums take two registers each, so the tiles are half as large."""
+SCALED_CONFIGS = ConfigTable(
+    "SCALED_CONFIGS",
+    functools.partial(_config, promote=True, scaled=True),
+    """
+    tile_m  tile_n  tile_k  num_consumers  num_stages  epilogue_buffers  cluster_m  cluster_n
+       128     192     128              2           5                 1          1          1
+       128     192     128              2           5                 1          2          1
+       128     192     128              2           5                 1          1          2
+       128     192     128              2           4                 2          1          2
+       256     128     128              2           4                 1          1          1
+       256     128     128              2           4                 1          1          2
+       128     160     128              2           5                 2          1          1
+       128     160     128              2           5                 2          1          2
+       128     128     128              2           6                 1          1          1
+       128     128     128              2           6                 1          1          2
+       128      64     128              2           7                 2          1          1
+        64     192     128              1           6                 2          1          1
+        64     128     128              1           8                 2          1          1
+        64     128     128              1           8                 2          2          1
+        64     112     128              1           8                 2          1          1
+        64      96     128              1           9                 2          1          1
+        64      64     128              1          12                 2          1          1
+        64      64     128              1          12                 2          2          1
+        64      64     128              1          12                 2          1          4
+    """,
+)
+"""Configurations for operands of 8 bits with scales along k."""
 
 
 @functools.cache

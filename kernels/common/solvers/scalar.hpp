@@ -46,30 +46,22 @@ template <class S> CUPYGEMM_INLINE S from_words(const Word<S> *words) {
         return {real_of_bits(words[0]), real_of_bits(words[1])};
 }
 
-CUPYGEMM_INLINE float exchanged(float x, u32 mask) {
-    return float_of_bits(exchanged(f32_bits(x), mask));
+// A number of another lane, given the function that moves a word.
+template <class Move> CUPYGEMM_INLINE float moved(float x, const Move &move) {
+    return float_of_bits(move(f32_bits(x)));
 }
-CUPYGEMM_INLINE double exchanged(double x, u32 mask) {
-    const u64 bits = f64_bits(x);
-    const u64 low = exchanged(static_cast<u32>(bits), mask);
-    return double_of_bits(low | static_cast<u64>(exchanged(static_cast<u32>(bits >> 32), mask))
-                                    << 32);
+template <class Move> CUPYGEMM_INLINE double moved(double x, const Move &move) {
+    const u64 bits = f64_bits(x), low = move(static_cast<u32>(bits));
+    return double_of_bits(low | static_cast<u64>(move(static_cast<u32>(bits >> 32))) << 32);
 }
-template <class R> CUPYGEMM_INLINE Complex<R> exchanged(Complex<R> x, u32 mask) {
-    return {exchanged(x.re, mask), exchanged(x.im, mask)};
+template <class R, class Move> CUPYGEMM_INLINE Complex<R> moved(Complex<R> x, const Move &move) {
+    return {moved(x.re, move), moved(x.im, move)};
 }
-
-CUPYGEMM_INLINE float from_lane(float x, u32 lane) {
-    return float_of_bits(from_lane(f32_bits(x), lane));
+template <class S> CUPYGEMM_INLINE S exchanged(S x, u32 mask) {
+    return moved(x, [mask](u32 word) { return exchanged(word, mask); });
 }
-CUPYGEMM_INLINE double from_lane(double x, u32 lane) {
-    const u64 bits = f64_bits(x);
-    const u64 low = from_lane(static_cast<u32>(bits), lane);
-    return double_of_bits(low | static_cast<u64>(from_lane(static_cast<u32>(bits >> 32), lane))
-                                    << 32);
-}
-template <class R> CUPYGEMM_INLINE Complex<R> from_lane(Complex<R> x, u32 lane) {
-    return {from_lane(x.re, lane), from_lane(x.im, lane)};
+template <class S> CUPYGEMM_INLINE S from_lane(S x, u32 lane) {
+    return moved(x, [lane](u32 word) { return from_lane(word, lane); });
 }
 
 template <class R> CUPYGEMM_INLINE void compute_now(Complex<R> &x) {

@@ -1,6 +1,8 @@
-// cp.async: a thread's copies to shared memory, which land when it waits for their group.
+// cp.async: a thread's copies to shared memory, which land when it waits for their group, or when
+// it arrives at an mbarrier on their behalf.
 //
-// Until then their bytes are locked. Source: PTX ISA 9.0, "cp.async", "cp.async.wait_group".
+// Until then their bytes are locked. Source: PTX ISA 9.0, "cp.async", "cp.async.wait_group",
+// "cp.async.mbarrier.arrive".
 #include "ptx.hpp"
 
 namespace hopper_model {
@@ -40,22 +42,32 @@ void commit(Arguments &) {
             each.group = running->copy_groups;
 }
 
+void land(const ThreadCopy &copy) {
+    Block &block = *running->block;
+    u8 *to = block.shared + copy.offset;
+    memset(to, 0, copy.bytes);
+    if (copy.present)
+        memcpy(to, reinterpret_cast<const u8 *>(copy.from), copy.present);
+    unlock_landed(block, copy.offset, copy.bytes);
+}
+
 void wait(Arguments &args) {
     const u32 younger = static_cast<u32>(args.value(0));
-    Block &block = *running->block;
     u32 kept = 0;
     for (const ThreadCopy each : running->copies) {
-        if (!each.group || each.group + younger > running->copy_groups) {
+        if (!each.group || each.group + younger > running->copy_groups)
             running->copies[kept++] = each;
-            continue;
-        }
-        u8 *to = block.shared + each.offset;
-        memset(to, 0, each.bytes);
-        if (each.present)
-            memcpy(to, reinterpret_cast<const u8 *>(each.from), each.present);
-        unlock_landed(block, each.offset, each.bytes);
+        else
+            land(each);
     }
     running->copies.size = kept;
+}
+
+void arrive(Arguments &args) {
+    for (const ThreadCopy &each : running->copies)
+        land(each);
+    running->copies.size = 0;
+    mbarrier_arrive(static_cast<u32>(args.value(0)));
 }
 
 } // namespace
@@ -70,6 +82,7 @@ const Opcode cp_async_opcodes[] = {
     {"cp.async.ca.shared.global", copy},
     {"cp.async.commit_group", commit},
     {"cp.async.wait_group", wait},
+    {"cp.async.mbarrier.arrive.noinc.shared::cta.b64", arrive},
     {nullptr, nullptr},
 };
 

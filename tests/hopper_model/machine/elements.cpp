@@ -125,6 +125,7 @@ const Opcode element_opcodes[] = {
     {"ld.shared.u16", load_shared<u16>},
     {"ld.shared.u32", load_shared<u32>},
     {"ld.shared.u64", load_shared<u64>},
+    {"ld.shared.f32", load_shared<u32>},
     {"ld.shared.f64", load_shared<u64>},
     {"ld.shared.v4.u32", load_shared<u32, 4>},
     {"st.shared.u16", store_shared<u16, 1>},

@@ -182,6 +182,7 @@ void proxy_fence();
 void require_work_before_ended();
 
 // -- mbarrier.cpp ---------------------------------------------------------------------------------
+void mbarrier_arrive(u32 address); // in this block
 void mbarrier_landed(Block &block, u32 offset, u32 bytes);
 void mbarrier_require_fenced(Block &block, u32 offset);
 

@@ -112,6 +112,11 @@ void wait(Arguments &args) {
 
 } // namespace
 
+void mbarrier_arrive(u32 address) {
+    const SharedPlace place = place_of(address, 8);
+    arrive(at(*place.block, place.offset));
+}
+
 void mbarrier_landed(Block &block, u32 offset, u32 bytes) {
     Mbarrier &barrier = at(block, offset);
     barrier.bytes -= bytes;

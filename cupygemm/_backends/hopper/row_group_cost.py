@@ -1,0 +1,51 @@
+"""The modelled time of groups of rows with scales along k, by which their kernels are ranked.
+
+The tiles of all groups are dealt to the SMs in rounds, and the SM with the most tiles is counted:
+the steps of k and the epilogue of each, and then what the memory adds. The host knows how many rows
+a group is expected to have, and not how many it has. A group that has some rows more needs another
+tile, so the rounds are the mean over likely numbers of tiles.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from cupygemm._backends.hopper.config import HopperArch, HopperConfig
+from cupygemm._records.problem import GemmProblem
+
+# Cycles, fitted to 24 such products by up to 15 kernels each (measured, H200, driver 580.159.04,
+# 2026-11-23): the kernels that it prefers take 1.014 of the time of the fastest (geometric mean).
+_MMA = {1: 1.16, 2: 0.57}  # of a step, for each 32 elements of a tile, by the number of consumers
+_STEP = {1: 47.0, 2: 144.0}
+_EPILOGUE, _ELEMENT = 330.0, 0.07
+_BYTES = 700.0  # of memory in a cycle
+_SHARES = (0.75, 1.0, 1.25)  # of the expected rows that a group may have
+
+
+def row_group_cycles(
+    config: HopperConfig, problem: GemmProblem, groups: int, expected: int, arch: HopperArch
+) -> float:
+    """Return the modelled cycles of a kernel.
+
+    Parameters
+    ----------
+    config : HopperConfig
+    problem : GemmProblem
+        Its n and k count.
+    groups : int
+    expected : int
+        The rows of a group.
+    arch : HopperArch
+    """
+    tiles = [math.ceil(expected * share / config.tile_m) for share in _SHARES]
+    mean, spread = statistics.fmean(tiles), statistics.pstdev(tiles) / math.sqrt(groups)
+    columns = math.ceil(problem.n / (config.tile_n * config.cluster_n))
+    clusters = arch.num_clusters(config.cluster_size)
+    likely = (mean - spread, mean, mean + spread)
+    rounds = statistics.fmean(math.ceil(groups * x * columns / clusters - 0.001) for x in likely)
+    area = config.tile_m * config.tile_n
+    step = _MMA[config.num_consumers] * area / 32 + _STEP[config.num_consumers]
+    tile = math.ceil(problem.k / config.tile_k) * step + _EPILOGUE + _ELEMENT * area
+    moved = groups * (problem.n * problem.k + expected * (problem.k + 2 * problem.n))
+    return rounds * tile + moved / _BYTES
