@@ -89,6 +89,10 @@ def matmul_reduce_scatter(
     same each time and do not depend on `rows`. The epilogue is applied once, after the sum, which
     is rounded once. The partial products of all ranks for the rows of this one, and those of this
     rank for the others, are in memory at once.
+
+    Where two ranks copy to each other's memory (``connect(exchange="copies")``), the kernel of a
+    rank's own rows adds the other rank's part without rounding its own one. With a narrower
+    `partial_dtype`, the bits then depend on `rows`.
     """
     name, own_facts = "matmul_reduce_scatter", ("k",)
     checked_group(name, group)
