@@ -14,7 +14,12 @@ from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.cost import kernel_cost
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
-from cupygemm._backends.hopper.select import in_other_orders, select
+from cupygemm._backends.hopper.select import (
+    best_in_one_order,
+    in_other_orders,
+    select,
+    sums_in_one_order,
+)
 from cupygemm._backends.hopper.tile_shapes import CONFIGS, configs_for_product
 from cupygemm._records.problem import Epilogue
 from tests.backends.hopper.test_hopper_config import ARCH, PROBLEM
@@ -174,3 +179,13 @@ def test_the_correction_moves_costs_within_bounds():
             computed = as_computed(problem, transposed_c=candidate.config.transposed_c)
             modelled = kernel_cost(candidate.config, computed, ARCH).cycles
             assert 0.5 < candidate.cycles / modelled < 2
+
+
+def test_parts_take_the_best_kernel_that_does_not_split_k():
+    problem = replace(PROBLEM, m=128, n=128, k=16384)
+    assert not sums_in_one_order(select(problem, ARCH).config, problem)
+    config = best_in_one_order(problem, ARCH)
+    assert sums_in_one_order(config, problem)
+    assert not sums_in_one_order(replace(config, split_k=2), problem)
+    assert not sums_in_one_order(replace(config, promote=True), problem)
+    assert not sums_in_one_order(config, replace(problem, a_dtype="e4m3fn", b_dtype="e4m3fn"))
