@@ -63,7 +63,7 @@ class Limits:
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048
-    ahead_of_qr: int = 4096
+    ahead_of_qr: int = 1024
     spared: int = 16
 
 

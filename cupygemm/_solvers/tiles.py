@@ -168,5 +168,5 @@ def shared_bytes(dtype: np.dtype[Any], rows_adjacent: bool, triangle_rows_adjace
         for adjacent in (rows_adjacent, triangle_rows_adjacent)
     )
     ring = max(_STAGES * slabs, TILE * (TILE + _PAD))
-    of_blocks = 3 * TILE * (_BLOCK + _PAD)
+    of_blocks = 2 * TILE * (_BLOCK + _PAD)
     return dtype.itemsize * (ring + of_blocks + 3 * TILE) + 16

@@ -24,6 +24,11 @@ template <class R, bool any_size> struct Quotient {
     CUPYGEMM_INLINE explicit Quotient(R x) : inverse_root(inverse_square_root(x)) {}
     CUPYGEMM_INLINE R operator()(R x) const { return x * inverse_root * inverse_root; }
 };
+template <> struct Quotient<float, false> {
+    float inverse;
+    CUPYGEMM_INLINE explicit Quotient(float x) : inverse(1 / x) {}
+    CUPYGEMM_INLINE float operator()(float x) const { return x * inverse; }
+};
 template <> struct Quotient<double, false> {
     double inverse, correction;
 

@@ -60,10 +60,10 @@ struct Shared {
         alignas(16) S block[tile_rows * block_pitch];    // a block of columns, by row
         alignas(16) S inverses[tile_rows * block_pitch]; // of the 8 x 8 blocks on T's diagonal
     };
-    alignas(16) S solutions[2][tile_rows * block_pitch]; // by the parity of the block
-    S inverse[tile_rows], scale[tile_rows];              // of T's diagonal
-    S sizes[tile_rows];                                  // of T's rows in their 8 x 8 blocks
-    u32 substitutes;                                     // an inverse is too inexact
+    alignas(16) S solution[tile_rows * block_pitch];
+    S inverse[tile_rows], scale[tile_rows]; // of T's diagonal
+    S sizes[tile_rows];                     // of T's rows in their 8 x 8 blocks
+    u32 substitutes;                        // an inverse is too inexact
     u64 claimed;
 };
 static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
@@ -213,33 +213,21 @@ template <class AnySums> CUPYGEMM_INLINE void solve(const Shared &shared, AnySum
         sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch);
 }
 
-// Replace the sums by X, block by block. Of each update, the next block comes first; while the
-// first half of the threads solves for that, the others update the rest of their sums.
+// Replace the sums by X, block by block.
 CUPYGEMM_INLINE void substitute(Shared &shared, const Tile &tile, u32 thread, i32 *info,
                                 Sums &sums) {
-    const bool on_diagonal = factors && tile.p == tile.q, solves = thread < tile_rows;
+    const bool on_diagonal = factors && tile.p == tile.q;
     const u32 columns = tile.t.rows - tile.q * tile_rows; // of the matrix, from the tile's first on
     const u32 end = on_diagonal ? sums.end_at_diagonal() : num_blocks;
-    const auto update = [&](u32 b, u32 from, u32 to) { // of blocks of columns, with block b
-        const S *const solution = shared.solutions[b % 2];
-        if (on_diagonal)
-            sums.template subtract<Narrow, Narrow>(solution, solution, 0, from, to);
-        else
-            sums.template subtract<Narrow, Triangle>(solution, shared.triangle, b * block, from,
-                                                     to);
-    };
-    const auto show = [&](u32 b) {
-        sums.for_each(b, b + 1, [&](const S &sum, u32 r, u32 c) {
-            shared.block[r * block_pitch + c % block] = sum;
-        });
-    };
-    show(0);
+    S *const solution = shared.solution;
 #pragma unroll 1
     for (u32 b = 0; b < num_blocks; ++b) {
         const u32 first = b * block;
-        S *const solution = shared.solutions[b % 2];
+        sums.for_each(b, b + 1, [&](const S &sum, u32 r, u32 c) {
+            shared.block[r * block_pitch + c % block] = sum;
+        });
         workgroup_barrier(); // the block is in shared memory
-        if (solves) {
+        if (thread < tile_rows) {
             S x[block];
             if (on_diagonal) {
                 const u32 left = columns > first ? columns - first : 0;
@@ -259,18 +247,14 @@ CUPYGEMM_INLINE void substitute(Shared &shared, const Tile &tile, u32 thread, i3
 #pragma unroll
             for (u32 j = 0; j < block; ++j)
                 solution[thread * block_pitch + j] = x[j];
-        } else if (b > 0) {
-            update(b - 1, b + 1, end);
         }
         workgroup_barrier(); // the solution is in shared memory, and the block has been read
-        if (b + 1 < num_blocks) {
-            update(b, b + 1, b + 2);
-            show(b + 1);
-            if (solves)
-                update(b, b + 2, end);
-        }
         sums.for_each(b, b + 1,
                       [&](S &sum, u32 r, u32 c) { sum = solution[r * block_pitch + c % block]; });
+        if (on_diagonal)
+            sums.template subtract<Narrow, Narrow>(solution, solution, 0, b + 1, end);
+        else
+            sums.template subtract<Narrow, Triangle>(solution, shared.triangle, first, b + 1, end);
     }
 }
 
