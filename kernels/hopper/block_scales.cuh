@@ -116,6 +116,14 @@ template <class Config> struct ScalesOfStage {
           columns(scales +
                   (Config::tile_m + (Columns::each ? thread % 4 * 2 : 0)) * sizeof(float)) {}
 
+    // The same of another stage, given that of stage 0.
+    CUPYGEMM_INLINE ScalesOfStage moved(u32 stages) const {
+        ScalesOfStage other = *this;
+        other.rows += stages * T::scale_bytes;
+        other.columns += stages * T::scale_bytes;
+        return other;
+    }
+
     // Factors of the sums of a block of 64 rows: products of both scales, or the scales of the rows
     // alone where each column has its own.
     struct Factors {

@@ -216,13 +216,18 @@ private:
                                            SharedAddress shared, Ring &ring,
                                            Accumulators<Config> &acc) {
         acc = {};
+        // Of stage 0. What is computed between a stage and its first wgmma costs time.
+        const u64 a =
+            descriptor<Config::a_major>(shared + consumer * T::consumer_blocks * block_bytes);
+        const u64 b = descriptor<Config::b_major>(shared + T::a_bytes);
+        const ScalesOfStage<Config> first(T::scales(shared, 0), consumer, thread);
         bool is_full = false;
         for (u32 step = work.begin; step < work.end; ++step) {
             if (!is_full)
                 mbarrier_wait(T::full(shared, ring.stage), ring.parity);
-            const SharedAddress stage = shared + ring.stage * T::stage_bytes,
-                                empty = T::empty(shared, ring.stage);
-            const auto scales = scales_of(ring, consumer, thread, shared);
+            const u32 offset = ring.stage * (T::stage_bytes >> 4);
+            const SharedAddress empty = T::empty(shared, ring.stage);
+            const auto scales = first.moved(ring.stage);
             typename ScalesOfStage<Config>::Factors factors[T::consumer_blocks];
 #pragma unroll
             for (u32 block = 0; block < T::consumer_blocks; ++block)
@@ -233,7 +238,8 @@ private:
                 const bool is_last = block + 1 == T::consumer_blocks;
                 typename Config::Accumulator sums[1][Config::tile_n / 2];
                 wgmma_fence(); // the additions read the sums
-                multiply(stage, consumer * T::consumer_blocks + block, false, sums);
+                multiply(advanced(a, offset + block * (block_bytes >> 4)), advanced(b, offset),
+                         false, sums);
                 wgmma_commit();
                 wgmma_wait<0>();
                 settle(sums);
@@ -246,6 +252,11 @@ private:
                     release(empty, thread);
             }
         }
+    }
+
+    // Advance a descriptor's address by units of 16 bytes; no carry leaves its low word.
+    CUPYGEMM_INLINE static u64 advanced(u64 descriptor, u32 units) {
+        return (descriptor >> 32) << 32 | (static_cast<u32>(descriptor) + units);
     }
 
     // The same with two sets of sums, which the steps of a run use by turns: while one step is
@@ -329,19 +340,21 @@ private:
         }
     }
 
-    // Multiply `count` blocks of the stage's A, from block `first` on, by all of B: by default all
-    // instructions of each slab, or those from `begin` to `end`.
-    template <u32 begin = 0, u32 end = T::slab_k / T::mma_k, class Value, u32 count>
+    // Multiply `count` blocks of the stage's A, from block `first` on, by all of B.
+    template <class Value, u32 count>
     CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 first, bool accumulate,
                                          Value (&value)[count][Config::tile_n / 2]) {
+        multiply(descriptor<Config::a_major>(stage + first * block_bytes),
+                 descriptor<Config::b_major>(stage + T::a_bytes), accumulate, value);
+    }
+    template <class Value, u32 count> CUPYGEMM_INLINE static void
+    multiply(u64 a, u64 b, bool accumulate, Value (&value)[count][Config::tile_n / 2]) {
         constexpr u64 a_step = descriptor_step<Config::a_major, T::mma_k>();
         constexpr u64 b_step = descriptor_step<Config::b_major, T::mma_k>();
-        const u64 a = descriptor<Config::a_major>(stage + first * block_bytes);
-        const u64 b = descriptor<Config::b_major>(stage + T::a_bytes);
 #pragma unroll
         for (u32 slab = 0; slab < T::slabs; ++slab) {
 #pragma unroll
-            for (u32 step = begin; step < end; ++step) {
+            for (u32 step = 0; step < T::slab_k / T::mma_k; ++step) {
 #pragma unroll
                 for (u32 block = 0; block < count; ++block) {
                     // The first instruction of a tile overwrites, so nothing needs to be zeroed.
