@@ -21,9 +21,14 @@ def behind(work, units):
     work()
 
 
-@pytest.mark.parametrize(("module", "function"), [(lu, linalg.lu_factor), (cholesky, None)])
-def test_the_two_streams_share_nothing(cp, draw, small_blocks, monkeypatch, module, function):
-    a = cp.asarray(definite(draw, (N, N), "d"))
+@pytest.mark.parametrize(
+    ("module", "function", "dtype"), [(lu, linalg.lu_factor, "d"), (cholesky, None, "D")]
+)
+def test_the_two_streams_share_nothing(
+    cp, draw, small_blocks, monkeypatch, module, function, dtype
+):
+    """Hopper factors real positive definite matrices in one launch, which needs no other stream."""
+    a = cp.asarray(definite(draw, (N, N), dtype))
     forks = []
 
     @contextmanager
