@@ -63,11 +63,11 @@ class Memory:
     @property
     def used_bytes(self) -> int:
         """Return the bytes that are allocated."""
-        return sum(block.size for block in self._extents.tables().all_blocks)
+        return sum(block.size for block in self._extents.present_blocks())
 
     def used_by(self, device: int | None) -> int:
         """Return the bytes that are allocated on a device."""
-        blocks = self._extents.tables().all_blocks
+        blocks = self._extents.present_blocks()
         return sum(block.size for block in blocks if block.device == device)
 
     def malloc(
@@ -129,7 +129,7 @@ class Memory:
             `pointer` is no live allocation's start; the message says what is there.
         """
         with self._lock:
-            block = self._extents.block(pointer)
+            block = self._extents.present_block(pointer)
             if block is None or block.start != pointer:
                 raise ValueError(
                     f"free of 0x{pointer:x}, which no allocation starts at: "
@@ -209,7 +209,7 @@ class Memory:
         if self.shadow is None:
             return
         # A page of the shadow stands for several small blocks: it goes with the last of them.
-        others = [block for block in self._extents.tables().all_blocks if block.start != start]
+        others = [block for block in self._extents.present_blocks() if block.start != start]
         position = bisect.bisect_left(others, start, key=attrgetter("start"))
         self.shadow.forget(start, start + length)
         free_start = others[position - 1].end if position else self._base

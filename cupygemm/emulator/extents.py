@@ -73,6 +73,15 @@ def gap(extent: Extent, address: int, end: int) -> int:
     return extent.start - end if extent.start >= end else max(address - extent.end, 0)
 
 
+def _holder(blocks: list[Extent], address: int) -> Extent | None:
+    """Return which of the sorted blocks holds an address; an empty one holds its start."""
+    position = bisect.bisect_right(blocks, address, key=_start) - 1
+    if position < 0:
+        return None
+    found = blocks[position]
+    return found if address == found.start or address < found.end else None
+
+
 class Owner:
     """Keeps an array's extent valid for as long as it lives; after that it drops `kept`."""
 
@@ -167,6 +176,7 @@ class Extents:
         self._blocks: dict[int, _Block] = {}  # by start
         self._arrays: dict[weakref.ref[Owner], _Array] = {}
         self._tables = _Tables.of([], [])
+        self._sorted: tuple[list[_Block], list[Extent]] = [], []  # blocks by age, and by address
         # Extents that may be freed before the tables are derived again; and what was freed.
         self._recent: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
@@ -187,7 +197,7 @@ class Extents:
 
     def carve(self, start: int, size: int, tag: str, kept: Any) -> Owner | None:
         """Add an array, or return None if it is not inside one block."""
-        extent = self.block(start)
+        extent = self.present_block(start)
         block = None if extent is None else self._blocks.get(extent.start)
         if block is None or start + size > block.extent.end:
             return None
@@ -257,12 +267,20 @@ class Extents:
 
     def block(self, address: int) -> Extent | None:
         """Return the block that holds an address."""
-        blocks = self.tables().all_blocks
-        position = bisect.bisect_right(blocks, address, key=_start) - 1
-        if position < 0:
-            return None
-        found = blocks[position]
-        return found if address == found.start or address < found.end else None
+        return _holder(self.tables().all_blocks, address)
+
+    def present_blocks(self) -> list[Extent]:
+        """Return the blocks that exist, by address, without deriving the tables of all arrays."""
+        blocks = list(self._blocks.values())
+        known, by_address = self._sorted
+        if known != blocks:
+            by_address = sorted((block.extent for block in blocks), key=_start)
+            self._sorted = blocks, by_address
+        return by_address
+
+    def present_block(self, address: int) -> Extent | None:
+        """Return the block that exists and holds an address."""
+        return _holder(self.present_blocks(), address)
 
     def nearest(self, address: int, end: int | None = None) -> Extent | None:
         """Return the valid extent that holds an address, or a range, or lies nearest to it."""

@@ -192,7 +192,7 @@ UNUSED = {
     "v_cmp_lt_u64 vcc, v[4:5], v[6:7]\ns_cbranch_vccz there\nthere:",
     "a difference that is known": "v_or_b32 v2, 0x100, v9\nv_mov_b32 v3, 1\n"
     "v_cmp_eq_u32 vcc, v2, v3\ns_cbranch_vccz there\nthere:",
-    "a lane that is not read": ADDRESS + "v_writelane_b32 v9, s0, 5\ns_nop 3\n"
+    "a lane that is not read": ADDRESS + "v_writelane_b32 v9, 7, 5\ns_nop 3\n"
     "v_readlane_b32 s20, v9, 5\ns_nop 1" + stored_scalar("s20"),
     "overwritten in LDS": ADDRESS + "ds_write_b32 v1, v9\nds_write_b32 v1, v0\n"
     "ds_read_b32 v2, v1\ns_waitcnt lgkmcnt(0)" + stored("v2"),
