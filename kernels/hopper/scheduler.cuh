@@ -41,6 +41,7 @@ struct OfOneProduct {
 
 template <class Config> struct Scheduler : OfOneProduct {
     u32 tiles_m, tiles_n; // of clusters
+    u32 kept_step_groups;
     u32 units;
     u32 unit, stride;
 
@@ -51,11 +52,15 @@ template <class Config> struct Scheduler : OfOneProduct {
     CUPYGEMM_INLINE Scheduler(const HopperArgs &args, u32 first, u32 stride)
         : tiles_m(ceil_div<u32>(args.m, Config::tile_m * Config::cluster_m)),
           tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)),
+          kept_step_groups(all_step_groups(args)),
           units(tiles_m * tiles_n * args.num_splits * args.batch0 * args.batch1 * args.batch2),
           unit(first), stride(stride) {}
 
-    // Not kept, because registers are few.
-    CUPYGEMM_INLINE static u32 step_groups(const HopperArgs &args) {
+    // With scales, registers are too few to keep them.
+    CUPYGEMM_INLINE u32 step_groups(const HopperArgs &args) const {
+        return Config::block_scaled ? all_step_groups(args) : kept_step_groups;
+    }
+    CUPYGEMM_INLINE static u32 all_step_groups(const HopperArgs &args) {
         return ceil_div<u32>(args.k, Config::tile_k * Tile<Config>::step_group);
     }
 
