@@ -19,6 +19,7 @@ from pathlib import Path
 
 _FOLDER = "/dev/shm"  # noqa: S108  # memory, under any name
 _DIGEST_BITS = 48
+_DIGEST_MASK = (1 << _DIGEST_BITS) - 1
 _NUMBERS = 1 << 16
 _PATIENCE = ((200, None), (2000, 0.0), (1 << 62, 50e-6))
 """Up to how many looks a rank waits for how many seconds between them; None goes on at once."""
@@ -44,7 +45,8 @@ class Board:
             self._memory = mmap.mmap(file.fileno(), 16 * size)
         self._words = memoryview(self._memory).cast("Q")
         self._rank, self._size = rank, size
-        self._number = 0
+        self._number = 0  # of the current call
+        self._first = 0  # where its words begin
 
     @staticmethod
     def create(size: int) -> str:
@@ -72,13 +74,12 @@ class Board:
         LateError
         """
         self._number = (self._number + 1) % _NUMBERS
-        first = self._size * (self._number % 2)
-        words = self._words
-        words[first + self._rank] = self._number << _DIGEST_BITS | digest
+        self._first = self._size * (self._number % 2)
+        self._words[self._first + self._rank] = self._number << _DIGEST_BITS | digest
         found = [0] * self._size
         looks, end = 0, 0.0
         for rank in range(self._size):
-            while (word := words[first + rank]) >> _DIGEST_BITS != self._number:
+            while (theirs := self._digest(rank)) is None:
                 looks += 1
                 pause = next(seconds for count, seconds in _PATIENCE if looks < count)
                 if pause is None:
@@ -88,11 +89,14 @@ class Board:
                 end = end or now + timeout
                 check()
                 if now > end:
-                    raise LateError(
-                        [r for r in range(self._size) if words[first + r] >> 48 != self._number]
-                    )
-            found[rank] = word & ((1 << _DIGEST_BITS) - 1)
+                    raise LateError([r for r in range(self._size) if self._digest(r) is None])
+            found[rank] = theirs
         return tuple(found)
+
+    def _digest(self, rank: int) -> int | None:
+        """Return the digest of a rank's current call; None while its word is that of another."""
+        word = self._words[self._first + rank]
+        return word & _DIGEST_MASK if word >> _DIGEST_BITS == self._number else None
 
 
 class LateError(Exception):
