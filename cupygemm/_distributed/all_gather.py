@@ -27,7 +27,7 @@ from cupygemm._distributed.arguments import (
 from cupygemm._distributed.group import Group, Message
 from cupygemm._distributed.repeated import keep, key_of
 from cupygemm._distributed.row_products import RowProducts
-from cupygemm._distributed.steps import Rows, Step, bounds_of
+from cupygemm._distributed.steps import Rows, RowWork, Step, bounds_of
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._plan.plan import Plan
 from cupygemm._records.formats import container
@@ -130,15 +130,12 @@ def all_gather_matmul(
     with group.guarded():
         if out is None:
             out = cupy.empty((whole[0], b.shape[1]), result)
-        row_bytes = whole[1] * a.itemsize
-        way = choose_way(
-            group,
-            bounds,
-            row_bytes=row_bytes,
-            row_flops=2.0 * whole[1] * max(each["n"] for each in everybody),
+        work = RowWork(
+            nbytes=whole[1] * a.itemsize,
+            flops=2.0 * whole[1] * max(each["n"] for each in everybody),
             itemsize=a.itemsize,
-            segment_bytes=whole[0] * row_bytes,
         )
+        way = choose_way(group, bounds, work, segment_bytes=whole[0] * work.nbytes)
         if way.peers is not None:
             full = way.peers.array(whole, a.dtype)
         else:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cupygemm._distributed.group import Group, Message
-from cupygemm._distributed.steps import Rows
+from cupygemm._distributed.steps import Rows, RowWork
 from cupygemm._distributed.sums import sum_and_finish, type_of_sums
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._products.matmul import matmul
@@ -111,14 +111,9 @@ def way_of(
     """
     row_bytes = sums.b.shape[1] * sums.travelling.itemsize
     parts = group.size * max(last - first for first, last in bounds) * row_bytes
-    return choose_way(
-        group,
-        bounds,
-        row_bytes=row_bytes,
-        row_flops=2.0 * max(1, k) * sums.b.shape[1],
-        itemsize=sums.a.itemsize,
-        segment_bytes=max(parts, result_bytes),
-    )
+    flops = 2.0 * max(1, k) * sums.b.shape[1]
+    work = RowWork(nbytes=row_bytes, flops=flops, itemsize=sums.a.itemsize)
+    return choose_way(group, bounds, work, segment_bytes=max(parts, result_bytes))
 
 
 def reduced(

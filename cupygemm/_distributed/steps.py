@@ -78,6 +78,24 @@ def _slice(rows: Rows, number: int, slices: int) -> Rows:
     return first + count * number // slices, first + count * (number + 1) // slices
 
 
+class RowWork(NamedTuple):
+    """What each row of a product adds to its time, by which the model prices steps.
+
+    Attributes
+    ----------
+    nbytes : int
+        The bytes of the row that travel.
+    flops : float
+        The operations of the row's product.
+    itemsize : int
+        The bytes of an element of the operands, by which the rate of operations is chosen.
+    """
+
+    nbytes: int
+    flops: float
+    itemsize: int
+
+
 class Chosen(NamedTuple):
     """The steps of a rank, their name, and the modelled time of the product with them.
 
@@ -96,10 +114,8 @@ class Chosen(NamedTuple):
 def choose_steps(
     rank: int,
     bounds: Sequence[Rows],
+    work: RowWork,
     *,
-    row_bytes: int,
-    row_flops: float,
-    itemsize: int,
     link: Interconnect,
     slices: Sequence[int] | None = None,
 ) -> Chosen:
@@ -110,12 +126,7 @@ def choose_steps(
     rank : int
     bounds : sequence of Rows
         The rows of each rank.
-    row_bytes : int
-        The bytes of a row that travels.
-    row_flops : float
-        The operations of the product of a row.
-    itemsize : int
-        Of the operands.
+    work : RowWork
     link : Interconnect
         What connects the devices.
     slices : sequence of int, optional
@@ -124,12 +135,12 @@ def choose_steps(
 
     def seconds(steps: Sequence[Step], own: int) -> float:
         arrives = 0.0
-        done = LAUNCH_SECONDS + link.product_seconds(own * row_flops, itemsize)
+        done = LAUNCH_SECONDS + link.product_seconds(own * work.flops, work.itemsize)
         for step in steps:
             counts = [rows[1] - rows[0] for _, rows in step.receives]
-            arrives += link.step_seconds(count * row_bytes for count in counts)
+            arrives += link.step_seconds(count * work.nbytes for count in counts)
             for count in counts:
-                product = link.product_seconds(count * row_flops, itemsize)
+                product = link.product_seconds(count * work.flops, work.itemsize)
                 done = max(done, arrives) + LAUNCH_SECONDS + product
         return done
 

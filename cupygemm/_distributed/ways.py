@@ -12,7 +12,7 @@ from functools import partial
 from cupygemm._backends.device import device
 from cupygemm._distributed.group import Group
 from cupygemm._distributed.peers import Peers
-from cupygemm._distributed.steps import SLICES, Rows, Step, choose_steps
+from cupygemm._distributed.steps import SLICES, Rows, RowWork, Step, choose_steps
 
 _MAX_KEPT = 1024
 
@@ -32,15 +32,7 @@ class Way:
     peers: Peers | None
 
 
-def choose_way(
-    group: Group,
-    bounds: Sequence[Rows],
-    *,
-    row_bytes: int,
-    row_flops: float,
-    itemsize: int,
-    segment_bytes: int,
-) -> Way:
+def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_bytes: int) -> Way:
     """Return the way that takes the least time by the model; all ranks call this function.
 
     Parameters
@@ -48,45 +40,25 @@ def choose_way(
     group : Group
     bounds : sequence of Rows
         The rows of each rank.
-    row_bytes : int
-        The bytes of a row that travels.
-    row_flops : float
-        The operations of the product of a row.
-    itemsize : int
-        Of the operands.
+    work : RowWork
     segment_bytes : int
         What the segment of each rank must hold if peers copy.
     """
-    key = (tuple(bounds), row_bytes, row_flops, itemsize)
+    key = (tuple(bounds), work)
     found: Way | None = group.chosen.get(key)
     if found is None:
-        found = _chosen(group, bounds, row_bytes, row_flops, itemsize)
+        found = _chosen(group, bounds, work)
         if len(group.chosen) >= _MAX_KEPT:
             group.chosen.clear()
         group.chosen[key] = found
     if found.peers is not None and not found.peers.reserve(segment_bytes):
-        return _chosen(group, bounds, row_bytes, row_flops, itemsize, copies=False)
+        return _chosen(group, bounds, work, copies=False)
     return found
 
 
-def _chosen(
-    group: Group,
-    bounds: Sequence[Rows],
-    row_bytes: int,
-    row_flops: float,
-    itemsize: int,
-    *,
-    copies: bool = True,
-) -> Way:
+def _chosen(group: Group, bounds: Sequence[Rows], work: RowWork, *, copies: bool = True) -> Way:
     link = device(group.device).kernels.interconnect
-    choose = partial(
-        choose_steps,
-        group.rank,
-        bounds,
-        row_bytes=row_bytes,
-        row_flops=row_flops,
-        itemsize=itemsize,
-    )
+    choose = partial(choose_steps, group.rank, bounds, work)
     by_nccl = choose(link=link)
     if group.peers is None or not copies:
         return Way(by_nccl.steps, None)

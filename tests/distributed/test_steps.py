@@ -1,13 +1,17 @@
 """The steps in which rows are exchanged: all arrive once, and the model prefers what links suit."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 
 from cupygemm._backends.interconnect import NVLINK_H200, XGMI_MI300X, Interconnect
-from cupygemm._distributed.steps import balanced, bounds_of, choose_steps, shifted, sliced
+from cupygemm._distributed.steps import RowWork, balanced, bounds_of, choose_steps, shifted, sliced
 
 MAKERS = {"shifted": shifted, "sliced": lambda rank, bounds: sliced(rank, bounds, 3)}
+SLOW = Interconnect(
+    name="", pair_gbs=1, total_gbs=2, latency_us=10, tflops=1, figures="modelled", source=""
+)
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -32,7 +36,8 @@ def test_balanced_parts_differ_by_one():
 
 def chosen(size, m, n, k, link, rank=0):
     bounds = bounds_of(balanced(m, size))
-    return choose_steps(rank, bounds, row_bytes=2 * k, row_flops=2.0 * n * k, itemsize=2, link=link)
+    work = RowWork(nbytes=2 * k, flops=2.0 * n * k, itemsize=2)
+    return choose_steps(rank, bounds, work, link=link)
 
 
 def test_ranks_choose_alike():
@@ -54,17 +59,7 @@ def test_the_model_agrees_with_what_was_measured():
 
 
 def test_copies_are_priced_by_figures_of_their_own():
-    link = Interconnect(
-        name="",
-        pair_gbs=1,
-        total_gbs=2,
-        latency_us=10,
-        tflops=1,
-        figures="modelled",
-        source="",
-        copy_gbs=4,
-        copy_latency_us=1,
-    )
+    link = replace(SLOW, copy_gbs=4, copy_latency_us=1)
     assert link.copies.step_seconds([4000, 4000]) == pytest.approx(3e-6)
     assert XGMI_MI300X.copies is None
 
@@ -72,9 +67,6 @@ def test_copies_are_priced_by_figures_of_their_own():
 def test_a_row_of_the_table_says_where_its_figures_come_from():
     assert XGMI_MI300X.figures == "modelled"
     assert NVLINK_H200.figures == "measured"
-    slow = Interconnect(
-        name="", pair_gbs=1, total_gbs=2, latency_us=10, tflops=1, figures="modelled", source=""
-    )
-    assert slow.step_seconds([]) == 0
-    assert slow.step_seconds([0, 1000]) == pytest.approx(11e-6)
-    assert slow.step_seconds([1000] * 4) == pytest.approx(12e-6)
+    assert SLOW.step_seconds([]) == 0
+    assert SLOW.step_seconds([0, 1000]) == pytest.approx(11e-6)
+    assert SLOW.step_seconds([1000] * 4) == pytest.approx(12e-6)
