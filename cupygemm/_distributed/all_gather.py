@@ -11,7 +11,7 @@ on the stream of the group. Events or flags order the two, in both directions:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Unpack
 
 import numpy as np
@@ -26,10 +26,10 @@ from cupygemm._distributed.arguments import (
 )
 from cupygemm._distributed.group import Group, Message
 from cupygemm._distributed.repeated import keep, key_of
-from cupygemm._distributed.row_products import RowProducts
+from cupygemm._distributed.row_products import Plans, RowProducts, plan_rows
 from cupygemm._distributed.steps import Rows, RowWork, Step, bounds_of
 from cupygemm._distributed.ways import Way, choose_way
-from cupygemm._plan.plan import Plan
+from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import container
 from cupygemm._request.arrays import may_overlap
 from cupygemm._request.keywords import common_keywords
@@ -145,19 +145,19 @@ def all_gather_matmul(
             part: full[slice(*part)] for step in way.steps for _, part in step.receives
         }
         if kept is not None and kept.details.way is way:
-            products, by_rows = RowProducts.again(kept.details.plans, pieces, b, out), True
+            plans = kept.details.plans
         else:
-            products = RowProducts(full, b, out, dtype=dtype, casting=casting, options=options)
-            by_rows = products.prepare(pieces)
-            if by_rows and key is not None:
-                details = _Details(counts, result, way, products.plans)
+            plans = plan_rows(full, b, out, pieces, dtype=dtype, casting=casting, options=options)
+            if key is not None:
+                details = _Details(counts, result, way, plans)
                 keep(group.kept, key, name, facts, own_facts, details)
+        products = None if plans is None else RowProducts(plans, pieces, b, out, options)
         gather = _gather_by_nccl if way.peers is None else _gather_by_copies
-        gather(group, way, own, own_rows, full, products if by_rows else None)
-        if gathered is not None or not by_rows:
+        gather(group, way, own, own_rows, full, products)
+        if gathered is not None or products is None:
             full[slice(*own_rows)] = own
-        if not by_rows:
-            products.multiply_all()
+        if products is None:
+            matmul(full, b, out, dtype=dtype, casting=casting, **options)
         if gathered is not None and gathered is not full:
             gathered[...] = full
     return out
@@ -169,7 +169,7 @@ class _Details(NamedTuple):
     counts: list[int]
     result: np.dtype[Any]
     way: Way
-    plans: Mapping[Rows, Plan]
+    plans: Plans | None
 
 
 def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:

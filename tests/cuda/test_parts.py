@@ -7,7 +7,7 @@ import pytest
 import cupygemm
 from cupygemm._backends.device import device as device_of
 from cupygemm._backends.hopper.select import sums_in_one_order
-from cupygemm._distributed.row_products import RowProducts
+from cupygemm._distributed.row_products import RowProducts, plan_rows
 from cupygemm._request.call import check_call
 from cupygemm._request.options import CallOptions
 
@@ -51,12 +51,13 @@ def test_parts_have_the_bits_of_the_whole(cp, m, n, k):
     whole = cupygemm.matmul(a, b, **options)
     for count in (2, 3, 8):
         out = cp.zeros_like(whole)
-        products = RowProducts(a, b, out, dtype=None, casting="same_kind", options=options)
         ends = [m * i // count for i in range(count + 1)]
         ranges = list(itertools.pairwise(ends))
-        if products.prepare({rows: a[slice(*rows)] for rows in ranges}):
-            for rows in reversed(ranges):
-                products.multiply(rows)
-        else:
-            products.multiply_all()
+        pieces = {rows: a[slice(*rows)] for rows in ranges}
+        plans = plan_rows(a, b, out, pieces, dtype=None, casting="same_kind", options=options)
+        if plans is None:
+            continue
+        products = RowProducts(plans, pieces, b, out, options)
+        for rows in reversed(ranges):
+            products.multiply(rows)
         assert (out.view("u2") == whole.view("u2")).all()

@@ -12,6 +12,7 @@ ranks = Ranks(2, exchange="copies")
 rng = np.random.default_rng(3)
 a, b = (rng.standard_normal(s).astype("f") for s in ((22, 96), (96, 20)))
 K = slice(0, 40), slice(40, 96)
+INTEGERS = np.arange(22 * 5).reshape(22, 5)
 
 # In one slice and in several, the bits are those of one device and of the sum in order.
 with cp.cuda.Device(0):
@@ -36,6 +37,10 @@ for slices in ((1,), (4,)):
             assert z.get().tobytes() == (parts[0] + parts[1])[11 * rank :][:11].tobytes()
             again = cd.all_gather_matmul(own_rows, cp.asarray(b), group=group, rows=[15, 7])
             assert again.get().tobytes() == whole.tobytes()
+            # No kernel multiplies int64 by rows, so all rows must have arrived.
+            x64, y64 = cp.asarray(INTEGERS[own]), cp.asarray(INTEGERS.T)
+            exact = cd.all_gather_matmul(x64, y64, group=group, rows=[15, 7])
+            assert (exact.get() == INTEGERS @ INTEGERS.T).all()
         assert {name for name, _ in group.kept} == {"all_gather_matmul", "matmul_reduce_scatter"}
         return [each.get() for each in (gathered, full, scattered, half, reduced)]
     for rank, found in enumerate(ranks.values(products)):
