@@ -11,8 +11,9 @@ on the stream of the group. Events or flags order the two, in both directions:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Unpack
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -21,19 +22,22 @@ from cupygemm._distributed.arguments import (
     checked_call,
     checked_group,
     contiguous_rows,
-    matrix,
+    matrices,
     rows_of_ranks,
 )
 from cupygemm._distributed.group import Group, Message
-from cupygemm._distributed.repeated import keep, key_of
+from cupygemm._distributed.rendezvous import Facts
+from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import Plans, RowProducts, plan_rows
 from cupygemm._distributed.steps import Rows, RowWork, Step, bounds_of
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import container
-from cupygemm._request.arrays import may_overlap
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.options import MatmulOptions
+
+_OWN_FACTS = ("n",)
+"""The facts of a call that may differ between ranks."""
 
 
 @common_keywords
@@ -103,59 +107,32 @@ def all_gather_matmul(
     """
     import cupy
 
-    name, own_facts = "all_gather_matmul", ("n",)
+    name = "all_gather_matmul"
     checked_group(name, group)
     key = None
     if gathered is None:
-        key = key_of(a, b, out, options, rows, dtype, casting)
-    kept = None if key is None else group.kept.get((name, key))
-    if kept is not None:
-        facts, (counts, result, _, _) = kept.facts, kept.details
-        bounds, whole, own = bounds_of(counts), (sum(counts), a.shape[1]), a
-    else:
-        with group.refusing(name):
-            a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
-            counts = rows_of_ranks(name, rows, a.shape[0], group)
-            bounds = bounds_of(counts)
-            own = contiguous_rows(a) if out is None or not may_overlap(out, a) else a.copy()
-            whole = (bounds[-1][1], a.shape[1])
-            if gathered is not None:
-                _check_gathered(gathered, whole, a.dtype)
-            place = _unread(whole, a.dtype, group.device) if gathered is None else gathered
-            call = checked_call(place, b, out, dtype=dtype, casting=casting, options=options)
-            result = container(call.request.types.result)
-        facts = {"dtype": str(a.dtype), "k": whole[1], "rows": counts, "n": b.shape[1]}
-    digest = None if kept is None else kept.digest
-    everybody = group.agree(name, facts, own=own_facts, digest=digest)
+        key = key_of(name, group.device, a, b, out, options, rows, dtype, casting)
+    if key is None:
+        a, b = matrices(name, a, b, group)
+    asked = {"dtype": dtype, "casting": casting, "options": options}
+    call = group.checked(
+        name, key, _OWN_FACTS, lambda: _check(a, b, out, group, rows, gathered, asked)
+    )
+    everybody = group.agree(name, call.facts, own=_OWN_FACTS, digest=call.digest)
+    product = call.details
     with group.guarded():
         if out is None:
-            out = cupy.empty((whole[0], b.shape[1]), result)
-        work = RowWork(
-            nbytes=whole[1] * a.itemsize,
-            flops=2.0 * whole[1] * max(each["n"] for each in everybody),
-            itemsize=a.itemsize,
-        )
-        way = choose_way(group, bounds, work, segment_bytes=whole[0] * work.nbytes)
-        if way.peers is not None:
-            full = way.peers.array(whole, a.dtype)
-        else:
-            full = cupy.empty(whole, a.dtype) if gathered is None else gathered
-        own_rows = bounds[group.rank]
-        pieces = {own_rows: own} | {
-            part: full[slice(*part)] for step in way.steps for _, part in step.receives
-        }
-        if kept is not None and kept.details.way is way:
-            plans = kept.details.plans
-        else:
-            plans = plan_rows(full, b, out, pieces, dtype=dtype, casting=casting, options=options)
-            if key is not None:
-                details = _Details(counts, result, way, plans)
-                keep(group.kept, key, name, facts, own_facts, details)
-        products = None if plans is None else RowProducts(plans, pieces, b, out, options)
+            out = cupy.empty((product.whole[0], b.shape[1]), product.result)
+        way = _way_of(group, product, a.itemsize, max(each["n"] for each in everybody))
+        own = a if key is not None else contiguous_rows(a, out)
+        full = gathered if way.peers is None else way.peers.array(product.whole, a.dtype)
+        if full is None:
+            full = cupy.empty(product.whole, a.dtype)
+        products = _row_products(product, way, own, full, b, out, asked)
         gather = _gather_by_nccl if way.peers is None else _gather_by_copies
-        gather(group, way, own, own_rows, full, products)
+        gather(group, way, own, product.own_rows, full, products)
         if gathered is not None or products is None:
-            full[slice(*own_rows)] = own
+            full[slice(*product.own_rows)] = own
         if products is None:
             matmul(full, b, out, dtype=dtype, casting=casting, **options)
         if gathered is not None and gathered is not full:
@@ -163,13 +140,77 @@ def all_gather_matmul(
     return out
 
 
-class _Details(NamedTuple):
-    """What is kept of a call: the rows of all ranks, the type of the result, the way, the plans."""
+@dataclass(kw_only=True)
+class _Product:
+    """What is derived from the arguments of a call.
 
-    counts: list[int]
+    Attributes
+    ----------
+    bounds : list of Rows
+        The rows of each rank.
+    own_rows : Rows
+    whole : tuple of int
+        The shape of the gathered operand.
+    result : numpy.dtype
+    way, plans
+        How the rows travelled in the last call, and the plans of their products.
+    """
+
+    bounds: list[Rows]
+    own_rows: Rows
+    whole: tuple[int, int]
     result: np.dtype[Any]
-    way: Way
-    plans: Plans | None
+    way: Way | None = None
+    plans: Plans | None = None
+
+
+def _check(
+    a: Any,
+    b: Any,
+    out: Any,
+    group: Group,
+    rows: Sequence[int] | None,
+    gathered: Any,
+    asked: Mapping[str, Any],
+) -> tuple[Facts, _Product]:
+    """Check the arguments; return what the other ranks must know, and what follows from them."""
+    counts = rows_of_ranks("all_gather_matmul", rows, a.shape[0], group)
+    bounds = bounds_of(counts)
+    whole = (bounds[-1][1], a.shape[1])
+    if gathered is None:
+        place = _unread(whole, a.dtype, group.device)
+    else:
+        _check_gathered(gathered, whole, a.dtype)
+        place = gathered
+    types = checked_call(place, b, out, **asked).request.types
+    facts = {"dtype": str(a.dtype), "k": whole[1], "rows": counts, "n": b.shape[1]}
+    return facts, _Product(
+        bounds=bounds,
+        own_rows=bounds[group.rank],
+        whole=whole,
+        result=container(types.result),
+    )
+
+
+def _way_of(group: Group, product: _Product, itemsize: int, n: int) -> Way:
+    """Return how the rows travel; n is the largest of any rank."""
+    m, k = product.whole
+    work = RowWork(nbytes=k * itemsize, flops=2.0 * k * n, itemsize=itemsize)
+    return choose_way(group, product.bounds, work, segment_bytes=m * work.nbytes)
+
+
+def _row_products(
+    product: _Product, way: Way, own: Any, full: Any, b: Any, out: Any, asked: Mapping[str, Any]
+) -> RowProducts | None:
+    """Return the products of rows as they arrive; None if all rows must have arrived."""
+    pieces = {product.own_rows: own} | {
+        part: full[slice(*part)] for step in way.steps for _, part in step.receives
+    }
+    if product.way is not way:
+        product.plans, product.way = plan_rows(full, b, out, pieces, **asked), way
+    if product.plans is None:
+        return None
+    return RowProducts(product.plans, pieces, b, out, asked["options"])
 
 
 def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import DTypeLike
 
 from cupygemm._distributed.group import Group
 from cupygemm._distributed.steps import balanced
-from cupygemm._request.arrays import as_array
+from cupygemm._request.arrays import as_array, may_overlap
 from cupygemm._request.call import Call, check_call
 from cupygemm._request.options import call_options
+
+_OF_PRODUCTS = ("format_a", "format_b", "precision", "reproducible")
 
 
 def checked_group(function: str, group: Any) -> None:
@@ -44,6 +46,12 @@ def matrix(function: str, name: str, array: Any, group: Group) -> Any:
             f"group is on device {group.device}"
         )
     return array
+
+
+def matrices(function: str, a: Any, b: Any, group: Group) -> tuple[Any, Any]:
+    """Return both operands; see `matrix`. The other ranks are told if one is refused."""
+    with group.refusing(function):
+        return matrix(function, "a", a, group), matrix(function, "b", b, group)
 
 
 def rows_of_ranks(
@@ -89,11 +97,16 @@ def rows_of_ranks(
     return counts
 
 
-def contiguous_rows(array: Any) -> Any:
-    """Return an array, copied on the current stream unless it is C-contiguous."""
+def product_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that concern products, and not the sum of all of them."""
+    return {name: options[name] for name in _OF_PRODUCTS if name in options}
+
+
+def contiguous_rows(array: Any, out: Any) -> Any:
+    """Return an array, or a copy if it is not C-contiguous or may overlap ``out``."""
     import cupy
 
-    return cupy.ascontiguousarray(array)
+    return array.copy() if may_overlap(out, array) else cupy.ascontiguousarray(array)
 
 
 def checked_call(

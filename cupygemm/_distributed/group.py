@@ -12,18 +12,19 @@ import atexit
 import contextlib
 import json
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple, Self
 
 from cupygemm._distributed.board import Board, LateError
 from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rendezvous
-from cupygemm._distributed.repeated import Kept, digest_of_call
+from cupygemm._distributed.repeated import Checked, Details, Key, digest_of_call
+from cupygemm._plan.table import PlanTable
 
 Exchange = Literal["auto", "nccl", "copies"]
 DEFAULT_TIMEOUT = 60.0
 """Seconds that a call waits for the other ranks."""
-_MAX_AGREED = 1024
+_TABLE_SIZE = 1024
 _REASON_SECONDS = 5.0  # for the reason of an error of NCCL to arrive from another rank
 
 
@@ -57,6 +58,8 @@ class Group:
     peers : Peers or None
         What copies to the memory of the other ranks.
     exchange_asked : {"auto", "nccl", "copies"}
+    ways : PlanTable
+        How rows travel, by the work of a product; see `choose_way`.
     """
 
     def __init__(
@@ -78,11 +81,13 @@ class Group:
         with Device(self.device):
             self.stream = Stream(non_blocking=True)
         self.board: Board | None = None
-        self._agreed: dict[tuple[int, ...], list[Facts]] = {}
+        # All ranks agree on the same calls in the same order, and so forget the same ones. Which
+        # calls and ways are kept may differ between ranks, so these have tables of their own.
+        self._agreed = PlanTable(_TABLE_SIZE)
+        self._calls = PlanTable(_TABLE_SIZE)
+        self.ways = PlanTable(_TABLE_SIZE)
         self.peers: Peers | None = None
         self.exchange_asked: Exchange = "auto"
-        self.chosen: dict[Any, Any] = {}
-        self.kept: dict[Any, Kept] = {}
         _OPEN.add(self)
 
     def __repr__(self) -> str:
@@ -128,6 +133,37 @@ class Group:
         """
         self.agree("barrier", {})
 
+    def checked(
+        self,
+        function: str,
+        key: Key | None,
+        own: Sequence[str],
+        check: Callable[[], tuple[Facts, Details]],
+    ) -> Checked[Details]:
+        """Return a call whose arguments have been checked, now or in an earlier call.
+
+        Parameters
+        ----------
+        function : str
+            The name of the function.
+        key : tuple or None
+            From `key_of`; None checks the call anew.
+        own : sequence of str
+            The facts that may differ between ranks.
+        check : callable
+            Checks the arguments; returns the facts for the other ranks, and what the function needs
+            later. If it raises TypeError or ValueError, the other ranks are told.
+        """
+        found: Checked[Details] | None = None if key is None else self._calls.get(key)
+        if found is None:
+            with self.refusing(function):
+                facts, details = check()
+            digest = None if key is None else digest_of_call(function, facts, own)
+            found = Checked(facts=facts, digest=digest, details=details)
+            if key is not None:
+                self._calls.keep(key, found)
+        return found
+
     def agree(
         self, function: str, facts: Facts, *, own: Sequence[str] = (), digest: int | None = None
     ) -> list[Facts]:
@@ -157,13 +193,14 @@ class Group:
             A rank calls another function, or with other facts, or has refused its call. Nothing was
             enqueued, on any rank, and the group stays usable.
         """
-        known: tuple[int, ...] = ()
+        known: tuple[int, ...] | None = None
         if self.board is not None:
             if digest is None:
                 digest = digest_of_call(function, facts, own)
             known = self._meet(function, digest)
-            if known in self._agreed:
-                return self._agreed[known]
+            agreed: list[Facts] | None = self._agreed.get(known)
+            if agreed is not None:
+                return agreed
         everybody = self._membership.agree({"function": function, **facts})
         for rank, theirs in enumerate(everybody):
             if "refused" in theirs and rank != self.rank:
@@ -182,9 +219,8 @@ class Group:
                     f"{function}: rank {odd} calls with {name} = {values[odd]}, and rank {like} "
                     f"with {usual}"
                 )
-        if len(self._agreed) >= _MAX_AGREED:
-            self._agreed.clear()
-        self._agreed[known] = everybody
+        if known is not None:
+            self._agreed.keep(known, everybody)
         return everybody
 
     def _meet(self, function: str, digest: int) -> tuple[int, ...]:

@@ -6,12 +6,13 @@ that it would have received from it, and sends the sums while it multiplies for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from cupygemm._distributed.arguments import product_options
 from cupygemm._distributed.group import Group, Message
 from cupygemm._distributed.steps import Rows, RowWork
 from cupygemm._distributed.sums import sum_and_finish, type_of_sums
@@ -19,10 +20,58 @@ from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import container, parse_dtype
 from cupygemm._request.call import Call
-from cupygemm._request.options import MatmulOptions
 
-MULTIPLIED = ("format_a", "format_b", "precision", "reproducible")
-"""The options that concern products, and not the sum of all of them."""
+
+@dataclass(frozen=True, kw_only=True)
+class PartialTypes:
+    """The types of partial products, and the options by which they are multiplied.
+
+    Attributes
+    ----------
+    operands : tuple of str
+        The names of both operands' types.
+    sums : numpy.dtype
+        In which partial products are added.
+    travelling : numpy.dtype
+        In which they are rounded and travel.
+    options : mapping
+        Keywords of `cupygemm.matmul`.
+    """
+
+    operands: tuple[str, str]
+    sums: np.dtype[Any]
+    travelling: np.dtype[Any]
+    options: Mapping[str, Any]
+
+
+def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) -> PartialTypes:
+    """Return the types of the partial products of a call.
+
+    Parameters
+    ----------
+    call : Call
+    partial_dtype : dtype or None
+        The type in which they travel; None is that of their sums.
+    options : mapping
+        Keywords of the call.
+
+    Raises
+    ------
+    TypeError
+        That type cannot hold the sums of such products.
+    """
+    types = call.request.types
+    sums = type_of_sums(types, epilogue=call.arguments is not None)
+    wanted = parse_dtype(partial_dtype)
+    travelling = sums if wanted is None else wanted
+    if not np.can_cast(travelling, sums, "safe"):
+        raise TypeError(f"partial_dtype is {travelling}, which sums of {sums} cannot hold")
+    return PartialTypes(
+        operands=(str(types.x1), str(types.x2)),
+        sums=sums,
+        travelling=travelling,
+        options=product_options(options),
+    )
 
 
 class PartialProducts:
@@ -31,50 +80,26 @@ class PartialProducts:
     Parameters
     ----------
     a, b : cupy.ndarray
-    options : mapping
-    partial_dtype : dtype or None
+    types : PartialTypes
     """
 
-    def __init__(self, a: Any, b: Any, options: MatmulOptions, partial_dtype: Any) -> None:
+    def __init__(self, a: Any, b: Any, types: PartialTypes) -> None:
         self.a, self.b = a, b
-        self._wanted = parse_dtype(partial_dtype)
-        self._options: dict[str, Any] = {
-            name: options[name]  # type: ignore[literal-required]
-            for name in MULTIPLIED
-            if name in options
-        }
-        self.sums: np.dtype[Any]
-        self.travelling: np.dtype[Any]
-        self._types: list[str] = []
-
-    def set_type(self, call: Call) -> None:
-        """Derive the types of the partial products from those of the call."""
-        types = call.request.types
-        epilogue = call.arguments is not None
-        self.sums = type_of_sums(types, epilogue=epilogue)
-        self.travelling = self.sums if self._wanted is None else self._wanted
-        if not np.can_cast(self.travelling, self.sums, "safe"):
-            raise TypeError(
-                f"partial_dtype is {self.travelling}, which sums of {self.sums} cannot hold"
-            )
-        self._types = [str(types.x1), str(types.x2), str(self.sums), str(self.travelling)]
-
-    def of(self, a: Any, b: Any) -> PartialProducts:
-        """Return the partial products of other arrays with the same layouts."""
-        found = copy(self)
-        found.a, found.b = a, b
-        return found
+        self.sums, self.travelling = types.sums, types.travelling
+        self._types = types
 
     def facts(self, counts: list[int]) -> dict[str, Any]:
         """Return what all ranks must agree on, and this rank's k."""
         shape = [self.a.shape[0], self.b.shape[1]]
-        return {"types": self._types, "(m, n)": shape, "rows": counts, "k": self.a.shape[1]}
+        types = [*self._types.operands, str(self.sums), str(self.travelling)]
+        return {"types": types, "(m, n)": shape, "rows": counts, "k": self.a.shape[1]}
 
     def multiply(self, rows: Rows, target: Any) -> None:
         """Enqueue the product of some rows, rounded to the type in which it travels."""
         if rows[1] > rows[0]:
             part = self.a[slice(*rows)]
-            matmul(part, self.b, target, dtype=self.travelling, casting="unsafe", **self._options)
+            options = self._types.options
+            matmul(part, self.b, target, dtype=self.travelling, casting="unsafe", **options)
 
     def adds_in_kernel(self, call: Call) -> bool:
         """Whether a product's epilogue can add the sums of a peer, and round to the result."""
@@ -90,7 +115,8 @@ class PartialProducts:
         """Enqueue the sum of a peer's products and those of some rows, rounded to the result."""
         if rows[1] > rows[0]:
             part = self.a[slice(*rows)]
-            matmul(part, self.b, out, dtype=out.dtype, casting="unsafe", c=peers, **self._options)
+            options = self._types.options
+            matmul(part, self.b, out, dtype=out.dtype, casting="unsafe", c=peers, **options)
 
 
 def way_of(

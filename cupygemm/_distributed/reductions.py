@@ -8,20 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 from numpy.typing import DTypeLike
 
-from cupygemm._distributed.arguments import checked_call, checked_group, matrix, rows_of_ranks
+from cupygemm._distributed.arguments import checked_call, checked_group, matrices, rows_of_ranks
 from cupygemm._distributed.group import Group, Message
-from cupygemm._distributed.partial_products import PartialProducts, reduced, way_of
-from cupygemm._distributed.repeated import keep, key_of
+from cupygemm._distributed.partial_products import (
+    PartialProducts,
+    PartialTypes,
+    partial_types,
+    reduced,
+    way_of,
+)
+from cupygemm._distributed.rendezvous import Facts
+from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import rows_of_options
 from cupygemm._distributed.steps import Rows, balanced, bounds_of, sliced
 from cupygemm._distributed.ways import Way
 from cupygemm._records.formats import container
+from cupygemm._request.call import Call
 from cupygemm._request.keywords import common_keywords
 from cupygemm._request.options import MatmulOptions
+
+_OWN_FACTS = ("k",)
+"""The facts of a call that may differ between ranks."""
 
 
 @common_keywords
@@ -94,31 +105,36 @@ def matmul_reduce_scatter(
     rank's own rows adds the other rank's part without rounding its own one. With a narrower
     `partial_dtype`, the bits then depend on `rows`.
     """
-    name, own_facts = "matmul_reduce_scatter", ("k",)
+    name = "matmul_reduce_scatter"
     checked_group(name, group)
-    key = key_of(a, b, out, options, rows, partial_dtype, dtype, casting)
-    kept = None if key is None else group.kept.get((name, key))
-    if kept is not None:
-        facts, (bounds, call, checked) = kept.facts, kept.details
-        sums = checked.of(a, b)
-    else:
-        with group.refusing(name):
-            a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
-            counts = rows_of_ranks(name, rows, None, group, total=a.shape[0])
-            bounds = bounds_of(counts)
-            sums = PartialProducts(a, b, options, partial_dtype)
-            block = a[slice(*bounds[group.rank])]
-            call = checked_call(block, b, out, dtype=dtype, casting=casting, options=options)
-            sums.set_type(call)
-        facts = sums.facts(counts)
-        if key is not None:
-            details = bounds, replace(call, x1=None, x2=None, out=None), sums.of(None, None)
-            keep(group.kept, key, name, facts, own_facts, details)
-    digest = None if kept is None else kept.digest
-    k = _largest_k(group.agree(name, facts, own=own_facts, digest=digest))
+    key = key_of(name, group.device, a, b, out, options, rows, partial_dtype, dtype, casting)
+    if key is None:
+        a, b = matrices(name, a, b, group)
+
+    def check() -> tuple[Facts, _Product]:
+        counts = rows_of_ranks(name, rows, None, group, total=a.shape[0])
+        bounds = bounds_of(counts)
+        block = a[slice(*bounds[group.rank])]
+        call = checked_call(block, b, out, dtype=dtype, casting=casting, options=options)
+        types = partial_types(call, partial_dtype, options)
+        product = _Product(bounds, replace(call, x1=None, x2=None, out=None), types)
+        return PartialProducts(a, b, types).facts(counts), product
+
+    checked = group.checked(name, key, _OWN_FACTS, check)
+    everybody = group.agree(name, checked.facts, own=_OWN_FACTS, digest=checked.digest)
+    bounds, call, types = checked.details
+    sums = PartialProducts(a, b, types)
     with group.guarded():
-        way = way_of(group, bounds, sums, k)
+        way = way_of(group, bounds, sums, _largest_k(everybody))
         return reduced(group, way, bounds, sums, call, out)
+
+
+class _Product(NamedTuple):
+    """What is derived from the arguments of a call: rows of all ranks, request, and types."""
+
+    bounds: list[Rows]
+    call: Call
+    types: PartialTypes
 
 
 @common_keywords
@@ -176,14 +192,13 @@ def matmul_all_reduce(
 
     name = "matmul_all_reduce"
     checked_group(name, group)
+    a, b = matrices(name, a, b, group)
     with group.refusing(name):
-        a, b = matrix(name, "a", a, group), matrix(name, "b", b, group)
         counts = balanced(a.shape[0], group.size)
         bounds = bounds_of(counts)
         own_rows = bounds[group.rank]
-        sums = PartialProducts(a, b, options, partial_dtype)
         whole = checked_call(a, b, out, dtype=dtype, casting=casting, options=options)
-        sums.set_type(whole)
+        sums = PartialProducts(a, b, partial_types(whole, partial_dtype, options))
         result = container(whole.request.types.result)
         target = out
         if out is None or not out.flags.c_contiguous:
@@ -193,7 +208,7 @@ def matmul_all_reduce(
         block = a[slice(*own_rows)]
         call = checked_call(block, b, own, dtype=dtype, casting=casting, options=parts)
     facts = sums.facts(counts) | {"result": str(result), "options": _described(options)}
-    k = _largest_k(group.agree(name, facts, own=("k",)))
+    k = _largest_k(group.agree(name, facts, own=_OWN_FACTS))
     with group.guarded():
         way = way_of(group, bounds, sums, k, result_bytes=target.nbytes)
         reduced(group, way, bounds, sums, call, own)

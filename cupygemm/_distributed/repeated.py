@@ -1,7 +1,8 @@
-"""Calls that a group repeats: what was checked and chosen is kept by the layouts of the arrays.
+"""Calls that a group repeats: `key_of` identifies a call by the layouts of its arrays.
 
-Only calls without an epilogue are kept, on contiguous arrays, with a result that overlaps no
-operand. Nothing that is kept refers to an array of the caller.
+`Group.checked` keeps what it has derived from the arguments of such a call. It keeps only calls
+without an epilogue, on contiguous arrays, with a result that overlaps no operand, and nothing that
+refers to an array of the caller.
 """
 
 from __future__ import annotations
@@ -9,23 +10,37 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from cupygemm._distributed.board import digest_of
 from cupygemm._distributed.rendezvous import Facts
 
-_MAX_KEPT = 1024
-Layout = tuple[Hashable, ...]
+Key = tuple[Hashable, ...]
+Details = TypeVar("Details")
 
 
 def key_of(
-    a: Any, b: Any, out: Any, options: Mapping[str, Any], rows: Any, *others: Any
-) -> Layout | None:
+    function: str,
+    device: int,
+    a: Any,
+    b: Any,
+    out: Any,
+    options: Mapping[str, Any],
+    rows: Sequence[int] | None,
+    *others: Any,
+) -> Key | None:
     """Return what identifies a call; None if it cannot be kept.
+
+    The operands of a call with a key are contiguous matrices of CuPy on the device, do not overlap
+    ``out``, and need no conversion.
 
     Parameters
     ----------
+    function : str
+    device : int
+        CuPy's number of the group's device.
     a, b : cupy.ndarray
+        ``a`` must be C-contiguous, ``b`` C- or F-contiguous.
     out : cupy.ndarray or None
     options : mapping
         Keywords of `cupygemm.matmul`; a call with any cannot be kept.
@@ -39,60 +54,46 @@ def key_of(
         return None
     start, end = 0, 0
     if out is not None:
-        if type(out) is not ndarray or not out.flags.c_contiguous:
+        if type(out) is not ndarray or not out.flags.c_contiguous or out.data.device_id != device:
             return None
         start = out.data.ptr
         end = start + out.nbytes
     try:
         hash(others)
-        key: list[Hashable] = [others, None if rows is None else tuple(rows)]
+        key: list[Hashable] = [function, others, None if rows is None else tuple(rows)]
     except TypeError:
         return None
     for array in (a, b):
         flags, place = array.flags, array.data.ptr
         if not (flags.c_contiguous or (array is b and flags.f_contiguous)):
             return None
+        if array.ndim != 2 or array.data.device_id != device:
+            return None
         if start < place + array.nbytes and place < end:
             return None
-        key += (array.shape, array.strides, array.dtype, place & 15, array.data.device_id)
+        key += (array.shape, array.strides, array.dtype, place & 15)
     if out is not None:
-        key += (out.shape, out.dtype, start & 15, out.data.device_id)
+        key += (out.shape, out.dtype, start & 15)
     return tuple(key)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kept:
-    """What is kept of a call.
+class Checked(Generic[Details]):
+    """A call whose arguments this rank has checked.
 
     Attributes
     ----------
     facts : dict
-        What the other ranks were told.
-    digest : int
-        Of the function and the facts.
+        What the other ranks must know.
+    digest : int or None
+        A digest of the function and the facts; None if the call is not kept.
     details : object
-        What the function has checked and chosen.
+        What the function has derived from the arguments.
     """
 
     facts: Facts
-    digest: int
-    details: Any
-
-
-def keep(
-    table: dict[Any, Kept],
-    key: Layout,
-    function: str,
-    facts: Facts,
-    own: Sequence[str],
-    details: Any,
-) -> None:
-    """Keep a call in the table of a group."""
-    if len(table) >= _MAX_KEPT:
-        table.clear()
-    table[function, key] = Kept(
-        facts=facts, digest=digest_of_call(function, facts, own), details=details
-    )
+    digest: int | None
+    details: Details
 
 
 def digest_of_call(function: str, facts: Facts, own: Sequence[str]) -> int:

@@ -12,13 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike
 
-from cupygemm._distributed.arguments import checked_call
+from cupygemm._distributed.arguments import checked_call, product_options
 from cupygemm._distributed.sharded_plan import Move, ShardedPlan
 from cupygemm._distributed.sums import added_in_order, finished
 from cupygemm._products.matmul import matmul
-
-MULTIPLIED = ("format_a", "format_b", "precision", "reproducible")
-"""The options that concern products, and not the sum of all of them."""
 
 
 class Work:
@@ -55,7 +52,7 @@ class Work:
         self.task = plan.tasks[rank]
         self._types = types
         self._dtype, self._casting, self._options = dtype, casting, options
-        self._products = {name: options[name] for name in MULTIPLIED if name in options}
+        self._products = product_options(options)
         self.a = [cupy.empty(region.shape, types[0]) for region in self.task.a]
         self.b = [cupy.empty(region.shape, types[1]) for region in self.task.b]
         self._is_whole = not plan.sums and len(self.a) == 1

@@ -30,7 +30,7 @@ def finished(call: Call, total: Any, out: Any) -> Any:
     """Return the epilogue of a sum, rounded once, in ``out`` if that is not None."""
     request = call.request
     if call.arguments is not None:
-        return unfused.applied(request, lambda *_: total)(call.x1, call.x2, out, call.arguments)
+        return unfused.applied(request, lambda *_: total)(None, None, out, call.arguments)
     result = unfused.rounded(total, request.types.stored)
     result = result.astype(container(request.types.result), copy=False)
     if out is None:

@@ -14,8 +14,6 @@ from cupygemm._distributed.group import Group
 from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.steps import SLICES, Rows, RowWork, Step, choose_steps
 
-_MAX_KEPT = 1024
-
 
 @dataclass(frozen=True)
 class Way:
@@ -45,12 +43,10 @@ def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_b
         What the segment of each rank must hold if peers copy.
     """
     key = (tuple(bounds), work)
-    found: Way | None = group.chosen.get(key)
+    found: Way | None = group.ways.get(key)
     if found is None:
         found = _chosen(group, bounds, work)
-        if len(group.chosen) >= _MAX_KEPT:
-            group.chosen.clear()
-        group.chosen[key] = found
+        group.ways.keep(key, found)
     if found.peers is not None and not found.peers.reserve(segment_bytes):
         return _chosen(group, bounds, work, copies=False)
     return found

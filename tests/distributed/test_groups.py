@@ -158,7 +158,7 @@ assert ranks.groups[0].broken is None
 # What fails after the agreement ends the group, and says so on all ranks.
 def failing(rank, group):
     if rank == 2:
-        group.chosen = None  # a fault of the library's own
+        group.ways = None  # a fault of the library's own
     cd.matmul_all_reduce(cp.asarray(x), cp.asarray(y), group=group)
 errors = ranks.errors(failing)
 assert all("rank 2 failed: AttributeError" in each for each in errors[:2]), errors
