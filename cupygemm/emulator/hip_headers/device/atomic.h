@@ -89,10 +89,20 @@ HIP_ATOMIC_SCOPES(unsigned int, atomicDec, (unsigned int *address, unsigned int 
                   })
 
 HIP_DEVICE void atomicAddNoRet(float *address, float value) { (void)atomicAdd(address, value); }
-HIP_DEVICE float unsafeAtomicAdd(float *address, float value) { return atomicAdd(address, value); }
-HIP_DEVICE double unsafeAtomicAdd(double *address, double value) {
-    return atomicAdd(address, value);
-}
+#define HIP_ATOMIC_SAFETY(type, name)                                                              \
+    HIP_DEVICE type unsafeAtomic##name(type *address, type value) {                                \
+        return atomic##name(address, value);                                                       \
+    }                                                                                              \
+    HIP_DEVICE type safeAtomic##name(type *address, type value) {                                  \
+        return atomic##name(address, value);                                                       \
+    }
+HIP_ATOMIC_SAFETY(float, Add)
+HIP_ATOMIC_SAFETY(float, Max)
+HIP_ATOMIC_SAFETY(float, Min)
+HIP_ATOMIC_SAFETY(double, Add)
+HIP_ATOMIC_SAFETY(double, Max)
+HIP_ATOMIC_SAFETY(double, Min)
+#undef HIP_ATOMIC_SAFETY
 
 #undef HIP_ATOMIC
 #undef HIP_ATOMIC_ARITHMETIC

@@ -57,6 +57,34 @@ HIP_DEVICE unsigned int __funnelshift_l(unsigned int low, unsigned int high, uns
 HIP_DEVICE unsigned int __funnelshift_r(unsigned int low, unsigned int high, unsigned int shift) {
     return (unsigned int)(((unsigned long long)high << 32 | low) >> (shift & 31));
 }
+HIP_DEVICE unsigned int __funnelshift_lc(unsigned int low, unsigned int high, unsigned int shift) {
+    return shift >= 32 ? low : __funnelshift_l(low, high, shift);
+}
+HIP_DEVICE unsigned int __funnelshift_rc(unsigned int low, unsigned int high, unsigned int shift) {
+    return shift >= 32 ? high : __funnelshift_r(low, high, shift);
+}
+HIP_DEVICE unsigned int __lastbit_u32_u64(unsigned long x) {
+    return x == 0 ? ~0u : (unsigned int)__builtin_ctzl(x);
+}
+// The position of the offset-th set bit from `base` on; below it if `offset` is negative. With 0,
+// that of the bit at `base` itself. -1 if there is none.
+HIP_DEVICE int __fns64(unsigned long mask, unsigned int base, int offset) {
+    unsigned long allowed = offset > 0   ? ~0ul << base
+                            : offset < 0 ? ~0ul >> (63 - base)
+                                         : 1ul << base;
+    mask &= allowed;
+    for (int left = offset > 0 ? offset : -offset; left > 1; left--)
+        mask &= offset > 0 ? mask - 1 : ~(1ul << (63 - __builtin_clzg(mask, 64) & 63));
+    if (mask == 0)
+        return -1;
+    return offset < 0 ? 63 - __builtin_clzl(mask) : __builtin_ctzl(mask);
+}
+HIP_DEVICE int __fns32(unsigned int mask, unsigned int base, int offset) {
+    return __fns64(mask, base, offset);
+}
+HIP_DEVICE int __fns(unsigned int mask, unsigned int base, int offset) {
+    return __fns64(mask, base, offset);
+}
 
 // Minimum, maximum and absolute value for the types for which HIP overloads them,
 // on the host as well.

@@ -114,6 +114,8 @@ HIP_DEVICE __attribute__((convergent)) int __syncthreads_and(int predicate) {
 
 HIP_DEVICE long long clock64() { return (long long)__builtin_readcyclecounter(); }
 HIP_DEVICE long long clock() { return clock64(); }
+HIP_DEVICE long long __clock64() { return clock64(); }
+HIP_DEVICE long long __clock() { return clock64(); }
 HIP_DEVICE long long wall_clock64() { return (long long)__builtin_readsteadycounter(); }
 HIP_DEVICE void __nanosleep(unsigned int) { __builtin_amdgcn_s_sleep(1); }
 HIP_DEVICE __attribute__((noreturn)) void abort() {

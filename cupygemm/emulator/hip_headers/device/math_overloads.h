@@ -240,3 +240,30 @@ HIP_DEVICE double __uint2double_rn(unsigned int x) { return x; }
 HIP_DEVICE double __ll2double_rn(long long x) { return (double)x; }
 HIP_DEVICE double __ull2double_rn(unsigned long long x) { return (double)x; }
 HIP_DEVICE float __double2float_rn(double x) { return (float)x; }
+
+// The same rounded towards zero (_rz), down (_rd) and up (_ru): one step from the nearest where
+// that is beyond. `wide` holds both types without rounding.
+#define HIP_ROUND(name, from, to, bits, wide)                                                      \
+    HIP_DEVICE to name##_rd(from x) {                                                              \
+        to nearest = (to)x;                                                                        \
+        bits code = __builtin_bit_cast(bits, nearest);                                             \
+        if ((wide)nearest > (wide)x)                                                               \
+            nearest = __builtin_bit_cast(to, nearest > 0 ? code - 1 : code + 1);                   \
+        return nearest;                                                                            \
+    }                                                                                              \
+    HIP_DEVICE to name##_ru(from x) {                                                              \
+        to nearest = (to)x;                                                                        \
+        bits code = __builtin_bit_cast(bits, nearest);                                             \
+        if ((wide)nearest < (wide)x)                                                               \
+            nearest = __builtin_bit_cast(to, nearest < 0 ? code - 1 : code + 1);                   \
+        return nearest;                                                                            \
+    }                                                                                              \
+    HIP_DEVICE to name##_rz(from x) { return x < 0 ? name##_ru(x) : name##_rd(x); }
+HIP_ROUND(__double2float, double, float, int, double)
+HIP_ROUND(__int2float, int, float, int, double)
+HIP_ROUND(__uint2float, unsigned int, float, int, double)
+HIP_ROUND(__ll2float, long long, float, int, __int128)
+HIP_ROUND(__ull2float, unsigned long long, float, int, __int128)
+HIP_ROUND(__ll2double, long long, double, long long, __int128)
+HIP_ROUND(__ull2double, unsigned long long, double, long long, __int128)
+#undef HIP_ROUND

@@ -104,3 +104,73 @@ HIP_DEVICE __attribute__((convergent)) T __shfl_xor_sync(unsigned long long, T v
                                                          int width = warpSize) {
     return __shfl_xor(value, mask, width);
 }
+
+HIP_DEVICE unsigned long long __lanemask_eq() { return 1ull << __lane_id(); }
+HIP_DEVICE __attribute__((convergent)) unsigned long long __ballot64(int predicate) {
+    return __ballot(predicate);
+}
+HIP_DEVICE unsigned int __mbcnt_lo(unsigned int mask, unsigned int sum) {
+    return __builtin_amdgcn_mbcnt_lo(mask, sum);
+}
+HIP_DEVICE unsigned int __mbcnt_hi(unsigned int mask, unsigned int sum) {
+    return __builtin_amdgcn_mbcnt_hi(mask, sum);
+}
+HIP_DEVICE __attribute__((convergent)) int __hip_ds_bpermute(int lane_times_4, int value) {
+    return __builtin_amdgcn_ds_bpermute(lane_times_4, value);
+}
+HIP_DEVICE __attribute__((convergent)) float __hip_ds_bpermutef(int lane_times_4, float value) {
+    return __builtin_bit_cast(
+        float, __builtin_amdgcn_ds_bpermute(lane_times_4, __builtin_bit_cast(int, value)));
+}
+HIP_DEVICE __attribute__((convergent)) int __hip_ds_permute(int lane_times_4, int value) {
+    return __builtin_amdgcn_ds_permute(lane_times_4, value);
+}
+HIP_DEVICE __attribute__((convergent)) float __hip_ds_permutef(int lane_times_4, float value) {
+    return __builtin_bit_cast(
+        float, __builtin_amdgcn_ds_permute(lane_times_4, __builtin_bit_cast(int, value)));
+}
+#define __hip_ds_swizzle(value, pattern) __builtin_amdgcn_ds_swizzle(value, pattern)
+#define __hip_ds_swizzlef(value, pattern)                                                          \
+    __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), pattern))
+#define __hip_move_dpp(value, control, row_mask, bank_mask, bound_control)                         \
+    __builtin_amdgcn_mov_dpp(value, control, row_mask, bank_mask, bound_control)
+
+// The value in the first active lane.
+template <typename T> HIP_DEVICE __attribute__((convergent)) T __hip_readfirstlane(T value) {
+    static_assert(sizeof(T) % 4 == 0, "whole 32-bit words are read");
+    int words[sizeof(T) / 4];
+    __builtin_memcpy(words, &value, sizeof(T));
+    for (unsigned int i = 0; i < sizeof(T) / 4; i++)
+        words[i] = __builtin_amdgcn_readfirstlane(words[i]);
+    __builtin_memcpy(&value, words, sizeof(T));
+    return value;
+}
+
+// The lanes that have this lane's value; all active lanes if they have the same value, else none.
+template <typename T>
+HIP_DEVICE __attribute__((convergent)) unsigned long long __match_any(T value) {
+    unsigned long long equal = 0;
+    bool found = false;
+    while (__any(!found)) {
+        if (!found) { // a round for each value
+            bool first = __hip_readfirstlane(value) == value;
+            unsigned long long lanes = __ballot(first);
+            equal = first ? lanes : 0;
+            found = first;
+        }
+    }
+    return equal;
+}
+template <typename T>
+HIP_DEVICE __attribute__((convergent)) unsigned long long __match_all(T value, int *same) {
+    *same = __all(__hip_readfirstlane(value) == value);
+    return *same ? __activemask() : 0;
+}
+template <typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
+__match_any_sync(unsigned long long mask, T value) {
+    return __match_any(value) & mask;
+}
+template <typename T> HIP_DEVICE __attribute__((convergent)) unsigned long long
+__match_all_sync(unsigned long long mask, T value, int *same) {
+    return __match_all(value, same) & mask;
+}

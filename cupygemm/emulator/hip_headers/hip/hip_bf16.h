@@ -8,6 +8,20 @@
 struct __hip_bfloat16_raw {
     unsigned short x;
 };
+struct alignas(4) __hip_bfloat162_raw {
+    unsigned short x, y;
+};
+
+// Rounds so that rounding the result once more gives what one rounding of `x` would have given.
+HIP_BOTH constexpr float hip_rounded_to_odd(double x) {
+    float nearest = (float)x;
+    unsigned int bits = __builtin_bit_cast(unsigned int, nearest);
+    if ((double)nearest != x) {
+        bits -= (x > 0 && nearest > x) || (x < 0 && nearest < x);
+        bits |= 1;
+    }
+    return __builtin_bit_cast(float, bits);
+}
 
 struct __hip_bfloat16 {
     __bf16 value;
@@ -15,9 +29,9 @@ struct __hip_bfloat16 {
     __hip_bfloat16() = default;
     __host__ __device__ constexpr __hip_bfloat16(__bf16 v) : value(v) {}
     __host__ __device__ constexpr __hip_bfloat16(float v) : value((__bf16)v) {}
-    __host__ __device__ constexpr __hip_bfloat16(double v) : value((__bf16)(float)v) {}
+    __host__ __device__ constexpr __hip_bfloat16(double v) : value((__bf16)hip_rounded_to_odd(v)) {}
     template <typename T, typename = hip_if_integer<T>>
-    __host__ __device__ constexpr __hip_bfloat16(T v) : value((__bf16)(float)v) {}
+    __host__ __device__ constexpr __hip_bfloat16(T v) : __hip_bfloat16((double)v) {}
     __host__ __device__ constexpr __hip_bfloat16(__hip_bfloat16_raw v)
         : value(__builtin_bit_cast(__bf16, v.x)) {}
 
@@ -34,6 +48,12 @@ struct alignas(4) __hip_bfloat162 {
     __hip_bfloat162() = default;
     __host__ __device__ constexpr __hip_bfloat162(__hip_bfloat16 x, __hip_bfloat16 y)
         : x(x), y(y) {}
+    __host__ __device__ constexpr __hip_bfloat162(__hip_bfloat162_raw v)
+        : x(__hip_bfloat16_raw{v.x}), y(__hip_bfloat16_raw{v.y}) {}
+    __host__ __device__ constexpr operator __hip_bfloat162_raw() const {
+        return {__hip_bfloat16_raw(x).x, __hip_bfloat16_raw(y).x};
+    }
+    __host__ __device__ constexpr operator float2() const { return {(float)x, (float)y}; }
 };
 
 #define HIP_BF16_OPERATOR(op, name)                                                                \
@@ -53,20 +73,33 @@ HIP_BF16_OPERATOR(*, __hmul)
 HIP_BF16_OPERATOR(/, __hdiv)
 #undef HIP_BF16_OPERATOR
 
+// The pairs' functions: 1 or 0 for each component, and whether both are true; u means also for NaN.
 #define HIP_BF16_COMPARISON(op, name)                                                              \
     HIP_BOTH constexpr bool operator op(__hip_bfloat16 a, __hip_bfloat16 b) {                      \
         return (float)a op(float) b;                                                               \
     }                                                                                              \
-    HIP_BOTH constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) {                             \
-        return (float)a op(float) b;                                                               \
+    HIP_BF16_COMPARED(__h##name, (float)a op(float) b)                                             \
+    HIP_BF16_COMPARED(__h##name##u, a op b || __builtin_isunordered((float)a, (float)b))           \
+    HIP_BOTH bool __hb##name##2(__hip_bfloat162 a, __hip_bfloat162 b) {                            \
+        return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                         \
+    }                                                                                              \
+    HIP_BOTH bool __hb##name##u2(__hip_bfloat162 a, __hip_bfloat162 b) {                           \
+        return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y);                                   \
     }
-HIP_BF16_COMPARISON(==, __heq)
-HIP_BF16_COMPARISON(!=, __hne)
-HIP_BF16_COMPARISON(<, __hlt)
-HIP_BF16_COMPARISON(<=, __hle)
-HIP_BF16_COMPARISON(>, __hgt)
-HIP_BF16_COMPARISON(>=, __hge)
+#define HIP_BF16_COMPARED(name, result)                                                            \
+    HIP_BOTH constexpr bool name(__hip_bfloat16 a, __hip_bfloat16 b) { return result; }            \
+    HIP_BOTH constexpr __hip_bfloat162 name##2(__hip_bfloat162 a, __hip_bfloat162 b) {             \
+        return __hip_bfloat162(__hip_bfloat16(name(a.x, b.x) ? 1.0f : 0.0f),                       \
+                               __hip_bfloat16(name(a.y, b.y) ? 1.0f : 0.0f));                      \
+    }
+HIP_BF16_COMPARISON(!=, ne)
+HIP_BF16_COMPARISON(<, lt)
+HIP_BF16_COMPARISON(<=, le)
+HIP_BF16_COMPARISON(>, gt)
+HIP_BF16_COMPARISON(>=, ge)
+HIP_BF16_COMPARISON(==, eq)
 #undef HIP_BF16_COMPARISON
+#undef HIP_BF16_COMPARED
 
 HIP_BOTH __hip_bfloat16 __float2bfloat16(float x) { return __hip_bfloat16(x); }
 HIP_BOTH __hip_bfloat16 __float2bfloat16_rn(float x) { return __hip_bfloat16(x); }
@@ -89,6 +122,12 @@ HIP_BOTH __hip_bfloat162 __float22bfloat162_rn(float2 v) {
     return __hip_bfloat162(__hip_bfloat16(v.x), __hip_bfloat16(v.y));
 }
 HIP_BOTH float2 __bfloat1622float2(__hip_bfloat162 v) { return {(float)v.x, (float)v.y}; }
+HIP_BOTH __hip_bfloat162 __lows2bfloat162(__hip_bfloat162 a, __hip_bfloat162 b) {
+    return __hip_bfloat162(a.x, b.x);
+}
+HIP_BOTH __hip_bfloat162 __highs2bfloat162(__hip_bfloat162 a, __hip_bfloat162 b) {
+    return __hip_bfloat162(a.y, b.y);
+}
 HIP_BOTH __hip_bfloat16 __low2bfloat16(__hip_bfloat162 v) { return v.x; }
 HIP_BOTH __hip_bfloat16 __high2bfloat16(__hip_bfloat162 v) { return v.y; }
 
@@ -100,6 +139,7 @@ HIP_BOTH __hip_bfloat16 __habs(__hip_bfloat16 a) {
     return __ushort_as_bfloat16(__bfloat16_as_ushort(a) & 0x7fff);
 }
 HIP_BOTH bool __hisnan(__hip_bfloat16 a) { return isnan((float)a); }
+HIP_BOTH __hip_bfloat162 __hisnan2(__hip_bfloat162 v) { return __hneu2(v, v); }
 HIP_BOTH bool __hisinf(__hip_bfloat16 a) { return isinf((float)a); }
 HIP_BOTH __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) {
     return __hip_bfloat16(fmaxf((float)a, (float)b));
@@ -178,3 +218,11 @@ HIP_BF16_MATH(htrunc, trunc)
 #undef HIP_BF16_MATH
 HIP_BOTH __hip_bfloat16 hrcp(__hip_bfloat16 x) { return __hip_bfloat16(1 / (float)x); }
 HIP_BOTH __hip_bfloat162 h2rcp(__hip_bfloat162 v) { return __hip_bfloat162(hrcp(v.x), hrcp(v.y)); }
+
+#define HIPRT_ZERO_BF16 __ushort_as_bfloat16(0x0000)
+#define HIPRT_NEG_ZERO_BF16 __ushort_as_bfloat16(0x8000)
+#define HIPRT_ONE_BF16 __ushort_as_bfloat16(0x3f80)
+#define HIPRT_INF_BF16 __ushort_as_bfloat16(0x7f80)
+#define HIPRT_NAN_BF16 __ushort_as_bfloat16(0x7fff)
+#define HIPRT_MAX_NORMAL_BF16 __ushort_as_bfloat16(0x7f7f)
+#define HIPRT_MIN_DENORM_BF16 __ushort_as_bfloat16(0x0001)

@@ -27,3 +27,9 @@ typedef hipFloatComplex hipComplex;
 HIP_COMPLEX(hipFloatComplex, float, f, hypotf)
 HIP_COMPLEX(hipDoubleComplex, double, , hypot)
 #undef HIP_COMPLEX
+
+HIP_DEVICE hipComplex make_hipComplex(float x, float y) { return {x, y}; }
+HIP_DEVICE hipDoubleComplex hipComplexFloatToDouble(hipFloatComplex z) { return {z.x, z.y}; }
+HIP_DEVICE hipFloatComplex hipComplexDoubleToFloat(hipDoubleComplex z) {
+    return {(float)z.x, (float)z.y};
+}

@@ -5,8 +5,21 @@
 #include <device/math.h>
 #include <device/vector_types.h>
 
+typedef _Float16 _Float16_2 __attribute__((ext_vector_type(2)));
+// `data` comes first, so that braces take a number.
 struct __half_raw {
-    unsigned short x;
+    union {
+        _Float16 data;
+        unsigned short x;
+    };
+};
+struct __half2_raw {
+    union {
+        struct {
+            __half_raw x, y;
+        };
+        _Float16_2 data;
+    };
 };
 
 struct __half {
@@ -18,28 +31,45 @@ struct __half {
     __host__ __device__ constexpr __half(double v) : value((_Float16)v) {}
     template <typename T, typename = hip_if_integer<T>> __host__ __device__ constexpr __half(T v)
         : value((_Float16)v) {}
-    __host__ __device__ constexpr __half(__half_raw v) : value(__builtin_bit_cast(_Float16, v.x)) {}
+    __host__ __device__ constexpr __half(__half_raw v) : value(v.data) {}
 
     __host__ __device__ constexpr operator float() const { return (float)value; }
-    __host__ __device__ constexpr operator __half_raw() const {
-        return {__builtin_bit_cast(unsigned short, value)};
-    }
+    __host__ __device__ constexpr operator __half_raw() const { return {{value}}; }
     template <typename T, typename = hip_if_integer<T>>
     __host__ __device__ explicit constexpr operator T() const {
         return (T)value;
     }
     __host__ __device__ explicit constexpr operator double() const { return (double)value; }
 
-    __device__ constexpr __half operator-() const { return __half((_Float16)-value); }
-    __device__ constexpr __half operator+() const { return *this; }
-    __device__ __half &operator++() { return *this = __half((_Float16)(value + (_Float16)1)); }
-    __device__ __half &operator--() { return *this = __half((_Float16)(value - (_Float16)1)); }
+    __host__ __device__ constexpr __half operator-() const { return __half((_Float16)-value); }
+    __host__ __device__ constexpr __half operator+() const { return *this; }
+    __host__ __device__ __half &operator++() {
+        return *this = __half((_Float16)(value + (_Float16)1));
+    }
+    __host__ __device__ __half &operator--() {
+        return *this = __half((_Float16)(value - (_Float16)1));
+    }
 };
 typedef __half half;
 
 struct alignas(4) __half2 {
-    __half x, y;
+    union {
+        struct {
+            __half x, y;
+        };
+        _Float16_2 data;
+    };
     __half2() = default;
+    __host__ __device__ constexpr __half2(_Float16_2 v) : data(v) {}
+    __host__ __device__ constexpr __half2(__half2_raw v) : data(v.data) {}
+    __host__ __device__ constexpr operator _Float16_2() const {
+        return _Float16_2{x.value, y.value};
+    }
+    __host__ __device__ operator __half2_raw() const {
+        __half2_raw raw;
+        raw.data = *this;
+        return raw;
+    }
     __host__ __device__ constexpr __half2(__half x, __half y) : x(x), y(y) {}
     __host__ __device__ constexpr explicit __half2(__half v) : x(v), y(v) {}
 };
@@ -65,19 +95,29 @@ HIP_BOTH constexpr __half2 operator-(__half2 a) {
     return __half2(__half((_Float16)-a.x.value), __half((_Float16)-a.y.value));
 }
 
+// The pairs' functions: 1 or 0 for each component, and whether both are true; u means also for NaN.
+#define HIP_HALF_COMPARED(name, result)                                                            \
+    HIP_BOTH constexpr bool name(__half a, __half b) { return result; }                            \
+    HIP_BOTH constexpr __half2 name##2(__half2 a, __half2 b) {                                     \
+        return __half2(__half(name(a.x, b.x) ? 1.0f : 0.0f),                                       \
+                       __half(name(a.y, b.y) ? 1.0f : 0.0f));                                      \
+    }
 #define HIP_HALF_COMPARISON(op, name)                                                              \
     HIP_BOTH constexpr bool operator op(__half a, __half b) { return a.value op b.value; }         \
-    HIP_BOTH constexpr bool name(__half a, __half b) { return a.value op b.value; }                \
-    HIP_BOTH constexpr __half2 name##2(__half2 a, __half2 b) {                                     \
-        return __half2(__half(a.x op b.x ? 1.0f : 0.0f), __half(a.y op b.y ? 1.0f : 0.0f));        \
+    HIP_HALF_COMPARED(__h##name, a.value op b.value)                                               \
+    HIP_HALF_COMPARED(__h##name##u, a op b || a.value != a.value || b.value != b.value)            \
+    HIP_BOTH bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; }         \
+    HIP_BOTH bool __hb##name##u2(__half2 a, __half2 b) {                                           \
+        return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y);                                   \
     }
-HIP_HALF_COMPARISON(==, __heq)
-HIP_HALF_COMPARISON(!=, __hne)
-HIP_HALF_COMPARISON(<, __hlt)
-HIP_HALF_COMPARISON(<=, __hle)
-HIP_HALF_COMPARISON(>, __hgt)
-HIP_HALF_COMPARISON(>=, __hge)
+HIP_HALF_COMPARISON(==, eq)
+HIP_HALF_COMPARISON(!=, ne)
+HIP_HALF_COMPARISON(<, lt)
+HIP_HALF_COMPARISON(<=, le)
+HIP_HALF_COMPARISON(>, gt)
+HIP_HALF_COMPARISON(>=, ge)
 #undef HIP_HALF_COMPARISON
+#undef HIP_HALF_COMPARED
 
 // Mixed operands: a half is converted to the other floating-point type, an integer to half.
 #define HIP_HALF_MIXED(op)                                                                         \
@@ -118,14 +158,23 @@ HIP_HALF_MIXED(>=)
 // Conversions
 HIP_BOTH __half __float2half(float x) { return __half(x); }
 HIP_BOTH __half __float2half_rn(float x) { return __half(x); }
-HIP_BOTH __half __float2half_rz(float x) {
-    __half nearest(x);
-    if (fabsf((float)nearest) > fabsf(x)) { // it was rounded away from zero: go one step back
-        unsigned short bits = __builtin_bit_cast(unsigned short, nearest.value);
-        nearest.value = __builtin_bit_cast(_Float16, (unsigned short)(bits - 1));
-    }
-    return nearest;
+// Rounded towards zero, up or down, which is one step back where the nearest is beyond.
+HIP_BOTH __half hip_half_step(__half x, int step) {
+    return __half(__builtin_bit_cast(
+        _Float16, (unsigned short)(__builtin_bit_cast(unsigned short, x) + step)));
 }
+HIP_BOTH __half hip_half_rz(double x) {
+    __half nearest(x);
+    return fabs((double)nearest) > fabs(x) ? hip_half_step(nearest, -1) : nearest;
+}
+HIP_BOTH __half hip_half_ru(double x) {
+    __half towards_zero = hip_half_rz(x);
+    return (double)towards_zero < x ? hip_half_step(towards_zero, 1) : towards_zero;
+}
+HIP_BOTH __half hip_half_rd(double x) { return -hip_half_ru(-x); }
+HIP_BOTH __half __float2half_rz(float x) { return hip_half_rz(x); }
+HIP_BOTH __half __float2half_rd(float x) { return hip_half_rd(x); }
+HIP_BOTH __half __float2half_ru(float x) { return hip_half_ru(x); }
 HIP_BOTH __half __double2half(double x) { return __half(x); }
 HIP_BOTH float __half2float(__half x) { return (float)x; }
 HIP_BOTH unsigned short __half_as_ushort(__half x) {
@@ -139,7 +188,12 @@ HIP_BOTH __half __short_as_half(short x) { return __half(__builtin_bit_cast(_Flo
 #define HIP_HALF_INTEGER(type, name)                                                               \
     HIP_BOTH type __half2##name##_rn(__half x) { return (type)rintf((float)x); }                   \
     HIP_BOTH type __half2##name##_rz(__half x) { return (type)(float)x; }                          \
-    HIP_BOTH __half __##name##2half_rn(type x) { return __half((_Float16)x); }
+    HIP_BOTH type __half2##name##_rd(__half x) { return (type)floorf((float)x); }                  \
+    HIP_BOTH type __half2##name##_ru(__half x) { return (type)ceilf((float)x); }                   \
+    HIP_BOTH __half __##name##2half_rn(type x) { return __half((_Float16)x); }                     \
+    HIP_BOTH __half __##name##2half_rz(type x) { return hip_half_rz((double)x); }                  \
+    HIP_BOTH __half __##name##2half_rd(type x) { return hip_half_rd((double)x); }                  \
+    HIP_BOTH __half __##name##2half_ru(type x) { return hip_half_ru((double)x); }
 HIP_HALF_INTEGER(int, int)
 HIP_HALF_INTEGER(unsigned int, uint)
 HIP_HALF_INTEGER(short, short)
@@ -172,6 +226,13 @@ HIP_BOTH __half __hneg(__half a) { return -a; }
 HIP_BOTH __half2 __hneg2(__half2 a) { return __half2(-a.x, -a.y); }
 HIP_BOTH __half __habs(__half a) { return __ushort_as_half(__half_as_ushort(a) & 0x7fff); }
 HIP_BOTH bool __hisnan(__half a) { return a.value != a.value; }
+HIP_BOTH __half2 __hisnan2(__half2 v) { return __hneu2(v, v); }
+HIP_BOTH __half __hmax_nan(__half a, __half b) {
+    return __hisnan(a) ? a : __hisnan(b) || b > a ? b : a;
+}
+HIP_BOTH __half __hmin_nan(__half a, __half b) {
+    return __hisnan(a) ? a : __hisnan(b) || b < a ? b : a;
+}
 HIP_BOTH int __hisinf(__half a) {
     unsigned short bits = __half_as_ushort(a);
     return (bits & 0x7fff) != 0x7c00 ? 0 : bits & 0x8000 ? -1 : 1;
@@ -205,6 +266,7 @@ HIP_HALF_MATH(hsqrt, sqrt)
 HIP_HALF_MATH(htrunc, trunc)
 #undef HIP_HALF_MATH
 HIP_BOTH __half hrcp(__half x) { return __half(1 / (float)x); }
+HIP_BOTH __half2 h2rcp(__half2 v) { return __half2(hrcp(v.x), hrcp(v.y)); }
 HIP_BOTH __half __ldg(const __half *address) { return *address; }
 
 // Parts of pairs, rearranged.
@@ -232,16 +294,3 @@ HIP_BOTH __half __hfma_sat(__half a, __half b, __half c) { return hip_saturated(
 HIP_BOTH __half2 __hfma2_sat(__half2 a, __half2 b, __half2 c) {
     return hip_saturated(__hfma2(a, b, c));
 }
-
-// Comparisons of both parts, and those that are true of NaN.
-#define HIP_HALF_BOTH(op, name, unordered)                                                         \
-    HIP_BOTH bool __hb##name##2(__half2 a, __half2 b) { return a.x op b.x && a.y op b.y; }         \
-    HIP_BOTH bool __h##name##u(__half a, __half b) { return !(a unordered b); }
-HIP_HALF_BOTH(<, lt, >=)
-HIP_HALF_BOTH(<=, le, >)
-HIP_HALF_BOTH(>, gt, <=)
-HIP_HALF_BOTH(>=, ge, <)
-HIP_HALF_BOTH(!=, ne, ==)
-#undef HIP_HALF_BOTH
-HIP_BOTH bool __hbeq2(__half2 a, __half2 b) { return a.x == b.x && a.y == b.y; }
-HIP_BOTH bool __hequ(__half a, __half b) { return !(a < b) && !(a > b); }
