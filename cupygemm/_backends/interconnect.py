@@ -29,7 +29,8 @@ class Interconnect:
     source : str
         Where the figures come from.
     copy_gbs, copy_latency_us : float
-        The same of copies by copy engines to the memory of peers; 0 if they were not measured.
+        The bandwidth and the latency of copies by copy engines to the memory of a peer; 0 if they
+        have not been measured.
     """
 
     name: str
@@ -44,7 +45,7 @@ class Interconnect:
 
     @property
     def copies(self) -> Interconnect | None:
-        """Return the same links, used by copy engines; None if these were not measured."""
+        """Return these links as copy engines use them; None if that has not been measured."""
         if not self.copy_gbs:
             return None
         return replace(

@@ -16,7 +16,7 @@ _ALL_BITS = 0xFFFFFFFF
 
 
 class StreamFlags:
-    """The functions of the driver under CuPy.
+    """The driver's functions for flags.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class StreamFlags:
         _check("write to a flag", self._write(stream, address, value, 0))
 
     def wait(self, stream: int, address: int, value: int) -> None:
-        """Let a stream wait until a flag is at least a value, of at most 2**31 - 1."""
+        """Make a stream wait until a flag is at least ``value``, which is below 2**31."""
         _check("wait for a flag", self._wait(stream, address, value, _AT_LEAST, *self._mask))
 
 
@@ -50,7 +50,7 @@ def _check(what: str, status: int) -> None:
 
 @functools.cache
 def stream_flags() -> StreamFlags:
-    """Return the functions of the driver under CuPy."""
+    """Return the functions of the driver that CuPy uses."""
     from cupy.cuda import runtime
 
     return StreamFlags(is_hip=bool(runtime.is_hip))

@@ -92,7 +92,7 @@ def all_gather_matmul(
         As `cupygemm.matmul`, or a rank calls with another dtype, k or rows. Nothing is enqueued on
         any rank, and the group stays usable.
     GroupError
-        A rank is gone, or has not come within the timeout.
+        A rank is gone, or does not make the call within the timeout.
 
     See Also
     --------

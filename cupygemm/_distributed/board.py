@@ -1,9 +1,10 @@
 """`Board`: a word for each rank in memory that all processes of a host share.
 
-Before a product, a rank writes the number of the call and a digest of what it calls. When it has
-seen the words of all ranks with that number, and all ranks agreed on the same digests before, the
-call is agreed on, in microseconds. Otherwise the ranks exchange their facts through the rendezvous.
-A word is written at once, and a rank overwrites it two calls later, when all have read it.
+Before a product, each rank writes one word: the number of the call, and a digest of the function
+and its facts. It then waits for the words of all ranks with that number. If the ranks have agreed
+on the same digests before, they agree again, within microseconds. Otherwise they exchange their
+facts through the rendezvous. The write of a word is atomic, and a rank overwrites its word two
+calls later, when all ranks have read it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _DIGEST_BITS = 48
 _DIGEST_MASK = (1 << _DIGEST_BITS) - 1
 _NUMBERS = 1 << 16
 _PATIENCE = ((200, None), (2000, 0.0), (1 << 62, 50e-6))
-"""Up to how many looks a rank waits for how many seconds between them; None goes on at once."""
+"""(looks, seconds): up to this many looks at a word, the pause between two; None does not sleep."""
 
 
 class Board:
@@ -31,13 +32,13 @@ class Board:
     Parameters
     ----------
     path : str
-        Of the file that `create` made on this host.
+        The file that `create` made on this host.
     rank, size : int
 
     Raises
     ------
     OSError
-        The file is not there: the ranks are on different hosts.
+        The file does not exist, because the ranks are on different hosts.
     """
 
     def __init__(self, path: str, rank: int, size: int) -> None:
@@ -59,7 +60,7 @@ class Board:
         return ""
 
     def meet(self, digest: int, timeout: float, check: Callable[[], None]) -> tuple[int, ...]:
-        """Wait until all ranks have come to their next call, and return their digests, by rank.
+        """Wait until every rank has made its next call, and return their digests, by rank.
 
         Parameters
         ----------
@@ -67,11 +68,12 @@ class Board:
         timeout : float
             Seconds.
         check : callable
-            Raises if the group cannot go on.
+            Raises an exception if the group cannot go on.
 
         Raises
         ------
         LateError
+            Ranks have not made the call within the timeout.
         """
         self._number = (self._number + 1) % _NUMBERS
         self._first = self._size * (self._number % 2)
@@ -100,7 +102,7 @@ class Board:
 
 
 class LateError(Exception):
-    """Ranks have not come to a call.
+    """Ranks have not made a call within the timeout.
 
     Parameters
     ----------

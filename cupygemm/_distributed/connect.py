@@ -1,7 +1,7 @@
-"""`connect`: from a communicator to a `Group`, on all ranks at once.
+"""`connect`: make a `Group` from a communicator, on all ranks at once.
 
-The ranks meet at the rendezvous of rank 0. Then they open a board, if they are on one host, and
-each other's memory, if copies to it are wanted.
+The ranks connect to the rendezvous of rank 0. If they are on one host, they open a board; if copies
+are wanted, they open each other's memory.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ def connect(
     timeout : float
         The seconds that a call waits for the other ranks.
     host : str, optional
-        The name or the address of the machine of rank 0, if it cannot be reached under the name
-        that it has for itself.
+        The name or the address of the machine of rank 0, if the others cannot reach it under its
+        own host name.
     exchange : {"auto", "nccl", "copies"}
         How operands and sums travel: by NCCL or RCCL, or by copies to the memory of the other
-        ranks, which must be on one host. By default a model chooses for each product, from what
-        was measured on the device; where copies were not, it is NCCL or RCCL.
+        ranks, which must be on one host. By default, a model chooses for each product, by times
+        measured on the device. It chooses NCCL or RCCL where copies have not been measured.
 
     Returns
     -------
@@ -60,14 +60,14 @@ def connect(
     ValueError
         The ranks pass different values of `exchange`, or ``"copies"`` is not possible.
     GroupError
-        Rank 0 does not answer, or a rank has not come within the timeout.
+        Rank 0 does not answer, or a rank does not call `connect` within the timeout.
 
     Notes
     -----
     The ranks agree on each product over TCP before they enqueue it, so that a rank with another
     shape gives an error on all of them and nothing hangs. While a group has a product in progress,
     the communicator must not be used otherwise. After a `GroupError` the communicator is aborted,
-    since NCCL knows no other end to operations that wait for a rank that is gone.
+    because NCCL has no other way to end operations that wait for a rank that is gone.
 
     Examples
     --------
@@ -131,7 +131,7 @@ def _broadcast(nccl: Any, text: str) -> str:
 
 
 def _share_board(group: Group, membership: Membership) -> Board | None:
-    """Return the board on which the ranks meet; None if they are on several hosts."""
+    """Return the board on which the ranks agree; None if they are on several hosts."""
     path = Board.create(group.size) if group.rank == 0 else ""
     try:
         everywhere = membership.agree({"board": path})[0]["board"]
@@ -146,7 +146,7 @@ def _share_board(group: Group, membership: Membership) -> Board | None:
 
 
 def _open_peers(group: Group, membership: Membership, exchange: Exchange) -> None:
-    """Open the memory of the other ranks, where that is wanted."""
+    """Open the memory of the other ranks, if copies are wanted and possible."""
     from cupy.cuda import Device
 
     link = device(group.device).kernels.interconnect

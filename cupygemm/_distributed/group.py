@@ -2,8 +2,8 @@
 
 A group is connected once (`connect`), on a communicator of NCCL or RCCL, which moves the data on a
 stream of the group's own, and a `Rendezvous`, through which the ranks agree on calls. Every product
-of the group asks for three things: `agree` before anything is enqueued, `exchange` for one step of
-sends and receives, or `peers` for copies, and `guarded` around what follows the agreement.
+of the group uses three members: `agree` before anything is enqueued, `exchange` for one step of
+sends and receives, or `peers` for copies, and `guarded` around everything after the agreement.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class Group:
     timeout : float
         The seconds that a call waits for the other ranks.
     board : Board or None
-        Where the ranks of one host agree on calls that they have agreed on before.
+        On which ranks of one host agree on calls that they have agreed on before.
     peers : Peers or None
-        What copies to the memory of the other ranks.
+        Copies to the memory of the other ranks; None if all data moves by NCCL or RCCL.
     exchange_asked : {"auto", "nccl", "copies"}
     ways : PlanTable
         How rows travel, by the work of a product; see `choose_way`.
@@ -129,7 +129,7 @@ class Group:
         Raises
         ------
         GroupError
-            A rank is gone, or has not come within the timeout.
+            A rank is gone, or does not make the call within the timeout.
         """
         self.agree("barrier", {})
 
@@ -167,18 +167,18 @@ class Group:
     def agree(
         self, function: str, facts: Facts, *, own: Sequence[str] = (), digest: int | None = None
     ) -> list[Facts]:
-        """Wait for all ranks to come to a call, check that it is the same, and return their facts.
+        """Wait until all ranks have made the same call, and return the facts of all.
 
         Parameters
         ----------
         function : str
             The name of the function.
         facts : dict
-            What the others must know.
+            The facts of the call that the other ranks must know.
         own : sequence of str
             The facts that may differ between ranks.
         digest : int, optional
-            Of the call, if it is known.
+            The digest of the call, if it is known.
 
         Returns
         -------
@@ -188,10 +188,11 @@ class Group:
         Raises
         ------
         GroupError
-            A rank is gone, or has not come within the timeout. The group cannot be used any more.
+            A rank is gone, or does not make the call within the timeout. The group is not usable
+            any more.
         ValueError
-            A rank calls another function, or with other facts, or has refused its call. Nothing was
-            enqueued, on any rank, and the group stays usable.
+            A rank calls another function, or with other facts, or has refused its call. Nothing has
+            been enqueued on any rank, and the group stays usable.
         """
         known: tuple[int, ...] | None = None
         if self.board is not None:
@@ -224,7 +225,7 @@ class Group:
         return everybody
 
     def _meet(self, function: str, digest: int) -> tuple[int, ...]:
-        """Wait for the digests of all ranks on the board."""
+        """Wait for all ranks on the board, and return their digests."""
         assert self.board is not None
         membership = self._membership
         membership.raise_if_broken()
@@ -247,7 +248,7 @@ class Group:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """End the group if an exception comes after the agreement, so that nobody waits for it.
+        """End the group if an exception is raised after the agreement, so that no rank waits.
 
         Raises
         ------
@@ -267,14 +268,14 @@ class Group:
             if isinstance(err, NcclError):
                 cause = self._membership.wait_until_broken(min(self.timeout, _REASON_SECONDS))
             elif isinstance(err, Exception) and self._membership.faulty:
-                cause = self.broken  # streams go on unordered when nobody can be waited for
+                cause = self.broken  # the flags of all streams have been released
             if cause is not None:
                 raise cause from err
             self._membership.fail(f"{type(err).__name__}: {err}")
             raise
 
     def release(self) -> None:
-        """Let the streams of this rank wait for no other rank any more."""
+        """Release the streams of this rank that wait for other ranks."""
         if self.peers is not None:
             self.peers.release()
 

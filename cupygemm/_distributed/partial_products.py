@@ -1,7 +1,7 @@
-"""`PartialProducts`: what a rank multiplies of a sum over ranks; `reduced` adds the rows of a rank.
+"""`PartialProducts`: a rank's part of a sum over ranks; `reduced` adds the parts for its own rows.
 
-A rank takes the steps of `all_gather_matmul` the other way round: it multiplies for a peer the rows
-that it would have received from it, and sends the sums while it multiplies for the next one.
+A rank takes the steps of `all_gather_matmul` in reverse: where it would receive rows of a peer, it
+multiplies these rows for the peer, and sends the sums while it multiplies for the next one.
 """
 
 from __future__ import annotations
@@ -131,9 +131,9 @@ def way_of(
         The rows of each rank.
     sums : PartialProducts
     k : int
-        The largest of any rank.
+        The largest k of any rank.
     result_bytes : int
-        What the segments must hold after the sums.
+        The bytes of the result that the segments hold after the sums; 0 if they do not.
     """
     row_bytes = sums.b.shape[1] * sums.travelling.itemsize
     parts = group.size * max(last - first for first, last in bounds) * row_bytes
@@ -154,7 +154,7 @@ def reduced(
     bounds : sequence of Rows
     sums : PartialProducts
     call : Call
-        Of this rank's rows of the result.
+        The call that computes this rank's rows of the result.
     out : cupy.ndarray or None
         Where they are stored; None makes a new array.
     """

@@ -1,16 +1,17 @@
-"""`Peers`: memory of each rank that all ranks of a host write to, by copy engines.
+"""`Peers`: copies by copy engines between the ranks of a host, to a segment of each one's memory.
 
-A rank copies what a peer needs to the peer's segment, on the stream of the group, and then writes a
-flag there. The peer's stream waits for the flag. Neither the host nor a compute unit takes part:
+A rank copies rows to the segment of a peer, on the stream of the group, and then writes a flag
+there. The peer's stream waits for the flag. Neither the host nor a compute unit takes part:
 
 .. code-block:: text
 
     rank 0, group's stream    wait ready(1) | copy to 1 | write arrived(0) at 1 | ...
     rank 1, caller's stream   write ready(1) at 0 | own rows ... | wait arrived(0) | rank 0's rows
 
-Flags count: of each rank, the calls for which its segment may be written, and the copies that have
-arrived from it. Processes open each other's memory by the driver's handles (IPC), and threads of a
-process by peer access. `open_peers` returns None where this is not possible, on all ranks.
+A flag is a counter. For each rank, there is one of the calls for which its segment may be written,
+and one of the copies that have arrived from it. Processes open each other's memory by the driver's
+handles (IPC), and threads of a process by peer access. Where this is not possible, `open_peers`
+returns None on all ranks.
 """
 
 from __future__ import annotations
@@ -124,7 +125,7 @@ class Segment:
         return cupy.ndarray(tuple(shape), dtype, place)
 
     def close(self) -> None:
-        """Close the memory of the others; their copies to this rank's own one must have ended."""
+        """Close the memory of the others; their copies to this rank's memory must have ended."""
         from cupy.cuda import runtime
 
         for address in self._opened:
@@ -171,12 +172,12 @@ class Peers:
         return 0 if self._data is None else self._data.nbytes
 
     def reserve(self, nbytes: int) -> bool:
-        """Let each segment have so many bytes; all ranks call this with the same number.
+        """Make each segment at least as large as this; all ranks call it with the same number.
 
         Returns
         -------
         bool
-            Whether there was enough memory, on all ranks.
+            Whether all ranks have enough memory.
         """
         from cupy.cuda import runtime
 
@@ -203,7 +204,7 @@ class Peers:
         return self._data.array(shape, dtype, offset)
 
     def begin(self, stream: Any) -> None:
-        """Begin a call: work that a stream holds so far may use this rank's segment, later not."""
+        """Begin a call: peers may write this rank's segment after the stream's work so far."""
         self._check()
         self._calls += 1
         self.stream.wait_event(stream.record())
@@ -247,12 +248,12 @@ class Peers:
         stream.wait_event(self.stream.record())
 
     def release(self) -> None:
-        """Let streams of this rank wait for nothing any more: a rank is gone."""
+        """Release the streams of this rank that wait for flags, because a rank is gone."""
         self._released = True
         threading.Thread(target=self._release, name="cupygemm-release", daemon=True).start()
 
     def _release(self) -> None:
-        """Raise all flags, and once more when writes of others may have lowered them again."""
+        """Raise all flags, several times, because writes of other ranks may lower them again."""
         from cupy.cuda import Device, runtime
 
         place = self._flags.addresses[self._rank]
@@ -282,11 +283,11 @@ class Peers:
         self._driver.write(stream.ptr, place, self._calls)
 
     def _ready(self, source: int, at: int) -> int:
-        """Return the address, at one rank, of how often another one's segment was ready."""
+        """Return the address, at one rank, of the count of calls of which another is ready."""
         return self._flags.addresses[at] + source * _FLAG_BYTES
 
     def _arrived(self, source: int, at: int) -> int:
-        """Return the address, at one rank, of how many copies of another one have arrived."""
+        """Return the address, at one rank, of the count of copies that arrived from another."""
         return self._flags.addresses[at] + (self._size + source) * _FLAG_BYTES
 
 
@@ -302,7 +303,7 @@ def open_peers(rank: int, size: int, stream: Any, agree: Agree) -> Peers | None:
 
 
 def _host() -> str:
-    """Return what identifies the running system, in whatever container."""
+    """Return what identifies the running system, which containers on it share."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return socket.gethostname()

@@ -88,7 +88,7 @@ def matmul_reduce_scatter(
         As `cupygemm.matmul`, or a rank calls with other dtypes, m, n or rows. Nothing is enqueued
         on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or has not come within the timeout.
+        A rank is gone, or does not make the call within the timeout.
 
     See Also
     --------
@@ -182,7 +182,7 @@ def matmul_all_reduce(
         As `cupygemm.matmul`, or a rank calls with other dtypes, m, n or options. Nothing is
         enqueued on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or has not come within the timeout.
+        A rank is gone, or does not make the call within the timeout.
 
     See Also
     --------

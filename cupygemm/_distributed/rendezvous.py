@@ -1,11 +1,11 @@
 """Where the processes of a group agree on a call before they enqueue it, and learn who is gone.
 
 Rank 0 serves a `Rendezvous`, to which each rank keeps one connection over TCP. Before a product, a
-rank sends what the others must know of its call, and gets what all ranks sent. Nothing has been
-enqueued then, so a call that does not fit is refused on all ranks, and the group stays usable. A
-rank whose connection ends, that reports a failure, or that does not come within the timeout ends
-the group: every other one gets the reason, whether it waits or not. A rank that leaves in order
-ends it too, but what the others have enqueued goes on.
+rank sends the facts of its call, and receives those of all ranks. Nothing has been enqueued yet, so
+a call that does not fit is refused on all ranks, and the group stays usable. The group ends if the
+connection of a rank ends, if a rank reports a failure, or if it does not make the call within the
+timeout. Every other rank gets the reason, whether it waits or not. The group also ends when a rank
+leaves in order, but the work that the others have enqueued is completed.
 
 Messages are JSON. `GroupError` is the one error of a group that cannot go on.
 """
@@ -119,7 +119,7 @@ class Rendezvous:
             self._break(_late(message["late"], rank, message), message["late"])
         elif "waited" in message:
             late = [i for i in range(self._size) if not self._waits(i)]
-            if self._waits(rank):  # the last one may have come while the message was on its way
+            if self._waits(rank):  # otherwise the last rank has made its call meanwhile
                 self._break(_late(late, rank, message), late)
         elif self._broken is None:
             self._members[rank].facts = message["facts"]
@@ -152,7 +152,7 @@ class Rendezvous:
             _start(self._tell_rank_0, others)
 
     def _tell_rank_0(self, others: list[_Member]) -> None:
-        """Tell rank 0 last: its process may end at once, and then it tells nobody any more."""
+        """Tell rank 0 last: its process serves the others, and may end as soon as it knows."""
         for member in others:
             member.told.wait(_TELLING_SECONDS)
         if 0 in self._members:
@@ -229,12 +229,12 @@ class Membership:
         )
 
     def agree(self, facts: Facts) -> list[Facts]:
-        """Wait until all ranks have come to their call, and return the facts of all, by rank.
+        """Wait until every rank has made its call, and return the facts of all ranks, by rank.
 
         Raises
         ------
         GroupError
-            A rank is gone, has failed, or has not come within the timeout.
+            A rank is gone, has failed, or has not made its call within the timeout.
         """
         self.raise_if_broken()
         self._send({"facts": facts})
@@ -253,7 +253,7 @@ class Membership:
         return everybody
 
     def report_late(self, ranks: list[int], function: str) -> None:
-        """End the group because ranks have not come to a call within the timeout."""
+        """End the group because ranks have not made a call within the timeout."""
         message = {"waited": self.timeout, "call": function}
         self._send({"late": ranks, **message})
         self._ended.wait(2 * _TELLING_SECONDS)  # the others know it then
@@ -311,9 +311,10 @@ class Membership:
 
 
 def _late(late: list[int], rank: int, message: Facts) -> str:
+    call = f" to {message['call']}" if message["call"] else ""
     return (
-        f"{_names(late)} did not come to the call {message['call']} of rank {rank} within "
-        f"{message['waited']:g} s"
+        f"{_names(late)} did not make the matching call{call} within {message['waited']:g} s "
+        f"(rank {rank} waits)"
     )
 
 

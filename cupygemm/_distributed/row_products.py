@@ -3,7 +3,7 @@
 `plan_rows` chooses the kernel of the whole product first. If its backend can run the same
 configuration on each range of rows, in which all sums along k then have the same order,
 `RowProducts` multiplies ranges as they arrive. If not (stream-k, or a product that `cupy.matmul`
-computes), the whole product has to wait for all rows. All kernels are compiled and loaded before
+computes), the product must wait for all rows. All kernels are compiled and loaded before
 anything is enqueued.
 """
 

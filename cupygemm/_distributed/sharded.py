@@ -82,7 +82,7 @@ def matmul(
         As `cupygemm.matmul`; a layout does not fit, or a rank calls with another dtype or layout.
         Nothing is enqueued on any rank, and the group stays usable.
     GroupError
-        A rank is gone, or has not come within the timeout.
+        A rank is gone, or does not make the call within the timeout.
 
     See Also
     --------

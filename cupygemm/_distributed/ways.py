@@ -1,6 +1,7 @@
 """`choose_way`: whether rows travel by NCCL or by copies to peers' memory, and in which steps.
 
-The model prices both with the figures of the device's links. All ranks choose alike.
+A model computes the time of both from the figures of the device's links. All ranks make the same
+choice.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class Way:
     ----------
     steps : list of Step
     peers : Peers or None
-        What copies them; None for NCCL.
+        Copies the rows; None for NCCL or RCCL.
     """
 
     steps: list[Step]
@@ -40,7 +41,7 @@ def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_b
         The rows of each rank.
     work : RowWork
     segment_bytes : int
-        What the segment of each rank must hold if peers copy.
+        The bytes that the segment of each rank must hold if peers copy.
     """
     key = (tuple(bounds), work)
     found: Way | None = group.ways.get(key)

@@ -1,4 +1,4 @@
-"""Ranks of one host agree on known calls by a word each, and name those that do not come."""
+"""Ranks of one host agree on known calls by a word each, and name those that make no call."""
 
 import threading
 from pathlib import Path

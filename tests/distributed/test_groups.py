@@ -276,14 +276,13 @@ def in_threads(calls):
     return results
 
 
-def test_a_rank_that_does_not_come_is_named(members):
-    came = [members[0], members[2]]
-    first, second = in_threads([partial(each.agree, {"function": "f"}) for each in came])
+def test_a_rank_that_makes_no_call_is_named(members):
+    calling = [members[0], members[2]]
+    first, second = in_threads([partial(each.agree, {"function": "f"}) for each in calling])
     for error in (first, second):
-        assert "rank 1 did not come to the call f of rank" in str(error)
-        assert "within 0.3 s" in str(error)
+        assert "rank 1 did not make the matching call to f within 0.3 s (rank" in str(error)
         assert error.ranks == (1,)
-    with pytest.raises(GroupError, match="rank 1 did not come"):
+    with pytest.raises(GroupError, match="rank 1 did not make the matching call"):
         members[1].agree({"function": "f"})
 
 

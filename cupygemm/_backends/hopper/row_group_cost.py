@@ -1,9 +1,9 @@
 """The modelled time of groups of rows with scales along k, by which their kernels are ranked.
 
-The tiles of all groups are dealt to the SMs in rounds, and the SM with the most tiles is counted:
-the steps of k and the epilogue of each, and then what the memory adds. The host knows how many rows
-a group is expected to have, and not how many it has. A group that has some rows more needs another
-tile, so the rounds are the mean over likely numbers of tiles.
+The tiles of all groups are dealt to the SMs in rounds. The model adds up the steps of k and the
+epilogues of the SM with the most tiles, and then the time of the memory. The host knows only the
+expected number of rows of a group, and a few rows more may need another tile. Therefore, the number
+of rounds is a mean over likely numbers of tiles.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._records.problem import GemmProblem
 
 # Cycles, fitted to 24 such products by up to 15 kernels each (measured, H200, driver 580.159.04,
-# 2026-11-23): the kernels that it prefers take 1.014 of the time of the fastest (geometric mean).
-_MMA = {1: 1.16, 2: 0.57}  # of a step, for each 32 elements of a tile, by the number of consumers
+# 2026-11-23): the model's choices take 1.014 times as long as the fastest (geometric mean).
+_MMA = {1: 1.16, 2: 0.57}  # per step and 32 elements of a tile, by the number of consumers
 _STEP = {1: 47.0, 2: 144.0}
 _EPILOGUE, _ELEMENT = 330.0, 0.07
-_BYTES = 700.0  # of memory in a cycle
-_SHARES = (0.75, 1.0, 1.25)  # of the expected rows that a group may have
+_BYTES = 700.0  # from memory per cycle
+_SHARES = (0.75, 1.0, 1.25)  # likely numbers of rows, in units of the expected one
 
 
 def row_group_cycles(
@@ -32,10 +32,10 @@ def row_group_cycles(
     ----------
     config : HopperConfig
     problem : GemmProblem
-        Its n and k count.
+        Only n and k are used.
     groups : int
     expected : int
-        The rows of a group.
+        The expected rows of a group.
     arch : HopperArch
     """
     tiles = [math.ceil(expected * share / config.tile_m) for share in _SHARES]

@@ -84,7 +84,7 @@ class Meetings:
         self._known: WeakValueDictionary[bytes, Meeting] = WeakValueDictionary()
 
     def join(self, unique_id: bytes, rank: int) -> Meeting:
-        """Add a rank before the others can know that it has come."""
+        """Add a rank before the others can know that it has made its call."""
         with self._lock:
             found = self._known.setdefault(unique_id, Meeting())
             found.ranks.add(rank)

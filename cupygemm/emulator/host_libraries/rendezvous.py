@@ -144,7 +144,7 @@ class Rendezvous:
         names = ", ".join(map(str, sorted(late + missing))) or "none"
         place = f" in {_first(self._ranks[rank])}" if self._ranks[rank].waits else " to join"
         self._broken = self._broken or (
-            f"rank {rank} waited {seconds:g} s{place}; ranks that did not come: {names} (see "
+            f"rank {rank} waited {seconds:g} s{place}; missing ranks: {names} (see "
             f"{TIMEOUT_VARIABLE})"
         )
         self._ranks[rank].outbox.put(_error(self._broken))
