@@ -90,7 +90,7 @@ def launch(
     data = bytes(code) if isinstance(code, bytes | bytearray) else Path(code).read_bytes()
     device = Device(TARGETS[target_of(data)])
     found = choose_kernel(device.load(data).kernels, kernel)
-    explicit = [arg for arg in found.arguments if not arg.value_kind.startswith("hidden_")]
+    explicit = found.explicit_arguments
     if len(explicit) != len(arguments):
         wanted = ", ".join(f"{arg.value_kind} of {arg.size} bytes" for arg in explicit) or "none"
         raise ValueError(f"{found.name} takes {wanted}; {len(arguments)} arguments are given")

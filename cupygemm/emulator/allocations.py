@@ -135,7 +135,10 @@ class Memory:
                     f"free of 0x{pointer:x}, which no allocation starts at: "
                     + self.describe(pointer, 0)
                 )
-            self._give_back(pointer, block.size)
+            if recycle:
+                self._forget(pointer, block.size)
+            else:
+                self._give_back(pointer, block.size)
             self._extents.remove(pointer)
             self._put_back(pointer, block.size, recycle=recycle)
 
@@ -202,6 +205,11 @@ class Memory:
         else:
             self._addresses.release(start, size)
 
+    def _forget(self, start: int, size: int) -> None:
+        """Forget who accessed a block whose memory is used again soon."""
+        if self.shadow is not None:
+            self.shadow.clear(start, start + size)
+
     def _give_back(self, start: int, size: int) -> None:
         """Return the host's memory behind a block that nobody uses any more."""
         length = pages(size)
@@ -209,11 +217,12 @@ class Memory:
         if self.shadow is None:
             return
         # A page of the shadow stands for several small blocks: it goes with the last of them.
-        others = [block for block in self._extents.present_blocks() if block.start != start]
-        position = bisect.bisect_left(others, start, key=attrgetter("start"))
+        blocks = self._extents.present_blocks()
+        before = bisect.bisect_left(blocks, start, key=attrgetter("start"))
+        after = bisect.bisect_right(blocks, start, key=attrgetter("start"))
         self.shadow.forget(start, start + length)
-        free_start = others[position - 1].end if position else self._base
-        free_end = others[position].start if position < len(others) else self._limit
+        free_start = blocks[before - 1].end if before else self._base
+        free_end = blocks[after].start if after < len(blocks) else self._limit
         self.shadow.forget_bits(start, start + length, free_start, free_end)
 
     # -- moments --

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import functools
 import struct
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -133,6 +134,16 @@ class Kernel:
     max_threads: int
     descriptor: Descriptor
     code_object: CodeObject = field(repr=False)
+
+    @functools.cached_property
+    def explicit_arguments(self) -> tuple[Argument, ...]:
+        """The arguments that a launch gives, in order."""
+        return tuple(each for each in self.arguments if not each.value_kind.startswith("hidden_"))
+
+    @functools.cached_property
+    def hidden_arguments(self) -> tuple[Argument, ...]:
+        """The arguments that the runtime adds, in order."""
+        return tuple(each for each in self.arguments if each.value_kind.startswith("hidden_"))
 
 
 @dataclass(eq=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 import struct
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -31,15 +32,6 @@ _PACKET_BYTES = 64
 _BLOCK_COUNTS = tuple(f"hidden_block_count_{axis}" for axis in "xyz")
 _GROUP_SIZES = tuple(f"hidden_group_size_{axis}" for axis in "xyz")
 _CACHE_BYTES = 2 << 20  # L2 caches of two cores
-_EXPLICIT = (
-    "by_value",
-    "global_buffer",
-    "dynamic_shared_pointer",
-    "image",
-    "sampler",
-    "pipe",
-    "queue",
-)
 
 
 class Dispatch:
@@ -88,10 +80,10 @@ class Dispatch:
         self.checks = self.findings.policy.records
         self.alignment = self.findings.policy["alignment"] != "off"
         self.sample: NDArray[np.int64] | None = None
+        self.threads = math.prod(self.block)
         self._check()
-        self.threads = int(np.prod(self.block))
         self.waves_per_workgroup = -(-self.threads // LANES)
-        self.num_workgroups = int(np.prod(self.grid, dtype=np.int64))
+        self.num_workgroups = math.prod(self.grid)
         self.lds_bytes = kernel.lds_bytes + self.dynamic_lds
         self.scratch_bytes = kernel.scratch_bytes + (_DYNAMIC_STACK if kernel.dynamic_stack else 0)
         self.scratch_bytes = -(-self.scratch_bytes // 16) * 16
@@ -104,7 +96,7 @@ class Dispatch:
         return self.num_workgroups if self.sample is None else len(self.sample)
 
     def _check(self) -> None:
-        name, threads = self.kernel.name, int(np.prod(self.block))
+        name, threads = self.kernel.name, self.threads
         if min(self.grid) < 1 or min(self.block) < 1:
             raise ValueError(f"{name}: grid {self.grid} and block {self.block} must be at least 1")
         limit = min(_MAX_THREADS, self.kernel.max_threads)
@@ -150,7 +142,7 @@ class Dispatch:
             Arguments are missing, too many, or of the wrong size.
         """
         segment = bytearray(self.kernarg_bytes)
-        explicit = [arg for arg in self.kernel.arguments if arg.value_kind in _EXPLICIT]
+        explicit = self.kernel.explicit_arguments
         if isinstance(arguments, bytes | bytearray):
             segment[: len(arguments)] = arguments[: self.kernel.kernarg_size]
         else:
@@ -167,10 +159,9 @@ class Dispatch:
                     )
                 segment[arg.offset : arg.offset + arg.size] = value[: arg.size]
         values = self._hidden_values(address)
-        for arg in self.kernel.arguments:
-            if arg.value_kind not in _EXPLICIT:
-                hidden = values.get(arg.value_kind, 0) & ((1 << 8 * arg.size) - 1)
-                segment[arg.offset : arg.offset + arg.size] = hidden.to_bytes(arg.size, "little")
+        for arg in self.kernel.hidden_arguments:
+            hidden = values.get(arg.value_kind, 0) & ((1 << 8 * arg.size) - 1)
+            segment[arg.offset : arg.offset + arg.size] = hidden.to_bytes(arg.size, "little")
         segment[self._packet_offset :] = self._packet(address)
         ctypes.memmove(address, bytes(segment), len(segment))
         self._kernarg = bytes(segment)
@@ -239,11 +230,10 @@ class Dispatch:
         per_group = self.waves_per_workgroup
         waves = self.batch_waves(first, max_waves)
         groups = waves // per_group
-        order = np.arange(first, first + groups, dtype=np.int64)
+        order, ids = _places(first, groups, *self.grid[:2])
         if self.sample is not None:
             order = self.sample[first : first + groups]
-        gx, gy, _ = self.grid
-        ids = np.stack([order % gx, order // gx % gy, order // (gx * gy)], axis=1).astype(np.int32)
+            ids = _ids(order, *self.grid[:2])
         descriptor = self.kernel.descriptor
         preload = descriptor.preload_length
         if reuse is not None:
@@ -306,32 +296,36 @@ class Dispatch:
     def _start_scalar(self, state: State, kernarg: int) -> int:
         """Fill user and system SGPRs; return which are initialised."""
         descriptor, target, sgpr = self.kernel.descriptor, self.target, state.sgpr
-        words = self._user_words(state, kernarg)
-        words += [0] * ((descriptor.rsrc2 >> 1 & 31) - len(words))
-        words += [
-            state.workgroup_ids[state.workgroup, axis].astype(np.uint32)
-            for axis in range(3)
-            if descriptor.rsrc2 >> (7 + axis) & 1
-        ]
+        user = self._user_words(state, kernarg)
+        user += [0] * ((descriptor.rsrc2 >> 1 & 31) - len(user))
+        sgpr[: len(user)] = np.array(user, np.uint32)[:, None]
+        used = len(user)
+        for axis in range(3):
+            if descriptor.rsrc2 >> (7 + axis) & 1:
+                by_group = sgpr[used].reshape(-1, self.waves_per_workgroup)
+                by_group[...] = state.workgroup_ids[:, axis : axis + 1]
+                used += 1
         if descriptor.rsrc2 >> 10 & 1:
-            words.append(self.waves_per_workgroup)
-        wave = np.arange(state.num_waves, dtype=np.uint32)
-        window = wave * np.uint32(LANES * self.scratch_bytes)
+            sgpr[used] = self.waves_per_workgroup
+            used += 1
+        window: int | NDArray[np.uint32] = 0
+        if self.scratch_bytes:
+            wave = np.arange(state.num_waves, dtype=np.uint32)
+            window = wave * np.uint32(LANES * self.scratch_bytes)
         # A kernel that calls functions adds the offset of its scratch to the buffer's address, even
         # if the functions need no scratch and the descriptor does not request the offset.
         wants_offset = descriptor.rsrc2 & 1 or descriptor.properties & 1
         if wants_offset and not target.architected_flat_scratch:
-            words.append(window)
-        for register, word in enumerate(words):
-            sgpr[register] = word
-        scalar = (1 << len(words)) - 1 | 3 << EXEC
+            sgpr[used] = window
+            used += 1
+        scalar = (1 << used) - 1 | 3 << EXEC
         if target.architected_flat_scratch:
             sgpr[FLAT_SCRATCH] = window
             sgpr[FLAT_SCRATCH + 1] = SCRATCH_BASE >> 32
             scalar |= 3 << FLAT_SCRATCH
         return scalar
 
-    def _user_words(self, state: State, kernarg: int) -> list[int | NDArray[np.uint32]]:
+    def _user_words(self, state: State, kernarg: int) -> list[int]:
         """Return the user SGPRs that the descriptor's properties ask for, in their order."""
         descriptor = self.kernel.descriptor
         packet = kernarg + self._packet_offset
@@ -347,7 +341,7 @@ class Dispatch:
             (32, _pair(SCRATCH_BASE)),
             (64, [self.scratch_bytes]),
         ]
-        words: list[int | NDArray[np.uint32]] = []
+        words: list[int] = []
         for bit, values in parts:
             if descriptor.properties & bit:
                 words.extend(values)
@@ -358,6 +352,24 @@ class Dispatch:
 def _pair(value: int) -> list[int]:
     """Split a 64-bit value into two words."""
     return [value & 0xFFFFFFFF, value >> 32]
+
+
+@functools.lru_cache(maxsize=64)
+def _places(
+    first: int, count: int, gx: int, gy: int
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """Return the numbers and the ids of `count` workgroups from number `first` on."""
+    order = np.arange(first, first + count, dtype=np.int64)
+    found = order, _ids(order, gx, gy)
+    for array in found:
+        array.flags.writeable = False
+    return found
+
+
+def _ids(order: NDArray[np.int64], gx: int, gy: int) -> NDArray[np.int32]:
+    """Return the ids of workgroups along x, y and z, (n, 3), from their numbers."""
+    ids = [order % gx, order // gx % gy, order // (gx * gy)]
+    return np.stack(ids, axis=1).astype(np.int32)
 
 
 @functools.lru_cache(maxsize=64)

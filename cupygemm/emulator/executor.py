@@ -104,8 +104,11 @@ class Executor:
                 with self._explained(group):
                     self._handle(loop, event, group)
         executions = loop.executions()
-        for pc, count in executions.items():
-            self.counts[pc] = self.counts.get(pc, 0) + count
+        if self.counts:
+            for pc, count in executions.items():
+                self.counts[pc] = self.counts.get(pc, 0) + count
+        else:
+            self.counts.update(executions)
         if loop.recorder is not None:
             loop.recorder.finish(executions)
 

@@ -19,58 +19,17 @@ import itertools
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
+from cupygemm.emulator.extent_tables import Array, Block, Edit, Extent, Tables, gap
+
+__all__ = ["Extent", "Extents", "Moment", "Owner"]
 
 _HISTORY = 4096  # freed extents that can be told from addresses that never were
 _start = attrgetter("start")
 _untrack: Any = ctypes.pythonapi.PyObject_GC_UnTrack
 _untrack.argtypes, _untrack.restype = [ctypes.py_object], None
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A stretch of device memory with a name.
-
-    Attributes
-    ----------
-    start, end : int
-        Addresses, `end` exclusive.
-    tag : str
-        What it is: ``"hipMalloc"``, ``"array"``, ``"code object"``.
-    serial : int
-        Counts allocations up from 1.
-    device : int or None
-        The device that holds it, if there are several; None for memory that all of them may touch.
-    is_remembered : bool
-        Whether reports tell it from memory that never was, once it is freed.
-    """
-
-    start: int
-    end: int
-    tag: str
-    serial: int
-    device: int | None = None
-    is_remembered: bool = True
-
-    @property
-    def size(self) -> int:
-        """The bytes in it."""
-        return self.end - self.start
-
-    def __str__(self) -> str:
-        name = f" ({self.tag})" if self.tag else ""
-        place = "" if self.device is None else f" of device {self.device}"
-        return f"allocation {self.serial}{name}{place}: {self.size} bytes at 0x{self.start:x}"
-
-
-def gap(extent: Extent, address: int, end: int) -> int:
-    """Return the bytes between an extent and ``[address, end)``."""
-    return extent.start - end if extent.start >= end else max(address - extent.end, 0)
 
 
 def _holder(blocks: list[Extent], address: int) -> Extent | None:
@@ -94,74 +53,10 @@ class Owner:
         _untrack(self)
 
 
-class _Block:
-    """An allocation; `is_carved` is set with its first array, and stays."""
-
-    __slots__ = ("extent", "is_carved")
-
-    def __init__(self, extent: Extent) -> None:
-        self.extent = extent
-        self.is_carved = False
-
-
-class _Array(NamedTuple):
-    """An array, and the block that it is in."""
-
-    extent: Extent
-    block: _Block
-
-
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """What is derived from one state of the blocks and arrays; extents are sorted by address."""
-
-    blocks: list[_Block]
-    arrays: list[_Array]
-    all_blocks: list[Extent]
-    valid: list[Extent]
-    starts: NDArray[np.uint64]
-    ends: NDArray[np.uint64]
-    devices: NDArray[np.int64]
-
-    @staticmethod
-    def of(blocks: list[_Block], arrays: list[_Array]) -> _Tables:
-        """Derive the tables."""
-        alive = {id(block) for block in blocks}
-        valid = [block.extent for block in blocks if not block.is_carved]
-        valid += [array.extent for array in arrays if id(array.block) in alive]
-        valid.sort(key=_start)
-        return _Tables(
-            blocks,
-            arrays,
-            sorted((block.extent for block in blocks), key=_start),
-            valid,
-            *_ranges(valid),
-        )
-
-    def with_blocks(self, blocks: list[Extent]) -> _Tables:
-        """Return the tables with more blocks, which nothing is carved from."""
-        valid = sorted((*self.valid, *blocks), key=_start)
-        starts, ends, devices = _ranges(valid)
-        all_blocks = sorted((*self.all_blocks, *blocks), key=_start)
-        return replace(
-            self, all_blocks=all_blocks, valid=valid, starts=starts, ends=ends, devices=devices
-        )
-
-
-def _ranges(
-    valid: list[Extent],
-) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64]]:
-    return (
-        np.array([extent.start for extent in valid], np.uint64),
-        np.array([extent.end for extent in valid], np.uint64),
-        np.array([-1 if e.device is None else e.device for e in valid], np.int64),
-    )
-
-
 class Moment(NamedTuple):
     """What was valid at some moment, and the newest serial then."""
 
-    tables: _Tables
+    tables: Tables
     newest: int
 
 
@@ -172,11 +67,11 @@ class Extents:
         self._serials = itertools.count(1)
         self._newest = 0
         self._seen = threading.local()  # `moment`: what this thread sees instead of the present
-        self._merged: tuple[Any, _Tables] | None = None  # of a moment and a present
-        self._blocks: dict[int, _Block] = {}  # by start
-        self._arrays: dict[weakref.ref[Owner], _Array] = {}
-        self._tables = _Tables.of([], [])
-        self._sorted: tuple[list[_Block], list[Extent]] = [], []  # blocks by age, and by address
+        self._merged: tuple[Any, Tables] | None = None  # of a moment and a present
+        self._blocks: dict[int, Block] = {}  # by start
+        self._arrays: dict[weakref.ref[Owner], Array] = {}
+        self._tables = Tables.of([], [])
+        self._sorted: tuple[list[Block], list[Extent]] = [], []  # blocks by age, and by address
         # Extents that may be freed before the tables are derived again; and what was freed.
         self._recent: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
         self._freed: collections.deque[Extent] = collections.deque(maxlen=_HISTORY)
@@ -189,7 +84,7 @@ class Extents:
         self._newest = extent.serial
         if remember:
             self._recent.append(extent)
-        self._blocks[start] = _Block(extent)
+        self._blocks[start] = Block(extent)
 
     def remove(self, start: int) -> None:
         """Remove a block, if it is there, and with it the validity of its arrays."""
@@ -205,7 +100,7 @@ class Extents:
         self._newest = extent.serial
         self._recent.append(extent)
         owner = Owner(kept)
-        array = _Array(extent, block)
+        array = Array(extent, block)
         block.is_carved = True
         # No variable holds the weak reference: it must not outlive the owner outside of the table.
         self._arrays[weakref.ref(owner, self._arrays.pop)] = array
@@ -238,7 +133,7 @@ class Extents:
         finally:
             self._seen.moment = before
 
-    def tables(self) -> _Tables:
+    def tables(self) -> Tables:
         """Return what is derived from the blocks and arrays as this thread sees them."""
         present = self._present()
         moment: Moment | None = getattr(self._seen, "moment", None)
@@ -252,18 +147,18 @@ class Extents:
         self._merged = key, found
         return found
 
-    def _present(self) -> _Tables:
+    def _present(self) -> Tables:
         while True:
             blocks, arrays = list(self._blocks.values()), list(self._arrays.values())
             known = self._tables
             if known.blocks == blocks and known.arrays == arrays and not self._recent:
                 return known
-            tables = _Tables.of(blocks, arrays)
-            lasting = {extent.serial for extent in (*tables.valid, *tables.all_blocks)}
-            gone = {e.serial: e for e in (*known.valid, *self._recent) if e.serial not in lasting}
+            recent = list(self._recent)
+            found = known.changed(blocks, arrays, recent)
+            tables, gone = found or known.replaced(blocks, arrays, recent)
             self._recent.clear()
             self._tables = tables
-            self._freed.extend(extent for extent in gone.values() if extent.is_remembered)
+            self._freed.extend(extent for extent in gone if extent.is_remembered)
 
     def block(self, address: int) -> Extent | None:
         """Return the block that holds an address."""
@@ -274,7 +169,9 @@ class Extents:
         blocks = list(self._blocks.values())
         known, by_address = self._sorted
         if known != blocks:
-            by_address = sorted((block.extent for block in blocks), key=_start)
+            removed, added = Edit.between(known, blocks)
+            edit = Edit([each.extent for each in removed], [each.extent for each in added])
+            by_address = edit.applied(by_address)[0]
             self._sorted = blocks, by_address
         return by_address
 

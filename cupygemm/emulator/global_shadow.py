@@ -80,6 +80,12 @@ class GlobalShadow:
         if last > first:
             self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
 
+    def clear(self, start: int, end: int) -> None:
+        """Forget the accesses to ``[start, end)``; the host's memory behind the records stays."""
+        first = (start - self.base) // GRANULE_BYTES
+        last = -(-(end - self.base) // GRANULE_BYTES)
+        ctypes.memset(self.address + first * RECORD_BYTES, 0, (last - first) * RECORD_BYTES)
+
     def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
         """Return the host's memory behind the bits of ``[start, end)``.
 

@@ -312,5 +312,5 @@ class NativeLoop:
     def executions(self) -> dict[int, int]:
         """Return how many waves executed each instruction in C, by program counter."""
         found = np.flatnonzero(self.counts)
-        entries = self.program.entries
-        return {entries[i].pc: int(self.counts[i]) for i in found.tolist()}
+        entries, counts = self.program.entries, self.counts[found].tolist()
+        return {entries[i].pc: n for i, n in zip(found.tolist(), counts, strict=True)}

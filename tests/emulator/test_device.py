@@ -246,12 +246,12 @@ def test_the_collector_may_free_while_ranges_are_made(
     memory: Memory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept, dropped = memory.malloc(10), memory.malloc(10)
-    make, left = np.array, [dropped]
+    make, left = np.frombuffer, [dropped]
 
     def collecting(*arguments: Any) -> Any:
         if left:
             memory.free(left.pop())  # as a destructor does that runs now
         return make(*arguments)
 
-    monkeypatch.setattr(np, "array", collecting)
+    monkeypatch.setattr(np, "frombuffer", collecting)
     assert memory.ranges()[0].tolist() == [kept]

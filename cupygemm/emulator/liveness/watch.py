@@ -15,6 +15,7 @@ instruction by instruction: that is the loop of the report.
 from __future__ import annotations
 
 import ctypes
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,12 @@ class _Snapshot:
     ran: NDArray[np.bool_]
 
 
+@functools.cache
+def _memory_changes() -> ctypes.c_int64:
+    """Return the counter of changes of memory, which C counts up."""
+    return ctypes.c_int64.in_dll(library(), "memory_changes")
+
+
 class Watch:
     """Watches the waves of a batch.
 
@@ -64,7 +71,7 @@ class Watch:
     def __init__(self, state: State) -> None:
         self.progress: Progress | None = None
         self._state = state
-        self._changes = ctypes.c_int64.in_dll(library(), "memory_changes")
+        self._changes = _memory_changes()
         self._seen = -1
         self._alive = -1
         self._quiet_since = 0.0

@@ -269,7 +269,7 @@ def _no_module(module: int) -> HipError:
 
 def _pointed_to(kernel: Kernel, parameters: int) -> list[bytes]:
     """Read the explicit arguments through an array of pointers to their values."""
-    explicit = [arg for arg in kernel.arguments if not arg.value_kind.startswith("hidden_")]
+    explicit = kernel.explicit_arguments
     if not explicit:
         return []
     if not parameters:
@@ -313,7 +313,7 @@ def _packed(kernel: Kernel, extra: int) -> list[bytes]:
         raise HipError(Status.INVALID_VALUE, "`extra` names no argument buffer or not its size")
     size = ctypes.c_size_t.from_address(found[_PARAM_BUFFER_SIZE]).value
     buffer = ctypes.string_at(found[_PARAM_BUFFER_POINTER], size)
-    explicit = [arg for arg in kernel.arguments if not arg.value_kind.startswith("hidden_")]
+    explicit = kernel.explicit_arguments
     needed = max((arg.offset + arg.size for arg in explicit), default=0)
     if size < needed:
         raise HipError(
