@@ -39,7 +39,7 @@ CUPYGEMM_INLINE double inverse_square_root(double x) {
 CUPYGEMM_INLINE float inverse(float x) { return 1 / x; }
 
 #if CUPYGEMM_NVIDIA
-// One over a number whose inverse is normal, to 20 bits.
+// The inverse of a number, exact to 20 bits, if that inverse is a normal number.
 CUPYGEMM_INLINE double approximate_inverse(double x) {
     double y;
     asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));

@@ -4,7 +4,7 @@
 //
 // A step of the mainloop is 128 bytes of k and lies in one block. Two warps of the producer copy
 // the scales of a tile's rows and columns to shared memory, beside the operands of the step. They
-// arrive at the stage's barrier when these have landed, so consumers wait for nothing else:
+// arrive at the stage's barrier when the scales have landed, so consumers wait for nothing else:
 //
 //   thread of warp 0   wait empty 0 | load A, B 0      | wait empty 1 | load A, B 1      | ...
 //   warp 1             wait empty 0 | copy scales of A | wait empty 1 | copy scales of A | ...
@@ -22,7 +22,7 @@ namespace cupygemm {
 // The scales of B in a stage.
 template <class Config> struct ScaledColumns {
     static constexpr bool each = Config::scale_per_column;
-    // Adjacent columns of a tile that lie in one block, whichever tile it is.
+    // The adjacent columns that lie in one block, in every tile.
     static constexpr u32 shared_by = each                       ? 1
                                      : Config::tile_n % 64 == 0 ? 64
                                      : Config::tile_n % 32 == 0 ? 32
@@ -42,7 +42,7 @@ template <class Config> struct BlockScales<Config, true> {
     using Ring = RingPosition<Config::num_stages>;
     static constexpr u32 lanes = 32;
 
-    // One warp for each operand, 1 and 2. Copy the scales of all steps of a unit of work.
+    // Copy the scales of all steps of a unit of work: warp 1 for A, and warp 2 for B.
     template <class Args> CUPYGEMM_INLINE static void produce(const Args &args, const Work &work,
                                                               u32 warp, u32 lane,
                                                               SharedAddress shared, Ring &ring) {
@@ -60,13 +60,13 @@ template <class Config> struct BlockScales<Config, true> {
 private:
     struct Scales {
         u64 address;
-        i64 batch;     // elements from one matrix to the next,
-        i32 pitch, k;  // from one row or column to the next that has its own, and along k
-        u32 shared_by; // rows or columns
+        i64 batch;     // elements between matrices
+        i32 pitch, k;  // elements between scales along the rows or columns, and along k
+        u32 shared_by; // rows or columns that share a scale
     };
 
-    // Copy the scales of `count` rows or columns from index `first` on, of which `apart` share one.
-    // Those beyond `extent` get the scale of the last one. They are the stage's from `place` on.
+    // Copy `count` scales, each of `apart` rows or columns, from row or column `first` on. Beyond
+    // `extent`, the last scale is repeated. In the stage, they lie from place `place` on.
     template <u32 count, u32 apart, class Args>
     CUPYGEMM_INLINE static void copy(const Args &args, const Work &work, const Scales &scales,
                                      u32 first, u32 extent, u32 place, u32 lane,
@@ -116,7 +116,7 @@ template <class Config> struct ScalesOfStage {
           columns(scales +
                   (Config::tile_m + (Columns::each ? thread % 4 * 2 : 0)) * sizeof(float)) {}
 
-    // The same of another stage, given that of stage 0.
+    // The scales of another stage, if these are those of stage 0.
     CUPYGEMM_INLINE ScalesOfStage moved(u32 stages) const {
         ScalesOfStage other = *this;
         other.rows += stages * T::scale_bytes;

@@ -16,9 +16,9 @@ CUPYGEMM_INLINE bool has_ordinary_inverse(S x) {
     return x >= least && x <= 1 / (4 * least);
 }
 
-// Quotients with one denominator, rounded a few times. The inverse of its root does not overflow.
-// If the inverse of a number of fp64 does not either, its approximation is corrected beside the
-// products that need it.
+// Quotients with one denominator, rounded a few times. The inverse of its square root does not
+// overflow. If its inverse does not overflow either, an fp64 quotient multiplies by an approximate
+// inverse, whose correction is computed beside that product.
 template <class R, bool any_size> struct Quotient {
     R inverse_root;
     CUPYGEMM_INLINE explicit Quotient(R x) : inverse_root(inverse_square_root(x)) {}
@@ -42,8 +42,8 @@ template <> struct Quotient<double, false> {
     }
 };
 
-// Factor 8 rows on the diagonal, which every thread does for itself, and solve for the thread's
-// row. Between one pivot and the next, there is one quotient and no branch: columns are scaled, and
+// Factor 8 rows on the diagonal, as every thread does for itself, and solve for the thread's row.
+// Between one pivot and the next, there is one quotient and no branch: columns are scaled, and
 // pivots tested, at the end. Returns 1 + the first column that is not positive, or 0; or ~0 if the
 // inverse of a pivot may overflow or vanish, unless `any_size`.
 template <bool any_size> CUPYGEMM_INLINE u32 factor_block(const S *rows, const S *mine, u32 own,

@@ -216,7 +216,8 @@ private:
                                            SharedAddress shared, Ring &ring,
                                            Accumulators<Config> &acc) {
         acc = {};
-        // Of stage 0. What is computed between a stage and its first wgmma costs time.
+        // The descriptors and scales of stage 0. Computing them anew for each stage would delay its
+        // first wgmma.
         const u64 a =
             descriptor<Config::a_major>(shared + consumer * T::consumer_blocks * block_bytes);
         const u64 b = descriptor<Config::b_major>(shared + T::a_bytes);

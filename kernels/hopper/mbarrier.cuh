@@ -50,8 +50,8 @@ CUPYGEMM_INLINE void mbarrier_arrive(SharedAddress barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-// Whether the phase of this parity has ended. The answer takes time, in which the thread can do
-// something else.
+// Whether the phase of this parity has ended. The answer takes some time, during which the thread
+// can execute other instructions.
 CUPYGEMM_INLINE bool mbarrier_try_wait(SharedAddress barrier, u32 parity) {
     u32 ended;
     asm volatile("{\n"

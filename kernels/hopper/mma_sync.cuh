@@ -1,9 +1,9 @@
 // mma.sync: a warp multiplies fragments in registers. It is Hopper's only fp64 matrix instruction,
 // and takes 16-bit operands too small for wgmma's tiles.
 //
-// Of fp64, lane 4 g + t holds rows g and g + 8 of A and column g of B, two elements along k of
-// each, and the sums at columns 2 t and 2 t + 1 of rows g and g + 8. To the instruction, element i
-// has k = 4 i + t; any other k of the product may take its place, as long as A and B agree.
+// In fp64, lane 4 g + t holds two elements along k of rows g and g + 8 of A and of column g of B,
+// and the sums at columns 2 t and 2 t + 1 of rows g and g + 8. To the instruction, element i has
+// k = 4 i + t; any other k of the product may take its place, as long as A and B agree.
 // Source: PTX ISA 9.0, "Matrix Fragments for mma.m16n8k8".
 #pragma once
 

@@ -1,4 +1,4 @@
-// Words in global memory by which thread blocks tell each other how far they are.
+// Words in global memory in which thread blocks count their progress for each other.
 // Source: PTX ISA 9.0, "ld", "st", "atom", "Memory Consistency Model".
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace cupygemm {
 
-// Store a word with release order: whoever acquires it sees what this thread wrote, and what the
-// threads wrote that it met at a barrier before.
+// Store a word with release order: a thread that acquires it sees all earlier writes of this
+// thread, and those of the threads that this one met at a barrier before.
 CUPYGEMM_INLINE void store_release(u64 address, u64 word) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(address), "l"(word) : "memory");
 }
@@ -17,7 +17,7 @@ CUPYGEMM_INLINE u64 load_acquire(u64 address) {
     return word;
 }
 
-// Add one to a word, and return what it was.
+// Add one to a word, and return its previous value.
 CUPYGEMM_INLINE u64 count_up(u64 address) {
     u64 word;
     asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;"

@@ -4,16 +4,16 @@
 //
 //   X(p, q) = (C(p, q) - sum over k < q of X(p, k) T(q, k)^T) T(q, q)^-T,
 //
-// of which a thread block computes the whole, with C in registers, and stores X in its place:
+// which one thread block computes, with C in registers, and stores in the place of C:
 //
-//   claim a tile | products with finished tiles, as they get finished | blocks of columns | ...
+//   claim a tile | products with other tiles, when these are finished | blocks of columns | ...
 //
 // Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
-// it, so any number of resident thread blocks makes progress. A word for each row of tiles counts
-// those that are finished. Of a factorisation, the tile on the diagonal is factored instead.
+// it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
+// its finished tiles. In a factorisation, the tile on the diagonal is factored instead.
 //
-// Blocks of 8 columns are substituted by one thread for each row. The other columns are updated by
-// products, so no triangle is inverted. The sums of an element have one order on every GPU.
+// In a block of 8 columns, one thread substitutes each row. Products update the other columns, so
+// no triangle is inverted. The sums of an element have the same order on every GPU.
 #include "config.hpp"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/diagonal_block.cuh"
@@ -27,7 +27,7 @@ struct SolveTilesArgs {
     i64 c_row, c_column, c_stride; // elements between rows, columns and matrices
     u64 t;
     i64 t_row, t_column, t_stride;
-    u64 progress; // u64: claimed tiles, and for each matrix and row of tiles the finished ones
+    u64 progress; // u64 counters: claimed tiles, and finished ones of each matrix and row of tiles
     u64 info;     // i32 for each matrix: 1 + the first column that is not positive, or 0
     i32 rows, n;  // of C, and columns
     i32 batches, unused;
@@ -63,22 +63,22 @@ struct Shared {
     alignas(16) S solution[tile_rows * block_pitch];
     S inverse[tile_rows], scale[tile_rows]; // of T's diagonal
     S sizes[tile_rows];                     // of T's rows in their 8 x 8 blocks
-    u32 substitutes;                        // an inverse is too inexact
+    u32 substitutes;                        // whether an inverse is too inexact
     u64 claimed;
 };
 static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
 
-// Where the tile is.
+// A tile, and the matrices that it belongs to.
 struct Tile {
     u32 p, q;
     TileSource<S> x, t;
     S *c;
-    u64 done; // the words of the matrix's rows of tiles
+    u64 done; // the counters of the matrix's rows of tiles
 
     CUPYGEMM_INLINE u64 finished(u32 row) const { return load_acquire(done + 8 * row); }
 };
 
-// Tiles of one row are finished in order. A warp remembers how many it knows of.
+// The tiles of a row are finished in order. A warp remembers the last count that it has read.
 struct Progress {
     u64 known = 0;
 
@@ -98,8 +98,8 @@ struct Progress {
     }
 };
 
-// Subtract the products with all finished tiles to the left. Slabs are copied ahead as long as
-// their tiles are finished; only the slab that is needed next is waited for.
+// Subtract the products with all tiles to the left. Slabs of finished tiles are copied ahead; a
+// thread waits only for the slab that it needs next.
 CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums &sums) {
     constexpr u32 per_tile = tile_rows / slab;
     const u32 slabs = tile.q * per_tile;
@@ -171,8 +171,8 @@ CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, 
     }
 }
 
-// Invert the 8 x 8 blocks on T's diagonal, a row by each thread. Tells whether multiplying by them
-// is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
+// Invert the 8 x 8 blocks on T's diagonal, one row by each thread. Returns whether a product with
+// them is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
 CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
     const u32 first = thread / block * block, i = thread % block;
     const auto element = [&](u32 row, u32 column) {
@@ -258,7 +258,7 @@ CUPYGEMM_INLINE void substitute(Shared &shared, const Tile &tile, u32 thread, i3
     }
 }
 
-// Zero the tile beyond the diagonal. Nobody has read it.
+// Store zeros in the tile opposite to this one, above the diagonal. No thread block reads it.
 CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile, u32 thread) {
     const u32 column = tile.p * tile_rows + thread % tile_rows;
     S *const to = const_cast<S *>(tile.x.start) + tile.q * tile_rows * args.c_row + column;

@@ -1,6 +1,6 @@
 // The stream-K scheduler: splits some tiles along k where tiles do not fill the clusters evenly.
 //
-// Of T tiles for C clusters, each cluster computes the same number of whole tiles, and does so
+// With T tiles and C clusters, each cluster computes the same number of whole tiles, and does so
 // last. The other tiles, all T of them or C to 2 C - 1, are split: their k steps form one sequence,
 // which is dealt in equal shares that differ by at most one group of steps. A cluster walks its
 // share from the end backwards:

@@ -117,12 +117,12 @@ template <u32 size, u32 messages, u32 bytes> struct Inbox {
     }
 };
 
-// A candidate for the pivot sends its head to all workgroups, and the row of the pivot follows,
-// which is waited for in the step after. No workgroup needs a barrier of its own.
+// Candidates for the pivot send their heads to all workgroups. The row of the pivot follows, and
+// the threads wait for it one step later. No workgroup needs a barrier of its own.
 //
-//   by groups  Every 32 threads have a candidate. Those with the pivot send its row: one row.
-//   otherwise  A workgroup has one candidate, and sends its row with its head: a row of each, of
-//              which one is used. More heads would take longer than that.
+//   by groups  Every 32 threads have a candidate. Only those with the pivot send a row.
+//   otherwise  A workgroup has one candidate, and sends the row with the head. Only one of these
+//              rows is used, but more heads would take longer.
 //
 // Heads alternate between two places. A group sends the head of step s + 2 only after it has the
 // heads of step s + 1, and then every group has read those of step s. The same holds for the row of

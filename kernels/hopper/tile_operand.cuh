@@ -6,10 +6,11 @@
 //   elements of a row adjacent   [row][depth + 4]
 //   rows adjacent                [k][size + 4]
 //
-// `together` elements are copied by one instruction: one, or as many as are 16 bytes.
+// One instruction copies `together` elements: one, or 16 bytes of them.
 //
-// Of a fragment of fp64, lane 4 g + t reads row g and k = t. The 16 lanes that are served together
-// read four rows and four k, whose distances of 4 (modulo 16) and 1 elements are different banks.
+// In an fp64 fragment, lane 4 g + t reads row g and k = t. The 16 lanes that shared memory serves
+// at once read four rows, which are 4 elements apart (modulo 16), and four adjacent k. So they read
+// from different banks.
 #pragma once
 
 #include "hopper/cp_async.cuh"
@@ -17,7 +18,7 @@
 
 namespace cupygemm {
 
-// A matrix in global memory, whose strides may be negative. What is outside counts as zeros.
+// A matrix in global memory, whose strides may be negative. Elements outside it are zeros.
 template <class S> struct TileSource {
     const S *start;
     i64 row, column; // elements between rows, and between columns
@@ -30,7 +31,7 @@ struct TileOperand {
     static constexpr u32 pitch = (rows_adjacent ? size : depth) + 4;
     static constexpr u32 elements = (rows_adjacent ? depth : size) * pitch;
     static_assert(pitch % 8 == 4, "16 lanes must find their elements in different banks");
-    static_assert(size * depth % (together * threads) == 0, "each thread copies as much");
+    static_assert(size * depth % (together * threads) == 0, "each thread copies the same number");
 
     CUPYGEMM_INLINE static u32 place(u32 row, u32 k) {
         return rows_adjacent ? k * pitch + row : row * pitch + k;
@@ -57,14 +58,14 @@ struct TileOperand {
     }
 };
 
-// The lane's elements of row `row` (plus the lane's) at k and k + 4.
+// The lane's elements in row `row` + g, at columns k + t and k + t + 4.
 template <class Operand>
 CUPYGEMM_INLINE Fragment fragment_of(const double *tile, u32 row, u32 k, u32 lane) {
     const double *const at = tile + Operand::place(row + lane / 4, k + lane % 4);
     return {at[0], at[Operand::place(0, 4)]};
 }
 
-// By integer operations, which take no time from the fp64 units.
+// -x by integer operations, which leave the fp64 units free.
 CUPYGEMM_INLINE double negated_bits(double x) {
     return double_of_bits(f64_bits(x) ^ (static_cast<u64>(1) << 63));
 }

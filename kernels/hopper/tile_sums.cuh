@@ -1,6 +1,6 @@
 // The sums of a tile of 128 x 128 in the registers of 256 threads, from operands in shared memory.
 //
-// Of fp64, mma.sync multiplies. Of fp32, each thread multiplies 8 rows by 8 columns, which are
+// In fp64, mma.sync multiplies. In fp32, each thread multiplies 8 rows by 8 columns, which are
 // spread over the tile, so that all threads have work until its last columns.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace cupygemm {
 
-// `rows_adjacent` and `columns_adjacent` tell how the operands lie in shared memory.
+// `rows_adjacent` and `columns_adjacent` say how the operands lie in shared memory.
 template <class S, bool rows_adjacent, bool columns_adjacent> struct TileSums;
 
 // Eight warps with 16 rows each. A lane's sums of a row and a block of 8 columns are also elements
@@ -117,9 +117,9 @@ struct alignas(16) FourFloats {
     float value[4];
 };
 
-// Sixteen threads along rows and as many along columns. Of an operand whose elements along k are
-// adjacent, a thread has every 16th row, and otherwise two groups of 4 rows: both are read by 16
-// bytes, and without bank conflicts.
+// 16 x 16 threads. If the elements of an operand are adjacent along k, a thread has every 16th row;
+// otherwise it has two groups of 4 rows. It reads 16 bytes at a time in both cases, without bank
+// conflicts.
 template <bool rows_adjacent, bool columns_adjacent>
 struct TileSums<float, rows_adjacent, columns_adjacent> {
     static constexpr bool multiplies_inverses = false;

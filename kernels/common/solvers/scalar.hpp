@@ -46,7 +46,7 @@ template <class S> CUPYGEMM_INLINE S from_words(const Word<S> *words) {
         return {real_of_bits(words[0]), real_of_bits(words[1])};
 }
 
-// A number of another lane, given the function that moves a word.
+// A number from another lane, by a function that moves one word.
 template <class Move> CUPYGEMM_INLINE float moved(float x, const Move &move) {
     return float_of_bits(move(f32_bits(x)));
 }
