@@ -4,7 +4,7 @@ Three toolchains can make code objects. They are tried in this order: ROCm's own
 version 22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of
 them needs ROCm's headers or device libraries, because the kernels' sources include all that they
 need. `CUPYGEMM_TOOLCHAIN` selects one. They differ only in the number of commands: ziglang's clang
-cannot start its linker, so compiling, assembling and linking are three commands.
+cannot start its linker, so linking is a command of its own.
 """
 
 from __future__ import annotations
@@ -111,9 +111,11 @@ class Toolchain:
             arguments += ["--no-gpu-bundle-output", str(source), "-o", str(output)]
             return _run(what, self._clang(), arguments)
         with _scratch(output) as scratch:
-            assembly = scratch / "kernel.s"
-            log = self.compile_to_assembly(source, assembly, target=target, options=options)
-            return log + self.assemble(assembly, output, target=target)
+            object_file = scratch / "kernel.o"
+            # For a device, clang's driver links what -c compiles; what -S compiles, it leaves alone.
+            arguments = [*self._hip_arguments(target, options), "-S", "-Xclang", "-emit-obj"]
+            log = _run(what, self._clang(), [*arguments, str(source), "-o", str(object_file)])
+            return log + self._link(what, object_file, output)
 
     def compile_to_assembly(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
@@ -173,8 +175,11 @@ class Toolchain:
         with _scratch(output) as scratch:
             object_file = scratch / "kernel.o"
             log = _run(what, self._clang(), [*arguments, "-c", "-o", str(object_file)])
-            linker = [str(self.path), "ld.lld"]
-            return log + _run(what, linker, ["-shared", str(object_file), "-o", str(output)])
+            return log + self._link(what, object_file, output)
+
+    def _link(self, what: str, object_file: Path, output: Path) -> str:
+        linker = [str(self.path), "ld.lld"]
+        return _run(what, linker, ["-shared", str(object_file), "-o", str(output)])
 
     def _clang(self) -> list[str]:
         return [str(self.path), "clang"] if self.name == "zig" else [str(self.path)]

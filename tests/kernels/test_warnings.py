@@ -1,0 +1,99 @@
+"""CDNA's device code compiles without warnings, which the library's own compilations switch off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cupygemm._backends.cdna.arch import ARCHS
+from cupygemm._backends.cdna.check import check
+from cupygemm._backends.cdna.mainloops import configs_for
+from cupygemm._backends.cdna.source import config_text, generate
+from cupygemm._build.flatten import flatten
+from cupygemm._build.toolchain import CompileError, find_toolchain
+from cupygemm._records.dtypes import ELEMENT_TYPES
+from cupygemm._records.problem import Epilogue, GemmProblem, Source
+from cupygemm._solvers import kernels
+from tests.tables import rows_of
+
+WARNINGS = ("-Wall", "-Wextra", "-Werror")
+EPILOGUE = Epilogue(
+    alpha=True,
+    scale_a=Source("f32", "row"),
+    scale_b=Source("f32", "one"),
+    c=Source("f32", "matrix"),
+    bias=Source("f32", "column"),
+    activation="gelu",
+    clamp=True,
+)
+
+
+def check_text(text: str, arch: str, folder: Path) -> None:
+    """Parse a translation unit with all warnings as errors."""
+    source = folder / "kernel.hip"
+    source.write_text(text)
+    options = ("-Xclang", "-fsyntax-only", *WARNINGS)
+    find_toolchain().compile_to_assembly(source, folder / "none", target=arch, options=options)
+
+
+def products() -> Iterator[Any]:
+    """Return the first configuration of each mainloop for each type, with and without epilogue."""
+    for arch, dtype in ((arch, dtype) for arch in ARCHS for dtype in ELEMENT_TYPES):
+        met = set()
+        for config in configs_for(dtype, arch):
+            if (kind := (config.mainloop, config.partition)) in met:
+                continue
+            for epilogue in (None, EPILOGUE):
+                problem = GemmProblem(
+                    m=512,
+                    n=512,
+                    k=512,
+                    batch=(),
+                    a_dtype=dtype,
+                    b_dtype=dtype,
+                    out_dtype=ELEMENT_TYPES[dtype].accumulator,
+                    a_major="k",
+                    b_major="k",
+                    epilogue=epilogue,
+                )
+                if check(config, problem, ARCHS[arch]) is None:
+                    met.add(kind)
+                    parts = "epilogue" if epilogue else "plain"
+                    name = f"{arch}-{dtype}-{config.mainloop}-{config.partition}-{parts}"
+                    yield pytest.param(arch, config, problem, id=name)
+
+
+@pytest.mark.one_in(5)
+@pytest.mark.parametrize(("arch", "config", "problem"), rows_of(products, width=3))
+def test_products(arch, config, problem, tmp_path):
+    check_text(generate(problem, config, arch), arch, tmp_path)
+
+
+def test_groups(tmp_path):
+    arch, config, problem = next(products()).values
+    text = flatten("cdna/grouped_gemm.hip", {"config.hpp": config_text(problem, config, arch)})
+    check_text(text, arch, tmp_path)
+    with pytest.raises(CompileError, match="unused variable 'idle'"):
+        check_text(text + "inline void f() { int idle = 0; }", arch, tmp_path)
+
+
+OF_THE_TYPE = {"smallest_invertible", "tolerance", "negligible"}
+SIZES = {"team": 1, "threads": 128}
+KINDS = [
+    kind
+    for kind in vars(kernels).values()
+    if isinstance(kind, kernels.KernelKind) and kind.file.startswith("common/")
+]
+
+
+@pytest.mark.one_in(7)
+@pytest.mark.parametrize("char", "fdFD")
+@pytest.mark.parametrize("kind", KINDS, ids=[kind.name for kind in KINDS])
+def test_solvers(kind, char, tmp_path):
+    names = set(re.findall(r"Config::([a-z_]+)", kernels.source(kind, char, {})))
+    constants = {name: SIZES.get(name, 32) for name in sorted(names - OF_THE_TYPE)}
+    check_text(kernels.source(kind, char, constants), "gfx942", tmp_path)
