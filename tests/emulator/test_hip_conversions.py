@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from cupygemm.emulator.runtime.compile import preprocess_program
 from tests.emulator.elementwise import Array, elementwise
 
 RNG = np.random.default_rng(12)
@@ -54,6 +55,15 @@ def test_codes_of_an_encoding(cp: ModuleType, encoding: str) -> None:
         elementwise(cp, decode, "float32", values, includes=FP8),
         values.astype(np.uint8).view(dtype).astype(np.float32),
     )
+
+
+@pytest.mark.parametrize(
+    ("target", "ocp", "fnuz"), [("gfx90a", 1, 1), ("gfx942", 0, 1), ("gfx950", 1, 0)]
+)
+def test_programs_see_the_encoding_of_the_target(target: str, ocp: int, fnuz: int) -> None:
+    source = FP8 + "int kinds = 10 * HIP_FP8_TYPE_OCP + HIP_FP8_TYPE_FNUZ;"
+    text = preprocess_program(source, "kinds.hip", target_name=target)
+    assert f"int kinds = 10 * {ocp} + {fnuz};" in text
 
 
 def _once(numbers: Array, dtype: type) -> Array:

@@ -13,8 +13,17 @@
 #include <hip/hip_bf16.h>
 #include <hip/hip_fp16.h>
 
+// Which encoding the target's instructions have. Programs choose their type by it.
+#if defined(__gfx942__) && defined(__HIP_DEVICE_COMPILE__)
+#define HIP_FP8_TYPE_OCP 0
+#define HIP_FP8_TYPE_FNUZ 1
+#elif defined(__gfx950__) && defined(__HIP_DEVICE_COMPILE__)
+#define HIP_FP8_TYPE_OCP 1
+#define HIP_FP8_TYPE_FNUZ 0
+#else
 #define HIP_FP8_TYPE_OCP 1
 #define HIP_FP8_TYPE_FNUZ 1
+#endif
 
 typedef unsigned char __hip_fp8_storage_t;
 typedef unsigned short __hip_fp8x2_storage_t;
