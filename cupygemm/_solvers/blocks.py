@@ -39,7 +39,7 @@ class Limits:
     half : int
         The most columns of half a panel of a QR factorisation.
     wide : int
-        From as many columns on, an LU factorisation updates them behind two outer panels at once.
+        The fewest remaining columns that an LU factorisation updates once for two outer panels.
     substituted : int
         The most rows of a triangular matrix that one launch solves for.
     vector : int
@@ -47,7 +47,7 @@ class Limits:
     ahead : int
         The fewest columns behind a panel that is factored beside their update.
     ahead_of_qr : int
-        The same for a QR factorisation, whose launches take longer.
+        The same for a QR factorisation, whose launches take more time.
     spared : int
         The compute units that such an update leaves to the panel.
     """

@@ -6,8 +6,8 @@ is swapped, solved with and updated in three steps::
     blocks of the panel:   factor | swap, solve, update within the panel | factor | ...
     after the panel:       swap all other columns | solve for its rows of U | C -= L U
 
-Of a large matrix, the columns of the next panel are updated first, and it is factored beside the
-update of the others (ahead.py). Of a very large one, two panels are factored as one, so that the
+In a large matrix, the columns of the next panel are updated first, and it is factored beside the
+update of the others (ahead.py). In a very large one, two panels are factored as one, so that the
 update behind them multiplies twice as many columns at once, which takes less time.
 
 Nothing waits for the host; the pivots and the first column without a pivot stay on the device.

@@ -6,8 +6,8 @@ is applied to the rest of the matrix::
 
     W = V^H C | W = T^H W | C -= V W
 
-A wide panel has two halves. The first is applied to the second by such products, too, and their T
-are joined: T = [T1, -T1 V1^H V2 T2; 0, T2].
+A wide panel has two halves. The first is applied to the second by such products, too. The T of the
+panel is [T1, -T1 V1^H V2 T2; 0, T2].
 
 (C. Bischof and C. Van Loan, "The WY representation for products of Householder matrices", 1987;
 R. Schreiber and C. Van Loan, "A storage-efficient WY representation", 1989.)
@@ -67,7 +67,7 @@ class Reflector:
         self.apply_part(self.columns, c, columns, inverse=inverse)
 
     def apply_part(self, part: range, c: Matrices, columns: range, *, inverse: bool) -> None:
-        """Do so with the reflections of some columns of the panel only."""
+        """Apply the reflections of some columns of the panel only; see `apply`."""
         n, v, t = len(part), self.v_of(part), self.t_of(part, part)
         block = c.block(slice(part.start, c.m), slice(columns.start, columns.stop))
         # In place, so that nothing is copied: minus V^H C, and T times its opposite.

@@ -1,8 +1,8 @@
 """Tiles of a Cholesky factorisation or of a triangular system, in one launch.
 
 Where the device has the kernel, ``kernels/hopper/solve_tiles.cu``, thread blocks claim tiles and
-wait for each other's, so the panels of a factorisation and the updates of others overlap without
-streams, and the host enqueues one launch.
+wait for the tiles that theirs depend on. So the panels of a factorisation overlap with the updates
+of other columns without streams, and the host enqueues one launch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _THREADS = 256
 _SLAB, _STAGES, _BLOCK, _PAD = 16, 4, 8, 4
 _VECTOR_BYTES = 16
 _MOST_ELEMENTS = 1 << 24
-"""Of the solution of a triangular system."""
+"""The most elements of the solution of a triangular system that one launch computes."""
 Strides = tuple[int, int, int]
 """The elements between rows, between columns and between matrices."""
 
@@ -35,7 +35,7 @@ def factors_tiles(a: Matrices) -> bool:
 def solves_tiles(n: int, b: Matrices, columns: int) -> bool:
     """Tell whether a triangular system is to be solved in one launch.
 
-    Of large systems, products compute faster what is off the diagonal of halves.
+    For larger systems, it is faster to halve the triangle and to multiply by its off-diagonal part.
     """
     return TILE // 2 < n <= _MOST_ELEMENTS // columns and blocks.has_tile_kernels(b.dtype)
 

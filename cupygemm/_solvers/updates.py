@@ -9,7 +9,7 @@ from cupygemm._solvers.matrices import Matrices
 _TILE, _THREADS = 64, 256
 _DEPTH, _PAD, _VECTOR_BYTES = 32, 4, 16
 BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
-"""Of the operands of a workgroup, in shared memory."""
+"""The elements of a workgroup's operands in shared memory."""
 Position = tuple[int, int]
 
 

@@ -169,7 +169,7 @@ def finish_streams() -> None:
     """Count all work so far as finished: later work of any stream does not race with it.
 
     A suite does so between its tests, so that what one leaves behind is not held against another.
-    Work that has not begun is executed, and what fails of it is not raised.
+    Pending work is executed, and its failures are not raised.
     """
     if _devices is not None:
         _devices.order.deferral.run_all()
@@ -178,7 +178,7 @@ def finish_streams() -> None:
 
 
 def use_stream_order(text: str) -> None:
-    """Use a seed from now on, which a text states; see `streams`."""
+    """Use the seed that a text states from now on; see `streams`."""
     from cupygemm.emulator.stream_deferral import seed_of
 
     if _devices is not None:
@@ -207,8 +207,8 @@ def streams(seed: int | None) -> Iterator[None]:
 
     Notes
     -----
-    A launch that fails is reported by the next call that waits or asks for work of any stream; the
-    report names the line of the launch. All work is executed at both ends of the statement; a
+    The next call that waits for work of any stream, or queries it, reports a launch that has
+    failed, with the line of the launch. All work is executed at both ends of the statement; a
     failure that nothing has reported is raised at its end.
 
     Examples
@@ -308,8 +308,8 @@ def _check_cupy() -> None:
 def _named_like_cupy(folders: Sequence[str]) -> set[str]:
     """Return the names of installed packages that may be builds of CuPy, as their folders say.
 
-    To ask importlib.metadata takes a third of the time of ``import cupy``: it reads the list of
-    files of every package.
+    `importlib.metadata` would take a third of the time of ``import cupy``, because it reads the
+    list of files of every package.
     """
     found = set()
     for folder in folders:

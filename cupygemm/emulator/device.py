@@ -1,9 +1,9 @@
 """The emulated device: its memory, code, streams, events and launches.
 
-Without a seed, work is executed when it is submitted: a call returns after its work is done. What a
-GPU could execute in another order, because nothing orders it, is known to `stream_order`, and with
-a seed `stream_deferral` executes it so. An event's time is the host's time when the work before the
-event was done.
+Without a seed, work is executed when it is submitted: a call returns after its work is done.
+`stream_order` knows which work a GPU could execute in another order, because nothing orders it.
+With a seed, `stream_deferral` executes it in such an order. An event's time is the host's time when
+the work before the event was done.
 """
 
 from __future__ import annotations

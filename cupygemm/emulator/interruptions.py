@@ -1,4 +1,4 @@
-"""Tell what a signal handler raised from what went wrong by itself."""
+"""Distinguish exceptions that a signal handler raised from other failures."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Keep decoded programs between launches, shared by all code objects of the same image.
 
-To decode and bind a kernel's instructions takes longer than to execute a small launch. The result
-depends on the image and the target alone, so a kernel that is loaded again, in this process, need
-not be decoded again. The programs used last are kept, up to a number of instructions.
+Decoding and binding a kernel's instructions takes longer than executing a small launch. The result
+depends on the image and the target alone, so a kernel that this process loads again is not decoded
+again. The most recently used programs are kept, up to a number of instructions.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Variables of HIP source that are used before they are written, as the compiler sees them.
 
-At -O3, a kernel whose accumulator was never initialised compiles to code in which nothing undefined
-is left to be seen: the compiler takes any value that suits it. So the compiler's warnings are kept
-in the code object, as comments, and reported when it is loaded. Programs that CuPy generates or
-brings are left out. The compiler looks at numbers and vectors, not at elements of arrays.
+At -O3, the compiler assumes any value for a variable that was never initialised, so the code may
+show no trace of it. Therefore the compiler's warnings are kept in the code object, as comments, and
+are reported when it is loaded. CuPy's own and generated programs are left out. The compiler looks
+at numbers and vectors, but not at elements of arrays.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
 
 
 def comments(source: str, log: str) -> list[str]:
-    """Return assembly that keeps what the compiler's log of a program says.
+    """Return assembly that keeps the warnings of the compiler's log of a program.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def comments(source: str, log: str) -> list[str]:
 
 
 def report(elf: bytes) -> None:
-    """Report what a code object that is loaded keeps.
+    """Report the warnings that a loaded code object keeps.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
 """Execute the work of streams later than it was submitted, in an order that a seed chooses.
 
-Without a seed, work is executed at its submission: that is one of the orders that a GPU may choose.
-With a seed, work waits in its stream until the host waits for it, or until a call lets some of it
-run. What runs next is drawn from the first entries of all streams, among those whose predecessors
-are done. `stream_order` says what these are: a clock for each piece of work, so that waiting for an
-event needs no entry of its own.
+Without a seed, work is executed when it is submitted, which is one of the orders that a GPU may
+choose. With a seed, work waits in its stream until the host waits for it, or until a call lets some
+of it run. The next entry is drawn from the first entries of all streams, among those whose
+predecessors are done. `stream_order` gives each piece of work a clock of its predecessors, so that
+waiting for an event needs no entry of its own.
 
     submit ─► entry: number in its stream, clock of what comes before it ─► drawn ─► executed
 """
@@ -38,7 +38,7 @@ _everything: weakref.WeakSet[Deferral] = weakref.WeakSet()
 
 
 def run_deferred() -> None:
-    """Execute all work that waits; the host does not count as having waited for it."""
+    """Execute all pending work, without noting that the host has waited for it."""
     for deferral in tuple(_everything):
         deferral.run_all()
 
@@ -63,7 +63,7 @@ def seed_of(text: str, name: str = VARIABLE) -> int | None:
     Raises
     ------
     ValueError
-        It is no whole number from 0 on.
+        The text is not a whole number from 0 on.
     """
     if not text:
         return None
@@ -80,15 +80,15 @@ class Entry:
     ----------
     queue : Queue
     number : int
-        Its place in the stream. What only takes note of the stream's state, such as the time of an
+        Its place in the stream. An entry that only notes the stream's state, such as the time of an
         event, has the number of the work before it.
     after : dict of Queue to int
-        What it comes after in other streams, as far as that was not done when it was submitted.
+        Its predecessors in other streams that were not done when it was submitted.
     label : str
-        For reports; empty for what only takes note.
+        For reports; empty for an entry that only notes the stream's state.
     run : callable
     context : contextvars.Context
-        The submitter's context: its checks hold, and warnings name its line.
+        The submitter's context, whose checks hold and whose line warnings name.
     site : Site
         The line that submitted it.
     """
@@ -137,7 +137,7 @@ class Deferral:
         return self._seed
 
     def choose(self, seed: int | None) -> None:
-        """Execute all that waits, and use another seed from now on."""
+        """Execute all pending work, and use another seed from now on."""
         with self.lock:
             self.run_all()
             self._seed = seed
@@ -152,11 +152,11 @@ class Deferral:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no work is pending."""
         return not self._pending
 
     def waits_only_in(self, queue: Queue) -> bool:
-        """Whether all work that waits is of one stream."""
+        """Whether all pending work is in one stream."""
         return self._pending.keys() <= {queue}
 
     def add(self, queue: Queue, clock: Clock, label: str, run: Callable[[], object]) -> None:
@@ -166,9 +166,9 @@ class Deferral:
         ----------
         queue : Queue
         clock : dict of Queue to int
-            The stream's clock with this work: its number, and what comes before it.
+            The stream's clock with this work: its number, and its predecessors.
         label : str
-            For reports; empty for what only takes note.
+            For reports; empty for an entry that only notes the stream's state.
         run : callable
         """
         site = call_site()
@@ -184,12 +184,12 @@ class Deferral:
             self._pending.setdefault(queue, collections.deque()).append(entry)
 
     def drop(self, queue: Queue, number: int) -> None:
-        """Forget a piece of work, if it has not begun: its caller gives up."""
+        """Forget a piece of work that has not begun, because its caller has given up."""
         with self.lock:
             self._keep(lambda each: each.queue is not queue or each.number != number)
 
     def after_running(self, action: Callable[[], object]) -> None:
-        """Do something now, or, in the middle of a piece of work, at its end."""
+        """Do something now, or at the end of the piece of work that this thread executes."""
         if self.lock.acquire(blocking=False):
             try:
                 if self._running:  # in this thread: another one would hold the lock
@@ -231,7 +231,7 @@ class Deferral:
             return not self._is_waiting(clock)
 
     def _has(self, queue: Queue, number: int) -> bool:
-        """Tell whether work of a stream up to a number waits or runs."""
+        """Tell whether work of a stream up to a number is pending or running."""
         entries = self._pending.get(queue)
         if entries and entries[0].number <= number:
             return True
@@ -276,7 +276,7 @@ class Deferral:
         return True
 
     def _settle(self) -> None:
-        """Do what was postponed, and draw another pace if nothing waits."""
+        """Do what was postponed, and draw another pace if no work is pending."""
         while self._postponed:
             self._postponed.pop(0)()
         if not self._pending:
@@ -299,7 +299,7 @@ class Deferral:
     # -- failures --
 
     def _drop_followers(self, entry: Entry) -> int:
-        """Forget all work that comes after an entry; return how much that is."""
+        """Forget all work that comes after an entry; return the number of pieces."""
         dropped, before = [entry], -1
         while len(dropped) != before:
             before = len(dropped)
@@ -320,11 +320,11 @@ class Deferral:
         lines += self.unordered(entry.queue, entry.number)
         text = "\n".join(lines)
         if isinstance(cause, EmulatorError):
-            cause.args = (text,)  # whoever has observed it reads the same
+            cause.args = (text,)  # all who hold this exception read the same text
         self._failures.append(DeferredFault(cause, text))
 
     def unordered(self, queue: Queue, number: int) -> list[str]:
-        """Return lines on the work that has not begun although nothing makes it wait for some."""
+        """Return lines that name the pending work that nothing orders after some work."""
         with self.lock:
             found = [
                 f"    {each.label} in {each.queue}, submitted at {each.site}"

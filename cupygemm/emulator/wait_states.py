@@ -136,7 +136,7 @@ def hazards_behind(
 def _is_harmless(
     place: int, inst: Instruction, length: int, at: Callable[[int], Instruction | None]
 ) -> bool:
-    """Tell whether a look at the code behind an instruction shows that it breaks no rule.
+    """Tell whether the code behind an instruction shows at a glance that it breaks no rule.
 
     This is so for nearly every instruction, and takes a tenth of the time of a search. Where it
     does not suffice, as at a branch, the search does.

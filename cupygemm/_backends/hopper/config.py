@@ -136,7 +136,7 @@ class HopperConfig:
     ping_pong : bool
         Two consumers take turns at whole tiles: one multiplies while the other stores.
     scaled : bool
-        The ring also holds scales, of which each step has its own.
+        The ring also holds the scales of each step.
     """
 
     tile_m: int

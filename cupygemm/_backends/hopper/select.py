@@ -183,7 +183,7 @@ def _cut(base: HopperConfig, split_k: int, stream_k: int) -> HopperConfig:
 
 
 def sums_in_one_order(config: Any, problem: GemmProblem) -> bool:
-    """Whether a kernel has the same bits as all others of which this is true.
+    """Whether a kernel belongs to those that all give the same bits.
 
     wgmma adds 16-bit operands along k in one order, whatever the tile (measured, H200, driver
     580.159.04, 2026-11-23; ``tests/cuda/test_parts.py``).

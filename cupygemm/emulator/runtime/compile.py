@@ -1,8 +1,8 @@
 """Compile HIP source as hiprtc would: with its implicit headers, options and name expressions.
 
-A name expression (``kernel<float>``) is answered with the symbol that it means. The source gets a
-device variable that is initialised with the expression's address, and the assembly says which
-symbol that is: compiling stops at assembly, where the answer is read off, and goes on from there.
+For a name expression (``kernel<float>``), the symbol that it means is returned. The source gets a
+device variable that is initialised with the expression's address. Compilation stops at assembly,
+which names the symbol, and then goes on from there.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ def compile_program(
 ) -> Compiled:
     """Compile HIP source for the emulated device, or find it in the cache.
 
-    The source is compiled with the small C++ library, which is parsed in a fraction of the time. If
-    that does not suffice, it is compiled with the full one, and so are errors found.
+    The source is compiled with the small C++ library first, which is parsed in a fraction of the
+    time. If that fails, it is compiled with the full one, which also finds the errors to report.
 
     Parameters
     ----------

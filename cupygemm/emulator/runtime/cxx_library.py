@@ -1,10 +1,10 @@
 """The two C++ libraries with which HIP source compiles.
 
-The small one is this package's: the parts of the standard headers that kernels use most. Parsing it
-takes a tenth of a second less than the full one, up to a whole second for programs that include
-much. The full one is LLVM's libc++ over musl's C headers, as the package ziglang brings them, so it
-has all standard headers, and is the same on every machine. As in hipcc, functions of the library
-that are ``constexpr`` can be called on the device, and the others are the host's.
+The small one is part of this package and has the parts of the standard headers that kernels use
+most. Parsing it takes a tenth of a second less than parsing the full one, and up to a whole second
+less for programs that include many headers. The full one is LLVM's libc++ over musl's C headers,
+from the package ziglang. So it has all standard headers, and is the same on every machine. As with
+hipcc, device code can call the library's ``constexpr`` functions, and the others are for the host.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LIBCPP_HAS_NO_STD_MODULES _LIBCPP_HAS_TIME_ZONE_DATABASE _LIBCPP_PSTL_BACKEND_S
 _LIBCPP_HARDENING_MODE=_LIBCPP_HARDENING_MODE_NONE
 _LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE
 """
-# Errors in this clang and this library that are none in the compilers HIP programs are written for.
+# Errors of this clang with this library, which the compilers of HIP programs do not report.
 _LENIENT = ("-Wno-invalid-specialization", "-Wno-missing-template-arg-list-after-template-kw")
 _FOLDERS = (
     "libcxx/include",
