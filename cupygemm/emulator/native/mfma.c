@@ -3,7 +3,8 @@
  * One call executes one instruction for a range of waves, reading and writing the vector register
  * file in place: EXEC does not matter to them. Per wave: decode A and B (mfma_operands.h), copy C
  * to an accumulator laid out as the registers of D, run a tile function (mfma_tiles.h) on each 16
- * neighbouring lanes of it, which are 16 columns of one row, and store it.
+ * neighbouring lanes of it, which are 16 columns of one row, and store it. A dense product of
+ * moderate numbers adds to the registers themselves, two rows at a time (mfma_numbers.h).
  */
 #include "mfma_numbers.h"
 
@@ -180,10 +181,38 @@ static void f64_wave(const mfma_op *op, tile *t, workspace *w) {
     }
 }
 
+/* Run a dense fused product of numbers on the registers themselves. */
+static void numbers_wave(const mfma_op *op, const wave_registers *file, tile *t, workspace *w) {
+    if (op->c_reg != op->d_reg) {
+        load_c(op, file, w);
+        for (int g = 0; g < op->d_count; g++)
+            memcpy(row_of(file, op->d_reg + g), w->d[g], sizeof w->d[g]);
+    }
+    /* Four rows are four registers, in the lanes of one of the bands. */
+    const int bands = LANES / op->n, per_block = op->m * op->n / LANES;
+    for (int block = 0; block < op->blocks; block++)
+        for (int i = 0; i < op->m; i += 4) {
+            const int g = op->d_reg + block * per_block + i / 4 / bands * 4;
+            uint32_t *four = row_of(file, g) + i / 4 % bands * op->n;
+            for (int pair = 0; pair < 4; pair += 2)
+                for (int j = 0; j < op->n; j += COLUMNS) {
+                    uint32_t *row = four + pair * file->stride + j;
+                    uint32_t *rows[] = {row, row + file->stride};
+                    t->a_offset = op->a_block[block] * op->m + i + pair;
+                    t->b_offset = block * op->n + j;
+                    numbers_of_rows(t, rows);
+                }
+        }
+}
+
 static void run_wave(const mfma_op *op, const wave_registers *file, workspace *w) {
     const int a_k = op->index_reg < 0 ? op->k : op->k / 2, by_lane = op->m == 4;
     tile t = {&w->a, &w->b, 0, op->m * op->blocks, 0, w->b_row[0], a_k, op->group, 0, 0};
     decode(op, file, a_k, w, &t);
+    if (op->arithmetic == FUSED && t.numbers && op->index_reg < 0) {
+        numbers_wave(op, file, &t, w);
+        return;
+    }
     find_rows(op, file, a_k, w);
     load_c(op, file, w);
     if (by_lane) {
@@ -193,8 +222,8 @@ static void run_wave(const mfma_op *op, const wave_registers *file, workspace *w
     if (op->arithmetic == FMA_F64) {
         f64_wave(op, &t, w);
     } else {
-        const int plain = op->arithmetic == FUSED && t.numbers;
-        const tile_function run = plain ? fused_numbers_tile : TILES[op->arithmetic][by_lane];
+        const int sparse = op->arithmetic == FUSED && t.numbers; /* dense ones have been executed */
+        const tile_function run = sparse ? fused_numbers_tile : TILES[op->arithmetic][by_lane];
         /* Registers of D: 4 rows of a block, the next 4 rows in higher lanes if there are any. */
         const int columns = by_lane ? 4 * op->blocks : op->n, blocks = by_lane ? 1 : op->blocks;
         const int bands = LANES / columns;

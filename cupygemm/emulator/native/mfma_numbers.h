@@ -48,25 +48,13 @@ WIDE static void decode_bf16(const wave_registers *file, const placement *p, ope
 
 /* ---- Sums ---- */
 
-/* Where the generic sum must decide: C is Inf or NaN, or reaches below products that are all 0. */
-ALWAYS_INLINE int is_unusual(ints c_exponent, ints top) {
-    return __builtin_reduce_or((c_exponent > 127) | ((top < LOWEST_PRODUCT) & (c_exponent < top)));
-}
-
-/* `add_c` in integers. Sum and C are added in units of 2^(top - 24), in which C is cut off
- * downwards. Where C exceeds the products by more than 5 powers of two, units are larger by
+/* Add in integers what `add_c` adds. Sum and C are added in units of 2^(top - 24), in which C is
+ * cut off downwards. Where C exceeds the products by more than 5 powers of two, units are larger by
  * `shift`: of the sum, what lies 31 bits below C is cut off downwards, and the lowest bit of the
  * rest then stands for all bits that the units are too large for. */
-ALWAYS_INLINE void add_number_c(const ints *sum, const ints *products_top, floats *c) {
-    const ints none = {0}, field = (ints)*c >> 23 & 0xFF;
-    const ints c_exponent = __builtin_elementwise_max(field, 1 - none) - 127;
-    if (__builtin_expect(is_unusual(c_exponent, *products_top), 0)) {
-        add_c(sum, products_top, 0, c);
-        return;
-    }
-    const ints top = __builtin_elementwise_max(*products_top, LOWEST_PRODUCT - none);
-    const ints above = c_exponent - top;
-    ints total = *sum, unit = top - 24;
+ALWAYS_INLINE floats add_in_units(ints total, ints top, ints c_exponent, floats c) {
+    const ints none = {0}, above = c_exponent - top;
+    ints unit = top - 24;
     if (__builtin_reduce_or(above > 5)) {
         const ints shift = __builtin_elementwise_max(above - 5, none);
         const ints kept = __builtin_elementwise_min(shift, 2 - none);
@@ -77,11 +65,82 @@ ALWAYS_INLINE void add_number_c(const ints *sum, const ints *products_top, float
     }
     /* A C far below the units may be taken for a larger one: it is cut off, either way. */
     const ints power = __builtin_elementwise_max(-unit, -36 - c_exponent);
-    floats addend = *c * (floats)((power + 127) << 23);
+    const floats addend = c * (floats)((power + 127) << 23);
     total += __builtin_convertvector(__builtin_elementwise_floor(addend), ints);
-    const floats result = __builtin_convertvector(total, floats) * (floats)((unit + 127) << 23);
-    const ints is_zero = *products_top < LOWEST_PRODUCT;
+    return __builtin_convertvector(total, floats) * (floats)((unit + 127) << 23);
+}
+
+/* The same where C is Inf or NaN, or the products of a column are all 0. */
+WIDE static __attribute__((noinline)) void add_unusual_c(const ints *sum, const ints *products_top,
+                                                         const ints *c_exponent, floats *c) {
+    const ints none = {0}, is_zero = *products_top < LOWEST_PRODUCT;
+    if (__builtin_reduce_or((*c_exponent > 127) | (is_zero & (*c_exponent < *products_top)))) {
+        add_c(sum, products_top, 0, c);
+        return;
+    }
+    const ints top = __builtin_elementwise_max(*products_top, LOWEST_PRODUCT - none);
+    const floats result = add_in_units(*sum, top, *c_exponent, *c);
     *c = (floats)((is_zero & (ints)(*c + 0.0f)) | (~is_zero & (ints)result));
+}
+
+ALWAYS_INLINE floats add_number_c(ints sum, ints top, floats c) {
+    const ints none = {0}, field = (ints)c >> 23 & 0xFF;
+    const ints c_exponent = __builtin_elementwise_max(field, 1 - none) - 127;
+    const int is_unusual = __builtin_reduce_or((c_exponent > 127) | (top < LOWEST_PRODUCT));
+    if (!__builtin_expect(is_unusual, 0))
+        return add_in_units(sum, top, c_exponent, c);
+    /* Copies, so that the others stay in registers. */
+    const ints sum_copy = sum, top_copy = top, exponent_copy = c_exponent;
+    floats c_copy = c;
+    add_unusual_c(&sum_copy, &top_copy, &exponent_copy, &c_copy);
+    return c_copy;
+}
+
+/* `group` products from element k on of one row: their sum, and their largest exponent. */
+ALWAYS_INLINE ints sum_of_group(const float *a, const int32_t *a_exponent, size_t pitch, int group,
+                                const floats *b, const ints *b_exponent, ints *top) {
+    floats product[8];
+    UNROLLED
+    for (int q = 0; q < group; q++) {
+        const ints exponent = a_exponent[(size_t)q * pitch] + b_exponent[q];
+        product[q] = a[(size_t)q * pitch] * b[q];
+        *top = q ? __builtin_elementwise_max(*top, exponent) : exponent;
+    }
+    return sum_of_numbers(product, *top, group);
+}
+
+/* Two rows at a time share the elements of B, and neither waits for the other's sum. */
+ALWAYS_INLINE void add_rows(const tile *t, int group, uint32_t *const *into) {
+    const size_t a_pitch = (size_t)t->a_pitch, b_pitch = (size_t)t->b->pitch;
+    const float *a = t->a->number + t->a_offset, *b = t->b->number + t->b_offset;
+    const int32_t *ea = t->a->exponent + t->a_offset, *eb = t->b->exponent + t->b_offset;
+    floats first, second;
+    memcpy(&first, into[0], sizeof first);
+    memcpy(&second, into[1], sizeof second);
+    for (int k = 0; k < t->k; k += group) {
+        floats number[8];
+        ints exponent[8], top;
+        UNROLLED
+        for (int q = 0; q < group; q++) {
+            memcpy(&number[q], b + (size_t)q * b_pitch, sizeof *number);
+            memcpy(&exponent[q], eb + (size_t)q * b_pitch, sizeof *exponent);
+        }
+        const ints sum = sum_of_group(a, ea, a_pitch, group, number, exponent, &top);
+        first = add_number_c(sum, top, first);
+        const ints next = sum_of_group(a + 1, ea + 1, a_pitch, group, number, exponent, &top);
+        second = add_number_c(next, top, second);
+        a += (size_t)group * a_pitch, ea += (size_t)group * a_pitch;
+        b += (size_t)group * b_pitch, eb += (size_t)group * b_pitch;
+    }
+    memcpy(into[0], &first, sizeof first);
+    memcpy(into[1], &second, sizeof second);
+}
+
+WIDE static void numbers_of_rows(const tile *t, uint32_t *const *into) {
+    if (t->group == 4)
+        add_rows(t, 4, into);
+    else
+        add_rows(t, 8, into);
 }
 
 ALWAYS_INLINE void fused_numbers(const tile *t, int group, vector32 *into) {
@@ -90,7 +149,7 @@ ALWAYS_INLINE void fused_numbers(const tile *t, int group, vector32 *into) {
     for (int k = 0; k < t->k; k += group) {
         ints sum, top;
         aligned_sum(t, 0, 1, k, 1, group, &sum, &top);
-        add_number_c(&sum, &top, &c);
+        c = add_number_c(sum, top, c);
     }
     memcpy(into, &c, sizeof c);
 }

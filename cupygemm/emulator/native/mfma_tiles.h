@@ -67,6 +67,7 @@ typedef int64_t some_longs __attribute__((vector_size(64)));
 typedef double some_doubles __attribute__((vector_size(64)));
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define UNROLLED _Pragma("clang loop unroll(full)") /* arrays of vectors stay in registers */
 #if defined(__x86_64__)
 #define WIDE __attribute__((min_vector_width(512)))
 #else
@@ -86,6 +87,17 @@ ALWAYS_INLINE void take_ints(const int32_t *from, int by_lane, ints *into) {
         memcpy(into, from, sizeof *into);
     else
         *into = *from - (ints){0};
+}
+
+/* The sum of products that are numbers, cut off one by one, in units of 2^(top - 24). Where the
+ * scale is too large, all products are 0. */
+ALWAYS_INLINE ints sum_of_numbers(const floats *product, ints top, int count) {
+    const ints scale = __builtin_elementwise_min(127 + 24 - top, 254 - (ints){0});
+    ints total = {0};
+    UNROLLED
+    for (int q = 0; q < count; q++)
+        total += __builtin_convertvector(product[q] * (floats)(scale << 23), ints);
+    return total;
 }
 
 /* Sum `count` products aligned to the largest of their exponents, each cut off (towards zero) below
@@ -109,12 +121,12 @@ ALWAYS_INLINE void aligned_sum(const tile *t, int a_lane, int numbers, int first
         exponent[q] = ex + ey;
         *top = q ? __builtin_elementwise_max(*top, exponent[q]) : exponent[q];
     }
-    ints scale = 127 + 24 - *top; /* of numbers; where it is too large, all products are 0 */
-    scale = __builtin_elementwise_min(scale, 254 - (ints){0});
-    for (int q = 0; q < count; q++) {
-        if (!numbers) { /* from 100 on, the shift is far beyond the last bit */
-            scale = 127 + 24 - __builtin_elementwise_min(*top - exponent[q], 100 - (ints){0});
-        }
+    if (numbers) {
+        *sum = sum_of_numbers(product, *top, count);
+        return;
+    }
+    for (int q = 0; q < count; q++) { /* from 100 on, the shift is far beyond the last bit */
+        ints scale = 127 + 24 - __builtin_elementwise_min(*top - exponent[q], 100 - (ints){0});
         total += __builtin_convertvector(product[q] * (floats)(scale << 23), ints);
     }
     *sum = total;
