@@ -37,6 +37,10 @@ _COMPILE = (
     "-nogpuinc",
     "-O3",
     "-std=c++17",
+    # LLVM's CodeGenPrepare starts anew after each change, unless a function is "huge", by default
+    # of 10,000 blocks. The code is the same; a Cholesky panel of complex64 takes 2 instead of 17 s.
+    "-mllvm",
+    "-cgpp-huge-func=1",
 )
 _ASSEMBLE = ("--target=amdgcn-amd-amdhsa",)
 
@@ -93,7 +97,7 @@ class Toolchain:
         target : str
             The name of the processor, as the compiler's ``-mcpu`` takes it.
         options : sequence of str, optional
-            Options after the defaults, which are ``-O3 -std=c++17``.
+            Options after the defaults, such as ``-O3 -std=c++17``.
 
         Returns
         -------
