@@ -4,6 +4,10 @@ At -O3, the compiler assumes any value for a variable that was never initialised
 show no trace of it. Therefore the compiler's warnings are kept in the code object, as comments, and
 are reported when it is loaded. CuPy's own and generated programs are left out. The compiler looks
 at numbers and vectors, but not at elements of arrays.
+
+Where it says that a variable "may be" uninitialized, it has not compared conditions or counted the
+rounds of loops, and is often wrong. It is followed where the variable is used to compute its own
+next value, as an accumulator is, which no condition can excuse in the first round.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from cupygemm.emulator import checking
 from cupygemm.emulator.errors import EmulatorError
@@ -38,9 +43,31 @@ def comments(source: str, log: str) -> list[str]:
     """
     if source.startswith(_GENERATED):
         return []
-    found = dict.fromkeys(f"{where}: {what}" for where, what in _WARNING.findall(log))
+    warnings = _WARNING.findall(log)
+    told = ((where, what) for where, what in warnings if _is_certain(source, where, what))
+    found = dict.fromkeys(f"{where}: {what}" for where, what in told)
     quoted = (re.sub(r'["\\]', r"\\\g<0>", text) for text in found)
     return [f'\t.ident "{_MARK}{text}"\n' for text in quoted]
+
+
+def _is_certain(source: str, where: str, what: str) -> bool:
+    """Tell whether a warning is certain, or about a statement that computes a variable anew."""
+    doubtful = re.match(r"variable '(\w+)' may be uninitialized", what)
+    if doubtful is None:
+        return True
+    file, line, column = where.rsplit(":", 2)
+    try:
+        text = Path(file).read_text(errors="replace") if Path(file).is_absolute() else source
+    except OSError:
+        return True
+    start = len("".join(text.splitlines(keepends=True)[: int(line) - 1])) + int(column) - 1
+    before, after = re.split(r"[;{}]", text[:start])[-1], text[start:].partition(";")[0]
+    name = re.escape(doubtful[1])
+    written = (
+        rf"\b{name}\b(?:\[[^]]*\]|\.\w+)*\s*(?:[-+*/%&|^]|<<|>>)?=(?!=)|\b{name}\s*(?:\+\+|--)"
+    )
+    written += rf'|(?:\+\+|--)\s*{name}\b|"\+[^"]*"\s*\(\s*{name}\b'
+    return re.search(written, before + after) is not None
 
 
 def report(elf: bytes) -> None:

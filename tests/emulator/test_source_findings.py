@@ -70,3 +70,49 @@ def test_what_is_kept_of_a_log() -> None:
     assert len(kept) == 1
     assert r"a \"b\".hip:1:2: variable 'x' is uninit" in kept[0]
     assert source_findings.comments("#include <cupy/complex.cuh>\n", log) == []
+
+
+DOUBTFUL = """
+extern "C" __global__ void k(const int* x, int* y, int n) {
+    int bit, sum, last;
+    if (n != 10) { if (n != 21) bit = n * 3; }
+    if (n != 10 && n != 21) y[0] = x[0] >> bit;
+    for (int i = 0; i < 4; i++) last = x[i];
+    y[1] = last;
+    for (int i = 0; i < n; i++)
+        sum =
+            x[i] +
+            sum;
+    y[2] = n > 0 ? sum : 0;
+}
+"""
+
+
+def test_conditions_that_exclude_each_other_are_no_finding() -> None:
+    """Of three doubtful warnings, the accumulator's is kept, whose statement has three lines."""
+    compiled = compile_program(DOUBTFUL, "a.hip", target_name="gfx942")
+    assert "'bit' may be" in compiled.log
+    assert "'last' may be" in compiled.log
+    kept = source_findings.comments(DOUBTFUL, compiled.log)
+    assert len(kept) == 1
+    assert "a.hip:11:13: variable 'sum' may be" in kept[0]
+
+
+@pytest.mark.parametrize(
+    ("statement", "kept"),
+    [
+        ("acc += x;", 1),
+        ("acc.x *= x;", 1),
+        ("acc++;", 1),
+        ('asm("v_add %0, %1" : "+v"(acc) : "v"(x));', 1),
+        ("if (acc == x) y = 1;", 0),
+        ("y[acc] = x;", 0),
+    ],
+)
+def test_what_computes_a_variable_anew(statement: str, kept: int) -> None:
+    column = statement.index("acc") + 1
+    log = (
+        f"a.hip:1:{column}: warning: variable 'acc' may be uninitialized when used here "
+        "[-Wconditional-uninitialized]\n"
+    )
+    assert len(source_findings.comments(statement, log)) == kept
