@@ -8,7 +8,8 @@ Some tests run for every row of a long table, such as every configuration of a G
 each row is a kernel to compile. ``make test`` runs samples of them, and ``make test-all``, which is
 what CI runs, all. Of the cases of a test that is marked ``covering``, the sample shows each value
 of each parameter; of a record, such as a configuration, each value of each field. With
-``covering(pairs=True)``, it shows each pair of values that two parameters take together. Of a test
+``covering(pairs=True)``, it shows each pair of values that two parameters take together; with
+``covering(apart_from=("tile_n",))``, it need not show each value of the fields named. Of a test
 that is marked ``one_in(number)``, the sample is every `number`-th case; if it has two tables, the
 number is coprime to the length of the one that varies faster, so that each row of either is met.
 """
@@ -86,7 +87,9 @@ def mark_sweeps(items: Iterable[pytest.Item]) -> None:
             cases[index].add_marker("sweep")
 
 
-def shows(parameters: dict[str, Any], *, pairs: bool = False) -> set[Any]:
+def shows(
+    parameters: dict[str, Any], *, pairs: bool = False, apart_from: Sequence[str] = ()
+) -> set[Any]:
     """Return what a case shows: values with their names, or pairs of them.
 
     Parameters
@@ -95,8 +98,17 @@ def shows(parameters: dict[str, Any], *, pairs: bool = False) -> set[Any]:
         A test's arguments by name.
     pairs : bool
         Ask for pairs of values of different parameters.
+    apart_from : sequence of str
+        Fields, or parameters, whose values do not count.
     """
-    values = {name: list(_values(name, value)) for name, value in parameters.items()}
+    values = {
+        name: [
+            (path, its)
+            for path, its in _values(name, value)
+            if path.split(".")[-1] not in apart_from
+        ]
+        for name, value in parameters.items()
+    }
     if not pairs or len(values) == 1:
         return set(itertools.chain.from_iterable(values.values()))
     combined = itertools.combinations(values.values(), 2)

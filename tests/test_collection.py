@@ -107,6 +107,10 @@ def test_a_sample_shows_each_value_and_each_pair() -> None:
         assert fewest <= len(sample) <= fewest + 2
         assert set().union(*(shown[case] for case in sample)) == set().union(*shown)
     assert shows({"k": 3}, pairs=True) == {("k", "3")}
+    assert shows(cases[0], apart_from=("stages", "layout")) == {
+        ("config.tile.0", "64"),
+        ("config.tile.1", "32"),
+    }
     assert cover([]) == []
 
 

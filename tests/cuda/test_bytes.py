@@ -78,6 +78,7 @@ def test_rounding_is_to_nearest_even_and_saturates(cp, dtype, fused):
     assert np.isnan(result).sum() == 24
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("kind", ["", "columns", "rows"])
 @pytest.mark.parametrize("dtype", [I8, U8, I32], ids=str)
 def test_integers_after_an_epilogue_saturate(cp, dtype, kind):
@@ -109,6 +110,7 @@ KINDS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda i: "-".join(map(str, KINDS[i])))
 def test_every_part_of_an_epilogue(cp, number):
     """Results are stored with and without TMA, from whole tiles, parts of k and cut tiles."""

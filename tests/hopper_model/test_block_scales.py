@@ -58,7 +58,7 @@ def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **optio
     return np.array(result, subok=False), expected
 
 
-@pytest.mark.covering
+@pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize(
     ("columns", "config"),
     [

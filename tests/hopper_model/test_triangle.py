@@ -64,7 +64,7 @@ def check_product(cp, n, k, dtype, result=None, order="C", **options):
     np.testing.assert_array_equal(exact(product), exact(expected.astype(product.dtype)))
 
 
-@pytest.mark.covering
+@pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize("config", configs_for("f16"), ids=lambda config: config.name)
 def test_each_configuration_is_exact(cp, model, chosen, config):
     """Bands of several tiles, of which the last is lower, and tiles cut by the diagonal."""
@@ -76,6 +76,7 @@ def test_each_configuration_is_exact(cp, model, chosen, config):
     assert plan is not NO_PLAN
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("shape", [(0, 1), (-1, 1), (-1, 2), (-1, 3)])
 def test_nothing_above_the_diagonal_is_computed(cp, chosen, monkeypatch, shape):
     """Tiles wider than high, and square ones in bands of one to three."""
@@ -121,6 +122,7 @@ def test_factors_and_an_addend_that_is_not_symmetric(cp, chosen):
     assert NO_PLAN not in PLANS.of("syrk")
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("n", [64, 131, 200])
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_addends_of_any_shape_and_place(cp, chosen, n, dtype):

@@ -10,7 +10,8 @@ from cupygemm._build.toolchain import host_compiler_version, host_shared_library
 
 def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Return a library of the header, flattened, followed by `code`, which exports C functions."""
-    text = "#define __device__\n" + "".join(f"#define {name} 1\n" for name in defines)
+    text = "#pragma clang optimize off\n"  # many small functions, each of which runs once
+    text += "#define __device__\n" + "".join(f"#define {name} 1\n" for name in defines)
     # What rounds to 8-bit floats and what activations take is declared beside the layouts, and this
     # machine has none of it.
     for instruction in ("cvt_pk_fp8_f32", "cvt_pk_bf8_f32", "exp2f", "rcpf"):
@@ -20,6 +21,6 @@ def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -
     def build(output: Path) -> None:
         source = output.with_suffix(".cpp")
         source.write_text(text)
-        host_shared_library([source], output, options=("-O1", "-std=c++17"))
+        host_shared_library([source], output, options=("-O1", "-g0", "-std=c++17"))
 
     return ctypes.CDLL(str(get_or_build("test", (text, host_compiler_version()), ".so", build)))

@@ -125,6 +125,7 @@ CASES = [
 ]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("a", "b", "layout", "tiles", "m", "n", "rest", "split_k"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
     a: str, b: str, layout: str, tiles: int, m: int, n: int, rest: int, split_k: int
@@ -177,17 +178,16 @@ def compiled(dtype: str, layout: str, epilogue: Epilogue | None = None) -> Compi
     return kernel
 
 
-@pytest.mark.parametrize(
-    ("dtype", "least"), [("e4m3fn", (1, 1, 1, 0.95)), ("e2m1x2", (0.99, 0.99, 0.99, 0.95))]
-)
-def test_the_matrix_pipe_is_busy(dtype: str, least: tuple[float, ...]) -> None:
+@pytest.mark.covering
+@pytest.mark.parametrize(("dtype", "most"), [("e4m3fn", 1), ("e2m1x2", 0.99)])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_matrix_pipe_is_busy(layout: str, dtype: str, most: float) -> None:
     """`profile_loop` counts this. Factors add three loads, in the memory phases."""
-    for layout, efficiency in zip(LAYOUTS, least, strict=True):
-        loop = profile_loop(compiled(dtype, layout).path)
-        assert (loop.groups, loop.waves_per_simd, loop.exposed_cycles) == (2, 2, 0)
-        assert loop.efficiency >= efficiency
-        steps = 2 if dtype == "e2m1x2" else 1
-        assert loop.instructions["VMEM"] == 8 + 3 * steps
+    loop = profile_loop(compiled(dtype, layout).path)
+    assert (loop.groups, loop.waves_per_simd, loop.exposed_cycles) == (2, 2, 0)
+    assert loop.efficiency >= (0.95 if layout == "mn" else most)
+    steps = 2 if dtype == "e2m1x2" else 1
+    assert loop.instructions["VMEM"] == 8 + 3 * steps
 
 
 @pytest.mark.parametrize(("dtype", "layout"), [("e4m3fn", "mn"), ("e2m1x2", "kk")])

@@ -211,6 +211,7 @@ def loop_of(
     return emulator.profile_loop(compiled.path)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("layout", "dtype"),
     [*((layout, "bf16") for layout in LAYOUTS), ("kk", "i8"), ("kk", "e4m3fn"), ("kk", "f32")],
@@ -279,6 +280,7 @@ def persistent_problem(layout: str, dtype: str) -> GemmProblem:
     )
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.covering
 @pytest.mark.parametrize(("layout", "dtype", "config"), rows_of(of_persistent_grids, width=3))
 def test_a_persistent_grid_leaves_it_its_registers(
@@ -297,6 +299,7 @@ def test_the_tiles_of_persistent_grids(layout: str) -> None:
     assert (256, 256) not in taken
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:
     """The ring begins anew with each tile, when nothing of the last is on its way to it."""
@@ -348,7 +351,8 @@ def test_only_16_bit_elements_are_transposed(dtype: str) -> None:
     assert "cannot transpose" in reason
 
 
-@pytest.mark.parametrize(("dtype", "least"), [("c64", 0.95), ("c128", 0.99)])
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("dtype", "least"), [("c128", 0.99), ("c64", 0.95)])
 def test_complex_numbers_are_refused_and_lose_nothing(dtype: DType, least: float) -> None:
     """Their loops keep the matrix units busy where operands are staged in registers."""
     problem = replace(PROBLEM, a_dtype=dtype, b_dtype=dtype, out_dtype=dtype, a_major="m")

@@ -99,6 +99,7 @@ def names(row: Row) -> str:
     return f"{row.target}-{row.mainloop}-{row.tile_m}x{row.tile_n}-{row.waves}"
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("row", rows(), ids=names)
 def test_what_the_loop_counts(row: Row) -> None:
     compiled = compile_kernel(PROBLEM, row.config, row.target)
@@ -118,7 +119,7 @@ TIMED = [
 ]
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("row", TIMED)
 def test_what_the_timing_model_gives(row: Row) -> None:
     profiles = []

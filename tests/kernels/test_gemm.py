@@ -49,6 +49,7 @@ def test_nothing_beside_the_matrices_is_read_or_written(layout, k):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("m", "n"), [(65, 67), (63, 129), (64, 64)])
 def test_an_odd_edge_shares_its_dword_with_the_end_of_memory(layout, m, n):
@@ -70,6 +71,7 @@ def test_every_alignment(layout, offset, pad):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 1, 1), (1, 200, 3), (200, 1, 70), (3, 5, 300)])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_thin_problems(m, n, k, layout):
@@ -172,6 +174,7 @@ def test_an_operand_may_be_broadcast_along_its_rows():
     memory.close()
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_matrices_beyond_4_gib(monkeypatch, layout):
     """Tiles are reached by 64-bit arithmetic: rows 66 MB apart, of which few pages are touched."""
@@ -243,6 +246,7 @@ def test_no_bank_conflicts(arch, config, layout):
     assert [extra for *_, extra in conflicts.values() if extra] == []
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_whole_tiles_move_whole_lines(layout):
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""

@@ -64,7 +64,7 @@ def every_kind():
                         )
 
 
-@pytest.mark.covering(pairs=True)
+@pytest.mark.covering
 @pytest.mark.parametrize(("arch", "dtype", "layout", "partition"), list(every_kind()))
 def test_exact(arch, dtype, layout, partition):
     config = config_of(arch, 32, 32, dtype=dtype)
@@ -86,7 +86,8 @@ def suitable(name, arch, partition):
     return None
 
 
-@pytest.mark.parametrize("partition", ["six", "stream5"])
+@pytest.mark.covering
+@pytest.mark.parametrize("partition", ["stream5", "six"])
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
 @pytest.mark.parametrize("name", MAINLOOPS)
 def test_every_mainloop_takes_part(name, arch, partition):
@@ -97,6 +98,7 @@ def test_every_mainloop_takes_part(name, arch, partition):
     case.run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("partition", ["two", "atomic", "stream5"])
 @pytest.mark.parametrize("batch", [(2, 3), (3,)])
 def test_batches(batch, partition):
@@ -114,6 +116,7 @@ def test_batches(batch, partition):
     case.run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("partition", ["two", "stream5"])
 def test_other_results(partition, out_dtype):
@@ -124,6 +127,7 @@ def test_other_results(partition, out_dtype):
     case.run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["bf16", "f64"])
 @pytest.mark.parametrize("partition", ["six", "atomic", "stream4"])
 def test_error_bound(partition, dtype):
@@ -135,6 +139,7 @@ def test_error_bound(partition, dtype):
     testing.assert_gemm_close(result.c, *case.operands())
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["f16", "f64", "i8"])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_parts_are_added_to_the_result_itself(dtype, batch):
@@ -167,6 +172,7 @@ def test_a_workgroup_beyond_the_steps_has_nothing():
     Case(config, "gfx942", m=40, n=30, k=3 * config.tile_k).run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "bf16"), ("gfx90a", "f64")])
 @pytest.mark.parametrize("partition", ["six", "stream4"])

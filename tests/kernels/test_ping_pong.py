@@ -168,21 +168,22 @@ EFFICIENCY = {
 }
 
 
+@pytest.mark.covering
+@pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("arch", "dtype"), EFFICIENCY)
-def test_the_matrix_pipe_is_busy(arch: str, dtype: str) -> None:
+def test_the_matrix_pipe_is_busy(arch: str, dtype: str, layout: str) -> None:
     """By the count of `profile_loop`; nothing spills, and two waves fit on a SIMD."""
-    for layout, least in zip(LAYOUTS, EFFICIENCY[arch, dtype], strict=True):
-        kernel = compiled(arch, dtype, layout)
-        resources = kernel.resources
-        assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
-        assert resources.vgprs <= 256
-        loop = profile_loop(kernel.path)
-        assert (loop.groups, loop.waves_per_simd, loop.exposed_cycles) == (2, 2, 0)
-        assert loop.instructions["barrier"] == 4
-        assert loop.efficiency >= least
-        # 256 x 256 x 128 bytes: 64 KiB from memory by 512 threads, and 24 fragments of a wave.
-        assert loop.global_bytes >= 8 * 1024
-        assert loop.lds_bytes >= (24 + 8) * 1024
+    kernel = compiled(arch, dtype, layout)
+    resources = kernel.resources
+    assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
+    assert resources.vgprs <= 256
+    loop = profile_loop(kernel.path)
+    assert (loop.groups, loop.waves_per_simd, loop.exposed_cycles) == (2, 2, 0)
+    assert loop.instructions["barrier"] == 4
+    assert loop.efficiency >= EFFICIENCY[arch, dtype][LAYOUTS.index(layout)]
+    # 256 x 256 x 128 bytes: 64 KiB from memory by 512 threads, and 24 fragments of a wave.
+    assert loop.global_bytes >= 8 * 1024
+    assert loop.lds_bytes >= (24 + 8) * 1024
 
 
 def test_half_a_tile_is_as_busy() -> None:

@@ -171,7 +171,7 @@ def cases_of_other_types() -> Iterator[object]:
                     yield pytest.param(arch, dtype, config, turn, id=name)
 
 
-@pytest.mark.covering
+@pytest.mark.covering(apart_from=("turn",))
 @pytest.mark.parametrize(
     ("arch", "dtype", "config", "turn"), rows_of(cases_of_other_types, width=4)
 )

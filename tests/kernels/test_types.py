@@ -114,16 +114,18 @@ def check_resources(case):
     assert resources.vgprs <= most
 
 
+@pytest.mark.covering
+@pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("mma", [16, 32])
 @pytest.mark.parametrize("arch", PAIRS)
-def test_pairs_of_8_bit_formats(arch, mma):
+def test_pairs_of_8_bit_formats(arch, mma, number):
     """Each pair in a layout of its own, with a result of each kind."""
-    for number, (a, b, out) in enumerate(PAIRS[arch]):
-        layout = LAYOUTS[(number + mma // 16) % 4]
-        config = suited(a, layout, arch, mma)
-        case = tailed(config, arch, a, layout, b_dtype=b, out_dtype=out)
-        case.run().check_exact()
-        check_resources(case)
+    a, b, out = PAIRS[arch][number]
+    layout = LAYOUTS[(number + mma // 16) % 4]
+    config = suited(a, layout, arch, mma)
+    case = tailed(config, arch, a, layout, b_dtype=b, out_dtype=out)
+    case.run().check_exact()
+    check_resources(case)
 
 
 @pytest.mark.parametrize(("layout", "mma"), [("kn", 16), ("mk", 32), ("kk", 32), ("mn", 16)])
@@ -133,6 +135,7 @@ def test_xf32_of_exact_operands(layout, mma):
     check_resources(case)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("dtype", "layout", "arch", "mma"),
     [
@@ -191,6 +194,7 @@ def test_error_bound_of_8_bit_floats(arch, dtype):
         testing.assert_gemm_close(forced(case, given).run().c, *given)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 @pytest.mark.parametrize("dtype", EVERY_TILE)
 def test_memory_ends_with_the_last_element(dtype, layout):
