@@ -224,6 +224,17 @@ def test_host_code_beside_a_kernel_is_parsed(cp: ModuleType) -> None:
         fill<<<dim3(1), dim3(64), 0, nullptr>>>(x, n);
         hipLaunchKernelGGL(fill, dim3(1), dim3(64), 0, 0, x, n);
         CHECK(hipGetLastError());
+        float *pinned;
+        CHECK(hipHostAlloc(&pinned, 64));
+        hipIpcMemHandle_t handle;
+        CHECK(hipIpcGetMemHandle(&handle, x));
+        hipGraph_t graph;
+        hipGraphNode_t node = nullptr;
+        hipGraphNodeType type;
+        hipKernelNodeParams parameters;
+        CHECK(hipGraphNodeGetType(node, &type));
+        if (type == hipGraphNodeTypeKernel)
+            CHECK(hipGraphKernelNodeGetParams(node, &parameters));
         std::cout << "done " << n << std::endl;
     }
     """
