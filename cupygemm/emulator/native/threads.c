@@ -5,7 +5,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-enum { MAX_HELPERS = 63, SPINS = 2000 };
+enum { MAX_HELPERS = 63 };
+enum { SPINS = 200 }; /* about as long as to sleep and to wake: some 10 us */
 
 /* The job in hand. `ticket` holds the number of the job in its high half and the next part in its
  * low half, so that a helper that wakes late cannot take a part of another job. */
