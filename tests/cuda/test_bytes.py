@@ -110,7 +110,7 @@ KINDS = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("number", range(len(KINDS)), ids=lambda i: "-".join(map(str, KINDS[i])))
 def test_every_part_of_an_epilogue(cp, number):
     """Results are stored with and without TMA, from whole tiles, parts of k and cut tiles."""

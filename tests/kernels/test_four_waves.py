@@ -119,7 +119,7 @@ TIMED = [
 ]
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("row", TIMED)
 def test_what_the_timing_model_gives(row: Row) -> None:
     profiles = []

@@ -225,7 +225,7 @@ def test_the_order_of_waves_does_not_matter(tile):
         np.testing.assert_array_equal(bits[0], other)
 
 
-@pytest.mark.covering
+@pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
     ("arch", "config"),
