@@ -8,7 +8,7 @@ import scipy.linalg
 
 from cupygemm import linalg
 from tests.solvers.conftest import assert_like
-from tests.solvers.test_systems import CHOLESKY_TYPES, TYPES, definite, well_conditioned
+from tests.solvers.test_systems import TYPES, definite, well_conditioned
 
 
 @pytest.mark.one_in(3)
@@ -77,7 +77,7 @@ def test_tiny_and_huge_pivots(cp):
     assert_like(linalg.lu_factor(cp.asarray(a))[0], scipy.linalg.lu_factor(a)[0])
 
 
-@pytest.mark.parametrize("dtype", CHOLESKY_TYPES)
+@pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("lower", [False, True])
 def test_cholesky(cp, draw, dtype, lower):
     a, b = definite(draw, (12, 12), dtype), draw((12, 3), dtype)
