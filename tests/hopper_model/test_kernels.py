@@ -91,7 +91,9 @@ def test_hilberts_order_is_exact(cp, model, variant):
         testing.assert_gemm_exact(result, x1, x2)
 
 
-@pytest.mark.covering(apart_from=("tile_m", "tile_n", "num_stages", "group_m", "result", "orders"))
+@pytest.mark.covering(
+    apart_from=("tile_m", "tile_n", "num_stages", "group_m", "result", "orders", "split_k")
+)
 @pytest.mark.parametrize("variant", list(variants_in_turns()), ids=lambda variant: variant.name)
 def test_consumers_in_turns_are_exact(cp, model, variant):
     """Each block has several tiles, an odd or an even number of them, or one, of few steps or many.

@@ -90,6 +90,7 @@ def check_scaled(cp, sizes, *, masked, shape_b, dtype=F32, **options):
         np.testing.assert_array_equal(found[index], expected.astype(dtype))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("shape_b", [lambda n: (-(-n // 128),), lambda n: (n,), None])
 def test_scales_along_k(cp, masked, shape_b):

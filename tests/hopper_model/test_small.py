@@ -45,6 +45,7 @@ CASES = [  # whole tiles, and extents below, between and beyond them, with rows 
 ]
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
 @pytest.mark.parametrize(("shape", "layout", "config"), CASES)
 def test_products_are_exact(cp, model, dtype, shape, layout, config):

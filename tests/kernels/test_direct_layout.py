@@ -173,6 +173,7 @@ def test_neighbouring_lanes_fetch_whole_lines(arch: str, operand: Operand) -> No
     assert (np.ptp(across.reshape(-1, extent // load), axis=1) == 0).all()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("arch", "operand"), cases("k"))
 def test_a_k_major_tile_lies_as_fragments_expect_it(arch: str, operand: Operand) -> None:
     """The layout is OperandTile's, whose reads test_layout.py proves: unit by unit."""

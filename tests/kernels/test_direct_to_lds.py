@@ -280,7 +280,7 @@ def persistent_problem(layout: str, dtype: str) -> GemmProblem:
     )
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.covering
 @pytest.mark.parametrize(("layout", "dtype", "config"), rows_of(of_persistent_grids, width=3))
 def test_a_persistent_grid_leaves_it_its_registers(

@@ -80,7 +80,7 @@ def test_thin_problems(m, n, k, layout):
     with_layout(case, layout).run().check_exact()
 
 
-@pytest.mark.covering
+@pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize(
     "config",

@@ -162,6 +162,7 @@ def test_remap_and_grouped_order_keep_an_xcd_to_few_rows_and_columns():
 
 
 @pytest.mark.slow  # two launches of five hundred workgroups
+@pytest.mark.sweep
 def test_the_height_of_a_group_that_the_configurations_have_is_the_better():
     """32 tiles of 64 x 32 run together on an XCD: 4 x 8 tiles are as high as wide."""
     assert fetched(64, 32, 16, 31, group_m=4)[0] < 0.85 * fetched(64, 32, 16, 31, group_m=8)[0]

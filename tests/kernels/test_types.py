@@ -92,7 +92,7 @@ def every_config():
             yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
 
 
-@pytest.mark.covering
+@pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("config", "arch", "dtype", "layout"), rows_of(every_config, width=4))
 def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
     case = tailed(config, arch, dtype, layout)
@@ -167,6 +167,7 @@ def largest(dtype, arch, mma):
     return next(c for c in register_double_buffer.configs(dtype, arch) if c.mma_m == mma)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
 def test_complex_configurations_fit_their_registers(dtype):
     for config in register_double_buffer.configs(dtype, "gfx950")[::2]:
@@ -227,6 +228,7 @@ def forced(case, operands):
     return kind(**{f: getattr(case, f) for f in case.__dataclass_fields__})
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", EVERY_TILE)
 def test_the_order_of_waves_does_not_matter(dtype):
     config = config_of("gfx942", 32, 32, dtype=dtype)
