@@ -111,7 +111,8 @@ static const void *fetch(const struct machine *m, const struct valu_operation *o
     const void *found = fetch_as_is(m, op, s, dpp, wave, row);
     if (!s->flushes || m->mode & KEEP_F32_INPUTS)
         return found;
-    const f32 *values = found;
+    f32 values[LANES]; /* a copy, which cannot overlap: the loop vectorises */
+    memcpy(values, found, sizeof values);
     for (int i = 0; i < LANES; ++i)
         row->f32[i] = flushed(values[i]);
     return row;
