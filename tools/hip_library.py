@@ -1,0 +1,127 @@
+"""Build a shared library of HIP source, host part and all, that runs on the emulated device.
+
+    python tools/hip_library.py SOURCE -o LIBRARY [--target gfx942] [--option=-I/a/folder]
+
+The kernels are compiled as for hipcc, and the host's part by the same clang, from the package
+ziglang, for x86-64 and glibc. The library contains the code object and needs
+``libamdhip64.so.7``, which is the emulated device's after ``cupygemm.emulator.enable()`` and
+``import cupy``. Then `ctypes.CDLL` loads it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from cupygemm.emulator.runtime import compile as programs
+from cupygemm.emulator.runtime import cxx_library, precompiled
+
+# Of libc++, then of glibc for x86-64, in the package ziglang.
+_FOLDERS = (
+    "libcxx/include",
+    "include",
+    "libc/include/x86-linux-gnu",
+    "libc/include/generic-glibc",
+    "libc/include/x86-linux-any",
+    "libc/include/any-linux-any",
+)
+# Names in an object that calls the C++ library.
+_CXX_NAMES = (b"_ZNSt3__1", b"_ZNKSt3__1", b"__cxa_", b"_Znwm", b"_ZdlPv")
+
+# What glibc has in its static part.
+_SUPPORT = """
+extern int __cxa_atexit(void (*)(void *), void *, void *);
+__attribute__((visibility("hidden"))) void *__dso_handle = &__dso_handle;
+__attribute__((visibility("hidden"))) int atexit(void (*function)(void)) {
+    return __cxa_atexit((void (*)(void *))function, 0, __dso_handle);
+}
+"""
+
+
+def build(
+    source: Path, library: Path, *, target: str = "gfx942", options: Sequence[str] = ()
+) -> None:
+    """Build a library.
+
+    Parameters
+    ----------
+    source : Path
+    library : Path
+        The file to write.
+    target : str, optional
+    options : sequence of str, optional
+        Of the compiler, for both parts.
+
+    Raises
+    ------
+    CompileError
+        The device's part does not compile.
+    RuntimeError
+        The host's part does not compile or link, or ziglang is not installed.
+    """
+    options = [f"-I{source.parent}", *options]
+    compiled = programs.compile_program(
+        source.read_text(), source.name, target_name=target, options=options, rtc=False
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        code, item = Path(folder, "code.hsaco"), Path(folder, "host.o")
+        code.write_bytes(compiled.code)
+        embedded = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", str(code))
+        files = ("-c", str(source), "-o", str(item))
+        _run("clang", *_host_options(target), *options, *embedded, *files)
+        _link(item, library, Path(folder))
+
+
+def _host_options(target: str) -> list[str]:
+    full = cxx_library.full()
+    if full is None:
+        raise RuntimeError("the package ziglang, whose C++ library is used, is not installed")
+    lib = full.then[0].parents[1]
+    chosen = [each.replace("linux-musl", "linux-gnu") for each in full.options]
+    folders = [*full.first, programs.HEADERS, *(lib / each for each in _FOLDERS)]
+    return [
+        *("-x", "hip", f"--offload-arch={target}", "--offload-host-only", "-nogpulib", "-nogpuinc"),
+        *("-nostdinc", "-fPIC", "-O1", "-D__HIPCC__=1", *precompiled.IMPLICIT),
+        *(each for each in chosen if "MUSL" not in each),
+        *(part for each in folders for part in ("-isystem", str(each))),
+    ]
+
+
+def _link(item: Path, library: Path, work: Path) -> None:
+    """Link an object; only programs that call the C++ library need that library's own build."""
+    (work / "support.c").write_text(_SUPPORT)
+    support, hip = work / "support.o", work / "libamdhip64.so.7"
+    _run("clang", "-O1", "-fPIC", "-c", str(work / "support.c"), "-o", str(support))
+    _run("ld.lld", "-shared", "-soname", hip.name, "-o", str(hip), str(support))
+    files = ("-o", str(library), str(item))
+    if any(name in item.read_bytes() for name in _CXX_NAMES):
+        options = ("-target", "x86_64-linux-gnu", "-shared", "-Wl,--no-as-needed")
+        _run("c++", *options, *files, str(hip))
+    else:
+        _run("ld.lld", "-shared", "--no-as-needed", *files, str(support), str(hip))
+
+
+def _run(*arguments: str) -> None:
+    command = [sys.executable, "-m", "ziglang", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{arguments[0]} failed:\n{done.stderr}")
+
+
+def main() -> None:
+    """Parse the command line and build."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("source", type=Path)
+    parser.add_argument("-o", dest="library", type=Path, required=True)
+    parser.add_argument("--target", default="gfx942")
+    parser.add_argument("--option", action="append", default=[], help="of the compiler")
+    given = parser.parse_args()
+    build(given.source, given.library, target=given.target, options=given.option)
+
+
+if __name__ == "__main__":
+    main()
