@@ -116,6 +116,7 @@ def test_exact_without_conflicts_or_spills(
     assert resources.lds_bytes == direct_to_lds.lds_bytes(config, ITEMSIZE[dtype])
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(("num_stages", "layout"), [(3, "kn"), (3, "mk"), (5, "kk"), (5, "mn")])
 def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
     """Fewer tiles than the ring has stages, as many, and more; the last is whole or ragged."""
@@ -125,6 +126,7 @@ def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
         case.run().check_exact()
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(("tile", "mma"), [((128, 128), 16), ((128, 128), 32), ((64, 64), 16)])
 def test_fragments_that_are_read_in_vain_have_arrived(tile: tuple[int, int], mma: int) -> None:
     """After the last tile 16 reads were on their way when the epilogue used their registers."""
@@ -178,6 +180,7 @@ def test_error_bound() -> None:
     testing.assert_gemm_close(result.c, *case.operands())
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 def test_whole_tiles_move_whole_lines(layout: str) -> None:
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""
@@ -240,6 +243,7 @@ def test_a_full_epilogue_leaves_the_largest_tile_without_spills() -> None:
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("arch", "tile", "num_stages", "layout", "in_flight"),
     [
