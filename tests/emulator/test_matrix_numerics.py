@@ -107,6 +107,7 @@ def assert_same_floats(found: Any, expected: Any, context: str = "") -> None:
     assert same.all(), f"{context}: {found[~same][:4]} where the model has {expected[~same][:4]}"
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("spread", ["any bits", "near one", "wide", "tiny"])
 @pytest.mark.parametrize("case", FLOATS, ids=str)
 def test_matches_the_published_model(case: Case, spread: str) -> None:

@@ -180,12 +180,12 @@ def test_a_cache_that_cannot_be_written_is_replaced_with_a_warning(
 ) -> None:
     (tmp_path / "file").write_text("")
     process = run_python(
-        "import cupygemm, cupy; print(cupy.arange(3) + 1)",
+        "import cupygemm, cupy; print(cupy.asarray([1, 2]))",
         target="gfx942",
         env={"CUPYGEMM_CACHE_DIR": str(tmp_path / "file" / "c"), "TMPDIR": str(tmp_path)},
         check=False,
     )
-    assert (process.returncode, process.stdout) == (0, "[1 2 3]\n")
+    assert (process.returncode, process.stdout) == (0, "[1 2]\n")
     assert "set CUPYGEMM_CACHE_DIR to a directory that can be written to" in process.stderr
     assert process.stderr.count("CacheWarning") == 1
 

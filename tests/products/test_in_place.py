@@ -97,6 +97,7 @@ def test_every_kind_of_kernel_accumulates_in_place(cp, device, m, n):
         assert {kind.mainloop for kind in kinds} >= wanted
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", [BF16, F32, F64, C64, np.dtype(np.int8)], ids=str)
 @pytest.mark.parametrize(
     ("shape1", "shape2"),

@@ -19,6 +19,7 @@ def random_array(dtype, shape, seed):
     return rng.integers(info.min, info.max, shape, dtype, endpoint=True)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(("first", "second"), list(itertools.combinations(TYPES, 2)))
 def test_mixed_types_as_numpy(cp, first, second):
     """In both orders: int8 with uint8 gives int16, bool with uint8 uint8; sums wrap."""

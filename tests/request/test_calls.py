@@ -27,6 +27,7 @@ NO_EFFECT = {
 }
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("options", NO_EFFECT)
 @pytest.mark.parametrize("dtype", [I8, U8, I16, I32], ids=str)
 def test_integers_saturate_with_any_option(cp, dtype, options):

@@ -74,6 +74,7 @@ def test_least_squares(cp, draw, dtype, m, n, rank):
         assert_like(s, expected[3])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(7, 4), (4, 7)])
 def test_pseudo_inverse(cp, draw, dtype, m, n):

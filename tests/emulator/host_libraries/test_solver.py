@@ -39,6 +39,7 @@ CASES: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
+@pytest.mark.covering
 @DTYPES
 @pytest.mark.parametrize("name", CASES)
 def test_linalg(cp: ModuleType, name: str, dtype: str) -> None:

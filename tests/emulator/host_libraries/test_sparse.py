@@ -71,6 +71,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.covering
 @DTYPES
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_operations(cp: ModuleType, sparse: ModuleType, name: str, dtype: str) -> None:
@@ -135,6 +136,7 @@ def test_sorting(cp: ModuleType, sparse: ModuleType, cusparse: ModuleType, dtype
         close(mixed, matrix)
 
 
+@pytest.mark.covering
 @DTYPES
 @pytest.mark.parametrize("lower", [True, False])
 @pytest.mark.parametrize("unit", [True, False])
