@@ -1,6 +1,6 @@
 """Decode CDNA machine code into typed instructions.
 
-bytes ─► isa_operands (isa_encodings: tinygrad's tables; isa_targets) ─► Instruction ─► disassembly
+bytes ─► isa_operands (isa_encodings, of the isa_tables; isa_targets) ─► Instruction ─► disassembly
 (its text)
 """
 
