@@ -76,7 +76,8 @@ CHECKS: Mapping[str, Check] = {
         "a variable of HIP source that is used before it is written, as far as the compiler sees",
         "the compiler assumes any value",
         "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
-        'last says "may be", and counts only where a variable is used to compute its own next value',
+        'last says "may be", and counts only where a variable is used to compute its own next '
+        "value",
         "warn",
     ),
     "waits": Check(
