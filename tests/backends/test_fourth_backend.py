@@ -4,7 +4,6 @@ They run in a process of their own, since plans and devices know the backends th
 when they were made. What they show is that nothing outside a backend depends on which one it is.
 """
 
-import os
 import re
 import subprocess
 import sys
@@ -55,8 +54,7 @@ def test_generic_tests_of_products_pass_under_a_backend_in_numpy():
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "--device", "emulated", "--backend", "numpy", *options,
          *deselected, *FILES],
-        cwd=ROOT, env=os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}, capture_output=True,
-        text=True, check=False,
+        cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stdout[-5000:] + process.stderr[-5000:]
     products = re.search(r"NumPy backend: (\d+) products", process.stdout)

@@ -14,6 +14,7 @@ test.check_mnemonic("v_xad_u32", "gfx942", 20)
 
 
 @pytest.mark.slow
+@pytest.mark.sweep  # compiles the native library again
 def test_the_steps_of_the_page(tmp_path):
     python_step, native_form = blocks(PAGE, "diff")
     record, use = blocks(PAGE, "python")

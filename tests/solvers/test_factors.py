@@ -23,7 +23,7 @@ def test_lu_factor(cp, draw, dtype, m, n):
     assert (pivots.get() == expected_pivots).all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("trans", [0, 1, 2])
 def test_lu_solve(cp, draw, dtype, trans):
@@ -77,6 +77,7 @@ def test_tiny_and_huge_pivots(cp):
     assert_like(linalg.lu_factor(cp.asarray(a))[0], scipy.linalg.lu_factor(a)[0])
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("lower", [False, True])
 def test_cholesky(cp, draw, dtype, lower):
@@ -89,7 +90,7 @@ def test_cholesky(cp, draw, dtype, lower):
     assert_like(linalg.cho_solve((c, lower), cp.asarray(b)), expected, factor=20000)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("trans", ["N", "T", "C"])
 @pytest.mark.parametrize("lower", [False, True])

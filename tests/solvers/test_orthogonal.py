@@ -24,7 +24,7 @@ def test_qr(cp, draw, dtype, m, n, mode):
         assert_like(one, other)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(45, 40), (40, 50), (70, 18)])
 def test_qr_in_small_blocks(cp, draw, small_blocks, dtype, m, n):

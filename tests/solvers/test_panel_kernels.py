@@ -49,7 +49,7 @@ def panel_source(kind, constants, char, *, clusters):
     return kernels.source(kind, char, constants, clusters=clusters)
 
 
-@pytest.mark.covering(pairs=True)
+@pytest.mark.covering
 @pytest.mark.parametrize(("kind", "constants"), PANELS)
 @pytest.mark.parametrize("char", "fdFD")
 def test_panels_stay_in_registers_on_hopper(kind, constants, char):
@@ -59,7 +59,7 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
     assert local == 0
 
 
-@pytest.mark.covering(pairs=True)
+@pytest.mark.covering
 @pytest.mark.parametrize(("kind", "constants"), PANELS)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_panels_stay_in_registers_on_cdna(kind, constants, target):

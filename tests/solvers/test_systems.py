@@ -21,6 +21,7 @@ def definite(draw, shape, dtype):
     return a @ a.conj().swapaxes(-1, -2) + np.eye(shape[-1], dtype=dtype)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("n", [1, 19])
 def test_solve(cp, draw, dtype, n):

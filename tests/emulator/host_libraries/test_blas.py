@@ -44,6 +44,7 @@ def number(letter: str, value: complex) -> np.ndarray[Any, Any]:
     return np.array([value], LETTERS[letter])
 
 
+@pytest.mark.covering
 @FAMILIES
 @pytest.mark.parametrize(("op_a", "op_b"), [(N, N), (T, N), (N, C), (C, T)])
 def test_gemm(cp: ModuleType, blas: Any, letter: str, op_a: int, op_b: int) -> None:
