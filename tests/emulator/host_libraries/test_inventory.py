@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import ctypes
+import functools
 import importlib.util
 import re
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.emulator.host_libraries.calls import Library
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "reference" / "rocm_libraries.csv"
 
 
+@functools.cache
 def bound_by_the_wheel() -> set[str]:
     """Return the undefined symbols of CuPy's extension modules."""
     names: set[str] = set()
