@@ -29,18 +29,11 @@ from cupygemm._build.private_dir import check_of_the_system
 MINIMUM_CLANG = 22
 ToolchainName = Literal["rocm", "clang", "zig"]
 
+# LLVM's CodeGenPrepare starts anew after each change, unless a function is "huge", by default of
+# 10,000 blocks. The code is the same; a Cholesky panel of complex64 takes 2 instead of 17 s.
 _COMPILE = (
-    "-x",
-    "hip",
-    "--cuda-device-only",
-    "-nogpulib",
-    "-nogpuinc",
-    "-O3",
-    "-std=c++17",
-    # LLVM's CodeGenPrepare starts anew after each change, unless a function is "huge", by default
-    # of 10,000 blocks. The code is the same; a Cholesky panel of complex64 takes 2 instead of 17 s.
-    "-mllvm",
-    "-cgpp-huge-func=1",
+    *("-x", "hip", "--cuda-device-only", "-nogpulib", "-nogpuinc", "-O3", "-std=c++17"),
+    *("-mllvm", "-cgpp-huge-func=1"),
 )
 _ASSEMBLE = ("--target=amdgcn-amd-amdhsa",)
 
