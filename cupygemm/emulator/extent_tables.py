@@ -159,13 +159,20 @@ class Tables:
         return Tables(blocks, arrays, carved, all_blocks, valid, *_ranges(valid))
 
     def changed(
-        self, blocks: list[Block], arrays: list[Array], recent: list[Extent]
+        self,
+        blocks: list[Block],
+        all_blocks: list[Extent],
+        arrays: list[Array],
+        recent: list[Extent],
     ) -> tuple[Tables, list[Extent]] | None:
         """Return what `of` returns for other blocks and arrays, derived from what differs.
 
         Parameters
         ----------
-        blocks, arrays : list
+        blocks : list of Block
+        all_blocks : list of Extent
+            Those of the blocks, by address.
+        arrays : list of Array
         recent : list of Extent
             All that was added, some of which may be gone again.
 
@@ -191,13 +198,9 @@ class Tables:
             or (passed and any(block.is_carved and block not in carved for block in blocks))
         ):
             return None
-        gone_blocks = [block.extent for block in of_blocks.removed]
         removed = [block.extent for block in of_blocks.removed if block not in lost]
         removed += [each.extent for each in of_arrays.removed if each.block in self.carved]
         added = [block.extent for block in of_blocks.added if block not in carved] + new_arrays
-        all_blocks = self.all_blocks
-        if gone_blocks or new_blocks:
-            all_blocks = Edit(gone_blocks, new_blocks).applied(all_blocks)[0]
         valid, steps = Edit(removed, added).applied(self.valid)
         ranges = self.starts, self.ends, self.devices
         if [_numbers(each) for each in removed] != [_numbers(each) for each in added]:

@@ -154,7 +154,7 @@ class Extents:
             if known.blocks == blocks and known.arrays == arrays and not self._recent:
                 return known
             recent = list(self._recent)
-            found = known.changed(blocks, arrays, recent)
+            found = known.changed(blocks, self._by_address(blocks), arrays, recent)
             tables, gone = found or known.replaced(blocks, arrays, recent)
             self._recent.clear()
             self._tables = tables
@@ -166,14 +166,17 @@ class Extents:
 
     def present_blocks(self) -> list[Extent]:
         """Return the blocks that exist, by address, without deriving the tables of all arrays."""
-        blocks = list(self._blocks.values())
-        known, by_address = self._sorted
+        return self._by_address(list(self._blocks.values()))
+
+    def _by_address(self, blocks: list[Block]) -> list[Extent]:
+        """Return the extents of blocks, sorted by address."""
+        known, found = self._sorted
         if known != blocks:
             removed, added = Edit.between(known, blocks)
             edit = Edit([each.extent for each in removed], [each.extent for each in added])
-            by_address = edit.applied(by_address)[0]
-            self._sorted = blocks, by_address
-        return by_address
+            found = edit.applied(found)[0]
+            self._sorted = blocks, found
+        return found
 
     def present_block(self, address: int) -> Extent | None:
         """Return the block that exists and holds an address."""

@@ -60,7 +60,8 @@ def test_tables_are_those_that_are_derived_anew(seed: int) -> None:
             drawn.change()
         recent = list(extents._recent)
         now = list(extents._blocks.values()), list(extents._arrays.values())
-        from_changes += known.changed(*now, recent) is not None
+        by_address = sorted((block.extent for block in now[0]), key=lambda each: each.start)
+        from_changes += known.changed(now[0], by_address, now[1], recent) is not None
         expected, gone = known.replaced(*now, recent)
         freed += [extent for extent in gone if extent.is_remembered]
         known = extents.tables()
