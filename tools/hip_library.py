@@ -20,15 +20,6 @@ from pathlib import Path
 from cupygemm.emulator.runtime import compile as programs
 from cupygemm.emulator.runtime import cxx_library, precompiled
 
-# Of libc++, then of glibc for x86-64, in the package ziglang.
-_FOLDERS = (
-    "libcxx/include",
-    "include",
-    "libc/include/x86-linux-gnu",
-    "libc/include/generic-glibc",
-    "libc/include/x86-linux-any",
-    "libc/include/any-linux-any",
-)
 # Names in an object that calls the C++ library.
 _CXX_NAMES = (b"_ZNSt3__1", b"_ZNKSt3__1", b"__cxa_", b"_Znwm", b"_ZdlPv")
 
@@ -77,17 +68,14 @@ def build(
 
 
 def _host_options(target: str) -> list[str]:
-    full = cxx_library.full()
+    full = cxx_library.full("gnu")
     if full is None:
         raise RuntimeError("the package ziglang, whose C++ library is used, is not installed")
-    lib = full.then[0].parents[1]
-    chosen = [each.replace("linux-musl", "linux-gnu") for each in full.options]
-    folders = [*full.first, programs.HEADERS, *(lib / each for each in _FOLDERS)]
     return [
         *("-x", "hip", f"--offload-arch={target}", "--offload-host-only", "-nogpulib", "-nogpuinc"),
         *("-nostdinc", "-fPIC", "-O1", "-D__HIPCC__=1", *precompiled.IMPLICIT),
-        *(each for each in chosen if "MUSL" not in each),
-        *(part for each in folders for part in ("-isystem", str(each))),
+        *full.options,
+        *(f"-isystem{each}" for each in (*full.first, programs.HEADERS, *full.then)),
     ]
 
 

@@ -13,12 +13,13 @@ import functools
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 _HERE = Path(__file__).resolve().parent.parent
 # What zig defines when it compiles C++ itself, in place of libc++'s __config_site.
 _CONFIGURATION = """
 _LIBCPP_ABI_VERSION=1 _LIBCPP_ABI_NAMESPACE=__1 _LIBCPP_HAS_THREADS=1 _LIBCPP_HAS_MONOTONIC_CLOCK
-_LIBCPP_HAS_TERMINAL _LIBCPP_HAS_MUSL_LIBC=1 _LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS
+_LIBCPP_HAS_TERMINAL _LIBCPP_DISABLE_VISIBILITY_ANNOTATIONS
 _LIBCPP_HAS_VENDOR_AVAILABILITY_ANNOTATIONS=0 _LIBCPP_HAS_FILESYSTEM=1 _LIBCPP_HAS_RANDOM_DEVICE
 _LIBCPP_HAS_LOCALIZATION _LIBCPP_HAS_UNICODE _LIBCPP_HAS_WIDE_CHARACTERS
 _LIBCPP_HAS_NO_STD_MODULES _LIBCPP_HAS_TIME_ZONE_DATABASE _LIBCPP_PSTL_BACKEND_SERIAL
@@ -27,12 +28,17 @@ _LIBCPP_ASSERTION_SEMANTIC_DEFAULT=_LIBCPP_ASSERTION_SEMANTIC_IGNORE
 """
 # Errors of this clang with this library, which the compilers of HIP programs do not report.
 _LENIENT = ("-Wno-invalid-specialization", "-Wno-missing-template-arg-list-after-template-kw")
-_FOLDERS = (
-    "libcxx/include",
-    "include",
-    "libc/include/x86_64-linux-musl",
-    "libc/include/generic-musl",
-)
+CLibrary = Literal["musl", "gnu"]
+_FOLDERS = ("libcxx/include", "include")
+_C_FOLDERS: dict[CLibrary, tuple[str, ...]] = {
+    "musl": ("libc/include/x86_64-linux-musl", "libc/include/generic-musl"),
+    "gnu": (
+        "libc/include/x86-linux-gnu",
+        "libc/include/generic-glibc",
+        "libc/include/x86-linux-any",
+        "libc/include/any-linux-any",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -60,16 +66,18 @@ OWN_FOLDERS = (_HERE / "hip_headers", _HERE / "small_library", _HERE / "full_lib
 
 
 @functools.cache
-def full() -> CxxLibrary | None:
-    """Return the full library; None if the package ziglang is not installed."""
+def full(c_library: CLibrary = "musl") -> CxxLibrary | None:
+    """Return the full library over a C library; None if the package ziglang is not installed."""
     spec = importlib.util.find_spec("ziglang")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
-        folders = tuple(Path(folder, "lib", each) for each in _FOLDERS)
+        names = (*_FOLDERS, *_C_FOLDERS[c_library])
+        folders = tuple(Path(folder, "lib", each) for each in names)
         if all(each.is_dir() for each in folders):
-            macros = (f"-D{each}" for each in _CONFIGURATION.split())
+            macros = [f"-D{each}" for each in _CONFIGURATION.split()]
+            macros += ["-D_LIBCPP_HAS_MUSL_LIBC=1"] if c_library == "musl" else []
             return CxxLibrary(
                 (_HERE / "full_library",),
                 folders,
-                ("--target=x86_64-unknown-linux-musl", *_LENIENT, *macros),
+                (f"--target=x86_64-unknown-linux-{c_library}", *_LENIENT, *macros),
             )
     return None
