@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,11 @@ from cupygemm._backends.cdna.source import config_text, generate
 from cupygemm._build.flatten import flatten
 from cupygemm._build.toolchain import CompileError, find_toolchain
 from cupygemm._records.dtypes import ELEMENT_TYPES
-from cupygemm._records.problem import Epilogue, GemmProblem, Source
 from cupygemm._solvers import kernels
+from tests.kernels.test_epilogue import EVERYTHING, PROBLEM
 from tests.tables import rows_of
 
 WARNINGS = ("-Wall", "-Wextra", "-Werror")
-EPILOGUE = Epilogue(
-    alpha=True,
-    scale_a=Source("f32", "row"),
-    scale_b=Source("f32", "one"),
-    c=Source("f32", "matrix"),
-    bias=Source("f32", "column"),
-    activation="gelu",
-    clamp=True,
-)
 
 
 def check_text(text: str, arch: str, folder: Path) -> None:
@@ -47,16 +39,12 @@ def products() -> Iterator[Any]:
         for config in configs_for(dtype, arch):
             if (kind := (config.mainloop, config.partition)) in met:
                 continue
-            for epilogue in (None, EPILOGUE):
-                problem = GemmProblem(
-                    m=512,
-                    n=512,
-                    k=512,
-                    batch=(),
+            for epilogue in (None, EVERYTHING):
+                problem = replace(
+                    PROBLEM,
                     a_dtype=dtype,
                     b_dtype=dtype,
                     out_dtype=ELEMENT_TYPES[dtype].accumulator,
-                    a_major="k",
                     b_major="k",
                     epilogue=epilogue,
                 )
