@@ -54,7 +54,8 @@ class Group:
     timeout : float
         The seconds that a call waits for the other ranks.
     board : Board or None
-        On which ranks of one host agree on calls that they have agreed on before.
+        Memory through which ranks of one host agree on calls that they have agreed on before; None
+        if they share none.
     peers : Peers or None
         Copies to the memory of the other ranks; None if all data moves by NCCL or RCCL.
     exchange_asked : {"auto", "nccl", "copies"}

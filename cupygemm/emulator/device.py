@@ -238,10 +238,10 @@ def _run() -> ModuleType:
 
     def prepare() -> ModuleType:
         from cupygemm.emulator import native, run
-        from cupygemm.emulator.isa_operands import import_tables
+        from cupygemm.emulator.isa_operands import read_tables
 
         native.library()
-        import_tables()
+        read_tables()
         return run
 
     return undisturbed(prepare)

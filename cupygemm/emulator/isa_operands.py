@@ -38,8 +38,8 @@ def build_instruction(
     return _Builder(found, target=target, data=data).build(writer)
 
 
-def import_tables() -> None:
-    """Import the encoding tables, which the first instruction would do."""
+def read_tables() -> None:
+    """Read the tables of encodings, which the first instruction would do."""
     _recognise(b"\0\0\x81\xbf", "")  # s_endpgm
 
 
