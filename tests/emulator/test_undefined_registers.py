@@ -26,6 +26,11 @@ def stored_scalar(register: str) -> str:
 USED = {
     "stored": ("" + stored("v9"), "v9", "global_store_dword"),
     "a sum": ("v_add_u32 v2, v0, v9" + stored("v2"), "v9", "global_store_dword"),
+    "a sum in the vector register of EXEC's number": (
+        "v_add_u32 v126, v0, v9" + stored("v126"),
+        "v9",
+        "global_store_dword",
+    ),
     "a product of floats": ("v_mul_f32 v2, v0, v9" + stored("v2"), "v9", "global_store_dword"),
     "a scalar sum": ("s_add_u32 s8, s20, 1" + stored_scalar("s8"), "s20", "global_store_dword"),
     "a selection": (
@@ -181,6 +186,8 @@ def test_lanes_of_a_mask() -> None:
 
 UNUSED = {
     "nothing at all": "v_add_u32 v2, v0, v9\nv_mul_f32 v3, v2, v2\ns_add_u32 s8, s20, 1",
+    "written anew in the vector register of EXEC's number": ADDRESS
+    + "ds_read_b32 v126, v1\ns_waitcnt lgkmcnt(0)\nv_add_u32 v126, 4, v1\nds_read_b32 v2, v126",
     "lanes that are switched off": "v_mul_f32 v2, v0, v9\nv_cmp_gt_u32 vcc, 32, v0\n"
     "s_nop 1\nv_cndmask_b32 v2, v2, v0, vcc\ns_mov_b64 exec, 63" + stored("v2"),
     "a mask that is cut": "v_cmp_eq_u32 s[8:9], v0, v9\nv_cmp_gt_u32 vcc, 0, v0\n"

@@ -113,7 +113,8 @@ def _lanewise(inst: Instruction, rule: Rule) -> Callable[[ShadowGroup, Group], N
     results = sorted(inst.dst, key=lambda op: op.field != "vdst")
     op = vector.OPS.get(inst.mnemonic)
     keep = op.keep_high if op is not None else False
-    puts = [_put(inst, result, keep=keep) for result in results if result.index != EXEC]
+    written = [result for result in results if (result.kind, result.index) != ("s", EXEC)]
+    puts = [_put(inst, result, keep=keep) for result in written]
 
     def run(shadow: ShadowGroup, group: Group) -> None:
         bits = [fetch(shadow) for fetch in fetches]
