@@ -1,4 +1,4 @@
-"""The compilers, which make code objects of HIP C++ or AMDGPU assembly, and host libraries of C.
+"""The compilers, which make code objects of HIP C++ or AMDGPU assembly.
 
 Three toolchains can make code objects. They are tried in this order: ROCm's own clang, a clang of
 version 22 or later with the AMDGPU target on PATH, and the clang inside PyPI's ziglang. None of
@@ -102,17 +102,24 @@ class Toolchain:
         CompileError
             The compiler failed; the error has its log.
         """
-        what = f"{source.name} does not compile for {target}"
         if self.name != "zig":
+            what = f"{source.name} does not compile for {target}"
             arguments = self._hip_arguments(target, options)
             arguments += ["--no-gpu-bundle-output", str(source), "-o", str(output)]
-            return _run(what, self._clang(), arguments)
+            return run(what, self._clang(), arguments)
         with _scratch(output) as scratch:
             object_file = scratch / "kernel.o"
-            # For a device, clang's driver links what -c compiles; what -S compiles, it leaves alone.
-            arguments = [*self._hip_arguments(target, options), "-S", "-Xclang", "-emit-obj"]
-            log = _run(what, self._clang(), [*arguments, str(source), "-o", str(object_file)])
-            return log + self._link(what, object_file, output)
+            log = self.compile_to_object(source, object_file, target=target, options=options)
+            return log + self.link([object_file], output, target=target)
+
+    def compile_to_object(
+        self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
+    ) -> str:
+        """Compile HIP C++ to a file for `link`; parameters and errors are as in `compile_hip`."""
+        # For a device, clang's driver links what -c compiles; what -S compiles, it leaves alone.
+        arguments = [*self._hip_arguments(target, options), "-S", "-Xclang", "-emit-obj"]
+        arguments += [str(source), "-o", str(output)]
+        return run(f"{source.name} does not compile for {target}", self._clang(), arguments)
 
     def compile_to_assembly(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
@@ -121,17 +128,23 @@ class Toolchain:
         arguments = self._hip_arguments(target, options)
         arguments += ["-S", str(source), "-o", str(output)]
         what = f"{source.name} does not compile for {target}"
-        return _run(what, self._clang(), arguments)
+        return run(what, self._clang(), arguments)
 
     def precompile(
         self, source: Path, output: Path, *, target: str, options: Sequence[str] = ()
     ) -> None:
         """Compile a header for ``-include-pch``; parameters and errors are as in `compile_hip`."""
         arguments = self._hip_arguments(target, options)
-        for option in ("-fno-pch-timestamp", "-fmodules-embed-all-files"):
-            arguments += ["-Xclang", option]  # the header and those it includes need not exist then
+        # The header and those that it includes need not exist then; templates that they use are
+        # instantiated once, and not by each program.
+        for option in (
+            "-fno-pch-timestamp",
+            "-fmodules-embed-all-files",
+            "-fpch-instantiate-templates",
+        ):
+            arguments += ["-Xclang", option]
         arguments += ["-emit-ast", str(source), "-o", str(output)]
-        _run(f"{source.name} does not compile for {target}", self._clang(), arguments)
+        run(f"{source.name} does not compile for {target}", self._clang(), arguments)
 
     def preprocess(self, source: Path, *, target: str, options: Sequence[str] = ()) -> str:
         """Return a translation unit with its includes expanded, without line markers.
@@ -143,17 +156,19 @@ class Toolchain:
             arguments = self._hip_arguments(target, options)
             arguments += ["-E", "-P", str(source), "-o", str(output)]
             what = f"{source.name} does not compile for {target}"
-            _run(what, self._clang(), arguments)
+            run(what, self._clang(), arguments)
             return output.read_text(errors="replace")
 
-    def assemble(self, source: Path, output: Path, *, target: str) -> str:
-        """Assemble and link assembly text to a code object.
+    def assemble(self, source: Path, output: Path, *, target: str, link: bool = True) -> str:
+        """Assemble assembly text to a code object.
 
         Parameters
         ----------
         source, output : pathlib.Path
         target : str
             The name of the processor, as the compiler's ``-mcpu`` takes it.
+        link : bool, optional
+            Whether to link it; otherwise, `output` is a file for `link`.
 
         Returns
         -------
@@ -165,18 +180,23 @@ class Toolchain:
         CompileError
             The assembler or the linker failed; the error has its log.
         """
+        if link:
+            with _scratch(output) as scratch:
+                object_file = scratch / "kernel.o"
+                log = self.assemble(source, object_file, target=target, link=False)
+                return log + self.link([object_file], output, target=target)
         what = f"{source.name} does not assemble for {target}"
         arguments = ["-x", "assembler", *_ASSEMBLE, f"-mcpu={target}", str(source)]
-        if self.name != "zig":
-            return _run(what, self._clang(), [*arguments, "-o", str(output)])
-        with _scratch(output) as scratch:
-            object_file = scratch / "kernel.o"
-            log = _run(what, self._clang(), [*arguments, "-c", "-o", str(object_file)])
-            return log + self._link(what, object_file, output)
+        return run(what, self._clang(), [*arguments, "-c", "-o", str(output)])
 
-    def _link(self, what: str, object_file: Path, output: Path) -> str:
-        linker = [str(self.path), "ld.lld"]
-        return _run(what, linker, ["-shared", str(object_file), "-o", str(output)])
+    def link(self, objects: Sequence[Path], output: Path, *, target: str) -> str:
+        """Link object files to a code object; parameters and errors are as in `assemble`."""
+        if self.name == "zig":
+            linker, arguments = [str(self.path), "ld.lld"], ["-shared"]
+        else:
+            linker, arguments = self._clang(), [*_ASSEMBLE, f"-mcpu={target}"]
+        arguments += [*map(str, objects), "-o", str(output)]
+        return run(f"{objects[0].name} does not link for {target}", linker, arguments)
 
     def _clang(self) -> list[str]:
         return [str(self.path), "clang"] if self.name == "zig" else [str(self.path)]
@@ -262,15 +282,16 @@ def _clang_toolchain() -> Toolchain | None:
 
 
 def _zig_toolchain() -> Toolchain | None:
-    path = _zig()
+    path = find_zig()
     if path is None:
         return None
-    version = _first_line([str(path), "version"])
-    clang = _first_line([str(path), "clang", "--version"])
+    version = first_line([str(path), "version"])
+    clang = first_line([str(path), "clang", "--version"])
     return Toolchain("zig", f"{clang} (zig {version})", path)
 
 
-def _zig() -> Path | None:
+def find_zig() -> Path | None:
+    """Return the path of ziglang's compiler, or None if the package is not installed."""
     spec = importlib.util.find_spec("ziglang")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "zig"
@@ -281,7 +302,7 @@ def _zig() -> Path | None:
 
 def _clang_version(path: Path) -> tuple[int, str] | None:
     """Return the major version and the version line of a clang with AMDGPU support, or None."""
-    line = _first_line([str(path), "--version"])
+    line = first_line([str(path), "--version"])
     match = re.search(r"clang version (\d+)", line)
     if match is None:
         return None
@@ -293,7 +314,8 @@ def _clang_version(path: Path) -> tuple[int, str] | None:
     return int(match[1]), line
 
 
-def _first_line(command: Sequence[str]) -> str:
+def first_line(command: Sequence[str]) -> str:
+    """Return the first line that a command prints; an empty string if it cannot run."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, env=_environment()
@@ -302,67 +324,6 @@ def _first_line(command: Sequence[str]) -> str:
         check_of_the_system(err)
         return ""
     return done.stdout.split("\n", 1)[0].strip()
-
-
-def host_shared_library(
-    sources: Sequence[Path],
-    output: Path,
-    *,
-    soname: str | None = None,
-    version_script: Path | None = None,
-    options: Sequence[str] = (),
-) -> str:
-    """Compile C to a shared library for this machine.
-
-    Parameters
-    ----------
-    sources : sequence of pathlib.Path
-    output : pathlib.Path
-    soname : str, optional
-    version_script : pathlib.Path, optional
-        A version script of the GNU linker.
-    options : sequence of str, optional
-
-    Returns
-    -------
-    str
-        The compiler's warnings.
-
-    Raises
-    ------
-    ToolchainError
-        No C compiler was found.
-    CompileError
-        The compiler failed; the error has its log.
-    """
-    arguments = ["-shared", "-fPIC", "-std=c11", "-fno-sanitize=all", *options]
-    if soname is not None:
-        arguments.append(f"-Wl,-soname,{soname}")
-    if version_script is not None:
-        arguments.append(f"-Wl,--version-script={version_script}")
-    arguments += [*map(str, sources), "-o", str(output)]
-    names = ", ".join(source.name for source in sources)
-    return _run(f"{names} does not compile for the host", list(_host_compiler()[0]), arguments)
-
-
-def host_compiler_version() -> str:
-    """Return the version of the C compiler of `host_shared_library`, for cache keys."""
-    return _host_compiler()[1]
-
-
-@functools.cache
-def _host_compiler() -> tuple[tuple[str, ...], str]:
-    zig = _zig()
-    if zig is not None:
-        return (str(zig), "cc"), "zig " + _first_line([str(zig), "version"])
-    for name in ("cc", "gcc", "clang"):
-        where = shutil.which(name)
-        if where is not None:
-            return (where,), _first_line([where, "--version"])
-    raise ToolchainError(
-        "no C compiler for the emulator's host libraries: pip install ziglang "
-        "(or have cc, gcc or clang on PATH)"
-    )
 
 
 def _environment() -> dict[str, str]:
@@ -379,7 +340,8 @@ def _scratch(output: Path) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
+def run(what: str, compiler: Sequence[str], arguments: Sequence[str]) -> str:
+    """Run a compiler and return what it prints; raise `CompileError`, that `what`, if it fails."""
     command = [*compiler, *arguments]
     done = subprocess.run(
         command,

@@ -119,6 +119,23 @@ def symbols_of(elf: ELFFile) -> list[Any]:
     return symbols
 
 
+def pointed_to(elf: ELFFile) -> dict[str, str]:
+    """Return the symbols whose addresses the pointer variables of an object file hold, by name."""
+    at = {(sym["st_shndx"], sym["st_value"]): sym.name for sym in symbols_of(elf) if sym.name}
+    found = {}
+    for section in elf.iter_sections():
+        if not isinstance(section, RelocationSection):
+            continue
+        table = elf.get_section(section["sh_link"])
+        for relocation in section.iter_relocations():
+            variable = at.get((section["sh_info"], relocation["r_offset"]))
+            if variable is not None:
+                sym = table.get_symbol(relocation["r_info_sym"])
+                where = sym["st_shndx"], sym["st_value"] + relocation["r_addend"]
+                found[variable] = sym.name or at[where]  # a local symbol is a place in a section
+    return found
+
+
 def size_in(entry: dict[str, Any], key: str, default: int | None = None) -> int:
     """Return a size or an offset of a metadata entry."""
     value = entry[key] if default is None else entry.get(key, default)

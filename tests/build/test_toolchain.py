@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 
 from cupygemm._build import toolchain as _toolchain
-from cupygemm._build.toolchain import (
-    CompileError,
-    Toolchain,
-    ToolchainError,
-    find_toolchain,
-    host_shared_library,
-)
+from cupygemm._build.host_compiler import host_shared_library
+from cupygemm._build.toolchain import CompileError, Toolchain, ToolchainError, find_toolchain
 from cupygemm.emulator.code_object import read_resources, target_of
 
 KERNEL = """
@@ -136,7 +131,7 @@ def test_without_any_compiler_the_message_names_the_package(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("ROCM_HOME", str(tmp_path))
     monkeypatch.delenv("CUPYGEMM_TOOLCHAIN", raising=False)
-    monkeypatch.setattr(_toolchain, "_zig", lambda: None)
+    monkeypatch.setattr(_toolchain, "find_zig", lambda: None)
     if "rocm" not in installed():
         with pytest.raises(ToolchainError, match="pip install ziglang"):
             find_toolchain()

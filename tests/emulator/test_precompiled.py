@@ -22,39 +22,42 @@ extern "C" __global__ void twice(CArray<complex<float>, 1, true, true> x) {
 
 
 class Compilation:
-    """A program in a folder, compiled to assembly; keeps the options of each try."""
+    """A program in a folder, compiled to an object file; keeps the options of each try."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         import cupy
 
+        folder.mkdir()
         self.file = folder / "program.hip"
-        self.assembly = folder / "kernel.s"
+        self.object_file = folder / "kernel.o"
         self.tries: list[list[str]] = []
-        self.options = [f"-I{Path(cupy.__file__).parent}/_core/include", "-cuid=0"]
-        compile_to_assembly = Toolchain.compile_to_assembly
+        self.options = (f"-I{Path(cupy.__file__).parent}/_core/include", "-cuid=0")
+        compile_to_object = Toolchain.compile_to_object
 
         def record(toolchain: Toolchain, *args: Any, options: list[str], **kwargs: Any) -> str:
             self.tries.append(options)
-            return compile_to_assembly(toolchain, *args, options=options, **kwargs)
+            return compile_to_object(toolchain, *args, options=options, **kwargs)
 
-        patch.setattr(Toolchain, "compile_to_assembly", record)
+        patch.setattr(Toolchain, "compile_to_object", record)
 
-    def __call__(self, program: str, *options: str) -> str:
+    def __call__(self, program: str, *options: str) -> bytes:
         self.tries.clear()
         self.file.write_text(program)
-        toolchain = find_toolchain()
-        given = compiler._Program(toolchain, self.file, TARGET, [*self.options, *options], (), True)
+        given = self.program(*options)
         arguments = compiler._arguments(given, cxx_library.SMALL)
-        precompiled.compile_to_assembly(
-            toolchain,
+        precompiled.compile_to_object(
+            given.toolchain,
             self.file,
-            self.assembly,
+            self.object_file,
             target_name=TARGET,
             arguments=arguments,
-            preprocessed=toolchain.preprocess(self.file, target=TARGET, options=arguments),
-            version=compiler.headers_digest(),
+            headers=given._headers(cxx_library.SMALL, arguments),
         )
-        return self.assembly.read_text()
+        return self.object_file.read_bytes()
+
+    def program(self, *options: str) -> compiler._Program:
+        options = (*self.options, *options)
+        return compiler._Program(find_toolchain(), self.file, TARGET, options, (), True)
 
     @property
     def precompiled(self) -> list[bool]:
@@ -64,7 +67,7 @@ class Compilation:
 
 @pytest.fixture
 def compilation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compilation:
-    return Compilation(tmp_path, monkeypatch)
+    return Compilation(tmp_path / "program", monkeypatch)
 
 
 @pytest.mark.parametrize("options", [(), ("-ffast-math", "-std=c++20")], ids=str)
@@ -90,7 +93,7 @@ def test_headers_of_the_same_name_are_not_mixed_up(compilation: Compilation) -> 
     mine = compilation.file.parent / "include" / "cupy" / "complex.cuh"
     mine.parent.mkdir(parents=True)
     mine.write_text("__device__ int mine;\n")
-    assert "mine" in compilation("#include <cupy/complex.cuh>\n__device__ int* p = &mine;\n")
+    assert b"mine" in compilation("#include <cupy/complex.cuh>\n__device__ int* p = &mine;\n")
     assert compilation.precompiled == [False]
 
 
@@ -99,8 +102,8 @@ def test_damaged_headers_are_not_used(
 ) -> None:
     damaged = compilation.file.with_name("damaged.pch")
     damaged.write_bytes(b"CPCH")
-    monkeypatch.setattr(precompiled, "_precompile", lambda *_: precompiled._Headers(damaged, ""))
-    assert "twice" in compilation(PROGRAM)
+    monkeypatch.setattr(precompiled, "_precompile", lambda *_: (damaged, ""))
+    assert b"twice" in compilation(PROGRAM)
     assert compilation.precompiled == [True, False]
 
 
@@ -108,3 +111,48 @@ def test_the_diagnostics_are_those_of_the_full_program(compilation: Compilation)
     with pytest.raises(CompileError, match=r"program\.hip:3:1: error") as caught:
         compilation("#include <cupy/complex.cuh>\n\nwrong;\n")
     assert "pch" not in str(caught.value)
+
+
+def test_a_folder_with_headers_of_the_same_name(compilation: Compilation, tmp_path: Path) -> None:
+    mine = tmp_path / "mine" / "cupy" / "carray.cuh"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("__device__ int mine;\n")
+    compilation.options = (f"-I{tmp_path / 'mine'}", *compilation.options)
+    assert b"mine" in compilation("#include <cupy/carray.cuh>\n__device__ int* p = &mine;\n")
+    assert compilation.precompiled == [False]
+
+
+@pytest.mark.parametrize(
+    ("rest", "expanded"),
+    [
+        ("__device__ int x;\n", False),
+        ("# include <type_traits>\n", True),
+        ("#inc\\\nlude <type_traits>\n", True),
+        ("__device__ const char* t = __TIME__;\n", True),
+    ],
+)
+def test_a_program_that_includes_more_is_expanded_for_its_key(
+    compilation: Compilation, rest: str, expanded: bool
+) -> None:
+    compilation.file.write_text(f"#include <cupy/complex.cuh>\n{rest}")
+    given = compilation.program()
+    headers = given._headers(cxx_library.SMALL, compiler._arguments(given, cxx_library.SMALL))
+    assert headers is not None
+    assert (precompiled.key_text(headers, "a.hip") is None) == expanded
+
+
+def test_the_key_holds_macros_of_the_headers(compilation: Compilation, tmp_path: Path) -> None:
+    """A macro that the headers define and do not use changes programs that use it."""
+    header = tmp_path / "mine" / "cupy" / "mine.cuh"
+    header.parent.mkdir(parents=True)
+    compilation.options = (f"-I{tmp_path / 'mine'}",)
+    compilation.file.write_text("#include <cupy/mine.cuh>\n__device__ int x = VALUE;\n")
+    texts = set()
+    for value in range(2):
+        header.write_text(f"#define VALUE {value}\n")
+        precompiled._precompile.cache_clear()
+        given = compilation.program()
+        headers = given._headers(cxx_library.SMALL, compiler._arguments(given, cxx_library.SMALL))
+        assert headers is not None
+        texts.add(precompiled.key_text(headers, "a.hip"))
+    assert len(texts) == 2

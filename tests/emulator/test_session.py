@@ -109,7 +109,7 @@ def test_cupy_can_be_imported_after_it_has_failed(run_python: Run, by_environmen
 
 
 def test_a_loaded_rocm_runtime_is_refused(run_python: Run, tmp_path: Path) -> None:
-    from cupygemm._build.toolchain import host_shared_library
+    from cupygemm._build.host_compiler import host_shared_library
 
     source, library = tmp_path / "a.c", tmp_path / "libamdhip64.so.7"
     source.write_text("int hipInit(void) { return 0; }\n")

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
-from cupygemm._build.toolchain import host_compiler_version, host_shared_library
+from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
 
 MACHINE = Path(__file__).parent / "machine"
 _COMMON = ("-std=c++17", "-g0", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-lm")

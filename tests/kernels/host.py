@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.flatten import flatten
-from cupygemm._build.toolchain import host_compiler_version, host_shared_library
+from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
 
 
 def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -> ctypes.CDLL:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cupygemm._build.cache import get_or_build
-from cupygemm._build.toolchain import host_compiler_version, host_shared_library
+from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
 from cupygemm.emulator.host_libraries.library import HostLibrary
 from cupygemm.emulator.host_libraries.listing import c_source, read_listing
 from cupygemm.emulator.runtime import libraries

@@ -40,11 +40,8 @@ def library() -> ctypes.CDLL:
         The C compiler refuses a source.
     """
     from cupygemm._build.cache import get_or_build
-    from cupygemm._build.toolchain import (
-        CompileError,
-        host_compiler_version,
-        host_shared_library,
-    )
+    from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
+    from cupygemm._build.toolchain import CompileError
 
     sources = _sources("*.c")
     key: list[str | bytes] = [*OPTIONS, host_compiler_version(), _processor()]

@@ -1,8 +1,8 @@
 """Compile HIP source as hiprtc would: with its implicit headers, options and name expressions.
 
 For a name expression (``kernel<float>``), the symbol that it means is returned. The source gets a
-device variable that is initialised with the expression's address. Compilation stops at assembly,
-which names the symbol, and then goes on from there.
+device variable that is initialised with the expression's address, and its relocation names the
+symbol.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator import source_findings
+from cupygemm.emulator.elf import open_elf, pointed_to
 from cupygemm.emulator.runtime import cxx_library, precompiled
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
@@ -181,14 +182,17 @@ class _Program:
         """Return the file of the cache with the code, compiled with a library or a larger one."""
         try:
             arguments = _arguments(self, library)
-            text = self.preprocess(arguments)
+            headers = self._headers(library, arguments)
+            text = headers and precompiled.key_text(headers, self.file.name)
+            if text is None:
+                text = self.preprocess(arguments)
             # The digest is in the code, too, since equal texts may include different headers.
             key = [self.toolchain.version, headers_digest(), KEEP_NAMES, self.target_name, text]
             key += [*library.options, str(larger is None), *self.options, "\0", *self.expressions]
 
             def compile_it(output: Path) -> None:
                 try:
-                    self._compile(arguments, text, output)
+                    self._compile(arguments, headers, output)
                 except CompileError:
                     if larger is None:
                         raise
@@ -207,29 +211,49 @@ class _Program:
         """Return the program's text with its includes."""
         return self.toolchain.preprocess(self.file, target=self.target_name, options=arguments)
 
-    def _compile(self, arguments: Sequence[str], preprocessed: str, output: Path) -> None:
-        """Compile, and write a line of JSON followed by the code object."""
-        file, toolchain = self.file, self.toolchain
-        assembly, binary = file.with_name("kernel.s"), file.with_name("kernel.hsaco")
-        log = precompiled.compile_to_assembly(
-            toolchain,
-            file,
-            assembly,
+    def _headers(self, library: CxxLibrary, arguments: Sequence[str]) -> precompiled.Headers | None:
+        return precompiled.headers_of(
+            self.toolchain,
+            self.file,
             target_name=self.target_name,
+            options=[*_options(self), *library.options],
             arguments=arguments,
-            preprocessed=preprocessed,
             version=headers_digest(),
         )
-        text = assembly.read_text()
-        lowered = {name: _symbol(text, index) for index, name in enumerate(self.expressions)}
-        # CuPy's kernel cache compiles an empty program to find out whether the compiler has
-        # changed, so the code contains the versions of the compiler and of the headers.
-        version = f'\t.ident "cupygemm {toolchain.version} {headers_digest()}"\n'
+
+    def _compile(
+        self, arguments: Sequence[str], headers: precompiled.Headers | None, output: Path
+    ) -> None:
+        """Compile, and write a line of JSON followed by the code object."""
+        file, toolchain = self.file, self.toolchain
+        object_file, binary = file.with_name("kernel.o"), file.with_name("kernel.hsaco")
+        log = precompiled.compile_to_object(
+            toolchain,
+            file,
+            object_file,
+            target_name=self.target_name,
+            arguments=arguments,
+            headers=headers,
+        )
+        lowered = _lowered(object_file, self.expressions)
         found = source_findings.comments(file.read_text(), log.replace(f"{file.parent}/", ""))
-        assembly.write_text("".join([text, version, *found]))
-        log += toolchain.assemble(assembly, binary, target=self.target_name)
+        objects = [object_file, self._comments(found)]
+        log += toolchain.link(objects, binary, target=self.target_name)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
         output.write_bytes(head.encode() + b"\n" + binary.read_bytes())
+
+    def _comments(self, found: Sequence[str]) -> Path:
+        """Return an object file with comments: the version of the compiler, and what it found."""
+        # CuPy's kernel cache compiles an empty program to find out whether the compiler has
+        # changed, so the code contains the versions of the compiler and of the headers.
+        version = f'\t.ident "cupygemm {self.toolchain.version} {headers_digest()}"\n'
+        source = self.file.with_name("comments.s")
+        source.write_text("".join([version, *found]))
+
+        def assemble(output: Path) -> None:
+            self.toolchain.assemble(source, output, target=self.target_name, link=False)
+
+        return get_or_build("comments", [self.target_name, source.read_text()], ".o", assemble)
 
 
 @functools.cache
@@ -244,42 +268,50 @@ def headers_digest() -> str:
 
 
 def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
-    work, target_name = program.file.parent, program.target_name
+    work = program.file.parent
     arguments = [
         *precompiled.IMPLICIT,
-        precompiled.RTC_MACRO if program.rtc else "-D__HIPCC__=1",
+        "-D__HIPCC_RTC__=1" if program.rtc else "-D__HIPCC__=1",
         "-nostdinc",
         f"-ffile-prefix-map={work}/=",
         f"-I{work / 'include'}",
         "-Wno-unused-command-line-argument",
         *source_findings.OPTIONS,
         KEEP_NAMES,
+        *_options(program),
+        *library.options,
     ]
+    # After the user's folders, so that the user's headers are found first. Some projects have
+    # ROCm's include/hip among their folders, and write <hip_bf16.h>.
+    for folder in (*library.first, HEADERS, *library.then):
+        arguments += ["-isystem", str(folder)]
+    return [*arguments, "-idirafter", str(HEADERS / "hip")]
+
+
+def _options(program: _Program) -> list[str]:
+    """Return a program's options, as clang spells them."""
+    options: list[str] = []
     for option in program.options:
         architecture = _ARCHITECTURE.fullmatch(option)
         if architecture is not None:
             processor = architecture[1].partition(":")[0]
-            if processor != target_name:
+            if processor != program.target_name:
                 raise InvalidOption(
-                    f"{option} asks for {processor}, and the emulated device is {target_name}"
+                    f"{option} asks for {processor}, and the emulated device is "
+                    f"{program.target_name}"
                 )
         elif option.startswith(
             ("--std=", "--include-path=", "--define-macro=", "--undefine-macro=")
         ):
             long, _, value = option.partition("=")
             short = {"--std": "-std=", "--include-path": "-I", "--define-macro": "-D"}
-            arguments.append(short.get(long, "-U") + value)
+            options.append(short.get(long, "-U") + value)
         elif option in _SPELLINGS:
             spelling = _SPELLINGS[option]
-            arguments += [spelling] if spelling else []
+            options += [spelling] if spelling else []
         else:
-            arguments.append(option)
-    # After the user's folders, so that the user's headers are found first. Some projects have
-    # ROCm's include/hip among their folders, and write <hip_bf16.h>.
-    arguments += library.options
-    for folder in (*library.first, HEADERS, *library.then):
-        arguments += ["-isystem", str(folder)]
-    return [*arguments, "-idirafter", str(HEADERS / "hip")]
+            options.append(option)
+    return options
 
 
 def _references(expressions: Sequence[str]) -> str:
@@ -292,8 +324,12 @@ def _references(expressions: Sequence[str]) -> str:
     return "".join("\n" + line for line in lines) + "\n"
 
 
-def _symbol(assembly: str, position: int) -> str:
-    match = re.search(rf"^{_NAME}{position}:\s*\n\s*\.quad\s+(\S+)", assembly, re.MULTILINE)
-    if match is None:
-        raise CompileError(f"name expression {position} has no symbol", assembly[-2000:], ())
-    return match[1]
+def _lowered(object_file: Path, expressions: Sequence[str]) -> dict[str, str]:
+    """Return the symbol of each expression, whose address a variable of `_references` holds."""
+    if not expressions:
+        return {}
+    symbols = pointed_to(open_elf(object_file.read_bytes()))
+    try:
+        return {text: symbols[f"{_NAME}{index}"] for index, text in enumerate(expressions)}
+    except KeyError as err:
+        raise CompileError(f"a name expression has no symbol: {err}", "", ()) from err

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from cupygemm._build.cache import get_or_build
-from cupygemm._build.toolchain import host_compiler_version, host_shared_library
+from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
 
 MakeCallbacks = Callable[[Callable[[int, str], None]], dict[str, Callable[..., int]]]
 

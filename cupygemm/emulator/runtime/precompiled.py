@@ -1,9 +1,13 @@
 """Precompile the headers that CuPy's programs begin with: HIP's implicit one and CuPy's own.
 
 To parse them takes two thirds of the time of compiling one of CuPy's kernels. They are parsed once
-for each target and set of options, and kept in the cache. A program takes part if its text, with
-all includes expanded, begins with exactly theirs; otherwise, and where the compiler refuses what is
+for each target and set of options, and kept in the cache. A program takes part if nothing makes its
+headers differ from those of other programs; otherwise, and where the compiler refuses what is
 precompiled, it is compiled in full, so its code and its diagnostics do not depend on this module.
+
+The cache's key of a program is its text with all includes expanded, which costs a run of the
+preprocessor. Those that include nothing after these headers do without: the key is the headers'
+text, including their macros, and the program's own.
 """
 
 from __future__ import annotations
@@ -20,44 +24,99 @@ from cupygemm._build.toolchain import CompileError, Toolchain
 
 # The option for HIP's implicit header, which the precompiled one replaces.
 IMPLICIT = ("-include", "device/hip.h")
-RTC_MACRO = "-D__HIPCC_RTC__=1"
-# Programs with macros of their own hardly share them, and debug information would name other files.
-_UNSHARED = ("-D", "-U", "-g")
-_CUPY_HEADERS = re.compile(r"(?:#include <cupy/[^>\n]+>\n)*")
+# Programs with macros of their own hardly share headers, debug information would name other files,
+# and other kinds of folders and further implicit headers are rare.
+_UNSHARED = ("-D", "-U", "-g", "-i")
+_CUPY_HEADERS = re.compile(r'(?:\s*#include (?:<cupy/[^>\n]+>|"cupy/[^"\n]+")[ \t]*\n)*')
+# What may include a file or depend on the time, in any spelling of the preprocessor.
+_NEEDS_EXPANSION = re.compile(r"include|import|embed|__(?:DATE|TIME|TIMESTAMP)__|\\\s*\n|\?\?/")
 
 
-class _Headers(NamedTuple):
-    """Precompiled headers, and their preprocessed text."""
+class Headers(NamedTuple):
+    """The precompiled headers that a program begins with.
+
+    Attributes
+    ----------
+    file : pathlib.Path
+    text : str
+        Their text with all includes expanded, with the definitions of macros.
+    rest : str
+        The program after them.
+    """
 
     file: Path
     text: str
+    rest: str
 
 
-def compile_to_assembly(
+def headers_of(
     toolchain: Toolchain,
     file: Path,
-    assembly: Path,
     *,
     target_name: str,
+    options: Sequence[str],
     arguments: Sequence[str],
-    preprocessed: str,
     version: str,
-) -> str:
-    """Compile a program to assembly, with precompiled headers if they apply.
+) -> Headers | None:
+    """Return the headers that a program begins with, precompiled; None if it does not share them.
 
     Parameters
     ----------
     toolchain : Toolchain
-    file, assembly : pathlib.Path
+    file : pathlib.Path
+        The program, in a folder of its own.
+    target_name : str
+        LLVM's name of the processor.
+    options : sequence of str
+        Those that distinguish the program from others.
+    arguments : sequence of str
+        All options of the compiler, which begin with `IMPLICIT`.
+    version : str
+        Identifies the emulator's own headers.
+    """
+    folders = [Path(option[2:], "cupy") for option in options if option.startswith("-I")]
+    if (
+        any(option.startswith(_UNSHARED) or option == "-I" for option in options)
+        or sum(folder.exists() for folder in folders) > 1
+        or (file.parent / "include").exists()
+    ):
+        return None
+    program = file.read_text()
+    beginning = _CUPY_HEADERS.match(program)
+    assert beginning is not None
+    shared = tuple(argument for argument in arguments if str(file.parent) not in argument)
+    found = _precompile(toolchain, beginning[0].strip(), target_name, shared, version)
+    return found and Headers(*found, program[beginning.end() :])
+
+
+def key_text(headers: Headers, name: str) -> str | None:
+    """Return what decides a program's code beside the options; None if it includes more files."""
+    if _NEEDS_EXPANSION.search(headers.rest):
+        return None
+    return f"{headers.text}\0{name}\0{headers.rest}"
+
+
+def compile_to_object(
+    toolchain: Toolchain,
+    file: Path,
+    output: Path,
+    *,
+    target_name: str,
+    arguments: Sequence[str],
+    headers: Headers | None,
+) -> str:
+    """Compile a program to an object file, with precompiled headers if there are any.
+
+    Parameters
+    ----------
+    toolchain : Toolchain
+    file, output : pathlib.Path
         The program, in a folder of its own, and what to write.
     target_name : str
         LLVM's name of the processor.
     arguments : sequence of str
         The compiler's, which begin with `IMPLICIT`.
-    preprocessed : str
-        The program's text with all includes expanded.
-    version : str
-        Identifies the emulator's own headers.
+    headers : Headers, optional
 
     Returns
     -------
@@ -69,19 +128,13 @@ def compile_to_assembly(
     CompileError
         With the compiler's log.
     """
-    beginning = _CUPY_HEADERS.match(file.read_text())
-    assert beginning is not None
-    shared = tuple(argument for argument in arguments if str(file.parent) not in argument)
-    headers = _precompile(toolchain, beginning[0], target_name, shared, version)
-    if headers is not None and preprocessed.startswith(headers.text):
+    if headers is not None:
         options = ["-include-pch", str(headers.file), *arguments[len(IMPLICIT) :]]
         try:
-            return toolchain.compile_to_assembly(
-                file, assembly, target=target_name, options=options
-            )
+            return toolchain.compile_to_object(file, output, target=target_name, options=options)
         except CompileError:
             pass  # if it is the program's fault, the diagnostics below say so
-    return toolchain.compile_to_assembly(file, assembly, target=target_name, options=arguments)
+    return toolchain.compile_to_object(file, output, target=target_name, options=arguments)
 
 
 @functools.lru_cache(maxsize=64)
@@ -91,15 +144,13 @@ def _precompile(
     target_name: str,
     arguments: tuple[str, ...],
     version: str,
-) -> _Headers | None:
-    """Return the precompiled headers; None if they are not worth it or do not compile."""
-    if any(option.startswith(_UNSHARED) and option != RTC_MACRO for option in arguments):
-        return None
+) -> tuple[Path, str] | None:
+    """Return the precompiled headers and their text; None if they do not compile."""
     with tempfile.TemporaryDirectory(prefix="cupygemm-headers-") as folder:
         file = Path(folder, "headers.hpp")
-        file.write_text(includes)
+        file.write_text(includes + "\n")
         try:
-            text = toolchain.preprocess(file, target=target_name, options=arguments).rstrip()
+            text = toolchain.preprocess(file, target=target_name, options=[*arguments, "-dD"])
             path = get_or_build(
                 "headers",
                 [toolchain.version, version, target_name, includes, text, *arguments],
@@ -110,4 +161,4 @@ def _precompile(
             )
         except CompileError:
             return None
-    return _Headers(path, text)
+    return path, text
