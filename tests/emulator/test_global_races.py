@@ -49,6 +49,14 @@ extern "C" __global__ void has_a_barrier(float* x, float* y) {
     __syncthreads();
     mine[threadIdx.x] = 0;
 }
+extern "C" __global__ void moves_on_in_a_line(float* x, float* y) {
+    float* mine = x + blockIdx.x * blockDim.x;
+    if (threadIdx.x == 0)
+        mine[0] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0 || threadIdx.x == 64)
+        mine[threadIdx.x == 0] = 2;
+}
 extern "C" __global__ void counts_who_is_done(float* x, float* y, u32* count) {
     x[ITEM] = threadIdx.x;
     __threadfence();
@@ -119,6 +127,7 @@ def test_a_race_is_reported_with_both_places(
     "name",
     [
         "has_a_barrier",
+        "moves_on_in_a_line",
         "counts_who_is_done",
         "takes_turns",
         "stores_one_value",
@@ -130,6 +139,7 @@ def test_what_is_ordered_is_no_race(cp: ModuleType, module: Any, name: str) -> N
     x, y = launch(cp, module, name)
     expected = {
         "has_a_barrier": (np.zeros(1024), np.tile((np.arange(256) + 64) % 256, 4)),
+        "moves_on_in_a_line": (np.tile(np.r_[2, 2, np.zeros(254)], 4), np.zeros(1024)),
         "counts_who_is_done": (
             np.tile(np.arange(256), 4),
             np.r_[4 * np.arange(256), np.zeros(768)],

@@ -12,8 +12,8 @@
  *
  * An access that bypasses the caches (sc0, sc1; glc) is taken for an atomic one, and atomics race
  * with nothing, but in another stream only with one another. Nor do two writes of the same value.
- * A record keeps the last write and the last reads of two waves: a race with an earlier one is
- * missed, none is invented. */
+ * A record keeps the last write and the last reads of two waves, each with the wave's earlier bytes
+ * that are ordered like it: a race with an earlier one is missed, none is invented. */
 #ifndef CUPYGEMM_GLOBAL_ORDER_H
 #define CUPYGEMM_GLOBAL_ORDER_H
 
@@ -26,6 +26,7 @@ struct global_view {
     struct machine *m;
     int64_t wave;      /* in the batch */
     uint32_t own, now; /* wave in the launch */
+    int32_t settled;   /* operations of the wave that a barrier or a release follows */
     struct site site;  /* of the executing access, without its bytes */
 };
 
@@ -40,6 +41,12 @@ static inline struct site with_bytes(struct site s, uint32_t bytes) {
     return s;
 }
 
+static inline int32_t settled_of(const struct machine *m, int64_t wave) {
+    const struct release *last = m->releases + wave * RELEASES;
+    int32_t passed = m->vm_passed[wave];
+    return last->time && last->done > passed ? last->done : passed;
+}
+
 static inline struct global_view global_view(struct machine *m, int64_t wave, bool coherent,
                                              uint32_t pc) {
     uint32_t own = (uint32_t)(m->first_wave + m->workgroup[wave] * m->waves_per_group +
@@ -51,6 +58,7 @@ static inline struct global_view global_view(struct machine *m, int64_t wave, bo
         wave,
         own,
         now,
+        settled_of(m, wave),
         {now, (uint32_t)m->vm_issued[wave], own, (pc / 4 & PC_BITS) | (coherent ? COHERENT : 0)}};
 }
 
@@ -158,9 +166,12 @@ static inline int global_race(const struct global_view *v, int code, const struc
 
 /* -- one granule ------------------------------------------------------------------------------- */
 
+/* An access takes the bytes of the wave's own one before over, unless others may be ordered after
+ * that one and not after this: they would seem to race with it. */
 static inline void note_site(const struct global_view *v, struct site *s, uint32_t bytes) {
     bool mine = is_current(v, s) && wave_of_site(s) == v->own;
-    *s = with_bytes(v->site, mine ? bytes_of_site(s) | bytes : bytes);
+    bool alike = !((s->pc ^ v->site.pc) & COHERENT) && (int32_t)s->seq - v->settled > 0;
+    *s = with_bytes(v->site, mine && alike ? bytes_of_site(s) | bytes : bytes);
 }
 
 /* An unordered read of another stream is kept rather than one of this launch. */

@@ -28,11 +28,12 @@ static inline void set_words(struct site *s, uint64_t when, uint64_t where) {
 struct plain_view {
     uint64_t when, where;
     uint32_t own, launch_start;
+    int32_t settled;
 };
 
 static inline struct plain_view plain_view(const struct global_view *v) {
     struct words w = words_of(&v->site);
-    return (struct plain_view){w.when, w.where, v->own, (uint32_t)v->m->launch_start};
+    return (struct plain_view){w.when, w.where, v->own, (uint32_t)v->m->launch_start, v->settled};
 }
 
 static inline bool of_launch(struct plain_view v, struct words w) {
@@ -41,6 +42,12 @@ static inline bool of_launch(struct plain_view v, struct words w) {
 
 static inline bool of_wave(struct plain_view v, struct words w) {
     return ((uint32_t)w.where & WAVE_BITS) == v.own;
+}
+
+/* The bytes that an access takes over from the wave's own one before: see note_site. */
+static inline uint64_t bytes_before(struct plain_view v, struct words w) {
+    bool alike = !((v.where ^ w.where) >> 32 & COHERENT) && (int32_t)(w.when >> 32) - v.settled > 0;
+    return of_launch(v, w) && alike ? w.where & SITE_BYTES : 0;
 }
 
 /* Note an access whose record cannot matter to it, being of earlier launches or the wave's own;
@@ -56,14 +63,12 @@ static inline bool note_plain(struct plain_view v, struct global_record *r, uint
         const struct words other = words_of(&r->other_read);
         if (foreign || (of_launch(v, other) && !of_wave(v, other)))
             return false;
-        uint64_t before = of_launch(v, write) ? write.where & SITE_BYTES : 0;
-        set_words(&r->write, v.when, where | before);
+        set_words(&r->write, v.when, where | bytes_before(v, write));
         return true;
     }
     if (foreign)
         set_words(&r->other_read, read.when, read.where);
-    uint64_t before = of_launch(v, read) && of_wave(v, read) ? read.where & SITE_BYTES : 0;
-    set_words(&r->read, v.when, where | before);
+    set_words(&r->read, v.when, where | (of_wave(v, read) ? bytes_before(v, read) : 0));
     return true;
 }
 
