@@ -23,6 +23,42 @@ template <int factor> __global__ void scale(int *x, int n) {
         x[i] *= factor;
 }
 
+__constant__ int offsets[2];
+__device__ int total;
+__global__ void add(int *x) { atomicAdd(&total, x[threadIdx.x] + offsets[threadIdx.x % 2]); }
+
+// Rows of 3 numbers in pitched memory and back, fills, a variable and a constant of the device.
+extern "C" int through_the_api(int *rows, int *words, int *sum, int *registers, char *name) {
+    int *device, *host, given[2] = {10, 20};
+    size_t pitch, size;
+    hipFuncAttributes attributes;
+    hipError_t errors[] = {
+        hipMallocPitch((void **)&device, &pitch, 12, 4),
+        hipMemcpy2D(device, pitch, rows, 16, 12, 4, hipMemcpyHostToDevice),
+        hipMemset2D((char *)device + 4, pitch, 0, 4, 4),
+        hipMemcpy2DAsync(rows, 16, device, pitch, 12, 4, hipMemcpyDeviceToHost, nullptr),
+        hipMemsetD32(device, 7, 2),
+        hipMemsetD16((char *)device + 8, 9, 1),
+        hipMemsetD8((char *)device + 10, 1, 2),
+        hipMemcpyWithStream(words, device, 12, hipMemcpyDeviceToHost, nullptr),
+        hipMallocHost((void **)&host, 8),
+        hipMemcpyDtoH(host, device, 8),
+        hipMemcpyToSymbol(HIP_SYMBOL(offsets), given, 8),
+        hipGetSymbolSize(&size, HIP_SYMBOL(offsets)),
+    };
+    for (hipError_t error : errors)
+        if (error)
+            return error;
+    add<<<1, 2>>>(host);
+    if (hipMemcpyFromSymbol(sum, HIP_SYMBOL(total), 4) ||
+        hipFuncGetAttributes(&attributes, (const void *)add) || hipDeviceGetName(name, 8, 0))
+        return 3;
+    *registers = attributes.numRegs;
+    if (size != 8 || pitch < 12 || !hipMemcpyToSymbol(HIP_SYMBOL(offsets), given, 8, 4))
+        return 4;
+    return hipFreeHost(host) || hipFree(device) || hipDeviceReset() != hipErrorNotSupported;
+}
+
 extern "C" int scaled(int *x, int n) {
     int *copy;
     if (hipMalloc(&copy, n * sizeof(int)) || hipMemcpy(copy, x, n * 4, hipMemcpyDeviceToDevice))
@@ -48,3 +84,14 @@ def test_a_library_launches_its_kernels(cp: ModuleType, tmp_path: Path) -> None:
     x = cp.arange(100, dtype="i4")
     assert library.scaled(ctypes.c_void_p(x.data.ptr), 100) == 0
     np.testing.assert_array_equal(x.get(), 3 * np.arange(100))
+
+    rows, words = np.arange(16, dtype="i4").reshape(4, 4), np.zeros(3, "i4")
+    total, registers, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(8)
+    pointers = (ctypes.c_void_p(each.ctypes.data) for each in (rows, words))
+    places = (*pointers, ctypes.byref(total), ctypes.byref(registers), name)
+    assert library.through_the_api(*places) == 0
+    expected = np.arange(16).reshape(4, 4)
+    expected[:, 1] = 0
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_array_equal(words, [7, 7, 0x01010009])
+    assert (total.value, registers.value > 0, name.value[:3]) == (44, True, b"AMD")

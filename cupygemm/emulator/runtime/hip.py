@@ -15,9 +15,7 @@ from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInst
 from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.answering import answering
 from cupygemm.emulator.runtime.hip_graph import GraphFunctions
-from cupygemm.emulator.runtime.hip_memory import MemoryFunctions
-from cupygemm.emulator.runtime.hip_module import ModuleFunctions
-from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
+from cupygemm.emulator.runtime.hip_program import ProgramFunctions
 from cupygemm.emulator.runtime.status import HipError, Status
 from cupygemm.emulator.stream_deferral import DeferredFault
 
@@ -33,9 +31,7 @@ _STATUS = (
 _INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 
 
-class HipRuntime(
-    StreamFunctions, GraphFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions
-):
+class HipRuntime(GraphFunctions, ProgramFunctions):
     """The HIP functions of the devices, which it is made with."""
 
     def callbacks(

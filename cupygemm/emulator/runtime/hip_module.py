@@ -204,14 +204,18 @@ class ModuleFunctions(Handles):
                 Status.INVALID_DEVICE_FUNCTION, f"no kernel is registered for the stub 0x{stub:x}"
             )
         binary, name = self._stubs[stub]
+        kernel = self._binary(binary).kernels.get(name)
+        if kernel is None:
+            raise HipError(Status.NOT_FOUND, f"no kernel {name} in the library's device code")
+        return kernel
+
+    def _binary(self, binary: int) -> CodeObject:
+        """Return a fat binary's code on the current device; the first call loads it."""
         device = self.device
         key = binary, device.index
         if key not in self._binaries:
             self._binaries[key] = device.load(registered_code(binary, device.target.name))
-        kernel = self._binaries[key].kernels.get(name)
-        if kernel is None:
-            raise HipError(Status.NOT_FOUND, f"no kernel {name} in the library's device code")
-        return kernel
+        return self._binaries[key]
 
     # -- handles --
 

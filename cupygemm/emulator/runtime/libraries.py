@@ -77,7 +77,13 @@ class _Callback(ctypes.Structure):
 _connected: list[Any] = []
 
 # Py_BuildValue's letters for C types; every pointer, and the address of a struct, is a "K".
-_FORMATS = {"int": "i", "unsigned": "I", "size_t": "K"}
+_FORMATS = {
+    "int": "i",
+    "unsigned": "I",
+    "unsigned char": "B",
+    "unsigned short": "H",
+    "size_t": "K",
+}
 
 
 def functions(library: Library) -> list[Function]:

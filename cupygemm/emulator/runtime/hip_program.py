@@ -1,0 +1,310 @@
+"""The HIP functions that only programs with a host part of their own call, not CuPy.
+
+They are other forms of functions that `hip_memory`, `hip_module` and `hip_stream` have (copies by
+direction, fills by width, rows with a pitch), variables of a program's device code by the addresses
+of their host shadows, and questions about a device. The methods are HIP's functions, under HIP's
+names.
+"""
+# ruff: noqa: D102, N802
+
+from __future__ import annotations
+
+import ctypes
+from typing import TYPE_CHECKING
+
+from cupygemm.emulator.runtime.hip_memory import (
+    DEVICE_TO_DEVICE,
+    DEVICE_TO_HOST,
+    HOST_TO_DEVICE,
+    MemoryFunctions,
+)
+from cupygemm.emulator.runtime.hip_module import ModuleFunctions
+from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
+from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
+from cupygemm.emulator.stream_order import Operation, Stretch
+
+if TYPE_CHECKING:
+    from cupygemm.emulator.peers import Devices
+
+_PITCH = 256  # bytes, to which HIP rounds the rows of pitched allocations
+_FUNCTION_ATTRIBUTES = (8, 9)  # hipFuncAttribute: the largest dynamic LDS, the preferred share
+
+
+class _FuncAttributes(ctypes.Structure):
+    """HIP's hipFuncAttributes."""
+
+    _fields_ = (
+        ("binary_version", ctypes.c_int),
+        ("cache_mode_ca", ctypes.c_int),
+        ("constant_bytes", ctypes.c_size_t),
+        ("local_bytes", ctypes.c_size_t),
+        ("max_dynamic_shared_bytes", ctypes.c_int),
+        ("max_threads", ctypes.c_int),
+        ("num_registers", ctypes.c_int),
+        ("preferred_shared_carveout", ctypes.c_int),
+        ("ptx_version", ctypes.c_int),
+        ("shared_bytes", ctypes.c_size_t),
+    )
+
+
+class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions):
+    """What programs call beside CuPy's functions; a part of `HipRuntime`."""
+
+    def __init__(self, devices: Devices) -> None:
+        super().__init__(devices)
+        # Variables of programs: the host shadow's address -> (fat binary's wrapper, name).
+        self._variables: dict[int, tuple[int, str]] = {}
+
+    # -- copies --
+
+    def hipMemcpyWithStream(self, to: int, source: int, size: int, kind: int, stream: int) -> None:
+        self.check_stream(stream)
+        self._await(self._submit_copy(to, source, size, kind, stream))
+
+    def hipMemcpyHtoD(self, to: int, source: int, size: int) -> None:
+        self.hipMemcpy(to, source, size, HOST_TO_DEVICE)
+
+    def hipMemcpyDtoH(self, to: int, source: int, size: int) -> None:
+        self.hipMemcpy(to, source, size, DEVICE_TO_HOST)
+
+    def hipMemcpyDtoD(self, to: int, source: int, size: int) -> None:
+        self.hipMemcpy(to, source, size, DEVICE_TO_DEVICE)
+
+    def hipMemcpyHtoDAsync(self, to: int, source: int, size: int, stream: int) -> None:
+        self.hipMemcpyAsync(to, source, size, HOST_TO_DEVICE, stream)
+
+    def hipMemcpyDtoHAsync(self, to: int, source: int, size: int, stream: int) -> None:
+        self.hipMemcpyAsync(to, source, size, DEVICE_TO_HOST, stream)
+
+    def hipMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: int) -> None:
+        self.hipMemcpyAsync(to, source, size, DEVICE_TO_DEVICE, stream)
+
+    def hipMemcpy2D(
+        self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, rows: int,
+        kind: int,
+    ) -> None:  # fmt: skip
+        _check_pitches(width, to_pitch, source_pitch)
+        for row in range(rows):
+            self.hipMemcpy(to + row * to_pitch, source + row * source_pitch, width, kind)
+
+    def hipMemcpy2DAsync(
+        self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, rows: int,
+        kind: int, stream: int,
+    ) -> None:  # fmt: skip
+        _check_pitches(width, to_pitch, source_pitch)
+        for row in range(rows):
+            rows_of = to + row * to_pitch, source + row * source_pitch
+            self.hipMemcpyAsync(*rows_of, width, kind, stream)
+
+    # -- fills --
+
+    def hipMemsetD8(self, to: int, value: int, count: int) -> None:
+        self.hipMemset(to, value & 0xFF, count)
+
+    def hipMemsetD8Async(self, to: int, value: int, count: int, stream: int) -> None:
+        self.hipMemsetAsync(to, value & 0xFF, count, stream)
+
+    def hipMemsetD16(self, to: int, value: int, count: int) -> None:
+        self._fill_words(to, value.to_bytes(2, "little"), count, 0)
+
+    def hipMemsetD16Async(self, to: int, value: int, count: int, stream: int) -> None:
+        self._fill_words(to, value.to_bytes(2, "little"), count, stream)
+
+    def hipMemsetD32(self, to: int, value: int, count: int) -> None:
+        self._fill_words(to, value.to_bytes(4, "little", signed=True), count, 0)
+
+    def hipMemsetD32Async(self, to: int, value: int, count: int, stream: int) -> None:
+        self._fill_words(to, value.to_bytes(4, "little", signed=True), count, stream)
+
+    def _fill_words(self, to: int, word: bytes, count: int, stream: int) -> None:
+        self.check_stream(stream)
+        words = word * count
+
+        def run(place: Operation) -> None:
+            self._check("fill of", to, len(words), on_device=True)
+            self._touch(place, Stretch.plain(to, len(words), writes=True))
+            ctypes.memmove(to, words, len(words))
+            self.devices.memory.define(to, len(words))
+
+        if count:
+            self.submit(stream, f"fill of {len(words)} bytes", run)
+
+    def hipMemset2D(self, to: int, pitch: int, value: int, width: int, rows: int) -> None:
+        self.hipMemset2DAsync(to, pitch, value, width, rows, 0)
+        self.hipStreamSynchronize(0)
+
+    def hipMemset2DAsync(
+        self, to: int, pitch: int, value: int, width: int, rows: int, stream: int
+    ) -> None:
+        _check_pitches(width, pitch)
+        for row in range(rows):
+            self.hipMemsetAsync(to + row * pitch, value, width, stream)
+
+    # -- allocations --
+
+    def hipHostAlloc(self, pointer: int, size: int, flags: int) -> None:
+        self.hipHostMalloc(pointer, size, flags)
+
+    def hipMallocHost(self, pointer: int, size: int) -> None:
+        self.hipHostMalloc(pointer, size, 0)
+
+    def hipFreeHost(self, pointer: int) -> None:
+        self.hipFree(pointer)
+
+    def hipExtMallocWithFlags(self, pointer: int, size: int, flags: int) -> None:
+        self.hipMalloc(pointer, size)
+
+    def hipMallocAsync(self, pointer: int, size: int, stream: int) -> None:
+        self.check_stream(stream)
+        self.hipMalloc(pointer, size)
+
+    def hipFreeAsync(self, pointer: int, stream: int) -> None:
+        """Free at once: the device waits for all work before."""
+        self.check_stream(stream)
+        self.hipFree(pointer)
+
+    def hipMallocPitch(self, pointer: int, pitch: int, width: int, rows: int) -> None:
+        bytes_of_row = -(-width // _PITCH) * _PITCH
+        self.hipMalloc(pointer, bytes_of_row * rows)
+        store_size(pitch, bytes_of_row)
+
+    def hipHostGetDevicePointer(self, pointer: int, host: int, flags: int) -> None:
+        if not self.devices.memory.owns(host):
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"0x{host:x} is no memory of hipHostMalloc or hipMallocManaged",
+            )
+        store_size(pointer, host)
+
+    # -- variables of the program's device code --
+
+    def hipRegisterVar(self, binary: int, shadow: int, _: int, name: int, *rest: int) -> None:
+        self._variables[shadow] = binary, text_at(name)
+
+    def hipGetSymbolAddress(self, pointer: int, symbol: int) -> None:
+        store_size(pointer, self._variable(symbol)[0])
+
+    def hipGetSymbolSize(self, size: int, symbol: int) -> None:
+        store_size(size, self._variable(symbol)[1])
+
+    def hipMemcpyToSymbol(
+        self, symbol: int, source: int, size: int, offset: int, kind: int
+    ) -> None:
+        self.hipMemcpy(self._part(symbol, size, offset), source, size, kind)
+
+    def hipMemcpyFromSymbol(self, to: int, symbol: int, size: int, offset: int, kind: int) -> None:
+        self.hipMemcpy(to, self._part(symbol, size, offset), size, kind)
+
+    def hipMemcpyToSymbolAsync(
+        self, symbol: int, source: int, size: int, offset: int, kind: int, stream: int
+    ) -> None:
+        self.hipMemcpyAsync(self._part(symbol, size, offset), source, size, kind, stream)
+
+    def hipMemcpyFromSymbolAsync(
+        self, to: int, symbol: int, size: int, offset: int, kind: int, stream: int
+    ) -> None:
+        self.hipMemcpyAsync(to, self._part(symbol, size, offset), size, kind, stream)
+
+    def _variable(self, symbol: int) -> tuple[int, int]:
+        """Return the address and the size of a variable on the current device."""
+        if symbol not in self._variables:
+            raise HipError(
+                Status.INVALID_SYMBOL, f"no variable of the device has its shadow at 0x{symbol:x}"
+            )
+        binary, name = self._variables[symbol]
+        symbols = self._binary(binary).symbols
+        if name not in symbols:
+            raise HipError(Status.NOT_FOUND, f"no variable {name} in the program's device code")
+        return symbols[name]
+
+    def _part(self, symbol: int, size: int, offset: int) -> int:
+        address, length = self._variable(symbol)
+        if offset + size > length:
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"{size} bytes from byte {offset} on of the variable "
+                f"{self._variables[symbol][1]}, which has {length}",
+            )
+        return address + offset
+
+    # -- functions --
+
+    def hipFuncGetAttributes(self, attributes: int, stub: int) -> None:
+        kernel, found = self._kernel(stub), _FuncAttributes.from_address(attributes)
+        found.binary_version = found.ptx_version = 90  # as hipFuncGetAttribute has them
+        found.cache_mode_ca = found.constant_bytes = found.preferred_shared_carveout = 0
+        found.local_bytes = kernel.scratch_bytes
+        found.max_dynamic_shared_bytes = self.device.target.lds_bytes - kernel.lds_bytes
+        found.max_threads = kernel.max_threads
+        found.num_registers = kernel.num_vgpr + kernel.num_agpr
+        found.shared_bytes = kernel.lds_bytes
+
+    def hipFuncSetAttribute(self, stub: int, attribute: int, value: int) -> None:
+        """Check the arguments: a launch may have all LDS of a compute unit in any case."""
+        kernel = self._kernel(stub)
+        free = self.device.target.lds_bytes - kernel.lds_bytes
+        if attribute not in _FUNCTION_ATTRIBUTES or (attribute == 8 and not 0 <= value <= free):
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"the value {value} of attribute {attribute} for {kernel.name}, which can have "
+                f"{free} bytes of dynamic LDS",
+            )
+
+    def hipFuncSetCacheConfig(self, stub: int, config: int) -> None:
+        self._kernel(stub)  # there is nothing to configure on CDNA
+
+    def hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(
+        self, blocks: int, function: int, block_size: int, dynamic_lds: int
+    ) -> None:
+        store_int(blocks, self.device.occupancy(self._kernel(function), block_size, dynamic_lds))
+
+    def hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        self, blocks: int, stub: int, block_size: int, dynamic_lds: int, flags: int
+    ) -> None:
+        self.hipOccupancyMaxActiveBlocksPerMultiprocessor(blocks, stub, block_size, dynamic_lds)
+
+    # -- devices --
+
+    def hipInit(self, flags: int) -> None:
+        if flags:
+            raise HipError(Status.INVALID_VALUE, f"hipInit with flags {flags}, not 0")
+
+    def hipDeviceGet(self, handle: int, device: int) -> None:
+        self.check_device(device)
+        store_int(handle, device)
+
+    def hipDeviceGetName(self, name: int, length: int, device: int) -> None:
+        self.check_device(device)
+        text = self.devices.target.part.encode()[: max(length - 1, 0)]
+        ctypes.memmove(name, text + b"\0", min(len(text) + 1, length))
+
+    def hipDeviceTotalMem(self, size: int, device: int) -> None:
+        self.check_device(device)
+        store_size(size, self.devices.target.memory_bytes)
+
+    def hipDeviceGetStreamPriorityRange(self, least: int, greatest: int) -> None:
+        store_int(least, 1)
+        store_int(greatest, -1)
+
+    def hipStreamGetDevice(self, stream: int, device: int) -> None:
+        self.check_stream(stream)
+        store_int(device, self.device.index)
+
+    def hipDeviceSetCacheConfig(self, config: int) -> None:
+        pass  # there is nothing to configure on CDNA
+
+    def hipSetDeviceFlags(self, flags: int) -> None:
+        pass  # how the host waits makes no difference
+
+    def hipProfilerStart(self) -> None:
+        pass  # `emulator.profile` profiles
+
+    def hipProfilerStop(self) -> None:
+        pass
+
+
+def _check_pitches(width: int, *pitches: int) -> None:
+    if width > min(pitches):
+        raise HipError(
+            Status.INVALID_VALUE, f"rows of {width} bytes with a pitch of {min(pitches)}"
+        )
