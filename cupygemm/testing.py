@@ -29,8 +29,9 @@ from cupygemm._numerics.error_bounds import (
     overflows,
 )
 from cupygemm._numerics.mismatch import report
+from cupygemm._numerics.residues import of_products_by_residues
 from cupygemm._records.dtypes import FLOAT8_DTYPES
-from cupygemm._records.formats import parse_precision
+from cupygemm._records.formats import moduli_of, parse_precision
 from cupygemm._records.shapes import product_shape
 from cupygemm._request.epilogue import EpilogueOptions
 
@@ -162,8 +163,9 @@ def errors_and_bounds(
     x1, x2 : array
         The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
         integers, summed exactly.
-    precision : {"ieee", "tf32", "xf32", "tf32x3"}
-        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
+    precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}
+        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself; products of
+        int8 have a bound of their own, which is relative to the norms of rows and columns.
     **epilogue
         As for `reference_matmul`.
 
@@ -190,6 +192,9 @@ def errors_and_bounds(
             cut = (1 + TF32_CUT) ** 2 - 1 if parse_precision(precision) == "tf32" else 0.0
             terms = x1.shape[-1] * (2 if reference.dtype.kind == "c" else 1)
             of_sums = (cut + gamma(terms, bits) * (1 + cut)) * magnitude
+            moduli = moduli_of(parse_precision(precision))
+            if moduli and reference.dtype.kind == "f":
+                of_sums = of_products_by_residues(x1, x2, moduli)
         if epilogue:
             narrow = actual.dtype.itemsize <= 2
             reference, of_sums = _with_epilogue(reference, of_sums, x1, x2, epilogue, narrow=narrow)
@@ -216,8 +221,9 @@ def assert_gemm_close(
     x1, x2 : array
         The operands; of 8 or 16 bits or float32, summed in float32, or float64, summed in it; or
         integers, summed exactly.
-    precision : {"ieee", "tf32", "xf32", "tf32x3"}
-        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself.
+    precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}
+        Of `cupygemm.matmul`. In tf32 each operand may be off by `TF32_CUT` of itself; products of
+        int8 have a bound of their own, which is relative to the norms of rows and columns.
     **epilogue
         As for `reference_matmul`: what was asked of the product. The bound follows the error of
         the sums through it.

@@ -48,6 +48,8 @@ def why_types_unsupported(
     precision : {"ieee", "tf32", "tf32x3"}
         The precision in which float32 is multiplied.
     """
+    if request.moduli:
+        return "precision asks for products of int8"
     types = request.types
     stored = ELEMENT_OF.get(types.stored)
     lacking = FLOAT8.keys() - set(formats)

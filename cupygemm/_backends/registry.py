@@ -44,9 +44,12 @@ _factories: list[Factory] = [_cdna, _hopper, _cublaslt]
 def backends_for(properties: DeviceProperties) -> tuple[Backend, ...]:
     """Return the backends of a device; the last one is `cupy.matmul`."""
     from cupygemm._backends.cupy import backend
+    from cupygemm._backends.modular import backend as modular
 
     found = [made for factory in _factories if (made := factory(properties)) is not None]
-    return (*found, backend.create(properties, tuple(found)))
+    last = backend.create(properties, tuple(found))
+    by_residues = modular.create((*found, last)) if found else None
+    return (*found, last) if by_residues is None else (*found, by_residues, last)
 
 
 @contextlib.contextmanager

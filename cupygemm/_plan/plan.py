@@ -256,7 +256,11 @@ def explain_request(request: Request, device: Device) -> Explanation:
 def _precision_notes(request: Request, device: Device) -> tuple[str, ...]:
     """Return what there is to tell of a precision that has no effect."""
     asked = request.precision
-    if asked in ("ieee", *device.kernels.precisions) or request.types.operand != F32:
+    if (
+        request.moduli
+        or asked in ("ieee", *device.kernels.precisions)
+        or request.types.operand != F32
+    ):
         return ()
     return (f"{device.name} has no {asked}: float32 is multiplied exactly",)
 

@@ -59,13 +59,16 @@ def matmul(  # numpydoc ignore=PR02
         ``"e4m3fnuz"`` or ``"e5m2fnuz"``. Which of them a device multiplies is listed in the table
         of types in the documentation. The operand is a uint8 array, since CuPy lacks these types;
         without a format, uint8 arrays hold integers. The result is float32 by default.
-    precision : {"ieee", "tf32", "xf32", "tf32x3"}, optional
-        The precision in which float32 operands are multiplied. ``"tf32"`` (``"xf32"`` is another
+    precision : {"ieee", "tf32", "xf32", "tf32x3", "int8x6", ..., "int8x16"}, optional
+        The precision in which float32 and float64 are multiplied. ``"tf32"`` (``"xf32"`` is another
         name for it) allows the device to cut them to 10 bits of fraction, which matrix units
         multiply several times as fast. ``"tf32x3"`` adds three such products of two parts of each
         operand. It is as exact as sums in float32, except where numbers are within a factor of a
         few thousand of the smallest or the largest. A device without such an instruction multiplies
-        exactly.
+        exactly. These precisions leave float64 as it is. ``"int8x14"`` multiplies float64 and
+        float32 by 14 products of int8, modulo 14 integers. The error is relative to the norms of
+        the rows of ``x1`` and the columns of ``x2``; with 15 products it is that of float64 sums,
+        and with 8 that of float32 sums. Rows and columns with a NaN or an infinity become NaN.
     alpha : number, optional
         Factor of the product.
     beta : number, optional

@@ -18,12 +18,27 @@ from numpy.typing import DTypeLike
 from cupygemm._records.dtypes import FLOAT8, FLOAT8_DTYPES, named_dtype
 
 U8 = np.dtype(np.uint8)
-Precision = Literal["ieee", "tf32", "tf32x3"]
+Precision = Literal[
+    "ieee",
+    "tf32",
+    "tf32x3",
+    "int8x6",
+    "int8x7",
+    "int8x8",
+    "int8x9",
+    "int8x10",
+    "int8x11",
+    "int8x12",
+    "int8x13",
+    "int8x14",
+    "int8x15",
+    "int8x16",
+]
 PRECISIONS: tuple[Precision, ...] = get_args(Precision)
 _PRECISIONS: Mapping[str | None, Precision] = MappingProxyType(
-    {None: "ieee", "ieee": "ieee", "tf32": "tf32", "xf32": "tf32", "tf32x3": "tf32x3"}
+    {None: "ieee", **{name: name for name in PRECISIONS}, "xf32": "tf32"}
 )
-assert set(_PRECISIONS.values()) == set(PRECISIONS)
+_RESIDUES = "int8x"
 
 
 def format_dtype(keyword: str, given: Any) -> np.dtype[Any]:
@@ -94,6 +109,11 @@ def parse_precision(given: Any) -> Precision:
         return _PRECISIONS[given]
     known = ", ".join(repr(name) for name in _PRECISIONS)
     raise ValueError(f"precision must be one of {known} (got {given!r})")
+
+
+def moduli_of(precision: Precision) -> int:
+    """Return the number of residues by whose products floats are multiplied; 0 for none."""
+    return int(precision.removeprefix(_RESIDUES)) if precision.startswith(_RESIDUES) else 0
 
 
 def container(dtype: np.dtype[Any]) -> np.dtype[Any]:

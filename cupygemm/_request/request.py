@@ -10,12 +10,12 @@ import functools
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from cupygemm._records.formats import Precision
+from cupygemm._records.formats import Precision, moduli_of
 from cupygemm._records.shapes import ProductShape, product_shape
 from cupygemm._request.epilogue import NO_EPILOGUE, EpilogueRequest, check_request
 from cupygemm._request.layout import Operand, overlaps_itself
 from cupygemm._request.options import Options
-from cupygemm._request.promotion import ProductTypes, product_types
+from cupygemm._request.promotion import F32, F64, ProductTypes, product_types
 
 Work = Literal["empty", "zeros", "product"]
 PLAIN = Options()
@@ -60,6 +60,11 @@ class Request:
         if self.shape.size == 0:
             return "empty"
         return "zeros" if self.shape.k == 0 else "product"
+
+    @property
+    def moduli(self) -> int:
+        """Return by how many residues the operands are to be multiplied; 0 for none."""
+        return moduli_of(self.precision) if self.types.operand in (F32, F64) else 0
 
     @property
     def sums(self) -> Request:

@@ -22,7 +22,7 @@ from cupygemm._plan.keys import array_key
 from cupygemm._plan.plan import Plan, make_plan
 from cupygemm._plan.table import PLANS
 from cupygemm._products.matmul import matmul
-from cupygemm._records.formats import Precision
+from cupygemm._records.formats import Precision, moduli_of
 from cupygemm._request.arrays import Array
 from cupygemm._request.call import check_call
 from cupygemm._request.epilogue import epilogue_arguments
@@ -32,27 +32,34 @@ from cupygemm._solvers.ahead import spared
 
 @dataclass(frozen=True)
 class Rounding:
-    """How the operands of float32 products are rounded before they are multiplied.
+    """In which types a matrix is factored and the operands of products are multiplied.
 
     Attributes
     ----------
     dtype : numpy.dtype or None
-        The 16-bit type that they are converted to; None keeps them. Sums are of float32.
-    precision : {"ieee", "tf32", "tf32x3"}
+        The 16-bit type that operands are converted to; None keeps them. Sums are of float32.
+    precision : {"ieee", "tf32", "tf32x3", "int8x8", ...}
         As for `cupygemm.matmul`.
     """
 
     dtype: np.dtype[Any] | None = None
     precision: Precision = "ieee"
 
+    @property
+    def by_residues(self) -> bool:
+        """Return whether products are computed by residues, in the type of the matrix."""
+        return moduli_of(self.precision) > 0
+
 
 EXACT = Rounding()
 ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     {
         "float32": EXACT,
+        "tf32x3": Rounding(precision="tf32x3"),
         "tf32": Rounding(precision="tf32"),
         "bfloat16": Rounding(np.dtype(ml_dtypes.bfloat16)),
         "float16": Rounding(np.dtype(np.float16)),
+        "int8": Rounding(precision="int8x8"),
     }
 )
 """The precisions in which a matrix may be factored, by name."""
@@ -64,7 +71,7 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         return
     if rounding.dtype is not None:
         a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
-    if _adds_in_place(c.dtype, rounding):
+    if rounding.precision != "ieee" or _adds_in_place(c.dtype, rounding):
         _subtract_by_kernel(a, b, c, rounding)
     elif rounding == EXACT and _has_blas() and c.strides[-1] == c.itemsize and min(c.shape) > 1:
         blas.subtract_product(a, b, c)

@@ -25,17 +25,29 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers import cholesky, lu
 from cupygemm._solvers.errors import is_capturing
 from cupygemm._solvers.gmres import correction
-from cupygemm._solvers.matrices import Matrices, adjoint, copied
-from cupygemm._solvers.products import EXACT, ROUNDINGS
-from cupygemm._solvers.scaling import inverse_powers_of_two, parts
+from cupygemm._solvers.matrices import Matrices, adjoint, copied, empty
+from cupygemm._solvers.products import EXACT, ROUNDINGS, Rounding
+from cupygemm._solvers.scaling import (
+    inverse_powers_of_two,
+    largest_parts,
+    scale_into,
+    scaled_row_sums,
+)
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import permutation
 
 Path = Literal["direct", "refined", "fallback"]
 _MOST_ITERATIONS = 50
 _LONGEST_CYCLE = 16
-_UNITS = {"float32": 2.0**-24, "tf32": 2.0**-11, "bfloat16": 2.0**-8, "float16": 2.0**-11}
-"""Unit roundoffs of the precisions."""
+_UNITS = {
+    "float32": 2.0**-24,
+    "tf32x3": 2.0**-24,
+    "tf32": 2.0**-11,
+    "bfloat16": 2.0**-8,
+    "float16": 2.0**-11,
+    "int8": 2.0**-24,
+}
+"""Unit roundoffs of the precisions; of products by residues, what is left of the operands."""
 
 
 @dataclass(frozen=True)
@@ -200,17 +212,16 @@ class Low:
 
     info: Array
 
-    def __init__(self, a: Array, rows: Array, columns: Array) -> None:
-        import cupy
-
+    def __init__(self, a: Array, rows: Array, columns: Array, rounding: Rounding) -> None:
+        self._rounding = rounding
         self.rows, self.columns = rows[:, None], columns[:, None]
-        self._scaled = a * rows[:, :, None] * columns[:, None]
-        self.norm = cupy.abs(self._scaled).sum(axis=2).max(axis=1)[:, None]
+        self.norm = scaled_row_sums(a, rows[:, :, None], self.columns).max(axis=1)[:, None]
 
-    def taken(self) -> Matrices:
-        """Return the scaled matrices in the low precision, once."""
-        scaled = copied(self._scaled, _low_dtype(self._scaled))
-        del self._scaled
+    def scaled(self, a: Array) -> Matrices:
+        """Return the scaled matrices in the low precision."""
+        batches, m, n = a.shape
+        scaled = empty(batches, m, n, self._dtype(a))
+        scale_into(scaled.view, a, self.rows.swapaxes(1, 2), self.columns)
         return scaled
 
     def solve(self, b: Array) -> Array:
@@ -219,14 +230,19 @@ class Low:
 
     def precondition(self, v: Array) -> Array:
         """Return an approximate solution of the scaled system."""
-        scale = inverse_powers_of_two(parts(v).max(axis=2, keepdims=True))
-        x = copied((v * scale).swapaxes(1, 2), _low_dtype(v))
+        scale = inverse_powers_of_two(largest_parts(v, 2)[:, :, None])
+        x = copied((v * scale).swapaxes(1, 2), self._dtype(v))
         self.substitute(x)
         return x.view.swapaxes(1, 2).astype(v.dtype) / scale
 
     def substitute(self, x: Matrices) -> None:
         """Solve with the factors in place."""
         raise NotImplementedError
+
+    def _dtype(self, a: Array) -> np.dtype[Any]:
+        """Return the type of the factors."""
+        single = "F" if a.dtype.kind == "c" else "f"
+        return np.dtype(a.dtype.char if self._rounding.by_residues else single)
 
 
 class System:
@@ -247,7 +263,7 @@ class System:
 
         self._a, self._low = a, low
         self.b = cupy.ascontiguousarray(b.swapaxes(1, 2))
-        self._norm = cupy.abs(a).sum(axis=2).max(axis=1)[:, None]
+        self._norm = scaled_row_sums(a).max(axis=1)[:, None]
 
     def _multiply(self, x: Array) -> Array:
         return matmul(self._a, x.swapaxes(1, 2)).swapaxes(1, 2)
@@ -279,11 +295,11 @@ class LowLU(Low):
     """LU factors of matrices whose rows and columns are scaled to largest elements near one."""
 
     def __init__(self, a: Array, precision: str) -> None:
-        size = parts(a)
-        rows = inverse_powers_of_two(size.max(axis=2))
-        columns = inverse_powers_of_two((size * rows[:, :, None]).max(axis=1))
-        super().__init__(a, rows, columns)
-        found = lu.factor(self.taken(), rounding=ROUNDINGS[precision])
+        rows = inverse_powers_of_two(largest_parts(a, 2))
+        columns = inverse_powers_of_two(largest_parts(a, 1, rows[:, :, None]))
+        rounding = ROUNDINGS[precision]
+        super().__init__(a, rows, columns, rounding)
+        found = lu.factor(self.scaled(a), rounding=rounding)
         self._lu, self.info = found.lu, found.info
         self._rows = permutation(found.pivots)[:, :, None]
 
@@ -309,14 +325,11 @@ class LowCholesky(Low):
 
         diagonal = cupy.arange(a.shape[-1])
         scale = inverse_powers_of_two(cupy.sqrt(cupy.abs(a[:, diagonal, diagonal].real)))
-        super().__init__(a, scale, scale)
-        self._factor = self.taken()
+        rounding = ROUNDINGS[precision]
+        super().__init__(a, scale, scale, rounding)
+        self._factor = self.scaled(a)
         self._factor.array[:, diagonal, diagonal] *= 1 + 2 * _UNITS[precision]
-        self.info = cholesky.factor(self._factor, ROUNDINGS[precision])
+        self.info = cholesky.factor(self._factor, rounding)
 
     def substitute(self, x: Matrices) -> None:
         cholesky.substitute_both(self._factor, x)
-
-
-def _low_dtype(a: Array) -> np.dtype[Any]:
-    return np.dtype("F" if a.dtype.kind == "c" else "f")

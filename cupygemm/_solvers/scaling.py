@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+from typing import Any
+
 import numpy as np
 
 from cupygemm._request.arrays import Array
@@ -42,3 +45,71 @@ def inverse_powers_of_two(x: Array) -> Array:
     exponent = cupy.clip(2 * (int(info.maxexp) - 1) - (words >> fraction), 1, None)
     scale = (exponent.astype(words.dtype) << fraction).view(x.dtype)
     return cupy.where(cupy.isfinite(x) & (x > 0), scale, x.dtype.type(1))
+
+
+def largest_parts(a: Array, axis: int, factor: Array | None = None) -> Array:
+    """Return the largest values of `parts` along an axis, in one pass.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+    axis : int
+    factor : cupy.ndarray, optional
+        What they are multiplied by, of the type of the parts; it broadcasts to the shape of `a`.
+    """
+    part = "max(abs(a.real()), abs(a.imag()))" if a.dtype.kind == "c" else "abs(a)"
+    found = _reduced(a, axis)
+    if factor is None:
+        return _reduction("largest", part, "max(a, b)")(a, found, axis=axis)
+    scaled = f"{part} * factor"
+    return _reduction("largest_scaled", scaled, "max(a, b)", "R factor")(
+        a, factor, found, axis=axis
+    )
+
+
+def scaled_row_sums(a: Array, rows: Array | None = None, columns: Array | None = None) -> Array:
+    """Return the sums of magnitudes of each row of ``rows * a * columns``, in one pass.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        (batches, m, n).
+    rows, columns : cupy.ndarray, optional
+        (batches, m, 1) and (batches, 1, n), positive.
+    """
+    found = _reduced(a, 2)
+    if rows is None:
+        return _reduction("row_sums", "abs(a)", "a + b")(a, found, axis=2)
+    kernel = _reduction(
+        "scaled_row_sums", "abs(a) * rows * columns", "a + b", "R rows", "R columns"
+    )
+    return kernel(a, rows, columns, found, axis=2)
+
+
+def scale_into(out: Array, a: Array, rows: Array, columns: Array) -> None:
+    """Store ``rows * a * columns`` in another array, in its type, in one pass."""
+    _scale_into()(a, rows, columns, out)
+
+
+def _reduced(a: Array, axis: int) -> Array:
+    """Return an array for real numbers, without an axis."""
+    import cupy
+
+    shape = a.shape[:axis] + a.shape[axis + 1 :]
+    return cupy.empty(shape, a.real.dtype)
+
+
+@functools.cache
+def _reduction(name: str, value: str, reduce: str, *more: str) -> Any:
+    import cupy
+
+    inputs = ", ".join(("T a", *more))
+    return cupy.ReductionKernel(inputs, "R y", value, reduce, "y = a", "0", f"cupygemm_{name}")
+
+
+@functools.cache
+def _scale_into() -> Any:
+    import cupy
+
+    operation = "y = a * rows * columns"
+    return cupy.ElementwiseKernel("T a, R rows, R columns", "S y", operation, "cupygemm_scale")

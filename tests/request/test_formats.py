@@ -6,7 +6,7 @@ import pytest
 
 from cupygemm._records import formats as _formats
 from cupygemm._records.dtypes import FLOAT8
-from cupygemm._records.formats import operand_dtype, parse_dtype, parse_precision
+from cupygemm._records.formats import moduli_of, operand_dtype, parse_dtype, parse_precision
 from cupygemm._request.promotion import BF16, F16, F32, product_types
 
 F64, U8, I8 = map(np.dtype, ("f8", "u1", "i1"))
@@ -47,6 +47,7 @@ def test_precisions():
     assert parse_precision(None) == parse_precision("ieee") == "ieee"
     assert parse_precision("tf32") == parse_precision("xf32") == "tf32"
     assert parse_precision("tf32x3") == "tf32x3"
+    assert [moduli_of(parse_precision(name)) for name in ("int8x9", "int8x16", None)] == [9, 16, 0]
     for bad in ("fp32", "", 32, ["tf32"], np.float32):
         with pytest.raises(ValueError, match="precision must be one of None, 'ieee', 'tf32'"):
             parse_precision(bad)

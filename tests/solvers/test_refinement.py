@@ -11,9 +11,11 @@ from cupygemm._solvers import refinement
 from tests.solvers.conftest import assert_like
 from tests.solvers.test_accuracy import backward_error
 
+SWEPT = ("float32", "tf32x3", "tf32", "bfloat16")
 PRECISIONS = (
     "float16",
-    *(pytest.param(name, marks=pytest.mark.sweep) for name in ("float32", "tf32", "bfloat16")),
+    "int8",
+    *(pytest.param(name, marks=pytest.mark.sweep) for name in SWEPT),
 )
 N = 24
 
@@ -43,7 +45,7 @@ def refined(cp, a, b, precision, **options):
 )
 def test_precisions_reach_the_error_of_float64(cp, draw, small_blocks, precision, kind):
     random, b = draw((N, N)), draw((N, 2))
-    low = "float32" if precision == "float32" else "float16"
+    low = "float32" if precision in ("float32", "tf32x3", "int8") else "float16"
     ill = conditioned(random, {"float32": 1e6, "float16": 1e2}[low])
     a = {"random": random, "graded": graded(random), "ill": ill}[kind]
     x, info = refined(cp, a, b, precision)
@@ -83,14 +85,18 @@ def test_gmres_converges_for_a_hilbert_matrix(cp, small_blocks):
     assert backward_error(a, x, b) <= 2e-15
 
 
-def test_singular_matrices_raise(cp, small_blocks):
+@pytest.mark.parametrize("precision", ["float16", "int8"])
+def test_singular_matrices_raise(cp, small_blocks, precision):
     a = np.ones((2, N, N))
     a[0] = np.eye(N)
     with pytest.raises(np.linalg.LinAlgError, match=r"Singular matrix \(number 1 of the stack\)"):
-        linalg.solve(cp.asarray(a), cp.asarray(a), precision="float16")
+        linalg.solve(cp.asarray(a), cp.asarray(a), precision=precision)
 
 
-@pytest.mark.parametrize("precision", [pytest.param("float32", marks=pytest.mark.sweep), "float16"])
+@pytest.mark.parametrize(
+    "precision",
+    ["float16", *(pytest.param(name, marks=pytest.mark.sweep) for name in ("float32", "int8"))],
+)
 def test_positive_definite_matrices(cp, draw, small_blocks, precision):
     a = draw((N, N))
     scale = 10.0 ** -np.linspace(0, 30, N)
@@ -135,6 +141,8 @@ def test_calls_that_are_not_refined(cp):
         linalg.solve(eye, eye, precision="half")
     with pytest.raises(ValueError, match="complex matrices are not multiplied"):
         linalg.solve(eye.astype("D"), eye, precision="tf32")
+    with pytest.raises(ValueError, match="complex matrices are not multiplied"):
+        linalg.solve(eye.astype("D"), eye, precision="int8")
     with pytest.raises(ValueError, match="infs or NaNs"):
         linalg.solve(eye * cp.nan, eye, precision="float16", check_finite=True)
 

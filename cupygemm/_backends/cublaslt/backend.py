@@ -63,6 +63,8 @@ class CublasLtBackend(NoExtras):
     def supports(self, request: Request) -> Support:
         """Tell whether the library multiplies the types, and is installed."""
         types = request.types
+        if request.moduli:
+            return Support("precision asks for products of int8")
         if request.epilogue is not None:
             return Support("cuBLASLt's products have no epilogue here")
         if ELEMENT_OF.get(types.operand) not in COMPUTE:
