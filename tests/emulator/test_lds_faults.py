@@ -331,3 +331,18 @@ def test_the_other_instruction_is_named_until_it_is_too_old() -> None:
     state.vgpr[1, 0] -= 512
     fault = check_fault(state, lambda: run(state, load(), waves=[1]), kind, 0, 0)
     assert "no longer on record" in fault.detail
+
+
+def test_a_read_that_is_not_on_record_is_no_missing_wait() -> None:
+    """Wave 1 read before wave 0, which then writes: what is missing is a barrier."""
+    state = two_waves()
+    run(state, store(), waves=[0])
+    barrier(state)
+    run(state, load(), load(), load(), waves=[1])
+    barrier(state)
+    run(state, load(), waves=[1])
+    run(state, load(), waves=[0])
+    kind = "LDS race: write after another wave's read"
+    fault = check_fault(state, lambda: run(state, store(), waves=[0]), kind, 0, 0)
+    assert "no longer on record" in fault.detail
+    assert "must come between" in fault.detail

@@ -147,8 +147,10 @@ static inline int check_readers(const struct lds_view *v, uint64_t read, int lan
         return OK;
     if (last == v->own && (read & EPOCH) != v->epoch)
         return OK;
-    uint32_t other = last == v->own ? (uint32_t)__builtin_ctz(others) : last;
-    return race(v, RACE_WRITE_READ, lane, address, bytes, other, false, (uint32_t)read);
+    if (last == v->own) /* which read of the other wave it was is not on record */
+        return race(v, RACE_WRITE_READ, lane, address, bytes, (uint32_t)__builtin_ctz(others),
+                    false, 0);
+    return race(v, RACE_WRITE_READ, lane, address, bytes, last, false, (uint32_t)read);
 }
 
 /* Readers of an earlier epoch are forgotten, unless another wave's read of then is in flight. */
