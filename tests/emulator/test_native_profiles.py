@@ -88,6 +88,26 @@ def test_lds(events: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(conflicts), "LDS has no conflicts to count"
 
 
+def test_flat_accesses_to_lds(events: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lanes 0 to 31 are in LDS, 128 bytes apart, so that they share a bank; the others are not."""
+    body = (
+        START + "s_mov_b64 s[8:9], src_shared_base\nv_lshlrev_b32 v2, 7, v0\nv_mov_b32 v3, s9\n"
+        "v_and_b32 v4, 63, v0\nv_cmp_gt_u32 vcc, 32, v4\nv_and_b32 v2, 0xf80, v2\n"
+        "v_mov_b32 v5, s4\nv_mov_b32 v6, s5\ns_nop 4\ns_mov_b64 s[10:11], exec\n"
+        "s_and_b64 exec, exec, vcc\nds_write_b32 v2, v0\ns_mov_b64 exec, s[10:11]\n"
+        "s_waitcnt lgkmcnt(0)\nv_cndmask_b32 v2, v5, v2, vcc\nv_cndmask_b32 v3, v6, v3, vcc\n"
+        "flat_load_dword v7, v[2:3]\ns_waitcnt vmcnt(0) lgkmcnt(0)"
+    )
+    profile = profile_both(monkeypatch, body, events, lds=4096, waves=1)
+    (inst,) = (i for i in profile.instructions if i.text.startswith("flat_load"))
+    assert (inst.lds.bytes, inst.lds.cycles, inst.lds.conflict_cycles) == (
+        4 * 32 * inst.executions,
+        33 * inst.executions,
+        31 * inst.executions,
+    )
+    assert inst.global_memory.lanes == 32 * inst.executions
+
+
 @pytest.mark.parametrize("name", test_undefined_registers.UNUSED)
 def test_undefined_values(name: str, events: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     case: Any = test_undefined_registers.UNUSED[name]

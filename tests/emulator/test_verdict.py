@@ -62,6 +62,10 @@ def test_flat_instructions_that_access_lds_are_named() -> None:
     (cause,) = (c for c in flat.verdict.causes if c.name == "LDS accessed by FLAT instructions")
     assert cause.why.startswith("2 of 2 accesses to LDS are FLAT, and waves spend")
     assert "at +0x" in cause.why
+    assert "Bank conflicts are 0.0 % of its cycles" in cause.why
+    apart = profiled(FLAT_LDS.replace("v2, 2, v0", "v2, 7, v0"), lds=64 * 128)
+    (cause,) = (c for c in apart.verdict.causes if c.name == "LDS accessed by FLAT instructions")
+    assert "Bank conflicts are 96.9 % of its cycles" in cause.why
     to_memory = FLAT_LDS.replace("v_mov_b32 v3, s9", "v_mov_b32 v3, s5\nv_or_b32 v2, s4, v2")
     assert "Waits for scalar loads" not in str(flat.verdict), "it waits for LDS"
     for other in (FILL, to_memory):

@@ -38,8 +38,22 @@ static int64_t phase_cycles(struct demand *d, const uint32_t *address, uint64_t 
     return most;
 }
 
+/* The lanes of a FLAT access that are in LDS, and their addresses there. */
+static uint64_t flat_lanes(struct machine *m, const struct operation *op, int64_t wave,
+                           uint32_t *address) {
+    struct access a;
+    struct buffer b;
+    resolve_addresses(m, op, wave, &a, &b);
+    if (!a.exec)
+        return 0;
+    for (uint64_t left = a.to_lds; left; left &= left - 1)
+        address[first_lane(left)] = (uint32_t)a.address[first_lane(left)];
+    return a.to_lds;
+}
+
 /* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost; put
- * the cycles of each wave into `each` if it is wanted. Call it before the instruction executes. */
+ * the cycles of each wave into `each` if it is wanted. Call it before the instruction executes. A
+ * FLAT instruction counts where some lane is in LDS. */
 void count_conflicts(struct machine *m, const struct operation *op, const int64_t *ids,
                      int64_t first, int64_t step, int64_t count, const uint64_t *phases,
                      int64_t num_phases, int64_t *totals, int32_t *each) {
@@ -49,10 +63,14 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
     int banks = 1 << m->bank_shift;
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
-        uint64_t exec = scalar64(m, EXEC, wave);
+        bool flat = op->space == FLAT;
+        uint64_t exec = flat ? flat_lanes(m, op, wave, address) : scalar64(m, EXEC, wave);
         int64_t cycles = 0;
+        if (flat && !exec)
+            continue;
         for (int access = 0; access <= op->pair; access++) {
-            lds_addresses(m, op, wave, access ? op->offset2 : op->offset, address);
+            if (!flat)
+                lds_addresses(m, op, wave, access ? op->offset2 : op->offset, address);
             for (int64_t i = 0; i < num_phases; i++)
                 cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
                                        op->kind != ATOMIC);

@@ -111,6 +111,9 @@ void record_memory(struct loop *l, const struct instruction *i) {
         simulate_caches(m, i->operation, g.ids, g.first, g.step, g.count, r->caches,
                         r->traffic[i->index], each);
         count_lines(m, i->operation, g.ids, g.first, g.step, g.count, r->lines + 5 * i->index);
+        if (i->num_phases) /* FLAT, which may reach LDS */
+            count_conflicts(m, i->operation, g.ids, g.first, g.step, g.count, i->phases,
+                            i->num_phases, r->conflicts + 3 * i->index, NULL);
         outcomes = each;
     } else if (i->action == LDS_MEMORY && i->num_phases) {
         memset(r->cycles, 0, (size_t)g.count * sizeof *r->cycles);

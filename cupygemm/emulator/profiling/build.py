@@ -149,7 +149,8 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
         flop_type=static.flop_type,
         global_memory=_global(static.inst, found.lines.get(offset), found.traffic.get(pc)),
         lds=_lds(
-            lanes * found.lane_bytes.get(pc, 0),
+            _lanes_in_lds(static.inst, lanes, found.lines.get(offset))
+            * found.lane_bytes.get(pc, 0),
             found.conflicts.get(offset),
             found.target.lds_banks,
         ),
@@ -185,6 +186,11 @@ def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstructi
         flop=flop,
         flop_type=flop_type,
     )
+
+
+def _lanes_in_lds(inst: Instruction, lanes: int, lines: tuple[int, ...] | None) -> int:
+    """Return the lanes that accessed LDS; of a FLAT instruction, those without global memory."""
+    return lanes - lines[1] if inst.encoding == "FLAT" and lines else lanes
 
 
 def _lds(size: int, conflicts: tuple[int, int, int] | None, banks: int) -> LdsCounts | None:

@@ -95,16 +95,19 @@ def _flat_lds(kernel: KernelCounts, timing: Timing) -> Cause | None:
         return None
     flat = [i for i in kernel.instructions if i.is_flat_to_lds]
     executed = sum(i.executions for i in flat)
+    others = sum(i.lds.instructions for i in kernel.instructions if i.lds and i not in flat)
+    served = [i.lds for i in flat if i.lds is not None]
+    lost = ratio(sum(lds.conflict_cycles for lds in served), sum(lds.cycles for lds in served))
     spent = sum(sum(i.modelled_cycles.values()) for i in flat)
     share = ratio(spent, sum(timing.wave_cycles.values())) or 0.0
     return Cause(
         FLAT,
         share,
-        f"{executed:,} of {executed + kernel.lds.instructions:,} accesses to LDS are FLAT, and "
+        f"{executed:,} of {executed + others:,} accesses to LDS are FLAT, and "
         f"waves spend {share:.0%} of their modelled cycles at them; most are {place(inst)}. The "
         "compiler did not know that the pointer is one to LDS. FLAT takes the path of vL1D, and "
-        "counts in vmcnt and in lgkmcnt, so its waits cover global loads too. Its bank conflicts "
-        "are not counted.",
+        "counts in vmcnt and in lgkmcnt, so its waits cover global loads too. Bank conflicts "
+        f"are {percent(lost)} of its cycles in LDS, and are not in the modelled time.",
         "index the __shared__ array itself, or read through a pointer to "
         "__attribute__((address_space(3))); pointers and references to LDS that are kept in "
         "structs, or chosen at run time, lose the address space.",

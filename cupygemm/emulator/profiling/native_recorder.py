@@ -155,8 +155,9 @@ class NativeRecorder:
                 ("lds_conflicts", "conflicts", record.num_phases),
                 ("global_lines", "lines", self._arrays["traffic"][record.index]),
             ):
-                if wanted:
-                    values = self._arrays[table][record.index].tolist()
+                values = self._arrays[table][record.index].tolist()
+                reached = values[0] or table == "lines"  # FLAT may not have reached LDS
+                if wanted and reached:
                     counters = units.setdefault(name, {})
                     old = counters.get(pc, (0,) * len(values))
                     counters[pc] = tuple(a + b for a, b in zip(old, values, strict=True))

@@ -46,7 +46,7 @@ class ProfiledProgram(Program):
     Attributes
     ----------
     lane_bytes : dict of int to int
-        Bytes of LDS that a lane of each DS instruction accesses, by program counter.
+        Bytes of LDS that a lane of each DS or FLAT instruction accesses, by program counter.
     """
 
     def __init__(self, image: bytes, target: Target) -> None:
@@ -61,7 +61,7 @@ class ProfiledProgram(Program):
         if isinstance(step, NativeStep) and isinstance(step.profiler, ConflictCounter):
             masks = step.profiler.masks
             record.phases, record.num_phases = masks.ctypes.data, masks.size
-        if entry.inst.encoding == "DS" and isinstance(step, NativeStep):
+        if entry.inst.encoding in ("DS", "FLAT") and isinstance(step, NativeStep):
             operation = step.operation.struct
             self.lane_bytes[pc] = operation.bytes * (1 + operation.pair)
         entry.step = CountedStep(pc, entry.inst, entry.step)

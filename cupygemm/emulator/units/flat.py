@@ -16,6 +16,7 @@ from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.targets import Target
 from cupygemm.emulator.units import Step
 from cupygemm.emulator.units.lds import m0_mask
+from cupygemm.emulator.units.lds_profile import ConflictCounter
 from cupygemm.emulator.units.vector_memory import memory_operation, vector_memory_step
 
 _NO_SADDR = 0x7F
@@ -43,4 +44,7 @@ def bind(inst: Instruction, target: Target) -> Step | None:
         if not uses_vector:
             where["address"] = -1
     operation = memory_operation(inst, inst.encoding.lower(), to_lds=to_lds, **where)
-    return vector_memory_step(operation)
+    step = vector_memory_step(operation)
+    if step is not None and inst.encoding == "FLAT":
+        step.profiler = ConflictCounter(step.operation, target, step.profiler)
+    return step

@@ -13,7 +13,7 @@ are served one after the other.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ctypes import c_int64, c_void_p
 
 import numpy as np
@@ -63,11 +63,19 @@ def _mask(lanes: Iterable[int]) -> int:
 
 
 class ConflictCounter:
-    """Count the conflicts of a DS instruction in a group.
+    """Count the conflicts in a group of a DS instruction, or of a FLAT one that reaches LDS.
 
     A call adds to ``State.units["lds_conflicts"]``, which maps a program counter to
     (wave-instructions, cycles, cycles lost to conflicts). If ``State.units["lds_cycles"]`` exists,
-    it is replaced by the cycles of each wave of the group.
+    it is replaced by the cycles of each wave of the group, if it is a DS instruction. A FLAT one
+    counts in waves of which some lane is in LDS.
+
+    Parameters
+    ----------
+    operation : Operation
+    target : Target
+    lines : callable, optional
+        What else is counted, for a FLAT instruction.
 
     Attributes
     ----------
@@ -75,8 +83,11 @@ class ConflictCounter:
         The lanes that LDS serves together.
     """
 
-    def __init__(self, operation: Operation, target: Target) -> None:
+    def __init__(
+        self, operation: Operation, target: Target, lines: Callable[[Group], None] | None = None
+    ) -> None:
         self._operation = operation
+        self._lines = lines
         reads = operation.name in ("load", "transpose")
         lanes = phases(operation.struct.bytes, reads=reads, banks=target.lds_banks)
         self.masks = np.array(lanes, np.uint64)
@@ -85,10 +96,12 @@ class ConflictCounter:
     def __call__(self, group: Group) -> None:
         """Count; call it before the instruction executes."""
         state = group.state
+        if self._lines is not None:
+            self._lines(group)
         ids, first, step = wave_list(group)
         totals = (c_int64 * 3)()
         each = None
-        if "lds_cycles" in state.units:
+        if "lds_cycles" in state.units and self._lines is None:
             each = state.units["lds_cycles"] = np.zeros(group.count, np.int32)
         self._function(
             machine_of(state).address,
@@ -102,6 +115,8 @@ class ConflictCounter:
             ctypes.addressof(totals),
             None if each is None else each.ctypes.data,
         )
+        if not totals[0]:
+            return
         counters = state.units.setdefault("lds_conflicts", {})
         old = counters.get(state.current_pc, (0, 0, 0))
         counters[state.current_pc] = tuple(a + b for a, b in zip(old, totals, strict=True))
