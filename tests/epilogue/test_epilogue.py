@@ -328,6 +328,7 @@ def test_clamp_leaves_nan_alone(cp):
 # -- Memory ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("order", ["C", "F"])
 @pytest.mark.parametrize("dtype", [F16, F32, I8], ids=str)
 def test_c_may_be_out_itself(cp, order, dtype):

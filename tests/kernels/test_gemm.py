@@ -41,6 +41,7 @@ def test_exact_on_the_other_targets(arch, index, layout):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("k", [1, 8, 63, 65, 130])
 def test_nothing_beside_the_matrices_is_read_or_written(layout, k):

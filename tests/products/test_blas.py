@@ -72,6 +72,7 @@ def test_linear_takes_rows_that_are_not_one_axis(cp):
     np.testing.assert_array_equal(cp.asnumpy(result), x.transpose(1, 0, 2) @ w.T)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("shape_a", "shape_b"),
     [

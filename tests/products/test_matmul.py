@@ -49,6 +49,7 @@ def assert_only_written(cp, memory, view):
     assert (host[~written] == POISON).all()
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize(
     ("m", "n", "k"),
     [(1, 1, 1), (1, 70, 40), (70, 1, 40), (33, 65, 1), (31, 33, 127), (64, 64, 64), (100, 90, 130)],
@@ -67,6 +68,7 @@ def test_exact_products(cp, m, n, k, dtype):
         testing.assert_gemm_exact(out, x1, x2)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", OPERANDS, ids=str)
 @pytest.mark.parametrize(("m", "n", "k"), [(65, 130, 1030), (17, 300, 257)])
 def test_random_products_are_within_the_bound(cp, m, n, k, dtype):
@@ -95,6 +97,7 @@ def test_float32_results_are_not_rounded_to_16_bits_on_the_way(cp):
     np.testing.assert_array_equal(host, host.astype(BF16).astype(F32))
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", RESULTS, ids=str)
 @pytest.mark.parametrize("order", "CF")
 @pytest.mark.parametrize(("offset", "pad"), [(0, 0), (1, 3), (4, 4), (8, 8)])
@@ -106,6 +109,7 @@ def test_nothing_outside_out_is_written(cp, dtype, order, offset, pad):
     assert_only_written(cp, memory, out)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("order", ["CC", "CF", "FC", "FF"])
 @pytest.mark.parametrize(("offset", "pad"), [(1, 1), (8, 8), (0, 3)])
 def test_nothing_outside_the_operands_is_read_into_the_result(cp, order, offset, pad):

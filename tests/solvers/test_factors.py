@@ -11,7 +11,7 @@ from tests.solvers.conftest import assert_like
 from tests.solvers.test_systems import TYPES, definite, well_conditioned
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(7, 7), (20, 9), (9, 20), (33, 34)])
 def test_lu_factor(cp, draw, dtype, m, n):
@@ -90,7 +90,7 @@ def test_cholesky(cp, draw, dtype, lower):
     assert_like(linalg.cho_solve((c, lower), cp.asarray(b)), expected, factor=20000)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("trans", ["N", "T", "C"])
 @pytest.mark.parametrize("lower", [False, True])

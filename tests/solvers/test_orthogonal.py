@@ -11,7 +11,7 @@ from tests.solvers.conftest import assert_like, unit
 TYPES = "fdFD"
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(9, 9), (21, 6), (6, 21), (1, 1)])
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r", "raw"])
@@ -57,7 +57,7 @@ def test_empty_matrices(cp, shape, mode):
         assert_like(one, other)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(12, 5), (5, 12), (8, 8)])
 @pytest.mark.parametrize("rank", [2, 5])

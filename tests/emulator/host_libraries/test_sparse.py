@@ -81,6 +81,7 @@ def test_operations(cp: ModuleType, sparse: ModuleType, name: str, dtype: str) -
     close(found, OPERATIONS[name](np, a, b, vectors))
 
 
+@pytest.mark.covering
 @DTYPES
 @pytest.mark.parametrize("kind", ["csr", "csc", "coo"])
 def test_conversions_of_dense_matrices(
