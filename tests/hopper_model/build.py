@@ -16,9 +16,13 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
+from tests.kernels.host import WITHOUT_RUNTIME
 
 MACHINE = Path(__file__).parent / "machine"
-_COMMON = ("-std=c++17", "-g0", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics", "-lm")
+_COMMON = (
+    *("-std=c++17", "-g0", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics"),
+    *WITHOUT_RUNTIME,
+)
 _MACHINE_OPTIONS = (*_COMMON, "-O2")
 _KERNEL_OPTIONS = (
     *_COMMON,

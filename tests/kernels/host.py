@@ -7,6 +7,9 @@ from cupygemm._build.cache import get_or_build
 from cupygemm._build.flatten import flatten
 from cupygemm._build.host_compiler import host_compiler_version, host_shared_library
 
+# zig would first compile its own runtime libraries, which takes six seconds of processor time.
+WITHOUT_RUNTIME = ("-nostdlib", "-lm", "-lc")
+
 
 def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -> ctypes.CDLL:
     """Return a library of the header, flattened, followed by `code`, which exports C functions."""
@@ -21,6 +24,8 @@ def compile_for_host(header: str, code: str, *, defines: tuple[str, ...] = ()) -
     def build(output: Path) -> None:
         source = output.with_suffix(".cpp")
         source.write_text(text)
-        host_shared_library([source], output, options=("-O1", "-g0", "-std=c++17"))
+        host_shared_library(
+            [source], output, options=("-O1", "-g0", "-std=c++17", *WITHOUT_RUNTIME)
+        )
 
     return ctypes.CDLL(str(get_or_build("test", (text, host_compiler_version()), ".so", build)))
