@@ -130,6 +130,20 @@ static inline int private_segment_addresses(struct machine *m, const struct oper
     return OK;
 }
 
+/* The addresses of a linear buffer, as most are. Returns false if some lane is out of bounds. */
+static inline bool linear_addresses(const struct operation *op, const struct buffer *b,
+                                    const uint32_t *offset_row, uint64_t skip, struct access *a) {
+    uint64_t start = (uint64_t)op->offset + skip, size = (uint64_t)op->bytes, outside = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        uint64_t first = start + (offset_row ? offset_row[lane] : 0) + b->soffset;
+        outside |= (uint64_t)(first + size > b->records);
+        a->address[lane] = (b->base + first) & BUFFER_ADDRESS;
+    }
+    memset(a->bytes, op->bytes, LANES);
+    memset(a->count, (op->bytes + 3) / 4, LANES);
+    return !outside;
+}
+
 /* `skip` is how many bytes of the access a swizzled buffer has dealt with already. */
 static inline void buffer_addresses(const struct machine *m, const struct operation *op,
                                     int64_t wave, const struct buffer *b, uint64_t skip,
@@ -141,6 +155,8 @@ static inline void buffer_addresses(const struct machine *m, const struct operat
     bool by_dword = op->format == DWORDS && op->kind != ATOMIC;
     uint8_t size = (uint8_t)op->bytes;
     a->partial = false;
+    if (!op->idxen && !b->adds_lane && linear_addresses(op, b, offset_row, skip, a))
+        return;
     for (int lane = 0; lane < LANES; lane++) {
         uint64_t index = index_row ? index_row[lane] : 0;
         uint64_t offset = (uint64_t)op->offset + (offset_row ? offset_row[lane] : 0) + skip;

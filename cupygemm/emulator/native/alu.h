@@ -13,6 +13,9 @@ typedef void alu_function(struct machine *m, const void *operation, int64_t wave
 /* valu_step.c: an operation of the vector ALU, for one wave or for several. */
 void valu_lanewise(struct machine *m, const void *operation, int64_t wave);
 void valu_waves(struct machine *m, const void *operation, struct waves part);
+/* salu.c: the same of the scalar ALU. */
+void salu(struct machine *m, const void *operation, int64_t wave);
+void salu_waves(struct machine *m, const void *operation, struct waves part);
 
 typedef uint8_t u8;
 typedef int8_t i8;
@@ -27,6 +30,18 @@ typedef double f64;
 
 enum source_file { FROM_VECTOR, FROM_SCALAR, FROM_CONSTANT, FROM_SPECIAL };
 enum { VCCZ = 251, EXECZ = 252, SCC = 253 };
+
+/* The number of consecutive waves from position `at` on, but at most `most`. Their registers follow
+ * one another. */
+static inline int64_t consecutive(struct waves part, int64_t at, int64_t most) {
+    int64_t waves = 1;
+    most = part.count - at < most ? part.count - at : most;
+    if (!part.ids)
+        return part.step == 1 ? most : 1;
+    while (waves < most && part.ids[at + waves] == part.ids[at] + waves)
+        waves++;
+    return waves;
+}
 
 static inline void set_scalar(const struct machine *m, int64_t reg, int64_t wave, u32 value) {
     m->sgpr[reg * m->num_waves + wave] = value;

@@ -13,10 +13,11 @@
 enum { SECTOR_SHIFT = 5, SECTORS = 4, MEMORY_LINE_SHIFT = 7, ALL_SECTORS = 15, FILLED = 16 };
 
 struct cache {
-    uint64_t *tags; /* (caches, sets, ways): number of the line plus one, 0 for none */
+    uint64_t *tags; /* (caches, sets, ways): number of the line plus first_tag; less is none */
     uint64_t *used; /* when */
     uint8_t *state; /* dirty sectors, and FILLED if the others are valid too */
     int64_t sets, ways, line_shift, fold; /* 2**fold sets if indexed by all bits, else 0 */
+    uint64_t first_tag;                   /* above all tags of earlier launches */
 };
 
 struct cache_model {
@@ -45,18 +46,18 @@ struct outcome {
     int32_t bytes, lines[NUM_LEVELS];
 };
 
-/* Find a line or give it the place of the least recently used one of its set, whose tag and
- * state are left in `evicted` and `evicted_state`. Returns its slot. */
+/* Find a line or give it the place of the least recently used one of its set, whose number plus one
+ * and state are left in `evicted` and `evicted_state`. Returns its slot. */
 static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, uint64_t line,
                      bool allocate, bool *hit, uint64_t *evicted, uint8_t *evicted_state) {
     uint64_t index = line;
     for (uint64_t rest = c->fold ? line >> c->fold : 0; rest; rest >>= c->fold)
         index ^= rest;
     int64_t first = (which * c->sets + (int64_t)remainder_of(index, c->sets)) * c->ways;
-    const uint64_t *tags = c->tags + first, *used = c->used + first;
+    const uint64_t *tags = c->tags + first, *used = c->used + first, tag = line + c->first_tag;
     int64_t found = -1, oldest = 0;
     for (int64_t way = 0; way < c->ways; way++)
-        found = tags[way] == line + 1 ? way : found;
+        found = tags[way] == tag ? way : found;
     *evicted = 0;
     if (found >= 0) {
         *hit = true;
@@ -69,9 +70,9 @@ static int64_t touch(struct cache_model *model, struct cache *c, int64_t which, 
     *hit = false;
     if (!allocate)
         return -1;
-    *evicted = c->tags[oldest];
+    *evicted = c->tags[oldest] < c->first_tag ? 0 : c->tags[oldest] - c->first_tag + 1;
     *evicted_state = c->state[oldest];
-    c->tags[oldest] = line + 1;
+    c->tags[oldest] = tag;
     c->used[oldest] = ++model->clock;
     c->state[oldest] = 0;
     return oldest;
@@ -236,7 +237,8 @@ void write_back_caches(struct cache_model *model, int64_t l2_slots, int64_t last
             slot += 7;
         else if (model->l2.state[slot] & ALL_SECTORS) {
             model->fabric_written += dirty_bytes(model->l2.state[slot]);
-            beyond_l2(model, model->l2.tags[slot] - 1, model->l2.state[slot] & ALL_SECTORS);
+            beyond_l2(model, model->l2.tags[slot] - model->l2.first_tag,
+                      model->l2.state[slot] & ALL_SECTORS);
             model->l2.state[slot] &= (uint8_t)~ALL_SECTORS;
         }
     }

@@ -227,6 +227,23 @@ static inline bool loaded_poison(const struct machine *m, const struct operation
     return found != 0;
 }
 
+/* Whether all bytes were written that lanes load as whole words of 64 bits. */
+static inline bool words_defined(const struct machine *m, const struct operation *op,
+                                 const struct access *a, uint64_t lanes) {
+    uint64_t extent = m->global_end - m->global_base, odd = 0;
+    uint16_t missing = 0;
+    if (!m->defined || a->partial || (op->bytes != 8 && op->bytes != 16))
+        return false;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        uint64_t place = a->address[first_lane(left)] - m->global_base;
+        if (place >= extent || extent - place < 16)
+            return false;
+        odd |= place;
+        missing |= (uint16_t)~(m->defined[place / 8] | m->defined[place / 8 + 1] << 8);
+    }
+    return !(odd & 7) && !(op->bytes == 16 ? missing : missing & 0xFF);
+}
+
 static inline void note_undefined(struct machine *m, const struct operation *op, int64_t wave,
                                   const struct access *a, uint32_t pc) {
     if (!m->undefined)
@@ -236,7 +253,8 @@ static inline void note_undefined(struct machine *m, const struct operation *op,
                     (m->defined && all_defined(m, a->address[0], stretch))))
         return;
     uint8_t undefined[16];
-    for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+    uint64_t global = a->exec & ~(a->to_lds | a->to_scratch);
+    for (uint64_t left = words_defined(m, op, a, global) ? 0 : global; left; left &= left - 1) {
         int lane = first_lane(left), bytes = a->bytes[lane];
         if (bytes && undefined_global(m, a->address[lane], a->pointer[lane], bytes, undefined))
             note_load(m, op, op->result, wave, lane, bytes, undefined, a->address[lane],

@@ -72,6 +72,25 @@ static inline bool note_plain(struct plain_view v, struct global_record *r, uint
     return true;
 }
 
+static inline bool is_foreign(struct plain_view v, const struct site *s) {
+    return (s->time >= v.launch_start) & ((s->wave & WAVE_BITS) != v.own);
+}
+
+/* Note an access to all bytes of `n` granules, of which no other wave has accessed one in this
+ * launch, as in most kernels; returns whether that is so. */
+static inline bool note_whole(struct plain_view v, struct global_record *r, uint64_t n,
+                              bool writes) {
+    bool foreign = false;
+    for (uint64_t i = 0; i < n; i++)
+        foreign |= is_foreign(v, &r[i].write) | is_foreign(v, &r[i].read) |
+                   (writes & is_foreign(v, &r[i].other_read));
+    if (foreign)
+        return false;
+    for (uint64_t i = 0; i < n; i++)
+        set_words(writes ? &r[i].write : &r[i].read, v.when, v.where | SITE_BYTES);
+    return true;
+}
+
 /* Note the accesses of adjacent lanes, granule by granule. Returns false where something may be
  * wrong; what has been noted by then may be noted again, lane by lane. */
 static inline bool note_stretch(const struct global_view *view, const struct operation *op,
@@ -84,6 +103,9 @@ static inline bool note_stretch(const struct global_view *view, const struct ope
         return false;
     uint64_t start = first & ~(uint64_t)(GRANULE - 1);
     struct global_record *r = m->global_shadow + (start - m->global_base) / GRANULE;
+    bool whole = first == start && size % GRANULE == 0 && !m->num_rivals;
+    if (whole && note_whole(plain, r, size / GRANULE, writes))
+        return true;
     for (; start < first + size; start += GRANULE, r++) {
         uint32_t bytes = bytes_in(start, first, (int)size);
         if (!m->num_rivals && note_plain(plain, r, bytes, writes))
@@ -101,24 +123,81 @@ static inline bool note_stretch(const struct global_view *view, const struct ope
     return true;
 }
 
-/* Note the accesses of lanes of which each touches one granule, and plainly; returns the others. */
+/* The lanes that access the same bytes as the lane before them does. */
+static inline uint64_t repeating_lanes(const struct access *a, uint64_t lanes) {
+    uint64_t same = 0;
+    if (a->partial)
+        return 0;
+    for (int lane = 1; lane < LANES; lane++)
+        same |= (uint64_t)(a->address[lane] == a->address[lane - 1]) << lane;
+    return same & lanes & lanes << 1;
+}
+
+/* Note the accesses of lanes to a whole granule each. Returns false, and notes nothing, if some
+ * lane does not access one, or another wave has written one in this launch (or read one that is
+ * written now). */
+static inline bool note_whole_lanes(const struct global_view *v, const struct access *a,
+                                    uint64_t lanes, bool writes) {
+    const struct plain_view plain = plain_view(v);
+    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
+    struct global_record *records = v->m->global_shadow;
+    bool foreign = a->partial;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        int lane = first_lane(left);
+        uint64_t place = a->address[lane] - base;
+        if (place >= extent || place % GRANULE || a->bytes[lane] != GRANULE)
+            return false;
+        const struct global_record *r = records + place / GRANULE;
+        foreign |= is_foreign(plain, &r->write) |
+                   (writes & (is_foreign(plain, &r->read) | is_foreign(plain, &r->other_read)));
+    }
+    if (foreign)
+        return false;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        struct global_record *r = records + (a->address[first_lane(left)] - base) / GRANULE;
+        if (!writes && is_foreign(plain, &r->read))
+            r->other_read = r->read;
+        set_words(writes ? &r->write : &r->read, plain.when, plain.where | SITE_BYTES);
+    }
+    return true;
+}
+
+/* Note the accesses of lanes of which each touches one granule, and plainly; returns the others.
+ * Lanes that follow one another often access the same granule, which is noted once. */
 static inline uint64_t note_plain_lanes(const struct global_view *v, const struct access *a,
                                         uint64_t lanes, bool writes) {
     const struct plain_view plain = plain_view(v);
-    const uint64_t base = v->m->global_base, end = v->m->global_end;
-    struct global_record *records = v->m->global_shadow;
-    uint64_t careful = 0;
+    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
+    struct global_record *records = v->m->global_shadow, *latest = NULL;
+    uint64_t careful = 0, same = 0; /* `same`: the lanes that access the latest granule */
+    uint32_t accessed = 0;
     if (v->m->num_rivals)
         return lanes;
-    for (uint64_t left = lanes; left; left &= left - 1) {
+    if (note_whole_lanes(v, a, lanes, writes))
+        return 0;
+    uint64_t repeating = repeating_lanes(a, lanes);
+    for (uint64_t left = lanes & ~repeating; left; left &= left - 1) {
         int lane = first_lane(left), bytes = a->bytes[lane];
-        uint64_t address = a->address[lane], offset = address % GRANULE;
-        bool fits =
-            address >= base && address < end && bytes && offset + (uint64_t)bytes <= GRANULE;
-        uint32_t accessed = ((1u << bytes) - 1) << offset;
-        if (!fits || !note_plain(plain, records + (address - base) / GRANULE, accessed, writes))
+        uint64_t place = a->address[lane] - base, offset = a->address[lane] % GRANULE;
+        if (place >= extent || !bytes || offset + (uint64_t)bytes > GRANULE) {
             careful |= 1ull << lane;
+            continue;
+        }
+        struct global_record *r = records + place / GRANULE;
+        if (r != latest) {
+            if (same && !note_plain(plain, latest, accessed, writes))
+                careful |= same;
+            latest = r;
+            accessed = 0;
+            same = 0;
+        }
+        accessed |= ((1u << bytes) - 1) << offset;
+        same |= 1ull << lane;
     }
+    if (same && !note_plain(plain, latest, accessed, writes))
+        careful |= same;
+    for (uint64_t more = careful; more; careful |= more) /* and those that repeat them */
+        more = careful << 1 & repeating & ~careful;
     return careful;
 }
 

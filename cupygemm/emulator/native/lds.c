@@ -97,9 +97,28 @@ static int check_access(struct machine *m, const struct operation *op, struct ld
     }
 }
 
+/* Move the dwords of all lanes, which follow one another. */
+static void move_stretch(struct machine *m, const struct operation *op, struct lds_view *v,
+                         const struct lds_access *a) {
+    const size_t bytes = LANES * sizeof(uint32_t);
+    uint8_t *place = v->bytes + a->address[0];
+    if (op->kind == LOAD) {
+        memcpy(vector_row(m, a->result, v->wave), place, bytes);
+        return;
+    }
+    const uint32_t *row = vector_row(m, a->data, v->wave);
+    memory_changes += memcmp(place, row, bytes) != 0;
+    memcpy(place, row, bytes);
+}
+
 static void move_access(struct machine *m, const struct operation *op, struct lds_view *v,
                         uint64_t exec, const struct lds_access *a) {
     size_t pitch = (size_t)m->row_dwords;
+    bool single = op->format == DWORDS && op->dwords == 1 && op->kind != ATOMIC && !a->partial;
+    if (single && is_stretch(exec, a->address, 4)) {
+        move_stretch(m, op, v, a);
+        return;
+    }
     const uint8_t *count = a->partial ? a->count : NULL;
     uint8_t *pointer[LANES];
     point(v, a->address, pointer);

@@ -50,11 +50,52 @@ static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
     return careful;
 }
 
+/* Whether all lanes access places that follow one another. */
+static inline bool is_stretch(uint64_t exec, const uint32_t *address, int bytes) {
+    uint32_t different = 0;
+    for (int lane = 0; lane < LANES; lane++)
+        different |= address[lane] ^ (address[0] + (uint32_t)(lane * bytes));
+    return exec == ~0ull && !different;
+}
+
+/* The records of a stretch that one instruction wrote, and that no wave has read since, or another
+ * one in some lanes, as most stretches are. */
+struct common_records {
+    struct record *first;
+    int64_t count;
+    uint64_t write, read;
+};
+
+static inline bool have_common(const struct lds_view *v, uint64_t exec, const uint32_t *address,
+                               int bytes, struct common_records *found) {
+    int shift = (int)v->m->shadow_shift;
+    if (bytes & ((1 << shift) - 1) || !is_stretch(exec, address, bytes))
+        return false;
+    const struct record *r = v->records + (address[0] >> shift);
+    int64_t count = LANES * bytes >> shift;
+    uint64_t write = r->write, read = 0, different = 0;
+    for (int64_t i = 0; i < count; i++) {
+        different |= r[i].write ^ write;
+        read |= r[i].read;
+    }
+    for (int64_t i = 0; i < count; i++)
+        different |= (uint64_t)((r[i].read != read) & (r[i].read != 0));
+    *found = (struct common_records){v->records + (address[0] >> shift), count, write, read};
+    return !different;
+}
+
 /* Note the plain reads of a wave; returns the lanes that remain to be looked at. */
 static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint32_t *address,
                             int bytes) {
     if (!v->m->shadow)
         return 0;
+    struct common_records c;
+    if (have_common(v, exec, address, bytes, &c) && plainly_readable(v, c.write)) {
+        uint64_t unread = read_word(v, 0), read = read_word(v, c.read);
+        for (int64_t i = 0; i < c.count; i++)
+            c.first[i].read = c.first[i].read ? read : unread;
+        return 0;
+    }
     switch (bytes >> v->m->shadow_shift) {
     case 1: return read_lanes(v, exec, address, 1);
     case 2: return read_lanes(v, exec, address, 2);
@@ -110,6 +151,14 @@ static uint64_t plain_writes(const struct lds_view *v, uint64_t exec, const uint
                              int bytes) {
     if (!v->m->shadow)
         return 0;
+    struct common_records c;
+    if (have_common(v, exec, address, bytes, &c) &&
+        plainly_writable(v, &(struct record){c.write, c.read})) {
+        const struct record next = {v->new_write, 0};
+        for (int64_t i = 0; i < c.count; i++)
+            c.first[i] = next;
+        return 0;
+    }
     switch (bytes >> v->m->shadow_shift) {
     case 1: return write_lanes(v, exec, address, 1);
     case 2: return write_lanes(v, exec, address, 2);

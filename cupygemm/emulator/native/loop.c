@@ -36,12 +36,13 @@ static void execute(const struct loop *l, const struct instruction *i, struct wa
         return;
     }
     alu_function *function = (alu_function *)i->function;
-    if (function == valu_lanewise) {
+    if (function == valu_lanewise)
         valu_waves(m, i->operation, part);
-        return;
-    }
-    for (int64_t at = 0; at < part.count; at++)
-        function(m, i->operation, wave_at(part, at));
+    else if (function == salu)
+        salu_waves(m, i->operation, part);
+    else
+        for (int64_t at = 0; at < part.count; at++)
+            function(m, i->operation, wave_at(part, at));
 }
 
 /* The waves at positions [begin, end) of a group. */

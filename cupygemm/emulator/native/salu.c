@@ -138,28 +138,57 @@ SCALAR2(s_bitcmp1_b64, u64, u32, scc = a >> (b & 63) & 1)
 
 /* -- instructions ------------------------------------------------------------------------------ */
 
-static inline u64 source(const struct machine *m, const struct salu_source *s, int64_t wave) {
-    if (s->file == FROM_CONSTANT)
-        return s->constant;
-    if (s->file == FROM_SPECIAL)
-        return special_source(m, s->reg, wave);
-    return s->wide ? scalar64(m, s->reg, wave) : scalar(m, s->reg, wave);
+/* Read a register, or a pair, of consecutive waves. */
+static void read_register(const struct machine *m, int reg, bool wide, int64_t first, int waves,
+                          u64 *values) {
+    const u32 *low = m->sgpr + reg * m->num_waves + first, *high = low + m->num_waves;
+    for (int at = 0; at < waves; ++at)
+        values[at] = low[at];
+    for (int at = 0; wide && at < waves; ++at)
+        values[at] |= (u64)high[at] << 32;
+}
+
+static void write_register(const struct machine *m, int reg, bool wide, int64_t first, int waves,
+                           const u64 *values) {
+    u32 *low = m->sgpr + reg * m->num_waves + first, *high = low + m->num_waves;
+    for (int at = 0; at < waves; ++at)
+        low[at] = (u32)values[at];
+    for (int at = 0; wide && at < waves; ++at)
+        high[at] = (u32)(values[at] >> 32);
+}
+
+static void read_source(const struct machine *m, const struct salu_source *s, int64_t first,
+                        int waves, u64 *values) {
+    if (s->file == FROM_SCALAR)
+        read_register(m, s->reg, s->wide, first, waves, values);
+    else
+        for (int at = 0; at < waves; ++at)
+            values[at] =
+                s->file == FROM_CONSTANT ? s->constant : special_source(m, s->reg, first + at);
+}
+
+static void execute(struct machine *m, const struct salu_operation *op, int64_t first, int waves) {
+    u64 a[SCALAR_BLOCK], b[SCALAR_BLOCK], old[SCALAR_BLOCK] = {0}, result[SCALAR_BLOCK];
+    read_source(m, &op->sources[0], first, waves, a);
+    read_source(m, &op->sources[1], first, waves, b);
+    if (op->result >= 0)
+        read_register(m, op->result, op->wide, first, waves, old);
+    op->function(result, a, b, old, m->scc + first, waves);
+    if (op->kind == SAVES_EXEC)
+        write_register(m, op->result, true, first, waves, b);
+    if (op->kind != TO_DESTINATION)
+        write_register(m, EXEC, true, first, waves, result);
+    if (op->kind != SAVES_EXEC && op->result >= 0)
+        write_register(m, op->result, op->wide, first, waves, result);
+}
+
+void salu_waves(struct machine *m, const void *operation, struct waves part) {
+    for (int64_t at = 0, waves; at < part.count; at += waves) {
+        waves = consecutive(part, at, SCALAR_BLOCK);
+        execute(m, operation, wave_at(part, at), (int)waves);
+    }
 }
 
 void salu(struct machine *m, const void *operation, int64_t wave) {
-    const struct salu_operation *op = operation;
-    u64 a = source(m, &op->sources[0], wave), b = source(m, &op->sources[1], wave), old = 0;
-    if (op->result >= 0)
-        old = op->wide ? scalar64(m, op->result, wave) : scalar(m, op->result, wave);
-    u64 result = op->function(a, b, old, &m->scc[wave]);
-    if (op->kind == SAVES_EXEC)
-        set_scalar64(m, op->result, wave, b);
-    if (op->kind != TO_DESTINATION)
-        set_scalar64(m, EXEC, wave, result);
-    if (op->kind == SAVES_EXEC || op->result < 0)
-        return;
-    if (op->wide)
-        set_scalar64(m, op->result, wave, result);
-    else
-        set_scalar(m, op->result, wave, (u32)result);
+    execute(m, operation, wave, 1);
 }

@@ -17,7 +17,12 @@ struct salu_source {
     uint64_t constant;
 };
 
-typedef uint64_t scalar_function(uint64_t a, uint64_t b, uint64_t old, uint8_t *scc);
+enum { SCALAR_BLOCK = 16 }; /* waves that execute together, at most */
+
+/* The operands and SCC have an element for each wave. */
+typedef void scalar_function(uint64_t *restrict result, const uint64_t *restrict a,
+                             const uint64_t *restrict b, const uint64_t *restrict old,
+                             uint8_t *restrict scc, int waves);
 
 /* What becomes of the result: the destination receives it; or EXEC receives it, and the destination
  * receives the old or the new EXEC. */
@@ -33,15 +38,19 @@ struct salu_operation {
 
 #define UNUSED_SCALAR __attribute__((unused))
 #define SCALAR2(name, A, B, ...)                                                                   \
-    uint64_t sop_##name(uint64_t first UNUSED_SCALAR, uint64_t second UNUSED_SCALAR,               \
-                        uint64_t old UNUSED_SCALAR, uint8_t *flag) {                               \
-        A a UNUSED_SCALAR = (A)first;                                                              \
-        B b UNUSED_SCALAR = (B)second;                                                             \
-        u64 r = 0;                                                                                 \
-        u8 scc = *flag;                                                                            \
-        __VA_ARGS__;                                                                               \
-        *flag = scc;                                                                               \
-        return r;                                                                                  \
+    void sop_##name(uint64_t *restrict result, const uint64_t *restrict first UNUSED_SCALAR,       \
+                    const uint64_t *restrict second UNUSED_SCALAR,                                 \
+                    const uint64_t *restrict before UNUSED_SCALAR, uint8_t *restrict flag,         \
+                    int waves) {                                                                   \
+        for (int at = 0; at < waves; ++at) {                                                       \
+            A a UNUSED_SCALAR = (A)first[at];                                                      \
+            B b UNUSED_SCALAR = (B)second[at];                                                     \
+            u64 r = 0, old UNUSED_SCALAR = before[at];                                             \
+            u8 scc = flag[at];                                                                     \
+            __VA_ARGS__;                                                                           \
+            flag[at] = scc;                                                                        \
+            result[at] = r;                                                                        \
+        }                                                                                          \
     }
 #define SCALAR1(name, A, ...) SCALAR2(name, A, u64, __VA_ARGS__)
 

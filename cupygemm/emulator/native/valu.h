@@ -4,8 +4,8 @@
  *     OP2(v_add_u32, u32, u32, u32, a + b)
  *
  * defines op_v_add_u32, which units/native_alu.py finds by its name: an operation needs no further
- * entry. Its sources are called a, b and c. `i` is the number of the lane. The types are those
- * of the fields of `union row`. f16 values are held as f32, and a bit of a lane mask as u32. */
+ * entry. Its sources are called a, b and c. `i` is the number of the lane. The types are those that
+ * have a GET and a PUT below. f16 values are held as f32; `bit` is one of a lane mask. */
 #ifndef CUPYGEMM_VALU_H
 #define CUPYGEMM_VALU_H
 
@@ -25,14 +25,23 @@ struct valu_source {
     uint64_t constant;
 };
 
-enum { MAX_SOURCES = 5 };
+enum { MAX_SOURCES = 5, BLOCK = 8 }; /* waves that execute together, at most */
 enum result_type { TO_B32, TO_B64, TO_B16, TO_F16, TO_MASK };
 enum part { WHOLE, PRESERVE, PAD, SIGN_EXTEND }; /* what happens to the bits beside a part */
 enum { NO_DPP = 0, DPP = 1, DPP_ZERO = 2 };      /* DPP_ZERO: an invalid lane reads 0 */
 
+/* An operand of consecutive waves: a row of 64 words for each, `step` words apart. All waves share
+ * a row if `step` is 0. Values of 64 bits have their upper halves in rows of their own, as in the
+ * register file. Values of 16 bits, and the two words of a lane mask, are at the begin of a row. */
+struct rows {
+    u32 *low, *high;
+    int64_t step;
+};
+
 struct valu_operation;
-typedef void lane_function(void *out, const void *const *in, const struct valu_operation *op,
-                           uint64_t *mask);
+/* `mask` has a word for each wave. */
+typedef void lane_function(const struct rows *out, const struct rows *in,
+                           const struct valu_operation *op, uint64_t *mask, int waves);
 
 struct valu_operation {
     lane_function *function;
@@ -53,63 +62,105 @@ struct valu_operation {
     int8_t lanes[LANES]; /* the lane that DPP reads, -1 for none */
 };
 
-union row {
-    u32 u32[LANES];
-    u64 u64[LANES];
-    u16 u16[LANES];
-    f32 f32[LANES];
-    f64 f64[LANES];
-};
-
 typedef u32 bit; /* 0 or 1 */
+
+static inline f64 as_f64(u64 bits) {
+    f64 value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+static inline u64 bits_f64(f64 value) {
+    u64 bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* The row of a source, and lane i of it by its type. */
+#define SOURCE(x, place)                                                                           \
+    const u32 *x##_low UNUSED = in[place].low + wave * in[place].step;                             \
+    const u32 *x##_high UNUSED = in[place].high + wave * in[place].step
+#define GET_u32(x) x##_low[i]
+#define GET_i32(x) ((i32)x##_low[i])
+#define GET_bit(x) (x##_low[half] >> (i & 31) & 1) /* `half` of the wave, see EACH_LANE */
+#define GET_f32(x) ((const f32 *)x##_low)[i]
+#define GET_u16(x) ((const u16 *)x##_low)[i]
+#define GET_i16(x) ((const i16 *)x##_low)[i]
+#define GET_u64(x) (x##_low[i] | (u64)x##_high[i] << 32)
+#define GET_i64(x) ((i64)GET_u64(x))
+#define GET_f64(x) as_f64(GET_u64(x))
+
+/* The row of the result, and writing lane i of it by its type. */
+#define RESULT                                                                                     \
+    u32 *r_low UNUSED = out->low + wave * out->step, *r_high UNUSED = out->high + wave * out->step
+#define PUT_u32(value) r_low[i] = (u32)(value)
+#define PUT_i32(value) r_low[i] = (u32)(i32)(value)
+#define PUT_f32(value) ((f32 *)r_low)[i] = (f32)(value)
+#define PUT_u16(value) ((u16 *)r_low)[i] = (u16)(value)
+#define PUT_i16(value) ((i16 *)r_low)[i] = (i16)(value)
+#define PUT_u64(value)                                                                             \
+    do {                                                                                           \
+        u64 whole = (value);                                                                       \
+        r_low[i] = (u32)whole;                                                                     \
+        r_high[i] = (u32)(whole >> 32);                                                            \
+    } while (0)
+#define PUT_f64(value) PUT_u64(bits_f64(value))
 
 #ifdef __clang__
 #define LANES_APART _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define LANES_APART _Pragma("GCC ivdep")
 #endif
-/* A result may lie in the register of a source: lane i depends on lane i alone. */
-#define EACH_LANE LANES_APART for (int i = 0; i < LANES; ++i)
+/* A result may lie in the registers of a source: lane i depends on lane i alone. */
+#define EACH_LANE                                                                                  \
+    for (int half = 0; half < 2; ++half)                                                           \
+    LANES_APART for (int i = 32 * half; i < 32 * half + 32; ++i)
+#define EACH_WAVE for (int wave = 0; wave < waves; ++wave)
 
 #define UNUSED __attribute__((unused))
 #define DEFINE_OP(name)                                                                            \
-    void op_##name(void *out, const void *const *in UNUSED,                                        \
-                   const struct valu_operation *op UNUSED, uint64_t *mask UNUSED)
+    void op_##name(const struct rows *out UNUSED, const struct rows *in UNUSED,                    \
+                   const struct valu_operation *op UNUSED, uint64_t *mask UNUSED,                  \
+                   int waves UNUSED)
 
 #define OP1(name, R, A, expression)                                                                \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        EACH_LANE {                                                                                \
-            A a UNUSED = as[i];                                                                    \
-            r[i] = (R)(expression);                                                                \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            EACH_LANE {                                                                            \
+                A a UNUSED = GET_##A(a);                                                           \
+                PUT_##R(expression);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 #define OP2(name, R, A, B, expression)                                                             \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        EACH_LANE {                                                                                \
-            A a UNUSED = as[i];                                                                    \
-            B b UNUSED = bs[i];                                                                    \
-            r[i] = (R)(expression);                                                                \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            EACH_LANE {                                                                            \
+                A a UNUSED = GET_##A(a);                                                           \
+                B b UNUSED = GET_##B(b);                                                           \
+                PUT_##R(expression);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 #define OP3(name, R, A, B, C, expression)                                                          \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        const C *cs = in[2];                                                                       \
-        EACH_LANE {                                                                                \
-            A a UNUSED = as[i];                                                                    \
-            B b UNUSED = bs[i];                                                                    \
-            C c UNUSED = cs[i];                                                                    \
-            r[i] = (R)(expression);                                                                \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SOURCE(c, 2);                                                                          \
+            EACH_LANE {                                                                            \
+                A a UNUSED = GET_##A(a);                                                           \
+                B b UNUSED = GET_##B(b);                                                           \
+                C c UNUSED = GET_##C(c);                                                           \
+                PUT_##R(expression);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
-
 /* An integer operation and its saturating form, name##_clamp. Both compute in i64, which the
  * compiler narrows where only the low bits count. */
 #define LOWEST_u32 0
@@ -127,12 +178,14 @@ typedef u32 bit; /* 0 or 1 */
     IN_I64_2(name##_clamp, R, A, B, (R)SATURATED(R, value), expression)
 #define IN_I64_2(name, R, A, B, result, expression)                                                \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        EACH_LANE {                                                                                \
-            i64 a = as[i], b = bs[i], value = (expression);                                        \
-            r[i] = result;                                                                         \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            EACH_LANE {                                                                            \
+                i64 a = GET_##A(a), b = GET_##B(b), value = (expression);                          \
+                PUT_##R(result);                                                                   \
+            }                                                                                      \
         }                                                                                          \
     }
 #define SATURATING3(name, R, A, B, C, expression)                                                  \
@@ -140,13 +193,15 @@ typedef u32 bit; /* 0 or 1 */
     IN_I64_3(name##_clamp, R, A, B, C, (R)SATURATED(R, value), expression)
 #define IN_I64_3(name, R, A, B, C, result, expression)                                             \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        const C *cs = in[2];                                                                       \
-        EACH_LANE {                                                                                \
-            i64 a = as[i], b = bs[i], c = cs[i], value = (expression);                             \
-            r[i] = result;                                                                         \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SOURCE(c, 2);                                                                          \
+            EACH_LANE {                                                                            \
+                i64 a = GET_##A(a), b = GET_##B(b), c = GET_##C(c), value = (expression);          \
+                PUT_##R(result);                                                                   \
+            }                                                                                      \
         }                                                                                          \
     }
 
@@ -163,44 +218,50 @@ typedef u32 bit; /* 0 or 1 */
             }                                                                                      \
             halves[half] = word;                                                                   \
         }                                                                                          \
-        *mask = halves[0] | (uint64_t)halves[1] << 32;                                             \
+        mask[wave] = halves[0] | (uint64_t)halves[1] << 32;                                        \
     } while (0)
 
 /* A comparison. */
 #define COMPARE(name, A, B, expression)                                                            \
     DEFINE_OP(name) {                                                                              \
-        (void)out;                                                                                 \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        SET_MASK(A a UNUSED = as[i]; B b UNUSED = bs[i], expression);                              \
+        EACH_WAVE {                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SET_MASK(A a UNUSED = GET_##A(a); B b UNUSED = GET_##B(b), expression);                \
+        }                                                                                          \
     }
 
 /* The same with a lane mask as the second result, which is computed first: the other result may
  * overwrite a source. */
 #define OP2_MASK(name, R, A, B, expression, condition)                                             \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        SET_MASK(A a UNUSED = as[i]; B b UNUSED = bs[i], condition);                               \
-        EACH_LANE {                                                                                \
-            A a UNUSED = as[i];                                                                    \
-            B b UNUSED = bs[i];                                                                    \
-            r[i] = (R)(expression);                                                                \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SET_MASK(A a UNUSED = GET_##A(a); B b UNUSED = GET_##B(b), condition);                 \
+            EACH_LANE {                                                                            \
+                A a UNUSED = GET_##A(a);                                                           \
+                B b UNUSED = GET_##B(b);                                                           \
+                PUT_##R(expression);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 #define OP3_MASK(name, R, A, B, C, expression, condition)                                          \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *as = in[0];                                                                       \
-        const B *bs = in[1];                                                                       \
-        const C *cs = in[2];                                                                       \
-        SET_MASK(A a UNUSED = as[i]; B b UNUSED = bs[i]; C c UNUSED = cs[i], condition);           \
-        EACH_LANE {                                                                                \
-            A a UNUSED = as[i];                                                                    \
-            B b UNUSED = bs[i];                                                                    \
-            C c UNUSED = cs[i];                                                                    \
-            r[i] = (R)(expression);                                                                \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SOURCE(c, 2);                                                                          \
+            SET_MASK(A a UNUSED = GET_##A(a); B b UNUSED = GET_##B(b);                             \
+                     C c UNUSED = GET_##C(c), condition);                                          \
+            EACH_LANE {                                                                            \
+                A a UNUSED = GET_##A(a);                                                           \
+                B b UNUSED = GET_##B(b);                                                           \
+                C c UNUSED = GET_##C(c);                                                           \
+                PUT_##R(expression);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 

@@ -5,32 +5,48 @@
  * the operands, and by the complement. */
 #include "valu.h"
 
+/* Find the lanes of which the expression holds; `flip` is what the masks are combined with. */
 #define LANES_WHERE(name, type, expression)                                                        \
-    static __attribute__((noinline)) u64 name##_##type(const type *as, const type *bs) {           \
-        u64 found, *mask = &found;                                                                 \
-        SET_MASK(type a = as[i]; type b = bs[i], expression);                                      \
-        return found;                                                                              \
+    static __attribute__((noinline)) void name##_##type(                                           \
+        const struct rows *left, const struct rows *right, u64 flip, u64 *mask, int waves) {       \
+        const struct rows in[] = {*left, *right};                                                  \
+        EACH_WAVE {                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SET_MASK(type a = GET_##type(a); type b = GET_##type(b), expression);                  \
+            mask[wave] ^= flip;                                                                    \
+        }                                                                                          \
     }
 
-/* a and b are the operands of all lanes. */
-#define RELATION(name, lanes)                                                                      \
+/* A relation of the operands at two places, which one of these loops finds, or its complement. */
+#define RELATION(name, loop, left, right, flip)                                                    \
+    DEFINE_OP(v_cmp_##name) { loop(in + left, in + right, flip, mask, waves); }
+/* One that holds in either order of the operands. */
+#define IN_EITHER_ORDER(name, loop, flip)                                                          \
     DEFINE_OP(v_cmp_##name) {                                                                      \
-        (void)out;                                                                                 \
-        const void *a UNUSED = in[0], *b UNUSED = in[1];                                           \
-        *mask = (lanes);                                                                           \
+        u64 more[BLOCK];                                                                           \
+        loop(in, in + 1, flip, mask, waves);                                                       \
+        loop(in + 1, in, 0, more, waves);                                                          \
+        EACH_WAVE                                                                                  \
+        mask[wave] = flip ? mask[wave] & ~more[wave] : mask[wave] | more[wave];                    \
+    }
+#define ALWAYS_IS(name, value)                                                                     \
+    DEFINE_OP(v_cmp_##name) {                                                                      \
+        EACH_WAVE                                                                                  \
+        mask[wave] = value;                                                                        \
     }
 
 #define INTEGER_COMPARISONS(type)                                                                  \
     LANES_WHERE(less, type, a < b)                                                                 \
     LANES_WHERE(equal, type, a == b)                                                               \
-    RELATION(f_##type, 0)                                                                          \
-    RELATION(lt_##type, less_##type(a, b))                                                         \
-    RELATION(eq_##type, equal_##type(a, b))                                                        \
-    RELATION(le_##type, ~less_##type(b, a))                                                        \
-    RELATION(gt_##type, less_##type(b, a))                                                         \
-    RELATION(ne_##type, ~equal_##type(a, b))                                                       \
-    RELATION(ge_##type, ~less_##type(a, b))                                                        \
-    RELATION(t_##type, ~0ull)
+    ALWAYS_IS(f_##type, 0)                                                                         \
+    RELATION(lt_##type, less_##type, 0, 1, 0)                                                      \
+    RELATION(eq_##type, equal_##type, 0, 1, 0)                                                     \
+    RELATION(le_##type, less_##type, 1, 0, ~0ull)                                                  \
+    RELATION(gt_##type, less_##type, 1, 0, 0)                                                      \
+    RELATION(ne_##type, equal_##type, 0, 1, ~0ull)                                                 \
+    RELATION(ge_##type, less_##type, 0, 1, ~0ull)                                                  \
+    ALWAYS_IS(t_##type, ~0ull)
 INTEGER_COMPARISONS(u32)
 INTEGER_COMPARISONS(i32)
 INTEGER_COMPARISONS(u64)
@@ -46,22 +62,22 @@ LANES_WHERE(equal, f64, a == b)
 LANES_WHERE(at_most, f64, a <= b)
 
 #define FLOAT_COMPARISONS(name, type)                                                              \
-    RELATION(f_##name, 0)                                                                          \
-    RELATION(lt_##name, less_##type(a, b))                                                         \
-    RELATION(eq_##name, equal_##type(a, b))                                                        \
-    RELATION(le_##name, at_most_##type(a, b))                                                      \
-    RELATION(gt_##name, less_##type(b, a))                                                         \
-    RELATION(lg_##name, less_##type(a, b) | less_##type(b, a))                                     \
-    RELATION(ge_##name, at_most_##type(b, a))                                                      \
-    RELATION(o_##name, at_most_##type(a, b) | at_most_##type(b, a))                                \
-    RELATION(u_##name, ~(at_most_##type(a, b) | at_most_##type(b, a)))                             \
-    RELATION(nge_##name, ~at_most_##type(b, a))                                                    \
-    RELATION(nlg_##name, ~(less_##type(a, b) | less_##type(b, a)))                                 \
-    RELATION(ngt_##name, ~less_##type(b, a))                                                       \
-    RELATION(nle_##name, ~at_most_##type(a, b))                                                    \
-    RELATION(neq_##name, ~equal_##type(a, b))                                                      \
-    RELATION(nlt_##name, ~less_##type(a, b))                                                       \
-    RELATION(tru_##name, ~0ull)
+    ALWAYS_IS(f_##name, 0)                                                                         \
+    RELATION(lt_##name, less_##type, 0, 1, 0)                                                      \
+    RELATION(eq_##name, equal_##type, 0, 1, 0)                                                     \
+    RELATION(le_##name, at_most_##type, 0, 1, 0)                                                   \
+    RELATION(gt_##name, less_##type, 1, 0, 0)                                                      \
+    IN_EITHER_ORDER(lg_##name, less_##type, 0)                                                     \
+    RELATION(ge_##name, at_most_##type, 1, 0, 0)                                                   \
+    IN_EITHER_ORDER(o_##name, at_most_##type, 0)                                                   \
+    IN_EITHER_ORDER(u_##name, at_most_##type, ~0ull)                                               \
+    RELATION(nge_##name, at_most_##type, 1, 0, ~0ull)                                              \
+    IN_EITHER_ORDER(nlg_##name, less_##type, ~0ull)                                                \
+    RELATION(ngt_##name, less_##type, 1, 0, ~0ull)                                                 \
+    RELATION(nle_##name, at_most_##type, 0, 1, ~0ull)                                              \
+    RELATION(neq_##name, equal_##type, 0, 1, ~0ull)                                                \
+    RELATION(nlt_##name, less_##type, 0, 1, ~0ull)                                                 \
+    ALWAYS_IS(tru_##name, ~0ull)
 FLOAT_COMPARISONS(f32, f32)
 FLOAT_COMPARISONS(f64, f64)
 FLOAT_COMPARISONS(f16, f32)

@@ -99,13 +99,18 @@ static inline f32 product(f32 a, f32 b) { return OF_NAN(f32, a, a * b); }
 /* The sources are the halves of the two factors, low before high, and the addend. */
 #define DOT2(name, R, A, C, expression)                                                            \
     DEFINE_OP(name) {                                                                              \
-        R *r = out;                                                                                \
-        const A *a_low = in[0], *a_high = in[1], *b_low = in[2], *b_high = in[3];                  \
-        const C *cs = in[4];                                                                       \
-        EACH_LANE {                                                                                \
-            A a0 = a_low[i], a1 = a_high[i], b0 = b_low[i], b1 = b_high[i];                        \
-            C c = cs[i];                                                                           \
-            r[i] = (R)(expression);                                                                \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a0, 0);                                                                         \
+            SOURCE(a1, 1);                                                                         \
+            SOURCE(b0, 2);                                                                         \
+            SOURCE(b1, 3);                                                                         \
+            SOURCE(c, 4);                                                                          \
+            EACH_LANE {                                                                            \
+                A a0 = GET_##A(a0), a1 = GET_##A(a1), b0 = GET_##A(b0), b1 = GET_##A(b1);          \
+                C c = GET_##C(c);                                                                  \
+                PUT_##R(expression);                                                               \
+            }                                                                                      \
         }                                                                                          \
     }
 DOT2(v_dot2_f32_f16, f32, f32, f32, sum(sum(c, product(a0, b0)), product(a1, b1)))

@@ -11,18 +11,8 @@ static inline u32 bits_f32(f32 a) {
     memcpy(&bits, &a, sizeof bits);
     return bits;
 }
-static inline u64 bits_f64(f64 a) {
-    u64 bits;
-    memcpy(&bits, &a, sizeof bits);
-    return bits;
-}
 static inline f32 as_f32(u32 bits) {
     f32 a;
-    memcpy(&a, &bits, sizeof a);
-    return a;
-}
-static inline f64 as_f64(u64 bits) {
-    f64 a;
     memcpy(&a, &bits, sizeof a);
     return a;
 }
@@ -50,25 +40,32 @@ enum { QUIET_F32 = 0x400000 };
 #define MIN(a, b) min_f32(a, b, QUIET_F32)
 #define MAX(a, b) max_f32(a, b, QUIET_F32)
 /* The median as med3_f32 states it, in two loops: as one, it does not vectorise. */
-static void median(u32 *out, const u32 *as, const u32 *bs, const u32 *cs) {
-    u32 lows[LANES], highs[LANES], nans[LANES];
-    for (int i = 0; i < LANES; ++i) {
-        lows[i] = MIN(as[i], bs[i]);
-        highs[i] = MAX(as[i], bs[i]);
-        nans[i] = is_nan(as[i]) | is_nan(bs[i]) | is_nan(cs[i]);
-    }
-    EACH_LANE {
-        u32 c = cs[i], least = MIN(lows[i], c), lesser = MIN(highs[i], c);
-        out[i] = nans[i] ? least : MAX(lows[i], lesser);
+DEFINE_OP(v_med3_f32) {
+    EACH_WAVE {
+        u32 lows[LANES], highs[LANES], nans[LANES];
+        RESULT;
+        SOURCE(a, 0);
+        SOURCE(b, 1);
+        SOURCE(c, 2);
+        for (int i = 0; i < LANES; ++i) {
+            u32 a = GET_u32(a), b = GET_u32(b);
+            lows[i] = MIN(a, b);
+            highs[i] = MAX(a, b);
+            nans[i] = is_nan(a) | is_nan(b) | is_nan(GET_u32(c));
+        }
+        EACH_LANE {
+            u32 c = GET_u32(c), least = MIN(lows[i], c), lesser = MIN(highs[i], c);
+            PUT_u32(nans[i] ? least : MAX(lows[i], lesser));
+        }
     }
 }
+DEFINE_OP(v_med3_f16) { op_v_med3_f32(out, in, op, mask, waves); }
 
 #define EXTREMA(name)                                                                              \
     OP2(v_min_##name, u32, u32, u32, MIN(a, b))                                                    \
     OP2(v_max_##name, u32, u32, u32, MAX(a, b))                                                    \
     OP3(v_min3_##name, u32, u32, u32, u32, MIN(MIN(a, b), c))                                      \
-    OP3(v_max3_##name, u32, u32, u32, u32, MAX(MAX(a, b), c))                                      \
-    DEFINE_OP(v_med3_##name) { median(out, in[0], in[1], in[2]); }
+    OP3(v_max3_##name, u32, u32, u32, u32, MAX(MAX(a, b), c))
 EXTREMA(f32)
 EXTREMA(f16)
 OP2(v_min_f64, u64, u64, u64, min_f64(a, b, QUIET_F64))
@@ -203,19 +200,28 @@ OP1(v_log_legacy_f32, f32, f32, flushed((f32)log2((f64)flushed(a))))
 
 /* Nearly always no lane is scaled. */
 #define DIV_FMAS(type)                                                                             \
+    OP3(v_div_fmas_##type##_unscaled, type, type, type, type, fma_##type(a, b, c))                 \
     DEFINE_OP(v_div_fmas_##type) {                                                                 \
-        const type *as = in[0], *bs = in[1], *cs = in[2];                                          \
-        const bit *scaled = in[3];                                                                 \
-        type results[LANES];                                                                       \
         bit any = 0;                                                                               \
-        for (int i = 0; i < LANES; ++i) {                                                          \
-            results[i] = fma_##type(as[i], bs[i], cs[i]);                                          \
-            any |= scaled[i];                                                                      \
+        EACH_WAVE {                                                                                \
+            SOURCE(scaled, 3);                                                                     \
+            any |= scaled_low[0] | scaled_low[1];                                                  \
         }                                                                                          \
-        for (int i = 0; any && i < LANES; ++i)                                                     \
-            if (scaled[i])                                                                         \
-                results[i] = div_fmas_##type(as[i], bs[i], cs[i], 1);                              \
-        memcpy(out, results, sizeof results);                                                      \
+        if (!any) {                                                                                \
+            op_v_div_fmas_##type##_unscaled(out, in, op, mask, waves);                             \
+            return;                                                                                \
+        }                                                                                          \
+        EACH_WAVE {                                                                                \
+            RESULT;                                                                                \
+            SOURCE(a, 0);                                                                          \
+            SOURCE(b, 1);                                                                          \
+            SOURCE(c, 2);                                                                          \
+            SOURCE(scaled, 3);                                                                     \
+            EACH_LANE {                                                                            \
+                type a = GET_##type(a), b = GET_##type(b), c = GET_##type(c);                      \
+                PUT_##type(div_fmas_##type(a, b, c, (int)GET_bit(scaled)));                        \
+            }                                                                                      \
+        }                                                                                          \
     }
 DIV_FMAS(f32)
 DIV_FMAS(f64)
@@ -272,18 +278,23 @@ OP3_MASK(v_div_scale_f64_lanes, f64, f64, f64, f64, div_scale_f64(a, b, c), scal
 
 /* Nearly always the exponents are so moderate that no lane needs scaling, which one loop tells. */
 #define DIV_SCALE(type, near_max, tiny, largest, special)                                          \
+    OP1(v_div_scale_##type##_not, type, type, a)                                                   \
     DEFINE_OP(v_div_scale_##type) {                                                                \
-        const type *s1 = in[1], *s2 = in[2];                                                       \
         i32 scales = 0;                                                                            \
-        for (int i = 0; i < LANES; ++i) {                                                          \
-            i32 e1 = field_##type(s1[i]), e2 = field_##type(s2[i]), apart = e2 - e1;               \
-            scales |= (e1 < 1) | (e1 > largest) | (e2 <= tiny) | (e2 >= special) |                 \
-                      (apart >= near_max) | (apart <= -near_max);                                  \
+        EACH_WAVE {                                                                                \
+            SOURCE(s1, 1);                                                                         \
+            SOURCE(s2, 2);                                                                         \
+            for (int i = 0; i < LANES; ++i) {                                                      \
+                i32 e1 = field_##type(GET_##type(s1)), e2 = field_##type(GET_##type(s2));          \
+                i32 apart = e2 - e1;                                                               \
+                scales |= (e1 < 1) | (e1 > largest) | (e2 <= tiny) | (e2 >= special) |             \
+                          (apart >= near_max) | (apart <= -near_max);                              \
+            }                                                                                      \
         }                                                                                          \
         if (scales)                                                                                \
-            op_v_div_scale_##type##_lanes(out, in, op, mask);                                      \
+            op_v_div_scale_##type##_lanes(out, in, op, mask, waves);                               \
         else                                                                                       \
-            memmove(out, in[0], LANES * sizeof(type));                                             \
+            op_v_div_scale_##type##_not(out, in, op, mask, waves);                                 \
     }
 DIV_SCALE(f32, 96, 23, 252, 255)
 DIV_SCALE(f64, 768, 53, 2044, 2047)

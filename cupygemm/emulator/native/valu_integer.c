@@ -56,7 +56,23 @@ OP3(v_xad_u32, u32, u32, u32, u32, (a ^ b) + c)
 OP3(v_lshl_add_u32, u32, u32, u32, u32, (a << (b & 31)) + c)
 OP3(v_add_lshl_u32, u32, u32, u32, u32, (a + b) << (c & 31))
 OP3(v_lshl_or_b32, u32, u32, u32, u32, (a << (b & 31)) | c)
-OP3(v_lshl_add_u64, u64, u64, u32, u64, (a << (b & 7)) + c)
+
+/* In halves: this is how kernels compute addresses, and words of 32 bits take half the work. */
+DEFINE_OP(v_lshl_add_u64) {
+    EACH_WAVE {
+        RESULT;
+        SOURCE(a, 0);
+        SOURCE(b, 1);
+        SOURCE(c, 2);
+        EACH_LANE {
+            u32 shift = b_low[i] & 7, low = a_low[i] << shift;
+            u32 high = a_high[i] << shift | a_low[i] >> 1 >> (31 - shift);
+            u32 sum = low + c_low[i], rest = high + c_high[i] + (sum < low);
+            r_low[i] = sum;
+            r_high[i] = rest;
+        }
+    }
+}
 
 OP2_MASK(v_add_co_u32, u32, u32, u32, a + b, a + b < a)
 OP2_MASK(v_sub_co_u32, u32, u32, u32, a - b, a < b)

@@ -33,6 +33,7 @@ class _StaticInstruction:
     """The properties of an instruction that do not depend on its execution."""
 
     inst: Instruction
+    text: str
     category: str
     source: Line | None
     call_sites: tuple[Line, ...]
@@ -139,7 +140,7 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
     executions, lanes = found.executions.get(pc, 0), found.lanes.get(pc, 0)
     return InstructionProfile(
         offset=offset,
-        text=static.inst.text,
+        text=static.text,
         category=static.category,
         source=static.source,
         call_sites=static.call_sites,
@@ -180,6 +181,7 @@ def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstructi
     flop, flop_type = matrix_flop(inst) if kind == "MFMA" else vector_flop(inst)
     return _StaticInstruction(
         inst=inst,
+        text=inst.text,
         category=kind,
         source=line_table(code_object).find(pc),
         call_sites=line_table(code_object).call_sites(pc),

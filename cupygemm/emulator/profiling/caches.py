@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-import mmap
+from collections.abc import Iterator
 from ctypes import c_int64, c_uint64, c_void_p
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator.host_memory import reserve
 from cupygemm.emulator.native import library
 from cupygemm.emulator.profiling.parts import PARTS, CacheGeometry
 from cupygemm.emulator.state import Group, State
@@ -38,9 +39,27 @@ _PAGE = 4096
 def _zeros(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
     """Return zeros in pages of their own, which cost nothing until they are accessed."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
-    pages = mmap.mmap(-1, max(size, 1))
+    pages = reserve(max(size, 1))
     array: NDArray[Any] = np.frombuffer(pages, np.uint8, size).view(dtype).reshape(shape)
     return array
+
+
+@dataclass
+class _Storage:
+    """The arrays of a device's caches, which launches use one after another.
+
+    Tags grow from launch to launch, so that what an earlier one has left counts for nothing and
+    need not be cleared.
+    """
+
+    arrays: list[NDArray[Any]]
+    first_tag: int = 1
+    clock: int = 0
+
+
+_TAGS = 1 << 42  # more than there are lines; a launch's own
+_MOST_LAUNCHES = 1 << 20
+_idle: dict[str, _Storage] = {}  # by target
 
 
 class _Cache(ctypes.Structure):
@@ -49,6 +68,7 @@ class _Cache(ctypes.Structure):
     _fields_ = [
         *((name, c_void_p) for name in ("tags", "used", "state")),
         *((name, c_int64) for name in ("sets", "ways", "line_shift", "fold")),
+        ("first_tag", c_uint64),
     ]
 
 
@@ -157,16 +177,29 @@ class MemoryTraffic:
     hbm_written: int
 
 
+def _arrays(target: Target) -> list[NDArray[Any]]:
+    """Return tags, times and states of vL1D, L2 and the last-level cache."""
+    part = PARTS[target.name]
+    found = []
+    for geometry, count in ((part.l1, target.num_cus), (part.l2, target.num_xcds), (part.last, 1)):
+        lines = count * geometry.size // geometry.line if geometry else 0
+        found += [_zeros((lines,), dtype) for dtype in (np.uint64, np.uint64, np.uint8)]
+    return found
+
+
 class CacheModel:
     """The caches of a device during one launch."""
 
     def __init__(self, target: Target) -> None:
         part = PARTS[target.name]
-        self._arrays: list[Any] = []
+        kept: _Storage | None = _idle.pop(target.name, None)
+        self._storage = kept or _Storage(_arrays(target))
+        arrays = iter(self._storage.arrays)
         self._struct = _Model(
-            l1=self._cache(part.l1, target.num_cus, folded=False),
-            l2=self._cache(part.l2, target.num_xcds, folded=True),
-            last=self._cache(part.last, 1, folded=True) if part.last else _Cache(),
+            l1=self._cache(part.l1, arrays, folded=False),
+            l2=self._cache(part.l2, arrays, folded=True),
+            last=self._cache(part.last, arrays, folded=True) if part.last else _Cache(),
+            clock=self._storage.clock,
             num_xcds=target.num_xcds,
             cus_per_xcd=target.num_cus // target.num_xcds,
             has_last=part.last is not None,
@@ -181,11 +214,10 @@ class CacheModel:
         self._batch: tuple[Any, ...] = ()
         self._simulate = c_function("simulate_caches", c_void_p, c_void_p, c_void_p)
 
-    def _cache(self, geometry: CacheGeometry, count: int, *, folded: bool) -> _Cache:
-        lines = count * geometry.size // geometry.line
-        arrays = [_zeros((lines,), dtype) for dtype in (np.uint64, np.uint64, np.uint8)]
-        self._arrays += arrays
-        tags, used, state = (array.ctypes.data for array in arrays)
+    def _cache(
+        self, geometry: CacheGeometry, arrays: Iterator[NDArray[Any]], *, folded: bool
+    ) -> _Cache:
+        tags, used, state = (next(arrays).ctypes.data for _ in range(3))
         return _Cache(
             tags=tags,
             used=used,
@@ -194,6 +226,7 @@ class CacheModel:
             ways=geometry.ways,
             line_shift=geometry.line.bit_length() - 1,
             fold=geometry.sets.bit_length() - 1 if folded else 0,
+            first_tag=self._storage.first_tag,
         )
 
     def start_batch(self, state: State) -> None:
@@ -253,7 +286,11 @@ class CacheModel:
         write_back.argtypes = [c_void_p, c_int64, c_int64]
         write_back.restype = None
         write_back(self.address, self._l2_lines, self._last_lines)
-        model = self._struct
+        model, storage = self._struct, self._storage
+        storage.first_tag += _TAGS
+        storage.clock = model.clock
+        if storage.first_tag < _TAGS * _MOST_LAUNCHES:
+            _idle[self._target.name] = storage
         return MemoryTraffic(
             fabric_written=model.fabric_written,
             hbm_read=model.hbm_read,

@@ -1,0 +1,128 @@
+/* The rows of 64 lanes that instructions of the vector ALU read and write: fetching a source into
+ * one, and writing one to a register in some lanes. */
+#ifndef CUPYGEMM_VALU_ROWS_H
+#define CUPYGEMM_VALU_ROWS_H
+
+#include "half.h"
+#include "valu.h"
+#include "valu_functions.h"
+
+static inline u64 exec_of(const struct machine *m, int64_t wave) { return scalar64(m, EXEC, wave); }
+
+/* -- sources ----------------------------------------------------------------------------------- */
+
+/* Operands of several waves that are no whole registers. */
+struct block {
+    u32 low[BLOCK * LANES], high[BLOCK * LANES];
+};
+
+static inline struct rows rows_of(struct block *b) { return (struct rows){b->low, b->high, LANES}; }
+
+/* Read a register through the lane pattern of DPP. */
+static inline void gather(u32 *out, const u32 *row, const struct valu_operation *op, u64 exec) {
+    for (int i = 0; i < LANES; ++i) {
+        int lane = op->lanes[i];
+        bool valid = op->dpp != DPP_ZERO || (lane >= 0 && exec >> (lane & 63) & 1);
+        out[i] = valid ? row[lane < 0 ? 0 : lane] : 0;
+    }
+}
+
+static inline void spread(u32 value, u32 *row) {
+    for (int i = 0; i < LANES; ++i)
+        row[i] = value;
+}
+
+/* Return the 64 words of a source: those of the register itself, or `buffer`. */
+static inline const u32 *words(const struct machine *m, const struct valu_operation *op,
+                               const struct valu_source *s, int word, bool dpp, int64_t wave,
+                               u32 *buffer) {
+    if (s->file == FROM_VECTOR) {
+        const u32 *row = vector_row(m, s->reg + word, wave);
+        if (!dpp)
+            return row;
+        gather(buffer, row, op, exec_of(m, wave));
+        return buffer;
+    }
+    u32 value = (u32)(s->constant >> 32 * word);
+    if (s->file == FROM_SCALAR)
+        value = scalar(m, s->reg + word, wave);
+    else if (s->file == FROM_SPECIAL)
+        value = word ? 0 : special_source(m, s->reg, wave);
+    spread(value, buffer);
+    return buffer;
+}
+
+/* Write the bits of a word that are selected, after the sign modifiers. */
+static inline void select_bits(const struct valu_source *s, const u32 *raw, u32 *row) {
+    u32 keep = (u32)s->keep, flip = (u32)s->flip;
+    u32 up = s->bits ? 32 - s->low - s->bits : 0, down = s->bits ? 32 - s->bits : 0;
+    if (s->bits && s->extends)
+        for (int i = 0; i < LANES; ++i)
+            row[i] = ((u32)((i32)(raw[i] << up) >> down) & keep) ^ flip;
+    else
+        for (int i = 0; i < LANES; ++i)
+            row[i] = (raw[i] << up >> down & keep) ^ flip;
+}
+
+/* Fetch a source of a wave into a row. */
+static inline void fetch(const struct machine *m, const struct valu_operation *op,
+                         const struct valu_source *s, bool dpp, int64_t wave, u32 *low, u32 *high) {
+    u32 buffer[LANES], field[LANES];
+    if (s->type == AS_MASK) {
+        u64 mask = s->file == FROM_SCALAR ? scalar64(m, s->reg, wave) : s->constant;
+        low[0] = (u32)mask;
+        low[1] = (u32)(mask >> 32);
+        return;
+    }
+    const u32 *first = words(m, op, s, 0, dpp, wave, buffer);
+    if (s->type == AS_B32) {
+        select_bits(s, first, low);
+    } else if (s->type == AS_B64) {
+        u32 keep = (u32)(s->keep >> 32), flip = (u32)(s->flip >> 32);
+        for (int i = 0; i < LANES; ++i)
+            low[i] = (first[i] & (u32)s->keep) ^ (u32)s->flip;
+        const u32 *second = words(m, op, s, 1, dpp, wave, buffer);
+        for (int i = 0; i < LANES; ++i)
+            high[i] = (second[i] & keep) ^ flip;
+    } else {
+        select_bits(s, first, field);
+        u16 *narrow = (u16 *)low;
+        f32 *values = (f32 *)low;
+        for (int i = 0; s->type == AS_B16 && i < LANES; ++i)
+            narrow[i] = (u16)field[i];
+        for (int i = 0; s->type == AS_F16 && i < LANES; ++i)
+            values[i] = half_to_float((u16)field[i]);
+        for (int i = 0; s->type == AS_BF16 && i < LANES; ++i)
+            low[i] = field[i] << 16;
+    }
+    if (!s->flushes || m->mode & KEEP_F32_INPUTS)
+        return;
+    f32 *values = (f32 *)low;
+    for (int i = 0; i < LANES; ++i)
+        values[i] = flushed(values[i]);
+}
+
+/* -- writing ----------------------------------------------------------------------------------- */
+
+/* The bits of half a wave's mask, so that testing them for 32 lanes is one vector operation. */
+#define EIGHT(low)                                                                                 \
+    1u << (low), 2u << (low), 4u << (low), 8u << (low), 16u << (low), 32u << (low), 64u << (low),  \
+        128u << (low)
+static const u32 LANE_BITS[32] = {EIGHT(0), EIGHT(8), EIGHT(16), EIGHT(24)};
+
+static inline void write_lanes(u32 *restrict row, const u32 *restrict value, u64 lanes) {
+    if (lanes == ~0ull) {
+        memcpy(row, value, LANES * sizeof *row);
+        return;
+    }
+    for (int half = 0; half < 2; ++half) {
+        u32 word = (u32)(lanes >> 32 * half), *to = row + 32 * half;
+        const u32 *from = value + 32 * half;
+        for (int k = 0; k < 32; ++k) { /* written without a choice of addresses: it vectorises */
+            u32 chosen = word & LANE_BITS[k] ? ~0u : 0;
+            to[k] = (from[k] & chosen) | (to[k] & ~chosen);
+        }
+    }
+}
+
+#endif
