@@ -42,6 +42,7 @@ class Entry:
     vector_uses: int
     scalar_uses: int
     is_vector: bool  # an instruction that MODE.vskip skips
+    is_relative: bool  # s_movrels or s_movreld
     scc_reads: int  # the bit of SCC where the instruction reads or writes it
     scc_writes: int
     slot: int = -1  # of the scoreboard, for a load

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from cupygemm.emulator.reports import argument_near, call_sites, host_call_near,
 from cupygemm.emulator.schedule import BarrierFault
 from cupygemm.emulator.state import GPR_INDEX, VSKIP, Group
 from cupygemm.emulator.units.machine import machine_of
+from cupygemm.emulator.units.relative import indexed_forms, is_selected
 
 if TYPE_CHECKING:
     from cupygemm.emulator.batch import Batch
@@ -161,9 +163,13 @@ class Executor:
         suspect_v = board.pending_vector | marks.suspect_vector
         suspect_s = board.pending_scalar | marks.suspect_scalar
         tainted = False
-        # Then M0 says which registers a vector instruction accesses.
-        is_indexed = state.mode & GPR_INDEX and entry.is_vector and suspect_v
-        if entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s or is_indexed:
+        # M0 may say which registers the instruction accesses.
+        may_be_indexed = entry.is_relative or state.mode & GPR_INDEX
+        if may_be_indexed and (suspect_v or suspect_s) and is_selected(entry.inst, state.mode):
+            for moved, waves in indexed_forms(entry.inst, group):
+                board.check(waves, replace(entry, inst=moved))
+            tainted = follow(marks, group, entry.inst)
+        elif entry.vector_uses & suspect_v or entry.scalar_uses & suspect_s:
             board.check(group, entry)
             tainted = follow(marks, group, entry.inst)
         self.counts[pc] = self.counts.get(pc, 0) + group.count

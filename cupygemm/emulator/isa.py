@@ -9,7 +9,7 @@ registers have the hardware's operand codes: s0 is 0, flat_scratch 102, vcc 106,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -124,6 +124,17 @@ def registers(mask: int) -> list[int]:
         result.append(low.bit_length() - 1)
         mask ^= low
     return result
+
+
+def masks_of(operands: Iterable[Operand]) -> tuple[int, int]:
+    """Return the vector and the scalar registers among operands, as bit masks."""
+    vector = scalar = 0
+    for op in operands:
+        if op.kind == "v":
+            vector |= ((1 << op.count) - 1) << op.index
+        elif op.kind == "s":
+            scalar |= ((1 << op.count) - 1) << op.index
+    return vector, scalar
 
 
 def register_name(kind: str, index: int) -> str:

@@ -12,7 +12,17 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from cupygemm.emulator.errors import UnsupportedInstruction
-from cupygemm.emulator.isa import AGPR0, EXEC, LITERAL, M0, VCC, Instruction, Operand, OperandKind
+from cupygemm.emulator.isa import (
+    AGPR0,
+    EXEC,
+    LITERAL,
+    M0,
+    VCC,
+    Instruction,
+    Operand,
+    OperandKind,
+    masks_of,
+)
 from cupygemm.emulator.isa_encodings import Encoding, Opcode, find_encoding, named
 from cupygemm.emulator.isa_implied import implied_by
 from cupygemm.emulator.isa_targets import (
@@ -121,8 +131,8 @@ class _Builder:
             self._alu_operands()
         self._implicit_operands()
         self._check_registers()
-        vector_reads, scalar_reads = _masks(self.src)
-        vector_writes, scalar_writes = _masks(self.dst)
+        vector_reads, scalar_reads = masks_of(self.src)
+        vector_writes, scalar_writes = masks_of(self.dst)
         return Instruction(
             mnemonic=self.mnemonic,
             encoding=self.encoding,
@@ -338,14 +348,3 @@ def _operand(name: str, code: int, bits: int, fmt: str, literal: int) -> Operand
         fmt=fmt,
         literal=literal,
     )
-
-
-def _masks(operands: list[Operand]) -> tuple[int, int]:
-    """Return the vector and the scalar registers among operands, as bit masks."""
-    vector = scalar = 0
-    for op in operands:
-        if op.kind == "v":
-            vector |= ((1 << op.count) - 1) << op.index
-        elif op.kind == "s":
-            scalar |= ((1 << op.count) - 1) << op.index
-    return vector, scalar

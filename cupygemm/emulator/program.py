@@ -137,6 +137,7 @@ class Program:
             vector_uses=inst.vector_reads | inst.vector_writes,
             scalar_uses=inst.scalar_reads | inst.scalar_writes | scc_reads | scc_writes,
             is_vector=not inst.encoding.startswith("S") or inst.encoding == "SCRATCH",
+            is_relative=inst.mnemonic.startswith("s_movrel"),
             scc_reads=scc_reads,
             scc_writes=scc_writes,
         )

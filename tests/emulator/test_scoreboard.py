@@ -101,6 +101,25 @@ TOO_EARLY = {
         "v4",
         "vmcnt",
     ),
+    "s_movrels": (
+        POINTERS + "s_mov_b32 m0, 2\ns_nop 1\ns_movrels_b32 s8, s3",
+        "s5",
+        "lgkmcnt(0)",
+    ),
+    "an indexed source": (
+        POINTERS + ADDRESS + "v_mov_b32 v2, 0\ns_waitcnt lgkmcnt(0)\n"
+        "global_load_dword v5, v1, s[4:5]\ns_set_gpr_idx_on 3, gpr_idx(SRC0)\nv_mov_b32 v3, v2\n"
+        "s_set_gpr_idx_off",
+        "v5",
+        "vmcnt",
+    ),
+    "an indexed accumulator register": (
+        POINTERS + ADDRESS + "v_accvgpr_write_b32 a1, 0\ns_waitcnt lgkmcnt(0)\n"
+        "global_load_dword a4, v1, s[4:5]\ns_set_gpr_idx_on 3, gpr_idx(SRC0)\n"
+        "v_accvgpr_read_b32 v2, a1\ns_set_gpr_idx_off",
+        "a4",
+        "vmcnt",
+    ),
     "flat needs both counters": (
         POINTERS + "s_waitcnt lgkmcnt(0)\nv_mov_b32 v2, s4\nv_mov_b32 v3, s5\n"
         "flat_load_dword v4, v[2:3]\ns_waitcnt vmcnt(0)\nv_mov_b32 v5, v4",
@@ -165,9 +184,20 @@ def test_overwritten_before_it_arrives() -> None:
     body = POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\nglobal_load_dword v2, v1, s[4:5]\n"
     with pytest.raises(KernelFault, match="v2 is overwritten while its load is in flight"):
         execute(body + "v_mov_b32 v2, 0")
+    indexed = "s_set_gpr_idx_on 2, gpr_idx(DST)\nv_mov_b32 v0, 0\ns_set_gpr_idx_off"
+    with pytest.raises(KernelFault, match="v2 is overwritten while its load is in flight"):
+        execute(body + indexed)
+    relative = "s_mov_b32 m0, 2\ns_nop 1\ns_movreld_b32 s3, 0"
+    with pytest.raises(KernelFault, match="s5 is overwritten while its load is in flight"):
+        execute(POINTERS + relative)
 
 
 CORRECT = {
+    "registers beside those that M0 selects": POINTERS + ADDRESS + "s_mov_b32 m0, 4\ns_nop 1\n"
+    "v_mov_b32 v6, 0\ns_mov_b32 s8, 0\ns_movreld_b32 s8, s0\ns_cmp_eq_u32 s12, 0\n"
+    "s_cbranch_scc1 there\nthere:\n"
+    "s_waitcnt lgkmcnt(0)\nglobal_load_dword v2, v1, s[4:5]\n"
+    "s_set_gpr_idx_on 4, gpr_idx(SRC0)\nv_mov_b32 v3, v2\ns_set_gpr_idx_off\ns_waitcnt vmcnt(0)",
     "waits that cover": POINTERS + ADDRESS + "s_waitcnt lgkmcnt(0)\n"
     "global_load_dword v2, v1, s[4:5]\nglobal_load_dword v3, v1, s[6:7]\ns_waitcnt vmcnt(1)\n"
     "v_add_u32 v4, v2, v2\ns_waitcnt vmcnt(0)\nv_add_u32 v4, v2, v3",

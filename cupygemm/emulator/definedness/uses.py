@@ -18,9 +18,9 @@ from cupygemm.emulator.definedness import matrix, scalar
 from cupygemm.emulator.definedness.vector import ShadowGroup, shadow_of
 from cupygemm.emulator.isa import EXEC, Instruction, Operand, registers
 from cupygemm.emulator.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Register
-from cupygemm.emulator.state import GPR_INDEX, Group, unpack_mask
+from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units.machine import machine_of
-from cupygemm.emulator.units.vector import indexed_forms
+from cupygemm.emulator.units.relative import indexed_forms, is_selected
 
 _VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
 _MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
@@ -43,9 +43,10 @@ def follow(marks: Marks, group: Group, inst: Instruction) -> bool:
         An undefined value would change where the wave continues or what it stores.
     """
     encoding = inst.encoding
-    if group.state.mode & GPR_INDEX and encoding in _VECTOR:
+    if is_selected(inst, group.state.mode):
+        through = _vector if encoding in _VECTOR else _scalar
         for moved, waves in indexed_forms(inst, group):
-            _vector(marks, waves, moved)
+            through(marks, waves, moved)
         return False
     if encoding in _VECTOR:
         _vector(marks, group, inst)

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm.emulator.isa import EXEC, M0, Instruction
+from cupygemm.emulator.isa import EXEC, Instruction
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.units.relative import indexed_forms
 from cupygemm.emulator.units.scalar_control import (
     INDEX_MODE,
     PROGRAM_COUNTER,
@@ -168,18 +169,16 @@ def _bind_bitset(inst: Instruction) -> Step:
 
 def _bind_relative_move(inst: Instruction) -> Step:
     """Bind s_movrels and s_movreld, which add M0 to a register number."""
-    wide, relative_source = inst.dst[0].count == 2, "movrels" in inst.mnemonic
-    source, target = inst.src[0], inst.dst[0].index
 
     def step(group: Group) -> None:
-        sgpr, ids = group.state.sgpr, group.wave_ids
-        shift = group.s(M0).astype(np.intp)
-        for word in range(2 if wide else 1):
-            if relative_source:
-                sgpr[target + word, ids] = sgpr[source.index + shift + word, ids]
-            else:
-                value = np.asarray(scalar_source(source, 64 if wide else 32)(group), np.uint64)
-                sgpr[target + shift + word, ids] = (value >> np.uint64(32 * word)).astype(np.uint32)
+        sgpr = group.state.sgpr
+        for moved, waves in indexed_forms(inst, group):
+            target = moved.dst[0]
+            fetch = scalar_source(moved.src[0], 64 if target.count == 2 else 32)
+            value = np.asarray(fetch(waves), np.uint64)
+            for word in range(target.count):
+                part = (value >> np.uint64(32 * word)).astype(np.uint32)
+                sgpr[target.index + word, waves.wave_ids] = part
 
     return step
 

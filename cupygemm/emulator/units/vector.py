@@ -8,13 +8,9 @@ implements v_accvgpr_*.
 from __future__ import annotations
 
 import functools
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from cupygemm.emulator.errors import Fault
-from cupygemm.emulator.isa import AGPR0, M0, Instruction, Operand
+from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.isa_targets import lacks
 from cupygemm.emulator.state import GPR_INDEX, Group
 from cupygemm.emulator.targets import Target
@@ -32,6 +28,7 @@ from cupygemm.emulator.units import (
     vector_sad,
 )
 from cupygemm.emulator.units.lanewise import Op, Step
+from cupygemm.emulator.units.relative import indexed_forms
 
 OPS: dict[str, Op] = {
     **vector_integer.OPS,
@@ -80,25 +77,6 @@ def _bind(inst: Instruction, target: Target) -> Step | None:
     )
 
 
-# -- relative register indexing --------------------------------------------------------------------
-# s_set_gpr_idx_on sets a bit of MODE. M0 then holds the index of each wave and, in bits 12 to 15,
-# the operands to which it is added. The waves are split by index, and the instruction is bound once
-# for each index.
-
-_INDEXED_FIELDS = {"src0": 1, "src1": 2, "src2": 4, "vdst": 8}
-
-
-def indexed_forms(inst: Instruction, group: Group) -> list[tuple[Instruction, Group]]:
-    """Return an instruction with the registers that M0 selects, and the waves that it is for."""
-    m0 = group.s(M0)
-    forms = []
-    for value in np.unique(m0):
-        waves = group.wave_ids[m0 == value]
-        moved = _move(inst, int(value) & 0xFF, int(value) >> 12 & 15)
-        forms.append((moved, Group(group.state, waves, len(waves))))
-    return forms
-
-
 def _run_indexed(inst: Instruction, target: Target, group: Group) -> None:
     for moved, waves in indexed_forms(inst, group):
         _bind_indexed(moved, target)(waves)
@@ -108,21 +86,3 @@ def _run_indexed(inst: Instruction, target: Target, group: Group) -> None:
 @functools.lru_cache(maxsize=1 << 12)
 def _bind_indexed(inst: Instruction, target: Target) -> Any:
     return _bind(inst, target)
-
-
-@functools.lru_cache(maxsize=1 << 12)
-def _move(inst: Instruction, offset: int, enabled: int) -> Instruction:
-    def moved(op: Operand) -> Operand:
-        if op.kind != "v" or not _INDEXED_FIELDS.get(op.field, 0) & enabled:
-            return op
-        file, first = ("a", AGPR0) if op.index >= AGPR0 else ("v", 0)
-        last = op.index + offset + op.count - 1
-        if last >= first + AGPR0:
-            raise Fault(
-                "relative index past the vector registers",
-                f"{op.field} {file}{op.index - first} plus the index {offset} of M0 reaches "
-                f"{file}{last - first}",
-            )
-        return replace(op, index=op.index + offset)
-
-    return replace(inst, dst=tuple(map(moved, inst.dst)), src=tuple(map(moved, inst.src)))
