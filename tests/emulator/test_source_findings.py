@@ -116,3 +116,25 @@ def test_what_computes_a_variable_anew(statement: str, kept: int) -> None:
         "[-Wconditional-uninitialized]\n"
     )
     assert len(source_findings.comments(statement, log)) == kept
+
+
+# Its last element starts as whatever a register holds.
+ARRAY = """
+extern "C" __global__ void sums(const float* a, float* c, int n) {
+    float sum[4];
+    for (int i = 0; i < 3; i++) sum[i] = 0;
+    for (int k = 0; k < n; k++)
+        for (int i = 0; i < 4; i++) sum[i] += a[k] * (i + 1);
+    for (int i = 0; i < 4; i++) c[i * 64 + threadIdx.x] = sum[i];
+}
+"""
+
+
+def test_the_pattern_option_shows_elements_that_nothing_initialises() -> None:
+    """As docs/howto/debug_without_a_gpu.rst says: the compiler does not name them."""
+    option = "-ftrivial-auto-var-init=pattern"
+    compiled = compile_program(ARRAY, "a.hip", target_name="gfx942", options=[option])
+    assert source_findings.comments(ARRAY, compiled.log) == []
+    sums = np.zeros((4, 64), "f4")
+    emulator.launch(compiled.code, 1, 64, [np.ones(3, "f4"), sums, 3])
+    np.testing.assert_array_equal(sums[:, 0], [3, 6, 9, np.nan])
