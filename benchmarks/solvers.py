@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 BATCHES = ((4096, 16), (1024, 64), (256, 256))
+PRECISIONS = ("float32", "tf32x3", "int8")
+"""Of the factorisations that are refined to the backward error of float64."""
 
 
 def main() -> None:
@@ -28,7 +30,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = []
     for name, computations in cases(given.sizes, given.dtypes):
-        if given.only and name.split()[0] not in given.only:
+        if given.only and name.split()[0].partition("-")[0] not in given.only:
             continue
         found = measure(computations(), given.rounds)
         rows.append({"case": name, **found})
@@ -44,9 +46,9 @@ def cases(
     """Return the name of each computation, and what makes its contenders."""
     for dtype in dtypes:
         for n in sizes:
-            for kind in ("solve", "refined", "cholesky", "inv", "qr", "triangular"):
-                if kind != "refined" or dtype == "float64":
-                    yield f"{kind} {dtype} {n}", lambda k=kind, s=(n,), d=dtype: contenders(k, s, d)
+            refined = [f"refined-{each}" for each in PRECISIONS if dtype == "float64"]
+            for kind in ("solve", *refined, "cholesky", "inv", "qr", "triangular"):
+                yield f"{kind} {dtype} {n}", lambda k=kind, s=(n,), d=dtype: contenders(k, s, d)
         for count, n in BATCHES:
             yield (
                 f"solve {dtype} {count}x{n}x{n}",
@@ -72,14 +74,15 @@ def contenders(kind: str, shape: tuple[int, ...], dtype: str) -> dict[str, Calla
     else:
         b = a[..., :1].copy()
     x, y = torch.as_tensor(a, device="cuda"), torch.as_tensor(b, device="cuda")
+    kind, _, precision = kind.partition("-")
     return {
         "solve": {
             "cupygemm": lambda: linalg.solve(a, b),
             "CuPy": lambda: cupy.linalg.solve(a, b),
             "PyTorch": lambda: torch.linalg.solve(x, y),
         },
-        "refined": {  # a factorisation in float32, and the backward error of float64
-            "cupygemm": lambda: linalg.solve(a, b, precision="float32"),
+        "refined": {
+            "cupygemm": lambda: linalg.solve(a, b, precision=precision),
             "CuPy": lambda: cupy.linalg.solve(a, b),
             "PyTorch": lambda: torch.linalg.solve(x, y),
         },

@@ -57,7 +57,8 @@ def largest_parts(a: Array, axis: int, factor: Array | None = None) -> Array:
     factor : cupy.ndarray, optional
         What they are multiplied by, of the type of the parts; it broadcasts to the shape of `a`.
     """
-    part = "max(abs(a.real()), abs(a.imag()))" if a.dtype.kind == "c" else "abs(a)"
+    is_complex = a.dtype.kind == "c"
+    part = "max(abs(entry.real()), abs(entry.imag()))" if is_complex else "abs(entry)"
     found = _reduced(a, axis)
     if factor is None:
         return _reduction("largest", part, "max(a, b)")(a, found, axis=axis)
@@ -79,9 +80,9 @@ def scaled_row_sums(a: Array, rows: Array | None = None, columns: Array | None =
     """
     found = _reduced(a, 2)
     if rows is None:
-        return _reduction("row_sums", "abs(a)", "a + b")(a, found, axis=2)
+        return _reduction("row_sums", "abs(entry)", "a + b")(a, found, axis=2)
     kernel = _reduction(
-        "scaled_row_sums", "abs(a) * rows * columns", "a + b", "R rows", "R columns"
+        "scaled_row_sums", "abs(entry) * rows * columns", "a + b", "R rows", "R columns"
     )
     return kernel(a, rows, columns, found, axis=2)
 
@@ -103,7 +104,8 @@ def _reduced(a: Array, axis: int) -> Array:
 def _reduction(name: str, value: str, reduce: str, *more: str) -> Any:
     import cupy
 
-    inputs = ", ".join(("T a", *more))
+    # CuPy may replace the names of inputs in the text, so none is a part of another word.
+    inputs = ", ".join(("T entry", *more))
     return cupy.ReductionKernel(inputs, "R y", value, reduce, "y = a", "0", f"cupygemm_{name}")
 
 
