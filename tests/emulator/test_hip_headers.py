@@ -53,6 +53,27 @@ def _signed(value: int, bits: int) -> int:
     return low - (low >> (bits - 1) << bits)
 
 
+def test_mathematical_constants(cp: ModuleType) -> None:
+    names = "PI L2E LG2 LN2 SQRT_HALF PIO2".split()
+    lines = "".join(
+        f"y[{i}] = HIP_{name}_HI; y[{i} + 6] = HIP_{name}_LO;" for i, name in enumerate(names)
+    )
+    source = f"""#include <hip/hip_math_constants.h>
+    extern "C" __global__ void k(double* y, float* z) {{
+        {lines}
+        z[0] = HIP_PI_F; z[1] = HIP_MIN_DENORM_F; z[2] = HIP_SQRT_2_OVER_PI_F; z[3] = HIP_NAN_F;
+    }}"""
+    y, z = cp.zeros(12), cp.zeros(4, "f4")
+    cp.RawKernel(source, "k")((1,), (1,), (y, z))
+    expected = [np.pi, 1 / np.log(2), np.log10(2), np.log(2), np.sqrt(0.5), np.pi / 2]
+    np.testing.assert_array_equal(y.get()[:6], expected)
+    low = [1.2246467991473532e-16, 2.0355273740931033e-17, -2.8037281277851704e-18]
+    low += [2.3190468138462996e-17, -4.8336466567264567e-17, 6.1232339957367660e-17]
+    np.testing.assert_array_equal(y.get()[6:], low)  # as ROCm's header has them
+    singles = np.array([np.pi, 2**-149, np.sqrt(2 / np.pi), np.nan], "f4")
+    np.testing.assert_array_equal(z.get(), singles)
+
+
 def test_half_arithmetic_is_rounded_once(cp: ModuleType) -> None:
     x = REAL.astype(np.float16)
     y = x[::-1].copy()

@@ -15,7 +15,8 @@ import pytest
 from tests.conftest import ROOT
 
 SOURCE = r"""
-#include <hip/hip_runtime.h>
+#include <hip/hip_ext.h>
+#include <hip/library_types.h>
 
 template <int factor> __global__ void scale(int *x, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -63,7 +64,12 @@ extern "C" int scaled(int *x, int n) {
     int *copy;
     if (hipMalloc(&copy, n * sizeof(int)) || hipMemcpy(copy, x, n * 4, hipMemcpyDeviceToDevice))
         return 1;
-    scale<FACTOR><<<(n + 63) / 64, 64>>>(copy, n);
+    hipEvent_t start, stop;
+    if (hipEventCreate(&start) || hipEventCreate(&stop))
+        return 1;
+    hipExtLaunchKernelGGL(scale<FACTOR>, (n + 63) / 64, 64, 0, nullptr, start, stop, 0, copy, n);
+    if (hipEventQuery(stop) || HIP_R_16BF != 14)
+        return 3;
     if (hipMemcpy(x, copy, n * 4, hipMemcpyDeviceToDevice) || hipFree(copy))
         return 2;
     return hipDeviceSynchronize();

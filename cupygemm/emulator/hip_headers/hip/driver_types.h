@@ -94,6 +94,12 @@ typedef struct hipUUID_t {
 #define hipHostRegisterDefault 0
 #define hipHostRegisterPortable 1
 #define hipHostRegisterMapped 2
+#define hipHostRegisterReadOnly 8
+#define hipDeviceMallocDefault 0
+#define hipDeviceMallocFinegrained 1
+#define hipMallocSignalMemory 2
+#define hipDeviceMallocUncached 3
+#define hipDeviceMallocContiguous 4
 #define hipMemAttachGlobal 1
 #define hipMemAttachHost 2
 #define hipDeviceScheduleAuto 0
@@ -127,7 +133,9 @@ typedef enum hipMemoryAdvise {
     hipMemAdviseSetPreferredLocation = 3,
     hipMemAdviseUnsetPreferredLocation = 4,
     hipMemAdviseSetAccessedBy = 5,
-    hipMemAdviseUnsetAccessedBy = 6
+    hipMemAdviseUnsetAccessedBy = 6,
+    hipMemAdviseSetCoarseGrain = 100,
+    hipMemAdviseUnsetCoarseGrain = 101
 } hipMemoryAdvise;
 typedef enum hipLimit_t {
     hipLimitStackSize = 0,

@@ -3,3 +3,4 @@
 
 #include <device/hip.h>
 #include <hip/hip_runtime_api.h>
+#include <hip/library_types.h>

@@ -7,6 +7,7 @@
 #include <hip/driver_types.h>
 #include <hip/hip_device_properties.h>
 #include <hip/less_common_api.h>
+#include <hip/virtual_memory_api.h>
 
 extern "C" {
 // Devices
