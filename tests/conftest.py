@@ -8,6 +8,7 @@ emulated target per process, so a test of another target starts a process throug
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import subprocess
@@ -18,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from _pytest.pathlib import import_path
 
 from cupygemm.emulator.targets import TARGETS
 
@@ -117,6 +119,28 @@ def _share_host_compilations() -> None:
 
     for name in ("ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"):
         os.environ.setdefault(name, str(cache_dir() / "zig"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let every other worker import the test modules from the last to the first.
+
+    Each module, and what it imports, is compiled by the worker that meets it first, and found
+    compiled by the other. In the same order, all workers would compile everything at once.
+    """
+    config = session.config
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    if worker % 2 == 0 or config.args_source is not config.ArgsSource.TESTPATHS:
+        return
+    for path in sorted(HERE.rglob("test_*.py"), reverse=True):
+        # What goes wrong is reported when the module is collected.
+        with contextlib.suppress(Exception, pytest.skip.Exception):
+            import_path(
+                path,
+                mode="importlib",
+                root=config.rootpath,
+                consider_namespace_packages=False,
+            )
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are deselected by their marks
