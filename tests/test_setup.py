@@ -203,21 +203,54 @@ def test_a_finished_set_up_is_not_repeated(
 
 
 @pytest.mark.parametrize(
-    ("settings", "used"),
+    ("settings", "told"),
     [
-        (":env:.default-timeout='180'\n", True),
-        ("", True),
-        ("global.index-url='https://mirror.example/simple'\n", False),
-        (":env:.extra-index-url='file:///wheels'\n", False),
-        (":env:.cert='/etc/ssl/ca.crt'\n", False),
+        (":env:.default-timeout='180'\n", {}),
+        ("", {}),
+        (
+            "global.index-url='https://mirror.example/simple'\n:env:.cert='/etc/ssl/ca.crt'\n",
+            {
+                "UV_DEFAULT_INDEX": "https://mirror.example/simple",
+                "SSL_CERT_FILE": "/etc/ssl/ca.crt",
+            },
+        ),
+        ("global.find-links='\\n/a\\n/b'\n", {"UV_FIND_LINKS": "/a,/b"}),
+        ("global.index-url='https://a'\nuser.index-url='https://b'\n", None),
+        (
+            ":env:.index-url='https://a'\nuser.index-url='https://b'\n",
+            {"UV_DEFAULT_INDEX": "https://a"},
+        ),
+        ("global.extra-index-url='file:///a file:///b'\n", {"UV_INDEX": "file:///a file:///b"}),
+        (":env:.proxy='http://proxy:3128'\n", None),
     ],
 )
-def test_uv_is_used_unless_pip_has_settings_of_its_own(
-    script: ModuleType, monkeypatch: pytest.MonkeyPatch, settings: str, used: bool
+def test_uv_is_told_the_settings_of_pip_that_it_has(
+    script: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: str,
+    told: dict[str, str] | None,
 ) -> None:
-    monkeypatch.setattr(script, "which", lambda name: "/opt/uv")
     monkeypatch.setattr(script, "run", lambda command: (0, settings))
-    assert script.find_uv("python") == ("/opt/uv" if used else None)
+    expected = None if told is None else {"UV_INDEX_STRATEGY": "unsafe-best-match", **told}
+    assert script.uv_settings("python") == expected
+
+
+@pytest.mark.parametrize("installs", [True, False])
+def test_uv_is_installed_where_it_is_missing(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, installs: bool
+) -> None:
+    def pip_install(python: str, requirement: list[str]) -> tuple[int, str]:
+        assert requirement == ["uv"]
+        if installs:
+            (tmp_path / "uv").touch()
+        return int(not installs), ""
+
+    monkeypatch.setattr(script, "pip_install", pip_install)
+    monkeypatch.setattr(script, "which", lambda name: None)
+    assert script.find_uv(str(tmp_path / "python")) == (str(tmp_path / "uv") if installs else None)
+    monkeypatch.setattr(script, "which", lambda name: str(tmp_path / "python"))
+    (tmp_path / "python").touch()
+    assert script.find_uv("another/python") == str(tmp_path / "python")
 
 
 def test_pip_installs_where_uv_fails(
@@ -225,10 +258,11 @@ def test_pip_installs_where_uv_fails(
 ) -> None:
     commands = []
 
-    def run(command: list[str], log: str | None = None) -> tuple[int, str]:
+    def run(command: list[str], log: str = "", variables: object = ()) -> tuple[int, str]:
         commands.append(command)
         return int(command[0] == "/opt/uv"), ""
 
+    monkeypatch.setattr(script, "uv_settings", lambda python: {})
     monkeypatch.setattr(script, "find_uv", lambda python: "/opt/uv")
     monkeypatch.setattr(script, "run", run)
     script.install(str(tmp_path), ["emulator"])

@@ -25,8 +25,15 @@ LOG = "cupygemm-setup.log"
 # Disk space in MB: what is installed, plus the downloads, which are kept until the end.
 SPACE_MB = {"emulator": 900, "rocm": 500, "cuda": 900, "test": 600}
 BASE_SPACE_MB = 300
-# uv does not read pip's configuration: with one of these settings, pip installs.
-PIP_SETTINGS = r"\b(index.url|find.links|no.index|proxy|cert|trusted.host|constraint)='"
+# uv does not read pip's configuration. It is told these settings, as variables with lists separated
+# by a character; with one of the others, pip installs.
+UV_SETTINGS = {
+    "index-url": ("UV_DEFAULT_INDEX", " "),
+    "extra-index-url": ("UV_INDEX", " "),
+    "find-links": ("UV_FIND_LINKS", ","),
+    "cert": ("SSL_CERT_FILE", " "),
+}
+PIP_SETTINGS = r"\b(no.index|proxy|trusted.host|constraint)='"
 
 
 def main():
@@ -153,15 +160,17 @@ def check_space(directory, extras):
 
 
 def install(directory, extras):
-    """Install this checkout and the extras: with uv if it can, else with pip."""
+    """Install this checkout and the extras: with uv, several times as quick, or else with pip."""
     python = os.path.join(directory, "bin", "python")
     say("installing cupygemm[{}] from PyPI into {}".format(",".join(extras), directory))
     begin = time.time()
     requirement = ["--editable", "{}[{}]".format(ROOT, ",".join(extras))]
-    uv = find_uv(python)
+    settings = uv_settings(python)
+    uv = None if settings is None else find_uv(python)
     if uv:
         log = os.path.join(directory, LOG)
-        status, _ = run([uv, "pip", "install", "--python", python] + requirement, log)
+        command = [uv, "pip", "install", "--python", python]
+        status, _ = run(command + requirement, log, settings)
         if status == 0:
             say("installed by uv in {:.0f} s".format(time.time() - begin))
             return
@@ -170,33 +179,61 @@ def install(directory, extras):
     say("installed in {:.0f} s".format(time.time() - begin))
 
 
+def uv_settings(python):
+    """Return the variables that tell uv pip's settings; None if it cannot follow them."""
+    status, text = run([python, "-m", "pip", "config", "list"])
+    if status or re.search(PIP_SETTINGS, text):
+        return None
+    settings = {}
+    pattern = r"^(\S+)\.({})='(.*)'$".format("|".join(UV_SETTINGS))
+    found = re.findall(pattern, text, re.MULTILINE)
+    for source, name, value in sorted(found, key=lambda setting: setting[0] == ":env:"):
+        if source != ":env:" and settings.get(name, value) != value:
+            return None  # in several of pip's files, which have an order
+        settings[name] = value
+    told = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best of all indexes, as pip takes it
+    for name, value in settings.items():
+        variable, separator = UV_SETTINGS[name]
+        told[variable] = re.sub(r"(\\n|\s)+", separator, value).strip(separator)
+    return told
+
+
 def find_uv(python):
-    """Return the path of uv, or None: also if pip has settings that uv would not read."""
+    """Return the path of uv, installed into the environment if need be; None if it cannot be."""
     uv = which("uv")
     if uv is None:
-        return None
-    status, settings = run([python, "-m", "pip", "config", "list"])
-    return None if status or re.search(PIP_SETTINGS, settings) else uv
+        pip_install(python, ["uv"])
+        uv = os.path.join(os.path.dirname(python), "uv")
+    return uv if os.path.exists(uv) else None
 
 
 def install_with_pip(python, requirement, log):
     """Install with pip, or exit with its output and a remedy."""
-    # Python compiles the modules that are imported; to compile all would take pip half its time.
-    # Unlike the option, the variable also reaches the environment that builds this package.
-    os.environ["PIP_COMPILE"] = "0"
-    command = [python, "-m", "pip", "install", "--progress-bar", "off"]
-    status, output = run(command + ["--disable-pip-version-check"] + requirement, log)
+    status, output = pip_install(python, requirement, log)
     if status:
         end = "\n".join(output.splitlines()[-30:])
         fail("pip failed (the full log is {}):\n{}".format(log, end), hint(output))
 
 
-def run(command, log=os.devnull):
+def pip_install(python, requirement, log=os.devnull):
+    """Run pip's install; return its status and its output."""
+    # Python compiles the modules that are imported; to compile all would take pip half its time.
+    # Unlike the option, the variable also reaches the environment that builds this package.
+    os.environ["PIP_COMPILE"] = "0"
+    command = [python, "-m", "pip", "install", "--progress-bar", "off"]
+    return run(command + ["--disable-pip-version-check"] + requirement, log)
+
+
+def run(command, log=os.devnull, variables=()):
     """Run a command, print its large downloads as they begin; return its status and its output."""
     lines = []
     with open(log, "w") as out:
         process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            universal_newlines=True,
+            env=dict(os.environ, **dict(variables)),
         )
         for line in process.stdout:
             out.write(line)
