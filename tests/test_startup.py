@@ -32,7 +32,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return Installed(tmp_path_factory)
 
 
-TRIED = ["wheel", "editable", pytest.param("strict", marks=pytest.mark.sweep)]
+TRIED = ["wheel", *(pytest.param(way, marks=pytest.mark.sweep) for way in ("editable", "strict"))]
 
 
 @pytest.fixture(params=TRIED)

@@ -12,20 +12,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FILES = [
-    f"tests/{name}.py"
-    for name in (
+# Of the files with generic tests, `make test` runs those of products; `make test-all` also those of
+# the functions that are made of products.
+FILES = {
+    "products": (
         "epilogue/test_epilogue",
         *(
             f"products/test_{name}"
             for name in (
-                "blas complex contraction einsum epilogue_calls float8 grouped in_place "
-                "integer_products keywords matmul matmul_errors matmul_fuzz numpys_tests products "
-                "typed_products"
+                "blas complex epilogue_calls grouped in_place integer_products matmul "
+                "matmul_errors products typed_products"
             ).split()
         ),
-    )
-]
+    ),
+    "functions": tuple(
+        f"products/test_{name}"
+        for name in "contraction einsum float8 keywords matmul_fuzz numpys_tests".split()
+    ),
+}
 OTHERS = {  # tests of something else, by their reasons
     "epilogue/test_epilogue.py::test_activations_by_the_unit_in_the_last_place": (
         "its units are those of the kernels' own functions"
@@ -44,22 +48,24 @@ OTHERS = {  # tests of something else, by their reasons
         "it asks for CDNA's configuration"
     ),
 }
-LEAST_PRODUCTS = 1200
+LEAST_PRODUCTS = {"products": 500, "functions": 600}
 
 
 @pytest.mark.timeout(600)
-def test_generic_tests_of_products_pass_under_a_backend_in_numpy():
+@pytest.mark.parametrize("kind", ["products", pytest.param("functions", marks=pytest.mark.sweep)])
+def test_generic_tests_of_products_pass_under_a_backend_in_numpy(kind):
+    files = [f"tests/{name}.py" for name in FILES[kind]]
     deselected = [f"--deselect=tests/{name}" for name in OTHERS]
     options = ["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not slow and not sweep"]
     process = subprocess.run(
         [sys.executable, "-m", "pytest", "--device", "emulated", "--backend", "numpy", *options,
-         *deselected, *FILES],
+         *deselected, *files],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert process.returncode == 0, process.stdout[-5000:] + process.stderr[-5000:]
     products = re.search(r"NumPy backend: (\d+) products", process.stdout)
     assert products, process.stdout[-500:]
-    assert int(products[1]) >= LEAST_PRODUCTS
+    assert int(products[1]) >= LEAST_PRODUCTS[kind]
 
 
 def test_the_model_stays_short():

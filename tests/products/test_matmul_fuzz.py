@@ -54,6 +54,7 @@ def laid_out(draw, shape):
     return [extents[axis] for axis in order], take
 
 
+@pytest.mark.sweep  # test_fuzz.py draws the same shapes and views of other types
 @pytest.mark.slow
 @settings(
     max_examples=60,
