@@ -194,6 +194,16 @@ static inline int adjacent_lanes(const struct operation *op, const struct access
     return different ? 0 : lanes;
 }
 
+/* The lanes that access the same bytes as the lane before them does. */
+static inline uint64_t repeating_lanes(const struct access *a, uint64_t lanes) {
+    uint64_t same = 0;
+    if (a->partial)
+        return 0;
+    for (int lane = 1; lane < LANES; lane++)
+        same |= (uint64_t)(a->address[lane] == a->address[lane - 1]) << lane;
+    return same & lanes & lanes << 1;
+}
+
 /* Find the lanes that take part and their addresses. No lane does: `exec` is 0 and the rest
  * unset. */
 static inline int resolve_addresses(struct machine *m, const struct operation *op, int64_t wave,

@@ -158,12 +158,35 @@ static enum level request(struct cache_model *model, int64_t xcd, int64_t cu, ui
     return reach_l2(model, xcd, line, sectors, kind, t);
 }
 
+/* Place lanes that all access one allocation, as nearly always; returns whether they do. */
+static bool place_together(const struct machine *m, const struct cache_model *model,
+                           struct access *a, uint64_t lanes) {
+    uint64_t low = ~0ull, high = 0;
+    for (uint64_t left = lanes; left; left &= left - 1) {
+        uint64_t address = a->address[first_lane(left)];
+        low = address < low ? address : low;
+        high = address > high ? address : high;
+    }
+    int64_t size = a->bytes[first_lane(lanes)];
+    if (a->partial || !inside(m, low, high - low + (uint64_t)size))
+        return false;
+    int64_t range = find_range(m, low);
+    uint64_t offset = model->placement[range] - m->starts[range];
+    for (int lane = 0; lane < LANES; lane++)
+        a->address[lane] += offset;
+    return true;
+}
+
 /* Give each lane's address its place in the modelled memory; return the lanes that have one. */
 static uint64_t place(const struct machine *m, const struct cache_model *model, struct access *a,
                       int64_t *bytes) {
-    uint64_t lanes = 0;
+    uint64_t lanes = 0, global = a->exec & ~(a->to_lds | a->to_scratch);
     int64_t range = -1;
-    for (uint64_t left = a->exec & ~(a->to_lds | a->to_scratch); left; left &= left - 1) {
+    if (global && place_together(m, model, a, global)) {
+        *bytes += __builtin_popcountll(global) * a->bytes[first_lane(global)];
+        return global;
+    }
+    for (uint64_t left = global; left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t first = a->address[lane], end = first + a->bytes[lane];
         if (!a->bytes[lane])

@@ -123,16 +123,6 @@ static inline bool note_stretch(const struct global_view *view, const struct ope
     return true;
 }
 
-/* The lanes that access the same bytes as the lane before them does. */
-static inline uint64_t repeating_lanes(const struct access *a, uint64_t lanes) {
-    uint64_t same = 0;
-    if (a->partial)
-        return 0;
-    for (int lane = 1; lane < LANES; lane++)
-        same |= (uint64_t)(a->address[lane] == a->address[lane - 1]) << lane;
-    return same & lanes & lanes << 1;
-}
-
 /* Note the accesses of lanes to a whole granule each. Returns false, and notes nothing, if some
  * lane does not access one, or another wave has written one in this launch (or read one that is
  * written now). */

@@ -30,7 +30,7 @@ static inline int64_t collect_lines(const struct access *a, uint64_t lanes, int 
             lines[n++] = line;
         return n;
     }
-    for (uint64_t left = lanes; left; left &= left - 1) {
+    for (uint64_t left = lanes & ~repeating_lanes(a, lanes); left; left &= left - 1) {
         int lane = first_lane(left);
         uint64_t last = (a->address[lane] + a->bytes[lane] - 1) >> shift;
         for (uint64_t line = a->address[lane] >> shift; line <= last && n < MAX_LINES; line++) {

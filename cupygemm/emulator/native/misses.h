@@ -73,7 +73,7 @@ static inline void count_sets(const struct access *a, uint64_t lanes, int64_t se
     uint64_t used[64] = {0};
     uint64_t last = 0, lines = 0;
     int64_t distinct = 0;
-    for (uint64_t left = lanes; left; left &= left - 1) {
+    for (uint64_t left = lanes & ~repeating_lanes(a, lanes); left; left &= left - 1) {
         uint64_t address = a->address[first_lane(left)], line = address >> line_shift;
         if (lines && line == last >> line_shift)
             continue;

@@ -30,13 +30,13 @@ class TracedGroup:
     waves : list of (int, int)
         Workgroup in the launch, and wave in it.
     pcs : list of int
-    costs : list of (int, ndarray)
-        Place in `pcs`, and one value for each wave: LDS cycles, or an index into `Trace.accesses`.
+    costs : list of (int or slice, ndarray)
+        Places in `pcs`, and one value for each wave: LDS cycles, or an index into `Trace.accesses`.
     """
 
     waves: list[tuple[int, int]]
     pcs: list[int] = field(default_factory=list)
-    costs: list[tuple[int, NDArray[Any]]] = field(default_factory=list)
+    costs: list[tuple[int | slice, NDArray[Any]]] = field(default_factory=list)
 
 
 class Trace:
@@ -137,7 +137,7 @@ class Trace:
             pcs, costs = steps[steps[:, 0] == wave, 1:].T
             workgroup = int(state.launch_order[state.workgroup[wave]])
             group = TracedGroup([(workgroup, int(state.wave_in_group[wave]))], pcs.tolist())
-            group.costs = list(enumerate(costs))
+            group.costs = [(slice(None), costs[:, None])]
             self._groups.append(group)
 
     def streams(self) -> dict[tuple[int, int], tuple[NDArray[np.int64], NDArray[np.int32]]]:

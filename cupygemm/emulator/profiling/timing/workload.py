@@ -5,6 +5,7 @@ A profile keeps it, so that a launch can be drawn, or modelled again at another 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -212,10 +213,8 @@ def build_workload(
     pcs = np.concatenate([pcs for pcs, _ in streams.values()])
     cost = np.concatenate([costs for _, costs in streams.values()])
     unique, places = np.unique(pcs, return_inverse=True)
-    machine, line = MACHINES[target], PARTS[target].l1.line
-    ops = [
-        describe(instructions[pc], target, machine, lane_bytes.get(pc, 0)) for pc in unique.tolist()
-    ]
+    line = PARTS[target].l1.line
+    ops = [_described(instructions[pc], target, lane_bytes.get(pc, 0)) for pc in unique.tolist()]
     outcomes = np.array(trace.accesses, np.int32).reshape(-1, 5)
     units = np.array([op.unit for op in ops])[places]
     stores = np.array([bool(op.flags & Flag.STORES) for op in ops])[places]
@@ -247,6 +246,12 @@ def build_workload(
         memory_share=memory.hbm_read / asked,
     )
     return workload if workload.resident == len(resident) else workload.repeated(len(resident))
+
+
+@functools.lru_cache(maxsize=4096)
+def _described(inst: Instruction, target: str, lds_bytes: int) -> TimingOp:
+    """Return what `describe` does, once for an instruction."""
+    return describe(inst, target, MACHINES[target], lds_bytes)
 
 
 def _waves(streams: Mapping[tuple[int, int], tuple[Any, Any]]) -> NDArray[np.void]:
