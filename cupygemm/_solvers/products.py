@@ -71,7 +71,7 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         return
     if rounding.dtype is not None:
         a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
-    if rounding.precision != "ieee" or _adds_in_place(c.dtype, rounding):
+    if rounding.by_residues or _adds_in_place(c.dtype, rounding):
         _subtract_by_kernel(a, b, c, rounding)
     elif rounding == EXACT and _has_blas() and c.strides[-1] == c.itemsize and min(c.shape) > 1:
         blas.subtract_product(a, b, c)

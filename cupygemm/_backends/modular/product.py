@@ -30,7 +30,7 @@ _ROWS, _PER_THREAD = 128, 4
 _K = 32
 """Residues along k come in multiples of this, with zeros behind the last ones."""
 _TILE_VECTORS, _TILE_K, _THREADS = 32, 128, 256
-_VECTORS_ALONG_K, _VECTORS_ACROSS = 8, 32
+_VECTORS_ALONG_K, _VECTORS_ACROSS = 8, 16
 """The vectors of a workgroup of the kernel ``scales``."""
 
 

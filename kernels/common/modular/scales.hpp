@@ -4,7 +4,9 @@
 // norm that the moduli allow: the sum of products of two of them is at most the product of their
 // norms, which must stay below half the product of the moduli.
 //
-//   largest magnitude -> its exponent | sum of squares, scaled by it -> norm -> exponent of 2^e
+//   largest magnitude, sum of squares -> norm -> exponent of 2^e
+//
+// A second pass scales what it squares, if squares could overflow or vanish.
 #include "common/modular/moduli.hpp"
 #include "config.hpp"
 
@@ -21,7 +23,7 @@ static_assert(sizeof(ScalesArgs) == 56, "ScalesArgs must match the struct that t
 
 constexpr u32 threads = Config::threads;
 // Adjacent threads read adjacent elements: along k, or of adjacent vectors.
-constexpr u32 lanes = Config::along_k ? 32 : 8, in_group = threads / lanes;
+constexpr u32 lanes = Config::along_k ? 32 : 16, in_group = threads / lanes;
 
 // The exponent of a positive number: x is in [2^e, 2^(e + 1)).
 CUPYGEMM_INLINE i32 exponent_of(double x) {
@@ -35,7 +37,7 @@ CUPYGEMM_INLINE i32 exponent_of(double x) {
 
 CUPYGEMM_KERNEL(cupygemm::Config::threads) cupygemm_scales(const cupygemm::ScalesArgs args) {
     using namespace cupygemm;
-    __shared__ double parts[lanes][in_group];
+    __shared__ double parts[lanes][in_group], sums[lanes][in_group];
     const u32 thread = local_thread();
     const u32 lane = Config::along_k ? thread % lanes : thread / in_group;
     const u32 member = Config::along_k ? thread / lanes : thread % in_group;
@@ -45,34 +47,38 @@ CUPYGEMM_KERNEL(cupygemm::Config::threads) cupygemm_scales(const cupygemm::Scale
                               matrix * args.batch + vector * args.vector_stride;
     const i32 k = vector < args.vectors ? args.k : 0;
 
-    double largest = 0;
-#pragma unroll 4
+    double largest = 0, sum = 0;
+#pragma unroll 8
     for (i32 i = static_cast<i32>(lane); i < k; i += lanes) {
         const double value = static_cast<double>(x[i * args.along]);
         largest = maximum_or_nan(largest, value < 0 ? -value : value);
-        largest = value == value ? largest : value; // a NaN stays
+        sum = fma_of(value, value, sum); // NaN if the value is
     }
     parts[lane][member] = largest;
-    workgroup_barrier(); // the largest magnitude of each lane is in shared memory
-    for (u32 i = 0; i < lanes; ++i)
-        largest = maximum_or_nan(largest, parts[i][member]) + 0 * parts[i][member];
+    sums[lane][member] = sum;
+    workgroup_barrier(); // the largest magnitude and the sum of each lane are in shared memory
+    sum = 0;
+    for (u32 i = 0; i < lanes; ++i) {
+        largest = maximum_or_nan(largest, parts[i][member]);
+        sum += sums[i][member];
+    }
     // Infinity minus itself is NaN.
-    const bool is_finite = largest - largest == 0;
-    const i32 exponent = is_finite && largest > 0 ? exponent_of(largest) : 0;
-
-    double sum = 0;
-#pragma unroll 4
-    for (i32 i = static_cast<i32>(lane); i < (is_finite ? k : 0); i += lanes) {
+    const bool is_finite = sum == sum && largest - largest == 0;
+    const bool is_scaled = is_finite && !(largest > 0x1p-500 && largest < 0x1p500);
+    const i32 exponent = is_scaled && largest > 0 ? exponent_of(largest) : 0;
+    sum = is_scaled || lane != 0 ? 0 : sum; // the first lane has the sum of all
+    for (i32 i = static_cast<i32>(lane); i < (is_scaled ? k : 0); i += lanes) {
         const double value = times_power_of_two(static_cast<double>(x[i * args.along]), -exponent);
         sum = fma_of(value, value, sum);
     }
-    workgroup_barrier(); // every lane has read the largest magnitudes
-    parts[lane][member] = sum;
+    workgroup_barrier(); // every lane has read the sums
+    sums[lane][member] = sum;
     workgroup_barrier(); // the sum of each lane is in shared memory
     if (lane != 0 || vector >= args.vectors)
         return;
-    for (u32 i = 1; i < lanes; ++i)
-        sum += parts[i][member];
+    sum = 0;
+    for (u32 i = 0; i < lanes; ++i)
+        sum += sums[i][member];
     const i32 scale = sum > 0 ? exponent_of(args.norm / square_root(sum)) - exponent : 0;
     reinterpret_cast<i32 *>(args.exponents)[matrix * args.vectors + vector] =
         is_finite ? scale : not_finite;
