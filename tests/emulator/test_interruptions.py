@@ -10,6 +10,7 @@ import dis
 import functools
 import itertools
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -19,6 +20,7 @@ import pytest
 
 import cupygemm.emulator
 from cupygemm.emulator.allocations import Memory
+from cupygemm.emulator.undisturbed import undisturbed
 
 PACKAGE = str(Path(cupygemm.emulator.__file__).parent)
 
@@ -161,3 +163,12 @@ def test_interrupted_functions_of_a_module_can_be_launched(cp: ModuleType) -> No
         module.get_function("k")((1,), (1,), (x,))
         assert x.get() == 7
         x[0] = 0
+
+
+def test_a_program_that_runs_within_the_import_is_not_left_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As does one whose file has the name of a module that the package imports, such as html.py."""
+    assert undisturbed(threading.current_thread) is not threading.main_thread()
+    monkeypatch.setattr(sys.modules["cupygemm"].__spec__, "_initializing", True, raising=False)
+    assert undisturbed(threading.current_thread) is threading.main_thread()
