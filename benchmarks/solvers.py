@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-BATCHES = ((4096, 16), (1024, 64), (256, 256))
+BATCHES = ((4096, 16), (1024, 32), (1024, 64), (1024, 96), (1024, 128), (256, 256))
 PRECISIONS = ("float32", "tf32x3", "int8")
 """Of the factorisations that are refined to the backward error of float64."""
 
@@ -49,11 +49,12 @@ def cases(
             refined = [f"refined-{each}" for each in PRECISIONS if dtype == "float64"]
             for kind in ("solve", *refined, "cholesky", "inv", "qr", "triangular"):
                 yield f"{kind} {dtype} {n}", lambda k=kind, s=(n,), d=dtype: contenders(k, s, d)
-        for count, n in BATCHES:
-            yield (
-                f"solve {dtype} {count}x{n}x{n}",
-                lambda s=(count, n), d=dtype: contenders("solve", s, d),
-            )
+        for kind in ("solve", "cholesky"):
+            for count, n in BATCHES:
+                yield (
+                    f"{kind} {dtype} {count}x{n}x{n}",
+                    lambda k=kind, s=(count, n), d=dtype: contenders(k, s, d),
+                )
 
 
 def contenders(kind: str, shape: tuple[int, ...], dtype: str) -> dict[str, Callable[[], Any]]:

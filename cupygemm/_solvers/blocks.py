@@ -25,6 +25,9 @@ class Limits:
     ----------
     threads : int
         The most threads of a workgroup.
+    cluster_threads : int
+        The threads of a workgroup in a cluster that factors a single LU panel. With few, the groups
+        of 32 threads exchange candidates for the pivot without a barrier (hopper/team.cuh).
     registers : int
         The 32-bit registers of a thread that hold rows.
     width : int
@@ -50,9 +53,12 @@ class Limits:
         The same for a QR factorisation, whose launches take more time.
     spared : int
         The compute units that such an update leaves to the panel.
+    whole : int
+        The most rows of a matrix that one workgroup factors by itself.
     """
 
     threads: int = 256
+    cluster_threads: int = 128
     registers: int = 128
     width: int = 32
     alone: int = 2
@@ -65,6 +71,7 @@ class Limits:
     ahead: int = 2048
     ahead_of_qr: int = 1024
     spared: int = 16
+    whole: int = 128
 
 
 LIMITS = Limits()
@@ -97,6 +104,39 @@ def words(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize // 4
 
 
+def lu_panel_blocks(a: Matrices, m: int) -> Blocks:
+    """Return the shape of the launches that factor LU panels of `m` rows of some matrices.
+
+    A single panel takes the least time in a cluster of many small workgroups, with one row for each
+    thread, or two. Stacks, and taller panels, are divided as of `panel_blocks`.
+    """
+    max_cluster, _ = current_limits()
+    if a.batches == 1:
+        found = _in_clusters(m, words(a.dtype), max_cluster, LIMITS)
+        if found is not None:
+            return found
+    return panel_blocks(m, a.dtype, max_cluster)
+
+
+@functools.lru_cache(maxsize=4096)
+def _in_clusters(m: int, size: int, max_cluster: int, limits: Limits) -> Blocks | None:
+    threads, width = limits.cluster_threads, _widest(size, limits)
+    for rows in (1, 2):
+        for team in _clusters(max_cluster):
+            fits = rows * width * size <= limits.registers
+            if max_cluster > 1 and fits and m <= threads * rows * team:
+                return Blocks(width, rows, threads, team)
+    return None
+
+
+def _widest(size: int, limits: Limits) -> int:
+    return min(limits.width, 64 // size if size > 2 else 32)
+
+
+def _clusters(max_cluster: int) -> list[int]:
+    return [1 << log for log in range(max_cluster.bit_length())]
+
+
 def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int) -> Blocks:
     """Return the shape of the launches that factor panels of `m` rows.
 
@@ -119,10 +159,9 @@ def panel_blocks(m: int, dtype: np.dtype[Any], max_cluster: int) -> Blocks:
 @functools.lru_cache(maxsize=4096)
 def _panel_blocks(m: int, size: int, max_cluster: int, limits: Limits) -> Blocks:
     threads = min(limits.threads, max(32, power_of_two(m)))
-    widest = min(limits.width, 64 // size if size > 2 else 32)
+    widest = _widest(size, limits)
     # A small cluster is enough while its threads hold one row each.
-    clusters = [1 << log for log in range(max_cluster.bit_length())]
-    teams = [team for team in (*clusters, 16, limits.team) if team <= limits.team]
+    teams = [team for team in (*_clusters(max_cluster), 16, limits.team) if team <= limits.team]
     for team in sorted(set(teams)):
         width = widest
         while width >= (1 if team == teams[-1] else 4):

@@ -15,11 +15,14 @@ from __future__ import annotations
 
 import functools
 from itertools import pairwise
+from typing import Any
+
+import numpy as np
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import blocks, tiles
+from cupygemm._solvers import blocks, small, tiles
 from cupygemm._solvers.ahead import beside
-from cupygemm._solvers.blocks import is_ahead, outer_panels, outer_width
+from cupygemm._solvers.blocks import has_tile_kernels, is_ahead, outer_panels, outer_width
 from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
 from cupygemm._solvers.matrices import Matrices, adjoint
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
@@ -28,8 +31,17 @@ from cupygemm._solvers.updates import update_panel
 
 _THREADS = 64
 _FINISH_THREADS = 128
+_MOST_BESIDE_TILES = 96
 _TRAILING_ROWS = 1024
 """The rows of the blocks in which the lower triangle is updated."""
+
+
+def is_small(n: int, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a kernel for small matrices factors matrices of `n` rows.
+
+    Where tiles are factored in one launch, a single tile takes less time than the largest of these.
+    """
+    return small.is_whole(n, dtype) and (n <= _MOST_BESIDE_TILES or not has_tile_kernels(dtype))
 
 
 def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
@@ -52,6 +64,9 @@ def factor(a: Matrices, rounding: Rounding = EXACT) -> Array:
 
     n = a.n
     info = cupy.zeros(a.batches, "int32")
+    if is_small(n, a.dtype):
+        small.factor_cholesky_in_place(a, info)
+        return info
     if rounding == EXACT and tiles.factors_tiles(a):
         tiles.factor(a, info)
         return info

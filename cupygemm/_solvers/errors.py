@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,12 +31,18 @@ def unchecked() -> Iterator[None]:
 
 def is_capturing() -> bool:
     """Tell whether the current stream records a graph."""
+    get_current_stream, is_recording = _capture_queries()
+    stream = get_current_stream().ptr
+    # The legacy default stream cannot be captured, and asking about it is an error if another is.
+    return stream != 0 and bool(is_recording(stream))
+
+
+@functools.cache
+def _capture_queries() -> tuple[Callable[[], Any], Callable[[int], bool]]:
     from cupy.cuda import get_current_stream
     from cupy.cuda.runtime import streamIsCapturing
 
-    stream = get_current_stream().ptr
-    # The legacy default stream cannot be captured, and asking about it is an error if another is.
-    return stream != 0 and bool(streamIsCapturing(stream))
+    return get_current_stream, streamIsCapturing
 
 
 def finite_flag(*arrays: Array) -> Array:
@@ -103,8 +110,10 @@ def raise_not_definite(function: str, info: np.ndarray[Any, Any]) -> None:
 
 
 def _first(info: np.ndarray[Any, Any]) -> tuple[int, int] | None:
-    failed = np.flatnonzero(info)
-    return None if not failed.size else (int(failed[0]), int(info[failed[0]]))
+    if not info.any():
+        return None
+    failed = int(np.flatnonzero(info)[0])
+    return failed, int(info[failed])
 
 
 def _of(which: int, info: np.ndarray[Any, Any]) -> str:

@@ -20,14 +20,14 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import blocks
+from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import (
     Blocks,
     current_limits,
     is_ahead,
+    lu_panel_blocks,
     outer_width,
-    panel_blocks,
 )
 from cupygemm._solvers.kernels import LU_PANEL, load
 from cupygemm._solvers.matrices import Matrices
@@ -83,8 +83,11 @@ def factor(
     k = min(a.m, a.n if columns is None else columns)
     pivots = cupy.empty((a.batches, k), "int32")
     info = cupy.zeros(a.batches, "int32")
-    max_cluster, units = current_limits()
-    shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
+    if a.m == a.n == k and small.is_whole(k, a.dtype):
+        small.factor_lu(a, pivots, info)
+        return LuFactors(a, pivots, info)
+    _, units = current_limits()
+    shape = lu_panel_blocks(a, max(a.m, 1))
     workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
     factor_next = functools.partial(
         _factor_panels, a, pivots, info, rounding=rounding, workspace=workspace
@@ -173,8 +176,7 @@ def factor_panel(
 ) -> None:
     """Factor an outer panel, block by block. Only its own columns change."""
     first, end = panel.start, panel.stop
-    max_cluster, _ = current_limits()
-    shape = panel_blocks(a.m - first, a.dtype, max_cluster)
+    shape = lu_panel_blocks(a, a.m - first)
     workspace.reshape(shape)
     moves = planned(a)
     for column in range(first, end, shape.width):

@@ -1,22 +1,82 @@
-"""Small systems: one launch factors all matrices of a stack and solves with their factors."""
+"""Small matrices: one launch factors all matrices of a stack, and may solve with their factors.
+
+A matrix is held in registers, by 32 threads (``small_system.hpp``), or by groups of 32 threads that
+divide its columns (``small_rows.hpp``).
+"""
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cupygemm._request.arrays import Array
-from cupygemm._solvers.kernels import SMALL_SYSTEM, load
+from cupygemm._solvers import blocks
+from cupygemm._solvers.kernels import (
+    SMALL_CHOLESKY,
+    SMALL_LU,
+    SMALL_SYSTEM,
+    KernelKind,
+    Launch,
+    load,
+)
+from cupygemm._solvers.matrices import Matrices
 
 _MOST_ROWS, _MOST_COLUMNS = 32, 4
 _THREADS = 128
 _SIZES = (8, 16, 32)
+_MOST_OF_LARGEST_TYPE = 64
+"""The most rows of a matrix of complex128 that fits in the registers of a workgroup."""
+_LANES, _WIDTH = 32, 8
+"""The threads of a group, and its columns."""
 
 
-def is_small(n: int, columns: int) -> bool:
-    """Tell whether the kernel takes systems of `n` rows."""
-    return n <= _MOST_ROWS and columns <= _MOST_COLUMNS
+@dataclass(frozen=True)
+class Shape:
+    """How the threads of a workgroup divide a matrix.
+
+    Attributes
+    ----------
+    rows : int
+        The rows of a lane.
+    groups : int
+        The groups of 32 threads, which divide the columns.
+    matrices : int
+        The matrices of a workgroup.
+    """
+
+    rows: int
+    groups: int
+    matrices: int
+
+    @property
+    def threads(self) -> int:
+        """Return the threads of a workgroup."""
+        return _LANES * self.groups * self.matrices
+
+    def load(self, kind: KernelKind, dtype: np.dtype[Any], **config: int) -> Launch:
+        """Return a kernel for matrices of this shape."""
+        return load(kind, dtype, self.threads, rows=self.rows, groups=self.groups, **config)
+
+
+@functools.cache
+def shape_of(n: int) -> Shape:
+    """Return how a workgroup divides matrices of `n` rows."""
+    groups = -(-n // _WIDTH)
+    return Shape(-(-n // _LANES), groups, max(_THREADS // (_LANES * groups), 1))
+
+
+def is_whole(n: int, dtype: np.dtype[Any]) -> bool:
+    """Tell whether a workgroup factors matrices of `n` rows by itself."""
+    most = blocks.LIMITS.whole
+    return n <= (min(most, _MOST_OF_LARGEST_TYPE) if dtype.itemsize == 16 else most)
+
+
+def is_small(n: int, columns: int, dtype: np.dtype[Any]) -> bool:
+    """Tell whether `solve` takes systems of `n` rows."""
+    return columns <= _MOST_COLUMNS and (n <= _MOST_ROWS or is_whole(n, dtype))
 
 
 def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
@@ -35,11 +95,94 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     a, b = cupy.ascontiguousarray(a, dtype), cupy.ascontiguousarray(b, dtype)
     batches = b.size // (n * columns)
     x, info = cupy.empty(b.shape, dtype), cupy.empty(batches, "int32")
-    size = next(size for size in _SIZES if size >= n)
-    launch = load(
-        SMALL_SYSTEM, dtype, _THREADS, size=size, columns=1 if columns == 1 else _MOST_COLUMNS
+    most = 1 if columns == 1 else _MOST_COLUMNS
+    if n <= _MOST_ROWS:
+        size = next(size for size in _SIZES if size >= n)
+        launch = load(SMALL_SYSTEM, dtype, _THREADS, size=size, columns=most)
+        grid = -(-batches // (_THREADS // 32))
+        addresses = (array.data.ptr for array in (a, b, x, info))
+        launch((grid, 1), *addresses, n, columns, batches, 0)
+        return x, info
+    _launch_lu(
+        n,
+        dtype,
+        (a.data.ptr, n, n * n),
+        (0, 0, 0),
+        (0, b.data.ptr, x.data.ptr, info.data.ptr),
+        (columns, batches),
+        most,
     )
-    grid = -(-batches // (_THREADS // 32))
-    addresses = (array.data.ptr for array in (a, b, x, info))
-    launch((grid, 1), *addresses, n, columns, batches, 0)
     return x, info
+
+
+def factor_lu(a: Matrices, pivots: Array, info: Array) -> None:
+    """Replace square matrices by their LU factors, as `lu.factor`.
+
+    Parameters
+    ----------
+    a : Matrices
+    pivots : cupy.ndarray
+        (batches, n), int32.
+    info : cupy.ndarray
+        (batches,), int32.
+    """
+    place = a.address(0, 0), a.pitch, a.stride
+    addresses = pivots.data.ptr, 0, 0, info.data.ptr
+    _launch_lu(a.n, a.dtype, place, place, addresses, (0, a.batches), 0)
+
+
+def _launch_lu(
+    n: int,
+    dtype: np.dtype[Any],
+    a: tuple[int, int, int],
+    lu: tuple[int, int, int],
+    addresses: tuple[int, int, int, int],
+    extents: tuple[int, int],
+    right_sides: int,
+) -> None:
+    shape = shape_of(n)
+    columns, batches = extents
+    launch = shape.load(SMALL_LU, dtype, right_sides=right_sides)
+    grid = -(-batches // shape.matrices), 1
+    launch(grid, *a, *lu, *addresses, n, columns, batches, 0)
+
+
+def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return lower Cholesky factors, and the info of each matrix as of `cholesky.factor`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        (..., n, n); only the lower triangles are read.
+    dtype : numpy.dtype
+        The type of the factors.
+    """
+    import cupy
+
+    n = a.shape[-1]
+    a = cupy.ascontiguousarray(a, dtype)
+    batches = a.size // (n * n)
+    factors, info = cupy.empty(a.shape, dtype), cupy.empty(batches, "int32")
+    _launch_cholesky(
+        n, dtype, (a.data.ptr, n, n * n), (factors.data.ptr, n, n * n), info.data.ptr, batches
+    )
+    return factors, info
+
+
+def factor_cholesky_in_place(a: Matrices, info: Array) -> None:
+    """Replace Hermitian matrices by their lower Cholesky factors, as `cholesky.factor`."""
+    place = a.address(0, 0), a.pitch, a.stride
+    _launch_cholesky(a.n, a.dtype, place, place, info.data.ptr, a.batches)
+
+
+def _launch_cholesky(
+    n: int,
+    dtype: np.dtype[Any],
+    a: tuple[int, int, int],
+    factors: tuple[int, int, int],
+    info: int,
+    batches: int,
+) -> None:
+    shape = shape_of(n)
+    launch = shape.load(SMALL_CHOLESKY, dtype)
+    launch((-(-batches // shape.matrices), 1), *a, *factors, info, n, batches)

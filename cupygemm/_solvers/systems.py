@@ -76,6 +76,10 @@ def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
     a = as_array("cholesky", "a", a)
     require_square("cholesky", "a", a)
     dtype = factored_dtype("cholesky", a)
+    if a.size and not upper and _cholesky.is_small(a.shape[-1], dtype):
+        result, info = small.factor_cholesky(a, dtype)
+        raise_not_definite("cholesky", fetch(info))
+        return result
     factors = copied(a.swapaxes(-1, -2).conj() if upper else a, dtype)
     if factors.array.size:
         raise_not_definite("cholesky", fetch(_cholesky.factor(factors)))
@@ -180,7 +184,7 @@ def solve(
     stack, k = columns.shape[:-2], columns.shape[-1]
     if flat := a.ndim == 2 and bool(stack):  # one matrix: all right-hand sides are its columns
         columns = cupy.moveaxis(columns, -2, 0).reshape(n, -1)
-    info = SolveInfo("direct", dtype.name, 0, int(not is_capturing()))
+    info = None
     if lower_precision is None or structure.kind == "triangular" or not a.size or not b.size:
         x = _solve("solve", structure, columns, dtype, finite=finite)
     else:
@@ -188,7 +192,9 @@ def solve(
     if flat:
         x = cupy.moveaxis(x.reshape(n, *stack, k), 0, -2)
     x = x[..., 0] if vector else x
-    return (x, info) if full_output else x
+    if not full_output:
+        return x
+    return x, info or SolveInfo("direct", dtype.name, 0, int(not is_capturing()))
 
 
 def _refined(
@@ -226,27 +232,27 @@ def _solve(
     import cupy
 
     a, n = structure.a, structure.a.shape[-1]
-    shape = (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), n, b.shape[-1])
-    if not np.prod(shape):
+    stack, k = a.shape[:-2], b.shape[-1]
+    if stack != b.shape[:-2]:
+        stack = np.broadcast_shapes(stack, b.shape[:-2])
+        b = cupy.broadcast_to(b, (*stack, n, k))
+        a = cupy.broadcast_to(a, (*stack, n, n))
+    shape = b.shape
+    if not b.size:
         return cupy.empty(shape, dtype)
-    b = cupy.broadcast_to(b, shape)
-    k = shape[-1]
     if structure.kind == "triangular":
         t, x = copied(a, dtype), copied(b, dtype)
-        if t.batches != x.batches:
-            t = copied(cupy.broadcast_to(a, (*shape[:-2], n, n)), dtype)
         info = zero_diagonal(t)
         raise_singular(function, fetch(info, finite))
         substitute(t, (0, 0), n, x, (0, 0), k, lower=structure.lower)
         return x.view.reshape(shape)
-    a = cupy.broadcast_to(a, (*shape[:-2], n, n))
     if structure.kind == "positive":
         factors, x = copied(a, dtype), copied(b, dtype)
         info = _cholesky.factor(factors)
         _cholesky.substitute_both(factors, x)
         raise_not_definite(function, fetch(info, finite))
         return x.view.reshape(shape)
-    if small.is_small(n, k):
+    if small.is_small(n, k, dtype):
         x, info = small.solve(a, b, dtype)
         raise_singular(function, fetch(info, finite))
         return x

@@ -17,6 +17,7 @@ def small_blocks(monkeypatch):
         "LIMITS",
         Limits(
             threads=32,
+            cluster_threads=32,
             registers=32,
             width=4,
             alone=1,
@@ -28,6 +29,7 @@ def small_blocks(monkeypatch):
             vector=4,
             ahead=4,
             ahead_of_qr=4,
+            whole=0,
         ),
     )
 

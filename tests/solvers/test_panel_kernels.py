@@ -8,7 +8,7 @@ import pytest
 from cupygemm._backends.cdna.compile import compile_source
 from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
 from cupygemm._backends.hopper.nvrtc import find_nvrtc
-from cupygemm._solvers import kernels
+from cupygemm._solvers import blocks, kernels
 from cupygemm._solvers.blocks import LIMITS, panel_blocks, words
 
 EDGES = [1, 2, 31, 33, 200, 512, 513, 4096, 8192, 8193, 16384, 20000, 100000, 1000000]
@@ -26,6 +26,17 @@ def test_a_team_holds_its_panel(char, max_cluster):
         assert shape.rows * shape.width * words(dtype) <= LIMITS.registers
         assert shape.threads % 32 == 0
         assert LIMITS.outer % shape.width == 0
+
+
+@pytest.mark.parametrize("m", [128, 129, 512, 2048, 2049, 4096])
+def test_groups_of_a_cluster_exchange_candidates_for_the_pivot(m):
+    for size in (1, 2):
+        shape = blocks._in_clusters(m, size, 16, LIMITS)
+        assert shape.width == 32
+        assert shape.rows * shape.threads * shape.team >= m
+        assert shape.team * shape.threads // 32 <= 64  # what TeamOf requires
+    assert blocks._in_clusters(4097, 2, 16, LIMITS) is None
+    assert blocks._in_clusters(m, 2, 1, LIMITS) is None
 
 
 def test_a_panel_that_is_too_tall():

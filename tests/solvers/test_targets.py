@@ -14,6 +14,7 @@ rng, n = np.random.default_rng(3), 45 if ALL else 8
 if ALL:
     blocks.LIMITS = blocks.Limits(
         threads=32,
+        cluster_threads=32,
         registers=32,
         width=4,
         alone=1,
@@ -25,6 +26,7 @@ if ALL:
         vector=4,
         ahead=4,
         ahead_of_qr=4,
+        whole=0,
     )
 for dtype in DTYPES:
     a, b = rng.standard_normal((n, n)), rng.standard_normal((n, 3))

@@ -1,0 +1,114 @@
+// Factors small matrices, A = L L^H, in one launch. The groups of 32 threads divide the columns
+// (small_rows.hpp).
+#include "common/solvers/small_rows.hpp"
+
+namespace cupygemm {
+
+struct SmallCholeskyArgs {
+    u64 a;             // element (0, 0) of the first matrix; only lower triangles are read
+    i64 a_row, a_next; // elements between rows, and between matrices
+    u64 l;             // where the factors go; may be `a`
+    i64 l_row, l_next;
+    u64 info; // i32 for each matrix: 1 + the first column that is not positive, or 0
+    i32 n, batches;
+};
+static_assert(sizeof(SmallCholeskyArgs) == 64,
+              "SmallCholeskyArgs must match the dtype that the launcher packs");
+
+struct Shared {
+    alignas(16) Panel panels[2];
+    i32 failed;
+};
+
+// Factor column k of a group. Returns 1 + the column of the matrix if it is not positive, or 0. The
+// elements above the diagonal become zeros.
+CUPYGEMM_INLINE i32 factor_column(const Place &at, S (&mine)[rows][width], u32 k,
+                                  S (&column)[height]) {
+    const u32 j = at.first + k;
+    const R pivot = real_part(of_row(mine, k, j));
+    const R inverse = inverse_square_root(pivot), near = pivot * inverse; // NaN if negative
+    const R root = fma_of(fma_of(-near, near, pivot), inverse / 2, near);
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) {
+        const u32 row = at.row(i);
+        S &element = mine[i][k];
+        element = row > j ? times(element, inverse) : row == j ? of_real<S>(root) : S{};
+        column[row] = element;
+    }
+#pragma unroll
+    for (u32 c = 1; c < width; ++c)
+        if (c > k) {
+            const S across = conjugated(of_row(mine, k, at.first + c));
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+                mine[i][c] = minus_product(mine[i][c], mine[i][k], across);
+        }
+    return pivot > 0 ? 0 : static_cast<i32>(j) + 1;
+}
+
+CUPYGEMM_INLINE i32 factor_columns(const Place &at, S (&mine)[rows][width], u32 n, Panel &panel) {
+    i32 failed = 0;
+#pragma unroll
+    for (u32 k = 0; k < width; ++k)
+        if (at.first + k < n) {
+            const i32 found = factor_column(at, mine, k, panel[k]);
+            failed = failed == 0 ? found : failed;
+        }
+    return failed;
+}
+
+// Update the columns of a group behind one that has been factored.
+CUPYGEMM_INLINE void update(const Place &at, S (&mine)[rows][width], const Panel &panel) {
+#pragma unroll 2
+    for (u32 k = 0; k < width; ++k) {
+        S factor[rows];
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+            factor[i] = panel[k][at.row(i)];
+#pragma unroll
+        for (u32 c = 0; c < width; ++c) {
+            const S across = conjugated(panel[k][at.first + c]);
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+                mine[i][c] = minus_product(mine[i][c], factor[i], across);
+        }
+    }
+}
+
+} // namespace cupygemm
+
+CUPYGEMM_KERNEL(cupygemm::Config::threads)
+cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
+    using namespace cupygemm;
+    __shared__ Shared all[matrices];
+    const Place at(args.batches);
+    Shared &shared = all[at.slot];
+    const u32 n = args.n;
+    S mine[rows][width];
+    at.load<width>(reinterpret_cast<const S *>(args.a) + at.matrix * args.a_next, args.a_row, n,
+                   at.first, n, mine);
+    if (local_thread() % per_matrix == 0)
+        shared.failed = 0;
+    workgroup_barrier(); // no column has failed yet, and every matrix has been loaded
+#pragma unroll 1
+    for (u32 owner = 0; owner * width < n; ++owner) {
+        Panel &panel = shared.panels[owner % 2];
+        if (at.group == owner) {
+            const i32 failed = factor_columns(at, mine, n, panel);
+            if (at.lane == 0 && failed != 0 && shared.failed == 0)
+                shared.failed = failed;
+        }
+        workgroup_barrier(); // the columns are in shared memory, and the last ones were used
+        if (at.group > owner)
+            update(at, mine, panel);
+    }
+    S *const l = reinterpret_cast<S *>(args.l) + at.matrix * args.l_next;
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+        for (u32 k = 0; k < width; ++k)
+            if (at.inside && at.row(i) < n && at.first + k < n)
+                l[at.row(i) * args.l_row + at.first + k] = mine[i][k];
+    if (at.inside && local_thread() % per_matrix == 0)
+        reinterpret_cast<i32 *>(args.info)[at.matrix] = shared.failed;
+}

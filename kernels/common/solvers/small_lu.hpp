@@ -1,0 +1,297 @@
+// Factors small matrices, P A = L U, with partial pivoting, and may solve A X = B, in one launch.
+//
+// The groups of 32 threads divide the columns (small_rows.hpp). As in lu_panel.hpp no row moves: a
+// lane knows the positions of its rows, and every group keeps account of the swaps.
+//
+// Group 0 has finished first. It puts its part of U in shared memory, and then holds the right-hand
+// sides instead, which it updates as other groups do their columns. When the matrix is factored, it
+// alone solves with U, whose columns the others publish, the last first:
+//
+//   group 2   publish U | -
+//   group 1   -         | publish U               | -
+//   group 0   -         | solve, columns 16 to 23 | solve, columns 8 to 15 | columns 0 to 7
+#include "common/solvers/small_rows.hpp"
+
+namespace cupygemm {
+
+struct SmallLuArgs {
+    u64 a;             // element (0, 0) of the first matrix
+    i64 a_row, a_next; // elements between rows, and between matrices
+    u64 lu;            // where the factors go, without right-hand sides; may be `a`
+    i64 lu_row, lu_next;
+    u64 pivots; // i32, (n,) of each matrix, without right-hand sides
+    u64 b, x;   // (n, columns) of each matrix, contiguous
+    u64 info;   // i32 for each matrix: 1 + the first column without a pivot, or 0
+    i32 n, columns, batches, unused;
+};
+static_assert(sizeof(SmallLuArgs) == 96,
+              "SmallLuArgs must match the dtype that the launcher packs");
+
+constexpr u32 right_sides = Config::right_sides;
+constexpr bool solves = right_sides > 0;
+static_assert(right_sides <= width, "right-hand sides belong to one group");
+
+struct Pivot {
+    u32 row, position; // before it is swapped
+};
+
+struct Shared {
+    Panel panels[2];
+    S corner[width][width]; // the part of U that belongs to group 0, by column
+    Pivot pivots[2][width];
+    i32 failed;
+};
+
+struct Elements {
+    S value[rows][width];
+    u32 position[rows];
+
+    CUPYGEMM_INLINE void swap(const Place &at, Pivot pivot, u32 j) {
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+            position[i] = at.row(i) == pivot.row ? j
+                          : position[i] == j     ? pivot.position
+                                                 : position[i];
+    }
+};
+
+// The pivot of column k of the group, which is column j of the matrix.
+CUPYGEMM_INLINE Pivot find_pivot(const Place &at, const Elements &mine, u32 k, u32 j, u32 n) {
+    W largest = 0;
+    u32 row = 0, position = ~0u;
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) {
+        const W rank = bits_of(magnitude(mine.value[i][k])) & (~static_cast<W>(0) >> 1);
+        const u32 where = mine.position[i];
+        const bool is_candidate = where >= j && where < n;
+        const bool wins = rank > largest || (rank == largest && where < position);
+        if (is_candidate && wins) {
+            largest = rank;
+            position = where;
+            row = at.row(i);
+        }
+    }
+    const u32 leader = largest_of_32(largest, position);
+    return {from_lane(row, leader), from_lane(position, leader)};
+}
+
+// Factor column k of a group. Returns 1 + the column of the matrix if it has no pivot, or 0.
+CUPYGEMM_INLINE i32 factor_column(const Place &at, Elements &mine, u32 k, u32 n,
+                                  S (&multipliers)[height], Pivot &found) {
+    const u32 j = at.first + k;
+    const Pivot pivot = find_pivot(at, mine, k, j, n);
+    mine.swap(at, pivot, j);
+    const S head = of_row(mine.value, k, pivot.row);
+    const R size = magnitude(head);
+    const Divisor divisor(size == 0 ? of_real<S>(1) : head);
+    S factor[rows];
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i) {
+        S &element = mine.value[i][k];
+        factor[i] = S{};
+        if (mine.position[i] > j && size != 0)
+            element = factor[i] = divisor.under(element);
+        multipliers[at.row(i)] = factor[i];
+    }
+    if (at.lane == 0)
+        found = pivot;
+#pragma unroll
+    for (u32 c = 1; c < width; ++c)
+        if (c > k) {
+            const S across = of_row(mine.value, c, pivot.row);
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+                mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
+        }
+    return size == 0 ? static_cast<i32>(j) + 1 : 0;
+}
+
+// Factor the columns of a group, as its threads do. Returns 1 + the first without a pivot, or 0.
+CUPYGEMM_INLINE i32 factor_columns(const Place &at, Elements &mine, u32 n, Panel &panel,
+                                   Pivot (&pivots)[width]) {
+    i32 failed = 0;
+#pragma unroll
+    for (u32 k = 0; k < width; ++k)
+        if (at.first + k < n) {
+            const i32 found = factor_column(at, mine, k, n, panel[k], pivots[k]);
+            failed = failed == 0 ? found : failed;
+        }
+    return failed;
+}
+
+// Update `count` columns of a group behind one that has been factored.
+template <u32 count> CUPYGEMM_INLINE void update(const Place &at, Elements &mine, u32 steps,
+                                                 const Panel &panel, const Pivot (&pivots)[width]) {
+#pragma unroll 2
+    for (u32 k = 0; k < steps; ++k) {
+        const u32 row = pivots[k].row;
+        S factor[rows];
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+            factor[i] = panel[k][at.row(i)];
+#pragma unroll
+        for (u32 c = 0; c < count; ++c) {
+            const S across = of_row(mine.value, c, row);
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+                mine.value[i][c] = minus_product(mine.value[i][c], factor[i], across);
+        }
+    }
+}
+
+// Group 0 puts its part of U in shared memory, and loads the right-hand sides.
+CUPYGEMM_INLINE void take_right_sides(const SmallLuArgs &args, Shared &shared, const Place &at,
+                                      Elements &mine) {
+    const u32 n = args.n, columns = args.columns;
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        if (mine.position[i] < width)
+#pragma unroll
+            for (u32 k = 0; k < width; ++k)
+                shared.corner[k][mine.position[i]] = mine.value[i][k];
+    const S *const b =
+        reinterpret_cast<const S *>(args.b) + static_cast<i64>(at.matrix) * n * columns;
+    at.load<solves ? right_sides : 1>(b, columns, n, 0, columns, mine.value);
+}
+
+CUPYGEMM_INLINE void factor(const SmallLuArgs &args, Shared &shared, const Place &at,
+                            Elements &mine) {
+    const u32 n = args.n;
+    const bool has_right_sides = solves && at.group == 0;
+    i32 *const pivots = reinterpret_cast<i32 *>(args.pivots) + static_cast<i64>(at.matrix) * n;
+#pragma unroll 1
+    for (u32 first = 0; first < n; first += width) {
+        const u32 owner = first / width, steps = minimum(width, n - first);
+        Panel &panel = shared.panels[owner % 2];
+        Pivot(&found)[width] = shared.pivots[owner % 2];
+        if (at.group == owner) {
+            const i32 failed = factor_columns(at, mine, n, panel, found);
+            if (at.lane == 0 && failed != 0 && shared.failed == 0)
+                shared.failed = failed;
+        }
+        workgroup_barrier(); // the multipliers are in shared memory, and the last ones were used
+        if (at.group != owner)
+#pragma unroll 1
+            for (u32 k = 0; k < steps; ++k)
+                mine.swap(at, found[k], first + k);
+        if (!solves && at.group == owner && at.inside && at.lane < steps)
+            pivots[first + at.lane] = static_cast<i32>(found[at.lane].position);
+        if (has_right_sides && owner == 0)
+            take_right_sides(args, shared, at, mine);
+        if (has_right_sides)
+            update<solves ? right_sides : 1>(at, mine, steps, panel, found);
+        else if (at.group > owner)
+            update<width>(at, mine, steps, panel, found);
+    }
+}
+
+// Solve for 8 rows of X, or as many as U has, from the last up, given these columns of U.
+template <u32 pitch> CUPYGEMM_INLINE void solve_rows(const Place &at, Elements &mine, u32 first,
+                                                     u32 steps, const S (&panel)[width][pitch]) {
+    const u32 which = at.lane % width;
+    const Divisor own(which < steps ? panel[which][first + which] : of_real<S>(1));
+#pragma unroll 1
+    for (u32 k = steps; k-- > 0;) {
+        const u32 j = first + k;
+        Divisor diagonal = own;
+        diagonal.scale = from_lane(own.scale, k);
+        diagonal.over = from_lane(own.over, k);
+        S above[rows];
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+            above[i] = at.row(i) < j ? panel[k][at.row(i)] : S{};
+#pragma unroll
+        for (u32 c = 0; c < right_sides; ++c) {
+            const S x = diagonal.under(of_row(mine.value, c, j));
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+                mine.value[i][c] =
+                    at.row(i) == j ? x : minus_product(mine.value[i][c], above[i], x);
+        }
+    }
+}
+
+// Put the right-hand sides in the order of the positions of their rows.
+CUPYGEMM_INLINE void order_rows(const Place &at, Elements &mine, Panel &ordered) {
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+        for (u32 c = 0; c < right_sides; ++c)
+            ordered[c][mine.position[i]] = mine.value[i][c];
+    wave_barrier(); // the rows are in shared memory
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+        for (u32 c = 0; c < right_sides; ++c)
+            mine.value[i][c] = ordered[c][at.row(i)];
+}
+
+CUPYGEMM_INLINE void solve(const SmallLuArgs &args, Shared &shared, const Place &at,
+                           Elements &mine) {
+    const u32 n = args.n, columns = args.columns;
+    workgroup_barrier(); // the last multipliers were used
+    if (at.group == 0)
+        order_rows(at, mine, shared.panels[groups % 2]);
+#pragma unroll 1
+    for (u32 owner = groups; --owner > 0;) {
+        const u32 first = owner * width;
+        Panel &panel = shared.panels[owner % 2];
+        if (at.group == owner)
+#pragma unroll
+            for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+                for (u32 k = 0; k < width; ++k)
+                    panel[k][mine.position[i]] = mine.value[i][k];
+        workgroup_barrier(); // these columns of U are in shared memory
+        if (at.group == 0)
+            solve_rows(at, mine, first, minimum(width, n - first), panel);
+    }
+    if (at.group != 0)
+        return;
+    solve_rows(at, mine, 0, minimum(width, n), shared.corner);
+    S *const x = reinterpret_cast<S *>(args.x) + static_cast<i64>(at.matrix) * n * columns;
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+        for (u32 c = 0; c < right_sides; ++c)
+            if (at.inside && at.row(i) < n && c < columns)
+                x[at.row(i) * columns + c] = mine.value[i][c];
+}
+
+CUPYGEMM_INLINE void store(const SmallLuArgs &args, const Place &at, const Elements &mine) {
+    const u32 n = args.n;
+    S *const lu = reinterpret_cast<S *>(args.lu) + at.matrix * args.lu_next;
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+        for (u32 k = 0; k < width; ++k)
+            if (at.inside && mine.position[i] < n && at.first + k < n)
+                lu[mine.position[i] * args.lu_row + at.first + k] = mine.value[i][k];
+}
+
+} // namespace cupygemm
+
+CUPYGEMM_KERNEL(cupygemm::Config::threads)
+cupygemm_small_lu(const cupygemm::SmallLuArgs args) {
+    using namespace cupygemm;
+    __shared__ Shared all[matrices];
+    const Place at(args.batches);
+    Shared &shared = all[at.slot];
+    const u32 n = args.n;
+    Elements mine;
+    at.load<width>(reinterpret_cast<const S *>(args.a) + at.matrix * args.a_next, args.a_row, n,
+                   at.first, n, mine.value);
+#pragma unroll
+    for (u32 i = 0; i < rows; ++i)
+        mine.position[i] = at.row(i);
+    if (local_thread() % per_matrix == 0)
+        shared.failed = 0;
+    workgroup_barrier(); // no column has failed yet, and every matrix has been loaded
+    factor(args, shared, at, mine);
+    if constexpr (solves)
+        solve(args, shared, at, mine);
+    else
+        store(args, at, mine);
+    if (at.inside && local_thread() % per_matrix == 0)
+        reinterpret_cast<i32 *>(args.info)[at.matrix] = shared.failed;
+}

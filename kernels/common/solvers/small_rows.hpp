@@ -1,0 +1,94 @@
+// The threads of a workgroup that factors small matrices, each of them in registers.
+//
+// A group of 32 threads has 8 columns of a matrix; a lane has the rows lane, lane + 32, and so on.
+// So a column belongs to one group, which finds its pivot and its multipliers by itself. It factors
+// its 8 columns, one after the other, and publishes their multipliers in shared memory; the groups
+// behind it update theirs with all 8. A workgroup takes several matrices if they are small; all are
+// of one size, so its barriers serve them all:
+//
+//   group 0   factor 0 | -
+//   group 1   wait     | update, factor 1 | -
+//   group 2   wait     | update           | update, factor 2 | ...
+//                      ^ barrier          ^ barrier
+#pragma once
+
+#include "common/solvers/scalar.hpp"
+#include "config.hpp"
+
+namespace cupygemm {
+
+using S = Config::Scalar;
+using R = Real<S>;
+using W = Word<S>;
+constexpr u32 rows = Config::rows; // of a lane
+constexpr u32 groups = Config::groups, threads = Config::threads;
+constexpr u32 width = 8, height = rows * 32, per_matrix = groups * 32;
+constexpr u32 matrices = threads / per_matrix;
+static_assert(threads % per_matrix == 0, "a workgroup must have whole matrices");
+
+// Numbers of 8 columns, by row. Two places alternate: a group writes to one while others read the
+// other, and a barrier comes between.
+using Panel = S[width][height];
+
+// Which part of which matrix a thread has.
+struct Place {
+    u32 lane, slot, group, first; // first: the first column of the group
+    i32 matrix;
+    bool inside; // the launch has this matrix
+
+    CUPYGEMM_INLINE explicit Place(i32 batches) {
+        const u32 thread = local_thread();
+        lane = thread % 32;
+        slot = thread / per_matrix;
+        group = thread % per_matrix / 32;
+        first = group * width;
+        matrix = static_cast<i32>(group_index_x() * matrices + slot);
+        inside = matrix < batches;
+    }
+
+    CUPYGEMM_INLINE u32 row(u32 i) const { return lane + 32 * i; }
+
+    // Load `count` columns from column `from` on of n rows; zeros elsewhere.
+    template <u32 count> CUPYGEMM_INLINE void load(const S *a, i64 row_stride, u32 n, u32 from,
+                                                   u32 columns, S (&to)[rows][width]) const {
+#pragma unroll
+        for (u32 i = 0; i < rows; ++i)
+#pragma unroll
+            for (u32 k = 0; k < count; ++k) {
+                to[i][k] = S{};
+                if (inside && row(i) < n && from + k < columns)
+                    to[i][k] = a[row(i) * row_stride + from + k];
+            }
+    }
+};
+
+// Column k of a row of the matrix, from the lane that has it.
+CUPYGEMM_INLINE S of_row(const S (&elements)[rows][width], u32 k, u32 row) {
+    S element = elements[0][k];
+#pragma unroll
+    for (u32 i = 1; i < rows; ++i) {
+        const S other = elements[i][k]; // in a register, and not chosen by its address
+        element = row / 32 == i ? other : element;
+    }
+    return from_lane(element, row % 32);
+}
+
+// Quotients with one divisor, by its inverse. A divisor whose inverse may overflow or vanish is
+// scaled by a power of two, as are the numbers that it divides; only quotients that overflow or
+// vanish do so then, too.
+struct Divisor {
+    R scale;
+    S over;
+
+    CUPYGEMM_INLINE explicit Divisor(S x) {
+        constexpr R least = Config::smallest_invertible;
+        const R size = magnitude(x);
+        scale = size < least             ? 1 / static_cast<R>(Config::tolerance)
+                : size > 1 / (4 * least) ? static_cast<R>(Config::tolerance)
+                                         : 1;
+        over = inverse(times(x, scale));
+    }
+    CUPYGEMM_INLINE S under(S x) const { return times(times(x, scale), over); }
+};
+
+} // namespace cupygemm

@@ -1,0 +1,119 @@
+"""Stacks of matrices that one workgroup factors in registers, beside NumPy and SciPy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from cupygemm import linalg
+from cupygemm._backends.cdna.compile import compile_source
+from cupygemm._backends.hopper.compile import OPTIONS, read_cubin
+from cupygemm._backends.hopper.nvrtc import find_nvrtc
+from cupygemm._solvers import kernels, small
+from tests.solvers.conftest import assert_like
+from tests.solvers.test_systems import TYPES, definite
+
+N = 41
+"""Six groups of columns, of which the last has one, and two rows in some lanes."""
+
+
+def swept(default):
+    """Types, of which those that are not named run in the sweeps: each compiles its own kernels."""
+    marks = {True: (), False: pytest.mark.sweep}
+    return [pytest.param(dtype, marks=marks[dtype in default]) for dtype in TYPES]
+
+
+def general(draw, count, n, dtype):
+    """Matrices whose largest elements are anywhere, so that rows are swapped."""
+    return draw((count, n, n), dtype)
+
+
+@pytest.mark.parametrize("dtype", swept("d"))
+def test_factors_are_those_of_lapack(cp, draw, dtype):
+    a = general(draw, 2, N, dtype)
+    lu, pivots = linalg.lu_factor(cp.asarray(a))
+    for i in range(len(a)):
+        expected, order = scipy.linalg.lu_factor(a[i])
+        assert (pivots[i].get() == order).all()
+        assert_like(lu[i], expected, factor=4000)
+
+
+@pytest.mark.parametrize("dtype", swept("fD"))
+@pytest.mark.parametrize("columns", [pytest.param(1, marks=pytest.mark.sweep), 3])
+def test_systems(cp, draw, dtype, columns):
+    a, x = general(draw, 3, N, dtype), draw((3, N, columns), dtype)
+    b = a @ x
+    got = linalg.solve(cp.asarray(a), cp.asarray(b)).get()
+    unit = np.finfo(dtype).eps
+    size = np.abs(a).sum(axis=2).max() * np.abs(got).max()
+    assert np.abs(a @ got - b).max() <= 10 * unit * size
+
+
+@pytest.mark.parametrize("dtype", swept("F"))
+def test_cholesky_reads_one_triangle(cp, draw, dtype):
+    a = definite(draw, (2, N, N), dtype)
+    lower = np.where(np.tri(N, dtype=bool), a, np.nan)
+    assert_like(linalg.cholesky(cp.asarray(lower)), np.linalg.cholesky(a), factor=1000)
+
+
+def test_matrices_that_share_a_workgroup(cp, draw):
+    a = definite(draw, (5, 7, 7), "d")  # four in a workgroup, so that the last has places left
+    assert_like(linalg.cholesky(cp.asarray(a)), np.linalg.cholesky(a))
+    assert_like(linalg.det(cp.asarray(a)), np.linalg.det(a), factor=1000)
+
+
+def test_the_first_failure_of_a_stack_is_named(cp, draw):
+    a = general(draw, 2, N, "d")
+    a[1, :, 7] = 0
+    x = cp.asarray(a)
+    with pytest.raises(np.linalg.LinAlgError, match=r"number 1 of the stack.*pivot 7 is zero"):
+        linalg.solve(x, x[..., :1])
+    definite = np.stack([np.eye(N), np.eye(N)])
+    definite[1, 20, 20] = -1
+    with pytest.raises(np.linalg.LinAlgError, match=r"number 1 .*minor of order 21 is not"):
+        linalg.cholesky(cp.asarray(definite))
+
+
+@pytest.mark.parametrize("scale", [1e-310, 1e307])
+def test_pivots_whose_inverses_overflow_or_vanish(cp, draw, scale):
+    a = definite(draw, (1, 9, 9), "d") / 64
+    assert_like(linalg.cholesky(cp.asarray(a * scale)), np.linalg.cholesky(a * scale))
+    lu, _ = linalg.lu_factor(cp.asarray(a * scale))
+    expected, _ = scipy.linalg.lu_factor(a[0])  # OpenBLAS is inexact with pivots of 1e-310
+    got = np.tril(lu[0].get(), -1) + np.triu(lu[0].get()) / scale
+    np.testing.assert_allclose(got, expected, rtol=0, atol=1e-10)  # of subnormal numbers
+
+
+def test_a_workgroup_has_whole_matrices():
+    for n in range(1, 129):
+        shape = small.shape_of(n)
+        assert 0 <= 8 * shape.groups - n < 8
+        assert 0 <= 32 * shape.rows - n < 32
+        assert shape.threads <= 512
+
+
+def source(kind, char, n, **config):
+    shape = small.shape_of(n)
+    constants = {"threads": shape.threads, "rows": shape.rows, "groups": shape.groups}
+    return kernels.source(kind, char, constants | config)
+
+
+KINDS = [(kernels.SMALL_CHOLESKY, {}), (kernels.SMALL_LU, {"right_sides": 1})]
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize(("kind", "config"), KINDS)
+@pytest.mark.parametrize("char", "fdFD")
+def test_rows_stay_in_registers_on_hopper(kind, config, char):
+    cubin, _ = find_nvrtc().compile(source(kind, char, 64, **config), OPTIONS)
+    _, local, _ = read_cubin(cubin, kind.entry)
+    assert local <= 8  # around the call of a division
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize(("kind", "config"), KINDS)
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
+def test_rows_stay_in_registers_on_cdna(kind, config, target):
+    text = source(kind, "d", 128, **config)
+    assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
