@@ -3,7 +3,7 @@
 // A block lies in shared memory by row, with rows of 12 elements.
 #pragma once
 
-#include "common/threads.hpp"
+#include "common/solvers/scalar.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -25,9 +25,9 @@ template <class R, bool any_size> struct Quotient {
     CUPYGEMM_INLINE R operator()(R x) const { return x * inverse_root * inverse_root; }
 };
 template <> struct Quotient<float, false> {
-    float inverse;
-    CUPYGEMM_INLINE explicit Quotient(float x) : inverse(1 / x) {}
-    CUPYGEMM_INLINE float operator()(float x) const { return x * inverse; }
+    float reciprocal;
+    CUPYGEMM_INLINE explicit Quotient(float x) : reciprocal(inverse(x)) {}
+    CUPYGEMM_INLINE float operator()(float x) const { return x * reciprocal; }
 };
 template <> struct Quotient<double, false> {
     double inverse, correction;
@@ -43,6 +43,7 @@ template <> struct Quotient<double, false> {
 };
 
 // Factor 8 rows on the diagonal, as every thread does for itself, and solve for the thread's row.
+// All threads of a warp must call this.
 // Between one pivot and the next, there is one quotient and no branch: columns are scaled, and
 // pivots tested, at the end. Returns 1 + the first column that is not positive, or 0; or ~0 if the
 // inverse of a pivot may overflow or vanish, unless `any_size`.
@@ -69,15 +70,19 @@ template <bool any_size> CUPYGEMM_INLINE u32 factor_block(const S *rows, const S
             x[k] = fma_of(-x[j], factor, x[k]);
         }
     }
-    u32 failed = 0;
+    // Each thread has one root, and gets the others' from its neighbours.
+    const u32 which = local_thread() % block;
+    S pivot = d[0][0];
+#pragma unroll
+    for (u32 j = 1; j < block; ++j)
+        pivot = which == j ? d[j][j] : pivot;
+    if (!any_size && __ballot_sync(~0u, !has_ordinary_inverse(pivot)) != 0)
+        return ~0u;
+    const u32 failed = __ffs(static_cast<int>(__ballot_sync(~0u, !(pivot > 0)))); // 0: none
+    const S own_inverse = inverse_square_root(pivot); // NaN if the pivot is negative
 #pragma unroll
     for (u32 j = 0; j < block; ++j) {
-        if (!any_size && !has_ordinary_inverse(d[j][j]))
-            return ~0u;
-        if (!(d[j][j] > 0) && failed == 0)
-            failed = j + 1;
-        const S inverse = inverse_square_root(d[j][j]); // NaN if the pivot is negative
-        const S root = x[j] * inverse;                  // if this is the pivot's row
+        const S inverse = from_lane(own_inverse, j), root = x[j] * inverse; // in the pivot's row
         const S better = fma_of(fma_of(-root, root, x[j]), inverse / 2, root);
         x[j] = own == j ? better : root;
     }

@@ -10,14 +10,16 @@
 //
 // Thread blocks claim tiles column by column. A tile waits only for tiles that were claimed before
 // it, so any number of resident thread blocks makes progress. Each row of tiles has a counter of
-// its finished tiles. In a factorisation, the tile on the diagonal is factored instead.
+// its finished slabs of 16 columns. In a factorisation, the tile on the diagonal is factored
+// instead. It and the tile below it are stored slab by slab, since the next tile on the diagonal
+// waits for them: that one is updated, and the one below is solved, while the first is factored.
 //
 // In a block of 8 columns, one thread substitutes each row. Products update the other columns, so
 // no triangle is inverted. The sums of an element have the same order on every GPU.
 #include "config.hpp"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/diagonal_block.cuh"
-#include "hopper/ordered_words.cuh"
+#include "hopper/tile_progress.cuh"
 #include "hopper/tile_sums.cuh"
 
 namespace cupygemm {
@@ -27,7 +29,7 @@ struct SolveTilesArgs {
     i64 c_row, c_column, c_stride; // elements between rows, columns and matrices
     u64 t;
     i64 t_row, t_column, t_stride;
-    u64 progress; // u64 counters: claimed tiles, and finished ones of each matrix and row of tiles
+    u64 progress; // u64 counters: claimed tiles, and finished slabs of each matrix and row of tiles
     u64 info;     // i32 for each matrix: 1 + the first column that is not positive, or 0
     i32 rows, n;  // of C, and columns
     i32 batches, unused;
@@ -35,10 +37,10 @@ struct SolveTilesArgs {
 static_assert(sizeof(SolveTilesArgs) == 96,
               "SolveTilesArgs must match the dtype that the launcher packs");
 
-constexpr u32 tile_rows = 128, threads = 256;
-constexpr u32 slab = 16, stages = 4, num_blocks = tile_rows / block;
+constexpr u32 threads = 256;
+constexpr u32 stages = 4, num_blocks = tile_rows / block;
 constexpr S most_growth = 32;
-constexpr bool factors = Config::factors;
+constexpr u32 part = factors ? slab : tile_rows; // columns of T(q, q) that are waited for together
 template <u32 depth> using OfTriangle =
     TileOperand<S, tile_rows, depth, Config::triangle_rows_adjacent, Config::triangle_together,
                 threads>;
@@ -68,41 +70,10 @@ struct Shared {
 };
 static_assert(sizeof(Shared) == Config::shared_bytes, "the launcher must know the shared memory");
 
-// A tile, and the matrices that it belongs to.
-struct Tile {
-    u32 p, q;
-    TileSource<S> x, t;
-    S *c;
-    u64 done; // the counters of the matrix's rows of tiles
-
-    CUPYGEMM_INLINE u64 finished(u32 row) const { return load_acquire(done + 8 * row); }
-};
-
-// The tiles of a row are finished in order. A warp remembers the last count that it has read.
-struct Progress {
-    u64 known = 0;
-
-    CUPYGEMM_INLINE bool has(const Tile &tile, u32 k) {
-        if (known <= k) {
-            known = tile.finished(tile.p);
-            if (factors && tile.p != tile.q) {
-                const u64 other = tile.finished(tile.q);
-                known = other < known ? other : known;
-            }
-        }
-        return known > k;
-    }
-    CUPYGEMM_INLINE void wait(const Tile &tile, u32 k) {
-        while (!has(tile, k)) {
-        }
-    }
-};
-
 // Subtract the products with all tiles to the left. Slabs of finished tiles are copied ahead; a
 // thread waits only for the slab that it needs next.
 CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums &sums) {
-    constexpr u32 per_tile = tile_rows / slab;
-    const u32 slabs = tile.q * per_tile;
+    const u32 slabs = tile.q * slabs_per_tile;
     Progress progress;
     u32 issued = 0;
     const auto issue = [&] {
@@ -115,7 +86,7 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
 #pragma unroll 1
     for (u32 s = 0; s < slabs; s += 2) { // a barrier for each two
         if (issued == s) {
-            progress.wait(tile, s / per_tile);
+            progress.wait(tile, s + 1);
             issue();
             issue();
         }
@@ -126,7 +97,7 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
         workgroup_barrier(); // slabs s and s + 1 are there, and the two before have been read
         const S *const stage = shared.stages[s % stages], *const second = stage + stage_elements;
         const auto copy_ahead = [&] {
-            if (issued < slabs && issued == s + 2 && progress.has(tile, issued / per_tile)) {
+            if (issued < slabs && issued == s + 2 && progress.has(tile, issued + 1)) {
                 issue();
                 issue();
             }
@@ -135,18 +106,20 @@ CUPYGEMM_INLINE void products(Shared &shared, const Tile &tile, u32 thread, Sums
         sums.template subtract_all<slab, Left, Right>(second, second + Left::elements, [] {});
     }
     workgroup_barrier(); // the ring has been read
-    if (factors && tile.p != tile.q)
-        while (tile.finished(tile.q) <= tile.q) {
-        }
 }
 
-// Load T(q, q), and invert its diagonal. An element whose inverse may overflow is scaled before.
-CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread) {
-    Triangle::copy(shared.triangle, tile.t, tile.q * tile_rows, tile.q * tile_rows, thread);
+// Load columns of T(q, q) when they are finished, and invert their diagonal. An element whose
+// inverse may overflow is scaled before.
+CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread, u32 first) {
+    if (factors)
+        while (tile.finished(tile.q) <= tile.q * slabs_per_tile + first / slab) {
+        }
+    Triangle::template copy<part>(shared.triangle, tile.t, tile.q * tile_rows, tile.q * tile_rows,
+                                  thread, first);
     copy_async_commit();
     copy_async_wait<0>();
-    workgroup_barrier(); // the triangle is in shared memory
-    if (thread < tile_rows) {
+    workgroup_barrier(); // these columns are in shared memory
+    if (thread - first < part) {
         S x = shared.triangle[Triangle::place(thread, thread)];
         if (Config::unit || tile.q * tile_rows + thread >= tile.t.rows)
             x = 1;
@@ -156,6 +129,18 @@ CUPYGEMM_INLINE void load_triangle(Shared &shared, const Tile &tile, u32 thread)
         shared.scale[thread] = scale;
     }
     workgroup_barrier(); // the inverses are in shared memory
+}
+
+// Exchange a block of columns through shared memory: a thread gets a row of it.
+CUPYGEMM_INLINE void show_block(Shared &shared, Sums &sums, u32 b) {
+    sums.for_each(b, b + 1, [&](const S &sum, u32 r, u32 c) {
+        shared.block[r * block_pitch + c % block] = sum;
+    });
+    workgroup_barrier(); // the block is in shared memory
+}
+CUPYGEMM_INLINE void take_block(const S *solution, Sums &sums, u32 b) {
+    sums.for_each(b, b + 1,
+                  [&](S &sum, u32 r, u32 c) { sum = solution[r * block_pitch + c % block]; });
 }
 
 CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, S (&x)[block]) {
@@ -173,15 +158,16 @@ CUPYGEMM_INLINE void substitute_block(const Shared &shared, u32 row, u32 first, 
 
 // Invert the 8 x 8 blocks on T's diagonal, one row by each thread. Returns whether a product with
 // them is about as exact as substitution: the error is at most 16 u |R| (|T^-1| |T|)^T.
-CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
+CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread, u32 first_of_part) {
     const u32 first = thread / block * block, i = thread % block;
+    const bool inverts = thread - first_of_part < part;
     const auto element = [&](u32 row, u32 column) {
         return shared.triangle[Triangle::place(first + row, first + column)];
     };
     S y[block], size = 0;
     if (thread == 0)
         shared.substitutes = 0;
-    if (thread < tile_rows) {
+    if (inverts) {
 #pragma unroll
         for (u32 j = 0; j < block; ++j)
             if (j < i)
@@ -189,7 +175,7 @@ CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
         shared.sizes[thread] = size + absolute(1 / shared.inverse[thread]);
     }
     workgroup_barrier(); // the sizes are in shared memory
-    if (thread < tile_rows) {
+    if (inverts) {
         S growth = 0;
 #pragma unroll
         for (u32 j = block; j-- > 0;) {
@@ -208,53 +194,31 @@ CUPYGEMM_INLINE bool invert_blocks(Shared &shared, u32 thread) {
     return shared.substitutes == 0;
 }
 
-template <class AnySums> CUPYGEMM_INLINE void solve(const Shared &shared, AnySums &sums) {
+template <class AnySums>
+CUPYGEMM_INLINE void solve(const Shared &shared, AnySums &sums, u32 first, u32 end) {
     if constexpr (AnySums::multiplies_inverses)
-        sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch);
+        sums.template solve<Triangle>(shared.triangle, shared.inverses, block_pitch, first, end);
 }
 
-// Replace the sums by X, block by block.
-CUPYGEMM_INLINE void substitute(Shared &shared, const Tile &tile, u32 thread, i32 *info,
-                                Sums &sums) {
-    const bool on_diagonal = factors && tile.p == tile.q;
-    const u32 columns = tile.t.rows - tile.q * tile_rows; // of the matrix, from the tile's first on
-    const u32 end = on_diagonal ? sums.end_at_diagonal() : num_blocks;
+// Replace the sums by X in some blocks of columns, one after the other.
+CUPYGEMM_INLINE void substitute(Shared &shared, u32 thread, Sums &sums, u32 first_block,
+                                u32 end_block) {
     S *const solution = shared.solution;
 #pragma unroll 1
-    for (u32 b = 0; b < num_blocks; ++b) {
+    for (u32 b = first_block; b < end_block; ++b) {
         const u32 first = b * block;
-        sums.for_each(b, b + 1, [&](const S &sum, u32 r, u32 c) {
-            shared.block[r * block_pitch + c % block] = sum;
-        });
-        workgroup_barrier(); // the block is in shared memory
+        show_block(shared, sums, b);
         if (thread < tile_rows) {
             S x[block];
-            if (on_diagonal) {
-                const u32 left = columns > first ? columns - first : 0;
-                const S *const rows = shared.block + first * block_pitch;
-                const S *const mine = shared.block + thread * block_pitch;
-                u32 failed = factor_block<false>(rows, mine, thread - first, left, x);
-                if (failed == ~0u)
-                    failed = factor_block<true>(rows, mine, thread - first, left, x);
-                if (thread == 0 && failed != 0 && *info == 0)
-                    *info = static_cast<i32>(tile.q * tile_rows + first + failed);
-#pragma unroll
-                for (u32 j = 0; j < block; ++j)
-                    x[j] = first + j <= thread ? x[j] : 0;
-            } else {
-                substitute_block(shared, thread, first, x);
-            }
+            substitute_block(shared, thread, first, x);
 #pragma unroll
             for (u32 j = 0; j < block; ++j)
                 solution[thread * block_pitch + j] = x[j];
         }
         workgroup_barrier(); // the solution is in shared memory, and the block has been read
-        sums.for_each(b, b + 1,
-                      [&](S &sum, u32 r, u32 c) { sum = solution[r * block_pitch + c % block]; });
-        if (on_diagonal)
-            sums.template subtract<Narrow, Narrow>(solution, solution, 0, b + 1, end);
-        else
-            sums.template subtract<Narrow, Triangle>(solution, shared.triangle, first, b + 1, end);
+        take_block(solution, sums, b);
+        sums.template subtract<Narrow, Triangle>(solution, shared.triangle, first, b + 1,
+                                                 num_blocks);
     }
 }
 
@@ -267,43 +231,104 @@ CUPYGEMM_INLINE void zero_mirrored(const SolveTilesArgs &args, const Tile &tile,
             to[i * args.c_row] = 0;
 }
 
-// Call visit(sum, place) for the sums of the thread that are inside the matrix.
+// Call visit(sum, place) for the sums of the thread, in some blocks of columns, that are inside the
+// matrix.
 template <class Visit> CUPYGEMM_INLINE void access(const SolveTilesArgs &args, const Tile &tile,
-                                                   Sums &sums, const Visit &visit) {
+                                                   Sums &sums, u32 first, u32 end,
+                                                   const Visit &visit) {
     const u32 rows = tile.x.rows - tile.p * tile_rows, columns = tile.t.rows - tile.q * tile_rows;
     const i64 row = Config::rows_adjacent ? 1 : args.c_row;
     const i64 column = Config::rows_adjacent ? args.c_column : 1;
     if (rows >= tile_rows && columns >= tile_rows)
-        sums.for_each(0, num_blocks,
+        sums.for_each(first, end,
                       [&](S &sum, u32 r, u32 c) { visit(sum, tile.c + r * row + c * column); });
     else
-        sums.for_each(0, num_blocks, [&](S &sum, u32 r, u32 c) {
+        sums.for_each(first, end, [&](S &sum, u32 r, u32 c) {
             if (r < rows && c < columns)
                 visit(sum, tile.c + r * row + c * column);
         });
+}
+
+CUPYGEMM_INLINE void store(const SolveTilesArgs &args, const Tile &tile, Sums &sums, u32 first,
+                           u32 end) {
+    access(args, tile, sums, first, end, [](S &sum, S *place) { *place = sum; });
+}
+
+// Factor a block of columns of a tile on the diagonal, one row by each of 128 threads.
+CUPYGEMM_INLINE void factor_rows(const Shared &shared, const Tile &tile, u32 thread, u32 first,
+                                 i32 *info, S *solution) {
+    const u32 columns = tile.t.rows - tile.q * tile_rows; // of the matrix, from the tile's first on
+    const u32 left = columns > first ? columns - first : 0;
+    const S *const rows = shared.block + first * block_pitch;
+    const S *const mine = shared.block + thread * block_pitch;
+    S x[block];
+    u32 failed = factor_block<false>(rows, mine, thread - first, left, x);
+    if (failed == ~0u)
+        failed = factor_block<true>(rows, mine, thread - first, left, x);
+    if (thread == 0 && failed != 0 && *info == 0)
+        *info = static_cast<i32>(tile.q * tile_rows + first + failed);
+#pragma unroll
+    for (u32 j = 0; j < block; ++j)
+        solution[thread * block_pitch + j] = first + j <= thread ? x[j] : 0;
+}
+
+// Factor a tile on the diagonal, block by block. Two blocks are a slab, which is counted one block
+// later, by a thread that factors no row: it waits until the stores are performed.
+CUPYGEMM_INLINE void factor_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
+                                 u32 thread, i32 *info, Sums &sums) {
+    S *const solution = shared.solution;
+    const u32 end = sums.end_at_diagonal();
+#pragma unroll 1
+    for (u32 b = 0; b < num_blocks; ++b) {
+        show_block(shared, sums, b);
+        if (b % 2 == 0 && b > 0)
+            publish(tile, thread, b / 2); // every thread has stored blocks b - 2 and b - 1
+        if (thread < tile_rows)
+            factor_rows(shared, tile, thread, b * block, info, solution);
+        workgroup_barrier(); // the factor's block is in shared memory, and the sums have been read
+        take_block(solution, sums, b);
+        if (b % 2 == 1)
+            store(args, tile, sums, b - 1, b + 1);
+        sums.template subtract<Narrow, Narrow>(solution, solution, 0, b + 1, end);
+    }
+}
+
+// Solve for a tile, or for one below the diagonal when T(q, q) is being factored, for its slabs.
+CUPYGEMM_INLINE void solve_parts(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
+                                 u32 thread, Sums &sums) {
+    const bool is_next = factors && tile.p == tile.q + 1;
+#pragma unroll 1
+    for (u32 first = 0; first < tile_rows; first += part) {
+        const u32 first_block = first / block, end_block = (first + part) / block;
+        load_triangle(shared, tile, thread, first);
+        if (Sums::multiplies_inverses && invert_blocks(shared, thread, first))
+            solve(shared, sums, first_block, end_block);
+        else
+            substitute(shared, thread, sums, first_block, end_block);
+        if (!is_next)
+            continue;
+        store(args, tile, sums, first_block, end_block);
+        workgroup_barrier(); // the slab is stored
+        publish(tile, thread, first / slab + 1);
+    }
+    if (!is_next)
+        store(args, tile, sums, 0, num_blocks);
 }
 
 CUPYGEMM_INLINE void solve_tile(const SolveTilesArgs &args, Shared &shared, const Tile &tile,
                                 u32 thread, i32 *info) {
     Sums sums(thread);
     sums.for_each(0, num_blocks, [](S &sum, u32, u32) { sum = 0; });
-    access(args, tile, sums, [](S &sum, S *place) { sum = *place; });
+    access(args, tile, sums, 0, num_blocks, [](S &sum, S *place) { sum = *place; });
     products(shared, tile, thread, sums);
-    bool by_inverses = false;
-    if (!factors || tile.p != tile.q) {
-        load_triangle(shared, tile, thread);
-        by_inverses = Sums::multiplies_inverses && invert_blocks(shared, thread);
-    }
-    if (by_inverses)
-        solve(shared, sums);
-    if (!by_inverses)
-        substitute(shared, tile, thread, info, sums);
-    access(args, tile, sums, [](S &sum, S *place) { *place = sum; });
+    if (factors && tile.p == tile.q)
+        factor_tile(args, shared, tile, thread, info, sums);
+    else
+        solve_parts(args, shared, tile, thread, sums);
     if (factors && tile.p != tile.q)
         zero_mirrored(args, tile, thread);
     workgroup_barrier(); // the tile is stored, and shared memory has been read
-    if (thread == 0)
-        store_release(tile.done + 8 * tile.p, tile.q + 1);
+    publish(tile, thread, slabs_per_tile);
 }
 
 } // namespace cupygemm

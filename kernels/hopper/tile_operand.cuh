@@ -31,21 +31,23 @@ struct TileOperand {
     static constexpr u32 pitch = (rows_adjacent ? size : depth) + 4;
     static constexpr u32 elements = (rows_adjacent ? depth : size) * pitch;
     static_assert(pitch % 8 == 4, "16 lanes must find their elements in different banks");
-    static_assert(size * depth % (together * threads) == 0, "each thread copies the same number");
 
     CUPYGEMM_INLINE static u32 place(u32 row, u32 k) {
         return rows_adjacent ? k * pitch + row : row * pitch + k;
     }
 
-    // Copy a tile, by all threads of the block. Elements outside the matrix become zeros.
-    CUPYGEMM_INLINE static void copy(S *to, const TileSource<S> &from, u32 row0, u32 column0,
-                                     u32 thread) {
-        constexpr u32 per_line = (rows_adjacent ? size : depth) / together;
+    // Copy a tile, or `count` k of it from `first` on, by all threads of the block. Elements outside
+    // the matrix become zeros.
+    template <u32 count = depth> CUPYGEMM_INLINE static void
+    copy(S *to, const TileSource<S> &from, u32 row0, u32 column0, u32 thread, u32 first = 0) {
+        constexpr u32 per_line = (rows_adjacent ? size : count) / together;
+        static_assert(size * count % (together * threads) == 0, "threads copy the same number");
 #pragma unroll
-        for (u32 i = 0; i < size * depth / (together * threads); ++i) {
+        for (u32 i = 0; i < size * count / (together * threads); ++i) {
             const u32 at = i * threads + thread;
             const u32 line = at / per_line, along = at % per_line * together;
-            const u32 row = rows_adjacent ? along : line, k = rows_adjacent ? line : along;
+            const u32 row = rows_adjacent ? along : line;
+            const u32 k = first + (rows_adjacent ? line : along);
             const u32 r = row0 + row, c = column0 + k;
             const bool inside = r < from.rows && c < from.columns;
             const u32 left = rows_adjacent ? from.rows - r : from.columns - c;

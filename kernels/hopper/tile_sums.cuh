@@ -76,13 +76,15 @@ struct TileSums<double, rows_adjacent, columns_adjacent> {
         }
     }
 
-    // Solve X T^T = sums, given the inverses of T's 8 x 8 blocks on the diagonal, (row, column).
-    // A warp needs no other warp's X.
-    template <class Triangle>
-    CUPYGEMM_INLINE void solve(const double *triangle, const double *inverses, u32 pitch) {
+    // Solve X T^T = sums in the blocks of columns from `first` on, up to `end`, given the inverses of
+    // T's 8 x 8 blocks on the diagonal, (row, column). A warp needs no other warp's X.
+    template <class Triangle> CUPYGEMM_INLINE void
+    solve(const double *triangle, const double *inverses, u32 pitch, u32 first, u32 end) {
         const u32 g = lane / 4, t = lane % 4;
 #pragma unroll
         for (u32 b = 0; b < blocks; ++b) {
+            if (b < first || b >= end)
+                continue;
             const double *const inverse = inverses + (b * 8 + g) * pitch + 2 * t;
             double (&x)[4] = value[b];
             const Rows sums = {{x[0], x[1]}, {x[2], x[3]}};

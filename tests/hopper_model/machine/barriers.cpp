@@ -136,15 +136,30 @@ extern "C" void hopper_syncwarp() {
     go_on();
 }
 
-extern "C" unsigned hopper_shuffle(unsigned value, unsigned lane) {
-    running->text = "shfl.sync.idx";
+// Pass a word of each lane to all lanes of the warp, and return what `read` makes of them.
+template <class Read> unsigned exchange(const char *text, unsigned value, const Read &read) {
+    running->text = text;
     WarpMeeting &warp = running->block->warps[running->index / warp_size];
     auto &values = warp.value[warp.generation & 1];
     values[running->index % warp_size][0] = value;
     meet();
-    const u32 result = values[lane % warp_size][0];
+    const unsigned result = read(values);
     go_on();
     return result;
+}
+
+extern "C" unsigned hopper_shuffle(unsigned value, unsigned lane) {
+    return exchange("shfl.sync.idx", value,
+                    [lane](const auto &values) -> unsigned { return values[lane % warp_size][0]; });
+}
+
+extern "C" unsigned hopper_ballot(unsigned condition) {
+    return exchange("vote.sync.ballot", condition, [](const auto &values) {
+        unsigned lanes = 0;
+        for (u32 lane = 0; lane < warp_size; ++lane)
+            lanes |= static_cast<unsigned>(values[lane][0] != 0) << lane;
+        return lanes;
+    });
 }
 
 const Opcode barrier_opcodes[] = {

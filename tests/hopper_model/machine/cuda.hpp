@@ -76,15 +76,18 @@ inline unsigned __cvta_generic_to_shared(const void *pointer) {
 inline double __dsqrt_rn(double x) { return __builtin_sqrt(x); }
 inline float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
 inline double rsqrt(double x) { return 1 / __builtin_sqrt(x); }
+inline float rsqrtf(float x) { return 1 / __builtin_sqrtf(x); }
 inline void __syncthreads() { hopper_model::hopper_syncthreads(); }
 inline void __syncwarp() { hopper_model::hopper_syncwarp(); }
 inline unsigned __shfl_sync(unsigned, unsigned value, int lane) {
     return hopper_model::hopper_shuffle(value, static_cast<unsigned>(lane));
 }
+inline unsigned __ballot_sync(unsigned, int condition) {
+    return hopper_model::hopper_ballot(condition != 0);
+}
+inline int __ffs(int x) { return __builtin_ffs(x); }
 
 // The kernels that the machine runs do not use these.
 void __threadfence();
 unsigned __reduce_max_sync(unsigned, unsigned);
-unsigned __ballot_sync(unsigned, int);
 unsigned __shfl_xor_sync(unsigned, unsigned, int);
-int __ffs(int);

@@ -30,6 +30,7 @@ void hopper_execute(Site *site, const Operand *operands, int count);
 void hopper_syncthreads();
 void hopper_syncwarp();
 unsigned hopper_shuffle(unsigned value, unsigned lane);
+unsigned hopper_ballot(unsigned condition);
 unsigned hopper_shared_address(const void *pointer);
 void *hopper_dynamic_shared();
 [[noreturn]] void hopper_misaligned(const void *pointer, unsigned long multiple);

@@ -1,0 +1,53 @@
+// Tiles, and the counters by which thread blocks know which parts of them are finished.
+//
+// Each row of tiles has a counter of its finished slabs of 16 columns, which are finished in order.
+#pragma once
+
+#include "config.hpp"
+#include "hopper/ordered_words.cuh"
+#include "hopper/tile_operand.cuh"
+
+namespace cupygemm {
+
+constexpr bool factors = Config::factors;
+constexpr u32 tile_rows = 128, slab = 16, slabs_per_tile = tile_rows / slab;
+constexpr u32 last_thread = Config::threads - 1;
+
+// A tile, and the matrices that it belongs to.
+struct Tile {
+    u32 p, q;
+    TileSource<Config::Scalar> x, t;
+    Config::Scalar *c;
+    u64 done; // the counters of the matrix's rows of tiles
+
+    CUPYGEMM_INLINE u64 finished(u32 row) const { return load_acquire(done + 8 * row); }
+};
+
+// A warp remembers the last count that it has read.
+struct Progress {
+    u64 known = 0;
+
+    CUPYGEMM_INLINE bool has(const Tile &tile, u32 k) {
+        if (known <= k) {
+            known = tile.finished(tile.p);
+            if (factors && tile.p != tile.q) {
+                const u64 other = tile.finished(tile.q);
+                known = other < known ? other : known;
+            }
+        }
+        return known > k;
+    }
+    CUPYGEMM_INLINE void wait(const Tile &tile, u32 k) {
+        while (!has(tile, k)) {
+        }
+    }
+};
+
+// Count the slabs of the tile that are stored. Its threads have met at a barrier since. The last
+// thread does it, which has the least to do otherwise.
+CUPYGEMM_INLINE void publish(const Tile &tile, u32 thread, u32 slabs) {
+    if (thread == last_thread)
+        store_release(tile.done + 8 * tile.p, tile.q * slabs_per_tile + slabs);
+}
+
+} // namespace cupygemm
