@@ -10,6 +10,7 @@ from cupygemm._products.matmul import matmul
 from cupygemm._request.arrays import Array, as_array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import qr as _qr
+from cupygemm._solvers.errors import is_capturing
 from cupygemm._solvers.matrices import adjoint, copied
 from cupygemm._solvers.operands import factored_dtype, real_dtype, require_matrices
 from cupygemm._solvers.scaling import power_of_two_scale
@@ -150,12 +151,19 @@ def lstsq(
     ------
     numpy.linalg.LinAlgError
         If ``a`` does not have two axes, ``b`` not one or two, or the numbers of rows differ.
+    ValueError
+        If a graph is recorded: the rank is a number on the host, which must wait for the device.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
     """
     import cupy
 
     a, b = as_arrays("lstsq", a=a, b=b)
+    if is_capturing():
+        raise ValueError(
+            "lstsq cannot be recorded in a graph, since its rank is a number on the host; "
+            "pinv(a) @ b can be"
+        )
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         raise np.linalg.LinAlgError(
             f"lstsq: a has shape {a.shape} and b has shape {b.shape}; they must be (m, n) and (m,) "

@@ -28,6 +28,7 @@ from cupygemm._request.call import check_call
 from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.options import CallOptions
 from cupygemm._solvers.ahead import spared
+from cupygemm._solvers.errors import is_capturing
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
         a, b = a.astype(rounding.dtype), b.astype(rounding.dtype)
     if rounding.by_residues or _adds_in_place(c.dtype, rounding):
         _subtract_by_kernel(a, b, c, rounding)
-    elif rounding == EXACT and _has_blas() and c.strides[-1] == c.itemsize and min(c.shape) > 1:
+    elif rounding == EXACT and _calls_blas(c):
         blas.subtract_product(a, b, c)
     else:
         c -= matmul(a, b, dtype=c.dtype, precision=rounding.precision)
@@ -113,8 +114,10 @@ def _kernels_add(index: int, dtype: np.dtype[Any], rounding: Rounding) -> bool:
     return bool(device(index).kernels.supports(request))
 
 
-@functools.cache
-def _has_blas() -> bool:
+def _calls_blas(c: Array) -> bool:
+    """Tell whether cuBLAS can subtract from `c`. CuPy refuses to record its calls in a graph."""
     from cupy.cuda import runtime
 
-    return not runtime.is_hip
+    if runtime.is_hip or c.strides[-1] != c.itemsize or min(c.shape) < 2:
+        return False
+    return not is_capturing()
