@@ -36,8 +36,8 @@ struct TileOperand {
         return rows_adjacent ? k * pitch + row : row * pitch + k;
     }
 
-    // Copy a tile, or `count` k of it from `first` on, by all threads of the block. Elements outside
-    // the matrix become zeros.
+    // Copy a tile, or `count` k of it from `first` on, by all threads of the block. Elements
+    // outside the matrix become zeros.
     template <u32 count = depth> CUPYGEMM_INLINE static void
     copy(S *to, const TileSource<S> &from, u32 row0, u32 column0, u32 thread, u32 first = 0) {
         constexpr u32 per_line = (rows_adjacent ? size : count) / together;

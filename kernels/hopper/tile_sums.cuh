@@ -76,8 +76,8 @@ struct TileSums<double, rows_adjacent, columns_adjacent> {
         }
     }
 
-    // Solve X T^T = sums in the blocks of columns from `first` on, up to `end`, given the inverses of
-    // T's 8 x 8 blocks on the diagonal, (row, column). A warp needs no other warp's X.
+    // Solve X T^T = sums in the blocks of columns from `first` on, up to `end`, given the inverses
+    // of T's 8 x 8 blocks on the diagonal, (row, column). A warp needs no other warp's X.
     template <class Triangle> CUPYGEMM_INLINE void
     solve(const double *triangle, const double *inverses, u32 pitch, u32 first, u32 end) {
         const u32 g = lane / 4, t = lane % 4;
