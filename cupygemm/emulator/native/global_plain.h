@@ -123,35 +123,6 @@ static inline bool note_stretch(const struct global_view *view, const struct ope
     return true;
 }
 
-/* Note the accesses of lanes to a whole granule each. Returns false, and notes nothing, if some
- * lane does not access one, or another wave has written one in this launch (or read one that is
- * written now). */
-static inline bool note_whole_lanes(const struct global_view *v, const struct access *a,
-                                    uint64_t lanes, bool writes) {
-    const struct plain_view plain = plain_view(v);
-    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
-    struct global_record *records = v->m->global_shadow;
-    bool foreign = a->partial;
-    for (uint64_t left = lanes; left; left &= left - 1) {
-        int lane = first_lane(left);
-        uint64_t place = a->address[lane] - base;
-        if (place >= extent || place % GRANULE || a->bytes[lane] != GRANULE)
-            return false;
-        const struct global_record *r = records + place / GRANULE;
-        foreign |= is_foreign(plain, &r->write) |
-                   (writes & (is_foreign(plain, &r->read) | is_foreign(plain, &r->other_read)));
-    }
-    if (foreign)
-        return false;
-    for (uint64_t left = lanes; left; left &= left - 1) {
-        struct global_record *r = records + (a->address[first_lane(left)] - base) / GRANULE;
-        if (!writes && is_foreign(plain, &r->read))
-            r->other_read = r->read;
-        set_words(writes ? &r->write : &r->read, plain.when, plain.where | SITE_BYTES);
-    }
-    return true;
-}
-
 /* Note the accesses of lanes of which each touches one granule, and plainly; returns the others.
  * Lanes that follow one another often access the same granule, which is noted once. */
 static inline uint64_t note_plain_lanes(const struct global_view *v, const struct access *a,
@@ -163,8 +134,6 @@ static inline uint64_t note_plain_lanes(const struct global_view *v, const struc
     uint32_t accessed = 0;
     if (v->m->num_rivals)
         return lanes;
-    if (note_whole_lanes(v, a, lanes, writes))
-        return 0;
     uint64_t repeating = repeating_lanes(a, lanes);
     for (uint64_t left = lanes & ~repeating; left; left &= left - 1) {
         int lane = first_lane(left), bytes = a->bytes[lane];

@@ -52,10 +52,12 @@ static inline uint64_t read_lanes(const struct lds_view *view, uint64_t exec,
 
 /* Whether all lanes access places that follow one another. */
 static inline bool is_stretch(uint64_t exec, const uint32_t *address, int bytes) {
-    uint32_t different = 0;
+    uint32_t different = 0, last = address[0] + (uint32_t)((LANES - 1) * bytes);
+    if (exec != ~0ull || address[LANES - 1] != last)
+        return false;
     for (int lane = 0; lane < LANES; lane++)
         different |= address[lane] ^ (address[0] + (uint32_t)(lane * bytes));
-    return exec == ~0ull && !different;
+    return !different;
 }
 
 /* The records of a stretch that one instruction wrote, and that no wave has read since, or another
