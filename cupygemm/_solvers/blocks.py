@@ -43,6 +43,10 @@ class Limits:
         The most columns of half a panel of a QR factorisation.
     wide : int
         The fewest remaining columns that an LU factorisation updates once for two outer panels.
+    grouped : int
+        The fewest columns of a matrix whose LU factorisation delays updates of columns far behind.
+    group : int
+        The most wide panels for which they are delayed.
     substituted : int
         The most rows of a triangular matrix that one launch solves for.
     vector : int
@@ -66,6 +70,8 @@ class Limits:
     outer: int = 256
     half: int = 128
     wide: int = 4096
+    grouped: int = 12288
+    group: int = 4
     substituted: int = 64
     vector: int = 64
     ahead: int = 2048

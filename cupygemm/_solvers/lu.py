@@ -8,7 +8,8 @@ is swapped, solved with and updated in three steps::
 
 In a large matrix, the columns of the next panel are updated first, and it is factored beside the
 update of the others (ahead.py). In a very large one, two panels are factored as one, so that the
-update behind them multiplies twice as many columns at once, which takes less time.
+update behind them multiplies twice as many columns at once, which takes less time. From 12288
+columns on, updates of columns far behind also wait for several panels (delayed_updates.py).
 
 Nothing waits for the host; the pivots and the first column without a pivot stay on the device.
 """
@@ -17,7 +18,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from itertools import zip_longest
 
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
@@ -29,6 +29,7 @@ from cupygemm._solvers.blocks import (
     lu_panel_blocks,
     outer_width,
 )
+from cupygemm._solvers.delayed_updates import Update, joined, steps
 from cupygemm._solvers.kernels import LU_PANEL, load
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
@@ -93,23 +94,30 @@ def factor(
         _factor_panels, a, pivots, info, rounding=rounding, workspace=workspace
     )
     panels = _panels(a, k, outer_width(k, shape.width))
+    delays = identity is None and a.batches == 1 and a.n >= blocks.LIMITS.grouped
+    most = blocks.LIMITS.group if delays else 1
     factor_next(panels[0])
-    for panel, following in zip_longest(panels, panels[1:]):
-        moves = _traced(a, pivots, panel)
-        moved = updated = a.n
+    for step in steps(panels, a.n, most):
+        moves = _traced(a, pivots, step.panel)
+        moved, following = a.n, step.following
+        updates = step.updates
         if identity is not None:
-            moved, updated = identity + panel.start, identity + panel.stop
+            moved, end = identity + step.panel.start, identity + step.panel.stop
+            updates = tuple(Update(x.panels, range(x.columns.start, end)) for x in updates)
         if following is None or not is_ahead(a, following.stop, blocks.LIMITS.ahead):
-            _move(a, moves, range(moved), panel)
-            _update(a, panel, range(panel.stop, updated), rounding)
+            _move(a, moves, range(moved), step.panel)
+            for update in joined(step.first, *updates):
+                _update(a, *update, rounding)
             if following is not None:
                 factor_next(following)
             continue
-        _move(a, moves, following)
-        _update(a, panel, following, rounding)
+        swapped = range(step.first.panels.start, following.stop)
+        _move(a, moves, swapped, step.panel)
+        _update(a, *step.first, rounding)
         with beside(functools.partial(factor_next, following), blocks.LIMITS.spared):
-            _move(a, moves, range(moved), range(panel.start, following.stop))
-            _update(a, panel, range(following.stop, updated), rounding)
+            _move(a, moves, range(moved), swapped)
+            for update in updates:
+                _update(a, *update, rounding)
     return LuFactors(a, pivots, info)
 
 

@@ -1,0 +1,114 @@
+"""The order of an LU factorisation's updates, some of which wait for several panels.
+
+An update by several panels at once takes less time than an update by each of them. The panels of a
+group update the columns of their group one by one. The columns behind it are updated by the whole
+group, in as many pieces as the next group has panels, each beside the factorisation of a panel::
+
+    side stream     | factor panel 3     | factor panel 4     | factor panel 5     | ...
+    current stream  | 0-2: update 4, 5   | 3: update 5        | (nothing here)     | ...
+                    | 0-2: update 6, 7   | 0-2: update 8, 9   | 0-2: update 10, 11 | ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
+from typing import NamedTuple
+
+
+class Update(NamedTuple):
+    """An update of columns by panels that are factored.
+
+    Attributes
+    ----------
+    panels : range
+        The columns of the panels.
+    columns : range
+        The columns that are updated.
+    """
+
+    panels: range
+    columns: range
+
+
+@dataclass(frozen=True)
+class Step:
+    """What follows the factorisation of a panel.
+
+    Attributes
+    ----------
+    panel : range
+        The columns of the panel.
+    following : range or None
+        Those of the next panel.
+    first : Update
+        What the next panel needs.
+    updates : tuple of Update
+        What can be done beside the factorisation of the next panel.
+    """
+
+    panel: range
+    following: range | None
+    first: Update
+    updates: tuple[Update, ...]
+
+
+def steps(panels: Sequence[range], n: int, most: int) -> Iterator[Step]:
+    """Yield the steps of a factorisation.
+
+    Parameters
+    ----------
+    panels : sequence of range
+        The columns of each panel, in their order.
+    n : int
+        The columns of the matrix.
+    most : int
+        The most panels of a group. The panels of a group have the same width, and so has the next
+        one, of which some are left for the last columns.
+    """
+    groups = _groups(panels, most)
+    delayed: list[Update] = []
+    for group, after in zip_longest(groups, groups[1:]):
+        whole = range(group[0].start, group[-1].stop)
+        for panel, following in pairwise(group):
+            within = Update(panel, range(following.stop, whole.stop))
+            piece = [delayed.pop(0)] if delayed else []
+            yield Step(panel, following, Update(panel, following), (within, *piece))
+        if after is None:
+            empty = Update(whole, range(whole.stop, whole.stop))
+            yield Step(group[-1], None, empty, (Update(whole, range(whole.stop, n)),))
+            return
+        following, end = after[0], after[-1].stop
+        now, *delayed = (Update(whole, piece) for piece in _pieces(range(end, n), len(after)))
+        updates = (Update(whole, range(following.stop, end)), now)
+        yield Step(group[-1], following, Update(whole, following), joined(*updates))
+
+
+def joined(first: Update, *others: Update) -> tuple[Update, ...]:
+    """Return updates, with those of adjacent columns by the same panels as one."""
+    found = [first]
+    for other in others:
+        last = found[-1]
+        if not last.columns:
+            found[-1] = other
+        elif other.panels == last.panels and other.columns.start == last.columns.stop:
+            found[-1] = Update(last.panels, range(last.columns.start, other.columns.stop))
+        elif other.columns:
+            found.append(other)
+    return tuple(found)
+
+
+def _groups(panels: Sequence[range], most: int) -> list[list[range]]:
+    """Return groups of panels as wide as the first one; the last panels are groups of their own."""
+    count = sum(len(panel) == len(panels[0]) for panel in panels)
+    wide = max(count - most, 0) if most > 1 else 0
+    ends = [*range(0, wide, most), *range(wide, len(panels))]
+    return [list(panels[i:j]) for i, j in zip(ends, [*ends[1:], len(panels)], strict=True)]
+
+
+def _pieces(columns: range, count: int) -> list[range]:
+    """Divide columns into pieces of nearly one length, which begin at multiples of 128."""
+    size = max(-(-len(columns) // count // 128) * 128, 128)
+    starts = [min(columns.start + i * size, columns.stop) for i in range(count)]
+    return [range(i, j) for i, j in zip(starts, [*starts[1:], columns.stop], strict=True)]

@@ -1,0 +1,68 @@
+"""The order of an LU factorisation's updates."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cupygemm import linalg
+from cupygemm._solvers import blocks
+from cupygemm._solvers.delayed_updates import Update, joined, steps
+
+
+def panels_of(widths):
+    edges = np.cumsum([0, *widths]).tolist()
+    return [range(i, j) for i, j in itertools.pairwise(edges)]
+
+
+@pytest.mark.parametrize(
+    ("widths", "n", "most"),
+    [
+        ([512] * 24 + [256] * 16, 16385, 4),
+        ([512] * 24 + [256] * 16, 16384, 8),
+        ([512] * 8, 4100, 1),
+        ([512] * 9 + [256] * 3 + [100], 5600, 3),
+        ([64], 70, 2),
+    ],
+)
+def test_each_panel_updates_each_column_once_and_in_order(widths, n, most):
+    panels = panels_of(widths)
+    factored, applied = panels[0].stop, np.zeros(n, int)
+    for step in steps(panels, n, most):
+        assert step.panel.stop == factored
+        for update in (step.first, *step.updates):
+            columns = slice(update.columns.start, update.columns.stop)
+            assert (applied[columns] == update.panels.start).all()
+            assert update.panels.stop <= factored
+            applied[columns] = update.panels.stop
+        if step.following is not None:
+            assert (applied[step.following.start : step.following.stop] == factored).all()
+            factored = step.following.stop
+    assert factored == sum(widths)
+    assert (applied[factored:] == factored).all()
+    several = [step for step in steps(panels, n, most) if len(step.first.panels) > widths[0]]
+    assert bool(several) == (most > 1 and len(panels) > most)
+
+
+def test_adjacent_columns_are_one_update():
+    a, b, c = range(3), range(3, 9), range(9, 12)
+    first, second = Update(a, b), Update(a, c)
+    assert joined(first, second) == (Update(a, range(3, 12)),)
+    assert joined(first, Update(b, c)) == (first, Update(b, c))
+    assert joined(Update(a, range(3, 3)), second) == (second,)
+
+
+@pytest.mark.parametrize("group", [2, pytest.param(3, marks=pytest.mark.sweep)])
+def test_factors_do_not_depend_on_groups(cp, draw, small_blocks, monkeypatch, group):
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, outer=8, grouped=1, group=group))
+    a, b = draw((33, 33)), draw((33, 2))
+    lu, pivots = linalg.lu_factor(cp.asarray(a))
+    monkeypatch.setattr(blocks, "LIMITS", replace(blocks.LIMITS, group=1))
+    expected, expected_pivots = linalg.lu_factor(cp.asarray(a))
+    assert (pivots.get() == expected_pivots.get()).all()
+    np.testing.assert_allclose(lu.get(), expected.get(), rtol=0, atol=1e-12)
+    x = linalg.lu_solve((lu, pivots), cp.asarray(b)).get()
+    np.testing.assert_allclose(a @ x, b, atol=1e-11)
