@@ -65,32 +65,83 @@ private:
         u32 shared_by; // rows or columns that share a scale
     };
 
-    // Copy `count` scales, each of `apart` rows or columns, from row or column `first` on. Beyond
-    // `extent`, the last scale is repeated. In the stage, they lie from place `place` on.
+    // Copy `count` scales, each of `apart` rows or columns, from row or column `first` on. In the
+    // stage, they lie from place `place` on.
     template <u32 count, u32 apart, class Args>
     CUPYGEMM_INLINE static void copy(const Args &args, const Work &work, const Scales &scales,
                                      u32 first, u32 extent, u32 place, u32 lane,
                                      SharedAddress shared, Ring &ring) {
-        constexpr u32 runs = ceil_div(count, lanes);
         const u64 from = scales.address + work.batch * scales.batch * sizeof(float);
-        const u32 last_step = ceil_div<u32>(args.k, Config::tile_k) - 1;
+        if constexpr (apart == 1) {
+            const u64 first_from = from + first * sizeof(float);
+            const bool adjacent = scales.shared_by == 1 && scales.pitch == 1;
+            if (adjacent && first_from % 16 == 0 && scales.k % 4 == 0) {
+                copy_vectors<count>(args, work, first_from, scales.k,
+                                    extent - minimum(first, extent), place, lane, shared, ring);
+                return;
+            }
+        }
+        copy_each<count, apart>(args, work, from, scales, first, extent, place, lane, shared, ring);
+    }
+
+    // The same for scales that are adjacent in memory, by as few instructions as possible: they
+    // delay a quarter of each consumer, for which its other quarters wait. What lies behind the
+    // `left` rows or columns becomes 0.
+    template <u32 count, class Args>
+    CUPYGEMM_INLINE static void copy_vectors(const Args &args, const Work &work, u64 from,
+                                             i64 pitch_k, u32 left, u32 place, u32 lane,
+                                             SharedAddress shared, Ring &ring) {
+        constexpr u32 of_vector = 4, runs = ceil_div(count, lanes * of_vector);
+        u32 present[runs];
+#pragma unroll
+        for (u32 i = 0; i < runs; ++i) {
+            const u32 index = (lane + i * lanes) * of_vector;
+            present[i] = minimum(left - minimum(left, index), of_vector) * sizeof(float);
+        }
+        const u64 of_lane = from + lane * 16;
+        each_step(args, work, shared, ring, [&](i32 block, SharedAddress stage) {
+            const u64 at = block * pitch_k * sizeof(float);
+            const SharedAddress to = stage + place * sizeof(float) + lane * 16;
+#pragma unroll
+            for (u32 i = 0; i < runs; ++i)
+                if (count % (lanes * of_vector) == 0 || (lane + i * lanes) * of_vector < count)
+                    copy_async<16>(to + i * lanes * 16,
+                                   (present[i] ? of_lane + i * lanes * 16 : from) + at, present[i]);
+        });
+    }
+
+    // The same for any strides. Beyond `extent`, the last scale is repeated.
+    template <u32 count, u32 apart, class Args>
+    CUPYGEMM_INLINE static void copy_each(const Args &args, const Work &work, u64 from,
+                                          const Scales &scales, u32 first, u32 extent, u32 place,
+                                          u32 lane, SharedAddress shared, Ring &ring) {
+        constexpr u32 runs = ceil_div(count, lanes);
         i32 offsets[runs]; // for block 0 of k
 #pragma unroll
         for (u32 i = 0; i < runs; ++i) {
             const u32 index = minimum<u32>(first + (lane + i * lanes) * apart, extent - 1);
             offsets[i] = static_cast<i32>(index / scales.shared_by) * scales.pitch;
         }
-        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
-            const u32 of_k = minimum(step_of_k<Config>(args, work, step), last_step);
-            const i32 block = block_of(args.scales.inverse, of_k);
-            const SharedAddress to = T::scales(shared, ring.stage) + (place + lane) * sizeof(float);
-            mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
+        each_step(args, work, shared, ring, [&](i32 block, SharedAddress stage) {
+            const SharedAddress to = stage + (place + lane) * sizeof(float);
 #pragma unroll
             for (u32 i = 0; i < runs; ++i) {
                 const i64 at = offsets[i] + block * scales.k;
                 if (count % lanes == 0 || lane + i * lanes < count)
                     copy_async<4>(to + i * lanes * sizeof(float), from + at * 4, 4);
             }
+        });
+    }
+
+    // Call copy(block of k, scales of the stage) when the stage of a step is empty.
+    template <class Args, class Copy>
+    CUPYGEMM_INLINE static void each_step(const Args &args, const Work &work, SharedAddress shared,
+                                          Ring &ring, const Copy &copy) {
+        const u32 last_step = ceil_div<u32>(args.k, Config::tile_k) - 1;
+        for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
+            const u32 of_k = minimum(step_of_k<Config>(args, work, step), last_step);
+            mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
+            copy(block_of(args.scales.inverse, of_k), T::scales(shared, ring.stage));
             copy_async_arrive(T::full(shared, ring.stage));
         }
     }
@@ -129,19 +180,38 @@ template <class Config> struct ScalesOfStage {
     struct Factors {
         float value[Columns::each ? 1 : Columns::count][2];
     };
+    struct OfRows {
+        float value[2];
+    };
+    struct OfColumns {
+        float value[Columns::each ? 1 : Columns::count];
+    };
 
-    CUPYGEMM_INLINE Factors factors(u32 block) const {
-        Factors found;
-        const float of_rows[2] = {load(rows + block * block_rows * sizeof(float)),
-                                  load(rows + (block * block_rows + 8) * sizeof(float))};
+    CUPYGEMM_INLINE OfRows rows_of_block(u32 block) const {
+        return {load(rows + block * block_rows * sizeof(float)),
+                load(rows + (block * block_rows + 8) * sizeof(float))};
+    }
+
+    CUPYGEMM_INLINE OfColumns columns_of_step() const {
+        OfColumns found;
 #pragma unroll
-        for (u32 i = 0; i < (Columns::each ? 1 : Columns::count); ++i) {
-            const float of_columns = Columns::each ? 1.0f : load(columns + i * sizeof(float));
+        for (u32 i = 0; i < (Columns::each ? 1 : Columns::count); ++i)
+            found.value[i] = Columns::each ? 1.0f : load(columns + i * sizeof(float));
+        return found;
+    }
+
+    CUPYGEMM_INLINE static Factors factors(const OfRows &of_rows, const OfColumns &of_columns) {
+        Factors found;
+#pragma unroll
+        for (u32 i = 0; i < (Columns::each ? 1 : Columns::count); ++i)
 #pragma unroll
             for (u32 half = 0; half < 2; ++half)
-                found.value[i][half] = of_rows[half] * of_columns;
-        }
+                found.value[i][half] = of_rows.value[half] * of_columns.value[i];
         return found;
+    }
+
+    CUPYGEMM_INLINE Factors factors(u32 block) const {
+        return factors(rows_of_block(block), columns_of_step());
     }
 
     // Add the scaled sums of one step, for a block of 64 rows.

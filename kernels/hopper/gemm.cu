@@ -17,10 +17,10 @@ using Mainloop = WarpSpecializedMainloop<Config>;
 
 // Registers per thread. The producer gives registers to the consumers, except to a single consumer:
 // two warpgroups have 255 each from the start. The producer keeps more if it shares both operands
-// with other blocks, or if the consumers' code would otherwise make it spill.
+// with other blocks, if it copies scales, or if the consumers' code would otherwise make it spill.
 constexpr bool moves_registers = Config::num_consumers > 1;
-constexpr bool busy_producer =
-    Config::mma_sync || Shape::a_in_registers || (Config::cluster_m > 1 && Config::cluster_n > 1);
+constexpr bool busy_producer = Config::mma_sync || Config::block_scaled || Shape::a_in_registers ||
+                               (Config::cluster_m > 1 && Config::cluster_n > 1);
 constexpr int producer_registers = busy_producer ? 56 : 40;
 constexpr int consumer_registers = Config::num_consumers == 3 ? 152 : busy_producer ? 224 : 232;
 constexpr int launch_registers = 65536 / Shape::num_threads / 8 * 8; // per thread, at most

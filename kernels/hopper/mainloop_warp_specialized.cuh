@@ -22,24 +22,17 @@
 // consumers are in consumer_mma_sync.cuh.
 #pragma once
 
-#include "hopper/block_scales.cuh"
 #include "hopper/consumer_mma_sync.cuh"
 #include "hopper/fragments.cuh"
+#include "hopper/scaled_sums.cuh"
 #include "hopper/scheduler.cuh"
-#include "hopper/wgmma_instruction.cuh"
 
 namespace cupygemm {
-
-template <class Config> struct Accumulators {
-    // (block of 64 rows, register): lane l of warp w holds rows 16 w + l / 4 (+ 8) and columns
-    // 8 j + 2 (l % 4) (+ 1) of block i in value[i][4 j + 2 * (row + 8) + (column + 1)], where each
-    // parenthesis of the index counts 1 if its offset is taken.
-    typename Config::Accumulator value[Tile<Config>::consumer_blocks][Config::tile_n / 2];
-};
 
 template <class Config> struct WarpSpecializedMainloop {
     using T = Tile<Config>;
     using Ring = RingPosition<Config::num_stages>;
+    using Mma = WarpgroupMma<Config>;
 
     // One thread. Load all steps of a unit of work.
     template <class Args> CUPYGEMM_INLINE static void
@@ -78,10 +71,7 @@ template <class Config> struct WarpSpecializedMainloop {
             MmaSyncConsumer<Config>::sum(work, shared, ring, acc.value);
             return meanwhile();
         } else if constexpr (Config::block_scaled) {
-            if constexpr (T::sums_alternate)
-                sum_scaled_alternately(work, consumer, thread, shared, ring, acc);
-            else
-                sum_scaled(work, consumer, thread, shared, ring, acc);
+            ScaledSums<Config>::sum(work, consumer, thread, shared, ring, acc);
             return meanwhile();
         } else if constexpr (T::a_in_registers) {
             return sum_from_registers(work, consumer, thread, shared, ring, acc, meanwhile);
@@ -108,18 +98,18 @@ private:
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
             mbarrier_wait(T::full(shared, ring.stage), ring.parity);
             wgmma_fence(); // the epilogue read the accumulators
-            multiply(shared + ring.stage * T::stage_bytes, consumer * T::consumer_blocks,
-                     step != work.begin, acc.value);
+            Mma::multiply(shared + ring.stage * T::stage_bytes, consumer * T::consumer_blocks,
+                          step != work.begin, acc.value);
             wgmma_commit();
             wgmma_wait<1>(); // the step before is done with its stage
             if (step != work.begin)
-                release(T::empty(shared, previous), thread);
+                Mma::release(T::empty(shared, previous), thread);
             previous = ring.stage;
         }
         auto result = meanwhile();
         wgmma_wait<0>();
-        settle(acc.value);
-        release(T::empty(shared, previous), thread);
+        Mma::settle(acc.value);
+        Mma::release(T::empty(shared, previous), thread);
         return result;
     }
 
@@ -150,7 +140,7 @@ private:
             wgmma_commit();
             wgmma_wait<1>(); // the step before is done with its stage and its registers
             if (step != work.begin)
-                release(T::empty(shared, previous), thread);
+                Mma::release(T::empty(shared, previous), thread);
             previous = ring.stage;
             ring.advance();
         };
@@ -160,8 +150,8 @@ private:
         }
         auto result = meanwhile();
         wgmma_wait<0>();
-        settle(acc.value);
-        release(T::empty(shared, previous), thread);
+        Mma::settle(acc.value);
+        Mma::release(T::empty(shared, previous), thread);
         return result;
     }
 
@@ -191,124 +181,23 @@ private:
                 for (u32 i = 0; i < T::step_group; ++i) {
                     if (block == 0)
                         mbarrier_wait(T::full(shared, group[i].stage), group[i].parity);
-                    multiply(shared + group[i].stage * T::stage_bytes,
-                             consumer * T::consumer_blocks + block, i != 0, sums);
+                    Mma::multiply(shared + group[i].stage * T::stage_bytes,
+                                  consumer * T::consumer_blocks + block, i != 0, sums);
                     wgmma_commit();
                 }
                 if (last && T::step_group > 1) {
                     wgmma_wait<1>(); // the group's first step is done with its stage
-                    release(T::empty(shared, group[0].stage), thread);
+                    Mma::release(T::empty(shared, group[0].stage), thread);
                 }
                 wgmma_wait<0>();
-                settle(sums);
+                Mma::settle(sums);
                 if (last)
-                    release(T::empty(shared, group[T::step_group - 1].stage), thread);
+                    Mma::release(T::empty(shared, group[T::step_group - 1].stage), thread);
 #pragma unroll
                 for (u32 i = 0; i < Config::tile_n / 2; ++i)
                     acc.value[block][i] += sums[0][i];
             }
         }
-    }
-
-    // The sums of each step are scaled before they are added. While one consumer scales and adds,
-    // the other multiplies.
-    CUPYGEMM_INLINE static void sum_scaled(const Work &work, u32 consumer, u32 thread,
-                                           SharedAddress shared, Ring &ring,
-                                           Accumulators<Config> &acc) {
-        acc = {};
-        // The descriptors and scales of stage 0. Computing them anew for each stage would delay its
-        // first wgmma.
-        const u64 a =
-            descriptor<Config::a_major>(shared + consumer * T::consumer_blocks * block_bytes);
-        const u64 b = descriptor<Config::b_major>(shared + T::a_bytes);
-        const ScalesOfStage<Config> first(T::scales(shared, 0), consumer, thread);
-        bool is_full = false;
-        for (u32 step = work.begin; step < work.end; ++step) {
-            if (!is_full)
-                mbarrier_wait(T::full(shared, ring.stage), ring.parity);
-            const u32 offset = ring.stage * (T::stage_bytes >> 4);
-            const SharedAddress empty = T::empty(shared, ring.stage);
-            const auto scales = first.moved(ring.stage);
-            typename ScalesOfStage<Config>::Factors factors[T::consumer_blocks];
-#pragma unroll
-            for (u32 block = 0; block < T::consumer_blocks; ++block)
-                factors[block] = scales.factors(block);
-            ring.advance();
-#pragma unroll
-            for (u32 block = 0; block < T::consumer_blocks; ++block) {
-                const bool is_last = block + 1 == T::consumer_blocks;
-                typename Config::Accumulator sums[1][Config::tile_n / 2];
-                wgmma_fence(); // the additions read the sums
-                multiply(advanced(a, offset + block * (block_bytes >> 4)), advanced(b, offset),
-                         false, sums);
-                wgmma_commit();
-                wgmma_wait<0>();
-                settle(sums);
-                if (is_last && !T::warps_release)
-                    release(empty, thread);
-                if (is_last && step + 1 != work.end) // the answer comes while the sums are added
-                    is_full = mbarrier_try_wait(T::full(shared, ring.stage), ring.parity);
-                scales.add(acc.value[block], sums[0], factors[block]);
-                if (is_last && T::warps_release)
-                    release(empty, thread);
-            }
-        }
-    }
-
-    // Advance a descriptor's address by units of 16 bytes; no carry leaves its low word.
-    CUPYGEMM_INLINE static u64 advanced(u64 descriptor, u32 units) {
-        return (descriptor >> 32) << 32 | (static_cast<u32>(descriptor) + units);
-    }
-
-    // The same with two sets of sums, which the steps of a run use by turns: while one step is
-    // multiplied, the sums of the step before are added.
-    //
-    //   multiply 0 | multiply 1 | multiply 2 | multiply 3 |       | multiply 4 | ...
-    //              | add 0      | add 1      | add 2      | add 3 |            | ...
-    //
-    // The compiler would serialise all wgmma if one were in flight at a branch, so runs end.
-    CUPYGEMM_INLINE static void sum_scaled_alternately(const Work &work, u32 consumer, u32 thread,
-                                                       SharedAddress shared, Ring &ring,
-                                                       Accumulators<Config> &acc) {
-        acc = {};
-        u32 step = work.begin;
-        for (; step + T::long_run <= work.end; step += T::long_run)
-            sum_run<T::long_run>(consumer, thread, shared, ring, acc);
-        for (; step < work.end; step += T::step_group)
-            sum_run<T::step_group>(consumer, thread, shared, ring, acc);
-    }
-
-    template <u32 count> CUPYGEMM_INLINE static void
-    sum_run(u32 consumer, u32 thread, SharedAddress shared, Ring &ring, Accumulators<Config> &acc) {
-        typename Config::Accumulator sums[2][1][Config::tile_n / 2];
-        typename ScalesOfStage<Config>::Factors factors[2];
-        Ring next = ring; // of the step that is multiplied next
-        const auto add = [&](u32 i) {
-            settle(sums[i]);
-            scales_of(ring, consumer, thread, shared).add(acc.value[0], sums[i][0], factors[i]);
-            release(T::empty(shared, ring.stage), thread);
-            ring.advance();
-        };
-#pragma unroll
-        for (u32 i = 0; i < count; ++i) {
-            mbarrier_wait(T::full(shared, next.stage), next.parity);
-            factors[i % 2] = scales_of(next, consumer, thread, shared).factors(0);
-            wgmma_fence(); // the additions read the sums
-            multiply(shared + next.stage * T::stage_bytes, consumer, false, sums[i % 2]);
-            wgmma_commit();
-            next.advance();
-            if (i > 0) {
-                wgmma_wait<1>();
-                add((i - 1) % 2);
-            }
-        }
-        wgmma_wait<0>();
-        add((count - 1) % 2);
-    }
-
-    CUPYGEMM_INLINE static ScalesOfStage<Config> scales_of(const Ring &at, u32 consumer, u32 thread,
-                                                           SharedAddress shared) {
-        return {T::scales(shared, at.stage), consumer, thread};
     }
 
     // Load a share of `rows` indices of m or n, for all blocks that need them. If a slab's rows are
@@ -338,62 +227,6 @@ private:
             const bool is_narrow = major == Major::row && at + box_rows > count;
             tma_load<Config::operand_rank, multicast>(slab + (first + at + first_k) * slab_bytes,
                                                       is_narrow ? narrow : map, box, full, wanted);
-        }
-    }
-
-    // Multiply `count` blocks of the stage's A, from block `first` on, by all of B.
-    template <class Value, u32 count>
-    CUPYGEMM_INLINE static void multiply(SharedAddress stage, u32 first, bool accumulate,
-                                         Value (&value)[count][Config::tile_n / 2]) {
-        multiply(descriptor<Config::a_major>(stage + first * block_bytes),
-                 descriptor<Config::b_major>(stage + T::a_bytes), accumulate, value);
-    }
-    template <class Value, u32 count> CUPYGEMM_INLINE static void
-    multiply(u64 a, u64 b, bool accumulate, Value (&value)[count][Config::tile_n / 2]) {
-        constexpr u64 a_step = descriptor_step<Config::a_major, T::mma_k>();
-        constexpr u64 b_step = descriptor_step<Config::b_major, T::mma_k>();
-#pragma unroll
-        for (u32 slab = 0; slab < T::slabs; ++slab) {
-#pragma unroll
-            for (u32 step = 0; step < T::slab_k / T::mma_k; ++step) {
-#pragma unroll
-                for (u32 block = 0; block < count; ++block) {
-                    // The first instruction of a tile overwrites, so nothing needs to be zeroed.
-                    const bool add = slab != 0 || step != 0 || accumulate;
-                    wgmma_mma_async(value[block],
-                                    a + ((slab * T::a_slab_bytes + block * block_bytes) >> 4) +
-                                        step * a_step,
-                                    b + (slab * T::b_slab_bytes >> 4) + step * b_step, add);
-                }
-            }
-        }
-    }
-
-    // To the compiler, an accumulator has its value as soon as the instruction is issued. This
-    // tells it that the value arrives here; without it, a register move could precede the wait.
-    template <class Value, u32 count>
-    CUPYGEMM_INLINE static void settle(Value (&value)[count][Config::tile_n / 2]) {
-#pragma unroll
-        for (auto &block : value) {
-#pragma unroll
-            for (auto &element : block)
-                settle_register(element);
-        }
-    }
-
-    // Release a stage: in every block that wrote to it, one thread arrives on behalf of this
-    // warpgroup or of its warp.
-    CUPYGEMM_INLINE static void release(SharedAddress empty, u32 thread) {
-        if constexpr (T::warps_release) {
-            __syncwarp(); // all lanes have read the stage
-            thread %= 32;
-        }
-        if constexpr (T::cluster_size == 1) {
-            if (thread == 0)
-                mbarrier_arrive(empty);
-        } else {
-            if (thread < Multicast<Config>::num_peers)
-                mbarrier_arrive_cluster(empty, Multicast<Config>::peer(thread));
         }
     }
 };

@@ -22,28 +22,28 @@ template <class Config> struct RowGroupScheduler : OfOneProduct {
     static_assert(!Config::split_k && !Config::stream_k && !Config::ping_pong && !Config::c_turned,
                   "groups of rows are computed by whole tiles, each by all consumers");
 
-    u32 tiles_n;
-    u32 unit, stride;
+    // What follows from these is computed anew, since registers are few.
+    u32 unit;
     u32 group, rows, start; // of the unit: its group, the group's rows, and its first row
-    u32 begin, end;         // units before the group, and up to its end
+    u32 end;                // units up to the end of the group
 
     // Global memory must be readable (wait_for_work_before).
     template <class Args> CUPYGEMM_INLINE explicit RowGroupScheduler(const Args &args)
-        : tiles_n(ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n)), unit(cluster_index()),
-          stride(cluster_count()), group(~0u), rows(0), start(0), begin(0), end(0) {
+        : unit(cluster_index()), group(~0u), rows(0), start(0), end(0) {
         find(args);
     }
 
     CUPYGEMM_INLINE bool more() const { return unit < end; }
 
     template <class Args> CUPYGEMM_INLINE void advance(const Args &args) {
-        unit += stride;
+        unit += cluster_count();
         find(args);
     }
 
     CUPYGEMM_INLINE Work work(const HopperArgs &args, u32 rank) const {
-        const TileIndex tile =
-            grouped_order<Config::group_m>(unit - begin, clusters_of(rows), tiles_n);
+        const u32 tiles_m = clusters_of(rows), tiles_n = tiles_along_n(args);
+        const u32 of_group = unit + tiles_m * tiles_n - end;
+        const TileIndex tile = grouped_order<Config::group_m>(of_group, tiles_m, tiles_n);
         Work work;
         work.row = start + (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
         work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
@@ -61,6 +61,10 @@ private:
         return ceil_div<u32>(rows, Config::tile_m * Config::cluster_m);
     }
 
+    template <class Args> CUPYGEMM_INLINE static u32 tiles_along_n(const Args &args) {
+        return ceil_div<u32>(args.n, Config::tile_n * Config::cluster_n);
+    }
+
     // Find the group of the unit; there is none if the unit is not before the end of the last one.
     template <class Args> CUPYGEMM_INLINE void find(const Args &args) {
         while (unit >= end && group + 1 != args.groups.count) {
@@ -69,8 +73,7 @@ private:
                 start += rows;
             const u32 size = size_of(args.groups);
             rows = minimum(size, static_cast<u32>(args.m) - start);
-            begin = end;
-            end += clusters_of(rows) * tiles_n;
+            end += clusters_of(rows) * tiles_along_n(args);
         }
     }
 

@@ -33,7 +33,9 @@ def spread(scales, extents, blocks):
     return scales[: extents[0], : extents[1]]
 
 
-def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **options):
+def check_product(
+    cp, m, n, k, shape_a, shape_b, block=128, orders="CF", scale_order="C", **options
+):
     """Scales are powers of two, of which every sum is exact."""
     x1, x2 = (RNG.integers(-3, 4, shape).astype(E4M3).astype(F32) for shape in ((m, k), (k, n)))
     scale_a, scale_b = (
@@ -45,7 +47,7 @@ def check_product(cp, m, n, k, shape_a, shape_b, block=128, orders="CF", **optio
     ]
     result = cupygemm.scaled_matmul(
         *codes,
-        cp.asarray(scale_a),
+        cp.asarray(np.array(scale_a, order=scale_order)),
         cp.asarray(scale_b),
         format_a="e4m3fn",
         format_b="e4m3fn",
@@ -74,6 +76,15 @@ def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
     result, expected = check_product(
         cp, m, n, 300, (m, 3), (3, -(-n // 128) if columns == "blocks" else n), dtype=F32
     )
+    np.testing.assert_array_equal(result, expected)
+
+
+@pytest.mark.parametrize("m", [279, 276, 130])
+def test_scales_that_are_adjacent_along_the_rows(cp, monkeypatch, m):
+    """They are copied four at a time where each column of them begins at 16 bytes."""
+    tall = next(config for config in SCALED_CONFIGS if config.tile_m == 256)
+    monkeypatch.setattr(block_scales, "SCALED_CONFIGS", (tall,))
+    result, expected = check_product(cp, m, 136, 300, (m, 3), (3, 2), scale_order="F", dtype=F32)
     np.testing.assert_array_equal(result, expected)
 
 

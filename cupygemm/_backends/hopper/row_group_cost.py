@@ -14,12 +14,12 @@ import statistics
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._records.problem import GemmProblem
 
-# Cycles, fitted to 24 such products by up to 15 kernels each (measured, H200, driver 580.159.04,
-# 2026-11-23): the model's choices take 1.014 times as long as the fastest (geometric mean).
-_MMA = {1: 1.16, 2: 0.57}  # per step and 32 elements of a tile, by the number of consumers
-_STEP = {1: 47.0, 2: 144.0}
-_EPILOGUE, _ELEMENT = 330.0, 0.07
-_BYTES = 700.0  # from memory per cycle
+# Cycles, fitted to 24 such products by up to 22 kernels each (measured, H200, driver 580.159.04,
+# 2026-11-23): the model's choices take 1.012 times as long as the fastest (geometric mean).
+_MMA = {1: 1.22, 2: 0.61}  # per step and 32 elements of a tile, by the number of consumers
+_STEP = {1: 35.0, 2: 109.0}
+_EPILOGUE, _ELEMENT = 973.0, 0.144
+_BYTES = 1209.0  # from memory per cycle
 _SHARES = (0.75, 1.0, 1.25)  # likely numbers of rows, in units of the expected one
 
 
@@ -32,17 +32,18 @@ def row_group_cycles(
     ----------
     config : HopperConfig
     problem : GemmProblem
-        Only n and k are used.
+        Only its extents are used; no group has more than m rows.
     groups : int
     expected : int
         The expected rows of a group.
     arch : HopperArch
     """
-    tiles = [math.ceil(expected * share / config.tile_m) for share in _SHARES]
+    rows_of_cluster = config.tile_m * config.cluster_m
+    tiles = [math.ceil(min(expected * share, problem.m) / rows_of_cluster) for share in _SHARES]
     mean, spread = statistics.fmean(tiles), statistics.pstdev(tiles) / math.sqrt(groups)
     columns = math.ceil(problem.n / (config.tile_n * config.cluster_n))
     clusters = arch.num_clusters(config.cluster_size)
-    likely = (mean - spread, mean, mean + spread)
+    likely = (mean - spread, mean, min(mean + spread, max(tiles)))
     rounds = statistics.fmean(math.ceil(groups * x * columns / clusters - 0.001) for x in likely)
     area = config.tile_m * config.tile_n
     step = _MMA[config.num_consumers] * area / 32 + _STEP[config.num_consumers]

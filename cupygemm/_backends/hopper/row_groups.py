@@ -92,7 +92,7 @@ def choose_row_groups(layout: Layout, groups: RowGroups, arch: HopperArch) -> Ho
             raise ValueError("scales along k are for 8-bit floats")
         how, configs = scaled_configs(asked, groups.scaling)
         rows = max(1, min(groups.expected, asked.m))
-        able = [each for each in configs if _takes(each, problem, arch) and _is_lean(each)]
+        able = [each for each in configs if _takes(each, problem, arch)]
         config = min(able, key=lambda each: row_group_cycles(each, asked, groups.count, rows, arch))
     choice = choose(layout, arch, config, reason="the model's choice for the expected rows")
     kind: RowGrouping = "shared" if groups.shared else "masked"
@@ -113,11 +113,6 @@ def _unscaled(
                 cycles[each.config].append(each.cycles * _slower(each.config))
     most = max(map(len, cycles.values()))  # some are considered for only some numbers of rows
     return min(cycles, key=lambda each: (most - len(cycles[each]), sum(cycles[each])))
-
-
-def _is_lean(config: HopperConfig) -> bool:
-    """Whether registers suffice for scales along k as well as for the groups' scheduler."""
-    return config.tile_m < 256 and config.cluster_m == 1
 
 
 def _slower(config: HopperConfig) -> float:
