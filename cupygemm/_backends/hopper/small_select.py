@@ -42,10 +42,10 @@ _F32 = ConfigTable(
     """
     tile_m  tile_n  tile_k  warps_m  warps_n  num_teams  num_stages
        128     128      32        2        2          1           2
-        96      96      32        2        3          1           2
+        96      96      48        2        3          1           2
         64      64      32        2        2          1           2
         48      48      48        1        3          1           1
-        32      32      32        2        1          2           1
+        32      32      32        1        2          1           1
         16      16      16        1        1          4           1
     """,
 )
