@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def pages_by_target() -> dict[str, list[str]]:
-    """Return the pages with examples, by the target that they enable."""
+def pages_by_target() -> list[tuple[str, list[str]]]:
+    """Return the pages with examples by the target that they enable, in halves for two workers."""
     found: dict[str, list[str]] = {}
     for path in sorted((ROOT / "docs").rglob("*.rst")):
         text = path.read_text()
@@ -24,10 +24,11 @@ def pages_by_target() -> dict[str, list[str]]:
             target = re.search(r'>>> .*emulator\.enable\("(\w+)"\)', text)
             assert target, f"{path} does not enable the emulated device"
             found.setdefault(target[1], []).append(str(path))
-    return found
+    halves = ((target, pages[part::2]) for target, pages in found.items() for part in range(2))
+    return [(target, pages) for target, pages in halves if pages]
 
 
-@pytest.mark.parametrize(("target", "pages"), pages_by_target().items())
+@pytest.mark.parametrize(("target", "pages"), pages_by_target())
 def test_examples_of_pages(target: str, pages: list[str], run_python: Callable[..., str]) -> None:
     """Pages of one target share a process, so that CuPy is imported once, but no variables."""
     code = (
