@@ -17,6 +17,7 @@ FUNCTIONS = {
     "solve": (lambda a: linalg.solve(a, a[0]), lambda a: np.linalg.solve(a, a[0])),
     "inv": (linalg.inv, np.linalg.inv),
     "det": (linalg.det, np.linalg.det),
+    "slogdet": (lambda a: linalg.slogdet(a)[1], lambda a: np.linalg.slogdet(a)[1]),
     "qr": (lambda a: linalg.qr(a)[1], lambda a: np.linalg.qr(a)[1]),
     "pinv": (linalg.pinv, np.linalg.pinv),
     "solve_triangular": (
