@@ -20,6 +20,7 @@ from types import ModuleType
 
 import pytest
 from _pytest.pathlib import import_path
+from hypothesis import HealthCheck, settings
 
 from cupygemm.emulator.targets import TARGETS
 
@@ -89,6 +90,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 _DEVICE = pytest.StashKey[str]()
+
+
+# Drawn cases are the same in each run, and none fails because the machine is busy.
+settings.register_profile(
+    "cupygemm",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+settings.load_profile("cupygemm")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cupygemm
@@ -39,7 +39,7 @@ def test_consumers_in_turns_are_exact(cp, variant, extents):
     testing.assert_gemm_exact(result, x1, x2)
 
 
-@settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500)
 @given(
     m=EXTENT,
     n=EXTENT,

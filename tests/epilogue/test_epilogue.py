@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import erfc, expit
 
@@ -204,14 +204,7 @@ def check_combination(cp, problem, order):
     testing.assert_gemm_close(out, x1, x2, **options)
 
 
-FUZZ = {
-    "deadline": None,
-    "derandomize": True,
-    "suppress_health_check": [HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-}
-
-
-@settings(max_examples=5, **FUZZ)
+@settings(max_examples=5)
 @given(problems(), st.sampled_from("CF"))
 def test_some_combinations(cp, problem, order):
     check_combination(cp, problem, order)
@@ -219,7 +212,7 @@ def test_some_combinations(cp, problem, order):
 
 @pytest.mark.sweep
 @pytest.mark.slow  # each combination is a kernel to compile
-@settings(max_examples=25, **FUZZ)
+@settings(max_examples=25)
 @given(problems(), st.sampled_from("FC"))
 def test_many_combinations(cp, problem, order):
     check_combination(cp, problem, order)

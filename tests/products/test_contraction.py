@@ -83,7 +83,7 @@ def contractions(draw):
     return arrays[0], tuple(labels1), arrays[1], tuple(labels2), labels_out, out
 
 
-@settings(max_examples=500, deadline=None, derandomize=True)
+@settings(max_examples=500)
 @given(contractions())
 def test_any_contraction(case):
     x1, labels1, x2, labels2, labels_out, _ = case

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cupygemm
@@ -316,12 +316,7 @@ def networks(draw):
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=80,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=80)
 @given(networks(), st.sampled_from(["auto", False, "greedy"]), st.data())
 def test_any_network(cp, network, optimize, data):
     terms, output, extents = network

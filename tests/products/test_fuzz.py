@@ -8,7 +8,7 @@ exact, and at times infinities and NaN, which must be where NumPy has them.
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import given, seed, settings
 from hypothesis import strategies as st
 
 import cupygemm
@@ -136,12 +136,7 @@ def target(cp, draw, expected, operands):
 def test_as_numpy(cp, part):
     cupygemm.matmul(cp.ones(1), cp.ones(1))  # start the device, which sets the recursion limit
 
-    @settings(
-        max_examples=250,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
+    @settings(max_examples=250)
     @seed(part)
     @given(st.data())
     def check(data):

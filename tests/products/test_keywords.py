@@ -6,7 +6,7 @@ is asked for.
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cupygemm
@@ -59,13 +59,7 @@ def calls(draw):
     return name, shapes, options | {"axes": axes}, draw(st.booleans())
 
 
-@settings(
-    max_examples=90,
-    derandomize=True,
-    deadline=None,
-    database=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=90)
 @given(call=calls(), seed=st.integers(0, 2**31))
 def test_axes_and_order_are_numpys(cp, call, seed):
     name, (shape1, shape2, shape_out), options, given_out = call

@@ -3,7 +3,7 @@
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import cupygemm
@@ -56,12 +56,7 @@ def laid_out(draw, shape):
 
 @pytest.mark.sweep  # test_fuzz.py draws the same shapes and views of other types
 @pytest.mark.slow
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=60)
 @given(st.data())
 def test_any_product(cp, data):
     shape1, shape2 = data.draw(shapes())

@@ -377,7 +377,7 @@ def products(draw):
     return *operands, *draw(views(batch, (m, n)))
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(products())
 def test_any_views(product):
     x1, x2, memory, view = product
