@@ -123,13 +123,12 @@ def solve(
     transposed : bool
         Whether to solve ``a.T @ x = b``.
     precision : {"float32", "tf32x3", "tf32", "bfloat16", "float16", "int8"}, optional
-        A lower precision to factor ``a`` in. The solution is then refined until its backward error
-        is that of the operands' type. ``"float32"`` factors float64 in float32, and ``"tf32x3"``
-        does so with products of that precision of `cupygemm.matmul`. ``"tf32"``, ``"bfloat16"`` and
-        ``"float16"`` also round the operands of the products that update the matrix, with sums in
-        float32. ``"int8"`` keeps the matrix in its own type and multiplies with
-        ``precision="int8x8"``. All but ``"float32"`` are for real matrices. By default the matrix
-        is factored in the type of the operands.
+        A lower precision to factor ``a`` in, by default its own type. The solution is then refined
+        until its backward error is that of the operands' type. ``"float32"`` factors float64 in
+        float32, and ``"tf32x3"`` does so with products of that precision of `cupygemm.matmul`.
+        ``"tf32"``, ``"bfloat16"`` and ``"float16"`` also round the operands of the products that
+        update the matrix, with sums in float32. ``"int8"`` keeps the matrix in its own type and
+        multiplies with ``precision="int8x8"``. All but ``"float32"`` are for real matrices.
     full_output : bool
         Whether to return how the solution was found, too.
     stream : cupy.cuda.Stream, optional

@@ -73,7 +73,8 @@ CHECKS: Mapping[str, Check] = {
         "the kernel's result would depend on earlier contents of registers or memory",
     ),
     "uninitialised_source": Check(
-        "a variable of HIP source that is used before it is written, as far as the compiler sees",
+        "a variable of HIP source that is used before it is written, as far as the compiler sees; "
+        "elements of arrays are not followed",
         "the compiler assumes any value",
         "clang's -Wuninitialized, -Wsometimes-uninitialized and -Wconditional-uninitialized; the "
         'last says "may be", and counts only where a variable is used to compute its own next '

@@ -70,7 +70,7 @@ def test_groups(tmp_path):
 
 
 OF_THE_TYPE = {"smallest_invertible", "tolerance", "negligible"}
-SIZES = {"team": 1, "threads": 128}
+SIZES = {"groups": 4, "right_sides": 8, "team": 1, "threads": 128}
 KINDS = [
     kind
     for kind in vars(kernels).values()
