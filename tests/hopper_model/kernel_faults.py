@@ -76,8 +76,8 @@ FAULTS = [
     ),
     Fault(
         "accumulators read before wgmma is done",
-        text="wgmma_wait<0>();\n        settle",
-        instead="settle",
+        text="wgmma_wait<0>();\n        Mma::settle",
+        instead="Mma::settle",
         said="read before wgmma.wait_group",
     ),
     Fault(
@@ -96,8 +96,8 @@ FAULTS = [
     ),
     Fault(
         "sums added before wgmma is done",
-        text="wgmma_wait<0>();\n                settle(sums)",
-        instead="settle(sums)",
+        text="wgmma_wait<0>();\n                Mma::settle(sums)",
+        instead="Mma::settle(sums)",
         said="read before wgmma.wait_group",
         variant=PROMOTED,
     ),
