@@ -7,90 +7,38 @@ of its blocks, by the backend of the device.
 from __future__ import annotations
 
 import functools
-import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from cupygemm._backends.device import device
-from cupygemm._build.flatten import flatten
+from cupygemm._backends.kernel_kind import KernelKind, Launch
 
-SCALARS = {"f": "float", "d": "double", "F": "Complex<float>", "D": "Complex<double>"}
-"""The element type of device code by NumPy's character."""
 _SMALLEST = {"f": "0x1p-126f", "d": "0x1p-1022"}
 _EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
 _NEGLIGIBLE = {"f": "0x1p-46f", "d": "0x1p-104"}
 _TEAM = "common/solvers/team.hpp"
 
-
-@dataclass(frozen=True)
-class KernelKind:
-    """A kernel of the solvers.
-
-    Attributes
-    ----------
-    name : str
-        The name of its file; the entry is ``cupygemm_`` and this name.
-    arguments : str
-        The format of its struct of arguments, as in `struct`.
-    file : str
-        The file in ``kernels``, with the name in braces.
-    """
-
-    name: str
-    arguments: str
-    file: str = "common/solvers/{}.hpp"
-
-    @property
-    def entry(self) -> str:
-        """Return the kernel's name in the compiled file."""
-        return f"cupygemm_{self.name}"
-
-
-LU_PANEL = KernelKind("lu_panel", "=QqqQqQQQQiiiiii")
-QR_PANEL = KernelKind("qr_panel", "=QqqQqqQqQqqQQiiii")
-CHOLESKY_PANEL = KernelKind("cholesky_panel", "=QqqQqQiiii")
-CHOLESKY_FINISH = KernelKind("cholesky_finish", "=QqqQqii")
-TRIANGULAR_SOLVE = KernelKind("triangular_solve", "=QQqqqqqqii")
-TRIANGULAR_VECTOR = KernelKind("triangular_vector", "=QQqqqqqqQiiii")
-SWAP_ROWS = KernelKind("swap_rows", "=QqqQqQiiiiiiii")
-SWAP_MOVES = KernelKind("swap_moves", "=QqQii")
-SMALL_SYSTEM = KernelKind("small_system", "=QQQQiiii")
-SMALL_LU = KernelKind("small_lu", "=QqqQqqQQQQiiii")
-SMALL_CHOLESKY = KernelKind("small_cholesky", "=QqqQqqQii")
-JACOBI = KernelKind("jacobi", "=QQqqqqQiiii")
-REFLECT_SUMS = KernelKind("reflect_sums", "=QqqQqqQqiiii")
-REFLECT_APPLY = KernelKind("reflect_apply", "=QqqQqqQqqQqiiiiii")
-REFLECTOR = KernelKind("reflector", "=QqqQqqii")
-PANEL_UPDATE = KernelKind("panel_update", "=QQQqqqqqqqiiii")
-UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
-SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQQiiii", "hopper/{}.cu")
-
-
-class Launch:
-    """A kernel that is loaded on the current device.
-
-    Parameters
-    ----------
-    function : callable
-        ``function(grid, threads, packed)``, from `Backend.kernel`.
-    kind : KernelKind
-    threads : int
-        The threads of a workgroup.
-    """
-
-    __slots__ = ("_function", "_pack", "_threads")
-
-    def __init__(self, function: Any, kind: KernelKind, threads: int) -> None:
-        self._function = function
-        self._threads = threads
-        self._pack = struct.Struct(kind.arguments).pack
-
-    def __call__(self, grid: tuple[int, int], *arguments: int) -> None:
-        """Enqueue the launch on the current stream."""
-        self._function(grid, self._threads, self._pack(*arguments))
+_kind = functools.partial(KernelKind, file="common/solvers/{}.hpp")
+LU_PANEL = _kind("lu_panel", "=QqqQqQQQQiiiiii")
+QR_PANEL = _kind("qr_panel", "=QqqQqqQqQqqQQiiii")
+CHOLESKY_PANEL = _kind("cholesky_panel", "=QqqQqQiiii")
+CHOLESKY_FINISH = _kind("cholesky_finish", "=QqqQqii")
+TRIANGULAR_SOLVE = _kind("triangular_solve", "=QQqqqqqqii")
+TRIANGULAR_VECTOR = _kind("triangular_vector", "=QQqqqqqqQiiii")
+SWAP_ROWS = _kind("swap_rows", "=QqqQqQiiiiiiii")
+SWAP_MOVES = _kind("swap_moves", "=QqQii")
+SMALL_SYSTEM = _kind("small_system", "=QQQQiiii")
+SMALL_LU = _kind("small_lu", "=QqqQqqQQQQiiii")
+SMALL_CHOLESKY = _kind("small_cholesky", "=QqqQqqQii")
+JACOBI = _kind("jacobi", "=QQqqqqQiiii")
+REFLECT_SUMS = _kind("reflect_sums", "=QqqQqqQqiiii")
+REFLECT_APPLY = _kind("reflect_apply", "=QqqQqqQqqQqiiiiii")
+REFLECTOR = _kind("reflector", "=QqqQqqii")
+PANEL_UPDATE = _kind("panel_update", "=QQQqqqqqqqiiii")
+UPDATE_BLOCK = _kind("update_block", "=QQQqqqqqqqiiii", file="hopper/{}.cu")
+SOLVE_TILES = _kind("solve_tiles", "=QqqqQqqqQQiiii", file="hopper/{}.cu")
 
 
 def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | bool) -> Launch:
@@ -156,25 +104,10 @@ def source(
     team = "hopper/team.cuh" if clusters else _TEAM
     attribute = f" __cluster_dims__({constants['team']}, 1, 1)" if clusters else ""
     real = char.lower()
-    lines = [
-        f'#include "{team}"',
-        f"#define CUPYGEMM_TEAM_ATTRIBUTE{attribute}",
-        "",
-        "namespace cupygemm {",
-        "",
-        "struct Config {",
-        f"    using Scalar = {SCALARS[char]};",
-        f"    static constexpr {SCALARS[real]} smallest_invertible = {_SMALLEST[real]};",
-        f"    static constexpr {SCALARS[real]} tolerance = {_EPSILON[real]};",
-        f"    static constexpr {SCALARS[real]} negligible = {_NEGLIGIBLE[real]};",
-        *(
-            f"    static constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = "
-            f"{str(value).lower()};"
-            for name, value in constants.items()
-        ),
-        "};",
-        "",
-        "} // namespace cupygemm",
-        "",
-    ]
-    return flatten(kind.file.format(kind.name), {"config.hpp": "\n".join(lines)})
+    reals = {
+        "smallest_invertible": _SMALLEST[real],
+        "tolerance": _EPSILON[real],
+        "negligible": _NEGLIGIBLE[real],
+    }
+    before = f'#include "{team}"\n#define CUPYGEMM_TEAM_ATTRIBUTE{attribute}\n\n'
+    return kind.source(char, constants, reals, before)

@@ -12,16 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.kernel_kind import KernelKind, Launch
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
-from cupygemm._solvers.kernels import (
-    SMALL_CHOLESKY,
-    SMALL_LU,
-    SMALL_SYSTEM,
-    KernelKind,
-    Launch,
-    load,
-)
+from cupygemm._solvers.kernels import SMALL_CHOLESKY, SMALL_LU, SMALL_SYSTEM, load
 from cupygemm._solvers.matrices import Matrices
 
 _MOST_ROWS, _MOST_COLUMNS = 32, 4

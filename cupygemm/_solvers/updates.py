@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cupygemm._backends.kernel_kind import Launch
 from cupygemm._solvers.blocks import has_tile_kernels
-from cupygemm._solvers.kernels import PANEL_UPDATE, UPDATE_BLOCK, Launch, load
+from cupygemm._solvers.kernels import PANEL_UPDATE, UPDATE_BLOCK, load
 from cupygemm._solvers.matrices import Matrices
 
 _TILE, _THREADS = 64, 256

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# Of the files with generic tests, `make test` runs those of products; `make test-all` also those of
-# the functions that are made of products.
+# `make test` runs the generic tests of products. `make test-all` also runs those of functions that
+# are made of products.
 FILES = {
     "products": (
         "epilogue/test_epilogue",

@@ -14,6 +14,7 @@ from cupygemm._backends.cdna.arch import ARCHS
 from cupygemm._backends.cdna.check import check
 from cupygemm._backends.cdna.mainloops import configs_for
 from cupygemm._backends.cdna.source import config_text, generate
+from cupygemm._backends.kernel_kind import KernelKind
 from cupygemm._build.flatten import flatten
 from cupygemm._build.toolchain import CompileError, find_toolchain
 from cupygemm._records.dtypes import ELEMENT_TYPES
@@ -74,7 +75,7 @@ SIZES = {"groups": 4, "right_sides": 8, "team": 1, "threads": 128}
 KINDS = [
     kind
     for kind in vars(kernels).values()
-    if isinstance(kind, kernels.KernelKind) and kind.file.startswith("common/")
+    if isinstance(kind, KernelKind) and kind.file.startswith("common/")
 ]
 
 

@@ -121,7 +121,7 @@ class ModularProduct:
         alpha: float,
         beta: float,
     ) -> None:
-        """Multiply residues and add what they come to to C."""
+        """Multiply residues, put the sums together, and add the product to C."""
         import cupy
 
         matrices, m, n = c.shape

@@ -1,0 +1,105 @@
+"""Kernels that are no products and have a ``Config``: their names, their texts, their launches.
+
+Each is compiled for one element type and one ``Config``, by the backend of the device
+(`Backend.kernel`).
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from cupygemm._build.flatten import flatten
+
+_SCALARS = {"f": "float", "d": "double", "F": "Complex<float>", "D": "Complex<double>"}
+_NO_REALS: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class KernelKind:
+    """A kernel, whatever its element type and its ``Config``.
+
+    Attributes
+    ----------
+    name : str
+        The name of its file; the entry is ``cupygemm_`` and this name.
+    arguments : str
+        The format of its struct of arguments, as in `struct`.
+    file : str
+        The file in ``kernels``, with the name in braces.
+    """
+
+    name: str
+    arguments: str
+    file: str
+
+    @property
+    def entry(self) -> str:
+        """Return the kernel's name in the compiled file."""
+        return f"cupygemm_{self.name}"
+
+    def source(
+        self,
+        char: str,
+        constants: Mapping[str, int | bool],
+        reals: Mapping[str, str] = _NO_REALS,
+        before: str = "",
+    ) -> str:
+        """Return the translation unit.
+
+        Parameters
+        ----------
+        char : str
+            NumPy's character of the element type.
+        constants : mapping of str to int or bool
+            What its ``Config`` holds, by name.
+        reals : mapping of str to str
+            Numbers of the type's real parts that it holds too, as C++ writes them.
+        before : str
+            What comes before the ``Config``.
+        """
+        real = _SCALARS[char.lower()]
+        lines = [
+            "namespace cupygemm {",
+            "",
+            "struct Config {",
+            f"    using Scalar = {_SCALARS[char]};",
+            *(f"    static constexpr {real} {name} = {value};" for name, value in reals.items()),
+            *(
+                f"    static constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = "
+                f"{str(value).lower()};"
+                for name, value in constants.items()
+            ),
+            "};",
+            "",
+            "} // namespace cupygemm",
+            "",
+        ]
+        return flatten(self.file.format(self.name), {"config.hpp": before + "\n".join(lines)})
+
+
+class Launch:
+    """A kernel that is loaded on the current device.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(grid, threads, packed)``, from `Backend.kernel`.
+    kind : KernelKind
+    threads : int
+        The threads of a workgroup.
+    """
+
+    __slots__ = ("_function", "_pack", "_threads")
+
+    def __init__(self, function: Any, kind: KernelKind, threads: int) -> None:
+        self._function = function
+        self._threads = threads
+        self._pack = struct.Struct(kind.arguments).pack
+
+    def __call__(self, grid: tuple[int, int], *arguments: float) -> None:
+        """Enqueue the launch on the current stream."""
+        self._function(grid, self._threads, self._pack(*arguments))
