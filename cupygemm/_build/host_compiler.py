@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 from cupygemm._build.toolchain import ToolchainError, find_zig, first_line, run
+
+_WITHOUT_SANITIZERS = ("-fno-sanitize=all",)  # zig's default for C checks undefined behaviour
 
 
 def host_shared_library(
@@ -17,8 +21,9 @@ def host_shared_library(
     soname: str | None = None,
     version_script: Path | None = None,
     options: Sequence[str] = (),
+    link_options: Sequence[str] = (),
 ) -> str:
-    """Compile C to a shared library for this machine.
+    """Compile C to a shared library for this machine, several sources at a time.
 
     Parameters
     ----------
@@ -28,6 +33,9 @@ def host_shared_library(
     version_script : pathlib.Path, optional
         A version script of the GNU linker.
     options : sequence of str, optional
+        Options for compiling.
+    link_options : sequence of str, optional
+        Options for linking, such as libraries.
 
     Returns
     -------
@@ -41,14 +49,34 @@ def host_shared_library(
     CompileError
         The compiler failed; the error has its log.
     """
-    arguments = ["-shared", "-fPIC", "-std=c11", "-fno-sanitize=all", *options]
+    compiling = ["-fPIC", "-std=c11", *_WITHOUT_SANITIZERS, *options]
+    linking = ["-shared", *_WITHOUT_SANITIZERS, *link_options, "-o", str(output)]
     if soname is not None:
-        arguments.append(f"-Wl,-soname,{soname}")
+        linking.append(f"-Wl,-soname,{soname}")
     if version_script is not None:
-        arguments.append(f"-Wl,--version-script={version_script}")
-    arguments += [*map(str, sources), "-o", str(output)]
-    names = ", ".join(source.name for source in sources)
-    return run(f"{names} does not compile for the host", list(_host_compiler()[0]), arguments)
+        linking.append(f"-Wl,--version-script={version_script}")
+    if len(sources) == 1:
+        return _compile(sources[0], [*compiling, str(sources[0]), *linking])
+    with tempfile.TemporaryDirectory(prefix=f"cupygemm-{output.stem[:40]}-") as folder:
+        objects = [Path(folder, source.name).with_suffix(".o") for source in sources]
+        logs = _compile_all(sources, objects, compiling)
+        what = f"{output.name} does not link for the host"
+        return logs + run(what, _host_compiler()[0], [*map(str, objects), *linking])
+
+
+def _compile_all(sources: Sequence[Path], objects: Sequence[Path], options: Sequence[str]) -> str:
+    """Compile each source to its object, one per core at a time; return the warnings."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def compile_one(source: Path, made: Path) -> str:
+        return _compile(source, [*options, "-c", str(source), "-o", str(made)])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return "".join(pool.map(compile_one, sources, objects))
+
+
+def _compile(source: Path, arguments: Sequence[str]) -> str:
+    return run(f"{source.name} does not compile for the host", _host_compiler()[0], arguments)
 
 
 def host_compiler_version() -> str:

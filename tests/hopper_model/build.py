@@ -48,7 +48,7 @@ def machine() -> ctypes.CDLL:
     sources = sorted(MACHINE.glob("*.cpp"))
 
     def build(output: Path) -> None:
-        host_shared_library(sources, output, options=_MACHINE_OPTIONS)
+        host_shared_library(sources, output, options=_MACHINE_OPTIONS, link_options=WITHOUT_RUNTIME)
 
     key = (*_texts("*.[ch]pp"), *_MACHINE_OPTIONS, host_compiler_version())
     path = get_or_build("test", key, ".so", build)

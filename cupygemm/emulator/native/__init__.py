@@ -28,6 +28,7 @@ OPTIONS = (
 )
 # zig would first compile its own runtime library, which takes as long as half of these sources.
 _WITHOUT_RUNTIME = ("-nostdlib", "-lm", "-lc", "-Wl,-z,defs")
+_WITH_RUNTIME = ("-lm", "-pthread")
 
 
 @functools.cache
@@ -50,9 +51,9 @@ def library() -> ctypes.CDLL:
 
     def build(output: Path) -> None:
         try:
-            host_shared_library(sources, output, options=(*OPTIONS, *_WITHOUT_RUNTIME))
+            host_shared_library(sources, output, options=OPTIONS, link_options=_WITHOUT_RUNTIME)
         except CompileError:  # a processor whose half-precision conversions are functions
-            host_shared_library(sources, output, options=(*OPTIONS, "-lm", "-pthread"))
+            host_shared_library(sources, output, options=OPTIONS, link_options=_WITH_RUNTIME)
 
     built = get_or_build("native", key, ".so", build)
     return ctypes.CDLL(str(built))
