@@ -91,6 +91,7 @@ def profile_script(
         The program launches no kernel, or ends with an error of its own.
     """
     from cupygemm import emulator
+    from cupygemm.emulator import findings
     from cupygemm.emulator.errors import EmulatorError
 
     if not emulator.is_enabled():
@@ -101,7 +102,10 @@ def profile_script(
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.parent.resolve()))
     try:
-        with emulator.profile(clock_mhz=clock_mhz, sample=sample) as collected:
+        with (
+            findings.observing() as seen,
+            emulator.profile(clock_mhz=clock_mhz, sample=sample) as collected,
+        ):
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
@@ -115,6 +119,8 @@ def profile_script(
     finally:
         sys.argv = argv
         sys.path[:] = places
+    if seen.errors:  # the program caught the exceptions
+        raise seen.errors[0]
     if not collected.launches:
         raise ValueError(f"{path} launches no kernel on the emulated device")
     return collected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,12 @@ def test_a_program(invoke: Callable[..., Any], program: Path, device: Any) -> No
     assert f"scale on emulated {device.target}: grid 4x1x1, block 64x1x1" in result.output
     assert "Verdict (modelled): " in result.output
     result = invoke(program, "--args", "200")
+    assert result.exit_code == 1
+    assert "out-of-bounds global read" in result.output
+    caught = program.with_name("caught.py")
+    body = textwrap.indent(program.read_text(), "    ")
+    caught.write_text(f"try:\n{body}except Exception:\n    pass\n")
+    result = invoke(caught, "--args", "200")
     assert result.exit_code == 1
     assert "out-of-bounds global read" in result.output
     result = invoke(program, "--args", "words")

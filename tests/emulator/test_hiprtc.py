@@ -29,6 +29,13 @@ def test_options_reach_the_compiler(cp: ModuleType) -> None:
     assert stored(cp, module) == [0, 2, 4]
 
 
+def test_macros_of_a_program_do_not_reach_our_headers() -> None:
+    names = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvw"  # x is threadIdx's
+    options = [*(f"-D{name}=(5)" for name in names), "-UA", "-D_B", "-D", "A(b)=b + N", "-DONE"]
+    source = f"#define VALUE A(2)\nstatic_assert(VALUE == 7 && B == 5 && _B + ONE == 2);\n{STORE}"
+    assert compile_program(source, "a", target_name="gfx942", options=options).code
+
+
 def test_include_folders_are_searched_before_our_headers(cp: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "mine.h").write_text("#define VALUE 7\n")
     (tmp_path / "limits.h").write_text("#define LIMIT 1\n")

@@ -14,6 +14,7 @@ from cupygemm import emulator
 from cupygemm.emulator import run
 from cupygemm.emulator.profiling import Profile
 from cupygemm.emulator.profiling.compare import compare
+from cupygemm.emulator.profiling.verdict import verdict
 from tests.emulator.profiled import profiled
 
 BODY = """
@@ -63,6 +64,22 @@ def test_a_profile_in_a_notebook() -> None:
     assert "no launches" in profile._repr_html_()
     profile.add(kernel)
     assert tags(profile._repr_html_()) == found
+
+
+def test_tables_in_a_notebook_are_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = str(profiled(BODY))
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    kernel = profiled(BODY)
+    assert str(kernel) == expected
+    assert "vL1D requests" in kernel._repr_html_()
+    assert str(compare(kernel, kernel)).startswith("a and b take the same modelled time")
+
+
+def test_a_verdict_in_a_notebook() -> None:
+    html = verdict(profiled(BODY))._repr_html_()
+    assert tags(html)[:3] == ["p", "b", "p"], "the summary and the warning"
+    assert "<li><b>Waits for global memory</b>" in html
+    assert "raise the occupancy" not in html, "slots for waves are free"
 
 
 def test_short_representations() -> None:

@@ -99,11 +99,12 @@ def render(found: Iterable[Figure]) -> str:
     -------
     str
     """
-    from rich.console import Console
     from rich.table import Table
 
+    from cupygemm.emulator.profiling.console import plain_console
+
     output = io.StringIO()
-    console = Console(file=output, width=100, force_terminal=False, color_system=None)
+    console = plain_console(output, 100)
     shown = list(found)
     for (group, source), members in groupby(shown, key=lambda each: (each.group, each.source)):
         cases = list(members)

@@ -79,7 +79,11 @@ class Profile:
         self.host_calls.append(call)
 
     def __repr__(self) -> str:
-        return f"Profile({len(self.launches)} launches of {len(self.kernels)} kernels)"
+        launches, kernels = len(self.launches), len(self.kernels)
+        return (
+            f"Profile({launches} launch{'es' * (launches != 1)} of {kernels} "
+            f"kernel{'s' * (kernels != 1)})"
+        )
 
     def __str__(self) -> str:
         from cupygemm.emulator.profiling.host_call import host_calls_table

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cupygemm.emulator.profiling import misses, remedies
-from cupygemm.emulator.profiling.counts import percent, ratio
+from cupygemm.emulator.profiling.counts import counted, percent, ratio
 from cupygemm.emulator.profiling.kernel_counts import InstructionProfile, KernelCounts
 from cupygemm.emulator.profiling.timing.machine import MACHINES
 from cupygemm.emulator.profiling.timing.model import Timing
@@ -146,7 +146,7 @@ def _memory_latency(kernel: KernelCounts, timing: Timing) -> Cause | None:
     if inst is None:
         return None
     wait = next((wait for wait in inst.waits if wait.counter == "vmcnt"), None)
-    between = f"{wait.distance / wait.waves:.0f} instructions" if wait else "soon"
+    between = counted(round(wait.distance / wait.waves), "instruction") if wait else "soon"
     memory = kernel.global_memory
     latency = MACHINES[kernel.target].l2_latency
     return Cause(
@@ -157,9 +157,18 @@ def _memory_latency(kernel: KernelCounts, timing: Timing) -> Cause | None:
         f"{between} after the youngest load that it waits for; a load takes {latency} cycles from "
         f"L2 and more from memory. {misses.causes_sentence(memory.traffic, kernel.target)}",
         "issue the loads of the next iteration before the work of this one (two LDS or register "
-        "stages), and wait with vmcnt(n) for the older ones only; or raise the occupancy "
-        f"({kernel.occupancy.waves_per_simd:g} of 8 waves per SIMD, limited by "
-        f"{kernel.occupancy.limited_by}).",
+        f"stages), and wait with vmcnt(n) for the older ones only{_more_waves(kernel)}.",
+    )
+
+
+def _more_waves(kernel: KernelCounts) -> str:
+    """Return what would let more waves hide a latency; nothing if slots for waves are free."""
+    room = kernel.occupancy
+    if room.waves_per_simd >= 8 or room.fills < 1:
+        return ""
+    return (
+        f"; or raise the occupancy ({room.waves_per_simd:g} of 8 waves per SIMD, limited by "
+        f"{room.limited_by})"
     )
 
 

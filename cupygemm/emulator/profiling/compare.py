@@ -14,10 +14,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from cupygemm.emulator.profiling.console import plain_console
 from cupygemm.emulator.profiling.counts import percent
 from cupygemm.emulator.profiling.kernel_profile import KernelProfile
 from cupygemm.emulator.profiling.modelled import seconds
@@ -70,7 +70,7 @@ class Comparison:
     differences: tuple[Difference, ...]
 
     def __str__(self) -> str:
-        console = Console(file=io.StringIO(), width=_WIDTH, force_terminal=False, color_system=None)
+        console = plain_console(io.StringIO(), _WIDTH)
         console.print(Text(_headline(self.first, self.second)))
         for letter, kernel in zip("ab", (self.first, self.second), strict=True):
             found = verdict(kernel)

@@ -157,6 +157,11 @@ def percent(rate: float | None) -> str:
     return "-" if rate is None else f"{100 * rate:.1f} %"
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def _add_integers(into: Any, other: Any) -> None:
     for item in fields(into):
         value = getattr(into, item.name)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from cupygemm.emulator.profiling.counts import percent
+from cupygemm.emulator.profiling.counts import counted, percent
 from cupygemm.emulator.profiling.kernel_counts import InstructionProfile, KernelCounts, sum_cycles
 from cupygemm.emulator.profiling.roofline import roof
 from cupygemm.emulator.profiling.timing.model import ISSUE, Timing
 
 _HOT = 5  # instructions in the table
+_LEAST = 0.001  # reasons and instructions with a smaller share of the cycles are not listed
 _NOTED = 0.005  # instructions with a smaller share of the cycles get no note
 
 
@@ -39,7 +40,8 @@ def rows(kernel: KernelCounts) -> list[tuple[str, str, str]]:
         unit, _ = roof(kernel)
         result.append(("Modelled rate", f"{rate / 1e12:.3g} TFLOP/s", f"mostly {unit}"))
     busy = ", ".join(f"{name} {share:.0%}" for name, share in timing.utilisation.items())
-    rounds = f"{timing.rounds:.2f} rounds of {timing.resident} workgroup(s) to a CU, which take "
+    workgroups = counted(timing.resident, "workgroup")
+    rounds = f"{timing.rounds:.2f} rounds of {workgroups} to a CU, which take "
     rounds += f"{timing.cu_cycles:,} cycles: {busy} busy"
     result.append(("Modelled bound", timing.bound, rounds))
     total = max(sum(timing.wave_cycles.values()), 1)
@@ -78,14 +80,19 @@ def waits(cycles: dict[str, int]) -> dict[str, int]:
 
 def hottest(kernel: KernelCounts) -> list[InstructionProfile]:
     """Return the instructions with the most modelled waiting, the worst first."""
-    waiting = [inst for inst in kernel.instructions if sum(waits(inst.modelled_cycles).values())]
+    least = _LEAST * sum(kernel.timing.wave_cycles.values()) if kernel.timing else 0.0
+    waiting = [
+        inst
+        for inst in kernel.instructions
+        if max(waits(inst.modelled_cycles).values(), default=0) > least
+    ]
     return sorted(waiting, key=lambda inst: -sum(waits(inst.modelled_cycles).values()))[:_HOT]
 
 
 def shares(cycles: dict[str, int], total: int) -> str:
     """Return what cycles are spent on as shares of a total, the largest first."""
     ordered = sorted(cycles.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {n / total:.1%}" for name, n in ordered if n / total >= 0.001)
+    return ", ".join(f"{name} {n / total:.1%}" for name, n in ordered if n / total >= _LEAST)
 
 
 def note(instructions: Iterable[InstructionProfile], kernel: KernelCounts) -> str:

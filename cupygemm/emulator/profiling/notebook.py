@@ -44,20 +44,7 @@ def preformatted(text: str) -> str:
 
 
 def _kernel(kernel: KernelCounts, *, pictures: bool) -> str:
-    found = verdict(kernel)
-    parts = [
-        f"<h4>{html.escape(title(kernel))}</h4>",
-        f"<p><b>Verdict</b> (modelled): {html.escape(found.summary)}</p>",
-    ]
-    if found.warning:
-        parts.append(f'<p style="color:#a15c00"><b>Warning</b>: {html.escape(found.warning)}</p>')
-    if found.causes:
-        causes = "".join(
-            f"<li><b>{html.escape(cause.name)}</b>: {html.escape(cause.why)}<br>"
-            f"<i>Try</i>: {html.escape(cause.remedy)}</li>"
-            for cause in found.causes
-        )
-        parts.append(f"<ol>{causes}</ol>")
+    parts = [f"<h4>{html.escape(title(kernel))}</h4>", verdict(kernel)._repr_html_()]
     if pictures and kernel.timing is not None:
         parts.append(_bars(kernel))
         parts.append(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from cupygemm.emulator.profiling.caches import Traffic
-from cupygemm.emulator.profiling.counts import percent, ratio
+from cupygemm.emulator.profiling.console import plain_console
+from cupygemm.emulator.profiling.counts import counted, percent, ratio
 from cupygemm.emulator.profiling.kernel_counts import KernelCounts
 from cupygemm.emulator.profiling.modelled import rows, seconds
 from cupygemm.emulator.profiling.parts import PARTS
@@ -29,7 +29,7 @@ def render(kernels: Sequence[KernelCounts]) -> str:
     """Return the tables of some kernels as text."""
     if not kernels:
         return "no launches"
-    console = Console(file=io.StringIO(), width=_WIDTH, force_terminal=False, color_system=None)
+    console = plain_console(io.StringIO(), _WIDTH)
     if len(kernels) > 1:
         console.print(_overview(kernels))
     for kernel in kernels:
@@ -231,8 +231,14 @@ def _waits(kernel: KernelCounts) -> list[Row]:
             name = texts.get(offset, "?")
             kinds[name] = kinds.get(name, 0) + times
         named = ", ".join(f"{n:,} {name}" for name, n in sorted(kinds.items(), key=lambda x: -x[1]))
-        between = f"{wait.distance / wait.waves:.0f} instructions after the youngest"
-        rows.append((f"Waits, {wait.counter}", f"{wait.waves:,}", f"for {named}; {between}"))
+        between = counted(round(wait.distance / wait.waves), "instruction")
+        rows.append(
+            (
+                f"Waits, {wait.counter}",
+                f"{wait.waves:,}",
+                f"for {named}; {between} after the youngest",
+            )
+        )
     return rows
 
 

@@ -8,6 +8,7 @@ that would go without it (`remedies`), or the part of the waves' cycles that is 
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
 
 from cupygemm.emulator.profiling.causes import CAUSES, CONFLICTS, FLAT, Cause
@@ -55,6 +56,20 @@ class Verdict:
             lines.append(f"{number}. {cause.name}: {cause.why}")
             lines.append(f"   Try: {cause.remedy}")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        parts = [f"<p><b>Verdict</b> (modelled): {html.escape(self.summary)}</p>"]
+        if self.warning:
+            warning = html.escape(self.warning)
+            parts.append(f'<p style="color:#a15c00"><b>Warning</b>: {warning}</p>')
+        if self.causes:
+            causes = "".join(
+                f"<li><b>{html.escape(cause.name)}</b>: {html.escape(cause.why)}<br>"
+                f"<i>Try</i>: {html.escape(cause.remedy)}</li>"
+                for cause in self.causes
+            )
+            parts.append(f"<ol>{causes}</ol>")
+        return "".join(parts)
 
 
 def verdict(kernel: KernelCounts) -> Verdict:

@@ -20,7 +20,7 @@ from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
 from cupygemm.emulator import source_findings
 from cupygemm.emulator.elf import open_elf, pointed_to
-from cupygemm.emulator.runtime import cxx_library, precompiled
+from cupygemm.emulator.runtime import cxx_library, precompiled, user_macros
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
 
 HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
@@ -269,8 +269,10 @@ def headers_digest() -> str:
 
 def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
     work = program.file.parent
+    options, macros = user_macros.split(_options(program))
     arguments = [
         *precompiled.IMPLICIT,
+        *user_macros.write(macros, work),
         "-D__HIPCC_RTC__=1" if program.rtc else "-D__HIPCC__=1",
         "-nostdinc",
         f"-ffile-prefix-map={work}/=",
@@ -278,7 +280,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
         "-Wno-unused-command-line-argument",
         *source_findings.OPTIONS,
         KEEP_NAMES,
-        *_options(program),
+        *options,
         *library.options,
     ]
     # After the user's folders, so that the user's headers are found first. Some projects have

@@ -1,0 +1,53 @@
+"""Macros that a program's options define, kept out of the implicit header.
+
+``-DN=64`` is meant for the program, and a header that names a template's parameter ``N`` would not
+compile with it. The program's macros are in a file that the compiler reads after the header.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+_NAME = "cupygemm_macros.h"
+# Names that begin with an underscore are the implementation's, and headers test them and NDEBUG.
+_OF_THE_PROGRAM = re.compile(r"-([DU])(?!_|NDEBUG\b)(\w+(?:\(.*?\))?)(?:=(.*))?", re.DOTALL)
+
+
+def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the options without those that define the program's macros, and these macros' lines.
+
+    Parameters
+    ----------
+    options : sequence of str
+        clang's. The name of a macro may be an option of its own, after ``-D`` or ``-U``.
+
+    Returns
+    -------
+    options : list of str
+    lines : list of str
+        ``#define`` and ``#undef``, in the order of the options.
+    """
+    others: list[str] = []
+    lines: list[str] = []
+    words = iter(options)
+    for word in words:
+        joined = word + next(words, "") if word in ("-D", "-U") else word
+        found = _OF_THE_PROGRAM.fullmatch(joined)
+        if found is None:
+            others.append(joined)
+        elif found[1] == "U":
+            lines.append(f"#undef {found[2]}\n")
+        else:
+            lines.append(f"#define {found[2]} {'1' if found[3] is None else found[3]}\n")
+    return others, lines
+
+
+def write(lines: Sequence[str], folder: Path) -> list[str]:
+    """Write the macros' lines into a folder, and return the option that includes them."""
+    if not lines:
+        return []
+    path = folder / _NAME
+    path.write_text("".join(['#line 1 "<command line>"\n', *lines]))
+    return [f"-include{path}"]
