@@ -1,9 +1,12 @@
-"""Times of the solvers on a GPU beside CuPy's and PyTorch's, in one process.
-
-    python -m benchmarks.solvers --sizes 4096 8192 --dtypes float64 --output solvers.json
+"""Times of the solvers on a GPU beside CuPy's and PyTorch's: ``python -m benchmarks.solvers``.
 
 Each time is the least of some calls after a first one, by events around the call: it includes the
-time in which the GPU waits for the host. The contenders take turns.
+time in which the GPU waits for the host. The contenders take turns in one process. ``python -m
+benchmarks.history add`` keeps what ``--output`` names.
+
+``solve`` has one right-hand side for each matrix, ``solve_triangular`` a square one. The elements
+are normal random numbers; a heavy diagonal is one to which 2 sqrt(n) is added. A solution that is
+refined in a lower precision is compared with the others' in the operands' type.
 """
 
 from __future__ import annotations
@@ -11,53 +14,98 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BATCHES = ((4096, 16), (1024, 32), (1024, 64), (1024, 96), (1024, 128), (256, 256))
-PRECISIONS = ("float32", "tf32x3", "int8")
-"""Of the factorisations that are refined to the backward error of float64."""
+LIBRARIES = ("cupygemm", "CuPy", "PyTorch")
+HEAVY = ", heavy diagonal"
+Call = Callable[[], Any]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--sizes", type=int, nargs="*", default=[4096, 8192])
-    parser.add_argument("--dtypes", nargs="*", default=["float64", "float32"])
-    parser.add_argument("--only", nargs="*", help="names of computations, e.g. solve inv")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--output", type=Path)
-    given = parser.parse_args()
-    rows = []
-    for name, computations in cases(given.sizes, given.dtypes):
-        if given.only and name.split()[0].partition("-")[0] not in given.only:
-            continue
-        found = measure(computations(), given.rounds)
-        rows.append({"case": name, **found})
-        sys.stdout.write(f"{name} {found}\n")
+@dataclass(frozen=True)
+class Case:
+    """One computation.
+
+    Attributes
+    ----------
+    function : str
+        Of `cupygemm.linalg`.
+    dtype : str
+        The element type.
+    n : int
+        The rows of a square matrix.
+    count : int
+        The matrices of a stack; 1 for a single matrix.
+    precision : str
+        Of the factorisation, with "heavy diagonal"; the operands' type if it is empty.
+    """
+
+    function: str
+    dtype: str
+    n: int
+    count: int = 1
+    precision: str = ""
+
+    @property
+    def name(self) -> str:
+        function = f"{self.function}({self.precision})" if self.precision else self.function
+        stack = f"{self.count} of " if self.count > 1 else ""
+        return f"{function} {self.dtype} {stack}{self.n}"
+
+
+_LARGE = {
+    "solve": (4096, 8192, 16384),
+    "inv": (4096, 8192),
+    "cholesky": (4096, 8192),
+    "qr": (4096, 8192),
+    "solve_triangular": (4096, 8192),
+}
+_STACKED = ("solve", "cholesky", "inv", "qr")
+_STACKS = ((4096, 16), (1024, 32), (1024, 64), (1024, 96), (1024, 128), (256, 256))
+_REFINED = tuple(
+    Case("solve", "float64", n, precision=precision)
+    for n in (8192, 16384)
+    for precision in ("float16" + HEAVY, "float32", "tf32x3", "int8")
+)
+CASES = {
+    case.name: case
+    for dtype in ("float64", "float32")
+    for case in (
+        *(Case(function, dtype, n) for function, sizes in _LARGE.items() for n in sizes),
+        *(_REFINED if dtype == "float64" else ()),
+        *(Case(function, dtype, n, count) for function in _STACKED for count, n in _STACKS),
+    )
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure, print and write the times."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.solvers", description=__doc__)
+    parser.add_argument("--cases", nargs="+", choices=CASES, metavar="CASE", help="their names")
+    parser.add_argument("--rounds", type=int, default=3, help="calls of each library")
+    parser.add_argument("--output", type=Path, help="write all figures here, as JSON")
+    options = parser.parse_args(arguments)
+    from benchmarks.compare import environment
+
+    figures: list[dict[str, Any]] = []
+    document = {"environment": environment(), "figures": figures}
+    for name in options.cases or CASES:
+        found = measure(contenders(CASES[name]), options.rounds)
+        figures += (
+            {"benchmark": "measured.MeasuredSolver.track_call_time", "params": [name, who]}
+            | {"value": seconds}
+            for who, seconds in found.items()
+        )
+        times = (f"{who} {1e3 * seconds:.3f}" for who, seconds in found.items())
+        sys.stdout.write(f"{name}: {', '.join(times)} ms\n")
         sys.stdout.flush()
-    if given.output:
-        given.output.write_text(json.dumps(rows, indent=1))
+        if options.output:  # after each case, so that a run that is cut off leaves its figures
+            options.output.write_text(json.dumps(document, indent=1) + "\n")
 
 
-def cases(
-    sizes: list[int], dtypes: list[str]
-) -> Iterator[tuple[str, Callable[[], dict[str, Callable[[], Any]]]]]:
-    """Return the name of each computation, and what makes its contenders."""
-    for dtype in dtypes:
-        for n in sizes:
-            refined = [f"refined-{each}" for each in PRECISIONS if dtype == "float64"]
-            for kind in ("solve", *refined, "cholesky", "inv", "qr", "triangular"):
-                yield f"{kind} {dtype} {n}", lambda k=kind, s=(n,), d=dtype: contenders(k, s, d)
-        for kind in ("solve", "cholesky"):
-            for count, n in BATCHES:
-                yield (
-                    f"{kind} {dtype} {count}x{n}x{n}",
-                    lambda k=kind, s=(count, n), d=dtype: contenders(k, s, d),
-                )
-
-
-def contenders(kind: str, shape: tuple[int, ...], dtype: str) -> dict[str, Callable[[], Any]]:
+def contenders(case: Case) -> dict[str, Call]:
     """Return the functions that compute one thing, by the name of their library."""
     import cupy
     import cupyx.scipy.linalg
@@ -65,55 +113,50 @@ def contenders(kind: str, shape: tuple[int, ...], dtype: str) -> dict[str, Calla
 
     from cupygemm import linalg
 
-    n = shape[-1]
-    a = cupy.random.standard_normal((*shape, n)).astype(dtype)
-    if kind == "cholesky":
-        a = a @ a.swapaxes(-1, -2) / n + cupy.eye(n, dtype=dtype)
-    if kind == "triangular":
-        a = cupy.tril(a) / n + cupy.eye(n, dtype=dtype)
-        b = cupy.random.standard_normal((n, n)).astype(dtype)
-    else:
-        b = a[..., :1].copy()
+    a, b = operands(case)
     x, y = torch.as_tensor(a, device="cuda"), torch.as_tensor(b, device="cuda")
-    kind, _, precision = kind.partition("-")
-    return {
-        "solve": {
-            "cupygemm": lambda: linalg.solve(a, b),
-            "CuPy": lambda: cupy.linalg.solve(a, b),
-            "PyTorch": lambda: torch.linalg.solve(x, y),
-        },
-        "refined": {
-            "cupygemm": lambda: linalg.solve(a, b, precision=precision),
-            "CuPy": lambda: cupy.linalg.solve(a, b),
-            "PyTorch": lambda: torch.linalg.solve(x, y),
-        },
-        "cholesky": {
-            "cupygemm": lambda: linalg.cholesky(a),
-            "CuPy": lambda: cupy.linalg.cholesky(a),
-            "PyTorch": lambda: torch.linalg.cholesky(x),
-        },
-        "inv": {
-            "cupygemm": lambda: linalg.inv(a),
-            "CuPy": lambda: cupy.linalg.inv(a),
-            "PyTorch": lambda: torch.linalg.inv(x),
-        },
-        "qr": {
-            "cupygemm": lambda: linalg.qr(a),
-            "CuPy": lambda: cupy.linalg.qr(a),
-            "PyTorch": lambda: torch.linalg.qr(x),
-        },
-        "triangular": {
-            "cupygemm": lambda: linalg.solve_triangular(a, b, lower=True, check_finite=False),
-            "CuPy": lambda: cupyx.scipy.linalg.solve_triangular(
-                a, b, lower=True, check_finite=False
-            ),
-            "PyTorch": lambda: torch.linalg.solve_triangular(x, y, upper=False),
-        },
-    }[kind]
+    precision = case.precision.removesuffix(HEAVY) or None
+    solve_triangular = cupyx.scipy.linalg.solve_triangular
+    functions: dict[str, tuple[Call, Call, Call]] = {
+        "solve": (
+            lambda: linalg.solve(a, b, precision=precision),
+            lambda: cupy.linalg.solve(a, b),
+            lambda: torch.linalg.solve(x, y),
+        ),
+        "solve_triangular": (
+            lambda: linalg.solve_triangular(a, b, lower=True, check_finite=False),
+            lambda: solve_triangular(a, b, lower=True, check_finite=False),
+            lambda: torch.linalg.solve_triangular(x, y, upper=False),
+        ),
+    }
+    found = functions.get(case.function)
+    if found is None:
+        ours, cupys, torchs = (
+            getattr(each, case.function) for each in (linalg, cupy.linalg, torch.linalg)
+        )
+        found = (lambda: ours(a), lambda: cupys(a), lambda: torchs(x))
+    return dict(zip(LIBRARIES, found, strict=True))
 
 
-def measure(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
-    """Return the least time of each function, in milliseconds."""
+def operands(case: Case) -> tuple[Any, Any]:
+    """Return the matrix, or the stack of matrices, and right-hand sides."""
+    import cupy
+
+    n, dtype = case.n, case.dtype
+    shape = (case.count, n, n) if case.count > 1 else (n, n)
+    a = cupy.random.standard_normal(shape).astype(dtype)
+    one = cupy.eye(n, dtype=dtype)
+    if case.function == "cholesky":
+        a = a @ a.swapaxes(-1, -2) / n + one
+    if case.function == "solve_triangular":
+        return cupy.tril(a) / n + one, a
+    if case.precision.endswith(HEAVY):
+        a += 2 * n**0.5 * one
+    return a, a[..., :1].copy()
+
+
+def measure(functions: dict[str, Call], rounds: int) -> dict[str, float]:
+    """Return the least time of each function, in seconds."""
     import cupy
 
     least = dict.fromkeys(functions, float("inf"))
@@ -127,8 +170,8 @@ def measure(functions: dict[str, Callable[[], Any]], rounds: int) -> dict[str, f
             call()
             end.record()
             cupy.cuda.Device().synchronize()
-            least[name] = min(least[name], cupy.cuda.get_elapsed_time(start, end))
-    return {name: round(value, 3) for name, value in least.items()}
+            least[name] = min(least[name], cupy.cuda.get_elapsed_time(start, end) / 1e3)
+    return least
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ def main() -> int:
     view = commands.add_parser("view", help="serve the site on this machine")
     view.add_argument("--port", type=int, default=8080)
     commands.add_parser("check", help="compare this checkout's figures with the last kept ones")
-    add = commands.add_parser("add", help="keep the output of benchmarks.compare")
+    add = commands.add_parser("add", help="keep the output of benchmarks.compare and solvers")
     add.add_argument("documents", nargs="+", type=Path)
     add.add_argument("--commit", help="what was measured, if a document does not say it")
     options = parser.parse_args()

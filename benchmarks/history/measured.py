@@ -1,4 +1,4 @@
-"""Keep what a GPU measured: the output of `benchmarks.compare`, as results of asv.
+"""Keep what a GPU measured, by `benchmarks.compare` or `benchmarks.solvers`, as results of asv.
 
 A document is JSON. ``environment`` says what the figures depend on: device, driver, clocks, date
 and commit. ``records`` are those of `benchmarks.compare`. ``figures`` are others, each with the

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 sys.path.append(str(Path(__file__).parents[1]))  # asv imports nothing else than the suite
+import solvers
 from contenders import CASES, COLUMN_MAJOR, ROW_MAJOR
 
 PRODUCTS = tuple(f"{dtype} {case.name}" for dtype, cases in CASES.items() for case in cases)
@@ -137,3 +138,15 @@ class MeasuredUnaligned(_Entered):
 
     track_device_time.unit = "seconds"
     track_device_time.pretty_name = "Measured: time of products with unaligned rows"
+
+
+class MeasuredSolver(_Entered):
+    """Seconds of a call of a solver in `benchmarks.solvers`."""
+
+    params = (tuple(solvers.CASES), solvers.LIBRARIES)
+    param_names = ("computation", "library")
+
+    def track_call_time(self, *case: str) -> None: ...
+
+    track_call_time.unit = "seconds"
+    track_call_time.pretty_name = "Measured: time of a factorisation or a solution"
