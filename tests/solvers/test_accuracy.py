@@ -153,3 +153,94 @@ def test_triangular_systems(cp, matrix):
         a, x, b = (each.astype("d") for each in (a, x, b))
         if np.isfinite(x).all():
             assert (np.abs(b - a @ x) <= 10 * N * unit(dtype) * (np.abs(a) @ np.abs(x))).all()
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+@pytest.mark.parametrize("trans", [0, 1])
+def test_solutions_with_factors(cp, matrix, trans):
+    """Relative to |L| |U| |x|, which holds growth; a singular matrix has no solution."""
+    for dtype in "fd":
+        a = matrix.astype(dtype)
+        b = np.random.default_rng(6).standard_normal((N, 2)).astype(dtype)
+        factors = linalg.lu_factor(cp.asarray(a))
+        x = linalg.lu_solve(factors, cp.asarray(b), trans).get().astype("d")
+        lu = np.abs(factors[0].get().astype("d"))
+        size = (np.tril(lu, -1) + np.eye(N)) @ np.triu(lu)
+        if np.isfinite(x).all():
+            a = (a.T if trans else a).astype("d")
+            size = size.T if trans else size
+            assert norm(b - a @ x) <= 10 * N * unit(dtype) * (norm(size) * norm(x) + norm(b))
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+def test_solutions_of_definite_systems(cp, matrix):
+    for dtype in "fd":
+        shift = 10 * N * unit(dtype) * norm(matrix) ** 2
+        a = (matrix @ matrix.T + shift * np.eye(N)).astype(dtype)
+        b = np.random.default_rng(6).standard_normal((N, 2)).astype(dtype)
+        x = linalg.cho_solve(linalg.cho_factor(cp.asarray(a)), cp.asarray(b)).get()
+        y = linalg.solve(cp.asarray(a), cp.asarray(b), assume_a="pos").get()
+        assert max(backward_error(a, each, b) for each in (x, y)) <= 10 * N * unit(dtype)
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+def test_inverses(cp, matrix):
+    """Each column solves a system, with a backward error as small as that of SciPy's."""
+    for dtype in "fd":
+        a = matrix.astype(dtype)
+        try:
+            expected = scipy.linalg.inv(a)
+        except np.linalg.LinAlgError:
+            with pytest.raises(np.linalg.LinAlgError):
+                linalg.inv(cp.asarray(a))
+            continue
+        got = linalg.inv(cp.asarray(a)).get()
+        reference = inverse_error(a, expected)
+        assert inverse_error(a, got) <= max(10 * N * unit(dtype), 10 * reference)
+
+
+def inverse_error(a, x):
+    """Return the smaller residual, relative to the norms: no method makes both small."""
+    a, x = a.astype("d"), x.astype("d")
+    residuals = norm(a @ x - np.eye(N)), norm(x @ a - np.eye(N))
+    return min(residuals) / (norm(a) * norm(x))
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+@pytest.mark.parametrize("columns", [N, N - 7])
+def test_least_squares(cp, matrix, columns):
+    for dtype in "fd":
+        a = matrix[:, :columns].astype(dtype)
+        b = np.random.default_rng(6).standard_normal(N).astype(dtype)
+        x = linalg.lstsq(cp.asarray(a), cp.asarray(b))[0].get()
+        expected = np.linalg.lstsq(a, b, rcond=None)[0]
+        bound = max(10 * N * unit(dtype), 2 * least_squares_error(a, expected, b))
+        assert least_squares_error(a, x, b) <= bound
+
+
+def least_squares_error(a, x, b):
+    """Return the normwise backward error relative to A (Walden, Karlson and Sun, 1995)."""
+    a, x, b = (each.astype("d") for each in (a, x, b))
+    r = b - a @ x
+    of_system = np.linalg.norm(r) / np.linalg.norm(x)  # solves it with this error of A
+    others = np.eye(N) - np.outer(r, r) / (r @ r)
+    singular_values = np.linalg.svd(np.hstack([a, of_system * others]), compute_uv=False)
+    return min(of_system, singular_values[-1]) / np.linalg.norm(a)
+
+
+@pytest.mark.one_in(3)
+@every_matrix
+def test_pseudo_inverses(cp, matrix):
+    """A X A = A, relative to the norms, with singular values below 10 n u cut off."""
+    for dtype in "fd":
+        a, cutoff = matrix.astype(dtype), 10 * N * unit(dtype)
+        x = linalg.pinv(cp.asarray(a), rcond=cutoff).get().astype("d")
+        expected = np.linalg.pinv(a, rcond=cutoff).astype("d")
+        a = a.astype("d")
+        error, reference = (norm(a @ y @ a - a) / norm(a) for y in (x, expected))
+        scale = norm(a) * norm(x)
+        assert error <= max(10 * N * unit(dtype) * scale, 2 * reference)
