@@ -121,7 +121,7 @@ def _empty(stack: tuple[int, ...], m: int, n: int, dtype: np.dtype[Any], mode: s
 @common_keywords
 def lstsq(
     a: Any, b: Any, rcond: float | None = None, *, stream: Any = None
-) -> tuple[Array, Array, int, Array]:
+) -> tuple[Array, Array, int | Array, Array]:
     """Compute a least-squares solution of ``a @ x = b``, as `numpy.linalg.lstsq`.
 
     Parameters
@@ -143,7 +143,8 @@ def lstsq(
     residuals : cupy.ndarray
         The squared norms of the residuals, (1,) or (k,); empty unless m > n and the rank is n.
     rank : int
-        The number of singular values that do not count as zeros.
+        The number of singular values that do not count as zeros. While a graph is recorded, an
+        array of no axes on the device.
     s : cupy.ndarray
         The singular values in descending order, (min(m, n),).
 
@@ -151,19 +152,17 @@ def lstsq(
     ------
     numpy.linalg.LinAlgError
         If ``a`` does not have two axes, ``b`` not one or two, or the numbers of rows differ.
-    ValueError
-        If a graph is recorded: the rank is a number on the host, which must wait for the device.
     TypeError
         If an argument is not an array on a device, or a type cannot be factored.
+
+    Notes
+    -----
+    The call waits for the device once, to learn the rank. While a graph is recorded it does not
+    wait; the shape of the residuals is then that for rank n, whatever the rank.
     """
     import cupy
 
     a, b = as_arrays("lstsq", a=a, b=b)
-    if is_capturing():
-        raise ValueError(
-            "lstsq cannot be recorded in a graph, since its rank is a number on the host; "
-            "pinv(a) @ b can be"
-        )
     if a.ndim != 2 or b.ndim not in (1, 2) or a.shape[0] != b.shape[0]:
         raise np.linalg.LinAlgError(
             f"lstsq: a has shape {a.shape} and b has shape {b.shape}; they must be (m, n) and (m,) "
@@ -178,8 +177,9 @@ def lstsq(
         x = cupy.zeros((n, columns.shape[1]), dtype)
         return (x[:, 0] if vector else x), empty, 0, cupy.zeros(min(m, n), real)
     x, s, smallest = _minimum(a.astype(dtype, copy=False), columns, rcond)
-    rank = int((s > smallest).sum())
-    if m > n and rank == n:
+    recorded, used = is_capturing(), (s > smallest).sum()
+    rank = used if recorded else int(used)
+    if m > n and (recorded or rank == n):
         residual = columns.astype(dtype) - matmul(a.astype(dtype, copy=False), x)
         squares = (residual.real**2 + residual.imag**2).sum(axis=0)
     else:

@@ -20,6 +20,10 @@ FUNCTIONS = {
     "slogdet": (lambda a: linalg.slogdet(a)[1], lambda a: np.linalg.slogdet(a)[1]),
     "qr": (lambda a: linalg.qr(a)[1], lambda a: np.linalg.qr(a)[1]),
     "pinv": (linalg.pinv, np.linalg.pinv),
+    "lstsq": (
+        lambda a: linalg.lstsq(a[:, :9], a[:, 9])[0],
+        lambda a: np.linalg.lstsq(a[:, :9], a[:, 9], rcond=None)[0],
+    ),
     "solve_triangular": (
         lambda a: linalg.solve_triangular(a, a[0]),
         lambda a: scipy.linalg.solve_triangular(a, a[0]),
@@ -81,19 +85,25 @@ def test_a_recorded_factorisation_does_not_raise(cp, small_blocks):
     assert bool(cp.isnan(result).any())
 
 
-@pytest.mark.parametrize(
-    ("function", "message"),
-    [
-        (lambda a: linalg.solve(a, a, precision="float16"), "refinement cannot be recorded"),
-        (lambda a: linalg.lstsq(a, a), r"lstsq cannot be recorded.*rank is a number on the host"),
-    ],
-)
-def test_what_waits_for_the_device_cannot_be_recorded(cp, function, message):
+def test_a_recorded_least_squares_problem_leaves_its_rank_on_the_device(cp, draw, small_blocks):
+    full, b = draw((12, 4), "d"), cp.asarray(draw((12, 2), "d"))
+    a = cp.asarray(full)
+    graph, stream, found, _ = recorded(cp, lambda a: linalg.lstsq(a, b), a)
+    for values, rank in ((full[:, [0, 1, 2, 0]], 3), (full, 4)):
+        a.set(values)
+        graph.launch(stream)
+        stream.synchronize()
+        assert int(found[2]) == rank
+        squares = ((b - a @ found[0]) ** 2).sum(axis=0)
+        np.testing.assert_allclose(found[1].get(), squares.get(), rtol=1e-9)
+
+
+def test_refinement_cannot_be_recorded(cp):
     a, stream = cp.eye(3), cp.cuda.Stream(non_blocking=True)
     with stream:
         stream.begin_capture()
         try:
-            with pytest.raises(ValueError, match=message):
-                function(a)
+            with pytest.raises(ValueError, match="refinement cannot be recorded"):
+                linalg.solve(a, a, precision="float16")
         finally:
             stream.end_capture()
