@@ -66,11 +66,15 @@ CUPYGEMM_INLINE double inverse(double x) {
 #endif
 }
 
+// A kernel, and one of which an SM holds several workgroups; the latter limits registers on NVIDIA.
 #if CUPYGEMM_NVIDIA
 #define CUPYGEMM_KERNEL(threads) extern "C" __global__ void __launch_bounds__(threads)
+#define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups)                                              \
+    extern "C" __global__ void __launch_bounds__(threads, workgroups)
 #else
 #define CUPYGEMM_KERNEL(threads)                                                                   \
     extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads)))
+#define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups) CUPYGEMM_KERNEL(threads)
 #endif
 
 CUPYGEMM_INLINE u32 local_thread() {

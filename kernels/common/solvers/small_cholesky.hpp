@@ -77,7 +77,7 @@ CUPYGEMM_INLINE void update(const Place &at, S (&mine)[rows][width], const Panel
 
 } // namespace cupygemm
 
-CUPYGEMM_KERNEL(cupygemm::Config::threads)
+CUPYGEMM_RESIDENT_KERNEL(cupygemm::Config::threads, cupygemm::resident)
 cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
     using namespace cupygemm;
     __shared__ Shared all[matrices];

@@ -271,7 +271,7 @@ CUPYGEMM_INLINE void store(const SmallLuArgs &args, const Place &at, const Eleme
 
 } // namespace cupygemm
 
-CUPYGEMM_KERNEL(cupygemm::Config::threads)
+CUPYGEMM_RESIDENT_KERNEL(cupygemm::Config::threads, cupygemm::resident)
 cupygemm_small_lu(const cupygemm::SmallLuArgs args) {
     using namespace cupygemm;
     __shared__ Shared all[matrices];

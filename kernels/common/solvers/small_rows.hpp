@@ -26,6 +26,13 @@ constexpr u32 width = 8, height = rows * 32, per_matrix = groups * 32;
 constexpr u32 matrices = threads / per_matrix;
 static_assert(threads % per_matrix == 0, "a workgroup must have whole matrices");
 
+// A column waits for latency, so an SM should hold many workgroups: as many as leave a thread some
+// registers beside its elements: these suffice for nearly all else.
+constexpr u32 registers_of_sm = 65536;
+constexpr u32 registers_beside = sizeof(S) > 8 ? 96 : 32 * (sizeof(S) / sizeof(R));
+constexpr u32 resident =
+    registers_of_sm / (threads * (rows * width * (sizeof(S) / 4) + registers_beside));
+
 // Numbers of 8 columns, by row. Two places alternate: a group writes to one while others read the
 // other, and a barrier comes between.
 using Panel = S[width][height];
