@@ -39,7 +39,7 @@ class Memory:
     Parameters
     ----------
     reserve : int, optional
-        Address space to reserve, bytes; its shadow takes three times as much. Neither costs
+        Address space to reserve, bytes; its shadow takes 3.6 times as much. Neither costs
         anything until it is touched.
     """
 

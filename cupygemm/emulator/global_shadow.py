@@ -1,11 +1,12 @@
 """The shadow of device memory: the last accesses to it, and the bytes that have been written.
 
 Each 16 bytes of device memory have a record of 48 bytes (``native/global_shadow.h``), from which
-races between waves and workgroups are found. A clock that is never reset between launches tells the
-records of earlier launches apart; they are ignored, but for those of other streams that nothing
-orders before the launch (`rivals`). Each byte has a bit
-(``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. Both lie
-in address space that is reserved once; the host backs the parts that are used.
+races between waves and workgroups are found. Each line of 128 bytes has one of 64 bytes, which
+stands for the others where a wave accesses the whole line. A clock that is never reset between
+launches tells the records of earlier launches apart; they are ignored, but for those of other
+streams that nothing orders before the launch (`rivals`). Each byte has a bit
+(``native/definedness.h``), which is set when a kernel, a copy or a fill writes the byte. All lie in
+address space that is reserved once; the host backs the parts that are used.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from cupygemm.emulator.host_memory import reserve
 
-GRANULE_BYTES, RECORD_BYTES = 16, 48
+_RECORDS = ((16, 48), (128, 64))  # bytes of device memory that a record stands for, and its own
 _CLOCK_LIMIT = 3 << 30  # of 32 bits; a launch has at most a billion vector memory operations
 
 
@@ -33,8 +34,8 @@ class GlobalShadow:
 
     Attributes
     ----------
-    address, defined : int
-        Addresses of the record for `base`, and of the bits for its first 8 bytes.
+    address, lines, defined : int
+        Addresses of the records for `base` and for its line, and of the bits for its first 8 bytes.
     clock : numpy.ndarray
         uint32 (1,), vector memory operations of all launches, counted from the latest `clear`.
     launch_start : int
@@ -50,10 +51,14 @@ class GlobalShadow:
 
     def __init__(self, base: int, end: int) -> None:
         self.base, self.end = base, end
-        self._map = reserve(-(-(end - base) // GRANULE_BYTES) * RECORD_BYTES)
+        # The records' memory, its address, and the bytes that one record stands for and has.
+        self._tables = tuple(
+            (memory := reserve(-(-(end - base) // unit) * size), _address(memory), unit, size)
+            for unit, size in _RECORDS
+        )
+        self.address, self.lines = (address for _, address, _, _ in self._tables)
         self._bits = reserve(-(-(end - base) // 8))
-        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self.defined = ctypes.addressof(ctypes.c_char.from_buffer(self._bits))
+        self.defined = _address(self._bits)
         self.clock = np.zeros(1, np.uint32)
         self.launch_start = 0
         self.rivals: Any = None
@@ -73,18 +78,19 @@ class GlobalShadow:
 
     def forget(self, start: int, end: int) -> None:
         """Return the host's memory behind the records of ``[start, end)``, in whole pages."""
-        first = (start - self.base) // GRANULE_BYTES * RECORD_BYTES
-        last = -(-(end - self.base) // GRANULE_BYTES) * RECORD_BYTES
-        first = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
-        last = last // mmap.PAGESIZE * mmap.PAGESIZE
-        if last > first:
-            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+        for records, _, unit, size in self._tables:
+            first = (start - self.base) // unit * size
+            last = -(-(end - self.base) // unit) * size
+            first = -(-first // mmap.PAGESIZE) * mmap.PAGESIZE
+            last = last // mmap.PAGESIZE * mmap.PAGESIZE
+            if last > first:
+                records.madvise(mmap.MADV_DONTNEED, first, last - first)
 
     def clear(self, start: int, end: int) -> None:
         """Forget the accesses to ``[start, end)``; the host's memory behind the records stays."""
-        first = (start - self.base) // GRANULE_BYTES
-        last = -(-(end - self.base) // GRANULE_BYTES)
-        ctypes.memset(self.address + first * RECORD_BYTES, 0, (last - first) * RECORD_BYTES)
+        for _, address, unit, size in self._tables:
+            first, last = (start - self.base) // unit, -(-(end - self.base) // unit)
+            ctypes.memset(address + first * size, 0, (last - first) * size)
 
     def forget_bits(self, start: int, end: int, free_start: int, free_end: int) -> None:
         """Return the host's memory behind the bits of ``[start, end)``.
@@ -136,6 +142,10 @@ class GlobalShadow:
     def _set_bits(self, place: int, bits: int, *, written: bool) -> None:
         cell = ctypes.c_uint8.from_address(self.defined + place)
         cell.value = cell.value | bits if written else cell.value & ~bits
+
+
+def _address(memory: mmap.mmap) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def shadow_of(base: int, end: int) -> GlobalShadow | None:

@@ -374,12 +374,13 @@ def find_rival(
     found = (ctypes.c_int64 * 4)()
     times: NDArray[Any] = rivals.intervals
     function = library.find_rival
-    function.argtypes = [ctypes.c_void_p, *[ctypes.c_uint64] * 3, ctypes.c_int]
+    function.argtypes = [*[ctypes.c_void_p] * 2, *[ctypes.c_uint64] * 3, ctypes.c_int]
     function.argtypes += [ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p]
     for start in range(part.start, part.end, part.pitch):
         low, high = max(start, shadow.base), min(start + part.run, part.end, shadow.end)
         if low < high and function(
             shadow.address,
+            shadow.lines,
             shadow.base,
             low,
             high,

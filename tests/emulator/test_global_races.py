@@ -25,6 +25,11 @@ extern "C" __global__ void overwrites_its_neighbour(float* x, float* y) {
     float next = x[(ITEM + 1) % ITEMS];
     x[ITEM] = next + 1;
 }
+extern "C" __global__ void updates_a_shared_row(float* x, float* y) {
+    y[ITEM] = x[threadIdx.x];
+    if (ITEM == ITEMS - 1)
+        x[5] = y[ITEM];
+}
 extern "C" __global__ void stores_to_one_place(float* x, float* y) { x[threadIdx.x] = blockIdx.x; }
 extern "C" __global__ void lacks_a_barrier(float* x, float* y) {
     float* mine = x + blockIdx.x * blockDim.x;
@@ -106,6 +111,7 @@ def launch(cp: ModuleType, module: Any, name: str) -> tuple[Any, Any]:
     [
         ("reads_its_neighbour", "read after another workgroup's write"),
         ("overwrites_its_neighbour", "write after another workgroup's read"),
+        ("updates_a_shared_row", "write after another wave's read"),
         ("stores_to_one_place", "write after another workgroup's write"),
         ("lacks_a_barrier", "read after another wave's write"),
         ("does_not_count_who_is_done", "read after another workgroup's write"),

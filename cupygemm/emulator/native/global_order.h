@@ -183,6 +183,36 @@ static inline void note_read(const struct global_view *v, struct global_record *
     note_site(v, &r->read, bytes);
 }
 
+/* Bring the granules' records of a line up to date. */
+static inline void spread_line(struct line_record *line, struct global_record *r) {
+    const struct line_record old = *line;
+    uint32_t latest = old.latest;
+    for (int i = 0; i < LINE / GRANULE; i++) {
+        r[i].write = old.write.time ? old.write : r[i].write;
+        r[i].read = old.read.time ? old.read : r[i].read;
+        r[i].other_read = old.other_read.time ? old.other_read : r[i].other_read;
+    }
+    latest = old.write.time > latest ? old.write.time : latest;
+    latest = old.read.time > latest ? old.read.time : latest;
+    *line = (struct line_record){.latest = latest}; /* the other read is older than the read */
+}
+
+/* Return the record of the granule at a place, which counts from the shadow's base. */
+static inline struct global_record *record_at(struct global_record *records,
+                                              struct line_record *lines, uint64_t place) {
+    struct line_record *line = lines + place / LINE;
+    if (line->write.time | line->read.time | line->other_read.time)
+        spread_line(line, records + place / LINE * (LINE / GRANULE));
+    return records + place / GRANULE;
+}
+
+/* The same for an access that is about to be noted there. */
+static inline struct global_record *record_to_note(const struct global_view *v, uint64_t place) {
+    struct global_record *r = record_at(v->m->global_shadow, v->m->global_lines, place);
+    v->m->global_lines[place / LINE].latest = v->now;
+    return r;
+}
+
 /* The bytes of an access that lie in the granule at `start`. */
 static inline uint32_t bytes_in(uint64_t start, uint64_t address, int bytes) {
     uint64_t first = address > start ? address - start : 0;

@@ -76,51 +76,82 @@ static inline bool is_foreign(struct plain_view v, const struct site *s) {
     return (s->time >= v.launch_start) & ((s->wave & WAVE_BITS) != v.own);
 }
 
-/* Note an access to all bytes of `n` granules, of which no other wave has accessed one in this
- * launch, as in most kernels; returns whether that is so. */
-static inline bool note_whole(struct plain_view v, struct global_record *r, uint64_t n,
-                              bool writes) {
-    bool foreign = false;
-    for (uint64_t i = 0; i < n; i++)
-        foreign |= is_foreign(v, &r[i].write) | is_foreign(v, &r[i].read) |
-                   (writes & is_foreign(v, &r[i].other_read));
-    if (foreign)
+/* Note an access to a whole line whose record cannot matter to it; returns whether it is one. The
+ * granules' records must be of earlier launches. */
+static inline bool note_line(struct plain_view v, struct line_record *line, bool writes) {
+    bool read = is_foreign(v, &line->read), other = is_foreign(v, &line->other_read);
+    if (line->latest >= v.launch_start || is_foreign(v, &line->write) || (writes && (read | other)))
         return false;
-    for (uint64_t i = 0; i < n; i++)
-        set_words(writes ? &r[i].write : &r[i].read, v.when, v.where | SITE_BYTES);
+    if (read && !writes)
+        line->other_read = line->read;
+    set_words(writes ? &line->write : &line->read, v.when, v.where | SITE_BYTES);
     return true;
 }
 
-/* Note the accesses of adjacent lanes, granule by granule. Returns false where something may be
- * wrong; what has been noted by then may be noted again, lane by lane. */
+/* Note what a stretch of `size` bytes from `first` accesses of the granule at `start`. */
+static inline bool note_granule(const struct global_view *v, struct plain_view plain,
+                                uint64_t start, uint64_t first, uint64_t size, bool writes) {
+    struct global_record *r = record_to_note(v, start - v->m->global_base);
+    uint32_t bytes = bytes_in(start, first, (int)size);
+    if (!v->m->num_rivals && note_plain(plain, r, bytes, writes))
+        return true;
+    if (conflicts(v, &r->write, bytes))
+        return false;
+    if (!writes) {
+        note_read(v, r, bytes);
+        return true;
+    }
+    if (conflicts(v, &r->read, bytes) || conflicts(v, &r->other_read, bytes))
+        return false;
+    note_site(v, &r->write, bytes);
+    return true;
+}
+
+/* Note the accesses of adjacent lanes, by whole lines or by granules. Returns false where something
+ * may be wrong; what has been noted by then may be noted again, lane by lane. */
 static inline bool note_stretch(const struct global_view *view, const struct operation *op,
                                 const struct access *a, bool writes) {
     const struct global_view v = *view;
     const struct plain_view plain = plain_view(view);
     const struct machine *m = v.m;
-    uint64_t first = a->address[0], size = (uint64_t)(a->adjacent * op->bytes);
-    if (first < m->global_base || first + size > m->global_end)
+    uint64_t first = a->address[0], size = (uint64_t)(a->adjacent * op->bytes), end = first + size;
+    if (first < m->global_base || end > m->global_end)
         return false;
-    uint64_t start = first & ~(uint64_t)(GRANULE - 1);
-    struct global_record *r = m->global_shadow + (start - m->global_base) / GRANULE;
-    bool whole = first == start && size % GRANULE == 0 && !m->num_rivals;
-    if (whole && note_whole(plain, r, size / GRANULE, writes))
-        return true;
-    for (; start < first + size; start += GRANULE, r++) {
-        uint32_t bytes = bytes_in(start, first, (int)size);
-        if (!m->num_rivals && note_plain(plain, r, bytes, writes))
-            continue;
-        if (conflicts(&v, &r->write, bytes))
-            return false;
-        if (!writes) {
-            note_read(&v, r, bytes);
-            continue;
+    for (uint64_t start = first & ~(uint64_t)(GRANULE - 1); start < end;) {
+        bool whole = start % LINE == 0 && start >= first && start + LINE <= end && !m->num_rivals;
+        struct line_record *line = m->global_lines + (start - m->global_base) / LINE;
+        if (whole && note_line(plain, line, writes)) {
+            start += LINE;
+        } else {
+            if (!note_granule(&v, plain, start, first, size, writes))
+                return false;
+            start += GRANULE;
         }
-        if (conflicts(&v, &r->read, bytes) || conflicts(&v, &r->other_read, bytes))
-            return false;
-        note_site(&v, &r->write, bytes);
     }
     return true;
+}
+
+/* Note the accesses of lanes that share a whole line, in order; returns the others. A row of a
+ * matrix's tile is one or a few lines. */
+static inline uint64_t note_shared_lines(const struct global_view *v, const struct operation *op,
+                                         const struct access *a, uint64_t lanes, bool writes) {
+    const struct plain_view plain = plain_view(v);
+    const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
+    const uint64_t *address = a->address, bytes = (uint64_t)op->bytes;
+    if (bytes < 4 || LINE % bytes || a->partial || v->m->num_rivals || address[0] % LINE ||
+        address[1] != address[0] + bytes)
+        return lanes;
+    uint64_t follows = 1;
+    for (int lane = 1; lane < LANES; lane++)
+        follows |= (uint64_t)(address[lane] == address[lane - 1] + bytes) << lane;
+    for (int lane = 0, count = LINE / (int)bytes; lane < LANES; lane += count) {
+        uint64_t mask = low_bits(count) << lane, place = address[lane] - base;
+        bool whole = !(mask & ~lanes) && !(mask & ~(follows | 1ull << lane)) && place < extent &&
+                     address[lane] % LINE == 0;
+        if (whole && note_line(plain, v->m->global_lines + place / LINE, writes))
+            lanes &= ~mask;
+    }
+    return lanes;
 }
 
 /* Note the accesses of lanes of which each touches one granule, and plainly; returns the others.
@@ -129,7 +160,7 @@ static inline uint64_t note_plain_lanes(const struct global_view *v, const struc
                                         uint64_t lanes, bool writes) {
     const struct plain_view plain = plain_view(v);
     const uint64_t base = v->m->global_base, extent = v->m->global_end - base;
-    struct global_record *records = v->m->global_shadow, *latest = NULL;
+    struct global_record *latest = NULL;
     uint64_t careful = 0, same = 0; /* `same`: the lanes that access the latest granule */
     uint32_t accessed = 0;
     if (v->m->num_rivals)
@@ -142,11 +173,10 @@ static inline uint64_t note_plain_lanes(const struct global_view *v, const struc
             careful |= 1ull << lane;
             continue;
         }
-        struct global_record *r = records + place / GRANULE;
-        if (r != latest) {
+        if (v->m->global_shadow + place / GRANULE != latest) {
             if (same && !note_plain(plain, latest, accessed, writes))
                 careful |= same;
-            latest = r;
+            latest = record_to_note(v, place);
             accessed = 0;
             same = 0;
         }

@@ -24,7 +24,7 @@ static inline int note_lane(const struct global_view *v, const struct operation 
     uint64_t address = a->address[lane], end = address + a->bytes[lane];
     bool writes = op->kind == STORE || op->kind == ATOMIC;
     for (uint64_t start = address & ~(uint64_t)(GRANULE - 1); start < end; start += GRANULE) {
-        struct global_record *r = m->global_shadow + (start - m->global_base) / GRANULE;
+        struct global_record *r = record_to_note(v, start - m->global_base);
         uint32_t bytes = bytes_in(start, address, a->bytes[lane]);
         int code;
         if (writes) {
@@ -82,7 +82,8 @@ static inline int check_scalar(struct machine *m, int64_t wave, uint64_t address
     uint64_t end = address + a.bytes[0];
     for (uint64_t start = address & ~(uint64_t)(GRANULE - 1); !code && start < end;
          start += GRANULE) {
-        struct global_record *r = m->global_shadow + (start - m->global_base) / GRANULE;
+        struct global_record *r =
+            record_at(m->global_shadow, m->global_lines, start - m->global_base);
         if (is_rival(&v, &r->write) &&
             conflicts(&v, &r->write, bytes_in(start, address, a.bytes[0])))
             code = global_race(&v, GLOBAL_RACE_READ, &a, 0, &r->write);
@@ -102,6 +103,7 @@ static inline int note_global(struct machine *m, const struct operation *op, int
     struct fault first;
     if (a->adjacent && note_stretch(&v, op, a, writes))
         lanes = 0;
+    lanes = lanes ? note_shared_lines(&v, op, a, lanes, writes) : 0;
     lanes = lanes ? note_plain_lanes(&v, a, lanes, writes) : 0;
     for (uint64_t left = lanes; left; left &= left - 1) {
         int lane = first_lane(left);

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { LANES = 64, EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
-enum { GRANULE = 16, RELEASES = 16 };
+enum { GRANULE = 16, LINE = 128, RELEASES = 16 };
 enum { COARSEST = 4 }; /* shadow_shift of the largest granules of LDS */
 
 enum fault_code {
@@ -62,6 +62,14 @@ struct site {
 
 struct global_record {
     struct site write, read, other_read;
+};
+
+/* Accesses of a wave to all LINE bytes of a line. A site with a time stands for those of all its
+ * granules, whose records are out of date there. */
+struct line_record {
+    struct site write, read, other_read;
+    uint32_t latest; /* time of the latest access that the granules' records have */
+    uint32_t unused[3];
 };
 
 /* A store or atomic of a workgroup, and how many of its operations a wave of it had done with by
@@ -132,6 +140,7 @@ struct machine {
     struct issue *lds_history; /* (num_waves, HISTORY), by sequence number modulo HISTORY */
     struct issue *vm_history;
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
+    struct line_record *global_lines;
     const int32_t *vm_passed;
     uint32_t *clock;                 /* vector memory operations of all launches */
     uint32_t *acquired;              /* (workgroups,) time of the latest atomic */

@@ -315,13 +315,14 @@ int vector_memory(struct machine *m, const struct operation *op, const int64_t *
     return OK;
 }
 
-/* What of `records`, which begin at address `base`, a copy or a fill of [start, end) races with, in
- * the launches of some intervals. Returns whether there is such an access: its address, its time,
- * its pc, whether it writes. */
-int find_rival(const struct global_record *records, uint64_t base, uint64_t start, uint64_t end,
-               int writes, const struct interval *rivals, int64_t count, int64_t *found) {
+/* What of `records` and `lines`, which begin at address `base`, a copy or a fill of [start, end)
+ * races with, in the launches of some intervals. Returns whether there is such an access: its
+ * address, its time, its pc, whether it writes. */
+int find_rival(struct global_record *records, struct line_record *lines, uint64_t base,
+               uint64_t start, uint64_t end, int writes, const struct interval *rivals,
+               int64_t count, int64_t *found) {
     for (uint64_t place = start & ~(uint64_t)(GRANULE - 1); place < end; place += GRANULE) {
-        const struct global_record *r = records + (place - base) / GRANULE;
+        const struct global_record *r = record_at(records, lines, place - base);
         uint64_t first = place > start ? place : start;
         uint64_t last = place + GRANULE < end ? place + GRANULE : end;
         uint32_t bytes = bytes_in(place, first, (int)(last - first));
@@ -345,3 +346,4 @@ int64_t size_of_machine(void) { return sizeof(struct machine); }
 int64_t size_of_operation(void) { return sizeof(struct operation); }
 int64_t size_of_record(void) { return sizeof(struct record); }
 int64_t size_of_global_record(void) { return sizeof(struct global_record); }
+int64_t size_of_line_record(void) { return sizeof(struct line_record); }

@@ -80,9 +80,10 @@ class MachineStruct(ctypes.Structure):
             """
             pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
             pointer lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
-            pointer starts ends lds_history vm_history global_shadow vm_passed clock
-            pointer acquired releases rivals stretches defined undefined undefined_scalar origin
-            pointer origin_scalar lds_undefined lds_origin scratch_defined scratch_origin
+            pointer starts ends lds_history vm_history global_shadow global_lines
+            pointer vm_passed clock acquired releases rivals stretches defined
+            pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
+            pointer scratch_defined scratch_origin
             pointer undefined_address scc
             int64   row_dwords num_waves num_ranges lds_bytes scratch_bytes
             int64   shadow_stride shadow_shift
@@ -229,7 +230,8 @@ class Machine:
 
     def _start_shadow(self, state: State, shadow: Any) -> None:
         self._point("clock", shadow.clock)
-        self.struct.global_shadow, self.struct.defined = shadow.address, shadow.defined
+        self.struct.global_shadow, self.struct.global_lines = shadow.address, shadow.lines
+        self.struct.defined = shadow.defined
         self.struct.global_base, self.struct.global_end = shadow.base, shadow.end
         self.struct.first_wave = int(state.launch_order[0]) * self.struct.waves_per_group
         self.struct.launch_start = shadow.launch_start
