@@ -25,6 +25,7 @@ from cupygemm.emulator.profiling.timing.tile_order import Tiling, grouped, row_m
 from cupygemm.emulator.targets import TARGETS
 
 TILE, TILE_K, TARGET = 256, 64, "gfx942"
+SINE = ("MAF",)  # sources whose operands are a sine's values; those of others are normal
 Pair = tuple[KernelProfile, KernelProfile]
 
 
@@ -44,7 +45,15 @@ def product_of(row: Mapping[str, str]) -> Product:
         b_bytes=tile_bytes,
         steps=-(-k // TILE_K),
     )
-    return Product(m=m, n=n, k=k, tiling=tiling, board=row["board"], dtype=row["dtype"])
+    return Product(
+        m=m,
+        n=n,
+        k=k,
+        tiling=tiling,
+        board=row["board"],
+        dtype=row["dtype"],
+        operands="sine" if row["source"] in SINE else "normal",
+    )
 
 
 def _order(name: str, tile_rows: int, columns: int) -> NDArray[np.int64]:

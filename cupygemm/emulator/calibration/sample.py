@@ -27,7 +27,7 @@ class Product:
     ----------
     m, n, k : int
     tiling : Tiling
-    board, dtype : str
+    board, dtype, operands : str
         A key of `POWER`.
     """
 
@@ -37,6 +37,7 @@ class Product:
     tiling: Tiling
     board: str = "MI300X"
     dtype: str = "bf16"
+    operands: str = "normal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def estimate(
     clock_mhz : float, optional
         By default the clock to which power limits the product.
     """
-    power, clock = POWER[product.board, product.dtype], clock_mhz or 0.0
+    power, clock = POWER[product.board, product.dtype, product.operands], clock_mhz or 0.0
     clock = clock or float(TARGETS[profiles[0].target].clock_mhz)
     workgroups, cus = len(product.tiling.order), TARGETS[profiles[0].target].num_cus
     resident = min(profiles[0].occupancy.workgroups, -(-workgroups // cus))

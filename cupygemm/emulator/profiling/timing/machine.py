@@ -63,7 +63,8 @@ class TimingMachine:
     memory_queue : int
         Cycles of work that can queue for vL1D before waves have to wait.
     power : Power or None
-        The clock under load, if there is a published figure: that of MI300X and bf16.
+        The clock under load, if there is a published figure: that of MI300X and normally
+        distributed bf16.
     """
 
     lds_port_bytes: int
@@ -103,7 +104,7 @@ _CDNA3 = TimingMachine(
     branch_cycles=32,
     barrier_latency=8,
     memory_queue=64,
-    power=POWER["MI300X", "bf16"],
+    power=POWER["MI300X", "bf16", "normal"],
 )
 
 _ROWS = {

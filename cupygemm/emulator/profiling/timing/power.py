@@ -8,12 +8,18 @@ fastest products (MAF).
 MAF
     AMD, "Measuring Max-Achievable FLOPs, Part 2" (ROCm blogs, 2025-02-28): hipBLASLt, operands of
     a sine's values, rotating buffers, products of 4096 x 4864 x 32896, for fp8 4096 x 3648 x 32896.
+    The clock is the median of the slowest XCD.
+TAF
+    AMD, "Understanding TAF Alongside Peak FLOPs and MAF" (ROCm blogs, 2026-10-06): the same
+    products on MI325X with normally distributed operands, whose bits change more often, in 831.40
+    (bf16), 787.25 (fp16) and 1408.06 TFLOP/s (fp8). So the clock falls in that proportion, also on
+    MI300X, for which the figures are not published.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 BASE = 0.19
 """The constant work, relative to that of busy matrix units. *Fitted*, on the steps of the
@@ -48,12 +54,18 @@ def _cdna3(tflops: float, clock_mhz: float, flop_per_clock: int = 2048) -> Power
     return Power(boost_mhz=2100, published_mhz=clock_mhz, published_share=tflops * 1e12 / peak)
 
 
-POWER = {
+_SINE = {
     ("MI300X", "bf16"): _cdna3(708, 1207),
     ("MI300X", "fp16"): _cdna3(654, 1115),
     ("MI300X", "fp8"): _cdna3(1273, 1230, 4096),
     ("MI325X", "bf16"): _cdna3(843, 1447),
     ("MI325X", "fp16"): _cdna3(794, 1354),
     ("MI325X", "fp8"): _cdna3(1519, 1464, 4096),
+}  # MAF
+_NORMAL = {"bf16": 831.40 / 843, "fp16": 787.25 / 794, "fp8": 1408.06 / 1519}  # TAF over MAF
+
+POWER = {(board, dtype, "sine"): power for (board, dtype), power in _SINE.items()} | {
+    (board, dtype, "normal"): replace(power, published_mhz=power.published_mhz * _NORMAL[dtype])
+    for (board, dtype), power in _SINE.items()
 }
-"""By board and type of the operands; the source of all rows is MAF."""
+"""By board, type of the operands, and distribution of their values, ``"sine"`` or ``"normal"``."""
