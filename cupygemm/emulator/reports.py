@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from cupygemm.emulator.array_elements import element_at
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.line_table import line_table
@@ -86,7 +87,8 @@ def argument_near(state: State, address: int) -> str | None:
     if freed is not None and (argument := _argument_into(state, freed)):
         return f"{argument[0]} points into what was freed{argument[1]}"
     if near is not None and (argument := _argument_into(state, near)):
-        return f"{argument[0]} points into it{argument[1]}"
+        element = element_at(address, near, _pointers(state))
+        return f"{argument[0]} points into it{argument[1]}" + f": {element}" * bool(element)
     return None
 
 
@@ -118,6 +120,12 @@ def _named(position: int, argument: Argument) -> str:
 def _explicit(state: State) -> list[Argument]:
     arguments = state.kernel.arguments
     return [argument for argument in arguments if not argument.value_kind.startswith("hidden_")]
+
+
+def _pointers(state: State) -> frozenset[int]:
+    """Return the arguments of a pointer's size."""
+    held = (state.arguments[each.offset : each.offset + each.size] for each in _explicit(state))
+    return frozenset(int.from_bytes(each, "little") for each in held if len(each) == _POINTER_BYTES)
 
 
 def _argument_into(state: State, extent: Extent) -> tuple[str, str] | None:

@@ -41,7 +41,7 @@ def test_the_argument_is_named(cp: ModuleType) -> None:
     fault = fault_of(cp, "past_the_end", (cp.zeros(64, "f4"), cp.zeros(64, "f4")))
     assert fault.lane == 63
     assert "0 bytes past the end of allocation" in fault.detail
-    assert fault.detail.splitlines()[-1] == "argument 1 (y) points into it"
+    assert fault.detail.splitlines()[-1] == "argument 1 (y) points into it: float32 (64,)"
     assert fault.source is None
 
 
@@ -50,7 +50,30 @@ def test_a_pointer_inside_an_argument_is_found(cp: ModuleType) -> None:
     view = np.zeros((), np.dtype([("rows", "i4"), ("data", "u8")], align=True))
     view["data"] = data.data.ptr
     fault = fault_of(cp, "by_value", (cp.zeros(1, "f4"), view))
-    assert fault.detail.splitlines()[-1].endswith("points into it, at its byte 8")
+    last = fault.detail.splitlines()[-1]
+    assert last.endswith("points into it, at its byte 8: float32 (64,)")
+
+
+SAME = 'extern "C" __global__ void same(float* x, int at) { x[at] = blockIdx.x; }'
+
+
+@pytest.mark.parametrize(
+    ("view", "at", "element"),
+    [
+        ((slice(None),), 3 * 16 + 7, "[3, 7] of float32 (8, 16)"),
+        ((slice(2, 3),), 5, "[0, 5] of float32 (1, 16)"),
+        ((5, slice(None, None, 3)), 6, "[2] of float32 (6,) with strides (12,)"),
+        ((slice(None, None, -1),), -16, "[1, 0] of float32 (8, 16) with strides (-64, 4)"),
+        ((5, slice(None, None, 3)), 5, "[5, 5] of float32 (8, 16)"),
+    ],
+)
+def test_the_element_is_named(cp: ModuleType, view: tuple, at: int, element: str) -> None:
+    x = cp.zeros((8, 16), "f4")
+    part = x[view]
+    with pytest.raises(RuntimeError, match="global race") as raised:
+        cp.RawKernel(SAME, "same")((2,), (1,), (part, np.int32(at)))
+    last = str(raised.value).splitlines()[-1]
+    assert last == f"  argument 0 (x) points into it: element {element}"
 
 
 def test_the_source_line_is_named(cp: ModuleType) -> None:
