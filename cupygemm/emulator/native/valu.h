@@ -122,45 +122,38 @@ static inline u64 bits_f64(f64 value) {
                    const struct valu_operation *op UNUSED, uint64_t *mask UNUSED,                  \
                    int waves UNUSED)
 
-#define OP1(name, R, A, expression)                                                                \
+/* The sources of a wave, and of its lane i. */
+#define SOURCES1 SOURCE(a, 0)
+#define SOURCES2                                                                                   \
+    SOURCES1;                                                                                      \
+    SOURCE(b, 1)
+#define SOURCES3                                                                                   \
+    SOURCES2;                                                                                      \
+    SOURCE(c, 2)
+#define LOAD1(A) A a UNUSED = GET_##A(a)
+#define LOAD2(A, B)                                                                                \
+    LOAD1(A);                                                                                      \
+    B b UNUSED = GET_##B(b)
+#define LOAD3(A, B, C)                                                                             \
+    LOAD2(A, B);                                                                                   \
+    C c UNUSED = GET_##C(c)
+
+/* An operation of n sources: `first` comes before all lanes, `loads` before the value of each. */
+#define OPERATION(name, n, first, R, loads, value)                                                 \
     DEFINE_OP(name) {                                                                              \
         EACH_WAVE {                                                                                \
             RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
+            SOURCES##n;                                                                            \
+            first;                                                                                 \
             EACH_LANE {                                                                            \
-                A a UNUSED = GET_##A(a);                                                           \
-                PUT_##R(expression);                                                               \
+                loads;                                                                             \
+                PUT_##R(value);                                                                    \
             }                                                                                      \
         }                                                                                          \
     }
-#define OP2(name, R, A, B, expression)                                                             \
-    DEFINE_OP(name) {                                                                              \
-        EACH_WAVE {                                                                                \
-            RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            EACH_LANE {                                                                            \
-                A a UNUSED = GET_##A(a);                                                           \
-                B b UNUSED = GET_##B(b);                                                           \
-                PUT_##R(expression);                                                               \
-            }                                                                                      \
-        }                                                                                          \
-    }
-#define OP3(name, R, A, B, C, expression)                                                          \
-    DEFINE_OP(name) {                                                                              \
-        EACH_WAVE {                                                                                \
-            RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            SOURCE(c, 2);                                                                          \
-            EACH_LANE {                                                                            \
-                A a UNUSED = GET_##A(a);                                                           \
-                B b UNUSED = GET_##B(b);                                                           \
-                C c UNUSED = GET_##C(c);                                                           \
-                PUT_##R(expression);                                                               \
-            }                                                                                      \
-        }                                                                                          \
-    }
+#define OP1(name, R, A, expression) OPERATION(name, 1, , R, LOAD1(A), expression)
+#define OP2(name, R, A, B, expression) OPERATION(name, 2, , R, LOAD2(A, B), expression)
+#define OP3(name, R, A, B, C, expression) OPERATION(name, 3, , R, LOAD3(A, B, C), expression)
 /* An integer operation and its saturating form, name##_clamp. Both compute in i64, which the
  * compiler narrows where only the low bits count. */
 #define LOWEST_u32 0
@@ -177,33 +170,14 @@ static inline u64 bits_f64(f64 value) {
     IN_I64_2(name, R, A, B, (R)value, expression)                                                  \
     IN_I64_2(name##_clamp, R, A, B, (R)SATURATED(R, value), expression)
 #define IN_I64_2(name, R, A, B, result, expression)                                                \
-    DEFINE_OP(name) {                                                                              \
-        EACH_WAVE {                                                                                \
-            RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            EACH_LANE {                                                                            \
-                i64 a = GET_##A(a), b = GET_##B(b), value = (expression);                          \
-                PUT_##R(result);                                                                   \
-            }                                                                                      \
-        }                                                                                          \
-    }
+    OPERATION(name, 2, , R, i64 a = GET_##A(a); i64 b = GET_##B(b);                                \
+              i64 value = (expression), result)
 #define SATURATING3(name, R, A, B, C, expression)                                                  \
     IN_I64_3(name, R, A, B, C, (R)value, expression)                                               \
     IN_I64_3(name##_clamp, R, A, B, C, (R)SATURATED(R, value), expression)
 #define IN_I64_3(name, R, A, B, C, result, expression)                                             \
-    DEFINE_OP(name) {                                                                              \
-        EACH_WAVE {                                                                                \
-            RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            SOURCE(c, 2);                                                                          \
-            EACH_LANE {                                                                            \
-                i64 a = GET_##A(a), b = GET_##B(b), c = GET_##C(c), value = (expression);          \
-                PUT_##R(result);                                                                   \
-            }                                                                                      \
-        }                                                                                          \
-    }
+    OPERATION(name, 3, , R, i64 a = GET_##A(a); i64 b = GET_##B(b); i64 c = GET_##C(c);            \
+              i64 value = (expression), result)
 
 /* The mask of the lanes of which an expression holds, in two halves, which vectorise. */
 #define SET_MASK(loads, expression)                                                                \
@@ -225,44 +199,16 @@ static inline u64 bits_f64(f64 value) {
 #define COMPARE(name, A, B, expression)                                                            \
     DEFINE_OP(name) {                                                                              \
         EACH_WAVE {                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            SET_MASK(A a UNUSED = GET_##A(a); B b UNUSED = GET_##B(b), expression);                \
+            SOURCES2;                                                                              \
+            SET_MASK(LOAD2(A, B), expression);                                                     \
         }                                                                                          \
     }
 
 /* The same with a lane mask as the second result, which is computed first: the other result may
  * overwrite a source. */
 #define OP2_MASK(name, R, A, B, expression, condition)                                             \
-    DEFINE_OP(name) {                                                                              \
-        EACH_WAVE {                                                                                \
-            RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            SET_MASK(A a UNUSED = GET_##A(a); B b UNUSED = GET_##B(b), condition);                 \
-            EACH_LANE {                                                                            \
-                A a UNUSED = GET_##A(a);                                                           \
-                B b UNUSED = GET_##B(b);                                                           \
-                PUT_##R(expression);                                                               \
-            }                                                                                      \
-        }                                                                                          \
-    }
+    OPERATION(name, 2, SET_MASK(LOAD2(A, B), condition), R, LOAD2(A, B), expression)
 #define OP3_MASK(name, R, A, B, C, expression, condition)                                          \
-    DEFINE_OP(name) {                                                                              \
-        EACH_WAVE {                                                                                \
-            RESULT;                                                                                \
-            SOURCE(a, 0);                                                                          \
-            SOURCE(b, 1);                                                                          \
-            SOURCE(c, 2);                                                                          \
-            SET_MASK(A a UNUSED = GET_##A(a); B b UNUSED = GET_##B(b);                             \
-                     C c UNUSED = GET_##C(c), condition);                                          \
-            EACH_LANE {                                                                            \
-                A a UNUSED = GET_##A(a);                                                           \
-                B b UNUSED = GET_##B(b);                                                           \
-                C c UNUSED = GET_##C(c);                                                           \
-                PUT_##R(expression);                                                               \
-            }                                                                                      \
-        }                                                                                          \
-    }
+    OPERATION(name, 3, SET_MASK(LOAD3(A, B, C), condition), R, LOAD3(A, B, C), expression)
 
 #endif
