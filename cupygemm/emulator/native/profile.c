@@ -51,6 +51,48 @@ static uint64_t flat_lanes(struct machine *m, const struct operation *op, int64_
     return a.to_lds;
 }
 
+/* An access whose cycles are known. */
+struct counted {
+    uint32_t address[LANES];
+    uint64_t exec;
+    int64_t cycles;
+};
+
+/* Whether lanes access what they did before, moved by some dwords: the same lanes conflict then.
+ * So it is in most kernels, from wave to wave. */
+static bool is_moved(const struct counted *before, uint64_t exec, const uint32_t *address) {
+    if (!exec || exec != before->exec)
+        return false;
+    int lane = first_lane(exec);
+    uint32_t distance = address[lane] - before->address[lane], different = distance % 4, high = 0;
+    for (int half = 0; half < 2; half++) {
+        uint32_t word = (uint32_t)(exec >> 32 * half);
+        for (int k = 0; k < 32; k++) {
+            uint32_t new = address[32 * half + k], old = before->address[32 * half + k];
+            uint32_t chosen = 0 - (word >> k & 1);
+            different |= ((new - old) ^ distance) & chosen;
+            high |= (new | old) & chosen;
+        }
+    }
+    return !different && !(high >> 31); /* far from where addresses wrap */
+}
+
+/* Return the cycles of an access; `latest` is the one before it. */
+static int64_t access_cycles(struct counted *latest, const struct operation *op, uint64_t exec,
+                             const uint32_t *address, const uint64_t *phases, int64_t num_phases,
+                             int banks) {
+    struct demand demand;
+    if (!is_moved(latest, exec, address)) {
+        latest->cycles = 0;
+        for (int64_t i = 0; i < num_phases; i++)
+            latest->cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
+                                           op->kind != ATOMIC);
+    }
+    latest->exec = exec;
+    memcpy(latest->address, address, sizeof latest->address);
+    return latest->cycles;
+}
+
 /* Add to `totals` the wave-instructions, their cycles, and how many of these conflicts cost; put
  * the cycles of each wave into `each` if it is wanted. Call it before the instruction executes. A
  * FLAT instruction counts where some lane is in LDS. */
@@ -58,8 +100,8 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
                      int64_t first, int64_t step, int64_t count, const uint64_t *phases,
                      int64_t num_phases, int64_t *totals, int32_t *each) {
     struct waves list = {ids, first, step, count};
-    struct demand demand;
-    uint32_t address[LANES];
+    struct counted latest = {.exec = 0};
+    uint32_t address[LANES] = {0};
     int banks = 1 << m->bank_shift;
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
@@ -71,9 +113,7 @@ void count_conflicts(struct machine *m, const struct operation *op, const int64_
         for (int access = 0; access <= op->pair; access++) {
             if (!flat)
                 lds_addresses(m, op, wave, access ? op->offset2 : op->offset, address);
-            for (int64_t i = 0; i < num_phases; i++)
-                cycles += phase_cycles(&demand, address, exec & phases[i], op->bytes, banks,
-                                       op->kind != ATOMIC);
+            cycles += access_cycles(&latest, op, exec, address, phases, num_phases, banks);
         }
         totals[0] += 1;
         totals[1] += cycles;
