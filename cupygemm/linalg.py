@@ -25,9 +25,10 @@ from cupygemm._solvers.factors import (
     lu_solve,
     solve_triangular,
 )
+from cupygemm._solvers.inverses import inv
 from cupygemm._solvers.orthogonal import lstsq, pinv, qr
 from cupygemm._solvers.refinement import SolveInfo
-from cupygemm._solvers.systems import cholesky, det, inv, slogdet, solve
+from cupygemm._solvers.systems import cholesky, det, slogdet, solve
 
 __all__ = [
     "SolveInfo",

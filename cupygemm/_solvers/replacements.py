@@ -12,7 +12,7 @@ from typing import Any
 
 from cupygemm._products.accelerate import CupyFunction
 from cupygemm._request.arrays import Array
-from cupygemm._solvers import factors, orthogonal, systems
+from cupygemm._solvers import factors, inverses, orthogonal, systems
 from cupygemm._solvers.errors import unchecked
 
 Function = Callable[..., Any]
@@ -118,7 +118,7 @@ def _row(name: str, ours: Function, operands: str, keywords: frozenset[str] = fr
 FUNCTIONS: tuple[CupyFunction, ...] = (
     *_row("cholesky", _checked_as_by_cupy(systems.cholesky), "a"),
     *_row("solve", _checked_as_by_cupy(systems.solve), "a b"),
-    *_row("inv", _checked_as_by_cupy(systems.inv), "a"),
+    *_row("inv", _checked_as_by_cupy(inverses.inv), "a"),
     *_row("det", systems.det, "a"),
     *_row("slogdet", systems.slogdet, "a"),
     *_row("qr", orthogonal.qr, "a", frozenset({"mode"})),

@@ -7,6 +7,7 @@ divide its columns (``small_rows.hpp``).
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,11 +92,8 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     x, info = cupy.empty(b.shape, dtype), cupy.empty(batches, "int32")
     most = 1 if columns == 1 else _MOST_COLUMNS
     if n <= _MOST_ROWS:
-        size = next(size for size in _SIZES if size >= n)
-        launch = load(SMALL_SYSTEM, dtype, _THREADS, size=size, columns=most)
-        grid = -(-batches // (_THREADS // 32))
         addresses = (array.data.ptr for array in (a, b, x, info))
-        launch((grid, 1), *addresses, n, columns, batches, 0)
+        _launch_system(n, dtype, addresses, (columns, batches), most)
         return x, info
     _launch_lu(
         n,
@@ -107,6 +105,44 @@ def solve(a: Array, b: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
         most,
     )
     return x, info
+
+
+def inverts(n: int, dtype: np.dtype[Any]) -> bool:
+    """Tell whether `inverse` takes matrices of `n` rows: a lane holds two rows in registers."""
+    return n <= (_MOST_ROWS // 2 if dtype.itemsize == 16 else _MOST_ROWS)
+
+
+def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return the inverses (..., n, n), and the info of each matrix as of `lu.factor`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        (..., n, n), with n as of `inverts`.
+    dtype : numpy.dtype
+        The type of the inverses.
+    """
+    import cupy
+
+    n = a.shape[-1]
+    a = cupy.ascontiguousarray(a, dtype)
+    batches = a.size // (n * n)
+    x, info = cupy.empty(a.shape, dtype), cupy.empty(batches, "int32")
+    addresses = a.data.ptr, 0, x.data.ptr, info.data.ptr
+    _launch_system(n, dtype, addresses, (n, batches), _size(n))
+    return x, info
+
+
+def _size(n: int) -> int:
+    return next(size for size in _SIZES if size >= n)
+
+
+def _launch_system(
+    n: int, dtype: np.dtype[Any], addresses: Iterable[int], extents: tuple[int, int], most: int
+) -> None:
+    columns, batches = extents
+    launch = load(SMALL_SYSTEM, dtype, _THREADS, size=_size(n), columns=most)
+    launch((-(-batches // (_THREADS // 32)), 1), *addresses, n, columns, batches, 0)
 
 
 def factor_lu(a: Matrices, pivots: Array, info: Array) -> None:

@@ -24,7 +24,6 @@ from cupygemm._solvers.operands import factored_dtype, real_dtype, require_squar
 from cupygemm._solvers.refinement import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import permutation
 
 
 class SlogdetResult(NamedTuple):
@@ -269,51 +268,6 @@ def zero_diagonal(t: Matrices) -> Array:
     zeros = cupy.diagonal(t.view, axis1=1, axis2=2) == 0
     first = cupy.argmax(zeros, axis=1) + 1
     return cupy.where(zeros.any(axis=1), first, 0).astype("int32")
-
-
-@common_keywords
-def inv(a: Any, *, stream: Any = None) -> Array:
-    """Compute inverses of matrices, as `numpy.linalg.inv`.
-
-    Parameters
-    ----------
-    a : cupy.ndarray
-        Square matrices, (..., n, n).
-    stream : cupy.cuda.Stream, optional
-        As for `cupygemm.matmul`.
-
-    Returns
-    -------
-    cupy.ndarray
-        The inverses, (..., n, n).
-
-    Raises
-    ------
-    numpy.linalg.LinAlgError
-        If the last two extents differ, or a matrix is singular.
-    TypeError
-        If ``a`` is not an array on a device, or its type cannot be factored.
-
-    See Also
-    --------
-    solve : Solve a system; this is faster and more accurate than a product with an inverse.
-    """
-    import cupy
-
-    a = as_array("inv", "a", a)
-    require_square("inv", "a", a)
-    dtype = factored_dtype("inv", a)
-    if not a.size:
-        return cupy.empty(a.shape, dtype)
-    n = a.shape[-1]
-    system, first = augmented(a, cupy.eye(n, dtype=dtype), dtype)
-    found = _lu.factor(system, columns=n, identity=first)
-    substitute(system, (0, 0), n, system, (0, first), n, lower=False)
-    raise_singular("inv", fetch(found.info))
-    # What is there is A^-1 P^-1.
-    places = permutation(found.pivots, inverse=True)[:, None]
-    inverse = cupy.take_along_axis(system.array[:, :, first : first + n], places, axis=2)
-    return inverse.reshape(a.shape)
 
 
 def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, ...]]:

@@ -75,6 +75,15 @@ def test_the_first_failure_of_a_stack_is_named(cp, draw):
         linalg.cholesky(cp.asarray(definite))
 
 
+@pytest.mark.parametrize("n", [7, N])
+def test_inverses_of_a_stack(cp, draw, n):
+    a = general(draw, 3, n, "d")
+    assert_like(linalg.inv(cp.asarray(a)), np.linalg.inv(a), factor=4000)
+    a[1, :, 5] = 0
+    with pytest.raises(np.linalg.LinAlgError, match=r"number 1 of the stack.*pivot 5 is zero"):
+        linalg.inv(cp.asarray(a))
+
+
 @pytest.mark.parametrize("scale", [1e-310, 1e307])
 def test_pivots_whose_inverses_overflow_or_vanish(cp, draw, scale):
     a = definite(draw, (1, 9, 9), "d") / 64

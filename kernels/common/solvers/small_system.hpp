@@ -1,4 +1,5 @@
-// Solves small systems, A X = B with at most 32 rows and few right-hand sides, one per 32 lanes.
+// Solves small systems, A X = B with at most 32 rows, one per 32 lanes: for few right-hand sides,
+// or for the identity, which gives the inverse.
 //
 // A lane holds a row of A and of B in registers. As in lu_panel.hpp no row moves: a lane knows the
 // position of its row. The rows of the pivots go from lane to lane. Rows that pad the matrix are
@@ -9,8 +10,9 @@
 namespace cupygemm {
 
 struct SystemArgs {
-    u64 a, b, x; // (n, n), (n, columns) and (n, columns) of each matrix, contiguous
-    u64 info;    // i32 for each matrix: 1 + the first column without a pivot, or 0
+    u64 a;    // (n, n) of each matrix, contiguous
+    u64 b, x; // (n, columns) of each matrix; no address of b means the identity
+    u64 info; // i32 for each matrix: 1 + the first column without a pivot, or 0
     i32 n, columns, batches, unused;
 };
 static_assert(sizeof(SystemArgs) == 48, "SystemArgs must match the dtype that the launcher packs");
@@ -42,9 +44,9 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
     }
 #pragma unroll
     for (u32 c = 0; c < most; ++c) {
-        right[c] = S{};
-        if (lane < n && c < columns)
-            right[c] = b[lane * columns + c];
+        right[c] = of_real<S>(c == lane ? 1 : 0);
+        if (args.b != 0)
+            right[c] = lane < n && c < columns ? b[lane * columns + c] : S{};
     }
     u32 position = lane;
     i32 failed = 0;

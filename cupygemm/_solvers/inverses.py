@@ -1,0 +1,85 @@
+"""`inv`, with NumPy's name and semantics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cupygemm._request.arrays import Array, as_array
+from cupygemm._request.keywords import common_keywords
+from cupygemm._solvers import lu, small
+from cupygemm._solvers.errors import fetch, raise_singular
+from cupygemm._solvers.matrices import augmented, copied
+from cupygemm._solvers.operands import factored_dtype, require_square
+from cupygemm._solvers.substitution import substitute
+from cupygemm._solvers.swaps import permutation
+
+
+@common_keywords
+def inv(a: Any, *, stream: Any = None) -> Array:
+    """Compute inverses of matrices, as `numpy.linalg.inv`.
+
+    Parameters
+    ----------
+    a : cupy.ndarray
+        Square matrices, (..., n, n).
+    stream : cupy.cuda.Stream, optional
+        As for `cupygemm.matmul`.
+
+    Returns
+    -------
+    cupy.ndarray
+        The inverses, (..., n, n).
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If the last two extents differ, or a matrix is singular.
+    TypeError
+        If ``a`` is not an array on a device, or its type cannot be factored.
+
+    See Also
+    --------
+    solve : Solve a system; this is faster and more accurate than a product with an inverse.
+    """
+    import cupy
+
+    a = as_array("inv", "a", a)
+    require_square("inv", "a", a)
+    dtype = factored_dtype("inv", a)
+    if not a.size:
+        return cupy.empty(a.shape, dtype)
+    n = a.shape[-1]
+    if small.inverts(n, dtype):
+        inverse, info = small.inverse(a, dtype)
+    else:
+        inverse, info = (_inverse_of_small if small.is_whole(n, dtype) else _inverse)(a, dtype)
+    raise_singular("inv", fetch(info))
+    return inverse.reshape(a.shape)
+
+
+def _inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return the inverses (batches, n, n), by a factorisation beside the identity, and the info."""
+    import cupy
+
+    n = a.shape[-1]
+    system, first = augmented(a, cupy.eye(n, dtype=dtype), dtype)
+    found = lu.factor(system, columns=n, identity=first)
+    substitute(system, (0, 0), n, system, (0, first), n, lower=False)
+    # What is there is A^-1 P^-1.
+    places = permutation(found.pivots, inverse=True)[:, None]
+    inverse = cupy.take_along_axis(system.array[:, :, first : first + n], places, axis=2)
+    return inverse, found.info
+
+
+def _inverse_of_small(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
+    """Return the same of matrices that one launch factors: U^-1 L^-1 P."""
+    import cupy
+
+    n = a.shape[-1]
+    found = lu.factor(copied(a, dtype))
+    x = copied(permutation(found.pivots)[:, :, None] == cupy.arange(n), dtype)
+    substitute(found.lu, (0, 0), n, x, (0, 0), n, lower=True, unit=True)
+    substitute(found.lu, (0, 0), n, x, (0, 0), n, lower=False)
+    return x.view, found.info
