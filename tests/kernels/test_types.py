@@ -128,7 +128,14 @@ def test_pairs_of_8_bit_formats(arch, mma, number):
     check_resources(case)
 
 
-@pytest.mark.parametrize(("layout", "mma"), [("kn", 16), ("mk", 32), ("kk", 32), ("mn", 16)])
+@pytest.mark.parametrize(
+    ("layout", "mma"),
+    [
+        ("kn", 16),
+        ("mk", 32),
+        *(pytest.param(*case, marks=pytest.mark.sweep) for case in (("kk", 32), ("mn", 16))),
+    ],
+)
 def test_xf32_of_exact_operands(layout, mma):
     case = tailed(suited("tf32", layout, "gfx942", mma), "gfx942", "tf32", layout)
     case.run().check_exact()

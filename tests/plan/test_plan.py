@@ -183,9 +183,8 @@ def test_explaining_computes_nothing(cp, device):
     assert (cp.asnumpy(out) == 9).all()
 
 
-@pytest.mark.parametrize(
-    "target", ["gfx90a", pytest.param("gfx942", marks=pytest.mark.sweep), "gfx950"]
-)  # all tests run on gfx942 unless they are told otherwise
+@pytest.mark.sweep  # test_epilogue_calls.py multiplies on the other targets, too
+@pytest.mark.parametrize("target", ["gfx90a", "gfx942", "gfx950"])
 def test_every_emulated_target(run_python, emulatable, target):
     code = """
 import cupygemm, cupy, ml_dtypes

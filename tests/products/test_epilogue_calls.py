@@ -138,7 +138,7 @@ def test_other_targets(run_python, device, target):
     if not device.emulated:
         return
     code = """
-import cupygemm, cupy as cp, numpy as np
+import cupygemm, cupy as cp, ml_dtypes, numpy as np
 from cupygemm import testing
 for kind, dtype, order in (("e", "e", "C"), ("e", "f", "F"), ("b", "b", "C")):
     x1, x2 = testing.integer_operands((70, 150), (150, 67), kind)
@@ -153,8 +153,12 @@ for kind, dtype, order in (("e", "e", "C"), ("e", "f", "F"), ("b", "b", "C")):
     assert cupygemm.explain(cp.asarray(x1), cp.asarray(x2), out, **options).backend == "cupygemm"
     check = testing.assert_gemm_exact if dtype != "e" else testing.assert_gemm_close
     check(out, x1, x2, **given)
+x1, x2 = testing.integer_operands((2, 70, 150), (150, 65), ml_dtypes.bfloat16)
+a, b = cp.asarray(x1), cp.asarray(x2)
+testing.assert_gemm_exact(cupygemm.matmul(a, b), x1, x2)
+print(cupygemm.explain(a, b).device)
 """
-    run_python(code, target=target)
+    assert run_python(code, target=target).strip() == f"{target} (emulated)"
 
 
 def test_parts_of_k_share_an_epilogue(cp, device):

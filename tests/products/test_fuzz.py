@@ -131,12 +131,12 @@ def target(cp, draw, expected, operands):
 
 
 @pytest.mark.slow
-@pytest.mark.one_in(8)
-@pytest.mark.parametrize("part", range(8))
+@pytest.mark.one_in(16)
+@pytest.mark.parametrize("part", range(16))
 def test_as_numpy(cp, part):
     cupygemm.matmul(cp.ones(1), cp.ones(1))  # start the device, which sets the recursion limit
 
-    @settings(max_examples=250)
+    @settings(max_examples=125)
     @seed(part)
     @given(st.data())
     def check(data):

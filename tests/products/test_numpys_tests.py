@@ -41,6 +41,7 @@ numpy.linalg.tests.test_linalg:TestMultiDot.test_vector_as_first_and_last_argume
 numpy.linalg.tests.test_linalg:TestMultiDot.test_three_arguments_and_out
 numpy.linalg.tests.test_linalg:TestMultiDot.test_dynamic_programming_optimization_and_out
 """.split()
+LONGEST = "fixedstridebug"  # products of 2-D operands, of which other tests have more
 PRODUCTS = [
     "matmul",
     "dot",
@@ -103,7 +104,17 @@ def on_device(cp, function, numpys, called):
     return product
 
 
-@pytest.mark.parametrize("test", TESTS, ids=[test.rpartition(":")[2] for test in TESTS])
+@pytest.mark.parametrize(
+    "test",
+    [
+        pytest.param(
+            test,
+            id=test.rpartition(":")[2],
+            marks=[pytest.mark.sweep] if test.endswith(LONGEST) else [],
+        )
+        for test in TESTS
+    ],
+)
 def test_numpys(cp, monkeypatch, test):
     path, _, name = test.partition(":")
     monkeypatch.setattr(pytest.mark, "_config", None)  # NumPy's tests have marks of their own

@@ -7,12 +7,11 @@ import pytest
 
 from cupygemm import linalg
 from tests.solvers.conftest import assert_like, unit
-
-TYPES = "fdFD"
+from tests.solvers.test_systems import MOST_TYPES, TYPES
 
 
 @pytest.mark.covering
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize(("m", "n"), [(9, 9), (21, 6), (6, 21), (1, 1)])
 @pytest.mark.parametrize("mode", ["reduced", "complete", "r", "raw"])
 def test_qr(cp, draw, dtype, m, n, mode):
@@ -75,7 +74,7 @@ def test_least_squares(cp, draw, dtype, m, n, rank):
 
 
 @pytest.mark.covering
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize(("m", "n"), [(7, 4), (4, 7)])
 def test_pseudo_inverse(cp, draw, dtype, m, n):
     a = draw((2, m, n), dtype)
