@@ -162,10 +162,11 @@ static enum level request(struct cache_model *model, int64_t xcd, int64_t cu, ui
 static bool place_together(const struct machine *m, const struct cache_model *model,
                            struct access *a, uint64_t lanes) {
     uint64_t low = ~0ull, high = 0;
-    for (uint64_t left = lanes; left; left &= left - 1) {
-        uint64_t address = a->address[first_lane(left)];
-        low = address < low ? address : low;
-        high = address > high ? address : high;
+    for (int lane = 0; lane < LANES; lane++) { /* without a branch: it vectorises */
+        bool counts = lanes >> lane & 1;
+        uint64_t first = counts ? a->address[lane] : ~0ull, last = counts ? a->address[lane] : 0;
+        low = first < low ? first : low;
+        high = last > high ? last : high;
     }
     int64_t size = a->bytes[first_lane(lanes)];
     if (a->partial || !inside(m, low, high - low + (uint64_t)size))
