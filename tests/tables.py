@@ -58,6 +58,11 @@ def rows_of(
     return found
 
 
+def swept(*values: Any) -> list[Any]:
+    """Return values for `parametrize` whose cases ``make test`` leaves to ``make test-all``."""
+    return [pytest.param(value, marks=pytest.mark.sweep) for value in values]
+
+
 def fail_for_broken_tables(item: pytest.Item) -> None:
     """Raise the exception of the table that gave a test its row, if there was one."""
     call = getattr(item, "callspec", None)

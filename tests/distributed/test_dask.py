@@ -6,6 +6,7 @@ import pytest
 
 import cupygemm
 import cupygemm.distributed
+from tests.tables import swept
 
 da = pytest.importorskip("dask.array")
 dask = pytest.importorskip("dask")
@@ -33,7 +34,9 @@ def computed(array):
 
 
 @pytest.mark.covering
-@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "complex64", "int8", "int32"])
+@pytest.mark.parametrize(
+    "dtype", ["float16", "float32", "complex64", "int8", *swept("float64", "int32")]
+)
 @pytest.mark.parametrize("k_chunk", [16, 40])
 def test_the_product_is_numpys(chunked, dtype, k_chunk):
     a, b = integers(33, 40, dtype=dtype), integers(40, 18, dtype=dtype)

@@ -10,6 +10,7 @@ import pytest
 import cupygemm
 from cupygemm._backends.cdna import grouped as grouped_cdna
 from cupygemm._backends.runners import SharedLaunch
+from tests.tables import swept
 
 RNG = np.random.default_rng(0)
 SHAPES = [
@@ -45,7 +46,9 @@ def launches(cp, monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.dtype(ml_dtypes.bfloat16), np.int8])
+@pytest.mark.parametrize(
+    "dtype", [np.float32, np.float16, np.int8, *swept(np.dtype(ml_dtypes.bfloat16))]
+)
 def test_products_of_any_shapes(cp, dtype):
     a, b = operands(SHAPES, dtype)
     results = cupygemm.grouped_matmul(list(map(cp.asarray, a)), list(map(cp.asarray, b)))

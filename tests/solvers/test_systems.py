@@ -8,10 +8,11 @@ import scipy.linalg
 
 from cupygemm import linalg
 from tests.solvers.conftest import assert_like
+from tests.tables import swept
 
 TYPES = "fdFD"
 # `make test` leaves complex128 to tests of inverses, least squares and structures.
-MOST_TYPES = ["f", "d", "F", pytest.param("D", marks=pytest.mark.sweep)]
+MOST_TYPES = ["f", "d", "F", *swept("D")]
 
 
 def well_conditioned(draw, shape, dtype):
