@@ -16,6 +16,7 @@
 
 #include "hopper/cp_async.cuh"
 #include "hopper/scheduler.cuh"
+#include "hopper/tma.cuh"
 
 namespace cupygemm {
 
@@ -76,17 +77,41 @@ private:
             const u64 first_from = from + first * sizeof(float);
             const bool adjacent = scales.shared_by == 1 && scales.pitch == 1;
             if (adjacent && first_from % 16 == 0 && scales.k % 4 == 0) {
-                copy_vectors<count>(args, work, first_from, scales.k,
-                                    extent - minimum(first, extent), place, lane, shared, ring);
+                const u32 left = extent - minimum(first, extent), present = minimum(left, count);
+                if (Config::num_consumers > 1 && present % 4 == 0)
+                    copy_bytes(args, work, first_from, scales.k, present * sizeof(float), place,
+                               lane, shared, ring);
+                else
+                    copy_vectors<count>(args, work, first_from, scales.k, left, place, lane, shared,
+                                        ring);
                 return;
             }
         }
         copy_each<count, apart>(args, work, from, scales, first, extent, place, lane, shared, ring);
     }
 
-    // The same for scales that are adjacent in memory, by as few instructions as possible: they
-    // delay a quarter of each consumer, for which its other quarters wait. What lies behind the
-    // `left` rows or columns becomes 0.
+    // The same for scales that are adjacent in memory, by one instruction: others delay a quarter
+    // of each consumer, for which its other quarters wait. Rows or columns whose scales are not
+    // copied are not stored either.
+    template <class Args> CUPYGEMM_INLINE static void copy_bytes(const Args &args, const Work &work,
+                                                                 u64 from, i64 pitch_k, u32 bytes,
+                                                                 u32 place, u32 lane,
+                                                                 SharedAddress shared, Ring &ring) {
+        each_step(args, work, shared, ring,
+                  [&](i32 block, SharedAddress stage, SharedAddress full) {
+                      __syncwarp(); // all lanes have seen that the stage is empty
+                      if (lane != 0)
+                          return;
+                      mbarrier_arrive_for(full, lanes - 1);
+                      mbarrier_arrive_expect_tx(full, bytes);
+                      if (bytes)
+                          tma_load_bytes(stage + place * sizeof(float),
+                                         from + block * pitch_k * sizeof(float), bytes, full);
+                  });
+    }
+
+    // The same where the copy engine would take longer, or does not take them. A single consumer
+    // waits for its scales. What lies behind the `left` rows or columns becomes 0.
     template <u32 count, class Args>
     CUPYGEMM_INLINE static void copy_vectors(const Args &args, const Work &work, u64 from,
                                              i64 pitch_k, u32 left, u32 place, u32 lane,
@@ -99,15 +124,18 @@ private:
             present[i] = minimum(left - minimum(left, index), of_vector) * sizeof(float);
         }
         const u64 of_lane = from + lane * 16;
-        each_step(args, work, shared, ring, [&](i32 block, SharedAddress stage) {
-            const u64 at = block * pitch_k * sizeof(float);
-            const SharedAddress to = stage + place * sizeof(float) + lane * 16;
+        each_step(
+            args, work, shared, ring, [&](i32 block, SharedAddress stage, SharedAddress full) {
+                const u64 at = block * pitch_k * sizeof(float);
+                const SharedAddress to = stage + place * sizeof(float) + lane * 16;
 #pragma unroll
-            for (u32 i = 0; i < runs; ++i)
-                if (count % (lanes * of_vector) == 0 || (lane + i * lanes) * of_vector < count)
-                    copy_async<16>(to + i * lanes * 16,
-                                   (present[i] ? of_lane + i * lanes * 16 : from) + at, present[i]);
-        });
+                for (u32 i = 0; i < runs; ++i)
+                    if (count % (lanes * of_vector) == 0 || (lane + i * lanes) * of_vector < count)
+                        copy_async<16>(to + i * lanes * 16,
+                                       (present[i] ? of_lane + i * lanes * 16 : from) + at,
+                                       present[i]);
+                copy_async_arrive(full);
+            });
     }
 
     // The same for any strides. Beyond `extent`, the last scale is repeated.
@@ -122,18 +150,20 @@ private:
             const u32 index = minimum<u32>(first + (lane + i * lanes) * apart, extent - 1);
             offsets[i] = static_cast<i32>(index / scales.shared_by) * scales.pitch;
         }
-        each_step(args, work, shared, ring, [&](i32 block, SharedAddress stage) {
-            const SharedAddress to = stage + (place + lane) * sizeof(float);
+        each_step(args, work, shared, ring,
+                  [&](i32 block, SharedAddress stage, SharedAddress full) {
+                      const SharedAddress to = stage + (place + lane) * sizeof(float);
 #pragma unroll
-            for (u32 i = 0; i < runs; ++i) {
-                const i64 at = offsets[i] + block * scales.k;
-                if (count % lanes == 0 || lane + i * lanes < count)
-                    copy_async<4>(to + i * lanes * sizeof(float), from + at * 4, 4);
-            }
-        });
+                      for (u32 i = 0; i < runs; ++i) {
+                          const i64 at = offsets[i] + block * scales.k;
+                          if (count % lanes == 0 || lane + i * lanes < count)
+                              copy_async<4>(to + i * lanes * sizeof(float), from + at * 4, 4);
+                      }
+                      copy_async_arrive(full);
+                  });
     }
 
-    // Call copy(block of k, scales of the stage) when the stage of a step is empty.
+    // Call copy(block of k, scales of the stage, its barrier) when the stage of a step is empty.
     template <class Args, class Copy>
     CUPYGEMM_INLINE static void each_step(const Args &args, const Work &work, SharedAddress shared,
                                           Ring &ring, const Copy &copy) {
@@ -141,8 +171,8 @@ private:
         for (u32 step = work.begin; step < work.end; ++step, ring.advance()) {
             const u32 of_k = minimum(step_of_k<Config>(args, work, step), last_step);
             mbarrier_wait(T::empty(shared, ring.stage), ring.parity ^ 1);
-            copy(block_of(args.scales.inverse, of_k), T::scales(shared, ring.stage));
-            copy_async_arrive(T::full(shared, ring.stage));
+            copy(block_of(args.scales.inverse, of_k), T::scales(shared, ring.stage),
+                 T::full(shared, ring.stage));
         }
     }
 

@@ -50,6 +50,12 @@ CUPYGEMM_INLINE void mbarrier_arrive(SharedAddress barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
+// Arrive several times.
+CUPYGEMM_INLINE void mbarrier_arrive_for(SharedAddress barrier, u32 arrivals) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(arrivals)
+                 : "memory");
+}
+
 // Whether the phase of this parity has ended. The answer takes some time, during which the thread
 // can execute other instructions.
 CUPYGEMM_INLINE bool mbarrier_try_wait(SharedAddress barrier, u32 parity) {

@@ -38,6 +38,10 @@ template <class Config> struct TileStore {
     static_assert(Config::c_turned || Config::tile_n % columns == 0 || Config::has_narrow_boxes,
                   "narrower boxes of C need a map of their own");
     using Epilogue = TileEpilogue<Config, groups>;
+    // Whether all blocks of a tile are staged before any is stored, which takes fewer barriers.
+    static constexpr bool at_once =
+        Config::block_scaled && Config::row_groups && Config::num_consumers > 1 &&
+        Config::tma_store && !Config::has_epilogue && num_buffers >= T::consumer_blocks * parts;
 
     static_assert(
         !Config::c_turned || out_bytes == (T::a_in_registers ? 4 : 2),
@@ -53,7 +57,26 @@ template <class Config> struct TileStore {
     CUPYGEMM_INLINE void store(const Args &args, const Work &work, u32 consumer, u32 thread,
                                SharedAddress staging, Accumulators<Config> &acc,
                                Epilogue &epilogue) {
-        const BoxIndex batch = c_box(args, work);
+        if constexpr (at_once)
+            store_at_once(args, work, consumer, thread, staging, acc);
+        else
+            store_in_parts(args, work, consumer, thread, staging, acc, epilogue);
+    }
+
+    // Wait until no store reads shared memory, which must outlive these stores.
+    CUPYGEMM_INLINE static void drain(u32 thread) {
+        if constexpr (Config::tma_store) {
+            if (thread == 0)
+                tma_store_wait_read<0>();
+        }
+    }
+
+private:
+    // Stage and store one block after the other.
+    template <class Args>
+    CUPYGEMM_INLINE void store_in_parts(const Args &args, const Work &work, u32 consumer,
+                                        u32 thread, SharedAddress staging,
+                                        Accumulators<Config> &acc, Epilogue &epilogue) {
 #pragma unroll
         for (u32 block = 0; block < T::consumer_blocks; ++block) {
 #pragma unroll
@@ -71,9 +94,6 @@ template <class Config> struct TileStore {
                     Config::c_turned ? columns : minimum(columns, Config::tile_n - column);
                 if (Config::row_groups && c_row >= work.row_end)
                     return; // nor have later blocks rows of the group
-                // TMA stores whole blocks; rows of the next group must not be written.
-                const bool by_tma = Config::tma_store &&
-                                    (!Config::groups_share_rows || c_row + c_rows <= work.row_end);
                 const SharedAddress staged = staging + buffer * staged_bytes;
                 if constexpr (Config::tma_store) {
                     if (thread == 0)
@@ -90,21 +110,7 @@ template <class Config> struct TileStore {
                     fence_async_shared();
                     fetch_next(epilogue, block, part); // after the fence, which would wait for it
                     warpgroup_sync(barrier);           // it is written, and the copy engine sees it
-                    if (Config::groups_share_rows && !by_tma)
-                        store_block_rows(args, work, c_row, c_column, c_rows, c_columns, thread,
-                                         staged);
-                    if (thread == 0) {
-                        BoxIndex box = batch;
-                        box.inner = static_cast<i32>(c_column);
-#pragma unroll
-                        for (u32 at = 0; at < c_rows; at += box_rows) {
-                            box.outer = static_cast<i32>(c_row + at);
-                            if (by_tma)
-                                tma_store<Config::result_rank>(map_of(args, c_columns), box,
-                                                               staged + at * slab_bytes);
-                        }
-                        tma_store_commit(); // even of nothing: waits count buffers
-                    }
+                    store_staged(args, work, c_row, c_column, c_rows, c_columns, thread, staged);
                 } else {
                     staged_sync(barrier); // it is written
                     store_block_rows(args, work, c_row, c_column, c_rows, c_columns, thread,
@@ -116,15 +122,53 @@ template <class Config> struct TileStore {
         }
     }
 
-    // Wait until no store reads shared memory, which must outlive these stores.
-    CUPYGEMM_INLINE static void drain(u32 thread) {
-        if constexpr (Config::tma_store) {
-            if (thread == 0)
-                tma_store_wait_read<0>();
+    // Store a tile that the buffers hold as a whole.
+    template <class Args>
+    CUPYGEMM_INLINE void store_at_once(const Args &args, const Work &work, u32 consumer, u32 thread,
+                                       SharedAddress staging, Accumulators<Config> &acc) {
+        if (thread == 0)
+            tma_store_wait_read<0>();
+        staged_sync(barrier); // the buffers may be written
+        constexpr u32 count = T::consumer_blocks * parts;
+#pragma unroll
+        for (u32 i = 0; i < count; ++i)
+            stage(staging + i * staged_bytes, thread, acc.value[i / parts], i % parts * columns);
+        fence_async_shared();
+        warpgroup_sync(barrier); // they are written, and the copy engine sees it
+#pragma unroll
+        for (u32 i = 0; i < count; ++i) {
+            const u32 block = consumer * T::consumer_blocks + i / parts;
+            const u32 row = work.row + block * block_rows, column = i % parts * columns;
+            if (row >= work.row_end)
+                return; // nor have later blocks rows of the group
+            store_staged(args, work, row, work.column + column, block_rows,
+                         minimum(columns, Config::tile_n - column), thread,
+                         staging + i * staged_bytes);
         }
     }
 
-private:
+    // Store a staged block: by TMA, which stores all rows, unless some are of the next group.
+    template <class Args>
+    CUPYGEMM_INLINE static void store_staged(const Args &args, const Work &work, u32 row,
+                                             u32 column, u32 rows, u32 wide, u32 thread,
+                                             SharedAddress staged) {
+        const bool whole = !Config::groups_share_rows || row + rows <= work.row_end;
+        if (!whole)
+            store_block_rows(args, work, row, column, rows, wide, thread, staged);
+        if (thread == 0) {
+            BoxIndex box = c_box(args, work);
+            box.inner = static_cast<i32>(column);
+#pragma unroll
+            for (u32 at = 0; at < rows; at += box_rows) {
+                box.outer = static_cast<i32>(row + at);
+                if (whole)
+                    tma_store<Config::result_rank>(map_of(args, wide), box,
+                                                   staged + at * slab_bytes);
+            }
+            tma_store_commit(); // even of nothing: waits count buffers
+        }
+    }
+
     // Whether the tile has the columns of a group of 8 of a part: the last part may be narrow.
     CUPYGEMM_INLINE static constexpr bool has_group(u32 column, u32 group) {
         return column + group * 8 < Config::tile_n;

@@ -49,7 +49,7 @@ template <class Config> struct Tile {
     static constexpr u32 scale_bytes =
         Config::block_scaled ? (Config::tile_m + Config::tile_n) * sizeof(float) : 0;
     static constexpr u32 shared_bytes = scales_at + Config::num_stages * scale_bytes;
-    // The arrivals that fill a stage: one of the thread that loads the operands, and one of each
+    // The arrivals that fill a stage: one of the thread that loads the operands, and one for each
     // lane of the two warps that copy scales.
     static constexpr u32 num_fillers = 1 + (Config::block_scaled ? 64 : 0);
 
@@ -75,7 +75,7 @@ template <class Config> struct Tile {
     static constexpr bool sums_pairs = Config::promote && slabs == 1 && !Config::block_scaled;
     // Two steps have sums of their own where registers suffice.
     static constexpr bool sums_alternate = Config::block_scaled && consumer_blocks == 1 &&
-                                           Config::tile_n <= 128 &&
+                                           Config::tile_n <= 128 && Config::num_consumers < 3 &&
                                            !(Config::scale_per_column && Config::num_consumers > 1);
     static constexpr u32 long_run = 4;
     static constexpr u32 step_group = a_in_registers || sums_pairs || sums_alternate ? 2 : 1;

@@ -60,6 +60,17 @@ CUPYGEMM_INLINE void tma_load(SharedAddress destination, const TensorMap &map, B
     }
 }
 
+// Copy adjacent bytes without a map. Both addresses and `bytes` are multiples of 16. `barrier`
+// counts the bytes that land. Source: PTX ISA 9.0, "cp.async.bulk".
+CUPYGEMM_INLINE void tma_load_bytes(SharedAddress destination, u64 from, u32 bytes,
+                                    SharedAddress barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, "
+        "[%3];" ::"r"(destination),
+        "l"(from), "r"(bytes), "r"(barrier)
+        : "memory");
+}
+
 template <int rank>
 CUPYGEMM_INLINE void tma_store(const TensorMap &map, BoxIndex box, SharedAddress source) {
     static_assert(rank == 3 || rank == 5, "tensor maps must have one batch axis or three");

@@ -254,8 +254,8 @@ FAULTS = [
     ),
     Fault(
         "the first rows of a turned block stored twice",
-        text="c_row + at)",
-        instead="c_row)",
+        text="static_cast<i32>(row + at)",
+        instead="static_cast<i32>(row)",
         said="wrong",
         variant=replace(TURNED, config=next(c for c in TRANSPOSED_CONFIGS if c.tile_n == 176)),
     ),

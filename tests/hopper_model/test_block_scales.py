@@ -81,7 +81,7 @@ def test_each_configuration_is_exact(cp, model, monkeypatch, config, columns):
 
 @pytest.mark.parametrize("m", [279, 276, 130])
 def test_scales_that_are_adjacent_along_the_rows(cp, monkeypatch, m):
-    """They are copied four at a time where each column of them begins at 16 bytes."""
+    """The copy engine copies those of a tile where they begin and end at 16 bytes."""
     tall = next(config for config in SCALED_CONFIGS if config.tile_m == 256)
     monkeypatch.setattr(block_scales, "SCALED_CONFIGS", (tall,))
     result, expected = check_product(cp, m, 136, 300, (m, 3), (3, 2), scale_order="F", dtype=F32)

@@ -55,7 +55,7 @@ def test_rows_sorted_by_group(cp, sizes, ends):
     assert not found[start:].any()
 
 
-def check_scaled(cp, sizes, *, masked, shape_b, dtype=F32, **options):
+def check_scaled(cp, sizes, *, masked, shape_b, dtype=F32, along_rows=False, **options):
     """Scales are powers of two, of which every sum is exact."""
     groups, rows, k, n = len(sizes), 200 if masked else sum(sizes) + 9, 300, 200
     steps = -(-k // 128)
@@ -64,11 +64,12 @@ def check_scaled(cp, sizes, *, masked, shape_b, dtype=F32, **options):
     scale_a = powers(*lead, steps)
     scale_b = powers(groups, steps, *shape_b(n)) if shape_b else powers(groups, n)
     turned = cp.asarray(np.ascontiguousarray(b.view(np.uint8).swapaxes(1, 2))).swapaxes(1, 2)
+    of_rows = cp.asarray(np.ascontiguousarray(scale_a.swapaxes(-1, -2)) if along_rows else scale_a)
     result = cupygemm.grouped_matmul(
         cp.asarray(a.view(np.uint8)),
         turned,
         sizes=cp.asarray(np.array(sizes, np.int32)),
-        scale_a=cp.asarray(scale_a),
+        scale_a=of_rows.swapaxes(-1, -2) if along_rows else of_rows,
         scale_b=cp.asarray(scale_b),
         format_a="e4m3fn",
         format_b="e4m3fn",
@@ -95,3 +96,10 @@ def check_scaled(cp, sizes, *, masked, shape_b, dtype=F32, **options):
 @pytest.mark.parametrize("shape_b", [lambda n: (-(-n // 128),), lambda n: (n,), None])
 def test_scales_along_k(cp, masked, shape_b):
     check_scaled(cp, (70, 0, 130, 5), masked=masked, shape_b=shape_b)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_scales_that_are_adjacent_along_the_rows(cp, masked):
+    """The copy engine copies those of a tile, but not those of groups that begin in between."""
+    sizes = (72, 0, 130, 5)  # groups of sorted rows begin at 0, 72 and 202
+    check_scaled(cp, sizes, masked=masked, shape_b=lambda n: (n // 128 + 1,), along_rows=True)

@@ -155,7 +155,8 @@ def check_registers(config: HopperConfig) -> str | None:
     """Return why the sums of a tile do not fit the registers, or None if they do."""
     accumulators = config.accumulators + (config.tile_n // 2 if config.promote else 0)
     room = 192 if config.promote else 128 if config.mma_sync else 160
-    if accumulators > (room if config.num_consumers < 3 else 96):
+    of_three = 128 if config.scaled else 96
+    if accumulators > (room if config.num_consumers < 3 else of_three):
         return f"{accumulators} accumulators a thread leave no registers"
     return None
 

@@ -11,16 +11,18 @@ from __future__ import annotations
 import math
 import statistics
 
-from cupygemm._backends.hopper.config import HopperArch, HopperConfig
+from cupygemm._backends.hopper.config import BLOCK_ROWS, SLAB_BYTES, HopperArch, HopperConfig
 from cupygemm._records.problem import GemmProblem
 
-# Cycles, fitted to 24 such products by up to 22 kernels each (measured, H200, driver 580.159.04,
-# 2026-11-23): the model's choices take 1.012 times as long as the fastest (geometric mean).
-_MMA = {1: 1.22, 2: 0.61}  # per step and 32 elements of a tile, by the number of consumers
-_STEP = {1: 35.0, 2: 109.0}
-_EPILOGUE, _ELEMENT = 973.0, 0.144
-_BYTES = 1209.0  # from memory per cycle
-_SHARES = (0.75, 1.0, 1.25)  # likely numbers of rows, in units of the expected one
+# Cycles, fitted to 24 such products by up to 15 kernels each (measured, H200, driver 580.159.04,
+# 2026-11-23): the model's choices take 1.009 times as long as the fastest (geometric mean).
+# By the number of consumers: per step and 32 elements of a tile, and per step.
+_MMA = {1: 1.22, 2: 0.667, 3: 0.589}
+_STEP = {1: 33.0, 2: 96.0, 3: 128.0}
+_EPILOGUE, _ELEMENT = 679.0, 0.202
+_IN_PARTS = 158.0  # where the buffers of the epilogue do not hold a tile
+_BYTES = 1259.0  # from memory per cycle
+_SHARES = (0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3)  # likely rows, in units of the expected ones
 
 
 def row_group_cycles(
@@ -48,5 +50,7 @@ def row_group_cycles(
     area = config.tile_m * config.tile_n
     step = _MMA[config.num_consumers] * area / 32 + _STEP[config.num_consumers]
     tile = math.ceil(problem.k / config.tile_k) * step + _EPILOGUE + _ELEMENT * area
+    if 2 * area > config.num_consumers * config.epilogue_buffers * BLOCK_ROWS * SLAB_BYTES:
+        tile += _IN_PARTS
     moved = groups * (problem.n * problem.k + expected * (problem.k + 2 * problem.n))
     return rounds * tile + moved / _BYTES

@@ -54,7 +54,9 @@ struct Condition {
 
 // A copy of a box of a tensor to or from shared memory, not complete yet.
 struct TmaCopy {
-    const void *map;
+    const void *map; // null for adjacent bytes
+    u64 from;        // of adjacent bytes, and their number
+    u32 bytes;
     i32 box[5]; // innermost first
     u32 offset; // in shared memory
     u32 barrier;

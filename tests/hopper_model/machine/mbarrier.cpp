@@ -76,7 +76,11 @@ void expect(Arguments &args) {
     arrive(barrier);
 }
 
-void arrive_here(Arguments &args) { arrive(named(args, 1)); }
+void arrive_here(Arguments &args) {
+    const u64 arrivals = args.instruction.arguments.size > 2 ? args.value(2) : 1;
+    for (u64 i = 0; i < arrivals; ++i)
+        arrive(named(args, 1));
+}
 
 void arrive_in_cluster(Arguments &args) {
     const SharedPlace place = place_of(static_cast<u32>(args.value(1)), 8);

@@ -112,6 +112,30 @@ void load(Arguments &args) {
     loads.push(copy);
 }
 
+void load_bytes(Arguments &args) {
+    require_work_before_ended();
+    TmaCopy copy = {};
+    copy.from = args.value(1);
+    copy.bytes = static_cast<u32>(args.value(2));
+    const SharedPlace place = place_of(static_cast<u32>(args.value(0)), copy.bytes);
+    if (!copy.bytes || (copy.bytes | copy.from | place.offset) % 16)
+        fail("a copy of %u bytes from %#llx to byte %u of shared memory: no multiples of 16",
+             copy.bytes, copy.from, place.offset);
+    copy.block = place.block;
+    copy.offset = place.offset;
+    copy.barrier = place_of(static_cast<u32>(args.value(3)), 8).offset;
+    copy.blocks = u16(1u << place.block->rank);
+    mbarrier_require_fenced(*place.block, copy.barrier);
+    lock_for_landing(*place.block, copy.offset, copy.bytes);
+    loads.push(copy);
+}
+
+void land_bytes(const TmaCopy &copy) {
+    memcpy(copy.block->shared + copy.offset, reinterpret_cast<const u8 *>(copy.from), copy.bytes);
+    unlock_landed(*copy.block, copy.offset, copy.bytes);
+    mbarrier_landed(*copy.block, copy.barrier, copy.bytes);
+}
+
 void store(Arguments &args) {
     TmaCopy copy = parsed(args, 0, 1);
     lock_for_reading(*copy.block, copy.offset, box_bytes(map_at(copy.map)));
@@ -139,6 +163,12 @@ bool land_a_load() {
     const u32 which = seed == 0 ? 0 : seed == 1 ? loads.size - 1 : random_below(loads.size);
     const TmaCopy copy = loads[which];
     loads.remove(which);
+    if (!copy.map) {
+        if (!copy.block->running)
+            fail("a copy lands in block %u of the cluster, which has ended", copy.block->rank);
+        land_bytes(copy);
+        return true;
+    }
     auto *map = static_cast<Map *>(const_cast<void *>(copy.map));
     const u32 bytes = box_bytes(*map);
     for (u32 rank = 0; rank < cluster.size; ++rank) {
@@ -197,6 +227,7 @@ void forget_loads() {
 const Opcode tma_opcodes[] = {
     {"cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes*", load},
     {"cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes*", load},
+    {"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", load_bytes},
     {"cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group", store},
     {"cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group", store},
     {"cp.async.bulk.commit_group", commit},
