@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.stats
 
 from cupygemm.emulator.host_libraries import rand_distributions, rand_engines, rand_sequences
 from cupygemm.emulator.host_libraries.rand_engines import Mrg32k3a, Xorwow, philox
@@ -178,6 +177,8 @@ def test_sobol_is_a_van_der_corput_sequence(cp: ModuleType) -> None:
 @pytest.mark.parametrize("kind", PSEUDO)
 def test_distributions(cp: ModuleType, kind: int) -> None:
     """Kolmogorov and Smirnov, and chi squared: fixed seeds, so that the tests cannot flicker."""
+    from scipy import stats  # takes longer to import than the test to run
+
     library, made = generator(kind, seed=42)
     n = 20001
     double, single = ctypes.c_double, ctypes.c_float
@@ -186,22 +187,22 @@ def test_distributions(cp: ModuleType, kind: int) -> None:
         assert getattr(library, f"hiprandGenerate{name}")(made, out, size(n)) == 0
         values = out.get()
         assert 0 < values.min() <= values.max() <= 1
-        assert scipy.stats.kstest(values, "uniform").pvalue > 1e-3
+        assert stats.kstest(values, "uniform").pvalue > 1e-3
     for name, dtype, real in (("Normal", "f4", single), ("NormalDouble", "f8", double)):
         out = cp.empty(n, dtype)
         call = getattr(library, f"hiprandGenerate{name}")
         assert call(made, out, size(n), real(-1), real(2)) == 0
-        assert scipy.stats.kstest(out.get(), "norm", (-1, 2)).pvalue > 1e-3
+        assert stats.kstest(out.get(), "norm", (-1, 2)).pvalue > 1e-3
         call = getattr(library, f"hiprandGenerateLog{name}")
         assert call(made, out, size(n), real(0.5), real(0.25)) == 0
-        assert scipy.stats.kstest(np.log(out.get()), "norm", (0.5, 0.25)).pvalue > 1e-3
+        assert stats.kstest(np.log(out.get()), "norm", (0.5, 0.25)).pvalue > 1e-3
     for mean in (3.5, 250.0, 5000.0):
         out = cp.empty(n, np.uint32)
         assert library.hiprandGeneratePoisson(made, out, size(n), double(mean)) == 0
-        edges = scipy.stats.poisson.ppf(np.linspace(0.1, 0.9, 9), mean)
+        edges = stats.poisson.ppf(np.linspace(0.1, 0.9, 9), mean)
         counts = np.bincount(np.searchsorted(np.unique(edges), out.get()))
-        chances = np.diff(scipy.stats.poisson.cdf(np.unique(edges), mean), prepend=0, append=1)
-        assert scipy.stats.chisquare(counts, n * chances).pvalue > 1e-4
+        chances = np.diff(stats.poisson.cdf(np.unique(edges), mean), prepend=0, append=1)
+        assert stats.chisquare(counts, n * chances).pvalue > 1e-4
 
 
 @pytest.mark.parametrize("kind", PSEUDO)
