@@ -146,6 +146,8 @@ class Device:
         dynamic_lds: int,
         arguments: list[bytes],
         operation: Operation | None = None,
+        *,
+        cooperative: bool = False,
     ) -> Any:
         """Execute a kernel to its end.
 
@@ -162,6 +164,8 @@ class Device:
             Values of the kernel's explicit arguments.
         operation : Operation, optional
             The launch's place in a stream; without one, it does not race with other streams.
+        cooperative : bool
+            Whether its workgroups may wait for each other.
 
         Returns
         -------
@@ -181,7 +185,14 @@ class Device:
                 watch_launch(self.order, operation, self.memory, (kernel, self.target.name))
             try:
                 return run.launch(
-                    kernel, grid, block, dynamic_lds, arguments, self.memory, self.target
+                    kernel,
+                    grid,
+                    block,
+                    dynamic_lds,
+                    arguments,
+                    self.memory,
+                    self.target,
+                    cooperative=cooperative,
                 )
             except EmulatorError as fault:
                 self.last_fault = fault

@@ -70,8 +70,9 @@ class Dispatch:
         target: Target,
         *,
         findings: Findings | None = None,
+        cooperative: bool = False,
     ) -> None:
-        self.kernel = kernel
+        self.kernel, self.cooperative = kernel, cooperative
         self.grid = (int(grid[0]), int(grid[1]), int(grid[2]))
         self.block = (int(block[0]), int(block[1]), int(block[2]))
         self.dynamic_lds = int(dynamic_lds)
@@ -115,9 +116,10 @@ class Dispatch:
     def batch_size(self, max_waves: int) -> int:
         """Return the workgroups that are on the device together: about `max_waves` waves.
 
-        One workgroup for each compute unit always fits: persistent kernels wait for each other.
+        One workgroup for each compute unit always fits: persistent kernels wait for each other. So
+        does the grid of a cooperative launch.
         """
-        if self.executed <= self.target.num_cus:
+        if self.cooperative or self.executed <= self.target.num_cus:
             return self.executed
         return max(1, max_waves // self.waves_per_workgroup)
 
@@ -179,6 +181,7 @@ class Dispatch:
             **dict(zip(_GROUP_SIZES, block, strict=True)),
             "hidden_grid_dims": dimensions,
             "hidden_dynamic_lds_size": self.dynamic_lds,
+            "hidden_multigrid_sync_arg": int(self.cooperative),
             "hidden_private_base": APERTURE_PRIVATE >> 32,
             "hidden_shared_base": APERTURE_SHARED >> 32,
             "hidden_queue_ptr": address + self._packet_offset,

@@ -24,6 +24,7 @@ from cupygemm.emulator.native_loop import (
     FAULT,
     NEEDS_GROUP,
     NOT_DECODED,
+    STEP_WORK,
     STUCK,
     UNDEFINED,
     NativeLoop,
@@ -103,6 +104,7 @@ class Executor:
                 loop.start_group(group)
             else:
                 group = loop.group()
+                loop.struct.work -= STEP_WORK
                 with self._explained(group):
                     self._handle(loop, event, group)
         executions = loop.executions()

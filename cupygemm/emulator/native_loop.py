@@ -38,6 +38,7 @@ _NAMES = {"": True, "native": True, "reference": False}
 DONE, NEEDS_GROUP, NOT_DECODED, STEP, FAULT, UNDEFINED, STUCK, ENDLESS = range(8)
 
 _WORK = 1 << 21  # wave-instructions until the scheduler looks for waves that can never end
+STEP_WORK = 256  # the wave-instructions that C executes while Python executes one instruction
 _SCHEDULE = ("cluster", "turn", "fair", "contended", "fair_steps", "patience", "spent", "limit")
 _VECTOR_BYTES, _SCALAR_BYTES = ctypes.sizeof(VectorMask), ctypes.sizeof(ScalarMask)
 

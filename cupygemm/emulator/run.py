@@ -126,6 +126,7 @@ def launch(
     profile: bool = False,
     sample: int | None = None,
     checks: bool | Policy | None = None,
+    cooperative: bool = False,
 ) -> LaunchStats:
     """Execute a kernel's machine code.
 
@@ -150,6 +151,8 @@ def launch(
     checks : bool or Policy, optional
         What to report, as a policy or as the first argument of `cupygemm.emulator.checks`. The
         default is what that function has set.
+    cooperative : bool
+        Whether all workgroups are on the device together and may wait for each other.
 
     Returns
     -------
@@ -170,7 +173,13 @@ def launch(
     sample = sample or next((each.sample for each in reversed(active) if each.sample), None)
     findings = Findings(policy(checks).of_kernel(kernel.name))
     dispatch = Dispatch(
-        kernel, grid, block, dynamic_lds=dynamic_lds, target=target, findings=findings
+        kernel,
+        grid,
+        block,
+        dynamic_lds=dynamic_lds,
+        target=target,
+        findings=findings,
+        cooperative=cooperative,
     )
     if dispatch.checks and memory.shadow is not None:
         memory.shadow.start_launch()
@@ -180,7 +189,7 @@ def launch(
     program = store.take(key) or _program(kernel, target, profile=profile)
     decoded = len(program.entries)
     recorder = _recorder(dispatch, target, program) if profile else None
-    if recorder is not None and sample is not None:
+    if recorder is not None and sample is not None and not cooperative:
         recorder.choose_sample(sample)
     counts: dict[int, int] = {}
     conflicts: dict[int, Any] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -150,17 +151,54 @@ class ModuleFunctions(Handles):
         values = _pointed_to(kernel, parameters)
         self._launch(stream, kernel, _extents(grid), _extents(block), dynamic_lds, values)
 
+    def hipModuleLaunchCooperativeKernel(
+        self, function: int, grid_x: int, grid_y: int, grid_z: int, block_x: int, block_y: int,
+        block_z: int, dynamic_lds: int, stream: int, parameters: int,
+    ) -> None:  # fmt: skip
+        self.check_launch_stream(stream)
+        kernel = self._kernel_to_launch(function)
+        grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
+        values = _pointed_to(kernel, parameters)
+        self._launch(stream, kernel, grid, block, dynamic_lds, values, cooperative=True)
+
+    def hipLaunchCooperativeKernel(
+        self, stub: int, grid: int, block: int, parameters: int, dynamic_lds: int, stream: int
+    ) -> None:
+        self.check_launch_stream(stream)
+        kernel = self._registered(stub)
+        values = _pointed_to(kernel, parameters)
+        extents = _extents(grid), _extents(block)
+        self._launch(stream, kernel, *extents, dynamic_lds, values, cooperative=True)
+
     def _launch(
         self, stream: int, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int],
-        dynamic_lds: int, values: list[bytes],
+        dynamic_lds: int, values: list[bytes], *, cooperative: bool = False,
     ) -> None:  # fmt: skip
         device = self.device
         device.check_launch(kernel, grid, block, dynamic_lds)
+        if cooperative:
+            self._check_cooperative(kernel, math.prod(grid), math.prod(block), dynamic_lds)
         self.submit(
             stream,
             f"kernel {kernel.name}",
-            lambda place: device.launch(kernel, grid, block, dynamic_lds, values, place),
+            lambda place: device.launch(
+                kernel, grid, block, dynamic_lds, values, place, cooperative=cooperative
+            ),
         )
+
+    def _check_cooperative(
+        self, kernel: Kernel, workgroups: int, threads: int, dynamic_lds: int
+    ) -> None:
+        """Raise `HipError` for a grid that the device does not hold at once."""
+        fitting = self.device.occupancy(kernel, threads, dynamic_lds)
+        most = fitting * self.device.target.num_cus
+        if workgroups > most:
+            raise HipError(
+                Status.COOPERATIVE_LAUNCH_TOO_LARGE,
+                f"{kernel.name}: a cooperative launch of {workgroups:,} workgroups; the device "
+                f"holds {most:,} of {threads} work-items at once, {fitting} on each compute unit. "
+                "They would wait for workgroups that cannot start: a deadlock",
+            )
 
     def hipOccupancyMaxActiveBlocksPerMultiprocessor(
         self, blocks: int, stub: int, block_size: int, dynamic_lds: int

@@ -131,6 +131,7 @@ def device_properties(target: Target, device: int = 0) -> DeviceProperties:
         multiProcessorCount=target.num_cus,
         canMapHostMemory=1,
         concurrentKernels=1,
+        cooperativeLaunch=1,
         ECCEnabled=1,
         pciBusID=device + 1,
         asyncEngineCount=1,

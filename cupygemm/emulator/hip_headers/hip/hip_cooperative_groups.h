@@ -1,7 +1,7 @@
-// Cooperative groups: the block, tiles of a wave, and the lanes that are active together.
+// Cooperative groups: the grid, the block, tiles of a wave, and the lanes that are active together.
 //
-// The groups are views of the wave and the block, so sync is a barrier or a fence. A grid that
-// waits for itself needs a cooperative launch, which is not emulated: its sync says so and ends.
+// The smaller groups are views of the wave and the block, so sync is a barrier or a fence. A grid
+// waits for itself by two counters in the module, and needs a cooperative launch.
 #pragma once
 
 #include <device/launch.h>
@@ -27,6 +27,23 @@ struct thread_block {
 };
 HIP_CG_FREE thread_block this_thread_block() { return {}; }
 
+// Workgroups that have arrived, and how often all had. The last one to arrive lets all go on.
+inline __device__ unsigned int cupygemm_grid_arrived, cupygemm_grid_rounds;
+
+HIP_CG void cupygemm_grid_wait(unsigned int workgroups) {
+    unsigned int *arrived = &cupygemm_grid_arrived, *rounds = &cupygemm_grid_rounds;
+    unsigned int before = __hip_atomic_load(rounds, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+    unsigned int others =
+        __hip_atomic_fetch_add(arrived, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    if (others == workgroups - 1) {
+        __hip_atomic_store(arrived, 0u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+        __hip_atomic_fetch_add(rounds, 1u, __ATOMIC_ACQ_REL, __HIP_MEMORY_SCOPE_AGENT);
+    }
+    while (__hip_atomic_load(rounds, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT) == before) {
+        __builtin_amdgcn_s_sleep(1);
+    }
+}
+
 struct grid_group {
     HIP_CG unsigned long long size() const {
         return (unsigned long long)this_thread_block().size() * gridDim.x * gridDim.y * gridDim.z;
@@ -39,10 +56,20 @@ struct grid_group {
         return block_rank() * this_thread_block().size() + this_thread_block().thread_rank();
     }
     HIP_CG dim3 group_dim() const { return dim3(gridDim.x, gridDim.y, gridDim.z); }
-    HIP_CG bool is_valid() const { return false; } // no launch is cooperative
+    HIP_CG bool is_valid() const { // a cooperative launch sets hidden_multigrid_sync_arg
+        return ((const unsigned long long *)__builtin_amdgcn_implicitarg_ptr())[11] != 0;
+    }
     HIP_CG void sync() const {
-        cupygemm_print("grid_group::sync needs a cooperative launch, which is not emulated\n");
-        __builtin_trap();
+        if (!is_valid()) {
+            cupygemm_print("grid_group::sync needs a cooperative launch "
+                           "(hipLaunchCooperativeKernel)\n");
+            __builtin_trap();
+        }
+        __syncthreads();
+        if (this_thread_block().thread_rank() == 0) {
+            cupygemm_grid_wait(gridDim.x * gridDim.y * gridDim.z);
+        }
+        __syncthreads();
     }
 };
 HIP_CG_FREE grid_group this_grid() { return {}; }
