@@ -13,7 +13,7 @@ from cupygemm._solvers.errors import fetch, raise_singular
 from cupygemm._solvers.matrices import augmented, copied
 from cupygemm._solvers.operands import factored_dtype, require_square
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import permutation
+from cupygemm._solvers.swaps import permutation, permute
 
 
 @common_keywords
@@ -79,7 +79,8 @@ def _inverse_of_small(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
 
     n = a.shape[-1]
     found = lu.factor(copied(a, dtype))
-    x = copied(permutation(found.pivots)[:, :, None] == cupy.arange(n), dtype)
+    x = copied(cupy.broadcast_to(cupy.eye(n, dtype=dtype), found.lu.view.shape), dtype)
+    permute(x, found.pivots, inverse=False)
     substitute(found.lu, (0, 0), n, x, (0, 0), n, lower=True, unit=True)
     substitute(found.lu, (0, 0), n, x, (0, 0), n, lower=False)
     return x.view, found.info

@@ -86,7 +86,7 @@ cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
     const u32 n = args.n;
     S mine[rows][width];
     at.load<width>(reinterpret_cast<const S *>(args.a) + at.matrix * args.a_next, args.a_row, n,
-                   at.first, n, mine);
+                   at.first, n, mine, at.first); // not the rows above the diagonal
     if (local_thread() % per_matrix == 0)
         shared.failed = 0;
     workgroup_barrier(); // no column has failed yet, and every matrix has been loaded
@@ -105,10 +105,7 @@ cupygemm_small_cholesky(const cupygemm::SmallCholeskyArgs args) {
     S *const l = reinterpret_cast<S *>(args.l) + at.matrix * args.l_next;
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
-#pragma unroll
-        for (u32 k = 0; k < width; ++k)
-            if (at.inside && at.row(i) < n && at.first + k < n)
-                l[at.row(i) * args.l_row + at.first + k] = mine[i][k];
+        at.store(l, args.l_row, n, at.row(i), mine[i]);
     if (at.inside && local_thread() % per_matrix == 0)
         reinterpret_cast<i32 *>(args.info)[at.matrix] = shared.failed;
 }

@@ -263,10 +263,7 @@ CUPYGEMM_INLINE void store(const SmallLuArgs &args, const Place &at, const Eleme
     S *const lu = reinterpret_cast<S *>(args.lu) + at.matrix * args.lu_next;
 #pragma unroll
     for (u32 i = 0; i < rows; ++i)
-#pragma unroll
-        for (u32 k = 0; k < width; ++k)
-            if (at.inside && mine.position[i] < n && at.first + k < n)
-                lu[mine.position[i] * args.lu_row + at.first + k] = mine.value[i][k];
+        at.store(lu, args.lu_row, n, mine.position[i], mine.value[i]);
 }
 
 } // namespace cupygemm

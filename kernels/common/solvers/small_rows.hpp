@@ -12,7 +12,7 @@
 //                      ^ barrier          ^ barrier
 #pragma once
 
-#include "common/solvers/scalar.hpp"
+#include "common/solvers/divisor.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -37,6 +37,33 @@ constexpr u32 resident =
 // other, and a barrier comes between.
 using Panel = S[width][height];
 
+// 16 bytes of a row, in one access: its elements are further apart than those of other lanes.
+struct alignas(16) Vector {
+    static constexpr u32 count = 16 / sizeof(S);
+    S elements[count];
+};
+
+CUPYGEMM_INLINE void load_vectors(const S *from, S (&to)[width]) {
+#pragma unroll
+    for (u32 k = 0; k < width; k += Vector::count) {
+        const Vector vector = *reinterpret_cast<const Vector *>(from + k);
+#pragma unroll
+        for (u32 c = 0; c < Vector::count; ++c)
+            to[k + c] = vector.elements[c];
+    }
+}
+
+CUPYGEMM_INLINE void store_vectors(const S (&from)[width], S *to) {
+#pragma unroll
+    for (u32 k = 0; k < width; k += Vector::count) {
+        Vector vector;
+#pragma unroll
+        for (u32 c = 0; c < Vector::count; ++c)
+            vector.elements[c] = from[k + c];
+        *reinterpret_cast<Vector *>(to + k) = vector;
+    }
+}
+
 // Which part of which matrix a thread has.
 struct Place {
     u32 lane, slot, group, first; // first: the first column of the group
@@ -55,17 +82,46 @@ struct Place {
 
     CUPYGEMM_INLINE u32 row(u32 i) const { return lane + 32 * i; }
 
-    // Load `count` columns from column `from` on of n rows; zeros elsewhere.
+    // Load `count` columns from column `from` on of rows `top` to n; zeros elsewhere.
     template <u32 count> CUPYGEMM_INLINE void load(const S *a, i64 row_stride, u32 n, u32 from,
-                                                   u32 columns, S (&to)[rows][width]) const {
+                                                   u32 columns, S (&to)[rows][width],
+                                                   u32 top = 0) const {
+        const bool whole = count == width && from + width <= columns && aligned(a, row_stride);
 #pragma unroll
-        for (u32 i = 0; i < rows; ++i)
+        for (u32 i = 0; i < rows; ++i) {
+            const S *const first = a + row(i) * static_cast<u32>(row_stride) + from;
+            const bool has = inside && row(i) >= top && row(i) < n;
 #pragma unroll
-            for (u32 k = 0; k < count; ++k) {
+            for (u32 k = 0; k < count; ++k)
                 to[i][k] = S{};
-                if (inside && row(i) < n && from + k < columns)
-                    to[i][k] = a[row(i) * row_stride + from + k];
-            }
+            if (has && whole)
+                load_vectors(first, to[i]);
+            else if (has)
+#pragma unroll
+                for (u32 k = 0; k < count; ++k)
+                    if (from + k < columns)
+                        to[i][k] = first[k];
+        }
+    }
+
+    // Store the columns of the group in a row of n.
+    CUPYGEMM_INLINE void store(S *a, i64 row_stride, u32 n, u32 row, const S (&from)[width]) const {
+        S *const to = a + row * static_cast<u32>(row_stride) + first;
+        if (!inside || row >= n)
+            return;
+        if (first + width <= n && aligned(a, row_stride)) {
+            store_vectors(from, to);
+            return;
+        }
+#pragma unroll
+        for (u32 k = 0; k < width; ++k)
+            if (first + k < n)
+                to[k] = from[k];
+    }
+
+private:
+    CUPYGEMM_INLINE static bool aligned(const S *a, i64 row_stride) {
+        return (reinterpret_cast<u64>(a) | static_cast<u64>(row_stride) * sizeof(S)) % 16 == 0;
     }
 };
 
@@ -79,23 +135,5 @@ CUPYGEMM_INLINE S of_row(const S (&elements)[rows][width], u32 k, u32 row) {
     }
     return from_lane(element, row % 32);
 }
-
-// Quotients with one divisor, by its inverse. A divisor whose inverse may overflow or vanish is
-// scaled by a power of two, as are the numbers that it divides; only quotients that overflow or
-// vanish do so then, too.
-struct Divisor {
-    R scale;
-    S over;
-
-    CUPYGEMM_INLINE explicit Divisor(S x) {
-        constexpr R least = Config::smallest_invertible;
-        const R size = magnitude(x);
-        scale = size < least             ? 1 / static_cast<R>(Config::tolerance)
-                : size > 1 / (4 * least) ? static_cast<R>(Config::tolerance)
-                                         : 1;
-        over = inverse(times(x, scale));
-    }
-    CUPYGEMM_INLINE S under(S x) const { return times(times(x, scale), over); }
-};
 
 } // namespace cupygemm

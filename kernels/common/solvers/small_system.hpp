@@ -4,7 +4,7 @@
 // A lane holds a row of A and of B in registers. As in lu_panel.hpp no row moves: a lane knows the
 // position of its row. The rows of the pivots go from lane to lane. Rows that pad the matrix are
 // those of the identity, and no pivot before their own column.
-#include "common/solvers/scalar.hpp"
+#include "common/solvers/divisor.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -61,8 +61,8 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
         if (zero && failed == 0)
             failed = static_cast<i32>(j) + 1;
         position = position == was ? j : position == j ? was : position;
-        const S factor =
-            position > j && !zero ? divided(row[j], zero ? of_real<S>(1) : pivot) : S{};
+        const Divisor divisor(zero ? of_real<S>(1) : pivot);
+        const S factor = position > j && !zero ? divisor.under(row[j]) : S{};
 #pragma unroll
         for (u32 k = j + 1; k < size; ++k)
             row[k] = minus_product(row[k], factor, from_lane(row[k], leader));
@@ -73,10 +73,10 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
 #pragma unroll
     for (u32 j = size; j-- > 0;) {
         const u32 owner = first_of_32(position == j);
-        const S diagonal = from_lane(row[j], owner);
+        const Divisor diagonal(from_lane(row[j], owner));
 #pragma unroll
         for (u32 c = 0; c < most; ++c) {
-            const S solved = divided(from_lane(right[c], owner), diagonal);
+            const S solved = diagonal.under(from_lane(right[c], owner));
             right[c] = position == j ? solved
                                      : minus_product(right[c], position < j ? row[j] : S{}, solved);
         }
