@@ -229,7 +229,8 @@ def test_a_fault_is_kept_and_the_next_launch_works(monkeypatch: pytest.MonkeyPat
         detail="detail",
     )
 
-    def launch(*arguments: Any) -> str:
+    def launch(*arguments: Any, cooperative: bool) -> str:
+        assert not cooperative
         if arguments[4] == [b"bad"]:
             raise fault
         return "stats"
