@@ -167,6 +167,14 @@ CUPYGEMM_INLINE void compute_now([[maybe_unused]] double &x) {
 #endif
 }
 
+// Have a number computed here. clang moves arithmetic past branches and stores to where its result is
+// used, keeps the operands until then, and lacks registers for them.
+template <class R> CUPYGEMM_INLINE void keep_here([[maybe_unused]] R &x) {
+#if !CUPYGEMM_NVIDIA
+    asm volatile("" : "+v"(x));
+#endif
+}
+
 // The index, below 32, of the first of 32 threads for which a condition holds; it holds for some.
 CUPYGEMM_INLINE u32 first_of_32(bool condition) {
 #if CUPYGEMM_NVIDIA

@@ -76,3 +76,17 @@ def test_panels_stay_in_registers_on_hopper(kind, constants, char):
 def test_panels_stay_in_registers_on_cdna(kind, constants, target):
     text = panel_source(kind, constants, "d", clusters=False)
     assert compile_source(text, target, kind.entry).resources.scratch_bytes == 0
+
+
+SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}
+
+
+@pytest.mark.covering
+@pytest.mark.parametrize(("char", "width"), [("f", 32), ("d", 32), ("F", 16)])
+def test_right_hand_sides_stay_in_registers_on_cdna(char, width):
+    system = kernels.TRIANGULAR_SOLVE, SYSTEM | {"block": width}
+    reflector = kernels.REFLECT_APPLY, {"threads": 128, "tile": width, "width": width}
+    for kind, constants in (system, reflector):
+        compiled = compile_source(kernels.source(kind, char, constants), "gfx942", kind.entry)
+        assert compiled.resources.scratch_bytes == 0
+        assert compiled.resources.vgprs <= 256  # so that a SIMD holds two waves

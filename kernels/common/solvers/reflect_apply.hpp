@@ -88,10 +88,12 @@ cupygemm_reflect_apply(const cupygemm::ApplyArgs args) {
         load_rows(stage_of_c, c, args.ldc, end, columns, first, lane, row);
         load_rows(stage_of_v, v, args.ldv, end, k, first, lane, of_v);
 #pragma unroll
-        for (u32 i = 0; i < width; ++i)
+        for (u32 i = 0; i < width; ++i) {
 #pragma unroll
             for (u32 j = 0; j < tile; ++j)
                 row[j] = minus_product(row[j], of_v[i], factors[i][j]);
+            keep_all_here(row);
+        }
         store_rows(stage_of_c, row, first + lane, 0, lane, [&](u32 at, u32 column, S element) {
             if (at < end && column < columns)
                 c[at * args.ldc + column] = element;

@@ -69,6 +69,16 @@ template <class R> CUPYGEMM_INLINE void compute_now(Complex<R> &x) {
     compute_now(x.im);
 }
 
+template <class R> CUPYGEMM_INLINE void keep_here(Complex<R> &x) {
+    keep_here(x.re);
+    keep_here(x.im);
+}
+template <class S, u32 count> CUPYGEMM_INLINE void keep_all_here(S (&x)[count]) {
+#pragma unroll
+    for (u32 i = 0; i < count; ++i)
+        keep_here(x[i]);
+}
+
 CUPYGEMM_INLINE float plus(float x, float y) { return x + y; }
 CUPYGEMM_INLINE double plus(double x, double y) { return x + y; }
 template <class R> CUPYGEMM_INLINE Complex<R> plus(Complex<R> x, Complex<R> y) {
@@ -164,6 +174,7 @@ solve_in_registers(S (&x)[count], const Element &element, const Divide &divide) 
 #pragma unroll
         for (u32 i = j + 1; i < count; ++i)
             x[i] = minus_product(x[i], element(i, j), x[j]);
+        keep_all_here(x);
     }
 }
 

@@ -90,6 +90,7 @@ cupygemm_triangular_solve(const cupygemm::TriangularArgs args) {
 #pragma unroll
                 for (u32 i = 0; i < block; ++i)
                     x[i] = minus_product(x[i], shared.l[j][i], above);
+                keep_all_here(x);
             }
         }
         const auto element = [](u32 i, u32 j) { return shared.l[j][i]; };
