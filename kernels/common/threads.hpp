@@ -74,7 +74,9 @@ CUPYGEMM_INLINE double inverse(double x) {
 #else
 #define CUPYGEMM_KERNEL(threads)                                                                   \
     extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads)))
-#define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups) CUPYGEMM_KERNEL(threads)
+#define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups)                                              \
+    static_assert((workgroups) > 0, "an SM must hold a workgroup");                                \
+    CUPYGEMM_KERNEL(threads)
 #endif
 
 CUPYGEMM_INLINE u32 local_thread() {
