@@ -74,9 +74,7 @@ CUPYGEMM_INLINE double inverse(double x) {
 #else
 #define CUPYGEMM_KERNEL(threads)                                                                   \
     extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads)))
-#define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups)                                              \
-    static_assert((workgroups) > 0, "an SM must hold a workgroup");                                \
-    CUPYGEMM_KERNEL(threads)
+#define CUPYGEMM_RESIDENT_KERNEL(threads, workgroups) CUPYGEMM_KERNEL(threads)
 #endif
 
 CUPYGEMM_INLINE u32 local_thread() {
@@ -169,8 +167,8 @@ CUPYGEMM_INLINE void compute_now([[maybe_unused]] double &x) {
 #endif
 }
 
-// Have a number computed here. clang moves arithmetic past branches and stores to where its result is
-// used, keeps the operands until then, and lacks registers for them.
+// Have a number computed here. clang moves arithmetic past branches and stores to where its result
+// is used, keeps the operands until then, and lacks registers for them.
 template <class R> CUPYGEMM_INLINE void keep_here([[maybe_unused]] R &x) {
 #if !CUPYGEMM_NVIDIA
     asm volatile("" : "+v"(x));

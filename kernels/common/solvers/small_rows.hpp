@@ -30,7 +30,7 @@ static_assert(threads % per_matrix == 0, "a workgroup must have whole matrices")
 // registers beside its elements: these suffice for nearly all else.
 constexpr u32 registers_of_sm = 65536;
 constexpr u32 registers_beside = sizeof(S) > 8 ? 96 : 32 * (sizeof(S) / sizeof(R));
-constexpr u32 resident =
+[[maybe_unused]] constexpr u32 resident = // read for NVIDIA GPUs only
     registers_of_sm / (threads * (rows * width * (sizeof(S) / 4) + registers_beside));
 
 // Numbers of 8 columns, by row. Two places alternate: a group writes to one while others read the
