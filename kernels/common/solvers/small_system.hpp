@@ -4,6 +4,11 @@
 // A lane holds a row of A and of B in registers. As in lu_panel.hpp no row moves: a lane knows the
 // position of its row. The rows of the pivots go from lane to lane. Rows that pad the matrix are
 // those of the identity, and no pivot before their own column.
+//
+// In each step the columns of A move on by one register, so that a step is the same code for every
+// column. The steps of an inverse are a loop: unrolled, they would take some 100 KB of machine code
+// and ten seconds to compile. Those of a few right-hand sides are unrolled, without the columns
+// that are done.
 #include "common/solvers/divisor.hpp"
 #include "config.hpp"
 
@@ -21,6 +26,8 @@ using S = Config::Scalar;
 using R = Real<S>;
 using W = Word<S>;
 constexpr u32 threads = Config::threads, size = Config::size, most = Config::columns;
+constexpr bool unrolled = most < size;
+constexpr u32 steps = unrolled ? size : 1; // in the body of a loop
 static_assert(size <= 32, "a lane must have one row");
 
 } // namespace cupygemm
@@ -50,35 +57,45 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
     }
     u32 position = lane;
     i32 failed = 0;
-#pragma unroll
+#pragma unroll steps
     for (u32 j = 0; j < size; ++j) {
-        const W rank = bits_of(magnitude(row[j])) & (~static_cast<W>(0) >> 1);
+        const S element = row[0]; // of column j
+        const W rank = bits_of(magnitude(element)) & (~static_cast<W>(0) >> 1);
         const bool active = position >= j;
         const u32 leader = largest_of_32(active ? rank : 0, active ? position : ~0u);
         const u32 was = from_lane(position, leader);
-        const S pivot = from_lane(row[j], leader);
+        const S pivot = from_lane(element, leader);
         const bool zero = magnitude(pivot) == 0;
         if (zero && failed == 0)
             failed = static_cast<i32>(j) + 1;
         position = position == was ? j : position == j ? was : position;
         const Divisor divisor(zero ? of_real<S>(1) : pivot);
-        const S factor = position > j && !zero ? divisor.under(row[j]) : S{};
+        const S factor = position > j && !zero ? divisor.under(element) : S{};
+        // The columns that are done are the last ones. The pivot's row has zeros there.
 #pragma unroll
-        for (u32 k = j + 1; k < size; ++k)
-            row[k] = minus_product(row[k], factor, from_lane(row[k], leader));
+        for (u32 k = 1; k < size; ++k)
+            row[k - 1] = unrolled && k >= size - j
+                             ? row[k]
+                             : minus_product(row[k], factor, from_lane(row[k], leader));
+        row[size - 1] = position > j ? S{} : element;
 #pragma unroll
         for (u32 c = 0; c < most; ++c)
             right[c] = minus_product(right[c], factor, from_lane(right[c], leader));
     }
-#pragma unroll
+#pragma unroll steps
     for (u32 j = size; j-- > 0;) {
+        const S element = row[size - 1]; // of column j
+#pragma unroll
+        for (u32 k = size - 1; k > 0; --k)
+            row[k] = row[k - 1];
         const u32 owner = first_of_32(position == j);
-        const Divisor diagonal(from_lane(row[j], owner));
+        const Divisor diagonal(from_lane(element, owner));
 #pragma unroll
         for (u32 c = 0; c < most; ++c) {
             const S solved = diagonal.under(from_lane(right[c], owner));
-            right[c] = position == j ? solved
-                                     : minus_product(right[c], position < j ? row[j] : S{}, solved);
+            right[c] = position == j
+                           ? solved
+                           : minus_product(right[c], position < j ? element : S{}, solved);
         }
     }
 #pragma unroll
