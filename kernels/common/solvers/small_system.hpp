@@ -5,10 +5,9 @@
 // position of its row. The rows of the pivots go from lane to lane. Rows that pad the matrix are
 // those of the identity, and no pivot before their own column.
 //
-// In each step the columns of A move on by one register, so that a step is the same code for every
-// column. The steps of an inverse are a loop: unrolled, they would take some 100 KB of machine code
-// and ten seconds to compile. Those of a few right-hand sides are unrolled, without the columns
-// that are done.
+// The steps of an inverse are a loop: unrolled, they would take some 100 KB of machine code and ten
+// seconds to compile. In a loop the columns of A move on by one register in each step, so that a
+// step is the same code for every column.
 #include "common/solvers/divisor.hpp"
 #include "config.hpp"
 
@@ -59,7 +58,7 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
     i32 failed = 0;
 #pragma unroll steps
     for (u32 j = 0; j < size; ++j) {
-        const S element = row[0]; // of column j
+        const S element = row[unrolled ? j : 0]; // of column j
         const W rank = bits_of(magnitude(element)) & (~static_cast<W>(0) >> 1);
         const bool active = position >= j;
         const u32 leader = largest_of_32(active ? rank : 0, active ? position : ~0u);
@@ -71,23 +70,28 @@ cupygemm_small_system(const cupygemm::SystemArgs args) {
         position = position == was ? j : position == j ? was : position;
         const Divisor divisor(zero ? of_real<S>(1) : pivot);
         const S factor = position > j && !zero ? divisor.under(element) : S{};
-        // The columns that are done are the last ones. The pivot's row has zeros there.
+        if constexpr (unrolled) {
 #pragma unroll
-        for (u32 k = 1; k < size; ++k)
-            row[k - 1] = unrolled && k >= size - j
-                             ? row[k]
-                             : minus_product(row[k], factor, from_lane(row[k], leader));
-        row[size - 1] = position > j ? S{} : element;
+            for (u32 k = j + 1; k < size; ++k)
+                row[k] = minus_product(row[k], factor, from_lane(row[k], leader));
+        } else { // the columns that are done follow the others, with zeros in the pivot's row
+#pragma unroll
+            for (u32 k = 1; k < size; ++k)
+                row[k - 1] = minus_product(row[k], factor, from_lane(row[k], leader));
+            row[size - 1] = position > j ? S{} : element;
+        }
 #pragma unroll
         for (u32 c = 0; c < most; ++c)
             right[c] = minus_product(right[c], factor, from_lane(right[c], leader));
     }
 #pragma unroll steps
     for (u32 j = size; j-- > 0;) {
-        const S element = row[size - 1]; // of column j
+        const S element = row[unrolled ? j : size - 1]; // of column j
+        if constexpr (!unrolled) {
 #pragma unroll
-        for (u32 k = size - 1; k > 0; --k)
-            row[k] = row[k - 1];
+            for (u32 k = size - 1; k > 0; --k)
+                row[k] = row[k - 1];
+        }
         const u32 owner = first_of_32(position == j);
         const Divisor diagonal(from_lane(element, owner));
 #pragma unroll
