@@ -38,7 +38,8 @@ def add(paths: list[Path], commit: str | None = None, folder: Path = RESULTS) ->
     Raises
     ------
     ValueError
-        A document does not name its device, date or commit, or a figure is of no known benchmark.
+        A document does not name its device, date or commit, is of another program, or has a figure
+        of no known benchmark.
     """
     known = {name: each for name, each in benchmarks().items() if name.startswith(PREFIX)}
     return [_add(path, commit, known, folder) for path in paths]
@@ -54,6 +55,11 @@ def _add(path: Path, commit: str | None, known: dict[str, Any], folder: Path) ->
         raise ValueError(f"{path}: the environment does not say {absent}; --commit names a commit")
     if name.endswith("-dirty"):
         raise ValueError(f"{path}: measured with changes to {name}; --commit names a commit")
+    if any("seconds" not in record for record in document.get("records", ())):
+        raise ValueError(
+            f"{path}: its records have no seconds; what is kept is the output of "
+            "benchmarks.compare and benchmarks.solvers"
+        )
     (found,) = log("-1", name)
     device = environment["device"]
     machine = Machine(device, folder)

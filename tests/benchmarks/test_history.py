@@ -238,6 +238,16 @@ def test_a_run_that_does_not_say_what_it_measured_is_refused(tmp_path, environme
         measured.add([_document(tmp_path, **environment)], folder=tmp_path / "results")
 
 
+def test_another_programs_output_is_refused(tmp_path):
+    facts = {"device": "NVIDIA H200", "date": "2026-11-23", "commit": "HEAD"}
+    path = tmp_path / "models.json"
+    path.write_text(json.dumps({"environment": facts, "records": [{"us": {}}]}))
+    with pytest.raises(
+        ValueError, match=r"the output of benchmarks.compare and benchmarks.solvers"
+    ):
+        measured.add([path], folder=tmp_path / "results")
+
+
 def test_documented_runs_of_the_h200_are_kept():
     machine = Machine("NVIDIA H200")
     runs = [each for line in machine.lines() for each in machine.document(line.file)["runs"]]
