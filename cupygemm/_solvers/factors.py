@@ -13,7 +13,12 @@ from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
 from cupygemm._solvers.errors import fetch, finite_flag, raise_not_definite
 from cupygemm._solvers.matrices import copied
-from cupygemm._solvers.operands import factored_dtype, require_matrices, require_square
+from cupygemm._solvers.operands import (
+    factored_dtype,
+    require_matrices,
+    require_square,
+    square_matrices,
+)
 from cupygemm._solvers.right_hand_sides import (
     check_numbers,
     right_hand_sides,
@@ -197,9 +202,7 @@ def cho_factor(
     TypeError
         If ``a`` is not an array on a device, or its type cannot be factored.
     """
-    a = as_array("cho_factor", "a", a)
-    require_square("cho_factor", "a", a)
-    dtype = factored_dtype("cho_factor", a, halves=True)
+    a, dtype = square_matrices("cho_factor", a, halves=True)
     factors = copied(a if lower else a.swapaxes(-1, -2).conj(), dtype)
     if factors.array.size:
         info = _cholesky.factor(factors)

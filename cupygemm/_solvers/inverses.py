@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._request.arrays import Array, as_array
+from cupygemm._request.arrays import Array
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import lu, small
 from cupygemm._solvers.errors import fetch, raise_singular
 from cupygemm._solvers.matrices import augmented, copied
-from cupygemm._solvers.operands import factored_dtype, require_square
+from cupygemm._solvers.operands import square_matrices
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import permutation, permute
 
@@ -45,9 +45,7 @@ def inv(a: Any, *, stream: Any = None) -> Array:
     """
     import cupy
 
-    a = as_array("inv", "a", a)
-    require_square("inv", "a", a)
-    dtype = factored_dtype("inv", a)
+    a, dtype = square_matrices("inv", a)
     if not a.size:
         return cupy.empty(a.shape, dtype)
     n = a.shape[-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._request.arrays import Array
+from cupygemm._request.arrays import Array, as_array
 
 F32, F64 = np.dtype("float32"), np.dtype("float64")
 FACTORED = "fdFD"
@@ -56,6 +56,16 @@ def factored_dtype(function: str, *arrays: Array, halves: bool = False) -> np.dt
         else:
             raise TypeError(f"{function} takes no {dtype}: convert the array to float32 or float64")
     return np.dtype(("F" if single else "D") if is_complex else ("f" if single else "d"))
+
+
+def square_matrices(function: str, a: Any, *, halves: bool = False) -> tuple[Array, np.dtype[Any]]:
+    """Return the argument ``a``, square matrices on a device, and the type to factor it in.
+
+    Parameters and errors are those of `require_square` and `factored_dtype`.
+    """
+    a = as_array(function, "a", a)
+    require_square(function, "a", a)
+    return a, factored_dtype(function, a, halves=halves)
 
 
 def real_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:

@@ -122,15 +122,19 @@ def inverse(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     dtype : numpy.dtype
         The type of the inverses.
     """
+    n = a.shape[-1]
+    a, x, info = _with_results(a, dtype)
+    addresses = a.data.ptr, 0, x.data.ptr, info.data.ptr
+    _launch_system(n, dtype, addresses, (n, info.size), _size(n))
+    return x, info
+
+
+def _with_results(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array, Array]:
+    """Return matrices as a kernel reads them, and memory for as many results and for their info."""
     import cupy
 
-    n = a.shape[-1]
     a = cupy.ascontiguousarray(a, dtype)
-    batches = a.size // (n * n)
-    x, info = cupy.empty(a.shape, dtype), cupy.empty(batches, "int32")
-    addresses = a.data.ptr, 0, x.data.ptr, info.data.ptr
-    _launch_system(n, dtype, addresses, (n, batches), _size(n))
-    return x, info
+    return a, cupy.empty(a.shape, dtype), cupy.empty(a.size // a.shape[-1] ** 2, "int32")
 
 
 def _size(n: int) -> int:
@@ -187,14 +191,10 @@ def factor_cholesky(a: Array, dtype: np.dtype[Any]) -> tuple[Array, Array]:
     dtype : numpy.dtype
         The type of the factors.
     """
-    import cupy
-
     n = a.shape[-1]
-    a = cupy.ascontiguousarray(a, dtype)
-    batches = a.size // (n * n)
-    factors, info = cupy.empty(a.shape, dtype), cupy.empty(batches, "int32")
+    a, factors, info = _with_results(a, dtype)
     _launch_cholesky(
-        n, dtype, (a.data.ptr, n, n * n), (factors.data.ptr, n, n * n), info.data.ptr, batches
+        n, dtype, (a.data.ptr, n, n * n), (factors.data.ptr, n, n * n), info.data.ptr, info.size
     )
     return factors, info
 

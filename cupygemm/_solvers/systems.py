@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cupygemm._request.arrays import Array, as_array, as_arrays
+from cupygemm._request.arrays import Array, as_arrays
 from cupygemm._request.keywords import common_keywords
 from cupygemm._solvers import cholesky as _cholesky
 from cupygemm._solvers import lu as _lu
@@ -20,7 +20,12 @@ from cupygemm._solvers.errors import (
     raise_singular,
 )
 from cupygemm._solvers.matrices import Matrices, augmented, copied
-from cupygemm._solvers.operands import factored_dtype, real_dtype, require_square
+from cupygemm._solvers.operands import (
+    factored_dtype,
+    real_dtype,
+    require_square,
+    square_matrices,
+)
 from cupygemm._solvers.refinement import SolveInfo, refine, refined_precision
 from cupygemm._solvers.structure import ASSUMPTIONS, Structure, structured
 from cupygemm._solvers.substitution import substitute
@@ -72,9 +77,7 @@ def cholesky(a: Any, /, *, upper: bool = False, stream: Any = None) -> Array:
     The call waits for the device once, to learn whether a matrix is not positive definite. While a
     graph is recorded it does not wait and does not raise; the factor then has NaN.
     """
-    a = as_array("cholesky", "a", a)
-    require_square("cholesky", "a", a)
-    dtype = factored_dtype("cholesky", a)
+    a, dtype = square_matrices("cholesky", a)
     if a.size and not upper and _cholesky.is_small(a.shape[-1], dtype):
         result, info = small.factor_cholesky(a, dtype)
         raise_not_definite("cholesky", fetch(info))
@@ -274,9 +277,7 @@ def _sign_and_diagonal(function: str, a: Any) -> tuple[Array, Array, tuple[int, 
     """Return the signs of the permutations, the diagonals of U, and the shape of the stack."""
     import cupy
 
-    a = as_array(function, "a", a)
-    require_square(function, "a", a)
-    dtype = factored_dtype(function, a)
+    a, dtype = square_matrices(function, a)
     n, stack = a.shape[-1], a.shape[:-2]
     batches = int(np.prod(stack, dtype=np.int64))
     if n == 0 or batches == 0:
