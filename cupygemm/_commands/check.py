@@ -9,9 +9,8 @@ import typer
 
 from cupygemm._commands import detect as _detect
 from cupygemm._commands.scripts import run_program
+from cupygemm._commands.severities import Error, Off, Warn, severities
 
-_NAMES = "The name of a check or a group, as in the documentation's table of checks"
-Names = list[str] | None
 CONTEXT = {"ignore_unknown_options": True, "allow_interspersed_args": False}
 
 
@@ -25,9 +24,9 @@ def check(
         str | None,
         typer.Option(help="The target to emulate.", show_default=_detect.DEFAULT_TARGET),
     ] = None,
-    error: Annotated[Names, typer.Option(help=f"{_NAMES}, to be an error. Repeatable.")] = None,
-    warn: Annotated[Names, typer.Option(help=f"{_NAMES}, to be a warning. Repeatable.")] = None,
-    off: Annotated[Names, typer.Option(help=f"{_NAMES}, to switch off. Repeatable.")] = None,
+    error: Error = None,
+    warn: Warn = None,
+    off: Off = None,
     stream_order: Annotated[
         str | None,
         typer.Option(
@@ -42,21 +41,17 @@ def check(
     device or the program cannot be started. Otherwise it is the program's own.
     """
     from cupygemm import emulator
-    from cupygemm.emulator import checking, findings
+    from cupygemm.emulator import findings
     from cupygemm.emulator._session import finish_streams, use_stream_order
     from cupygemm.emulator.stream_deferral import VARIABLE
 
-    chosen = {"error": error, "warn": warn, "off": off}
-    words = [f"{name}={severity}" for severity, names in chosen.items() for name in names or ()]
     try:
-        _set_checks(words, checking.VARIABLE)
-        checking.policy()
-        if stream_order is not None:
-            os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
-        emulator.enable(target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET)
-        if stream_order is not None:  # the device may have been enabled before
-            use_stream_order(stream_order)
-        with findings.observing() as seen:
+        with severities(error, warn, off), findings.observing() as seen:
+            if stream_order is not None:
+                os.environ[VARIABLE] = stream_order  # the program's own processes inherit it
+            emulator.enable(target or os.environ.get("CUPYGEMM_EMULATE") or _detect.DEFAULT_TARGET)
+            if stream_order is not None:  # the device may have been enabled before
+                use_stream_order(stream_order)
             status = run_program(program, arguments or [], module=module)
             finish_streams()
     except (RuntimeError, ValueError, OSError) as err:
@@ -72,13 +67,6 @@ def check(
     elif emulator.last_launch() is None:
         typer.echo("cupygemm check: no kernel was launched", err=True)
     raise typer.Exit(1 if reports else status)
-
-
-def _set_checks(words: list[str], variable: str) -> None:
-    """Add severities to those of the environment, which the program's own processes inherit."""
-    before = os.environ.get(variable, "")
-    kept = [] if before in ("", "0", "1") else [before]
-    os.environ[variable] = ",".join([*kept, *words])
 
 
 def _count(number: int, noun: str) -> str:

@@ -7,21 +7,20 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from cupygemm._commands import detect as _detect
+from cupygemm._commands.products import DTYPES_HELP, profile_product
 from cupygemm._commands.programs import SOURCES, code_object_of, profile_script
-from cupygemm._commands.words import DTYPE_HELP, LAYOUT_HELP, is_shape, parse_shape, parse_types
-from cupygemm._records.formats import as_stored
-from cupygemm._tuning.product import Product, products_of
+from cupygemm._commands.severities import Error, Off, Warn, severities
+from cupygemm._commands.words import LAYOUT_HELP, is_shape, parse_shape
 
 if TYPE_CHECKING:
-    from cupygemm.emulator.profiling import Profile
     from cupygemm.emulator.profiling.compare import Comparison
     from cupygemm.emulator.profiling.loop import LoopProfile
 
 _CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
+_PRODUCT = ("dtype", "layout", "precision", "result_dtype")
 
 
 def profile(
@@ -35,9 +34,17 @@ def profile(
     ] = None,
     dtype: Annotated[
         str | None,
-        typer.Option(help=f"The type of the operands: {DTYPE_HELP}", show_default="bf16"),
+        typer.Option(help=f"The type of the operands: {DTYPES_HELP}", show_default="bf16"),
     ] = None,
     layout: Annotated[str | None, typer.Option(help=LAYOUT_HELP, show_default="NN")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="How float32 or float64 is multiplied: tf32, tf32x3, int8x8, ..."),
+    ] = None,
+    result_dtype: Annotated[
+        str | None,
+        typer.Option(help="The type of the result.", show_default="as matmul chooses"),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -116,6 +123,9 @@ def profile(
             show_default="all",
         ),
     ] = None,
+    error: Error = None,
+    warn: Warn = None,
+    off: Off = None,
     calibration: Annotated[
         bool,
         typer.Option("--calibration", help="Print published figures beside modelled ones instead."),
@@ -137,11 +147,13 @@ def profile(
     computed from the code object or counted by emulation. Times and cycles are modelled; none is
     measured. The exit status is 1 if the kernel is at fault, and 2 if there is nothing to run.
     """
-    from cupygemm.emulator.errors import EmulatorError, KernelFault
+    from cupygemm.emulator.errors import EmulatorError, KernelFault, SourceFault
 
     given = {
         "dtype": dtype,
         "layout": layout,
+        "precision": precision,
+        "result_dtype": result_dtype,
         "target": target,
         "kernel": kernel,
     }
@@ -159,15 +171,16 @@ def profile(
                 "--clock and --sample do not"
             )
         subjects = _subjects(what)
-        found = [
-            _collect(
-                each,
-                given | {name: _nth(words, index) for name, words in for_each.items()},
-                how,
-                loop=loop,
-            )
-            for index, each in enumerate(subjects)
-        ]
+        with severities(error, warn, off):
+            found = [
+                _collect(
+                    each,
+                    given | {name: _nth(words, index) for name, words in for_each.items()},
+                    how,
+                    loop=loop,
+                )
+                for index, each in enumerate(subjects)
+            ]
         collected = found[0] if len(found) == 1 else _compared(found, kernel)
         if len(found) > 1 and (roofline or timeline or listing or source or loop):
             raise ValueError(
@@ -177,7 +190,7 @@ def profile(
             collected.roofline(roofline)
         if timeline is not None:
             collected.timeline(timeline, cycles=_parse_cycles(cycles))
-    except KernelFault as err:
+    except (KernelFault, SourceFault) as err:
         typer.echo(str(err), err=True)
         raise typer.Exit(1) from err
     except (ValueError, TypeError, OSError, RuntimeError, ImportError, EmulatorError) as err:
@@ -217,19 +230,23 @@ def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: boo
 
     if is_shape(word):
         _refuse(given, (*_CODE_OBJECT, "options"), "a code object")
-        types = parse_types([given["dtype"] or "bf16"])
-        layouts = [given["layout"] or "NN"]
-        (product,) = products_of("profile", [parse_shape(word)], types, None, layouts)
-        return _profile_product(product, given["target"], how, loop=loop)
+        collected = profile_product(
+            parse_shape(word),
+            types=given["dtype"] or "bf16",
+            layout=given["layout"] or "NN",
+            **{name: given[name] for name in ("target", "precision", "result_dtype")},
+            how=how,
+        )
+        return collected.loop() if loop else collected
     path = Path(word)
     if path.suffix == ".py":
-        single = ("dtype", "layout", "grid", "block", "lds", "options")
+        single = (*_PRODUCT, "grid", "block", "lds", "options")
         _refuse(given, single, "one product or kernel")
         if loop:
             raise ValueError("--loop counts the loop of one kernel, not of a program")
         return profile_script(path, (given["args"] or "").split(), given["target"], **how)
     is_source = path.suffix in SOURCES
-    _refuse(given, ("dtype", "layout", *(() if is_source else ("target",))), "a matrix product")
+    _refuse(given, (*_PRODUCT, *(() if is_source else ("target",))), "a matrix product")
     with code_object_of(path, given["target"], given["options"]) as code:
         if loop:
             unused = ("grid", "lds", "args")
@@ -278,53 +295,6 @@ def _parse_cycles(text: str | None) -> tuple[int, int] | None:
     if len(words) != 2 or not all(word.isdecimal() for word in words):
         raise ValueError(f"--cycles {text}: write FIRST:LAST, as in 2000:4000")
     return int(words[0]), int(words[1])
-
-
-def _profile_product(
-    product: Product, target: str | None, how: dict[str, Any], *, loop: bool
-) -> Profile | LoopProfile:
-    from cupygemm import emulator
-
-    if not emulator.is_enabled():
-        emulator.enable(target or _detect.DEFAULT_TARGET)
-    elif target not in (None, emulator.target()):
-        raise ValueError(f"{emulator.target()} is emulated in this process already, not {target}")
-    from cupygemm._backends.device import device
-    from cupygemm._plan.plan import choose
-    from cupygemm._products.matmul import matmul
-    from cupygemm._request.call import check_call
-    from cupygemm._request.options import call_options
-
-    x1, x2 = _arrays(product)
-    with emulator.profile(**how) as collected:
-        matmul(x1, x2)
-    if not loop:
-        return collected
-    call = check_call(x1, x2, given=call_options({}))
-    _, compiled = choose(call.request, device(call.device_index))
-    if compiled.file is None:
-        raise ValueError(f"no kernel of this library multiplies it: {compiled.reason}")
-    launched = next(kernel for kernel in collected.kernels if kernel.kernel == compiled.file.name)
-    return emulator.profile_loop(compiled.file.path, conflicts=launched.lds_conflicts)
-
-
-def _arrays(product: Product) -> list[Any]:
-    """Return operands of a product on the current device, of random numbers."""
-    import cupy
-
-    from cupygemm.testing import integer_operands, random_operands
-
-    draw = integer_operands if product.dtype.kind in "iu" else random_operands
-    *batch, m, n, k = product.shape
-    arrays = []
-    for x, letter in zip(
-        draw((*batch, m, k), (*batch, k, n), product.dtype), product.layout, strict=True
-    ):
-        stored = x if letter == "N" else np.ascontiguousarray(np.swapaxes(x, -1, -2))
-        # CuPy cannot copy 8-bit floats, but it can view bytes as such.
-        on_device = cupy.asarray(as_stored(stored)).view(product.dtype)
-        arrays.append(on_device if letter == "N" else cupy.swapaxes(on_device, -1, -2))
-    return arrays
 
 
 def _code_object_loop(path: Path, kernel: str | None, block: str | None) -> LoopProfile:

@@ -151,6 +151,12 @@ class KernelFault(EmulatorError):
         return "\n".join(lines)
 
 
+class SourceFault(EmulatorError):
+    """HIP source that uses what nothing has written, found when its code is loaded."""
+
+    check = "uninitialised_source"
+
+
 class KernelWarning(EmulatorError, RuntimeWarning):
     """The findings of a launch whose checks are warnings, listed at the end of the launch."""
 

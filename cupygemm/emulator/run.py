@@ -245,7 +245,7 @@ def launch(
         profiled = recorder.finish(counts, conflicts, lines)
         _last = replace(_last, profile=profiled)
         for collecting in tuple(active):
-            collecting.add(profiled)
+            collecting.add(profiled, kernel.code_object.elf)
     findings.finish()
     return _last
 

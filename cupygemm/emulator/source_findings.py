@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cupygemm.emulator import checking
-from cupygemm.emulator.errors import EmulatorError
+from cupygemm.emulator.errors import SourceFault
 from cupygemm.emulator.findings import report_call
 
 CHECK = "uninitialised_source"
@@ -79,13 +79,13 @@ def report(elf: bytes) -> None:
 
     Raises
     ------
-    EmulatorError
+    SourceFault
         The check is an error.
     """
     if _MARK.encode() not in elf or (severity := checking.policy()[CHECK]) == "off":
         return
     if not _called_by_cupy():
-        report_call(EmulatorError(_text(_COMMENT.findall(elf))), severity)
+        report_call(SourceFault(_text(_COMMENT.findall(elf))), severity)
 
 
 def _text(found: Iterable[bytes]) -> str:

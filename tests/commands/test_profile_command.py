@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import find_toolchain
 from cupygemm._commands import cli as _cli
-from cupygemm._commands import profile as _profile_command
+from cupygemm._commands.products import MX_FORMATS, arrays
 from cupygemm._tuning.product import products_of
 from cupygemm.emulator import calibration
 from cupygemm.emulator.arguments import parse_argument, parse_arguments, parse_extent
@@ -121,11 +121,53 @@ def test_a_product_named_as_for_warmup_and_tune(
     assert CliRunner().invoke(_cli.app, ["tune", "2x33x32x64", *words]).exit_code == 0
 
 
+def counted(result: Any) -> float:
+    """Return the operations that the matrix unit did in a profile."""
+    assert result.exit_code == 0, result.output
+    return float(sum(sum(k["matrix_flop"].values()) for k in json.loads(result.output)["kernels"]))
+
+
+@pytest.mark.parametrize(
+    ("types", "layout"),
+    [
+        pytest.param(name, layout, marks=pytest.mark.sweep)
+        for name in MX_FORMATS
+        for layout in ("NN", "NT", "TN", "TT")
+    ]
+    + [("mxfp4", "NT"), ("mxfp8,e3m2", "NN"), ("bf16,fp32", "TN")],
+)
+def test_products_in_mx_formats_and_of_two_types(
+    invoke: Callable[..., Any], device: Any, types: str, layout: str
+) -> None:
+    if device.target not in ("gfx942", "gfx950"):
+        pytest.skip("other devices multiply no 8-bit floats")
+    result = invoke("33x32x68", "--dtype", types, "--layout", layout, "--json")
+    assert counted(result) >= 2 * 33 * 32 * 68
+
+
+def test_precisions_and_types_of_the_result(invoke: Callable[..., Any], device: Any) -> None:
+    if not device.emulated:
+        pytest.skip("profiles need the emulated device")
+    words = ("16x16x32", "--dtype", "bf16", "--result-dtype", "fp32", "--json")
+    (kernel,) = json.loads(invoke(*words).output)["kernels"]
+    assert kernel["global_memory"]["bytes_written"] == 4 * 16 * 16
+    given = ("--dtype", "fp64", "--precision", "int8x8", "--json")
+    assert counted(invoke("16x16x32", *given)) >= 8 * 2 * 16 * 16 * 32
+
+
+def test_the_loop_of_a_product_in_an_mx_format(invoke: Callable[..., Any], device: Any) -> None:
+    if device.target != "gfx950":
+        pytest.skip("other devices decode MX formats")
+    result = invoke("256x256x256", "--dtype", "mxfp4", "--loop")
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith("main loop of cupygemm_gemm for gfx950")
+
+
 @pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
 @pytest.mark.parametrize("dtype", ["bfloat16", "int8", "float8_e4m3fn"])
 def test_operands_lie_as_the_layout_says(cp: Any, dtype: str, layout: str) -> None:
     (product,) = products_of("profile", [(2, 7, 8, 9)], [dtype], None, [layout])
-    made = _profile_command._arrays(product)
+    made = arrays(product.shape, product.dtype, layout)
     for array, described in zip(made, product.operands(), strict=True):
         assert (array.shape, array.strides) == (described.shape, described.strides)
         assert array.dtype == described.dtype == product.dtype

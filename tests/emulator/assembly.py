@@ -85,6 +85,29 @@ def load_kernel(
     registers : int
         Vector registers of a lane; those beyond 256 are AGPRs.
     """
+    path = assembled(
+        body,
+        arguments=arguments,
+        lds=lds,
+        target=target,
+        sized=sized,
+        typed=typed,
+        registers=registers,
+    )
+    return load(path.read_bytes(), memory, target).kernels["k"]
+
+
+def assembled(
+    body: str,
+    *,
+    arguments: Sequence[int] = (),
+    lds: int = 0,
+    target: str = "gfx942",
+    sized: bool = True,
+    typed: bool = True,
+    registers: int = 512,
+) -> Path:
+    """Assemble a kernel body, and return the path of its code object; see `load_kernel`."""
     offset, entries = 0, ""
     for size in arguments:
         offset = -(-offset // size) * size
@@ -105,5 +128,4 @@ def load_kernel(
             toolchain.assemble(path, output, target=target)
 
     key = [source, target, toolchain.version]
-    path = get_or_build("test-assembly", key, ".hsaco", build)
-    return load(path.read_bytes(), memory, target).kernels["k"]
+    return get_or_build("test-assembly", key, ".hsaco", build)

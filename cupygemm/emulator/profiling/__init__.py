@@ -58,14 +58,19 @@ class Profile:
         self.launches: list[KernelProfile] = []
         self.host_calls: list[HostCall] = []
         self._clock_mhz = clock_mhz
+        self._code: dict[tuple[str, str], bytes] = {}
 
-    def add(self, launch: KernelProfile) -> None:
+    def add(self, launch: KernelProfile, code: bytes | None = None) -> None:
         """Add the profile of a launch.
 
         Parameters
         ----------
         launch : KernelProfile
+        code : bytes, optional
+            The code object of the kernel, which `loop` reads.
         """
+        if code is not None:
+            self._code[launch.kernel, launch.code] = code
         clock = self._clock_mhz
         self.launches.append(launch if clock is None else launch.at_clock(clock))
 
@@ -109,6 +114,27 @@ class Profile:
             key = merge_key(launch)
             result[key] = result[key].merged(launch) if key in result else launch
         return list(result.values())
+
+    def loop(self) -> LoopProfile:
+        """Count the main loop of the kernel with the most MFMA operations.
+
+        Returns
+        -------
+        LoopProfile
+            See `profile_loop`; the bank conflicts are those of the launch.
+
+        Raises
+        ------
+        ValueError
+            No launched kernel uses MFMA, or that kernel has no loop with it.
+        """
+        found = [k for k in self.kernels if (k.kernel, k.code) in self._code and k.matrix_flop]
+        if not found:
+            names = ", ".join(k.kernel for k in self.kernels) or "none"
+            raise ValueError(f"no kernel that was launched uses MFMA; launched: {names}")
+        most = max(found, key=lambda k: sum(k.matrix_flop.values()))
+        code = self._code[most.kernel, most.code]
+        return profile_loop(code, most.kernel, conflicts=most.lds_conflicts)
 
     def listing(self) -> str:
         """Return the annotated disassembly of every kernel.
