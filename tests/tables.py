@@ -12,6 +12,7 @@ of each parameter; of a record, such as a configuration, each value of each fiel
 ``covering(apart_from=("tile_n",))``, it need not show each value of the fields named. Of a test
 that is marked ``one_in(number)``, the sample is every `number`-th case; if it has two tables, the
 number is coprime to the length of the one that varies faster, so that each row of either is met.
+Of a test with both marks, the sample is every `number`-th of the cases that ``covering`` chooses.
 """
 
 from __future__ import annotations
@@ -58,9 +59,13 @@ def rows_of(
     return found
 
 
-def swept(*values: Any) -> list[Any]:
-    """Return values for `parametrize` whose cases ``make test`` leaves to ``make test-all``."""
-    return [pytest.param(value, marks=pytest.mark.sweep) for value in values]
+def swept(*values: Any, width: int = 1) -> list[Any]:
+    """Return values for `parametrize` whose cases ``make test`` leaves to ``make test-all``.
+
+    If a row fills several arguments of a test, each value is a tuple of `width` values.
+    """
+    rows = values if width > 1 else [(value,) for value in values]
+    return [pytest.param(*row, marks=pytest.mark.sweep) for row in rows]
 
 
 def fail_for_broken_tables(item: pytest.Item) -> None:
@@ -78,17 +83,20 @@ def mark_sweeps(items: Iterable[pytest.Item]) -> None:
     for item in items:
         test = item.nodeid.split("[")[0]
         mark = item.get_closest_marker("one_in")
-        if mark is not None:
+        if item.get_closest_marker("covering"):
+            if not item.get_closest_marker("sweep"):
+                covered.setdefault(test, []).append(item)
+        elif mark is not None:
             if met[test] % mark.args[0]:
                 item.add_marker("sweep")
             met[test] += 1
-        if item.get_closest_marker("covering") and not item.get_closest_marker("sweep"):
-            covered.setdefault(test, []).append(item)
     for cases in covered.values():
         mark = cases[0].get_closest_marker("covering")
         assert mark is not None
         shown = [shows(getattr(case, "callspec").params, **mark.kwargs) for case in cases]  # noqa: B009
-        for index in set(range(len(cases))).difference(cover(shown)):
+        fewer = cases[0].get_closest_marker("one_in")
+        chosen = cover(shown)[:: 1 if fewer is None else fewer.args[0]]
+        for index in set(range(len(cases))).difference(chosen):
             cases[index].add_marker("sweep")
 
 

@@ -6,12 +6,14 @@ import itertools
 import json
 import sys
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
 from tests.kernels.gemm import Case, config_of
-from tests.tables import cover, rows_of, shows
+from tests.tables import cover, mark_sweeps, rows_of, shows
 
 RUN = """
 import json
@@ -133,3 +135,33 @@ def test_all_helpers_are_rewritten() -> None:
     ]
     assert plain == []
     assert "tests.kernels.gemm" in helpers
+
+
+class MarkedCase:
+    """What `mark_sweeps` asks of a test's case."""
+
+    nodeid = "test_it[case]"
+
+    def __init__(self, value: int, marks: dict[str, pytest.Mark]) -> None:
+        self.callspec = SimpleNamespace(params={"value": value})
+        self.marks = dict(marks)
+
+    def get_closest_marker(self, name: str) -> pytest.Mark | None:
+        return self.marks.get(name)
+
+    def add_marker(self, name: str) -> None:
+        self.marks[name] = getattr(pytest.mark, name).mark
+
+
+@pytest.mark.parametrize(
+    ("names", "kept"),
+    [({"covering"}, [1, 2, 3]), ({"one_in"}, [1, 2, 3]), ({"covering", "one_in"}, [1, 3])],
+)
+def test_every_second_case_and_every_second_of_those_that_cover(
+    names: set[str], kept: list[int]
+) -> None:
+    both = {"covering": pytest.mark.covering.mark, "one_in": pytest.mark.one_in(2).mark}
+    marks = {name: both[name] for name in names}
+    cases = [MarkedCase(value, marks) for value in (1, 1, 2, 2, 3, 3)]
+    mark_sweeps(cast("list[pytest.Item]", cases))
+    assert [case.callspec.params["value"] for case in cases if "sweep" not in case.marks] == kept

@@ -8,24 +8,34 @@ import re
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from tests.tables import swept
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def pages_by_target() -> list[tuple[str, list[str]]]:
+LONG_PAGES = {"solve_a_system.rst"}  # compile a kernel for most lines; left to `make test-all`
+
+
+def pages_by_target() -> list[Any]:
     """Return the pages with examples by the target that they enable, in halves for two workers."""
     found: dict[str, list[str]] = {}
+    long = []
     for path in sorted((ROOT / "docs").rglob("*.rst")):
         text = path.read_text()
         if ">>>" in text:
             target = re.search(r'>>> .*emulator\.enable\("(\w+)"\)', text)
             assert target, f"{path} does not enable the emulated device"
-            found.setdefault(target[1], []).append(str(path))
+            if path.name in LONG_PAGES:
+                long.append((target[1], [str(path)]))
+            else:
+                found.setdefault(target[1], []).append(str(path))
     halves = ((target, pages[part::2]) for target, pages in found.items() for part in range(2))
-    return [(target, pages) for target, pages in halves if pages]
+    return [*((target, pages) for target, pages in halves if pages), *swept(*long, width=2)]
 
 
 @pytest.mark.parametrize(("target", "pages"), pages_by_target())

@@ -1,10 +1,13 @@
 """The page "Add a data type", step by step: int16 as a result of int8 products."""
 
+import pytest
+
 from tests.developer.steps import Copy, blocks
 
 PAGE = "add_a_data_type.rst"
 
 
+@pytest.mark.sweep  # `make test` performs the steps of another page, "Add an activation"
 def test_the_steps_of_the_page(tmp_path):
     row, statement, device_code = blocks(PAGE, "diff")
     (use,) = blocks(PAGE, "python")

@@ -1,5 +1,7 @@
 """The page "Add an architecture", step by step: what CDNA3 and CDNA4 have in common."""
 
+import pytest
+
 from tests.developer.steps import Copy, blocks
 
 PAGE = "add_an_architecture.rst"
@@ -10,6 +12,7 @@ PARTS["gfx9-4-generic"]
 """
 
 
+@pytest.mark.sweep  # `make test` performs the steps of another page, "Add an activation"
 def test_the_steps_of_the_page(tmp_path):
     kernels, emulator = blocks(PAGE, "diff")
     (use,) = blocks(PAGE, "python")

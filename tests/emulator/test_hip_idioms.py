@@ -112,6 +112,7 @@ def test_bfloat16_functions(cp: ModuleType, call: str, reference) -> None:
     np.testing.assert_allclose(found, expected, rtol=2**-7)
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [

@@ -151,6 +151,7 @@ def test_exceptions_of_the_device_itself_are_not_a_handlers() -> None:
     assert raised_by_a_handler(caught.value) is caught.value
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("raised", RAISED)
 def test_what_a_signal_handler_raises_ends_a_launch(
     run_python: Callable[..., str], raised: str

@@ -29,6 +29,7 @@ def outcome(run_python: Run, statement: str, before: str = "") -> str:
     return run_python(before + REPORT.format(statement=statement))
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize(
     ("target", "name", "lds"),
     [

@@ -12,6 +12,7 @@ from cupygemm import testing
 from cupygemm._epilogue.activations import ACTIVATIONS
 from cupygemm._epilogue.formula import NARROW_ACTIVATION
 from tests.products.test_epilogue_calls import on_device
+from tests.tables import swept
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64 = map(np.dtype, ("f2", "f4", "f8"))
@@ -289,14 +290,16 @@ def test_int8_keeps_its_exact_sums_whatever_the_result(cp):
     testing.assert_gemm_exact(result, x1, x2, alpha=2.0**-12)
 
 
-def test_unsigned_and_wider_integers(cp):
-    for dtype, size in ((U8, 255), (I16, 3000), (I32, 70000)):
-        x1, x2 = np.full((3, 40), size, dtype), np.full((40, 4), size // 2, dtype)
-        result = multiply(cp, x1, x2, dtype=F32, casting="unsafe", alpha=0.5)
-        testing.assert_gemm_close(result, x1, x2, alpha=0.5)
-        large = multiply(cp, x1, x2, alpha=1e30)
-        assert large.dtype == dtype
-        assert (large.get() == np.iinfo(dtype).max).all()
+@pytest.mark.parametrize(
+    ("dtype", "size"), [(U8, 255), *swept((I16, 3000), width=2), (I32, 70000)], ids=str
+)
+def test_unsigned_and_wider_integers(cp, dtype, size):
+    x1, x2 = np.full((3, 40), size, dtype), np.full((40, 4), size // 2, dtype)
+    result = multiply(cp, x1, x2, dtype=F32, casting="unsafe", alpha=0.5)
+    testing.assert_gemm_close(result, x1, x2, alpha=0.5)
+    large = multiply(cp, x1, x2, alpha=1e30)
+    assert large.dtype == dtype
+    assert (large.get() == np.iinfo(dtype).max).all()
 
 
 def test_beta_of_zero_does_not_read_c(cp):

@@ -60,6 +60,7 @@ def check_product(
     return np.array(result, subok=False), expected
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize(
     ("columns", "config"),
@@ -99,7 +100,7 @@ def test_results_are_8_bit_floats(cp, dtype):
     )
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("shape_a", "shape_b", "block"),
     [

@@ -41,6 +41,7 @@ def assert_exact(cp, variant, m, n, k, given):
     testing.assert_gemm_exact(result, x1, x2, **given)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize(
     ("config", "result", "c_dtype", "orders"),
@@ -59,7 +60,7 @@ def test_each_configuration_is_exact(cp, model, config, result, c_dtype, orders)
         assert_exact(cp, variant, rows, columns, 2 * config.tile_k + 8, given)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("result", [F32, F16, BF16], ids=str)
 def test_the_sum_of_parts_is_exact(cp, model, result):
     config = replace(CONFIGS[-1], split_k=3)
@@ -69,7 +70,7 @@ def test_the_sum_of_parts_is_exact(cp, model, result):
         assert_exact(cp, variant, 70, n, 640, options(70, n, F16))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("result", "columns", "split"), [(F64, 75, 2), (F64, 72, 1), (F32, 75, 1)])
 def test_fp64_is_computed_in_fp64(cp, model, result, columns, split):
     config = replace(configs_for("f64")[3], split_k=split)
@@ -85,7 +86,7 @@ def test_fp64_is_computed_in_fp64(cp, model, result, columns, split):
         testing.assert_gemm_close(result, x1, x2, bias=bias, activation=activation)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("result", [F32, F16, BF16, I32], ids=str)
 def test_int8_is_scaled_from_its_exact_sums(cp, model, result):
     variant = Variant(configs_for("i8")[-1], I8, result, "CF", aligned=True)

@@ -47,6 +47,7 @@ def check_products(cp, shapes, dtype=F16, result=None, orders="CC", **options):
         testing.assert_gemm_exact(product, x1, x2)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize("config", configs_for("f16"), ids=lambda config: config.name)
 def test_each_configuration_is_exact(cp, model, launches, monkeypatch, config):

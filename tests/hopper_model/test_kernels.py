@@ -60,6 +60,7 @@ def cases() -> Iterator[Variant]:
     yield from variants_of_narrow_boxes()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize("variant", list(cases()), ids=lambda variant: variant.name)
 def test_each_configuration_is_exact(cp, model, variant):
@@ -76,6 +77,7 @@ def test_each_configuration_is_exact(cp, model, variant):
         testing.assert_gemm_exact(result, x1, x2)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.covering(apart_from=("orders", "result", "aligned", "num_stages", "split_k"))
 @pytest.mark.parametrize(
     "variant", list(variants_in_hilberts_order()), ids=lambda variant: variant.name
@@ -91,6 +93,7 @@ def test_hilberts_order_is_exact(cp, model, variant):
         testing.assert_gemm_exact(result, x1, x2)
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.covering(
     apart_from=("tile_m", "tile_n", "num_stages", "group_m", "result", "orders", "split_k")
 )
@@ -113,7 +116,7 @@ def test_consumers_in_turns_are_exact(cp, model, variant):
         testing.assert_gemm_exact(result, x1, x2)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("number", "change", "result", "orders", "aligned"),
     [

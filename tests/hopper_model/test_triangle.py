@@ -64,6 +64,7 @@ def check_product(cp, n, k, dtype, result=None, order="C", **options):
     np.testing.assert_array_equal(exact(product), exact(expected.astype(product.dtype)))
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_n", "num_stages", "group_m"))
 @pytest.mark.parametrize("config", configs_for("f16"), ids=lambda config: config.name)
 def test_each_configuration_is_exact(cp, model, chosen, config):
@@ -76,7 +77,7 @@ def test_each_configuration_is_exact(cp, model, chosen, config):
     assert plan is not NO_PLAN
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("shape", [(0, 1), (-1, 1), (-1, 2), (-1, 3)])
 def test_nothing_above_the_diagonal_is_computed(cp, chosen, monkeypatch, shape):
     """Tiles wider than high, and square ones in bands of one to three."""
@@ -97,7 +98,7 @@ def test_nothing_above_the_diagonal_is_computed(cp, chosen, monkeypatch, shape):
         assert triangle.num_units(config, problem) == tiles.sum()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("n", [1, 63, 130])
 def test_results_that_tma_cannot_write_and_bytes(cp, chosen, n):
     check_product(cp, n, 33, F16)

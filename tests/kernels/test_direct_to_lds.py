@@ -97,6 +97,7 @@ def exact_cases() -> list[object]:
     ]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("config", "arch", "layout", "dtype"), exact_cases())
 def test_exact_without_conflicts_or_spills(
@@ -116,7 +117,7 @@ def test_exact_without_conflicts_or_spills(
     assert resources.lds_bytes == direct_to_lds.lds_bytes(config, ITEMSIZE[dtype])
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("num_stages", "layout"), [(3, "kn"), (3, "mk"), (5, "kk"), (5, "mn")])
 def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
     """Fewer tiles than the ring has stages, as many, and more; the last is whole or ragged."""
@@ -126,7 +127,7 @@ def test_every_number_of_tiles_along_k(num_stages: int, layout: str) -> None:
         case.run().check_exact()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("tile", "mma"), [((128, 128), 16), ((128, 128), 32), ((64, 64), 16)])
 def test_fragments_that_are_read_in_vain_have_arrived(tile: tuple[int, int], mma: int) -> None:
     """After the last tile 16 reads were on their way when the epilogue used their registers."""
@@ -136,6 +137,7 @@ def test_fragments_that_are_read_in_vain_have_arrived(tile: tuple[int, int], mma
     case.run().check_exact()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("m", "n"), [(65, 67), (63, 129), (1, 3)])
 def test_memory_may_end_in_the_middle_of_a_dword(layout: str, m: int, n: int) -> None:
@@ -153,6 +155,7 @@ def test_batches_and_parts_of_large_matrices() -> None:
     case.run().check_exact()
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("arch", "layout"), [("gfx950", "kn"), ("gfx950", "mk"), ("gfx942", "kk")])
 def test_the_order_of_waves_does_not_matter(arch: str, layout: str) -> None:
     """A missing barrier would show as other bits, or as a hazard, for one of the orders."""
@@ -166,6 +169,7 @@ def test_the_order_of_waves_does_not_matter(arch: str, layout: str) -> None:
         np.testing.assert_array_equal(bits[0], other)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("arch", "layout"), [("gfx950", "mn"), ("gfx942", "kk")])
 def test_parts_of_k(arch: str, layout: str) -> None:
     """One part ends with a whole tile, which is not the last of k, and the other is ragged."""
@@ -180,7 +184,7 @@ def test_error_bound() -> None:
     testing.assert_gemm_close(result.c, *case.operands())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 def test_whole_tiles_move_whole_lines(layout: str) -> None:
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""
@@ -214,7 +218,7 @@ def loop_of(
     return emulator.profile_loop(compiled.path)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("layout", "dtype"),
     [*((layout, "bf16") for layout in LAYOUTS), ("kk", "i8"), ("kk", "e4m3fn"), ("kk", "f32")],
@@ -243,7 +247,7 @@ def test_a_full_epilogue_leaves_the_largest_tile_without_spills() -> None:
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("arch", "tile", "num_stages", "layout", "in_flight"),
     [
@@ -303,7 +307,7 @@ def test_the_tiles_of_persistent_grids(layout: str) -> None:
     assert (256, 256) not in taken
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_persistent_grid_in_any_order_of_waves(layout: str) -> None:
     """The ring begins anew with each tile, when nothing of the last is on its way to it."""
@@ -355,7 +359,7 @@ def test_only_16_bit_elements_are_transposed(dtype: str) -> None:
     assert "cannot transpose" in reason
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.sweep
 @pytest.mark.parametrize(("dtype", "least"), [("c128", 0.99), ("c64", 0.95)])
 def test_complex_numbers_are_refused_and_lose_nothing(dtype: DType, least: float) -> None:
     """Their loops keep the matrix units busy where operands are staged in registers."""

@@ -77,6 +77,7 @@ def every_kind():
         yield pytest.param(arch, dtype, config, layout, id=f"{arch}-{dtype}-{layout}-{turn}")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("arch", "dtype", "config", "layout"), list(every_kind()))
 def test_exact_without_spills(arch, dtype, config, layout):
@@ -86,6 +87,7 @@ def test_exact_without_spills(arch, dtype, config, layout):
     assert resources.scratch_bytes == resources.vgpr_spills == resources.sgpr_spills == 0
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 @pytest.mark.parametrize("turn", [0, 1], ids=["wide", "tall"])
@@ -96,7 +98,7 @@ def test_every_extent_of_the_short_side_and_tail_of_k(turn, layout):
         skinny(config, "gfx942", "bf16", layout, short=short, k=k, seed=k).run().check_exact()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(
     ("layout", "short", "k"), [("kk", 1, 1), ("kn", 16, 67), ("mn", 15, 333), ("mk", 3, 258)]
 )
@@ -106,7 +108,7 @@ def test_rows_of_bytes_end_in_any_dword(layout, short, k):
     skinny(config, "gfx942", "e4m3fnuz", layout, short=short, k=k, seed=k).run().check_exact()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     ("arch", "a", "b"), [("gfx942", "e5m2fnuz", "e4m3fnuz"), ("gfx950", "e4m3fn", "e5m2")]
 )
@@ -125,6 +127,7 @@ def test_xf32_cuts_its_operands():
         testing.assert_gemm_close(result.c, *case.operands())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("partition", [{"split_k": 3}, {"split_k": 2, "atomic": True}], ids=str)
 def test_parts_of_k(partition):
     config = replace(direct_to_register.configs("bf16", "gfx942")[0], **partition)
@@ -140,7 +143,7 @@ def test_error_bound_in_the_same_bits_each_time():
     assert len({result.buffer.tobytes() for result in results}) == 1
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("turn", "layout"), [(0, "kk"), (0, "kn"), (1, "kk"), (1, "mk")])
 def test_the_long_operand_moves_by_16_bytes_in_whole_lines(turn, layout):
     """In the loop, one wave reads each whole line of 128 bytes, once from L2.

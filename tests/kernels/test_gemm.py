@@ -30,6 +30,7 @@ def sample(arch):
     return [config_of(arch, 32, 64), config_of(arch, 128, 64), config_of(arch, 64, 64, 32)]
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx950"])
@@ -81,6 +82,7 @@ def test_thin_problems(m, n, k, layout):
     with_layout(case, layout).run().check_exact()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize(
@@ -175,7 +177,7 @@ def test_an_operand_may_be_broadcast_along_its_rows():
     memory.close()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_matrices_beyond_4_gib(monkeypatch, layout):
     """Tiles are reached by 64-bit arithmetic: rows 66 MB apart, of which few pages are touched."""
@@ -226,6 +228,7 @@ def test_the_order_of_waves_does_not_matter(tile):
         np.testing.assert_array_equal(bits[0], other)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(
@@ -247,7 +250,7 @@ def test_no_bank_conflicts(arch, config, layout):
     assert [extra for *_, extra in conflicts.values() if extra] == []
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_whole_tiles_move_whole_lines(layout):
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""

@@ -82,6 +82,7 @@ def test_int8_does_not_spill(config: HopperConfig, tma_store: bool) -> None:
     assert_fits(generate(problem, config, tma_store=tma_store), config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", range(1, len(CONFIGS), 3))
 @pytest.mark.parametrize("dtype", ["i8", "e4m3fn"])
 def test_results_of_bytes_do_not_spill(dtype: DType, number: int) -> None:
@@ -157,6 +158,7 @@ def test_an_a_in_registers_does_not_spill(number: int, transposed_c: bool) -> No
     assert_fits(text, config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", range(len(NARROW_CONFIGS)))
 @pytest.mark.parametrize("turn", range(3))
 def test_narrow_boxes_do_not_spill(number: int, turn: int) -> None:
@@ -211,6 +213,7 @@ def test_groups_and_triangles_do_not_spill(number: int, special: dict[str, int])
     assert_fits(text, config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("config", TRANSPOSED_CONFIGS[1::5], ids=lambda config: config.name)
 def test_turned_groups_do_not_spill(config: HopperConfig) -> None:
     problem = replace(PROBLEM, a_major="m", b_major="k")
@@ -218,6 +221,7 @@ def test_turned_groups_do_not_spill(config: HopperConfig) -> None:
     assert_fits(text, config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", range(len(CONFIGS)))
 def test_cut_tiles_do_not_spill(number: int) -> None:
     dtype: DType = ("bf16", "e4m3fn", "f16", "i8")[number % 4]
@@ -240,6 +244,7 @@ def test_cut_tiles_do_not_spill(number: int) -> None:
     assert_fits(generate(problem, config, tma_store=number % 3 != 1), config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("number", [0, 3, 7, 13])
 @pytest.mark.parametrize("cut", [{}, {"split_k": 2}, {"stream_k": 66}])
 def test_hilberts_order_does_not_spill(number: int, cut: dict[str, int]) -> None:
@@ -251,6 +256,7 @@ def test_hilberts_order_does_not_spill(number: int, cut: dict[str, int]) -> None
     assert_fits(generate(problem, config, tma_store=True), config)
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("columns", [128, 1])
 @pytest.mark.parametrize("config", SCALED_CONFIGS, ids=lambda config: config.name)
 def test_scales_along_k_do_not_spill(columns: int, config: HopperConfig) -> None:
@@ -316,6 +322,7 @@ def test_no_configuration_spills_with_every_part_at_once(number: int) -> None:
     compiled(generate(problem, CONFIGS[number], tma_store=number % 3 != 0))
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize(("number", "n"), [(3, 512), (3, 511), (7, 512)])
 @pytest.mark.parametrize("c_dtype", ["bf16", "f32"])
 def test_a_matrix_is_fetched_ahead_without_spills(c_dtype: str, number: int, n: int) -> None:

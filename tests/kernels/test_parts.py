@@ -64,6 +64,7 @@ def every_kind():
                         )
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize(("arch", "dtype", "layout", "partition"), list(every_kind()))
 def test_exact(arch, dtype, layout, partition):
@@ -98,6 +99,7 @@ def test_every_mainloop_takes_part(name, arch, partition):
     case.run().check_exact()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("partition", ["two", "atomic", "stream5"])
 @pytest.mark.parametrize("batch", [(2, 3), (3,)])
@@ -116,6 +118,7 @@ def test_batches(batch, partition):
     case.run().check_exact()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("out_dtype", ["bf16", "f16", "f32"])
 @pytest.mark.parametrize("partition", ["two", "stream5"])
@@ -127,6 +130,7 @@ def test_other_results(partition, out_dtype):
     case.run().check_exact()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", ["bf16", "f64"])
 @pytest.mark.parametrize("partition", ["six", "atomic", "stream4"])
@@ -172,6 +176,7 @@ def test_a_workgroup_beyond_the_steps_has_nothing():
     Case(config, "gfx942", m=40, n=30, k=3 * config.tile_k).run().check_exact()
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("index", range(3))
 @pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "bf16"), ("gfx90a", "f64")])

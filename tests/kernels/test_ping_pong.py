@@ -83,7 +83,7 @@ CASES = [
 ]
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize(("arch", "dtype", "layout", "tiles", "m", "n", "rest"), CASES)
 def test_exact_in_any_order_of_waves_without_conflicts(
     arch: str, dtype: str, layout: str, tiles: int, m: int, n: int, rest: int
@@ -99,7 +99,7 @@ def test_exact_in_any_order_of_waves_without_conflicts(
     assert case.run(order=("random", tiles)).buffer.tobytes() == result.buffer.tobytes()
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 def test_half_a_tile(layout: str) -> None:
     case = case_of("gfx942", "bf16", layout, 127, 256, 3 * 64 + 1, index=1)
@@ -108,7 +108,7 @@ def test_half_a_tile(layout: str) -> None:
     assert [extra for *_, extra in result.stats.lds_conflicts.values() if extra] == []
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("a", "b"), [("e4m3fn", "e5m2"), ("e5m2", "e4m3fn")])
 def test_two_formats_of_8_bit_floats(a: str, b: str) -> None:
     """The instruction with twice the rate multiplies them; the formats are among its operands."""
@@ -120,7 +120,7 @@ def test_two_formats_of_8_bit_floats(a: str, b: str) -> None:
     testing.assert_gemm_close(inexact.run().c, *inexact.operands())
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("layout", ["kk", "mn"])
 def test_the_loop_moves_whole_lines(layout: str) -> None:
     """Every load of the loop asks for 16 bytes per lane, and for all of each 128-byte line."""
@@ -171,6 +171,7 @@ EFFICIENCY = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize(("arch", "dtype"), EFFICIENCY)

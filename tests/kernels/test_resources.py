@@ -110,6 +110,7 @@ def main_loop(config: GemmConfig, problem: GemmProblem, arch: str, folder: Path)
     return best
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize(("arch", "config", "problem"), rows_of(cases, width=3))
 def test_nothing_spills(arch: str, config: GemmConfig, problem: GemmProblem) -> None:
@@ -171,6 +172,7 @@ def cases_of_other_types() -> Iterator[object]:
                     yield pytest.param(arch, dtype, config, turn, id=name)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering(apart_from=("turn",))
 @pytest.mark.parametrize(
     ("arch", "dtype", "config", "turn"), rows_of(cases_of_other_types, width=4)

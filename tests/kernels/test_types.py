@@ -92,6 +92,7 @@ def every_config():
             yield pytest.param(configs[number], arch, dtype, layout, id=f"{arch}-{dtype}-{layout}")
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering(apart_from=("tile_m", "tile_n", "waves_m", "waves_n", "waves_per_simd"))
 @pytest.mark.parametrize(("config", "arch", "dtype", "layout"), rows_of(every_config, width=4))
 def test_exact_without_spills_or_conflicts(config, arch, dtype, layout):
@@ -114,6 +115,7 @@ def check_resources(case):
     assert resources.vgprs <= most
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("number", range(4))
 @pytest.mark.parametrize("mma", [16, 32])
@@ -142,6 +144,7 @@ def test_xf32_of_exact_operands(layout, mma):
     check_resources(case)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize(
     ("dtype", "layout", "arch", "mma"),
@@ -174,7 +177,7 @@ def largest(dtype, arch, mma):
     return next(c for c in register_double_buffer.configs(dtype, arch) if c.mma_m == mma)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.sweep
 @pytest.mark.parametrize("dtype", ["c64", "c128"])
 def test_complex_configurations_fit_their_registers(dtype):
     for config in register_double_buffer.configs(dtype, "gfx950")[::2]:
@@ -190,6 +193,7 @@ def test_xf32_is_within_the_bound_of_cut_operands_and_cuts_them(mma):
         testing.assert_gemm_close(result.c, *case.operands())
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(("arch", "dtype"), [("gfx942", "e5m2fnuz"), ("gfx950", "e4m3fn")])
 def test_error_bound_of_8_bit_floats(arch, dtype):
     """Subnormal operands too: a third of these numbers are below the smallest normal one."""
@@ -202,6 +206,7 @@ def test_error_bound_of_8_bit_floats(arch, dtype):
         testing.assert_gemm_close(forced(case, given).run().c, *given)
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.covering
 @pytest.mark.parametrize("layout", ["kn", "mk"])
 @pytest.mark.parametrize("dtype", EVERY_TILE)
@@ -235,7 +240,7 @@ def forced(case, operands):
     return kind(**{f: getattr(case, f) for f in case.__dataclass_fields__})
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("dtype", EVERY_TILE)
 def test_the_order_of_waves_does_not_matter(dtype):
     config = config_of("gfx942", 32, 32, dtype=dtype)

@@ -105,6 +105,7 @@ def test_explain_tells_the_real_operations(cp, device, dtype):
     assert explanation.problem.flops == 8 * 100**3
 
 
+@pytest.mark.one_in(2)
 @TYPES
 def test_tiles_shared_along_k_and_options(cp, device, dtype):
     """Parts of sums are complex too; without atomic additions, which complex numbers lack."""

@@ -132,6 +132,7 @@ def test_explain_tells_of_the_epilogue(cp, device):
     assert "  epilogue   alpha; of float64 sums, by CuPy" in by_cupy
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("target", ["gfx90a", "gfx950"])
 def test_other_targets(run_python, device, target):
     """Vectors along each axis, c, an activation and bytes; row- and column-major, with tails."""

@@ -25,6 +25,7 @@ def placed(cp, array, order):
     return cp.asarray(array) if order == "C" else cp.asarray(np.ascontiguousarray(array.T)).T
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("order", ["C", "F", "odd"])
 @pytest.mark.parametrize("dtype", [BF16, F32], ids=str)

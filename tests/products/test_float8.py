@@ -52,6 +52,7 @@ def test_every_code_means_what_its_format_says(cp, formats):
             )
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("m", "n", "k", "orders"),
     [

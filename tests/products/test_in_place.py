@@ -16,6 +16,7 @@ from cupygemm import testing
 from cupygemm._backends.device import device as device_of
 from cupygemm._request.call import check_call
 from cupygemm._request.options import call_options
+from tests.tables import swept
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 F16, F32, F64, C64 = map(np.dtype, ("f2", "f4", "f8", "c8"))
@@ -44,8 +45,12 @@ class Kind(NamedTuple):
         )
 
 
-def compiled_kinds(backend, request):
-    """Return the kernels for a request: the cheapest of each kind, shared tiles included."""
+def compiled_kinds(backend, request, met, every_kind):
+    """Return the kernels for a request: the cheapest of each kind, shared tiles included.
+
+    Kinds in `met` are left out. Unless every kind is asked for, so are those whose fields have no
+    value that none of the kinds before them has.
+    """
     configs = [candidate.config for candidate in backend.candidates(request)]
     configs += [
         dataclasses.replace(config, split_k=1, stream_k=3, **unset)
@@ -55,15 +60,19 @@ def compiled_kinds(backend, request):
     ]
     found = {}
     for config in configs:
-        if Kind.of(config) not in found:
-            try:
-                found[Kind.of(config)] = backend.compile(request, config)
-            except ValueError:  # the configuration cannot compute the request
-                assert config.stream_k
+        kind = Kind.of(config)
+        before = {*met, *found}
+        shown = {field for each in before for field in each._asdict().items()}
+        if kind in before or (not every_kind and shown.issuperset(kind._asdict().items())):
+            continue
+        try:
+            found[kind] = backend.compile(request, config)
+        except ValueError:  # the configuration cannot compute the request
+            assert config.stream_k
     return found
 
 
-def kinds_in_place(cp, m, n, dtype=F16):
+def kinds_in_place(cp, m, n, dtype=F16, *, every_kind=True):
     """Accumulate in place by each kind of kernel, and return the kinds."""
     x1, x2 = testing.integer_operands((m, K), (K, n), dtype, seed=m + n)
     before = (np.arange(m * n) % 50).reshape(m, n).astype(F32)
@@ -75,9 +84,8 @@ def kinds_in_place(cp, m, n, dtype=F16):
         given = call_options({"c": out, "beta": 2.0, "reproducible": reproducible})
         call = check_call(a, b, out, casting="unsafe", given=given)
         assert not call.request.aliased
-        for name, compiled in compiled_kinds(backend, call.request).items():
-            if name in kinds:
-                continue
+        compiled_now = compiled_kinds(backend, call.request, kinds, every_kind)
+        for name, compiled in compiled_now.items():
             kinds.add(name)
             out.set(before)
             backend.launch(call.request, compiled)(a, b, out, call.arguments)
@@ -85,12 +93,15 @@ def kinds_in_place(cp, m, n, dtype=F16):
     return kinds
 
 
-@pytest.mark.one_in(4)
-@pytest.mark.parametrize(("m", "n"), EXTENTS)
-def test_every_kind_of_kernel_accumulates_in_place(cp, device, m, n):
+@pytest.mark.parametrize(
+    ("m", "n", "every_kind"),
+    [(72, 1, False), (33, 35, False), *swept(*((m, n, True) for m, n in EXTENTS), width=3)],
+)
+def test_every_kind_of_kernel_accumulates_in_place(cp, device, m, n, every_kind):
+    """``make test`` runs kinds that together show each value of each field of `Kind`."""
     if not device.has_kernels:
         pytest.skip("no kernel of this library runs here")
-    kinds = kinds_in_place(cp, m, n)
+    kinds = kinds_in_place(cp, m, n, every_kind=every_kind)
     if device_of(0).kernels.name == "cdna":
         assert {kind[:2] for kind in kinds} == {(False, False), (True, False), (False, True)}
         assert any(kind.atomic for kind in kinds)

@@ -43,6 +43,7 @@ def exact(array, kind=np.float64):
     return array.astype(np.complex128 if array.dtype.kind == "c" else kind)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     ("dtype", "result"),
     [

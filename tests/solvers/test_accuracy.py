@@ -67,7 +67,7 @@ def norm(a):
     return float(np.abs(a).sum(axis=1).max())
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @every_matrix
 @SMALL_OR_NOT
 def test_lu(cp, request, matrix, blocks):
@@ -94,6 +94,7 @@ def lu_error(a, lu, pivots):
     return error, np.abs(upper).max() / np.abs(a).max()
 
 
+@pytest.mark.one_in(3)
 @every_matrix
 def test_solve(cp, matrix):
     for dtype in "fd":
@@ -116,7 +117,7 @@ def backward_error(a, x, b):
     return norm(b - a @ x) / (norm(a) * norm(x) + norm(b))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @every_matrix
 @SMALL_OR_NOT
 def test_qr(cp, request, matrix, blocks):
@@ -130,7 +131,7 @@ def test_qr(cp, request, matrix, blocks):
         assert norm(q.T @ q - np.eye(N)) <= bound
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @every_matrix
 @SMALL_OR_NOT
 def test_cholesky(cp, request, matrix, blocks):
@@ -143,6 +144,7 @@ def test_cholesky(cp, request, matrix, blocks):
         assert norm(a - lower @ lower.T) <= 10 * N * unit(dtype) * norm(a)
 
 
+@pytest.mark.one_in(3)
 @every_matrix
 def test_triangular_systems(cp, matrix):
     """Substitution has a small error for every triangle, however ill-conditioned."""
@@ -155,7 +157,7 @@ def test_triangular_systems(cp, matrix):
             assert (np.abs(b - a @ x) <= 10 * N * unit(dtype) * (np.abs(a) @ np.abs(x))).all()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @every_matrix
 @pytest.mark.parametrize("trans", [0, 1])
 def test_solutions_with_factors(cp, matrix, trans):
@@ -185,7 +187,7 @@ def test_solutions_of_definite_systems(cp, matrix):
         assert max(backward_error(a, each, b) for each in (x, y)) <= 10 * N * unit(dtype)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @every_matrix
 def test_inverses(cp, matrix):
     """Each column solves a system, with a backward error as small as that of SciPy's."""
@@ -209,7 +211,7 @@ def inverse_error(a, x):
     return min(residuals) / (norm(a) * norm(x))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @every_matrix
 @pytest.mark.parametrize("columns", [N, N - 7])
 def test_least_squares(cp, matrix, columns):

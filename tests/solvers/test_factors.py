@@ -11,6 +11,7 @@ from tests.solvers.conftest import assert_like
 from tests.solvers.test_systems import MOST_TYPES, TYPES, definite, well_conditioned
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize(("m", "n"), [(7, 7), (20, 9), (9, 20), (33, 34)])
@@ -23,7 +24,7 @@ def test_lu_factor(cp, draw, dtype, m, n):
     assert (pivots.get() == expected_pivots).all()
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(11)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("trans", [0, 1, 2])
 def test_lu_solve(cp, draw, dtype, trans):
@@ -77,6 +78,7 @@ def test_tiny_and_huge_pivots(cp):
     assert_like(linalg.lu_factor(cp.asarray(a))[0], scipy.linalg.lu_factor(a)[0])
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize("lower", [False, True])
@@ -103,7 +105,7 @@ def test_solve_triangular(cp, draw, dtype, trans, lower, columns):
         assert_like(got, expected, factor=2000)
 
 
-@pytest.mark.one_in(2)
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("trans", [0, 1, 2])
 @pytest.mark.parametrize("lower", [False, True])
 def test_triangles_in_small_blocks(cp, draw, small_blocks, trans, lower):

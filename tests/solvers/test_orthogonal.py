@@ -10,6 +10,7 @@ from tests.solvers.conftest import assert_like, unit
 from tests.solvers.test_systems import MOST_TYPES, TYPES
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", MOST_TYPES)
 @pytest.mark.parametrize(("m", "n"), [(9, 9), (21, 6), (6, 21), (1, 1)])
@@ -23,7 +24,7 @@ def test_qr(cp, draw, dtype, m, n, mode):
         assert_like(one, other)
 
 
-@pytest.mark.one_in(5)
+@pytest.mark.one_in(13)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(45, 40), (40, 50), (70, 18)])
 def test_qr_in_small_blocks(cp, draw, small_blocks, dtype, m, n):
@@ -56,6 +57,7 @@ def test_empty_matrices(cp, shape, mode):
         assert_like(one, other)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize(("m", "n"), [(12, 5), (5, 12), (8, 8)])

@@ -60,6 +60,7 @@ def panel_source(kind, constants, char, *, clusters):
     return kernels.source(kind, char, constants, clusters=clusters)
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.covering
 @pytest.mark.parametrize(("kind", "constants"), PANELS)
 @pytest.mark.parametrize("char", "fdFD")
@@ -81,6 +82,7 @@ def test_panels_stay_in_registers_on_cdna(kind, constants, target):
 SYSTEM = {"threads": 64, "conjugate": False, "rows_adjacent": False, "unit": False}
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.covering
 @pytest.mark.parametrize(("char", "width"), [("f", 32), ("d", 32), ("F", 16)])
 def test_right_hand_sides_stay_in_registers_on_cdna(char, width):

@@ -38,6 +38,7 @@ def refined(cp, a, b, precision, **options):
     return x.get(), info
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize(
     "kind",

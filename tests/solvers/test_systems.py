@@ -35,6 +35,7 @@ def test_solve(cp, draw, dtype, n):
     assert_like(got, np.linalg.solve(a, b[:, 0]))
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("dtype", TYPES)
 def test_inverse_and_determinant(cp, draw, dtype):
     a = well_conditioned(draw, (2, 9, 9), dtype)
@@ -170,7 +171,7 @@ def test_wrong_arguments(cp):
         linalg.solve(np.ones((2, 2)), np.ones(2))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(7)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("stack", [(), (2,)])
 def test_every_path_in_small_blocks(cp, draw, small_blocks, dtype, stack):
