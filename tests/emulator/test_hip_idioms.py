@@ -8,6 +8,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from cupygemm._build.toolchain import CompileError
+from cupygemm.emulator.runtime.compile import compile_program
 from tests.emulator.elementwise import elementwise
 
 RNG = np.random.default_rng(11)
@@ -26,6 +28,29 @@ def test_bits_of_a_number(cp: ModuleType, offset: int, width: int) -> None:
         (77 & mask) << offset & 0xFFFFFFFF
     )
     np.testing.assert_array_equal(found, expected)
+
+
+CHANNELS = """
+#include <hip/hip_runtime.h>
+constexpr bool same(hipChannelFormatDesc a, hipChannelFormatDesc b) {
+    return a.x == b.x && a.y == b.y && a.z == b.z && a.w == b.w && a.f == b.f;
+}
+constexpr auto whole = hipCreateChannelDesc(32, 32, 32, 32, hipChannelFormatKindFloat);
+constexpr auto byte = hipCreateChannelDesc(8, 0, 0, 0, hipChannelFormatKindUnsigned);
+constexpr auto pair = hipCreateChannelDesc(16, 16, 0, 0, hipChannelFormatKindSigned);
+static_assert(same(hipCreateChannelDesc<float4>(), whole), "");
+static_assert(same(hipCreateChannelDesc<unsigned char>(), byte), "");
+static_assert(same(hipCreateChannelDesc<short2>(), pair), "");
+extern "C" __global__ void k(float* x, hipTextureObject_t t) { x[0] = VALUE; }
+"""
+
+
+def test_textures_do_not_compile_and_say_why() -> None:
+    compile_program(CHANNELS.replace("VALUE", "1"), "a.hip", target_name="gfx942", rtc=False)
+    fetch = CHANNELS.replace("VALUE", "tex2D<float>(t, 1.f, 2.f)")
+    with pytest.raises(CompileError) as caught:
+        compile_program(fetch, "a.hip", target_name="gfx942", rtc=False)
+    assert "is unavailable: CDNA GPUs have no image instructions" in caught.value.log
 
 
 def test_the_bit_header(cp: ModuleType) -> None:

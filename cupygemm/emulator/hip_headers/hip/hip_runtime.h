@@ -2,5 +2,7 @@
 #pragma once
 
 #include <device/hip.h>
+#include <hip/channel_descriptor.h>
 #include <hip/hip_runtime_api.h>
 #include <hip/library_types.h>
+#include <hip/texture_fetch_functions.h>

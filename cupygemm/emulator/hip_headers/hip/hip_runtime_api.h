@@ -86,7 +86,10 @@ hipError_t hipMallocArray(hipArray_t *, const hipChannelFormatDesc *, size_t, si
 hipError_t hipFreeArray(hipArray_t);
 hipError_t hipMemcpy2DToArray(hipArray_t, size_t, size_t, const void *, size_t, size_t, size_t,
                               hipMemcpyKind);
-hipChannelFormatDesc hipCreateChannelDesc(int, int, int, int, hipChannelFormatKind);
+static constexpr hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w,
+                                                           hipChannelFormatKind kind) {
+    return {x, y, z, w, kind};
+}
 
 // Streams and events
 hipError_t hipStreamCreate(hipStream_t *);
@@ -195,7 +198,7 @@ template <typename F> hipError_t hipFuncGetAttributes(hipFuncAttributes *attribu
 template <typename F> hipError_t hipFuncSetAttribute(F *kernel, hipFuncAttribute which, int value) {
     return hipFuncSetAttribute((const void *)kernel, which, value);
 }
-template <typename T> hipChannelFormatDesc hipCreateChannelDesc();
+template <typename T> constexpr hipChannelFormatDesc hipCreateChannelDesc();
 
 #define hipLaunchKernelGGL(kernel, grid, block, lds, stream, ...)                                  \
     (kernel)<<<(grid), (block), (lds), (stream)>>>(__VA_ARGS__)
