@@ -17,8 +17,8 @@ _OURS = (__file__, runpy.__file__, "<frozen runpy>")
 def run_program(program: str, arguments: list[str], *, module: bool = False) -> int:
     """Run a program to its end and return its exit status.
 
-    An exception that the program does not catch is printed as Python prints it. Threads that Python
-    waits for are waited for.
+    An exception that the program does not catch is printed as Python prints it. Threads that it
+    started and that Python waits for are waited for.
 
     Parameters
     ----------
@@ -37,6 +37,7 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
     if not module and not Path(program).exists():
         raise FileNotFoundError(f"there is no {program}")
     status = 0
+    before = set(threading.enumerate())
     with _arguments(program, arguments, module=module):
         try:
             if module:
@@ -48,8 +49,8 @@ def run_program(program: str, arguments: list[str], *, module: bool = False) -> 
         except BaseException as err:  # noqa: BLE001  # as the interpreter itself does
             traceback.print_exception(type(err), err, _of_the_program(err.__traceback__))
             status = 130 if isinstance(err, KeyboardInterrupt) else 1
-        for thread in threading.enumerate():
-            if thread is not threading.current_thread() and not thread.daemon:
+        for thread in set(threading.enumerate()) - before:
+            if not thread.daemon:
                 thread.join()
         sys.stdout.flush()
     return status

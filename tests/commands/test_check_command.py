@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from cupygemm._commands import cli
+from cupygemm._commands.scripts import run_program
 
 PROGRAM = """
 import os
@@ -143,3 +145,17 @@ def test_a_target_that_cannot_be_emulated_is_named() -> None:
     process = check("--target", "gfx1100", __file__)
     assert process.returncode == 2
     assert "target 'gfx1100' cannot be emulated" in process.stderr
+
+
+def test_threads_from_before_are_not_waited_for(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("")
+    end = threading.Event()
+    before = threading.Thread(target=end.wait, args=(20,))
+    before.start()
+    try:
+        assert run_program(str(program), []) == 0
+        assert before.is_alive()
+    finally:
+        end.set()
+        before.join()
