@@ -14,6 +14,7 @@ import numpy as np
 
 from cupygemm._backends.device import device
 from cupygemm._backends.kernel_kind import KernelKind, Launch
+from cupygemm._backends.solver_kernels import TEAM_OF_CLUSTER
 
 _SMALLEST = {"f": "0x1p-126f", "d": "0x1p-1022"}
 _EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
@@ -37,8 +38,6 @@ REFLECT_SUMS = _kind("reflect_sums", "=QqqQqqQqiiii")
 REFLECT_APPLY = _kind("reflect_apply", "=QqqQqqQqqQqiiiiii")
 REFLECTOR = _kind("reflector", "=QqqQqqii")
 PANEL_UPDATE = _kind("panel_update", "=QQQqqqqqqqiiii")
-UPDATE_BLOCK = _kind("update_block", "=QQQqqqqqqqiiii", file="hopper/{}.cu")
-SOLVE_TILES = _kind("solve_tiles", "=QqqqQqqqQQiiii", file="hopper/{}.cu")
 
 
 def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | bool) -> Launch:
@@ -101,7 +100,7 @@ def source(
     clusters : bool
         Whether a team of workgroups is a thread-block cluster.
     """
-    team = "hopper/team.cuh" if clusters else _TEAM
+    team = TEAM_OF_CLUSTER if clusters else _TEAM
     attribute = f" __cluster_dims__({constants['team']}, 1, 1)" if clusters else ""
     real = char.lower()
     reals = {

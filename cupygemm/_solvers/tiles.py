@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.solver_kernels import SOLVE_TILES
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
 from cupygemm._solvers.ahead import spared
-from cupygemm._solvers.kernels import SOLVE_TILES, load
+from cupygemm._solvers.kernels import load
 from cupygemm._solvers.matrices import Matrices
 
 TILE = 128

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cupygemm._backends.kernel_kind import Launch
+from cupygemm._backends.solver_kernels import UPDATE_BLOCK
 from cupygemm._solvers.blocks import has_tile_kernels
-from cupygemm._solvers.kernels import PANEL_UPDATE, UPDATE_BLOCK, load
+from cupygemm._solvers.kernels import PANEL_UPDATE, load
 from cupygemm._solvers.matrices import Matrices
 
 _TILE, _THREADS = 64, 256

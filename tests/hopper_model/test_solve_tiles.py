@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 
+from cupygemm._backends.solver_kernels import SOLVE_TILES
 from cupygemm._solvers import kernels, tiles
 from tests.hopper_model.device import HostKernel, Model
 
@@ -30,10 +31,10 @@ def run(dtype, c, t, info, extents, *, factors, unit=False):
         "triangle_together": triangle_together,
         "shared_bytes": shared_bytes,
     }
-    text = kernels.source(kernels.SOLVE_TILES, dtype, constants)
+    text = kernels.source(SOLVE_TILES, dtype, constants)
     progress = np.zeros(1 + batches * -(-rows // tiles.TILE), np.uint64)
     packed = struct.pack(
-        kernels.SOLVE_TILES.arguments,
+        SOLVE_TILES.arguments,
         c[0],
         *c[1],
         t[0],
@@ -45,7 +46,7 @@ def run(dtype, c, t, info, extents, *, factors, unit=False):
         batches,
         0,
     )
-    kernel = HostKernel(Model(), text, kernels.SOLVE_TILES.entry)
+    kernel = HostKernel(Model(), text, SOLVE_TILES.entry)
     kernel.max_dynamic_shared_size_bytes = shared_bytes
     argument = ctypes.create_string_buffer(packed, len(packed))
     kernel.launch((2, 1, 1), (THREADS, 1, 1), shared_bytes, ctypes.addressof(argument))

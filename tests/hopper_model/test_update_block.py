@@ -8,6 +8,7 @@ import struct
 import numpy as np
 import pytest
 
+from cupygemm._backends.solver_kernels import UPDATE_BLOCK
 from cupygemm._solvers import kernels, updates
 from tests.hopper_model.device import HostKernel, Model
 
@@ -21,11 +22,11 @@ def test_a_block_of_the_same_matrix_is_updated(m, n, k):
     expected[10 : 10 + m, 34 : 34 + n] -= a[10 : 10 + m, :k] @ a[100 : 100 + k, 144 : 144 + n]
     shared_bytes = 8 * updates.BLOCK_ELEMENTS
     constants = {"threads": 128, "depth": 32, "shared_bytes": shared_bytes}
-    text = kernels.source(kernels.UPDATE_BLOCK, "d", constants)
+    text = kernels.source(UPDATE_BLOCK, "d", constants)
     places = [a.ctypes.data + 8 * (row * pitch + column) for row, column in (left, right, target)]
     strides = (pitch, 1, pitch, pitch, 0, 0, 0)
-    packed = struct.pack(kernels.UPDATE_BLOCK.arguments, *places, *strides, m, n, k, 0)
-    kernel = HostKernel(Model(), text, kernels.UPDATE_BLOCK.entry)
+    packed = struct.pack(UPDATE_BLOCK.arguments, *places, *strides, m, n, k, 0)
+    kernel = HostKernel(Model(), text, UPDATE_BLOCK.entry)
     kernel.max_dynamic_shared_size_bytes = shared_bytes
     argument = ctypes.create_string_buffer(packed, len(packed))
     tiles = -(-m // 64) * -(-n // 64)

@@ -1,0 +1,12 @@
+"""Kernels and headers of the solvers that are CUDA, so that not every backend compiles them."""
+
+from __future__ import annotations
+
+from cupygemm._backends.kernel_kind import KernelKind
+
+TEAM_OF_CLUSTER = "hopper/team.cuh"
+"""The header for a team of workgroups that is a thread-block cluster."""
+UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
+"""A product inside a panel."""
+SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQQiiii", "hopper/{}.cu")
+"""A Cholesky factorisation, or a triangular system with many right-hand sides, in one launch."""
