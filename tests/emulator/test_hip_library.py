@@ -60,6 +60,43 @@ extern "C" int through_the_api(int *rows, int *words, int *sum, int *registers, 
     return hipFreeHost(host) || hipFree(device) || hipDeviceReset() != hipErrorNotSupported;
 }
 
+// A graph of a fill, a copy and a kernel, in memory of a pool; then a volume.
+extern "C" int through_a_graph(int *x) {
+    hipMemPool_t pool;
+    hipMemPoolProps props = {};
+    props.allocType = hipMemAllocationTypePinned;
+    props.location = {hipMemLocationTypeDevice, 0};
+    int *device, n = 4;
+    hipGraph_t graph;
+    hipGraphExec_t executable;
+    hipGraphNode_t filled, copied, scaled, out;
+    if (hipMemPoolCreate(&pool, &props) || hipMallocFromPoolAsync(&device, 16, pool, nullptr) ||
+        hipGraphCreate(&graph, 0))
+        return 1;
+    void *arguments[] = {&device, &n};
+    hipMemsetParams fill = {device, 4, 1, 0, 5, 4};
+    hipKernelNodeParams launch = {dim3(64), nullptr, (void *)scale<FACTOR>, dim3(1), arguments, 0};
+    if (hipGraphAddMemsetNode(&filled, graph, nullptr, 0, &fill) ||
+        hipGraphAddMemcpyNode1D(&copied, graph, &filled, 1, device + 1, x, 4, hipMemcpyDefault) ||
+        hipGraphAddKernelNode(&scaled, graph, &copied, 1, &launch) ||
+        hipGraphAddMemcpyNode1D(&out, graph, &scaled, 1, x, device, 16, hipMemcpyDeviceToHost) ||
+        hipGraphInstantiate(&executable, graph, nullptr, nullptr, 0) ||
+        hipGraphLaunch(executable, nullptr) || hipStreamSynchronize(nullptr))
+        return 2;
+    hipPitchedPtr volume;
+    hipExtent extent = make_hipExtent(4, 2, 2);
+    hipMemcpy3DParms copy = {};
+    if (hipMalloc3D(&volume, extent) || hipMemset3D(volume, 1, extent))
+        return 3;
+    copy.srcPtr = volume;
+    copy.srcPos = make_hipPos(0, 1, 1);
+    copy.dstPtr = make_hipPitchedPtr(x + 4, 4, 4, 1);
+    copy.extent = make_hipExtent(4, 1, 1);
+    copy.kind = hipMemcpyDeviceToHost;
+    return hipMemcpy3D(&copy) || hipFree(volume.ptr) || hipFreeAsync(device, nullptr) ||
+           hipMemPoolDestroy(pool) || hipGraphExecDestroy(executable) || hipGraphDestroy(graph);
+}
+
 extern "C" int scaled(int *x, int n) {
     int *copy;
     if (hipMalloc(&copy, n * sizeof(int)) || hipMemcpy(copy, x, n * 4, hipMemcpyDeviceToDevice))
@@ -101,3 +138,7 @@ def test_a_library_launches_its_kernels(cp: ModuleType, tmp_path: Path) -> None:
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_array_equal(words, [7, 7, 0x01010009])
     assert (total.value, registers.value > 0, name.value[:3]) == (44, True, b"AMD")
+
+    numbers = np.array([7, 0, 0, 0, 0], "i4")
+    assert library.through_a_graph(ctypes.c_void_p(numbers.ctypes.data)) == 0
+    np.testing.assert_array_equal(numbers, [15, 21, 15, 15, 0x01010101])

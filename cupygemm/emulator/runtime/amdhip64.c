@@ -24,6 +24,13 @@ struct dim3 {
 struct ipc_handle {
     char reserved[64];
 };
+struct sizes {
+    size_t x, y, z;
+};
+struct pitched {
+    void *pointer;
+    size_t pitch, xsize, ysize;
+};
 
 static _Thread_local int last_error;
 static _Thread_local int message_error;
@@ -160,6 +167,19 @@ int hipGetLastError(void) {
     int error = last_error;
     last_error = 0;
     return error;
+}
+
+// The error of the latest call is the only one that is kept.
+int hipExtGetLastError(void) { return hipGetLastError(); }
+
+int hipDrvGetErrorName(int error, const char **name) {
+    *name = hipGetErrorName(error);
+    return settle(find(error) < 0);
+}
+
+int hipDrvGetErrorString(int error, const char **text) {
+    *text = hipGetErrorString(error);
+    return settle(find(error) < 0);
 }
 
 int hipGetStreamDeviceId(void *stream) {

@@ -2,7 +2,8 @@
 
 A capture begins on one stream. Another stream joins by waiting for an event of the capture, and
 must be waited for before the capture ends. Nodes run in the order in which they were submitted,
-which every order by streams and events allows; `after` holds that order.
+which every order by streams and events allows; `after` holds that order. A graph is a dict of nodes
+by their handles.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class Node:
     Attributes
     ----------
     label : str
-        What it is, for pictures of the graph.
+        What it is, for pictures of the graph; its first word tells the type of node.
     run : callable
         Called with the work's place in a stream.
     stream : int
         The stream that was captured.
     after : frozenset of int
-        The numbers of the nodes that it comes after; those that come before these are left out.
+        The nodes that it comes after: their numbers in a capture, and their handles in a graph.
     kind : {"device", "host", "graph"}
         Who does it: see `Handles.submit`.
     """
@@ -116,9 +117,35 @@ class CaptureMark:
     ends: frozenset[int]
 
 
-def dot(nodes: list[Node]) -> str:
+def in_order(graph: dict[int, Node]) -> dict[int, Node]:
+    """Return a graph with each node behind those that it comes after; else the order stays.
+
+    Raises
+    ------
+    HipError
+        Some nodes come after each other.
+    """
+    ordered: dict[int, Node] = {}
+    waiting = dict(graph)
+    while waiting:
+        ready = len(ordered)
+        for handle, node in tuple(waiting.items()):
+            if node.after <= ordered.keys():
+                ordered[handle] = waiting.pop(handle)
+        if len(ordered) == ready:
+            labels = ", ".join(node.label for node in waiting.values())
+            raise HipError(
+                Status.INVALID_VALUE,
+                f"no node of these can be the first, by dependencies: {labels}",
+            )
+    return ordered
+
+
+def dot(graph: dict[int, Node]) -> str:
     """Return a graph in the language of Graphviz."""
-    lines = [f'  n{place} [label="{node.label}"];' for place, node in enumerate(nodes)]
-    for place, node in enumerate(nodes):
-        lines += [f"  n{earlier} -> n{place};" for earlier in sorted(node.after)]
+    places = {handle: place for place, handle in enumerate(graph)}
+    lines = [f'  n{places[handle]} [label="{node.label}"];' for handle, node in graph.items()]
+    for handle, node in graph.items():
+        earlier = sorted(places[each] for each in node.after)
+        lines += [f"  n{each} -> n{places[handle]};" for each in earlier]
     return "\n".join(["digraph hip {", *lines, "}", ""])

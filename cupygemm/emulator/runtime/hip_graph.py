@@ -1,18 +1,23 @@
-"""The HIP functions on captures and graphs; the methods are HIP's functions, under HIP's names."""
+"""The HIP functions on captures, and on graphs as a whole.
+
+The methods are HIP's functions, under HIP's names.
+"""
 # ruff: noqa: D102, N802
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from cupygemm.emulator.peers import Devices
-from cupygemm.emulator.runtime.capture import RELAXED, Capture, Node, dot
+from cupygemm.emulator.runtime.capture import RELAXED, Capture, Node, dot, in_order
 from cupygemm.emulator.runtime.handles import DEFAULT_STREAMS, Handles
 from cupygemm.emulator.runtime.hip_stream import NON_BLOCKING
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
 from cupygemm.emulator.stream_order import Clock, Queue
 
 _NOT_CAPTURING, _CAPTURING, _INVALID = 0, 1, 2  # hipStreamCaptureStatus
+_DEVICE_LAUNCH = 4  # hipGraphInstantiateFlagDeviceLaunch
 
 
 class GraphFunctions(Handles):
@@ -20,8 +25,9 @@ class GraphFunctions(Handles):
 
     def __init__(self, devices: Devices) -> None:
         super().__init__(devices)
-        self._graphs: dict[int, list[Node]] = {}
-        self._ends: dict[int, Clock] = {}  # by graph: the end of its latest launch
+        self.graphs: dict[int, dict[int, Node]] = {}
+        self.executables: dict[int, dict[int, Node]] = {}  # instantiated graphs
+        self._ends: dict[int, Clock] = {}  # by executable: the end of its latest launch
 
     def hipStreamBeginCapture(self, stream: int, mode: int) -> None:
         self.check_stream(stream)
@@ -43,7 +49,7 @@ class GraphFunctions(Handles):
     def hipStreamEndCapture(self, stream: int, graph: int) -> None:
         self.check_stream(stream)
         capture = self.captures.get(stream)
-        if capture is None and self.made().value in self._graphs:
+        if capture is None and self.made().value in self.graphs:
             store_size(graph, self.made().value)
             return
         if capture is None:
@@ -91,34 +97,45 @@ class GraphFunctions(Handles):
     def hipGraphInstantiate(
         self, executable: int, graph: int, node: int, log: int, size: int
     ) -> None:
-        store_size(executable, self._keep(self._graph(graph)))
+        nodes = in_order(self.graph(graph))
+        store_size(executable, self.keep(self.executables, lambda: nodes))
+
+    def hipGraphInstantiateWithFlags(self, executable: int, graph: int, flags: int) -> None:
+        if flags & _DEVICE_LAUNCH:
+            raise HipError(Status.NOT_SUPPORTED, "a graph that kernels launch")
+        self.hipGraphInstantiate(executable, graph, 0, 0, 0)
+
+    def hipGraphUpload(self, executable: int, stream: int) -> None:
+        self.check_stream(stream)
+        self.executable(executable)
 
     def hipGraphLaunch(self, executable: int, stream: int) -> None:
         self.check_stream(stream)
-        nodes = self._graph(executable)
+        nodes = self.executable(executable)
         self.submit(
-            stream, "graph", lambda place: self._replay(executable, nodes, place.queue), "graph"
+            stream, "graph", lambda place: self.replay(executable, nodes, place.queue), "graph"
         )
 
-    def _replay(self, executable: int, nodes: list[Node], queue: Queue) -> None:
-        """Do the work of a graph: each captured stream is a queue of its own, the first is `queue`.
+    def replay(self, executable: int, nodes: dict[int, Node], queue: Queue) -> None:
+        """Do the work of a graph: each of its streams is a queue of its own, the first is `queue`.
 
         A launch comes after earlier ones of the same graph.
         """
         order = self.devices.order
         order.wait(queue, self._ends.get(executable, {}))
         start = order.record(queue)
-        after: list[Clock] = []
-        queues = {node.stream: queue for node in nodes[:1]}
-        for node in nodes:
-            own = queues.get(node.stream)
+        after: dict[int, Clock] = {}
+        queues: dict[int, Queue] = {}
+        for handle, node in nodes.items():
+            own = queues.get(node.stream, None if queues else queue)
             if own is None:
                 name = f"stream 0x{node.stream:x} of a graph"
-                own = queues[node.stream] = Queue(name, queue.device, "non-blocking")
-            for earlier in [start, *(after[place] for place in node.after)]:
+                own = Queue(name, queue.device, "non-blocking")
+            queues[node.stream] = own
+            for earlier in [start, *(after[each] for each in node.after)]:
                 order.wait(own, earlier)
             self.perform(own, node.label, node.run, node.kind)
-            after.append(own.now())
+            after[handle] = own.now()
         for each in queues.values():
             if each is not queue:
                 order.wait(queue, each.now())
@@ -126,23 +143,45 @@ class GraphFunctions(Handles):
         self._ends[executable] = order.record(queue)
 
     def hipGraphDestroy(self, graph: int) -> None:
-        self._graph(graph)
-        del self._graphs[graph]
-        self._ends.pop(graph, None)
+        self.graph(graph)
+        del self.graphs[graph]
 
     def hipGraphExecDestroy(self, executable: int) -> None:
-        self.hipGraphDestroy(executable)
+        self.executable(executable)
+        del self.executables[executable]
+        self._ends.pop(executable, None)
 
     def hipGraphDebugDotPrint(self, graph: int, path: int, flags: int) -> None:
-        Path(text_at(path)).write_text(dot(self._graph(graph)), encoding="utf-8")
+        Path(text_at(path)).write_text(dot(self.graph(graph)), encoding="utf-8")
 
     def _keep(self, nodes: list[Node]) -> int:
-        return self.keep(self._graphs, lambda: list(nodes))
+        """Keep the nodes of a capture as a graph."""
+        handles = [next(self.numbers) for _ in nodes]
+        graph = {
+            handle: replace(node, after=frozenset(handles[each] for each in node.after))
+            for handle, node in zip(handles, nodes, strict=True)
+        }
+        return self.keep(self.graphs, lambda: graph)
 
-    def _graph(self, graph: int) -> list[Node]:
-        if graph not in self._graphs:
-            raise HipError(
-                Status.INVALID_VALUE,
-                f"graph 0x{graph:x} does not exist: it was destroyed, or never made",
-            )
-        return self._graphs[graph]
+    def graph(self, graph: int) -> dict[int, Node]:
+        """Return the nodes of a graph, by their handles.
+
+        Raises
+        ------
+        HipError
+            There is no such graph.
+        """
+        return _found(self.graphs, graph, "graph")
+
+    def executable(self, executable: int) -> dict[int, Node]:
+        """Return the nodes of an instantiated graph, as `graph` does."""
+        return _found(self.executables, executable, "executable graph")
+
+
+def _found(table: dict[int, dict[int, Node]], handle: int, what: str) -> dict[int, Node]:
+    if handle not in table:
+        raise HipError(
+            Status.INVALID_VALUE,
+            f"{what} 0x{handle:x} does not exist: it was destroyed, or never made",
+        )
+    return table[handle]

@@ -1,11 +1,10 @@
 """The HIP functions that only programs with a host part of their own call, not CuPy.
 
 They are other forms of functions that `hip_memory`, `hip_module` and `hip_stream` have (copies by
-direction, fills by width, rows with a pitch), variables of a program's device code by the addresses
-of their host shadows, and questions about a device. The methods are HIP's functions, under HIP's
-names.
+direction, fills by width), variables of a program's device code by the addresses of their host
+shadows, and questions about a device. The methods are HIP's functions, under HIP's names.
 """
-# ruff: noqa: D102, N802
+# ruff: noqa: D102, N802, N815
 
 from __future__ import annotations
 
@@ -16,17 +15,17 @@ from cupygemm.emulator.runtime.hip_memory import (
     DEVICE_TO_DEVICE,
     DEVICE_TO_HOST,
     HOST_TO_DEVICE,
-    MemoryFunctions,
 )
 from cupygemm.emulator.runtime.hip_module import ModuleFunctions
-from cupygemm.emulator.runtime.hip_stream import DeviceFunctions, StreamFunctions
+from cupygemm.emulator.runtime.hip_pitched import PitchedFunctions
+from cupygemm.emulator.runtime.hip_pools import PoolFunctions
+from cupygemm.emulator.runtime.hip_stream import DeviceFunctions
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
 from cupygemm.emulator.stream_order import Operation, Stretch
 
 if TYPE_CHECKING:
     from cupygemm.emulator.peers import Devices
 
-_PITCH = 256  # bytes, to which HIP rounds the rows of pitched allocations
 _FUNCTION_ATTRIBUTES = (8, 9)  # hipFuncAttribute: the largest dynamic LDS, the preferred share
 
 
@@ -47,7 +46,7 @@ class _FuncAttributes(ctypes.Structure):
     )
 
 
-class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, ModuleFunctions):
+class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleFunctions):
     """What programs call beside CuPy's functions; a part of `HipRuntime`."""
 
     def __init__(self, devices: Devices) -> None:
@@ -79,23 +78,6 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
     def hipMemcpyDtoDAsync(self, to: int, source: int, size: int, stream: int) -> None:
         self.hipMemcpyAsync(to, source, size, DEVICE_TO_DEVICE, stream)
 
-    def hipMemcpy2D(
-        self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, rows: int,
-        kind: int,
-    ) -> None:  # fmt: skip
-        _check_pitches(width, to_pitch, source_pitch)
-        for row in range(rows):
-            self.hipMemcpy(to + row * to_pitch, source + row * source_pitch, width, kind)
-
-    def hipMemcpy2DAsync(
-        self, to: int, to_pitch: int, source: int, source_pitch: int, width: int, rows: int,
-        kind: int, stream: int,
-    ) -> None:  # fmt: skip
-        _check_pitches(width, to_pitch, source_pitch)
-        for row in range(rows):
-            rows_of = to + row * to_pitch, source + row * source_pitch
-            self.hipMemcpyAsync(*rows_of, width, kind, stream)
-
     # -- fills --
 
     def hipMemsetD8(self, to: int, value: int, count: int) -> None:
@@ -105,18 +87,19 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
         self.hipMemsetAsync(to, value & 0xFF, count, stream)
 
     def hipMemsetD16(self, to: int, value: int, count: int) -> None:
-        self._fill_words(to, value.to_bytes(2, "little"), count, 0)
+        self.fill_words(to, value.to_bytes(2, "little"), count, 0)
 
     def hipMemsetD16Async(self, to: int, value: int, count: int, stream: int) -> None:
-        self._fill_words(to, value.to_bytes(2, "little"), count, stream)
+        self.fill_words(to, value.to_bytes(2, "little"), count, stream)
 
     def hipMemsetD32(self, to: int, value: int, count: int) -> None:
-        self._fill_words(to, value.to_bytes(4, "little", signed=True), count, 0)
+        self.fill_words(to, value.to_bytes(4, "little", signed=True), count, 0)
 
     def hipMemsetD32Async(self, to: int, value: int, count: int, stream: int) -> None:
-        self._fill_words(to, value.to_bytes(4, "little", signed=True), count, stream)
+        self.fill_words(to, value.to_bytes(4, "little", signed=True), count, stream)
 
-    def _fill_words(self, to: int, word: bytes, count: int, stream: int) -> None:
+    def fill_words(self, to: int, word: bytes, count: int, stream: int) -> None:
+        """Fill memory with `count` words."""
         self.check_stream(stream)
         words = word * count
 
@@ -129,17 +112,6 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
         if count:
             self.submit(stream, f"fill of {len(words)} bytes", run)
 
-    def hipMemset2D(self, to: int, pitch: int, value: int, width: int, rows: int) -> None:
-        self.hipMemset2DAsync(to, pitch, value, width, rows, 0)
-        self.hipStreamSynchronize(0)
-
-    def hipMemset2DAsync(
-        self, to: int, pitch: int, value: int, width: int, rows: int, stream: int
-    ) -> None:
-        _check_pitches(width, pitch)
-        for row in range(rows):
-            self.hipMemsetAsync(to + row * pitch, value, width, stream)
-
     # -- allocations --
 
     def hipHostAlloc(self, pointer: int, size: int, flags: int) -> None:
@@ -148,25 +120,13 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
     def hipMallocHost(self, pointer: int, size: int) -> None:
         self.hipHostMalloc(pointer, size, 0)
 
+    hipMemAllocHost = hipMallocHost
+
     def hipFreeHost(self, pointer: int) -> None:
         self.hipFree(pointer)
 
     def hipExtMallocWithFlags(self, pointer: int, size: int, flags: int) -> None:
         self.hipMalloc(pointer, size)
-
-    def hipMallocAsync(self, pointer: int, size: int, stream: int) -> None:
-        self.check_stream(stream)
-        self.hipMalloc(pointer, size)
-
-    def hipFreeAsync(self, pointer: int, stream: int) -> None:
-        """Free at once: the device waits for all work before."""
-        self.check_stream(stream)
-        self.hipFree(pointer)
-
-    def hipMallocPitch(self, pointer: int, pitch: int, width: int, rows: int) -> None:
-        bytes_of_row = -(-width // _PITCH) * _PITCH
-        self.hipMalloc(pointer, bytes_of_row * rows)
-        store_size(pitch, bytes_of_row)
 
     def hipHostGetDevicePointer(self, pointer: int, host: int, flags: int) -> None:
         if not self.devices.memory.owns(host):
@@ -175,6 +135,16 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
                 f"0x{host:x} is no memory of hipHostMalloc or hipMallocManaged",
             )
         store_size(pointer, host)
+
+    def hipMemGetAddressRange(self, start: int, size: int, pointer: int) -> None:
+        block = self.devices.memory.block(pointer)
+        if block is None:
+            raise HipError(Status.NOT_FOUND, f"0x{pointer:x} is in no allocation of HIP's")
+        store_size(start, block.start)
+        store_size(size, block.size)
+
+    def hipMemPtrGetInfo(self, pointer: int, size: int) -> None:
+        self.hipMemGetAddressRange(0, size, pointer)
 
     # -- variables of the program's device code --
 
@@ -253,6 +223,8 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
     def hipFuncSetCacheConfig(self, stub: int, config: int) -> None:
         self._kernel(stub)  # there is nothing to configure on CDNA
 
+    hipFuncSetSharedMemConfig = hipFuncSetCacheConfig
+
     def hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(
         self, blocks: int, function: int, block_size: int, dynamic_lds: int
     ) -> None:
@@ -293,18 +265,22 @@ class ProgramFunctions(StreamFunctions, DeviceFunctions, MemoryFunctions, Module
     def hipDeviceSetCacheConfig(self, config: int) -> None:
         pass  # there is nothing to configure on CDNA
 
+    hipDeviceSetSharedMemConfig = hipDeviceSetCacheConfig
+
+    def hipDeviceGetCacheConfig(self, config: int) -> None:
+        store_int(config, 0)  # hipFuncCachePreferNone
+
+    def hipDeviceGetSharedMemConfig(self, config: int) -> None:
+        store_int(config, 1)  # hipSharedMemBankSizeFourByte: LDS banks are 4 bytes wide
+
     def hipSetDeviceFlags(self, flags: int) -> None:
         pass  # how the host waits makes no difference
+
+    def hipGetDeviceFlags(self, flags: int) -> None:
+        store_int(flags, 0)  # hipDeviceScheduleAuto
 
     def hipProfilerStart(self) -> None:
         pass  # `emulator.profile` profiles
 
     def hipProfilerStop(self) -> None:
         pass
-
-
-def _check_pitches(width: int, *pitches: int) -> None:
-    if width > min(pitches):
-        raise HipError(
-            Status.INVALID_VALUE, f"rows of {width} bytes with a pitch of {min(pitches)}"
-        )

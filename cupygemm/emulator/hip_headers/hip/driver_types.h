@@ -49,6 +49,7 @@ typedef enum hipError_t {
     hipErrorNotSupported = 801,
     hipErrorStreamCaptureUnsupported = 900,
     hipErrorStreamCaptureInvalidated = 901,
+    hipErrorGraphExecUpdateFailure = 910,
     hipErrorUnknown = 999,
     hipErrorRuntimeMemory = 1052,
     hipErrorRuntimeOther = 1053,

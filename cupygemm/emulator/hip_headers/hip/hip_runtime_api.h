@@ -5,8 +5,11 @@
 #include <device/hip.h>
 
 #include <hip/driver_types.h>
+#include <hip/graph_nodes_api.h>
 #include <hip/hip_device_properties.h>
 #include <hip/less_common_api.h>
+#include <hip/memory_pools_api.h>
+#include <hip/pitched_memory_api.h>
 #include <hip/virtual_memory_api.h>
 
 extern "C" {
@@ -52,7 +55,6 @@ hipError_t hipHostUnregister(void *);
 hipError_t hipMallocManaged(void **, size_t, unsigned int);
 hipError_t hipMallocAsync(void **, size_t, hipStream_t);
 hipError_t hipFreeAsync(void *, hipStream_t);
-hipError_t hipMallocPitch(void **, size_t *, size_t, size_t);
 hipError_t hipMemGetInfo(size_t *, size_t *);
 hipError_t hipPointerGetAttributes(hipPointerAttribute_t *, const void *);
 hipError_t hipMemcpy(void *, const void *, size_t, hipMemcpyKind);
@@ -63,7 +65,6 @@ hipError_t hipMemcpyDtoH(void *, hipDeviceptr_t, size_t);
 hipError_t hipMemcpyDtoD(hipDeviceptr_t, hipDeviceptr_t, size_t);
 hipError_t hipMemcpyPeer(void *, int, const void *, int, size_t);
 hipError_t hipMemcpyPeerAsync(void *, int, const void *, int, size_t, hipStream_t = nullptr);
-hipError_t hipMemcpy2D(void *, size_t, const void *, size_t, size_t, size_t, hipMemcpyKind);
 hipError_t hipMemset(void *, int, size_t);
 hipError_t hipMemsetAsync(void *, int, size_t, hipStream_t = nullptr);
 hipError_t hipMemsetD8(hipDeviceptr_t, unsigned char, size_t);

@@ -1,5 +1,5 @@
-// Declarations of the less common functions of HIP's runtime: processes, pitched and asynchronous
-// copies, nodes of graphs, pools. Programs that name them compile; only the kernels are compiled.
+// Declarations of the less common functions of HIP's runtime: processes, asynchronous copies,
+// captures.
 #pragma once
 
 #include <device/hip.h>
@@ -26,9 +26,9 @@ hipError_t hipMallocHost(void **, size_t);
 hipError_t hipFreeHost(void *);
 hipError_t hipHostGetFlags(unsigned int *, void *);
 hipError_t hipExtMallocWithFlags(void **, size_t, unsigned int);
+hipError_t hipMemAllocHost(void **, size_t);
 hipError_t hipMemGetAddressRange(hipDeviceptr_t *, size_t *, hipDeviceptr_t);
-hipError_t hipMemcpy2DAsync(void *, size_t, const void *, size_t, size_t, size_t, hipMemcpyKind,
-                            hipStream_t = nullptr);
+hipError_t hipMemPtrGetInfo(void *, size_t *);
 hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t, hipDeviceptr_t, size_t, hipStream_t);
 hipError_t hipMemcpyDtoHAsync(void *, hipDeviceptr_t, size_t, hipStream_t);
 hipError_t hipMemcpyHtoDAsync(hipDeviceptr_t, void *, size_t, hipStream_t);
@@ -36,8 +36,6 @@ hipError_t hipMemcpyToSymbolAsync(const void *, const void *, size_t, size_t, hi
                                   hipStream_t = nullptr);
 hipError_t hipMemcpyFromSymbolAsync(void *, const void *, size_t, size_t, hipMemcpyKind,
                                     hipStream_t = nullptr);
-hipError_t hipMemset2D(void *, size_t, int, size_t, size_t);
-hipError_t hipMemset2DAsync(void *, size_t, int, size_t, size_t, hipStream_t = nullptr);
 hipError_t hipMemsetD8Async(hipDeviceptr_t, unsigned char, size_t, hipStream_t = nullptr);
 hipError_t hipMemsetD16(hipDeviceptr_t, unsigned short, size_t);
 hipError_t hipMemsetD16Async(hipDeviceptr_t, unsigned short, size_t, hipStream_t = nullptr);
@@ -48,51 +46,18 @@ hipError_t hipStreamWaitValue32(hipStream_t, void *, uint32_t, unsigned int, uin
 // Devices and profilers
 hipError_t hipSetDeviceFlags(unsigned int);
 hipError_t hipGetDeviceFlags(unsigned int *);
+hipError_t hipDeviceGetCacheConfig(hipFuncCache_t *);
+hipError_t hipDeviceGetSharedMemConfig(hipSharedMemConfig *);
+hipError_t hipExtGetLastError();
+hipError_t hipDrvGetErrorName(hipError_t, const char **);
+hipError_t hipDrvGetErrorString(hipError_t, const char **);
 hipError_t hipDeviceTotalMem(size_t *, hipDevice_t);
 hipError_t hipDeviceComputeCapability(int *, int *, hipDevice_t);
 hipError_t hipStreamGetDevice(hipStream_t, hipDevice_t *);
 hipError_t hipProfilerStart();
 hipError_t hipProfilerStop();
 
-// Graphs, node by node
-typedef enum hipGraphNodeType {
-    hipGraphNodeTypeKernel = 0,
-    hipGraphNodeTypeMemcpy = 1,
-    hipGraphNodeTypeMemset = 2,
-    hipGraphNodeTypeHost = 3,
-    hipGraphNodeTypeGraph = 4,
-    hipGraphNodeTypeEmpty = 5,
-    hipGraphNodeTypeWaitEvent = 6,
-    hipGraphNodeTypeEventRecord = 7
-} hipGraphNodeType;
-typedef struct hipKernelNodeParams {
-    dim3 blockDim;
-    void **extra;
-    void *func;
-    dim3 gridDim;
-    void **kernelParams;
-    unsigned int sharedMemBytes;
-} hipKernelNodeParams;
-hipError_t hipGraphCreate(hipGraph_t *, unsigned int);
-hipError_t hipGraphClone(hipGraph_t *, hipGraph_t);
-hipError_t hipGraphUpload(hipGraphExec_t, hipStream_t);
-hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t *, hipGraph_t, unsigned long long);
-hipError_t hipGraphDebugDotPrint(hipGraph_t, const char *, unsigned int);
-hipError_t hipGraphGetNodes(hipGraph_t, hipGraphNode_t *, size_t *);
-hipError_t hipGraphGetRootNodes(hipGraph_t, hipGraphNode_t *, size_t *);
-hipError_t hipGraphGetEdges(hipGraph_t, hipGraphNode_t *, hipGraphNode_t *, size_t *);
-hipError_t hipGraphAddKernelNode(hipGraphNode_t *, hipGraph_t, const hipGraphNode_t *, size_t,
-                                 const hipKernelNodeParams *);
-hipError_t hipGraphAddEmptyNode(hipGraphNode_t *, hipGraph_t, const hipGraphNode_t *, size_t);
-hipError_t hipGraphAddDependencies(hipGraph_t, const hipGraphNode_t *, const hipGraphNode_t *,
-                                   size_t);
-hipError_t hipGraphDestroyNode(hipGraphNode_t);
-hipError_t hipGraphNodeGetType(hipGraphNode_t, hipGraphNodeType *);
-hipError_t hipGraphNodeGetDependencies(hipGraphNode_t, hipGraphNode_t *, size_t *);
-hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t, hipKernelNodeParams *);
-hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t, const hipKernelNodeParams *);
-hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t, hipGraphNode_t,
-                                           const hipKernelNodeParams *);
+// Captures
 hipError_t hipStreamGetCaptureInfo(hipStream_t, hipStreamCaptureStatus *, unsigned long long *);
 hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode *);
 

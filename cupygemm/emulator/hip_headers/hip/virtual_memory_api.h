@@ -1,4 +1,4 @@
-// Declarations of HIP's virtual memory and of updates of graphs, which the emulated device refuses.
+// Declarations of HIP's virtual memory, which the emulated device refuses.
 #pragma once
 
 #include <device/hip.h>
@@ -60,19 +60,4 @@ hipError_t hipMemRelease(hipMemGenericAllocationHandle_t);
 hipError_t hipMemMap(void *, size_t, size_t, hipMemGenericAllocationHandle_t, unsigned long long);
 hipError_t hipMemUnmap(void *, size_t);
 hipError_t hipMemSetAccess(void *, size_t, const hipMemAccessDesc *, size_t);
-
-typedef enum hipGraphExecUpdateResult {
-    hipGraphExecUpdateSuccess = 0,
-    hipGraphExecUpdateError = 1,
-    hipGraphExecUpdateErrorTopologyChanged = 2,
-    hipGraphExecUpdateErrorNodeTypeChanged = 3,
-    hipGraphExecUpdateErrorFunctionChanged = 4,
-    hipGraphExecUpdateErrorParametersChanged = 5,
-    hipGraphExecUpdateErrorNotSupported = 6,
-    hipGraphExecUpdateErrorUnsupportedFunctionChange = 7
-} hipGraphExecUpdateResult;
-hipError_t hipGraphExecUpdate(hipGraphExec_t, hipGraph_t, hipGraphNode_t *,
-                              hipGraphExecUpdateResult *);
-hipError_t hipGraphAddMemcpyNode1D(hipGraphNode_t *, hipGraph_t, const hipGraphNode_t *, size_t,
-                                   void *, const void *, size_t, hipMemcpyKind);
 }
