@@ -106,6 +106,14 @@ CHECKS: Mapping[str, Check] = {
         "the other waves go on, as the hardware counts only waves that have not ended",
         "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
     ),
+    "early_ends": Check(
+        "a first wave of a workgroup that ends before its first barrier, while others wait there "
+        "and may read LDS behind it",
+        "the other waves go on, as the hardware counts only waves that have not ended",
+        "CDNA3 ISA guide, section 4.3 (S_BARRIER); CUDA's programming guide allows __syncthreads "
+        "in conditional code only where the whole block agrees",
+        "warn",
+    ),
 } | {
     f"wait_states_{name}": Check(rule.finds, _AS_IF_ON_TIME, rule.source, rule.severity)
     for name, rule in RULES.items()

@@ -70,7 +70,8 @@ class LoopStruct(ctypes.Structure):
         ("marked", VectorMask),
         *members(
             """
-            pointer alive at_barrier synchronised joins last_run pcs modes barrier_epoch others
+            pointer alive at_barrier synchronised early joins last_run pcs modes
+            pointer barrier_epoch others
             int64   num_others ahead lockstep shared
             int64   cluster cluster_waves turn fair contended fair_steps patience spent
             int64   limit quantum leader work
@@ -155,7 +156,7 @@ class NativeLoop:
             self._point(name, getattr(state, name))
         for name in ("vm_done", "lds_done", "scalar_issued", "scalar_done"):
             self._point(name, getattr(scoreboard, name))
-        for name in ("alive", "at_barrier", "synchronised", "last_run"):
+        for name in ("alive", "at_barrier", "synchronised", "early", "last_run"):
             self._point(name, getattr(scheduler, name))
         self._point("program", program.table)
         self._point("last_memory_pc", state.last_memory_pc)

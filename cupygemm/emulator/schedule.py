@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from cupygemm.emulator import early_ends
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.liveness import Finding, Watch
 from cupygemm.emulator.state import Group, State
@@ -73,6 +74,8 @@ class Scheduler:
         The lowest of these beyond the group; a group that passes it yields.
     quantum : int
         Steps until the group yields.
+    early : uint8 (workgroups,)
+        Whether waves that end before a barrier are of interest, see `early_ends`.
     cluster, cluster_waves : int
         Number of the cluster whose turn it is, and its size.
     """
@@ -86,6 +89,7 @@ class Scheduler:
         self.synchronised = np.zeros(state.num_waves, bool)  # has taken part in a barrier
         self.last_run = np.zeros(state.num_waves, np.int64)
         self._per_group = np.bincount(state.workgroup, minlength=len(state.workgroup_ids))
+        self.early = np.zeros(len(state.workgroup_ids), np.uint8)
         self.restart()
 
     def restart(self) -> None:
@@ -96,6 +100,7 @@ class Scheduler:
         self.last_run.fill(0)
         order = self.order
         self.watch = Watch(self.state)
+        self.early.fill(early_ends.is_wanted(self.state))
         self.others: set[int] = set()
         self.ahead = _NOWHERE
         self.cluster = 0
@@ -213,6 +218,7 @@ class Scheduler:
             Other waves of the workgroup wait at a barrier that these waves skipped.
         """
         self.alive[group.waves] = False
+        self.state.pc[group.waves] = self.state.current_pc
         self.spent = 0
         return self._release() if self.at_barrier.any() else None
 
@@ -243,6 +249,9 @@ class Scheduler:
             if self._skipped_barrier(int(workgroup)):
                 fault = self._divergent(int(workgroup))
                 state.findings.report(fault, None, state.current_pc)
+            elif self.early[workgroup]:
+                self.early[workgroup] = 0
+                self._look_for_early_ends(int(workgroup))
         if not complete.any():
             return None
         released = self.at_barrier & complete[state.workgroup]
@@ -289,6 +298,23 @@ class Scheduler:
             int(waiting[0]),
             check="barriers",
         )
+
+    def _look_for_early_ends(self, workgroup: int) -> None:
+        """Report waves that have ended before the barrier at which the others wait."""
+        state = self.state
+        members = state.workgroup == workgroup
+        waiting = np.flatnonzero(members & self.at_barrier).tolist()
+        ended = np.flatnonzero(members & ~self.alive).tolist()
+        if early_ends.is_end_of_data(state, ended):
+            return
+        self.early.fill(0)  # one finding is enough
+        detail = early_ends.describe(state, ended, waiting)
+        if detail is None:
+            return
+        here, state.current_pc = state.current_pc, int(state.pc[waiting[0]]) - 4
+        fault = BarrierFault(early_ends.KIND, detail, waiting[0], check=early_ends.CHECK)
+        state.findings.report(fault, None, state.current_pc)
+        state.current_pc = here
 
     def endless(self, wave: int) -> Fault:
         """Return the fault of a launch that does not end; `wave` is one that would run next."""

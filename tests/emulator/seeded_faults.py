@@ -66,6 +66,13 @@ SEEDS = {
         "s_cbranch_scc1 1\ns_endpgm\ns_barrier",
         threads=128,
     ),
+    "early_ends": Seed(
+        "v_readfirstlane_b32 s6, v0\ns_cmp_eq_u32 s6, 0\ns_cbranch_scc0 .Lothers\n"
+        "global_store_dword v1, v2, s[4:5]\ns_endpgm\n.Lothers:\nds_write_b32 v1, v0\n"
+        "s_waitcnt lgkmcnt(0)\ns_barrier\nds_read_b32 v9, v1",
+        threads=128,
+        lds=512,
+    ),
     "wait_states_mfma_result": Seed(_MFMA.format("0") + "v_add_f32 v12, v8, v8"),
     "wait_states_mfma_accumulator": Seed(
         _MFMA.format("0") + "v_mfma_f32_16x16x16_f16 v[12:15], v[20:21], v[22:23], v[10:13]"

@@ -90,6 +90,7 @@ struct loop {
 
     /* schedule.c */
     uint8_t *alive, *at_barrier, *synchronised; /* (num_waves,) */
+    uint8_t *early;                             /* (workgroups,) see early_ends.py */
     uint8_t *joins;                             /* (num_waves,) all 0 between uses */
     int64_t *last_run, *pcs;
     uint32_t *modes;

@@ -202,7 +202,7 @@ static int workgroup_state(const struct loop *l, int64_t workgroup, int joining,
         return HELD;
     for (int64_t wave = start; ended && wave < start + size; wave++)
         if (l->joins[wave] ? joining == END : !l->alive[wave])
-            if (l->synchronised[wave] || l->last_memory_pc[wave] >= place)
+            if (l->early[workgroup] || l->synchronised[wave] || l->last_memory_pc[wave] >= place)
                 return SKIPPED;
     return COMPLETE;
 }
@@ -284,8 +284,10 @@ bool end_waves(struct loop *l, const struct instruction *i) {
     bool waiting = memchr(l->at_barrier, 1, (size_t)l->machine->num_waves) != NULL;
     if (waiting && any_skipped(l, END, i->pc))
         return false;
-    for (int64_t at = 0; at < group.count; at++)
+    for (int64_t at = 0; at < group.count; at++) {
         l->alive[wave_at(group, at)] = 0;
+        l->pcs[wave_at(group, at)] = i->pc;
+    }
     l->spent = 0;
     if (waiting)
         release_complete(l);

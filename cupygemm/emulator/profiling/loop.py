@@ -33,9 +33,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cupygemm.emulator.isa import Instruction
-from cupygemm.emulator.profiling.classify import category, matrix_cycles
-from cupygemm.emulator.profiling.control_flow import (
+from cupygemm.emulator.control_flow import (
     Loop,
     Node,
     dominators,
@@ -43,6 +41,8 @@ from cupygemm.emulator.profiling.control_flow import (
     heaviest_path,
     loops,
 )
+from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.profiling.classify import category, matrix_cycles
 from cupygemm.emulator.profiling.loop_counts import LoopCounts, Slot
 from cupygemm.emulator.profiling.loop_issue import (
     SLOT,

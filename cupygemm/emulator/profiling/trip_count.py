@@ -14,9 +14,9 @@ import operator
 import re
 from collections.abc import Mapping
 
+from cupygemm.emulator.control_flow import Loop, Node, dominates, predecessors
 from cupygemm.emulator.definedness.scalar import writes_scc
 from cupygemm.emulator.isa import LITERAL, Instruction, Operand
-from cupygemm.emulator.profiling.control_flow import Loop, Node, dominates, predecessors
 
 _MOST = 1 << 16
 _COMPARE = re.compile(r"s_cmp(k?)_(lt|le|gt|ge|eq|lg)_([iu])32")
