@@ -32,6 +32,34 @@ CUPYGEMM_INLINE void cluster_sync() {
                      : "memory");
 }
 
+// The same barrier, which also orders accesses to shared memory of the cluster's blocks: what was
+// written before it is seen behind it.
+CUPYGEMM_INLINE void cluster_exchange() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+}
+
+// The address of a place in shared memory in block `rank` of the cluster.
+CUPYGEMM_INLINE u32 address_in_cluster(u32 address, u32 rank) {
+    u32 remote;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
+    return remote;
+}
+
+CUPYGEMM_INLINE void store_shared_four(u32 to, const float (&x)[4]) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(to), "f"(x[0]), "f"(x[1]),
+                 "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+
+CUPYGEMM_INLINE void load_cluster_four(u32 from, float (&x)[4]) {
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                 : "r"(from)
+                 : "memory");
+}
+
 // True in one lane of a warp. The compiler knows that only one lane is elected, and emits
 // copy-engine instructions with uniform registers. Behind a comparison of `threadIdx`, each of them
 // would be a loop over lanes, which takes as long as the multiplication of a small tile's step.

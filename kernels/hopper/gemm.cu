@@ -6,6 +6,7 @@
 #include "config.cuh"
 #include "hopper/dependent_launch.cuh"
 #include "hopper/fix_up.cuh"
+#include "hopper/part_exchange.cuh"
 #include "hopper/schedulers.cuh"
 #include "hopper/store.cuh"
 #include "hopper/turns.cuh"
@@ -14,6 +15,7 @@ namespace cupygemm {
 
 using Shape = Tile<Config>;
 using Mainloop = WarpSpecializedMainloop<Config>;
+using Exchange = PartExchange<Config>;
 
 // Registers per thread. The producer gives registers to the consumers, except to a single consumer:
 // two warpgroups have 255 each from the start. The producer keeps more if it shares both operands
@@ -99,6 +101,7 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
                 BlockScales<Config>::produce(product, work, warp % 4, thread % 32, shared, ring);
             }
         }
+        Exchange::pass();
     } else {
         if constexpr (moves_registers)
             setmaxnreg_inc<consumer_registers>();
@@ -107,8 +110,9 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             shared + Shape::staging_at + warpgroup * Config::epilogue_buffers * block_bytes;
         FixUp<Config>::leave_first(args, scheduler, rank, warpgroup, thread, shared, ring);
         Accumulators<Config> acc;
-        using Epilogue = TileStore<Config>::Epilogue;
-        TileStore<Config> output{1 + warpgroup};
+        using Output = TileStore<Exchange::Kept>;
+        using Epilogue = Output::Epilogue;
+        Output output{1 + warpgroup};
         Turns<Config> turns(warpgroup);
         for (; scheduler.more(); scheduler.advance(args)) {
             const auto &product = scheduler.product(args);
@@ -116,15 +120,17 @@ extern "C" __global__ void __cluster_dims__(cupygemm::Shape::cluster_size, 1, 1)
             if (!turns.takes(ring, work.end - work.begin))
                 continue;
             const u32 consumer = turns.consumer;
-            Epilogue::prefetch(product, work, consumer, thread);
+            const Work kept = Exchange::kept(work);
+            Epilogue::prefetch(product, kept, consumer, thread);
             turns.begin();
             Epilogue epilogue =
                 Mainloop::consume(product, work, consumer, thread, shared, ring, acc, [&] {
                     turns.let_other_begin(scheduler, args);
-                    return Epilogue(product, work, consumer, thread);
+                    return Epilogue(product, kept, consumer, thread);
                 });
             FixUp<Config>::collect(product, work, consumer, thread, acc);
-            output.store(product, work, consumer, thread, staging, acc, epilogue);
+            auto &&sums = Exchange::sums(rank, consumer, thread, shared, acc);
+            output.store(product, kept, consumer, thread, staging, sums, epilogue);
         }
         output.drain(thread);
     }

@@ -73,7 +73,8 @@ template <class Config> struct Scheduler : OfOneProduct {
         const TileIndex tile = place(unit - part * tiles);
         Work work;
         work.row = (tile.m * Config::cluster_m + rank % Config::cluster_m) * Config::tile_m;
-        work.column = (tile.n * Config::cluster_n + rank / Config::cluster_m) * Config::tile_n;
+        work.column =
+            (tile.n * Config::cluster_n + Multicast<Config>::column(rank)) * Config::tile_n;
         work.batch = part;
         work.split = 0;
         work.begin = 0;
@@ -82,6 +83,10 @@ template <class Config> struct Scheduler : OfOneProduct {
             work.batch = part / args.num_splits;
             work.split = part - work.batch * args.num_splits;
             work.end = ceil_div<u32>(step_groups(args) - work.split, args.num_splits);
+        }
+        if constexpr (Config::cluster_k > 1) {
+            work.split = Multicast<Config>::part(rank);
+            work.end = ceil_div<u32>(step_groups(args) - work.split, Config::cluster_k);
         }
         work.begin *= Tile<Config>::step_group;
         work.end *= Tile<Config>::step_group;
@@ -103,6 +108,8 @@ CUPYGEMM_INLINE u32 step_of_k(const HopperArgs &args, const Work &work, u32 step
     constexpr u32 group = Tile<Config>::step_group;
     if constexpr (Config::split_k)
         return (step / group * args.num_splits + work.split) * group + step % group;
+    if constexpr (Config::cluster_k > 1)
+        return (step / group * Config::cluster_k + work.split) * group + step % group;
     return step + work.first_group * group;
 }
 

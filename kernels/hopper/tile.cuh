@@ -19,7 +19,7 @@ template <class Config> struct Tile {
     static constexpr u32 slab_k = slab_bytes / element_bytes;
     static constexpr u32 mma_k = Config::mma_sync ? 8 : 32 / element_bytes;
     static constexpr u32 slabs = Config::tile_k / slab_k;
-    static constexpr u32 cluster_size = Config::cluster_m * Config::cluster_n;
+    static constexpr u32 cluster_size = Multicast<Config>::of_part * Config::cluster_k;
     // The arrivals that empty a stage: one per warpgroup with wgmma, whose wait covers the
     // warpgroup, or one per warp where warps read the stage themselves until then.
     static constexpr bool warps_release =

@@ -63,7 +63,7 @@ template <class Config> struct WarpgroupMma {
             __syncwarp(); // all lanes have read the stage
             thread %= 32;
         }
-        if constexpr (T::cluster_size == 1) {
+        if constexpr (Multicast<Config>::num_peers == 1) {
             if (thread == 0)
                 mbarrier_arrive(empty);
         } else {

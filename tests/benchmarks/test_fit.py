@@ -117,7 +117,7 @@ def test_a_refit_of_hopper_recovers_what_the_samples_determine(tmp_path):
     true = replace(present, launch=2.0 * present.launch, memory=0.8 * present.memory, mma=1.2)
     file = hopper_samples(tmp_path / "samples.xz", true, 48)
     named = {field.name for field in fields(present)} - {"launch", "memory", "mma"}
-    (report,) = hopper.refit([file], fixed=named, max_steps=6).values()
+    (report,) = hopper.refit([file], fixed=named, max_steps=9).values()
     assert report.after.launch == pytest.approx(true.launch, rel=0.02)
     assert report.after.memory == pytest.approx(true.memory, rel=0.02)
     assert report.after.mma == pytest.approx(true.mma, rel=0.02)

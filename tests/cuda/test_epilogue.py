@@ -15,7 +15,7 @@ import pytest
 import cupygemm
 from cupygemm import testing
 from cupygemm._backends.device import device
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, PART_CONFIGS
 from cupygemm._request.epilogue import epilogue_arguments
 from cupygemm._request.layout import Operand
 from cupygemm._request.options import Options
@@ -49,8 +49,8 @@ def on_device(cp, given):
     ("config", "split"),
     [
         pytest.param(config, split, id=f"{config.name}-{split}")
-        for config in (*CONFIGS, *NARROW_CONFIGS)
-        for split in (1, 3)
+        for config in (*CONFIGS, *NARROW_CONFIGS, *PART_CONFIGS)
+        for split in (1, 3)[: 2 if config.cluster_k == 1 else 1]
         if (config.num_consumers < 3 and config.accumulators <= 128) or split > 1
     ],
 )

@@ -24,8 +24,10 @@ from cupygemm._backends.hopper.requests import place_request
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
+    PART_CONFIGS,
     PING_PONG_CONFIGS,
     TRANSPOSED_CONFIGS,
+    TRANSPOSED_PART_CONFIGS,
     TRANSPOSED_PING_PONG_CONFIGS,
     configs_for,
 )
@@ -73,6 +75,7 @@ def variants() -> Iterator[Variant]:
     yield from variants_in_hilberts_order()
     yield from variants_in_turns()
     yield from variants_that_turn()
+    yield from variants_in_parts()
     yield from variants_of_narrow_boxes()
     yield from variants_of_bytes()
 
@@ -123,6 +126,15 @@ def variants_that_turn() -> Iterator[Variant]:
         yield Variant(replace(config, stream_k=cut), dtype, result, orders, aligned=number % 4 != 1)
     for orders in ("FC", "FF"):
         yield Variant(replace(CONFIGS[1], transposed_c=True), F16, F16, orders, aligned=True)
+
+
+def variants_in_parts() -> Iterator[Variant]:
+    """Yield configurations whose clusters exchange sums, with types, orders and stores dealt."""
+    for number, config in enumerate((*PART_CONFIGS, *TRANSPOSED_PART_CONFIGS)):
+        dtype = (BF16, F16)[number % 2]
+        result = dtype if config.transposed_c else (dtype, dtype, F32)[number // 2 % 3]
+        orders = ORDERS[number // 3 % 2] if config.transposed_c else ORDERS[number % 4]
+        yield Variant(config, dtype, result, orders, aligned=number % 4 != 2)
 
 
 def variants_of_narrow_boxes() -> Iterator[Variant]:

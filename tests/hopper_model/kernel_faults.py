@@ -11,6 +11,7 @@ from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
     TRANSPOSED_CONFIGS,
+    TRANSPOSED_PART_CONFIGS,
     configs_for,
 )
 from tests.cuda.variants import E4M3, F16, F32, F64, I8, Variant
@@ -30,6 +31,7 @@ TURNED = replace(
 )
 TURNED_DIRECT = replace(TURNED, aligned=False)
 NARROW = replace(HALVES, config=next(c for c in NARROW_CONFIGS if c.cluster_size == 1))
+IN_PARTS = replace(HALVES, config=next(c for c in TRANSPOSED_PART_CONFIGS if c.num_consumers == 2))
 BYTES = Variant(configs_for("i8")[-1], I8, I8, "CF", aligned=True)
 BYTES_DIRECT = replace(BYTES, aligned=False)
 FP64 = Variant(configs_for("f64")[2], F64, F64, "CF", aligned=True)
@@ -279,6 +281,27 @@ FAULTS = [
         instead="minimum(static_cast<i32>(columns),",
         said="wrong",
         variant=replace(NARROW, aligned=False),
+    ),
+    Fault(
+        "sums left in a ring that wgmma still reads",
+        text="barrier_sync<barrier, Config::num_consumers * warpgroup_size>();",
+        instead="",
+        said="by the async proxy|which wgmma or a TMA store still reads",
+        variant=IN_PARTS,
+    ),
+    Fault(
+        "sums added before all parts have left them",
+        text="cluster_exchange(); // all parts have left their sums",
+        instead="",
+        said="has not landed|wrong",
+        variant=IN_PARTS,
+    ),
+    Fault(
+        "sums of other columns",
+        text="M::part(rank) * kept_vectors",
+        instead="M::part(rank) * vectors",
+        said="wrong|race|outside",
+        variant=IN_PARTS,
     ),
     Fault(
         "bytes swizzled as wider rows are",

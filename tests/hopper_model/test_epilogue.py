@@ -14,7 +14,12 @@ import pytest
 
 import cupygemm
 from cupygemm import testing
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, NARROW_CONFIGS, configs_for
+from cupygemm._backends.hopper.tile_shapes import (
+    CONFIGS,
+    NARROW_CONFIGS,
+    PART_CONFIGS,
+    configs_for,
+)
 from tests.cuda.test_epilogue import on_device, options
 from tests.cuda.variants import BF16, F16, F32, F64, I8, I32, ORDERS, Variant, multiply
 from tests.epilogue.test_epilogue import ULPS
@@ -25,7 +30,7 @@ from tests.epilogue.test_epilogue import (
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
 WHOLE = [
     config
-    for config in (*CONFIGS, *NARROW_CONFIGS)
+    for config in (*CONFIGS, *NARROW_CONFIGS, *PART_CONFIGS)
     if config.num_consumers < 3 and config.accumulators <= 128
 ]
 RESULTS = ((F32, F16), (F16, F32), (BF16, F16), (F16, F16), (BF16, F32))  # with the type of c
@@ -57,7 +62,8 @@ def test_each_configuration_is_exact(cp, model, config, result, c_dtype, orders)
     for seed, (rows, columns) in enumerate([(m, n - number % 2), (8, 16), (m, 64)]):
         model.seed = seed
         given = options(rows, columns, c_dtype)
-        assert_exact(cp, variant, rows, columns, 2 * config.tile_k + 8, given)
+        k = max(2, config.cluster_k) * config.tile_k + 8
+        assert_exact(cp, variant, rows, columns, k, given)
 
 
 @pytest.mark.one_in(4)

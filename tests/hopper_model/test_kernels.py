@@ -18,7 +18,7 @@ import cupygemm
 from cupygemm import testing
 from cupygemm._backends.hopper.copies import OperandCopy
 from cupygemm._backends.hopper.stack import TmaStack
-from cupygemm._backends.hopper.tile_shapes import CONFIGS, configs_for
+from cupygemm._backends.hopper.tile_shapes import CONFIGS, PART_CONFIGS, configs_for
 from tests.cuda.variants import (
     BF16,
     F16,
@@ -28,6 +28,7 @@ from tests.cuda.variants import (
     multiply,
     product,
     variants_in_hilberts_order,
+    variants_in_parts,
     variants_in_turns,
     variants_of_halves,
     variants_of_narrow_boxes,
@@ -57,6 +58,7 @@ def cases() -> Iterator[Variant]:
             yield next(variant for variant in found if variant.config.transposed_c)
     yield from variants_that_cut_tiles()
     yield from variants_that_turn()
+    yield from variants_in_parts()
     yield from variants_of_narrow_boxes()
 
 
@@ -70,7 +72,8 @@ def test_each_configuration_is_exact(cp, model, variant):
     if config.transposed_c:
         m, n = n, m + 3
     # Enough steps that each block meets every stage of the ring again, in the other phase.
-    deep = min(1000, (config.num_stages + 2) * config.split_k * config.tile_k + 8)
+    parts = config.split_k * config.cluster_k
+    deep = min(1000, (config.num_stages + 2) * parts * config.tile_k + 8)
     for seed, extents in enumerate([(m, n, 3 * config.tile_k + 8), (5, 9, 400), (m, 64, deep)]):
         model.seed = seed
         x1, x2, result = product(variant, *extents)
@@ -259,16 +262,18 @@ def test_both_operands_are_padded_by_one_launch(cp, model):
         testing.assert_gemm_exact(result, x1, x2)
 
 
-def test_parts_of_k_are_added_in_their_order(cp, model):
+@pytest.mark.parametrize("config", [replace(CONFIGS[-1], split_k=5), PART_CONFIGS[-1]])
+def test_parts_of_k_are_added_in_their_order(cp, model, config):
     x1, x2 = testing.random_operands((60, 4000), (4000, 60), BF16)
     a, b = cp.asarray(x1), cp.asarray(x2)
-    assert cupygemm.explain(a, b).config.split_k > 1
-    results = set()
+    explained = cupygemm.explain(a, b).config
+    assert explained.split_k > 1 or explained.cluster_k > 1
+    variant, results = Variant(config, BF16, F32, "CC", aligned=True), []
     for seed in range(4):
         model.seed = seed
-        results.add(cupygemm.matmul(a, b, dtype=F32).tobytes())
-    assert len(results) == 1
-    testing.assert_gemm_close(cupygemm.matmul(a, b), x1, x2)
+        results.append(multiply(variant, a, b).get())
+    assert all(np.array_equal(results[0], result) for result in results)
+    testing.assert_gemm_close(results[0], x1, x2)
 
 
 def test_a_thread_that_made_no_call_before(cp, model):

@@ -18,8 +18,10 @@ from cupygemm._backends.hopper.source import generate
 from cupygemm._backends.hopper.tile_shapes import (
     CONFIGS,
     NARROW_CONFIGS,
+    PART_CONFIGS,
     SCALED_CONFIGS,
     TRANSPOSED_CONFIGS,
+    TRANSPOSED_PART_CONFIGS,
     configs_for,
 )
 from cupygemm._backends.scales_and_groups import BlockScaling
@@ -202,6 +204,24 @@ def test_turned_results_do_not_spill(number: int) -> None:
     if check(cut, problem, HopperArch()) is None and (number % 3 == 0 or config.accumulators > 104):
         config = cut
     text = generate(problem, config, tma_store=number % 4 != 3)
+    assert_fits(text, config)
+
+
+@pytest.mark.parametrize("config", [*PART_CONFIGS, *TRANSPOSED_PART_CONFIGS], ids=lambda c: c.name)
+@pytest.mark.parametrize("fused", [False, True])
+def test_exchanges_of_sums_do_not_spill(config: HopperConfig, fused: bool) -> None:
+    problem = replace(
+        PROBLEM,
+        a_major="km"[config.cluster_n % 2],
+        b_major="k" if config.transposed_c else "n",
+        epilogue=EVERYTHING if fused else None,
+    )
+    objection = check(config, problem, HopperArch())
+    if objection is not None:
+        assert fused
+        assert "epilogue" in objection
+        return
+    text = generate(problem, config, tma_store=config.tile_n % 3 > 0)
     assert_fits(text, config)
 
 

@@ -117,6 +117,7 @@ def divisions(
     units, clusters = num_units(c, shapes), clusters_on(arch, c.cluster_size)
     busy &= (units * c.cluster_size < _WORDS) & (~c.ping_pong | (units > clusters))
     steps = -(-shapes.k // c.tile_k)
+    busy &= (c.cluster_k == 1) | ((units <= clusters) & (steps >= c.cluster_k))
     groups = -(-shapes.k // found.group_k)
     cut = busy & found.can_cut & (units % clusters > 0)
     cut &= (2 * clusters * groups < 2 * _WORDS) & (units * groups >= clusters)

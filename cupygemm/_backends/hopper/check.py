@@ -33,7 +33,11 @@ def check(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> str |
     Operands that TMA cannot read are copied, and a C that it cannot write is stored without it, so
     neither is an objection.
     """
-    return _check_problem(config, problem) or _check_shape(config, problem)
+    return (
+        _check_problem(config, problem)
+        or _check_shape(config, problem)
+        or _check_parts(config, problem)
+    )
 
 
 def _check_problem(config: HopperConfig, problem: GemmProblem) -> str | None:
@@ -116,6 +120,26 @@ def _check_cuts(config: HopperConfig, problem: GemmProblem, groups: int) -> str 
     return None
 
 
+def _check_parts(config: HopperConfig, problem: GemmProblem) -> str | None:
+    """Return why the blocks of a cluster cannot sum parts of k, or None if they can or do not."""
+    parts = config.cluster_k
+    if parts == 1:
+        return None
+    if problem.a_dtype not in ("bf16", "f16") or config.ping_pong:
+        return "the blocks of a cluster exchange sums of 16-bit operands, and of tiles they share"
+    if config.split_k > 1 or config.stream_k:
+        return f"cluster_k = {parts}: k is not divided another way as well"
+    unit = 8 if config.transposed_c else 16
+    if config.tile_n % (unit * parts):
+        return f"{config.tile_n} columns are not {parts} shares of a multiple of {unit}"
+    ring = config.num_stages * (config.tile_m + config.tile_n) * config.tile_k * 2
+    if 4 * config.tile_m * config.tile_n > ring:
+        return f"a ring of {ring} bytes does not hold the sums of a tile"
+    if -(-problem.k // config.tile_k) < parts:
+        return f"cluster_k = {parts} exceeds the steps of k"
+    return None
+
+
 def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
     itemsize = ITEMSIZE[problem.a_dtype]
     slab_k = SLAB_BYTES // itemsize
@@ -132,7 +156,10 @@ def _check_shape(config: HopperConfig, problem: GemmProblem) -> str | None:
     if config.tile_n % unit_n or not 0 < config.tile_n <= 256:
         return f"tile_n = {config.tile_n} is not a multiple of {unit_n} up to 256"
     if config.cluster_size > MAX_CLUSTER:
-        return f"a cluster of {config.cluster_m} x {config.cluster_n} blocks: at most {MAX_CLUSTER}"
+        extents = [config.cluster_m, config.cluster_n, config.cluster_k][
+            : 2 + (config.cluster_k > 1)
+        ]
+        return f"a cluster of {' x '.join(map(str, extents))} blocks: at most {MAX_CLUSTER}"
     for tile, major, shares in (
         (config.tile_m, problem.a_major, config.cluster_n),
         (config.tile_n, problem.b_major, config.cluster_m),

@@ -113,12 +113,15 @@ class HopperConfig:
     epilogue_buffers : int
         The number of 8 KiB blocks in which each consumer stages its results.
     cluster_m, cluster_n : int
-        The blocks of a cluster along each axis; their product is at most 8.
+        The blocks of a cluster along each axis; with `cluster_k`, their product is at most 8.
     group_m : int
         The rows of clusters that the grouped raster walks before it moves on by a column.
     split_k : int
         The number of parts of k that different blocks sum. A second kernel adds them in their
         order.
+    cluster_k : int
+        The number of parts of k that the blocks of a cluster sum. They exchange their sums through
+        shared memory, and each stores a share of the tile's columns.
     stream_k : int
         The number of clusters of a persistent grid that cuts tiles along k so that all clusters
         have the same number of steps; 0 leaves tiles whole.
@@ -149,6 +152,7 @@ class HopperConfig:
     cluster_n: int = 1
     group_m: int = 8
     split_k: int = 1
+    cluster_k: int = 1
     stream_k: int = 0
     promote: bool = False
     mma_sync: bool = False
@@ -160,7 +164,7 @@ class HopperConfig:
     @functools.cached_property
     def cluster_size(self) -> int:
         """Return the blocks of a cluster."""
-        return self.cluster_m * self.cluster_n
+        return self.cluster_m * self.cluster_n * self.cluster_k
 
     @property
     def num_threads(self) -> int:
@@ -182,7 +186,8 @@ class HopperConfig:
     def name(self) -> str:
         """Return a short name: tile, consumers, stages, cluster, raster, parts of k."""
         text = f"{self.tile_m}x{self.tile_n}x{self.tile_k}_c{self.num_consumers}_s{self.num_stages}"
-        text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}_"
+        text += f"_e{self.epilogue_buffers}_{self.cluster_m}x{self.cluster_n}"
+        text += f"x{self.cluster_k}_" if self.cluster_k > 1 else "_"
         text += f"g{self.group_m}" if self.raster == "grouped" else self.raster
         text += "_p" if self.promote else ""
         text += "_t" if self.transposed_c else ""
@@ -201,7 +206,8 @@ class HopperConfig:
         text = (
             f"warp_specialized: tile {self.tile_m}x{self.tile_n}x{self.tile_k}, 1 producer and "
             f"{self.num_consumers} consumer warpgroups, {self.num_stages} stages, clusters of "
-            f"{self.cluster_m}x{self.cluster_n}, "
+            f"{self.cluster_m}x{self.cluster_n}"
+            + (f"x{self.cluster_k}, " if self.cluster_k > 1 else ", ")
             + ("mma.sync m16n8k8" if self.mma_sync else f"wgmma m64n{self.tile_n}")
         )
         if self.promote:
@@ -232,14 +238,20 @@ class HopperConfig:
 
     def narrow_c(self, out: DType) -> int:
         """Return the columns of the last box of C if it is narrower than the others, or 0."""
-        return 0 if self.transposed_c else self.tile_n % (staged_row_bytes(out) // ITEMSIZE[out])
+        columns = staged_row_bytes(out) // ITEMSIZE[out]
+        return 0 if self.transposed_c else self.kept_n % columns
+
+    @property
+    def kept_n(self) -> int:
+        """Return the columns of a tile that a block stores."""
+        return self.tile_n // self.cluster_k
 
     @property
     def stored_rows(self) -> int:
         """Return the rows of C that one TMA store writes."""
         if not self.transposed_c:
             return BLOCK_ROWS
-        return max(rows for rows in range(8, BLOCK_ROWS + 1, 8) if self.tile_n % rows == 0)
+        return max(rows for rows in range(8, BLOCK_ROWS + 1, 8) if self.kept_n % rows == 0)
 
     def num_tiles(self, problem: GemmProblem) -> tuple[int, int]:
         """Return the number of clusters' tiles of one matrix along the kernel's m and n."""

@@ -69,6 +69,8 @@ KERNELS = KernelConstants(
     sum_bytes=33.4,
     cut=1.02,
     lone_block=1.06,
+    exchange=900.0,
+    exchange_bytes=24.0,
 )
 FP64 = Fp64Constants(
     launch=2500.0,

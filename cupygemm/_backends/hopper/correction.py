@@ -24,6 +24,7 @@ from cupygemm._backends.hopper.cost import Cost, Pieces
 from cupygemm._backends.hopper.cost_shapes import ConfigColumns, Shapes
 
 Matrix = NDArray[np.float64]
+_UNITS = 32  # at a time: BLAS would wake other cores for larger products, which takes longer
 PATH = Path(__file__).with_name("correction.json")
 FEATURES = (
     "tile_m",
@@ -62,6 +63,7 @@ FEATURES = (
     "out size",
     "batch",
     "cold",
+    "cluster_k",
 )
 """The inputs of the network. Extents, counts and ratios are logarithms."""
 
@@ -91,7 +93,12 @@ class Network:
     def __call__(self, features: Matrix) -> Matrix:
         """Return the logarithms of factors for rows of features."""
         inputs = (features - self.mean) / self.deviation
-        return np.asarray(np.tanh(inputs @ self.hidden + self.hidden_bias) @ self.out + self.bias)
+        total = np.full(len(inputs), self.bias)
+        for first in range(0, len(self.out), _UNITS):
+            units = slice(first, first + _UNITS)
+            activity = np.tanh(inputs @ self.hidden[:, units] + self.hidden_bias[units])
+            total += activity @ self.out[units]
+        return total
 
 
 @functools.cache
@@ -184,6 +191,7 @@ def features(
         np.log2(s.out_size) - 1,
         s.has_batch,
         cold,
+        np.log2(c.cluster_k),
     )
     table = np.empty((len(c.rows), len(FEATURES)))
     for column, value in enumerate(values):

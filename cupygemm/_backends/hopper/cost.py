@@ -144,7 +144,7 @@ def pieces(
     whole = -(-units // clusters)
     cuts = c.stream_k > 0
     rounds = np.where(cuts, units / clusters, whole)
-    steps = -(-s.k // c.tile_k) / c.split_k
+    steps = -(-s.k // c.tile_k) / (c.split_k * c.cluster_k)
     tile = tile_costs(c, s, arch, units, constants)
     # Consumers that take turns store all tiles but the last one while they multiply.
     hidden = np.where(c.ping_pong, np.minimum(tile.epilogue, steps * tile.step), 0.0)
@@ -210,12 +210,14 @@ def tile_costs(
     slower = 1 if is_f64 else 1 + power
     stored: Number = np.where(c.split_k > 1, s.part_size, s.out_size)
     rate = constants.epilogue_bytes_f64 if is_f64 else constants.epilogue_bytes
-    stores = c.tile_m * c.tile_n * stored / rate
+    stores = c.tile_m * c.tile_n * stored / (rate * c.cluster_k)
     stores = stores * np.where(c.transposed_c, constants.transposed_c, 1.0)
     stores = stores * np.where(c.epilogue_buffers == 1, constants.one_buffer, 1.0)
     epilogue = constants.epilogue + stores + np.where(c.cluster_size > 1, constants.cluster, 0.0)
+    sums = 4 * c.tile_m * c.tile_n * (1 - 1 / c.cluster_k) / constants.exchange_bytes
+    epilogue = epilogue + np.where(c.cluster_k > 1, constants.exchange + sums, 0.0)
     slabs = c.tile_k * s.size / SLAB_BYTES
-    meeting = _of_clusters(constants, "meeting", c) * slabs
+    meeting = _table(constants, "meeting")[c.cluster_m * c.cluster_n] * slabs
     meeting = meeting * np.where(c.num_consumers == 1, constants.meeting_alone, 1.0)
     step = np.maximum(mma, l2) + constants.step + meeting
     return TileCost(step * slower, epilogue, mma, l2)
@@ -299,7 +301,7 @@ def _load_cycles(
         of_slices = of_slices + requests * (of_slice + constants.uneven * np.sqrt(of_slice))
     of_sm = step_bytes * np.maximum(taken, asked) / constants.l2_of_sm
     cycles = np.maximum(of_sm, constants.slice_clocks * of_slices)
-    cycles = cycles * (1 + _of_clusters(constants, "sent", c))
+    cycles = cycles * (1 + _table(constants, "sent")[c.cluster_m * c.cluster_n])
     cycles = cycles * np.where(s.has_batch, constants.batch, 1.0)
     return np.maximum(cycles, constants.issue + constants.issue_box * _boxes(c, s))
 
@@ -322,7 +324,7 @@ def _tiles_in_flight(configs: Config, shapes: Shapes, active: Number) -> tuple[N
     """Return how many different tiles of A and of B are loaded while `active` blocks compute."""
     c, s = configs, shapes
     rows, columns = -(-s.m // c.tile_m), -(-s.n // c.tile_n)
-    matrices = c.split_k * s.num_batches
+    matrices = c.split_k * c.cluster_k * s.num_batches
     matrices_in_flight = np.maximum(1.0, np.minimum(matrices, active / (rows * columns)))
     blocks = active / matrices_in_flight
     of_a = np.minimum(np.minimum(rows, c.group_m * c.cluster_m), blocks)
@@ -379,14 +381,9 @@ def total(
     configs: Config, compute: Number, memory: Number, constants: KernelConstants = KERNELS
 ) -> Number:
     """Return the cycles of a launch, from those of its SMs and those of the memory."""
-    launch = constants.launch + _of_clusters(constants, "launch_of_clusters", configs)
+    launch = constants.launch + _table(constants, "launch_of_clusters")[configs.cluster_size]
     compute, memory = launch + compute, launch + memory
     return np.maximum(compute, memory) + constants.overlap * np.minimum(compute, memory)
-
-
-def _of_clusters(constants: KernelConstants, name: str, configs: Config) -> Number:
-    """Return a table's entry for the largest cluster that is not above the configurations'."""
-    return _table(constants, name)[configs.cluster_size]
 
 
 @functools.lru_cache(maxsize=64)

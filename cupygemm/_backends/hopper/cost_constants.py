@@ -100,6 +100,9 @@ class KernelConstants:
         Factor by which tiles that are cut must promise to be sooner: cutting costs power, too.
     lone_block : float
         Factor of promoted sums of one block of rows: nothing is multiplied while it is added.
+    exchange, exchange_bytes : float
+        Cycles in which the blocks of a cluster exchange the sums of parts of k, and the bytes per
+        clock that a block reads of others.
     """
 
     launch: float
@@ -156,6 +159,8 @@ class KernelConstants:
     sum_bytes: float
     cut: float
     lone_block: float
+    exchange: float
+    exchange_bytes: float
 
 
 @dataclass(frozen=True, eq=False)

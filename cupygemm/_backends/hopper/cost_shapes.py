@@ -146,6 +146,7 @@ class ConfigColumns:
         "epilogue_buffers",
         "cluster_m",
         "cluster_n",
+        "cluster_k",
         "cluster_size",
         "group_m",
         "split_k",
@@ -163,6 +164,7 @@ class ConfigColumns:
     epilogue_buffers: Number
     cluster_m: Number
     cluster_n: Number
+    cluster_k: Number
     cluster_size: Number
     group_m: Number
     split_k: Number

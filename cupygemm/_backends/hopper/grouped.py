@@ -176,8 +176,9 @@ def choose_config(products: Sequence[GemmProblem], arch: HopperArch) -> tuple[Ho
     ranked = []
     for config in configs_for_product(products[0]):
         problems = ways[config.transposed_c]
-        # The parameter of a group has no tensor maps for narrower boxes.
-        if has_narrow_boxes(config, problems[0], problems[0].out_dtype):
+        # The parameter has no tensor maps for narrower boxes, and the grid is persistent.
+        narrow = has_narrow_boxes(config, problems[0], problems[0].out_dtype)
+        if narrow or config.cluster_k > 1:
             continue
         if all(check(config, problem, arch) is None for problem in problems):
             busiest = _busiest(config, shapes[config.transposed_c], arch)

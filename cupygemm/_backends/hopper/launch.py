@@ -251,8 +251,13 @@ def _loaded(extent: int, tile: int, major: str, shares: int, itemsize: int) -> t
 
 
 def launch_grid(config: HopperConfig, units: int, num_sms: int) -> Triple:
-    """Return the grid of a launch: clusters that fill the GPU once, or one for each unit."""
+    """Return the grid of a launch: clusters that fill the GPU once, or one for each unit.
+
+    Blocks that exchange sums end after one unit.
+    """
     size = config.cluster_size
+    if config.cluster_k > 1:
+        return units * size, 1, 1
     if config.stream_k:
         return config.stream_k * size, 1, 1
     return min(units, num_clusters(num_sms, size)) * size, 1, 1

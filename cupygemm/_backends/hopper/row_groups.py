@@ -127,5 +127,5 @@ def _slower(config: HopperConfig) -> float:
 
 def _takes(config: HopperConfig, problem: GemmProblem, arch: HopperArch) -> bool:
     """Whether groups of rows are computed by a configuration."""
-    whole = not (config.transposed_c or config.ping_pong)
+    whole = not (config.transposed_c or config.ping_pong or config.cluster_k > 1)
     return whole and check(config, problem, arch) is None

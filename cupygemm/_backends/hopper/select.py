@@ -113,7 +113,7 @@ class Ranking:
         config = self.config(index)
         cost = Cost(*(np.broadcast_to(each, self.order.shape)[index] for each in self.cost))
         k = int(np.broadcast_to(self.k, self.order.shape)[index])
-        steps = -(-k // config.tile_k) / config.split_k
+        steps = -(-k // config.tile_k) / (config.split_k * config.cluster_k)
         size = config.cluster_size
         tile_work = config.tile_m * config.tile_n * config.tile_k * steps
         done = float(cost.rounds) * self.arch.num_clusters(size) * size * tile_work
@@ -193,6 +193,7 @@ def sums_in_one_order(config: Any, problem: GemmProblem) -> bool:
         and problem.a_dtype in ("bf16", "f16")
         and not (config.promote or config.mma_sync or config.stream_k)
         and config.split_k == 1
+        and config.cluster_k == 1
     )
 
 
@@ -223,6 +224,8 @@ def _reason(best: HopperCandidate, problem: GemmProblem, arch: HopperArch) -> st
         text += " of the transpose"
     if config.cluster_size > 1:
         text += f" in clusters of {config.cluster_m}x{config.cluster_n}"
+    if config.cluster_k > 1:
+        text += f" with {config.cluster_k} parts of k"
     text += f": {config.num_units(problem) * config.cluster_size} units of work"
     if config.stream_k:
         text += f", steps dealt evenly to {config.stream_k} clusters"

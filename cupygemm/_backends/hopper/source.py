@@ -199,6 +199,7 @@ def _constants(config: HopperConfig) -> dict[str, object]:
         "u32 epilogue_buffers": config.epilogue_buffers,
         "u32 cluster_m": config.cluster_m,
         "u32 cluster_n": config.cluster_n,
+        "u32 cluster_k": config.cluster_k,
         "u32 group_m": config.group_m,
         "bool hilbert_order": _bool(config.raster == "hilbert"),
         "bool split_k": _bool(config.split_k > 1),

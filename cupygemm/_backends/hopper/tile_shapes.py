@@ -29,6 +29,11 @@ def _config(**columns: Any) -> HopperConfig:
     return HopperConfig(**columns, group_m=group_m)
 
 
+def _part_config(tile_m: int, **columns: Any) -> HopperConfig:
+    """Return the configuration of a row: steps of 64, and a consumer for each 64 rows."""
+    return _config(tile_m=tile_m, tile_k=64, num_consumers=tile_m // 64, **columns)
+
+
 CONFIGS = ConfigTable(
     "CONFIGS",
     _config,
@@ -114,6 +119,12 @@ NARROW_CONFIGS = ConfigTable(
        256     160      64              2           3                 2          2          1
        192      96      64              3           5                 1          1          2
        192     160      64              3           4                 1          1          1
+        64      48      64              1          13                 2          1          1
+        64      48      64              1          13                 2          1          4
+        64      80      64              1           8                 2          1          1
+        64      80      64              1           8                 2          2          1
+        64     112      64              1           8                 2          8          1
+       128      80      64              2           6                 2          2          4
     """,
 )
 """Like `CONFIGS`, with a last box of B and of C that is narrower than the others."""
@@ -164,6 +175,20 @@ TRANSPOSED_CONFIGS = ConfigTable(
        256     136      64              2           4                 1          1          2
        256     152      64              2           4                 1          1          2
        256     160      64              2           4                 1          1          2
+        64       8     256              1           5                 2          4          1
+        64      16     128              1          10                 2          1          1
+        64      16     128              1          10                 2          4          1
+        64      40      64              1          16                 2          1          1
+        64      64      64              1          13                 2          1          2
+        64      72      64              1          12                 2          1          2
+        64      72      64              1          12                 2          8          1
+        64      80      64              1          11                 2          1          2
+        64     104      64              1          10                 2          8          1
+        64     128      64              1           8                 2          1          2
+        64     160      64              1           7                 2          8          1
+       128      80      64              2           7                 2          1          2
+       128      96      64              2           6                 2          8          1
+       128     104      64              2           6                 2          1          2
     """,
 )
 """Configurations for operands of 16 bits that compute the transpose of C."""
@@ -196,6 +221,41 @@ TRANSPOSED_PING_PONG_CONFIGS = ConfigTable(
        128     152      64              2           5                 2          1          2
        128     160      64              2           5                 2          1          2
        128     160      64              2           5                 2          2          1
+    """,
+)
+"""The same, and they compute the transpose of C."""
+PART_CONFIGS = ConfigTable(
+    "PART_CONFIGS",
+    _part_config,
+    """
+    tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
+        64      32          13                 2          1          1          2
+        64      64          12                 2          1          1          2
+        64      96           8                 2          1          1          2
+        64      96           8                 2          4          1          2
+        64     192           6                 2          1          1          2
+        64     192           6                 2          4          1          2
+        64     192           6                 2          2          1          4
+    """,
+)
+"""Configurations for operands of 16 bits whose clusters have parts of k and exchange the sums."""
+TRANSPOSED_PART_CONFIGS = ConfigTable(
+    "TRANSPOSED_PART_CONFIGS",
+    functools.partial(_part_config, transposed_c=True),
+    """
+    tile_m  tile_n  num_stages  epilogue_buffers  cluster_m  cluster_n  cluster_k
+        64      16          16                 2          1          1          2
+        64      32          16                 2          1          1          2
+        64      32          16                 2          1          2          2
+        64      32          16                 2          1          1          4
+        64      32          16                 2          1          2          4
+        64      64          13                 2          1          2          4
+        64      80          11                 2          1          2          2
+        64     128           8                 2          4          1          2
+        64     144           8                 2          4          1          2
+        64     224           5                 2          1          1          4
+       128      48           8                 2          1          2          2
+       128      64           8                 2          1          2          2
     """,
 )
 """The same, and they compute the transpose of C."""
@@ -274,7 +334,12 @@ def configs_for_product(asked: GemmProblem) -> tuple[HopperConfig, ...]:
             if check_tall_tiles(config) is None  # the A of the transpose is in registers
         )
     if ITEMSIZE[asked.a_dtype] == 2:
-        configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS)
+        configs = (*configs, *NARROW_CONFIGS, *PING_PONG_CONFIGS, *PART_CONFIGS)
         if ITEMSIZE[asked.out_dtype] == 2 and asked.a_major == "k" and asked.epilogue is None:
-            configs = (*configs, *TRANSPOSED_CONFIGS, *TRANSPOSED_PING_PONG_CONFIGS)
+            configs = (
+                *configs,
+                *TRANSPOSED_CONFIGS,
+                *TRANSPOSED_PING_PONG_CONFIGS,
+                *TRANSPOSED_PART_CONFIGS,
+            )
     return configs

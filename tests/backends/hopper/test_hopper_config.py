@@ -55,6 +55,10 @@ def test_the_configurations_fit(config):
         ({"tile_m": 256}, "256 accumulators"),
         ({"num_stages": 6}, "bytes; a block has"),
         ({"split_k": 65}, "exceeds the 64 steps"),
+        ({"cluster_k": 16}, "1 x 1 x 16 blocks: at most 8"),
+        ({"cluster_k": 2, "split_k": 2}, "not divided another way"),
+        ({"cluster_k": 2, "tile_n": 112}, "112 columns are not 2 shares"),
+        ({"cluster_k": 2, "num_stages": 2}, "does not hold the sums"),
         ({"raster": "row-major"}, "raster = 'row-major' is none of grouped, hilbert"),
     ],
 )

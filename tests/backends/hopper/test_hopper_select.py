@@ -60,7 +60,7 @@ def test_large_products_share_tiles_in_clusters_and_small_ones_split():
 
 
 def test_tiles_that_fill_the_gpu_unevenly_are_cut():
-    odd = replace(PROBLEM, m=5120, n=5120, k=5120, out_dtype="f32")
+    odd = replace(PROBLEM, m=5120, n=5120, k=5120)
     selection = select(odd, ARCH, CONFIGS)
     assert selection.config.stream_k * selection.config.cluster_size == ARCH.num_sms
     assert "dealt evenly" in selection.reason
@@ -127,7 +127,7 @@ def slow_candidates(problem):
         units, clusters = base.num_units(computed), ARCH.num_clusters(base.cluster_size)
         steps = -(-computed.k // base.tile_k)
         parts = {min(times * clusters // units, steps // 4) for times in (1, 2)}
-        if base.ping_pong and units <= clusters:
+        if (base.ping_pong and units <= clusters) or (base.cluster_k > 1 and units > clusters):
             continue
         parts = {each for each in parts if each > 1 and not base.ping_pong}
         ways = [base, *(replace(base, split_k=each) for each in parts)]

@@ -167,6 +167,8 @@ const Opcode barrier_opcodes[] = {
     {"bar.arrive", bar_arrive},
     {"barrier.cluster.arrive.relaxed.aligned", cluster_arrive},
     {"barrier.cluster.wait.aligned", cluster_wait},
+    {"barrier.cluster.arrive.release.aligned", cluster_arrive},
+    {"barrier.cluster.wait.acquire.aligned", cluster_wait},
     {"elect.sync", elect},
     {"griddepcontrol.wait", wait_for_work_before},
     {"griddepcontrol.launch_dependents", launch_dependents},

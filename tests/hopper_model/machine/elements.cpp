@@ -128,6 +128,8 @@ const Opcode element_opcodes[] = {
     {"ld.shared.f32", load_shared<u32>},
     {"ld.shared.f64", load_shared<u64>},
     {"ld.shared.v4.u32", load_shared<u32, 4>},
+    {"ld.shared::cluster.v4.f32", load_shared<u32, 4>},
+    {"st.shared.v4.f32", store_shared<u32, 4>},
     {"st.shared.u16", store_shared<u16, 1>},
     {"st.shared.v2.f32", store_shared<u32, 2>},
     {"st.shared.v2.b32", store_shared<u32, 2>},
