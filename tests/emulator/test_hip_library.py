@@ -107,6 +107,12 @@ extern "C" int scaled(int *x, int n) {
     hipExtLaunchKernelGGL(scale<FACTOR>, (n + 63) / 64, 64, 0, nullptr, start, stop, 0, copy, n);
     if (hipEventQuery(stop) || HIP_R_16BF != 14)
         return 3;
+    hipCtx_t context, current;
+    size_t bytes = 0;
+    if (hipCtxCreate(&context, 0, 0) || hipCtxGetCurrent(&current) || current != context ||
+        hipPointerGetAttribute(&bytes, HIP_POINTER_ATTRIBUTE_RANGE_SIZE, copy) ||
+        bytes != n * 4 || hipCtxDestroy(context))
+        return 4;
     if (hipMemcpy(x, copy, n * 4, hipMemcpyDeviceToDevice) || hipFree(copy))
         return 2;
     return hipDeviceSynchronize();

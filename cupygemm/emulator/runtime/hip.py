@@ -14,7 +14,7 @@ from cupygemm.emulator.device import LaunchError
 from cupygemm.emulator.errors import EmulatorError, KernelFault, UnsupportedInstruction
 from cupygemm.emulator.host_memory import OutOfMemory
 from cupygemm.emulator.runtime.answering import answering
-from cupygemm.emulator.runtime.hip_graph_nodes import GraphNodeFunctions
+from cupygemm.emulator.runtime.hip_contexts import ContextFunctions
 from cupygemm.emulator.runtime.status import HipError, Status
 from cupygemm.emulator.stream_deferral import DeferredFault
 
@@ -30,7 +30,7 @@ _STATUS = (
 _INTERNAL = (Status.UNKNOWN, "internal error of the emulated device")
 
 
-class HipRuntime(GraphNodeFunctions):
+class HipRuntime(ContextFunctions):
     """The HIP functions of the devices, which it is made with."""
 
     def callbacks(

@@ -209,7 +209,12 @@ class ModuleFunctions(Handles):
     def hipOccupancyMaxPotentialBlockSize(
         self, grid_size: int, block_size: int, stub: int, dynamic_lds: int, limit: int
     ) -> None:
-        kernel = self._registered(stub)
+        self.store_best_block(grid_size, block_size, self._registered(stub), dynamic_lds, limit)
+
+    def store_best_block(
+        self, grid_size: int, block_size: int, kernel: Kernel, dynamic_lds: int, limit: int
+    ) -> None:
+        """Store the block with most work-items resident, and the grid that fills the device."""
         largest = min(kernel.max_threads, limit or kernel.max_threads)
 
         def resident(threads: int) -> int:

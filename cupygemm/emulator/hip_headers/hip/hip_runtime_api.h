@@ -4,6 +4,7 @@
 
 #include <device/hip.h>
 
+#include <hip/context_api.h>
 #include <hip/driver_types.h>
 #include <hip/graph_nodes_api.h>
 #include <hip/hip_device_properties.h>
