@@ -6,6 +6,8 @@ from cupygemm._backends.kernel_kind import KernelKind
 
 TEAM_OF_CLUSTER = "hopper/team.cuh"
 """The header for a team of workgroups that is a thread-block cluster."""
+ROWS_PRODUCT = "hopper/rows_product.cuh"
+"""The header for products with the rows of an LU block in fp64, for such teams."""
 UPDATE_BLOCK = KernelKind("update_block", "=QQQqqqqqqqiiii", "hopper/{}.cu")
 """A product inside a panel."""
 SOLVE_TILES = KernelKind("solve_tiles", "=QqqqQqqqQQiiii", "hopper/{}.cu")

@@ -12,6 +12,7 @@ Both streams are ordered by events alone, so a graph can record them.
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,18 +31,69 @@ def spared() -> int:
 
 
 class _Streams(threading.local):
-    """The side stream of a thread on each device."""
+    """The side streams of a thread on each device."""
 
     def __init__(self) -> None:
-        self.by_device: dict[int, Any] = {}
+        self.by_device: dict[int, list[Any]] = {}
 
 
 _streams = _Streams()
+Wait = Callable[[], object]
+Enqueue = Callable[[Callable[[], object]], Wait]
+
+
+@contextmanager
+def pieces() -> Iterator[Enqueue]:
+    """Yield a function that enqueues a piece of work on a side stream.
+
+    The piece begins after what the current stream and the side stream hold then. The function
+    returns another, which has the current stream wait for the piece. What the current stream is
+    given behind the block begins after all pieces.
+    """
+    from cupy.cuda import Event, get_current_stream
+
+    current = get_current_stream()
+    side = _side_stream(current)
+
+    idle = [Event(disable_timing=True)]
+
+    def after(stream: Any) -> Any:
+        """Return an event behind what a stream holds."""
+        event = idle.pop() if idle else Event(disable_timing=True)
+        event.record(stream)
+        return event
+
+    def order(later: Any, event: Any) -> None:
+        later.wait_event(event)
+        idle.append(event)  # a wait is for what was recorded last, so it may be recorded again
+
+    def enqueue(work: Callable[[], object]) -> Wait:
+        order(side, after(current))
+        with side:
+            work()
+        return functools.partial(order, current, after(side))
+
+    order(side, after(current))
+    try:
+        yield enqueue
+    finally:
+        order(current, after(side))
+
+
+@contextmanager
+def in_order() -> Iterator[Enqueue]:
+    """Yield a function like that of `pieces`, which enqueues on the current stream."""
+
+    def enqueue(work: Callable[[], object]) -> Wait:
+        work()
+        return lambda: None
+
+    yield enqueue
 
 
 @contextmanager
 def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
-    """Enqueue work on the side stream, beside what the block enqueues on the current stream.
+    """Enqueue work on a side stream, beside what the block enqueues on the current stream.
 
     Both begin after what the current stream holds, and what it is given later begins after both.
 
@@ -51,32 +103,23 @@ def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
     units : int
         The compute units that the products of the block leave to the work, if they can.
     """
-    from cupy.cuda import Event, get_current_stream
-
-    current, side = get_current_stream(), _side_stream()
-    fork, join = Event(disable_timing=True), Event(disable_timing=True)
-    fork.record(current)
-    side.wait_event(fork)
-    try:
-        with side:
-            work()
+    with pieces() as enqueue:
+        enqueue(work)
         token = _spared.set(units)
         try:
             yield
         finally:
             _spared.reset(token)
-    finally:
-        join.record(side)
-        current.wait_event(join)
 
 
-def _side_stream() -> Any:
+def _side_stream(current: Any) -> Any:
+    """Return a side stream of the device; another one for work that is on a side stream already."""
     from cupy.cuda import Stream
     from cupy.cuda.runtime import getDevice
 
-    index = getDevice()
-    stream = _streams.by_device.get(index)
-    if stream is None:
-        stream = Stream(non_blocking=True, priority=_HIGHEST_PRIORITY)
-        _streams.by_device[index] = stream
-    return stream
+    streams = _streams.by_device.setdefault(getDevice(), [])
+    for stream in streams:
+        if stream.ptr != current.ptr:
+            return stream
+    streams.append(Stream(non_blocking=True, priority=_HIGHEST_PRIORITY))
+    return streams[-1]

@@ -43,6 +43,11 @@ class Limits:
         The most columns of half a panel of a QR factorisation.
     wide : int
         The fewest remaining columns that an LU factorisation updates once for two outer panels.
+    tail : int
+        The most rows and columns that an LU factorisation takes for its last panel, whose blocks
+        each update all columns behind them.
+    few : int
+        The most right-hand sides that the blocks of the last panel update, too; fewer than `ahead`.
     grouped : int
         The fewest columns of a matrix whose LU factorisation delays updates of columns far behind.
     group : int
@@ -70,6 +75,8 @@ class Limits:
     outer: int = 256
     half: int = 128
     wide: int = 4096
+    tail: int = 2048
+    few: int = 64
     grouped: int = 12288
     group: int = 4
     substituted: int = 64

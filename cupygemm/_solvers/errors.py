@@ -49,7 +49,10 @@ def finite_flag(*arrays: Array) -> Array:
     """Return an int32 array of one element, which is -1 if a number is not finite, else 0."""
     import cupy
 
-    flags = [cupy.isfinite(array).all() for array in arrays if array.dtype.kind in "fc"]
+    # Row by row first: without CUB, CuPy reduces to one element by one workgroup.
+    flags = [
+        cupy.isfinite(array).all(axis=-1).all() for array in arrays if array.dtype.kind in "fc"
+    ]
     if not flags:
         return cupy.zeros(1, "int32")
     finite = flags[0]

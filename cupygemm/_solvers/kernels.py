@@ -14,7 +14,7 @@ import numpy as np
 
 from cupygemm._backends.device import device
 from cupygemm._backends.kernel_kind import KernelKind, Launch
-from cupygemm._backends.solver_kernels import TEAM_OF_CLUSTER
+from cupygemm._backends.solver_kernels import ROWS_PRODUCT, TEAM_OF_CLUSTER
 
 _SMALLEST = {"f": "0x1p-126f", "d": "0x1p-1022"}
 _EPSILON = {"f": "0x1p-23f", "d": "0x1p-52"}
@@ -22,7 +22,7 @@ _NEGLIGIBLE = {"f": "0x1p-46f", "d": "0x1p-104"}
 _TEAM = "common/solvers/team.hpp"
 
 _kind = functools.partial(KernelKind, file="common/solvers/{}.hpp")
-LU_PANEL = _kind("lu_panel", "=QqqQqQQQQiiiiii")
+LU_PANEL = _kind("lu_panel", "=QqqQqQQQQQQiiiiii")
 QR_PANEL = _kind("qr_panel", "=QqqQqqQqQqqQQiiii")
 CHOLESKY_PANEL = _kind("cholesky_panel", "=QqqQqQiiii")
 CHOLESKY_FINISH = _kind("cholesky_finish", "=QqqQqii")
@@ -101,6 +101,7 @@ def source(
         Whether a team of workgroups is a thread-block cluster.
     """
     team = TEAM_OF_CLUSTER if clusters else _TEAM
+    product = f'#include "{ROWS_PRODUCT}"\n' if clusters and kind is LU_PANEL else ""
     attribute = f" __cluster_dims__({constants['team']}, 1, 1)" if clusters else ""
     real = char.lower()
     reals = {
@@ -108,5 +109,5 @@ def source(
         "tolerance": _EPSILON[real],
         "negligible": _NEGLIGIBLE[real],
     }
-    before = f'#include "{team}"\n#define CUPYGEMM_TEAM_ATTRIBUTE{attribute}\n\n'
+    before = f'#include "{team}"\n{product}#define CUPYGEMM_TEAM_ATTRIBUTE{attribute}\n\n'
     return kind.source(char, constants, reals, before)

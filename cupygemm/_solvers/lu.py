@@ -3,13 +3,14 @@
 An outer panel of a few hundred columns is factored block by block, and then the rest of the matrix
 is swapped, solved with and updated in three steps::
 
-    blocks of the panel:   factor | swap, solve, update within the panel | factor | ...
+    blocks of the panel:   factor | factor, beside the update within the panel | ... (lu_blocks.py)
     after the panel:       swap all other columns | solve for its rows of U | C -= L U
 
 In a large matrix, the columns of the next panel are updated first, and it is factored beside the
 update of the others (ahead.py). In a very large one, two panels are factored as one, so that the
 update behind them multiplies twice as many columns at once, which takes less time. From 12288
-columns on, updates of columns far behind also wait for several panels (delayed_updates.py).
+columns on, updates of columns far behind also wait for several panels (delayed_updates.py). The
+last columns are one panel, whose blocks update all columns behind them.
 
 Nothing waits for the host; the pivots and the first column without a pivot stay on the device.
 """
@@ -23,20 +24,18 @@ from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
 from cupygemm._solvers.blocks import (
-    Blocks,
     current_limits,
     is_ahead,
     lu_panel_blocks,
     outer_width,
 )
 from cupygemm._solvers.delayed_updates import Update, joined, steps
-from cupygemm._solvers.kernels import LU_PANEL, load
+from cupygemm._solvers.lu_blocks import factor_panel
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.swaps import MOST_OF_BLOCK, Moves, move, planned, trace
+from cupygemm._solvers.swaps import Moves, move, trace
 from cupygemm._solvers.teams import Workspace
-from cupygemm._solvers.updates import update_panel
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,22 +89,26 @@ def factor(
     _, units = current_limits()
     shape = lu_panel_blocks(a, max(a.m, 1))
     workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
+    few = identity is None and a.n - k <= blocks.LIMITS.few
     factor_next = functools.partial(
-        _factor_panels, a, pivots, info, rounding=rounding, workspace=workspace
+        _factor_panels, a, pivots, info, few=few, rounding=rounding, workspace=workspace
     )
     panels = _panels(a, k, outer_width(k, shape.width))
     delays = identity is None and a.batches == 1 and a.n >= blocks.LIMITS.grouped
     most = blocks.LIMITS.group if delays else 1
     factor_next(panels[0])
     for step in steps(panels, a.n, most):
-        moves = _traced(a, pivots, step.panel)
         moved, following = a.n, step.following
+        changed = _changed(a, step.panel, k, few=few)
+        if changed == range(a.n):
+            break
+        moves = _traced(a, pivots, step.panel)
         updates = step.updates
         if identity is not None:
-            moved, end = identity + step.panel.start, identity + step.panel.stop
-            updates = tuple(Update(x.panels, range(x.columns.start, end)) for x in updates)
+            moved, behind = identity + step.panel.start, identity + step.panel.stop
+            updates = tuple(Update(x.panels, range(x.columns.start, behind)) for x in updates)
         if following is None or not is_ahead(a, following.stop, blocks.LIMITS.ahead):
-            _move(a, moves, range(moved), step.panel)
+            _move(a, moves, range(moved), changed)
             for update in joined(step.first, *updates):
                 _update(a, *update, rounding)
             if following is not None:
@@ -123,12 +126,30 @@ def factor(
 
 def _panels(a: Matrices, k: int, outer: int) -> list[range]:
     """Return the columns that are factored before the others are updated."""
-    panels, first = [], 0
+    panels: list[range] = []
+    first = 0
     while first < k:
+        if _is_tail(a, range(first, k), k):
+            return [*panels, range(first, k)]
         is_wide = outer == blocks.LIMITS.outer and a.n - first >= blocks.LIMITS.wide
         panels.append(range(first, min(first + outer * (1 + is_wide), k)))
         first = panels[-1].stop
     return panels
+
+
+def _is_tail(a: Matrices, panel: range, k: int) -> bool:
+    """Tell whether each block of a panel updates all columns behind it, up to `k`."""
+    extents = a.m - panel.start, k - panel.start
+    return a.batches == 1 and panel.stop == k and max(extents) <= blocks.LIMITS.tail
+
+
+def _changed(a: Matrices, panel: range, k: int, *, few: bool) -> range:
+    """Return the columns to which a panel is applied while it is factored.
+
+    With many right-hand sides, they may be updated by the panel before meanwhile, which reads the
+    columns on the left.
+    """
+    return range(a.n) if few and _is_tail(a, panel, k) else panel
 
 
 def _parts(panel: range) -> list[range]:
@@ -151,10 +172,15 @@ def _factor_panels(
     info: Array,
     panel: range,
     *,
+    few: bool,
     rounding: Rounding,
     workspace: Workspace,
 ) -> None:
-    """Factor one or two outer panels. Only their own columns change."""
+    """Factor a panel, and apply it to the columns that `_changed` tells."""
+    k = pivots.shape[1]
+    if _is_tail(a, panel, k):
+        factor_panel(a, pivots, info, panel, workspace, columns=_changed(a, panel, k, few=few))
+        return
     first, *second = _parts(panel)
     factor_panel(a, pivots, info, first, workspace)
     for part in second:
@@ -177,60 +203,3 @@ def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> No
         subtract_product(
             a.block(rows, of_panel), a.block(of_panel, across), a.block(rows, across), rounding
         )
-
-
-def factor_panel(
-    a: Matrices, pivots: Array, info: Array, panel: range, workspace: Workspace
-) -> None:
-    """Factor an outer panel, block by block. Only its own columns change."""
-    first, end = panel.start, panel.stop
-    shape = lu_panel_blocks(a, a.m - first)
-    workspace.reshape(shape)
-    moves = planned(a)
-    for column in range(first, end, shape.width):
-        behind = min(column + shape.width, end)
-        own = range(column, behind)
-        _factor_block(a, pivots, info, moves, own, workspace)
-        move(a, Moves(moves, column, behind, MOST_OF_BLOCK), panel, own, solve=True)
-        if behind < end:
-            update_panel(
-                a,
-                left=(behind, column),
-                right=(column, behind),
-                target=(behind, behind),
-                extents=(a.m - behind, end - behind, behind - column),
-            )
-
-
-def _factor_block(
-    a: Matrices, pivots: Array, info: Array, moves: Array, columns: range, workspace: Workspace
-) -> None:
-    shape: Blocks = workspace.shape
-    first = columns.start
-    launch = load(
-        LU_PANEL,
-        a.dtype,
-        shape.threads,
-        width=shape.width,
-        rows=shape.rows,
-        team=shape.team,
-    )
-    flags, records = workspace.next_block()
-    launch(
-        (shape.team, workspace.teams),
-        a.address(first, first),
-        a.pitch,
-        a.stride,
-        pivots.data.ptr + 4 * first,
-        pivots.shape[1],
-        info.data.ptr,
-        flags,
-        records,
-        moves.data.ptr,
-        a.m - first,
-        len(columns),
-        first,
-        a.batches,
-        workspace.teams,
-        0,
-    )

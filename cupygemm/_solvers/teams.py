@@ -41,6 +41,8 @@ class Workspace:
         self._columns = columns
         self._flags: Any = None
         self._records: Any = None
+        self._itemsize = dtype.itemsize
+        self._scratch: Any = None
         self._kept: list[Any] = []  # memory that launches of another stream may still use
         self._next = 0
 
@@ -75,3 +77,14 @@ class Workspace:
         at = self._next
         self._next += per_launch
         return int(self._flags.data.ptr) + 4 * at, int(self._records.data.ptr)
+
+    def scratch(self) -> int:
+        """Return the address of memory for the blocks that the teams of a launch hold."""
+        import cupy
+
+        shape = self.shape
+        size = self.teams * shape.team * shape.threads * shape.rows * shape.width * self._itemsize
+        if self._scratch is None or self._scratch.size < size:
+            self._scratch = cupy.empty(size, "uint8")
+            self._kept.append(self._scratch)
+        return int(self._scratch.data.ptr)

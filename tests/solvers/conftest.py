@@ -25,6 +25,8 @@ def small_blocks(monkeypatch):
             outer=16,
             half=8,
             wide=46,
+            tail=13,
+            few=3,
             substituted=8,
             vector=4,
             ahead=4,

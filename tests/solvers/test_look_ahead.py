@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cupygemm import linalg
-from cupygemm._solvers import ahead, cholesky, lu
+from cupygemm._solvers import ahead, cholesky, lu, lu_blocks
 from tests.solvers.test_systems import definite
 
 N = 45
@@ -65,3 +65,53 @@ def test_the_current_stream_waits_for_the_side_stream(cp):
     graph.launch(stream)
     stream.synchronize()
     assert a.get().tolist() == [4.0] * 8
+
+
+@pytest.mark.parametrize("k", [1, 3, 4])
+def test_blocks_of_a_panel_need_not_wait_for_the_updates_behind(
+    cp, draw, small_blocks, monkeypatch, k
+):
+    """Updates of the last panel reach few right-hand sides, in any order that the waits allow."""
+    a, b = cp.asarray(draw((29, 29))), cp.asarray(draw((29, k)))
+    expected = linalg.solve(a, b).get()
+    lu_expected = [each.get() for each in linalg.lu_factor(a)]
+    np.testing.assert_allclose(expected, np.linalg.solve(a.get(), b.get()), rtol=0, atol=1e-12)
+
+    monkeypatch.setattr(lu_blocks, "pieces", ahead.in_order)
+    assert (linalg.solve(a, b).get() == expected).all()
+    for got, one in zip(linalg.lu_factor(a), lu_expected, strict=True):
+        assert (got.get() == one).all()
+
+
+def test_waits_for_pieces_of_work(cp):
+    """A wait is for its piece, also when the next one is enqueued; the end waits for all."""
+    current = cp.cuda.Stream(non_blocking=True)
+    cp.cuda.get_current_stream().synchronize()
+    with current:
+        a, b = cp.zeros(8), cp.zeros(8)
+        with ahead.pieces() as enqueue:
+            wait = enqueue(lambda: cp.add(a, 1, out=a))
+            wait_for_next = enqueue(lambda: cp.add(b, 1, out=b))
+            wait()
+            cp.add(a, a, out=a)
+            wait_for_next()
+            cp.add(b, a, out=b)
+            enqueue(lambda: cp.add(b, b, out=b))
+        cp.add(a, b, out=a)
+    current.synchronize()
+    assert a.get().tolist() == [8.0] * 8
+
+
+def test_work_on_a_side_stream_gets_another(cp):
+    seen = []
+    with ahead.beside(lambda: seen.append(cp.cuda.get_current_stream().ptr)):
+        pass
+
+    def nested():
+        with ahead.beside(lambda: seen.append(cp.cuda.get_current_stream().ptr)):
+            pass
+
+    with ahead.beside(nested):
+        pass
+    assert seen[0] != seen[1]
+    assert cp.cuda.get_current_stream().ptr not in seen

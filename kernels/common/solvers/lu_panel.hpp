@@ -1,4 +1,5 @@
-// Factors a panel, P A = L U, with partial pivoting, in one launch.
+// Factors a panel, P A = L U, with partial pivoting, in one launch. On request, the panel before is
+// applied to its columns first (block_before.hpp).
 //
 // A thread holds `rows` whole rows in registers. No row moves: a thread knows the position of each
 // of its rows, and a swap changes two positions. A step of one column:
@@ -18,8 +19,7 @@
 // in the first and the loop over columns is not unrolled; multipliers enter at the last. After n
 // steps, register k holds column (k + n) mod width. The first of several largest elements is the
 // pivot, as in LAPACK.
-#include "common/solvers/moves.hpp"
-#include "common/solvers/rows.hpp"
+#include "common/solvers/block_before.hpp"
 #include "config.hpp"
 
 namespace cupygemm {
@@ -32,14 +32,16 @@ struct LuPanelArgs {
     u64 info;      // i32 for each matrix: 1 + the first column without a pivot, or 0
     u64 workspace; // flags and records of teams
     u64 records;
-    u64 moves;   // 64 of each matrix, as of moves.hpp: the rows that the swaps displace
-    i32 m, n;    // rows and columns of the panel
-    i32 first;   // the panel's first row and column, within the matrix
-    i32 batches; // matrices
-    i32 teams;   // in the launch
-    i32 unused;
+    u64 moves;        // 64 of each matrix, as of moves.hpp: the rows that the swaps displace
+    u64 moves_before; // of the panel before
+    u64 scratch;      // of each team, as many elements as threads hold
+    i32 m, n;         // rows and columns of the panel
+    i32 first;        // the panel's first row and column, within the matrix
+    i32 batches;      // matrices
+    i32 teams;        // in the launch
+    i32 before;       // columns of the panel before that is applied, or 0
 };
-static_assert(sizeof(LuPanelArgs) == 96,
+static_assert(sizeof(LuPanelArgs) == 112,
               "LuPanelArgs must match the dtype that the launcher packs");
 
 using S = Config::Scalar;
@@ -70,10 +72,12 @@ struct Candidate {
     }
 };
 
+using Before = BlockBefore<S, width, threads>;
 using Exchange = PivotTeam<W, Config::team, num_groups, head_words, row_words>;
 
 struct Shared {
     RowStage<S, width> stages[num_groups];
+    Before before;
     Exchange team;
     alignas(16) W heads[num_groups][head_words]; // to be published
     alignas(16) W record[head_words + row_words];
@@ -135,6 +139,22 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
     const u64 records =
         args.records +
         static_cast<u64>(team) * (2 * Config::team * (head_words + row_words) * sizeof(W));
+    const u32 first_row = args.first;
+    const Before::View view{a - first_row * args.lda,      args.lda,      first_row,
+                            static_cast<u32>(args.before), first_row + m, n};
+    constexpr u32 pitch = rows * Config::team * threads;
+    S *const scratch = reinterpret_cast<S *>(args.scratch) + team * (pitch * width);
+    if (args.before > 0) {
+        const Move *const moves = reinterpret_cast<const Move *>(args.moves_before);
+        shared.before.solve(view, moves + matrix * (2 * most_pivots), most_pivots, thread);
+        workgroup_barrier(); // U is in shared memory
+#pragma unroll 1
+        for (u32 r = 0; r < rows; ++r) {
+            const u32 first = (r * Config::team + rank) * threads + group * 32;
+            shared.before.apply(shared.stages[group], view, first, lane, {scratch + first, pitch});
+        }
+        wave_barrier(); // the rows of the 32 threads are in scratch memory
+    }
     S row[rows][width]; // (row, column), rotated by the step
     S factor[rows];     // of the step before
     u32 position[rows];
@@ -143,7 +163,12 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
         const u32 first = (r * Config::team + rank) * threads + group * 32;
         position[r] = first + lane;
         factor[r] = S{};
-        load_rows(shared.stages[group], a, args.lda, m, n, first, lane, row[r]);
+        if (args.before > 0) {
+#pragma unroll
+            for (u32 k = 0; k < width; ++k)
+                row[r][k] = scratch[k * pitch + position[r]];
+        } else
+            load_rows(shared.stages[group], a, args.lda, m, n, first, lane, row[r]);
     }
     const W *pivot_row = shared.zeros; // of the step before
 
@@ -250,19 +275,20 @@ CUPYGEMM_INLINE void factor(const LuPanelArgs &args, Shared &shared, u32 rank, u
         shared.team.wait_row(step - 1, thread);
 
     Move *const moves = reinterpret_cast<Move *>(args.moves) + matrix * (2 * most_pivots);
-    const u32 first = args.first;
     if (rank == 0 && thread < most_pivots && thread >= steps)
         moves[thread] = moves[most_pivots + thread] = {none, none};
 #pragma unroll
     for (u32 r = 0; r < rows; ++r) {
         const u32 from = (r * Config::team + rank) * threads + thread, to = position[r];
         if (to < steps)
-            moves[to] = {first + to, first + from};
+            moves[to] = {first_row + to, first_row + from};
         if (from < steps)
             moves[most_pivots + from] =
-                to < steps ? Move{none, none} : Move{first + to, first + from};
+                to < steps ? Move{none, none} : Move{first_row + to, first_row + from};
     }
-// All rows were read before the first exchange.
+    // All rows were read before the first exchange.
+    if (rank == 0 && args.before > 0)
+        shared.before.store(view, thread);
 #pragma unroll
     for (u32 r = 0; r < rows; ++r)
         store_rows(shared.stages[group], row[r], position[r], steps, lane,

@@ -17,28 +17,45 @@ template <class S, u32 width, u32 chunk_bytes = 64> struct RowStage {
     u32 positions[32];
 };
 
-// Load rows `first` to first + 31 of an (m, n) matrix, the row of this lane to `row`, padded by
-// zeros. Called by 32 threads.
-template <class S, u32 width, u32 bytes>
-CUPYGEMM_INLINE void load_rows(RowStage<S, width, bytes> &stage, const S *a, i64 lda, u32 m, u32 n,
-                               u32 first, u32 lane, S (&row)[width]) {
+// Put a chunk of 32 lines in shared memory; element(line, column) returns an element of a line.
+// Called by 32 threads, and followed by a barrier.
+template <class S, u32 width, u32 bytes, class Element> CUPYGEMM_INLINE void
+stage_lines(RowStage<S, width, bytes> &stage, u32 lane, const Element &element) {
+    constexpr u32 columns = RowStage<S, width, bytes>::columns;
+#pragma unroll
+    for (u32 i = 0; i < columns; ++i) {
+        const u32 at = i * 32 + lane, line = at / columns, column = at % columns;
+        stage.elements[line][column] = element(line, column);
+    }
+}
+
+// Load 32 lines, the line of each lane to `row`. Called by 32 threads.
+template <class S, u32 width, u32 bytes, class Element> CUPYGEMM_INLINE void
+load_lines(RowStage<S, width, bytes> &stage, u32 lane, S (&row)[width], const Element &element) {
     constexpr u32 columns = RowStage<S, width, bytes>::columns;
 #pragma unroll
     for (u32 chunk = 0; chunk < width; chunk += columns) {
-#pragma unroll
-        for (u32 i = 0; i < columns; ++i) {
-            const u32 at = i * 32 + lane, line = at / columns, column = at % columns;
-            S element{};
-            if (first + line < m && chunk + column < n)
-                element = a[(first + line) * lda + chunk + column];
-            stage.elements[line][column] = element;
-        }
+        stage_lines(stage, lane,
+                    [&](u32 line, u32 column) { return element(line, chunk + column); });
         wave_barrier(); // the chunk is in shared memory
 #pragma unroll
         for (u32 k = 0; k < columns; ++k)
             row[chunk + k] = stage.elements[lane][k];
         wave_barrier(); // the chunk has been read
     }
+}
+
+// Load rows `first` to first + 31 of an (m, n) matrix, the row of this lane to `row`, padded by
+// zeros. Called by 32 threads.
+template <class S, u32 width, u32 bytes>
+CUPYGEMM_INLINE void load_rows(RowStage<S, width, bytes> &stage, const S *a, i64 lda, u32 m, u32 n,
+                               u32 first, u32 lane, S (&row)[width]) {
+    load_lines(stage, lane, row, [&](u32 line, u32 column) {
+        S element{};
+        if (first + line < m && column < n)
+            element = a[(first + line) * lda + column];
+        return element;
+    });
 }
 
 // Pass the rows of 32 threads, whose first register holds column `rotation`, to `store`, which is
