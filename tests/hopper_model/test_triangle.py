@@ -160,7 +160,7 @@ def test_out_that_overlaps_the_operand(cp, chosen):
 
 def test_the_model_takes_a_triangle_of_many_tiles_only(cp):
     PLANS.clear()
-    for n in (512, 1024):
+    for n in (512, 1536):
         check_product(cp, n, 8, F16)
     few, many = PLANS.of("syrk")
     assert NUM_SMS == 4
