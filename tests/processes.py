@@ -11,7 +11,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.conftest import ROOT
+import pytest
+
+from tests.conftest import ROOT, Device
 
 
 class Ended(NamedTuple):
@@ -21,7 +23,22 @@ class Ended(NamedTuple):
     output: str
 
 
-def run_ranks(code: str, count: int, target: str, folder: Path) -> list[Ended]:
+def devices_of(device: Device, count: int) -> str | None:
+    """Return the value of ``CUPYGEMM_EMULATE`` for so many devices; None for GPUs.
+
+    The test is skipped on a machine with fewer GPUs.
+    """
+    if device.emulated:
+        return f"{device.target}:{count}"
+    import cupy
+
+    found = cupy.cuda.runtime.getDeviceCount()
+    if found < count:
+        pytest.skip(f"{found} of {count} GPUs")
+    return None
+
+
+def run_ranks(code: str, count: int, target: str | None, folder: Path) -> list[Ended]:
     """Run a program once for each rank, and return how the processes ended, by rank.
 
     Parameters
@@ -29,15 +46,15 @@ def run_ranks(code: str, count: int, target: str, folder: Path) -> list[Ended]:
     code : str
         The program. Its arguments are the rank, the number of ranks, and a free port.
     count : int
-    target : str
-        The target of the emulated devices, of which each process has one for each rank.
+    target : str or None
+        From `devices_of`.
     folder : Path
         Where the outputs go.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    environment = os.environ | {"CUPYGEMM_EMULATE": f"{target}:{count}"}
+    environment = os.environ | ({} if target is None else {"CUPYGEMM_EMULATE": target})
     ranks, files = [], [folder / f"rank{rank}" for rank in range(count)]
     try:
         for rank, file in enumerate(files):

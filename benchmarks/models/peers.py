@@ -87,7 +87,7 @@ def _torch(case: Case, sets: Sets) -> Calls:
     except ImportError:
         return {}
     tensors = [
-        [_tensor(x), _tensor(w.T if case.w_turned else w), _tensor(out)] for x, w, out in sets
+        [tensor_of(x), tensor_of(w.T if case.w_turned else w), tensor_of(out)] for x, w, out in sets
     ]
 
     def turned(x: Any, w: Any, out: Any) -> None:
@@ -122,7 +122,7 @@ def _deep_gemm(case: Case, sets: Sets) -> Calls:
         return {}
     call = deep_gemm.bf16_gemm_nt if case.w_turned else deep_gemm.bf16_gemm_nn
     tensors = [
-        [_tensor(x), _tensor(w.T if case.w_turned else w), _tensor(out)] for x, w, out in sets
+        [tensor_of(x), tensor_of(w.T if case.w_turned else w), tensor_of(out)] for x, w, out in sets
     ]
     return {"DeepGEMM": Rotating(call, tensors)}
 
@@ -136,13 +136,13 @@ def _triton(case: Case, sets: Sets) -> Calls:
     except ImportError:
         return {}
     tensors = [
-        (_tensor(x), _tensor(w.T if case.w_turned else w), _tensor(out)) for x, w, out in sets
+        (tensor_of(x), tensor_of(w.T if case.w_turned else w), tensor_of(out)) for x, w, out in sets
     ]
     calls = triton_product.calls(tensors, w_turned=case.w_turned)
     return {name: Rotating(call, tensors) for name, call in calls.items()}
 
 
-def _tensor(array: Any) -> Any:
+def tensor_of(array: Any) -> Any:
     """Return a C-ordered CuPy array as a torch tensor of the same memory."""
     import torch
 

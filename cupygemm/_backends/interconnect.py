@@ -31,6 +31,11 @@ class Interconnect:
     copy_gbs, copy_latency_us : float
         The bandwidth and the latency of copies by copy engines to the memory of a peer; 0 if they
         have not been measured.
+    units, nccl_units : int
+        The compute units of a device, and those that products leave to the kernels of NCCL or RCCL
+        while they overlap.
+    nccl_overlaps : bool
+        Whether it pays to multiply while NCCL or RCCL move data between devices of one host.
     """
 
     name: str
@@ -42,6 +47,9 @@ class Interconnect:
     source: str
     copy_gbs: float = 0.0
     copy_latency_us: float = 0.0
+    units: int = 1
+    nccl_units: int = 0
+    nccl_overlaps: bool = True
 
     @property
     def copies(self) -> Interconnect | None:
@@ -70,14 +78,21 @@ class Interconnect:
 
 NVLINK_H200 = Interconnect(
     name="four H200 on NVLink",
-    pair_gbs=300,
-    total_gbs=300,
-    latency_us=89,
+    pair_gbs=320,
+    total_gbs=320,
+    latency_us=30,
     tflops=696,
     figures="measured",
-    # NCCL's all-gather moved 273 GB/s per GPU at 256 MiB and 116 at 16 MiB: a line through both has
-    # this slope and this latency. A bf16 product of 16384**3 took 12.64 ms.
-    source="four NVIDIA H200, NCCL's all-gather of 16 and 256 MiB, cuBLAS, 2026-11-22",
+    # NCCL gathered 25, 101 and 403 MB from three peers in 108, 389 and 1263 us. Copies in a ring
+    # move 8, 32 and 128 MiB at 332, 374 and 388 GB/s, and a flag follows in 6 to 12 us.
+    source="four NVIDIA H200, NCCL 2.28.9, driver 580.159.04, 2026-11-26",
+    copy_gbs=380,
+    copy_latency_us=14,
+    units=132,
+    nccl_units=16,
+    # Parts of 16384**3 took 5.0 ms beside NCCL's sends and receives, with 16 units left to them
+    # (5.7 with none), and 4.5 ms after all rows were gathered.
+    nccl_overlaps=False,
 )
 XGMI_MI300X = Interconnect(
     name="eight MI300X on xGMI, each linked to every other",

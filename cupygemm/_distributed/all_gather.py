@@ -1,12 +1,14 @@
 """`all_gather_matmul`: rows that are spread over a group are multiplied as they arrive.
 
-Products run on the caller's stream, and the exchange, by NCCL or by copies to the memory of peers,
-on the stream of the group. Events or flags order the two, in both directions:
+Products run on the caller's stream and a second one, and the exchange, by NCCL or by copies to the
+memory of peers, on the stream of the group. Events or flags order them, in both directions:
 
 .. code-block:: text
 
-    caller's stream   own rows | rows of step 1 | rows of step 2 | rows of step 3
-    group's stream    step 1   | step 2         | step 3         |
+    products         own rows | rows of step 1 | rows of step 2 | rows of step 3
+    group's stream   step 1   | step 2         | step 3         |
+
+Where this does not pay, all rows are gathered first, on the caller's stream.
 """
 
 from __future__ import annotations
@@ -25,11 +27,13 @@ from cupygemm._distributed.arguments import (
     matrices,
     rows_of_ranks,
 )
-from cupygemm._distributed.group import Group, Message
+from cupygemm._distributed.group import Group
+from cupygemm._distributed.messages import Message
+from cupygemm._distributed.product_streams import ProductStreams
 from cupygemm._distributed.rendezvous import Facts
 from cupygemm._distributed.repeated import key_of
 from cupygemm._distributed.row_products import Plans, RowProducts, plan_rows
-from cupygemm._distributed.steps import Rows, RowWork, Step, bounds_of
+from cupygemm._distributed.steps import Rows, RowWork, bounds_of
 from cupygemm._distributed.ways import Way, choose_way
 from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import container
@@ -125,18 +129,27 @@ def all_gather_matmul(
             out = cupy.empty((product.whole[0], b.shape[1]), product.result)
         way = _way_of(group, product, a.itemsize, max(each["n"] for each in everybody))
         own = a if key is not None else contiguous_rows(a, out)
-        full = gathered if way.peers is None else way.peers.array(product.whole, a.dtype)
-        if full is None:
-            full = cupy.empty(product.whole, a.dtype)
+        if way.peers is not None:
+            way.peers.begin(cupy.cuda.get_current_stream())
+            full = way.peers.array(product.whole, a.dtype)
+        else:
+            full = cupy.empty(product.whole, a.dtype) if gathered is None else gathered
         products = _row_products(product, way, own, full, b, out, asked)
-        gather = _gather_by_nccl if way.peers is None else _gather_by_copies
-        gather(group, way, own, product.own_rows, full, products)
-        if gathered is not None or products is None:
+        if way.peers is not None:
+            _gather_by_copies(group, way, own, product.own_rows, full, products)
+        elif products is not None:
+            _gather_by_nccl(group, way, own, product.own_rows, full, products)
+        else:
+            group.all_gather(own, full, product.bounds)
+        has_own_rows = way.peers is None and products is None
+        if not has_own_rows and (gathered is not None or products is None):
             full[slice(*product.own_rows)] = own
         if products is None:
             matmul(full, b, out, dtype=dtype, casting=casting, **options)
         if gathered is not None and gathered is not full:
             gathered[...] = full
+        if way.peers is not None:
+            way.peers.end(cupy.cuda.get_current_stream())
     return out
 
 
@@ -202,12 +215,15 @@ def _way_of(group: Group, product: _Product, itemsize: int, n: int) -> Way:
 def _row_products(
     product: _Product, way: Way, own: Any, full: Any, b: Any, out: Any, asked: Mapping[str, Any]
 ) -> RowProducts | None:
-    """Return the products of rows as they arrive; None if all rows must have arrived."""
+    """Return the products of rows as they arrive; None if all rows are multiplied at once."""
+    if not way.overlaps:
+        return None
     pieces = {product.own_rows: own} | {
         part: full[slice(*part)] for step in way.steps for _, part in step.receives
     }
     if product.way is not way:
-        product.plans, product.way = plan_rows(full, b, out, pieces, **asked), way
+        plans = plan_rows(full, b, out, pieces, spared=way.spared, **asked)
+        product.plans, product.way = plans, way
     if product.plans is None:
         return None
     return RowProducts(product.plans, pieces, b, out, asked["options"])
@@ -223,65 +239,55 @@ def _unread(shape: tuple[int, int], dtype: np.dtype[Any], index: int) -> Any:
 
 
 def _gather_by_nccl(
-    group: Group, way: Way, own: Any, own_rows: Rows, full: Any, products: RowProducts | None
+    group: Group, way: Way, own: Any, own_rows: Rows, full: Any, products: RowProducts
 ) -> None:
     """Enqueue the exchange, and the products of rows as they arrive."""
     from cupy.cuda import get_current_stream
 
-    stream, steps = get_current_stream(), way.steps
+    stream = get_current_stream()
     group.stream.wait_event(stream.record())  # the rows are there, and `full` may be written
     arrived = []
-    for number, step in enumerate(steps):
-        sends = [Message(_rows(own, own_rows, part), peer) for peer, part in step.sends]
-        group.exchange(sends, [Message(full[slice(*part)], peer) for peer, part in step.receives])
+    for step in way.steps:
+        sends = [_message(own, own_rows, part, peer) for peer, part in step.sends]
+        receives = [Message.of_rows(full, part, peer) for peer, part in step.receives]
+        group.exchange(sends, receives, group.stream)
         arrived.append(group.stream.record())
-        if products is not None:  # of what the step before brought
-            if number == 0:
-                products.multiply(own_rows)
-            else:
-                _multiply_arrived(stream, arrived[number - 1], steps[number - 1], products)
-    if not steps:
-        if products is not None:
-            products.multiply(own_rows)
-    elif products is not None:
-        _multiply_arrived(stream, arrived[-1], steps[-1], products)
-    else:
-        stream.wait_event(arrived[-1])
-
-
-def _multiply_arrived(stream: Any, arrived: Any, step: Step, products: RowProducts) -> None:
-    stream.wait_event(arrived)
-    for _, part in step.receives:
-        products.multiply(part)
+    products.multiply(own_rows)
+    for step, event in zip(way.steps, arrived, strict=True):
+        stream.wait_event(event)
+        for _, part in step.receives:
+            products.multiply(part)
 
 
 def _gather_by_copies(
     group: Group, way: Way, own: Any, own_rows: Rows, full: Any, products: RowProducts | None
 ) -> None:
     """Enqueue the copies to all peers, and the products of rows as they arrive."""
-    from cupy.cuda import get_current_stream
-
-    stream, peers = get_current_stream(), way.peers
+    peers = way.peers
     assert peers is not None
-    peers.begin(stream)
+    row_bytes = full.strides[0]
+    source: int | None = None
+    for step in way.steps:
+        if source is not None and len(step.sends) == 1:
+            peers.follow(source)
+        for peer, part in step.sends:
+            peers.send(_message(own, own_rows, part, peer), part[0] * row_bytes)
+        source = step.receives[0].peer
+    streams = ProductStreams(group.second_stream)
     if products is not None:
         products.multiply(own_rows)
-    offset = own_rows[0] * full.strides[0]
-    for step in way.steps:
-        for peer, part in step.sends:
-            row = part[0] - own_rows[0]
-            peers.send(_rows(own, own_rows, part), peer, offset + row * full.strides[0])
-    for step in way.steps:
+    for number, step in enumerate(way.steps):
         for peer, part in step.receives:
-            if part[1] > part[0] and full.shape[1]:
-                peers.receive(peer, stream)
+            with streams.turn(number + 1) as waiting:
+                peers.receive(peer, waiting)
                 if products is not None:
                     products.multiply(part)
-    peers.end(stream)
+    streams.join()
 
 
-def _rows(own: Any, own_rows: Rows, part: Rows) -> Any:
-    return own[part[0] - own_rows[0] : part[1] - own_rows[0]]
+def _message(own: Any, own_rows: Rows, part: Rows, peer: int) -> Message:
+    """Return the message of some of this rank's rows, which are numbered as those of all ranks."""
+    return Message.of_rows(own, (part[0] - own_rows[0], part[1] - own_rows[0]), peer)
 
 
 def _check_gathered(full: Any, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:

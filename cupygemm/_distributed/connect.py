@@ -45,7 +45,8 @@ def connect(
     exchange : {"auto", "nccl", "copies"}
         How operands and sums travel: by NCCL or RCCL, or by copies to the memory of the other
         ranks, which must be on one host. By default, a model chooses for each product, by times
-        measured on the device. It chooses NCCL or RCCL where copies have not been measured.
+        measured on the device. It chooses NCCL or RCCL on devices of which the times of copies
+        are unknown.
 
     Returns
     -------

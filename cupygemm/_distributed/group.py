@@ -13,9 +13,10 @@ import contextlib
 import json
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 from cupygemm._distributed.board import Board, LateError
+from cupygemm._distributed.messages import Message
 from cupygemm._distributed.peers import Peers
 from cupygemm._distributed.rendezvous import Facts, GroupError, Membership, Rendezvous
 from cupygemm._distributed.repeated import Checked, Details, Key, digest_of_call
@@ -26,13 +27,6 @@ DEFAULT_TIMEOUT = 60.0
 """Seconds that a call waits for the other ranks."""
 _TABLE_SIZE = 1024
 _REASON_SECONDS = 5.0  # for the reason of an error of NCCL to arrive from another rank
-
-
-class Message(NamedTuple):
-    """A contiguous array, and the rank that it goes to or comes from."""
-
-    array: Any
-    peer: int
 
 
 class Group:
@@ -53,6 +47,8 @@ class Group:
         CuPy's number of this rank's device.
     timeout : float
         The seconds that a call waits for the other ranks.
+    stream, second_stream : cupy.cuda.Stream
+        For the exchange, and for every second product of a call; see `ProductStreams`.
     board : Board or None
         Memory through which ranks of one host agree on calls that they have agreed on before; None
         if they share none.
@@ -81,6 +77,7 @@ class Group:
         self._rendezvous = rendezvous
         with Device(self.device):
             self.stream = Stream(non_blocking=True)
+            self.second_stream = Stream(non_blocking=True)
         self.board: Board | None = None
         # All ranks agree on the same calls in the same order, and so forget the same ones. Which
         # calls and ways are kept may differ between ranks, so these have tables of their own.
@@ -280,28 +277,56 @@ class Group:
         if self.peers is not None:
             self.peers.release()
 
-    def exchange(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
-        """Enqueue a step of sends and receives on the stream of the group.
+    def all_gather(self, own: Any, full: Any, bounds: Sequence[tuple[int, int]]) -> None:
+        """Enqueue the exchange of all rows on the current stream.
 
-        They are in progress together, and none is done before all have been called. Empty arrays
-        are left out.
+        Parameters
+        ----------
+        own : cupy.ndarray
+            The rows of this rank, C-contiguous.
+        full : cupy.ndarray
+            Array for the rows of all ranks, C-contiguous.
+        bounds : sequence of (int, int)
+            The rows of each rank.
+        """
+        from cupy.cuda import get_current_stream, nccl
+
+        stream = get_current_stream()
+        if len({last - first for first, last in bounds}) == 1:
+            places = own.data.ptr, full.data.ptr
+            self._communicator.allGather(*places, own.nbytes, nccl.NCCL_UINT8, stream.ptr)
+            return
+        peers = [peer for peer in range(self.size) if peer != self.rank]
+        self.exchange(
+            [Message.of(own, peer) for peer in peers],
+            [Message.of_rows(full, bounds[peer], peer) for peer in peers],
+            stream,
+        )
+        full[slice(*bounds[self.rank])] = own
+
+    def exchange(self, sends: Sequence[Message], receives: Sequence[Message], stream: Any) -> None:
+        """Enqueue a step of sends and receives on a stream.
+
+        They are in progress together, and none is done before all have been called. Empty ones are
+        left out.
 
         Parameters
         ----------
         sends, receives : sequence of Message
+        stream : cupy.cuda.Stream
         """
         from cupy.cuda import nccl
 
-        pointer = self.stream.ptr
+        pointer = stream.ptr
         nccl.groupStart()
         try:
             for operation, messages in (
                 (self._communicator.send, sends),
                 (self._communicator.recv, receives),
             ):
-                for array, peer in messages:
-                    if array.nbytes:
-                        operation(array.data.ptr, array.nbytes, nccl.NCCL_UINT8, peer, pointer)
+                for address, nbytes, peer in messages:
+                    if nbytes:
+                        operation(address, nbytes, nccl.NCCL_UINT8, peer, pointer)
         finally:
             nccl.groupEnd()
 

@@ -1,24 +1,28 @@
 """`PartialProducts`: a rank's part of a sum over ranks; `reduced` adds the parts for its own rows.
 
 A rank takes the steps of `all_gather_matmul` in reverse: where it would receive rows of a peer, it
-multiplies these rows for the peer, and sends the sums while it multiplies for the next one.
+multiplies these rows for the peer, and sends the sums while it multiplies for the next one. Where
+this does not pay, it multiplies all rows first, on the caller's stream.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from cupygemm._distributed.arguments import product_options
-from cupygemm._distributed.group import Group, Message
-from cupygemm._distributed.steps import Rows, RowWork
+from cupygemm._distributed.group import Group
+from cupygemm._distributed.messages import Message
+from cupygemm._distributed.product_streams import ProductStreams
+from cupygemm._distributed.steps import Rows, RowWork, Step
 from cupygemm._distributed.sums import sum_and_finish, type_of_sums
 from cupygemm._distributed.ways import Way, choose_way
-from cupygemm._products.matmul import matmul
-from cupygemm._records.formats import container, parse_dtype
+from cupygemm._plan.plan import Plan
+from cupygemm._products.matmul import matmul, plan_for
+from cupygemm._records.formats import parse_dtype
 from cupygemm._request.call import Call
 
 
@@ -36,12 +40,15 @@ class PartialTypes:
         In which they are rounded and travel.
     options : mapping
         Keywords of `cupygemm.matmul`.
+    plans : dict
+        The plans of ranges of rows, where later calls have the same shapes, strides and alignment.
     """
 
     operands: tuple[str, str]
     sums: np.dtype[Any]
     travelling: np.dtype[Any]
     options: Mapping[str, Any]
+    plans: dict[Rows, Plan] = field(default_factory=dict)
 
 
 def partial_types(call: Call, partial_dtype: Any, options: Mapping[str, Any]) -> PartialTypes:
@@ -96,27 +103,19 @@ class PartialProducts:
 
     def multiply(self, rows: Rows, target: Any) -> None:
         """Enqueue the product of some rows, rounded to the type in which it travels."""
-        if rows[1] > rows[0]:
-            part = self.a[slice(*rows)]
-            options = self._types.options
-            matmul(part, self.b, target, dtype=self.travelling, casting="unsafe", **options)
-
-    def adds_in_kernel(self, call: Call) -> bool:
-        """Whether a product's epilogue can add the sums of a peer, and round to the result."""
-        types = call.request.types
-        return (
-            call.arguments is None
-            and types.accumulator.kind == "f"
-            and types.result == types.stored
-            and self.travelling.itemsize > 1
-        )
-
-    def add(self, rows: Rows, peers: Any, out: Any) -> None:
-        """Enqueue the sum of a peer's products and those of some rows, rounded to the result."""
-        if rows[1] > rows[0]:
-            part = self.a[slice(*rows)]
-            options = self._types.options
-            matmul(part, self.b, out, dtype=out.dtype, casting="unsafe", c=peers, **options)
+        if rows[1] <= rows[0]:
+            return
+        part, types = self.a[slice(*rows)], self._types
+        plan = types.plans.get(rows)
+        if plan is not None:
+            plan.run(part, self.b, target)
+            return
+        dtype, casting = self.travelling, "unsafe"
+        matmul(part, self.b, target, dtype=dtype, casting=casting, **types.options)
+        if not types.options:
+            plan = plan_for(part, self.b, target, dtype=dtype, casting=casting)
+            if plan is not None:
+                types.plans[rows] = plan
 
 
 def way_of(
@@ -164,18 +163,52 @@ def reduced(
     first, last = bounds[group.rank]
     sent = cupy.empty((m, n), sums.travelling)
     parts_shape = (group.size, last - first, n)
-    if way.peers is None:
+    if way.peers is not None:
+        way.peers.begin(cupy.cuda.get_current_stream())
+        parts = way.peers.array(parts_shape, sums.travelling)
+        _exchange_by_copies(group, way, bounds, sums, sent, parts)
+    else:
         parts = cupy.empty(parts_shape, sums.travelling)
-        _exchange_by_nccl(group, way, bounds, sums, sent, parts)
-        return sum_and_finish(call, parts, sums.sums, out)
-    parts = way.peers.array(parts_shape, sums.travelling)
-    if group.size > 2 or not sums.adds_in_kernel(call):
-        _exchange_by_copies(group, way, bounds, sums, sent, parts, None)
-        return sum_and_finish(call, parts, sums.sums, out)
-    if out is None:
-        out = cupy.empty((last - first, n), container(call.request.types.result))
-    _exchange_by_copies(group, way, bounds, sums, sent, parts, out)
-    return out
+        exchange = _exchange_by_nccl if way.overlaps else _exchange_at_once
+        exchange(group, way, bounds, sums, sent, parts)
+    result = sum_and_finish(call, parts, sums.sums, out)
+    if way.peers is not None:
+        way.peers.end(cupy.cuda.get_current_stream())
+    return result
+
+
+def _exchange_at_once(
+    group: Group, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
+) -> None:
+    from cupy.cuda import get_current_stream, runtime
+
+    stream = get_current_stream()
+    sums.multiply((0, sent.shape[0]), sent)
+    for step in way.steps:
+        group.exchange(*_messages(step, bounds[group.rank], sent, parts), stream)
+    own = Message.of_rows(sent, bounds[group.rank], group.rank)
+    if own.nbytes:
+        place = parts.data.ptr + group.rank * own.nbytes
+        kind = runtime.memcpyDeviceToDevice
+        runtime.memcpyAsync(place, own.address, own.nbytes, kind, stream.ptr)
+
+
+def _messages(
+    step: Step, own_rows: Rows, sent: Any, parts: Any
+) -> tuple[list[Message], list[Message]]:
+    """Return the sends and the receives of a step."""
+    count, n = parts.shape[1:]
+    row_bytes = n * parts.itemsize
+    sends = [Message.of_rows(sent, part, peer) for peer, part in step.receives]
+    receives = [
+        Message(
+            parts.data.ptr + (peer * count + start - own_rows[0]) * row_bytes,
+            (stop - start) * row_bytes,
+            peer,
+        )
+        for peer, (start, stop) in step.sends
+    ]
+    return sends, receives
 
 
 def _exchange_by_nccl(
@@ -189,52 +222,35 @@ def _exchange_by_nccl(
         for _, part in step.receives:
             sums.multiply(part, sent[slice(*part)])
         group.stream.wait_event(stream.record())  # these sums are there, and `parts` may be written
-        group.exchange(
-            [Message(sent[slice(*part)], peer) for peer, part in step.receives],
-            [
-                Message(parts[peer, start - first : stop - first], peer)
-                for peer, (start, stop) in step.sends
-            ],
-        )
+        group.exchange(*_messages(step, (first, last), sent, parts), group.stream)
     sums.multiply((first, last), parts[group.rank])
     if way.steps:
         stream.wait_event(group.stream.record())
 
 
 def _exchange_by_copies(
-    group: Group,
-    way: Way,
-    bounds: Sequence[Rows],
-    sums: PartialProducts,
-    sent: Any,
-    parts: Any,
-    out: Any,
+    group: Group, way: Way, bounds: Sequence[Rows], sums: PartialProducts, sent: Any, parts: Any
 ) -> None:
-    """Enqueue the partial products and the copies to peers.
-
-    If `out` is not None, the products of this rank's rows are added in the kernel to those of the
-    only peer.
-    """
+    """Enqueue the partial products and the copies to peers."""
     from cupy.cuda import get_current_stream
 
     first, last = bounds[group.rank]
     stream, peers = get_current_stream(), way.peers
     assert peers is not None
     row_bytes = parts.shape[2] * parts.itemsize
-    peers.begin(stream)
+    streams, number = ProductStreams(group.second_stream), 0
     for step in way.steps:
         for peer, (start, stop) in step.receives:
-            sums.multiply((start, stop), sent[start:stop])
+            with streams.turn(number) as multiplying:
+                sums.multiply((start, stop), sent[start:stop])
             begins, ends = bounds[peer]
             row = group.rank * (ends - begins) + start - begins
-            peers.send_after(stream, sent[start:stop], peer, row * row_bytes)
-    if out is None:
+            message = Message.of_rows(sent, (start, stop), peer)
+            peers.send_after(multiplying, message, row * row_bytes)
+            number += 1
+    with streams.turn(number):
         sums.multiply((first, last), parts[group.rank])
+    streams.join()
     for step in way.steps:
-        for peer, (start, stop) in step.sends:
-            if stop > start and row_bytes:
-                peers.receive(peer, stream)
-            if out is not None:
-                rows = slice(start - first, stop - first)
-                sums.add((start, stop), parts[peer, rows], out[rows])
-    peers.end(stream)
+        for peer, _ in step.sends:
+            peers.receive(peer, stream)

@@ -1,17 +1,20 @@
 """`Peers`: copies by copy engines between the ranks of a host, to a segment of each one's memory.
 
-A rank copies rows to the segment of a peer, on the stream of the group, and then writes a flag
+A rank copies rows to the segment of a peer, on the stream of the group, and then raises a flag
 there. The peer's stream waits for the flag. Neither the host nor a compute unit takes part:
 
 .. code-block:: text
 
-    rank 0, group's stream    wait ready(1) | copy to 1 | write arrived(0) at 1 | ...
-    rank 1, caller's stream   write ready(1) at 0 | own rows ... | wait arrived(0) | rank 0's rows
+    rank 0, group's stream    copy to 1 | raise arrived(0) at 1 | copy to 2 | ...
+    rank 1, caller's stream   own rows ... | wait for arrived(0) | rank 0's rows
 
-A flag is a counter. For each rank, there is one of the calls for which its segment may be written,
-and one of the copies that have arrived from it. Processes open each other's memory by the driver's
-handles (IPC), and threads of a process by peer access. Where this is not possible, `open_peers`
-returns None on all ranks.
+A flag is a counter of the copies that have arrived from a rank. Calls write the two halves of a
+segment in turns, and each call sends a flag from each rank to each other one, even without rows.
+So a copy cannot overtake its reader: a rank sends the rows of call N when it has received those of
+call N - 1 from the peer, which the peer sent after it had read those of call N - 2.
+
+Processes open each other's memory by the driver's handles (IPC), and threads of a process by peer
+access. Where this is not possible, `open_peers` returns None on all ranks.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from cupygemm._backends.stream_flags import stream_flags
+from cupygemm._distributed.messages import Message
 from cupygemm._distributed.rendezvous import Facts
 
 _GRANULE = 2 << 20  # cudaMalloc gives smaller ones a place within a larger allocation
@@ -117,7 +121,7 @@ class Segment:
         self._opened.append(address)
         return address
 
-    def array(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> Any:
+    def array(self, shape: Sequence[int], dtype: Any, offset: int) -> Any:
         """Return an array in this rank's own segment."""
         import cupy
 
@@ -151,28 +155,28 @@ class Peers:
     """
 
     def __init__(self, rank: int, size: int, stream: Any, agree: Agree) -> None:
-        from cupy.cuda import Stream
+        from cupy.cuda import Event, Stream
 
         self._rank, self._size, self._agree = rank, size, agree
         self.stream = stream
         self._release_stream = Stream(non_blocking=True)
         self._driver = stream_flags()
-        self._flags = Segment(2 * size * _FLAG_BYTES, rank, agree)
+        self._flags = Segment(size * _FLAG_BYTES, rank, agree)
         self._data: Segment | None = None
         self._refused: float = math.inf  # bytes
-        self._calls = 0
-        self._waiting: set[int] = set()
+        self._half = 0
+        self._begun, self._sent_all, self._ended = (Event(disable_timing=True) for _ in range(3))
         self._released = False
         self._sent = [0] * size
         self._received = [0] * size
 
     @property
     def capacity(self) -> int:
-        """Return the bytes of each segment."""
-        return 0 if self._data is None else self._data.nbytes
+        """Return the bytes of each half of a segment."""
+        return 0 if self._data is None else self._data.nbytes // 2
 
     def reserve(self, nbytes: int) -> bool:
-        """Make each segment at least as large as this; all ranks call it with the same number.
+        """Make each half at least as large as this; all ranks call it with the same number.
 
         Returns
         -------
@@ -192,60 +196,63 @@ class Peers:
             self._agree({"closed": nbytes})
             self._data = None
         try:
-            self._data = Segment(nbytes, self._rank, self._agree)
+            half = -(-nbytes // _GRANULE) * _GRANULE
+            self._data = Segment(2 * half, self._rank, self._agree)
         except PeerError:
             self._refused = nbytes
             return False
         return True
 
-    def array(self, shape: Sequence[int], dtype: Any, offset: int = 0) -> Any:
-        """Return an array in this rank's segment, which other ranks write."""
+    def array(self, shape: Sequence[int], dtype: Any) -> Any:
+        """Return an array in the half of this rank's segment that the current call writes."""
         assert self._data is not None
-        return self._data.array(shape, dtype, offset)
+        return self._data.array(shape, dtype, self._half * self.capacity)
 
     def begin(self, stream: Any) -> None:
-        """Begin a call: peers may write this rank's segment after the stream's work so far."""
+        """Begin a call: its copies follow the work of a stream so far, and all of the last call."""
         self._check()
-        self._calls += 1
-        self.stream.wait_event(stream.record())
-        for peer in self._peers():
-            self._write(self.stream, self._ready(self._rank, peer))
-        self._waiting = set(self._peers())
+        self._half ^= 1
+        self.stream.wait_event(self._ended)
+        self._begun.record(stream)
+        self.stream.wait_event(self._begun)
 
-    def send(self, array: Any, peer: int, offset: int) -> None:
-        """Copy a contiguous array to a place in a peer's segment."""
+    def send(self, message: Message, offset: int) -> None:
+        """Copy memory of this rank to a place in a peer's segment, and raise the flag there."""
         from cupy.cuda import runtime
 
         self._check()
-        assert self._data is not None
-        if not array.nbytes:
-            return
-        if peer in self._waiting:
-            self._waiting.discard(peer)
-            self._driver.wait(self.stream.ptr, self._ready(peer, self._rank), self._calls)
-        to = self._data.addresses[peer] + offset
-        runtime.memcpyAsync(
-            to, array.data.ptr, array.nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr
-        )
+        stream, (address, nbytes, peer) = self.stream.ptr, message
+        if nbytes:
+            assert self._data is not None
+            to = self._data.addresses[peer] + self._half * self.capacity + offset
+            runtime.memcpyAsync(to, address, nbytes, runtime.memcpyDeviceToDevice, stream)
         self._sent[peer] += 1
-        place = self._arrived(self._rank, peer)
-        self._driver.write(self.stream.ptr, place, self._sent[peer])
+        self._driver.write(stream, self._arrived(self._rank, peer), self._sent[peer])
 
-    def send_after(self, stream: Any, array: Any, peer: int, offset: int) -> None:
-        """Copy an array when a stream has written it; see `send`."""
-        if array.nbytes:
-            self.stream.wait_event(stream.record())
-            self.send(array, peer, offset)
+    def send_after(self, stream: Any, message: Message, offset: int) -> None:
+        """Copy memory when a stream has written it; see `send`."""
+        self._begun.record(stream)
+        self.stream.wait_event(self._begun)
+        self.send(message, offset)
+
+    def follow(self, peer: int) -> None:
+        """Let the next copies wait until the next one from a peer has arrived.
+
+        In a ring this keeps two ranks from sending to the same one.
+        """
+        self._wait(self.stream, peer, self._received[peer] + 1)
 
     def receive(self, peer: int, stream: Any) -> None:
-        """Let a stream wait for the next copy of a peer, which must not be empty."""
+        """Let a stream wait for the next copy of a peer."""
         self._check()
         self._received[peer] += 1
-        self._driver.wait(stream.ptr, self._arrived(peer, self._rank), self._received[peer])
+        self._wait(stream, peer, self._received[peer])
 
     def end(self, stream: Any) -> None:
-        """Let a stream wait until the copies of this rank have read their arrays."""
-        stream.wait_event(self.stream.record())
+        """End a call: a stream waits until the copies of this rank have read their arrays."""
+        self._sent_all.record(self.stream)
+        stream.wait_event(self._sent_all)
+        self._ended.record(stream)
 
     def release(self) -> None:
         """Release the streams of this rank that wait for flags, because a rank is gone."""
@@ -257,7 +264,7 @@ class Peers:
         from cupy.cuda import Device, runtime
 
         place = self._flags.addresses[self._rank]
-        nbytes = 2 * self._size * _FLAG_BYTES
+        nbytes = self._size * _FLAG_BYTES
         for pause in _RELEASE_PAUSES:
             time.sleep(pause)
             with Device(self._flags.device):
@@ -276,19 +283,12 @@ class Peers:
             if segment is not None:
                 segment.close()
 
-    def _peers(self) -> list[int]:
-        return [peer for peer in range(self._size) if peer != self._rank]
-
-    def _write(self, stream: Any, place: int) -> None:
-        self._driver.write(stream.ptr, place, self._calls)
-
-    def _ready(self, source: int, at: int) -> int:
-        """Return the address, at one rank, of the count of calls of which another is ready."""
-        return self._flags.addresses[at] + source * _FLAG_BYTES
+    def _wait(self, stream: Any, source: int, count: int) -> None:
+        self._driver.wait(stream.ptr, self._arrived(source, self._rank), count)
 
     def _arrived(self, source: int, at: int) -> int:
         """Return the address, at one rank, of the count of copies that arrived from another."""
-        return self._flags.addresses[at] + (self._size + source) * _FLAG_BYTES
+        return self._flags.addresses[at] + source * _FLAG_BYTES
 
 
 def open_peers(rank: int, size: int, stream: Any, agree: Agree) -> Peers | None:

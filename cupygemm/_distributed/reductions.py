@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, Unpack
 from numpy.typing import DTypeLike
 
 from cupygemm._distributed.arguments import checked_call, checked_group, matrices, rows_of_ranks
-from cupygemm._distributed.group import Group, Message
+from cupygemm._distributed.group import Group
+from cupygemm._distributed.messages import Message
 from cupygemm._distributed.partial_products import (
     PartialProducts,
     PartialTypes,
@@ -97,13 +98,10 @@ def matmul_reduce_scatter(
     Notes
     -----
     Sums are added in the order of the ranks, ``((p0 + p1) + p2) + ...``, so that the bits are the
-    same each time and do not depend on `rows`. The epilogue is applied once, after the sum, which
+    same each time. They do not depend on `rows`, unless ranges of rows are multiplied by other
+    kernels, which add in another order along k. The epilogue is applied once, after the sum, which
     is rounded once. The partial products of all ranks for the rows of this one, and those of this
     rank for the others, are in memory at once.
-
-    Where two ranks copy to each other's memory (``connect(exchange="copies")``), the kernel of a
-    rank's own rows adds the other rank's part without rounding its own one. With a narrower
-    `partial_dtype`, the bits then depend on `rows`.
     """
     name = "matmul_reduce_scatter"
     checked_group(name, group)
@@ -222,26 +220,21 @@ def _gather(group: Group, way: Way, bounds: Sequence[Rows], target: Any) -> None
     """Enqueue the exchange of all ranks' rows of the result."""
     from cupy.cuda import get_current_stream
 
-    (step,) = sliced(group.rank, bounds, 1)
-    stream, peers = get_current_stream(), way.peers
     own_rows = bounds[group.rank]
     own = target[slice(*own_rows)]
+    peers = way.peers
     if peers is None:
-        group.stream.wait_event(stream.record())
-        group.exchange(
-            [Message(own, peer) for peer, _ in step.sends],
-            [Message(target[slice(*part)], peer) for peer, part in step.receives],
-        )
-        stream.wait_event(group.stream.record())
+        group.all_gather(own, target, bounds)
         return
-    arriving = peers.array(target.shape, target.dtype)
+    stream = get_current_stream()
+    (step,) = sliced(group.rank, bounds, 1)
     peers.begin(stream)
+    arriving = peers.array(target.shape, target.dtype)
     for peer, _ in step.sends:
-        peers.send(own, peer, own_rows[0] * target.strides[0])
+        peers.send(Message.of(own, peer), own_rows[0] * target.strides[0])
     for peer, part in step.receives:
-        if arriving[slice(*part)].nbytes:
-            peers.receive(peer, stream)
-            target[slice(*part)] = arriving[slice(*part)]
+        peers.receive(peer, stream)
+        target[slice(*part)] = arriving[slice(*part)]
     peers.end(stream)
 
 

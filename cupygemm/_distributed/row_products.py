@@ -39,6 +39,7 @@ def plan_rows(
     dtype: DTypeLike | None,
     casting: str,
     options: Mapping[str, Any],
+    spared: int = 0,
 ) -> Plans | None:
     """Return the plans of ranges of rows that have the bits of the whole product.
 
@@ -56,6 +57,8 @@ def plan_rows(
     casting : str
     options : mapping
         Keywords of `cupygemm.matmul`, whose arrays fit the whole result.
+    spared : int
+        The compute units that the products leave to other kernels.
 
     Returns
     -------
@@ -70,7 +73,7 @@ def plan_rows(
         (rows, replace(operand_of(piece), address=piece.data.ptr & 15))
         for rows, piece in pieces.items()
     )
-    key = ("rows", whole.request, whole.device_index, places)
+    key = ("rows", whole.request, whole.device_index, places, spared)
     plans = PLANS.get(key)
     if plans is None:
 
@@ -79,12 +82,14 @@ def plan_rows(
                 parts = rows_of_options(options, x1.shape[0], rows)
                 yield rows, check(piece, x2, out[slice(*rows)], options=parts), parts
 
-        plans = _plans(whole, calls())
+        plans = _plans(whole, calls(), spared)
         PLANS.keep(key, NO_PLAN if plans is None else plans)
     return None if plans is NO_PLAN else plans
 
 
-def _plans(whole: Call, calls: Iterable[tuple[Rows, Call, Mapping[str, Any]]]) -> Plans | None:
+def _plans(
+    whole: Call, calls: Iterable[tuple[Rows, Call, Mapping[str, Any]]], spared: int
+) -> Plans | None:
     """Return the plans of ranges, by the kernel of the whole product.
 
     Parameters
@@ -92,6 +97,7 @@ def _plans(whole: Call, calls: Iterable[tuple[Rows, Call, Mapping[str, Any]]]) -
     whole : Call
     calls : iterable
         Of each range, the rows, the call that computes them, and its keywords.
+    spared : int
     """
     request, place = whole.request, device(whole.device_index)
     if request.work != "product" or request.aliased:
@@ -99,14 +105,14 @@ def _plans(whole: Call, calls: Iterable[tuple[Rows, Call, Mapping[str, Any]]]) -
     if not any(backend.supports(request) for backend in place.backends):
         return None  # the epilogue is a step of its own
     backend, kernel = on_device(place, lambda: choose(request, place))
-    plans = {}
+    parts, plans = (backend.sparing(spared) if spared else backend), {}
     for rows, call, options in calls:
         if not backend.supports(call.request):
             return None
-        compiled = backend.part(call.request, kernel)
+        compiled = parts.part(call.request, kernel)
         if compiled is None:
             return None
-        run = on_device(place, partial(backend.launch, call.request, compiled))
+        run = on_device(place, partial(parts.launch, call.request, compiled))
         plans[rows] = plan_of(run, call.request, place, options, call.arguments)
     return plans
 

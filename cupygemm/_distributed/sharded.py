@@ -15,8 +15,9 @@ from numpy.typing import DTypeLike
 
 from cupygemm._backends.device import device
 from cupygemm._distributed.arguments import checked_call, checked_group, matrix
-from cupygemm._distributed.group import Group, Message
+from cupygemm._distributed.group import Group
 from cupygemm._distributed.layouts import Layout, extents_of, parse_layout
+from cupygemm._distributed.messages import Message
 from cupygemm._distributed.sharded_plan import Cube, Move, Piece, ShardedPlan, make_plan
 from cupygemm._distributed.sharded_work import Work
 from cupygemm._distributed.sums import type_of_sums
@@ -205,21 +206,23 @@ def _move(group: Group, blocks: Sequence[_Block]) -> Any:
     import cupy
 
     sends, receives, copies = [], [], []
+    sent = []  # whose memory must not be reused before the exchange is enqueued
     with group.stream:
         for move, source, target in blocks:
             here, there = move.source.rank == group.rank, move.target == group.rank
             if here and there:
                 copies.append((target(move), source(move)))
             elif here:
-                sends.append(Message(cupy.ascontiguousarray(source(move)), move.target))
+                sent.append(cupy.ascontiguousarray(source(move)))
+                sends.append(Message.of(sent[-1], move.target))
             elif there:
                 place = target(move)
                 arriving = place
                 if not place.flags.c_contiguous:
                     arriving = cupy.empty(place.shape, place.dtype)
                     copies.append((place, arriving))
-                receives.append(Message(arriving, move.source.rank))
-        group.exchange(sends, receives)
+                receives.append(Message.of(arriving, move.source.rank))
+        group.exchange(sends, receives, group.stream)
         for place, array in copies:
             place[...] = array
         return group.stream.record()

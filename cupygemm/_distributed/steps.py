@@ -22,7 +22,7 @@ from cupygemm._backends.interconnect import Interconnect
 Rows = tuple[int, int]
 SLICES = (2, 4, 8)
 """The numbers of slices that `choose_steps` considers."""
-LAUNCH_SECONDS = 10e-6
+LAUNCH_SECONDS = 5e-6
 """What a product takes beyond its operations, modelled."""
 
 
@@ -118,6 +118,7 @@ def choose_steps(
     *,
     link: Interconnect,
     slices: Sequence[int] | None = None,
+    share: float = 1.0,
 ) -> Chosen:
     """Return the steps that take the least time by the model, the same on all ranks.
 
@@ -130,23 +131,30 @@ def choose_steps(
     link : Interconnect
         What connects the devices.
     slices : sequence of int, optional
-        The numbers of slices to consider; by default `SLICES` if there are several peers.
+        The numbers of slices to consider; by default `SLICES` if there are several peers and one
+        link does not carry all that a device can receive.
+    share : float
+        The share of the compute units that is left to products.
     """
+    if slices is None:
+        slices = SLICES if len(bounds) > 2 and link.pair_gbs < link.total_gbs else ()
+
+    def product_seconds(rows: int) -> float:
+        return LAUNCH_SECONDS + link.product_seconds(rows * work.flops, work.itemsize) / share
 
     def seconds(steps: Sequence[Step], own: int) -> float:
         arrives = 0.0
-        done = LAUNCH_SECONDS + link.product_seconds(own * work.flops, work.itemsize)
+        done = product_seconds(own)
         for step in steps:
             counts = [rows[1] - rows[0] for _, rows in step.receives]
             arrives += link.step_seconds(count * work.nbytes for count in counts)
             for count in counts:
-                product = link.product_seconds(count * work.flops, work.itemsize)
-                done = max(done, arrives) + LAUNCH_SECONDS + product
+                done = max(done, arrives) + product_seconds(count)
         return done
 
     size = len(bounds)
     makers: dict[str, Callable[[int, Sequence[Rows]], list[Step]]] = {"shifted": shifted}
-    for number in slices or (SLICES if size > 2 else ()):
+    for number in slices:
         makers[f"sliced in {number}"] = partial(sliced, slices=number)
     costs = {
         name: max(seconds(make(r, bounds), bounds[r][1] - bounds[r][0]) for r in range(size))

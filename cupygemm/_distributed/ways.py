@@ -1,6 +1,13 @@
 """`choose_way`: whether rows travel by NCCL or by copies to peers' memory, and in which steps.
 
-A model computes the time of both from the figures of the device's links. All ranks make the same
+There are three ways:
+
+* copies, which overlap with products of ranges of rows;
+* NCCL or RCCL, which overlap too, but whose kernels occupy compute units meanwhile;
+* one exchange of all rows by NCCL or RCCL, before or after a product of all rows. This suits small
+  matrices, of which the host enqueues a few operations only.
+
+A model computes the time of each from the figures of the device's links. All ranks make the same
 choice.
 """
 
@@ -8,12 +15,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from cupygemm._backends.device import device
+from cupygemm._backends.interconnect import Interconnect
 from cupygemm._distributed.group import Group
 from cupygemm._distributed.peers import Peers
-from cupygemm._distributed.steps import SLICES, Rows, RowWork, Step, choose_steps
+from cupygemm._distributed.steps import (
+    LAUNCH_SECONDS,
+    Rows,
+    RowWork,
+    Step,
+    choose_steps,
+    sliced,
+)
+
+_HOST_SECONDS, _HOST_SECONDS_OF_STEP = 50e-6, 60e-6
+"""What the host needs for a call, and for each range of rows that arrives apart; measured, H200,
+2026-11-26: 70 us without ranges, 114 with one, 230 with three."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +43,16 @@ class Way:
     steps : list of Step
     peers : Peers or None
         Copies the rows; None for NCCL or RCCL.
+    overlaps : bool
+        Ranges of rows are multiplied while others travel; if not, there is one step.
+    spared : int
+        The compute units that products leave to the exchange.
     """
 
     steps: list[Step]
     peers: Peers | None
+    overlaps: bool
+    spared: int = 0
 
 
 def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_bytes: int) -> Way:
@@ -46,20 +70,57 @@ def choose_way(group: Group, bounds: Sequence[Rows], work: RowWork, *, segment_b
     key = (tuple(bounds), work)
     found: Way | None = group.ways.get(key)
     if found is None:
-        found = _chosen(group, bounds, work)
+        found = _fastest(group, bounds, work)
         group.ways.keep(key, found)
     if found.peers is not None and not found.peers.reserve(segment_bytes):
-        return _chosen(group, bounds, work, copies=False)
+        return _fastest(group, bounds, work, copies=False)
     return found
 
 
-def _chosen(group: Group, bounds: Sequence[Rows], work: RowWork, *, copies: bool = True) -> Way:
+def _fastest(group: Group, bounds: Sequence[Rows], work: RowWork, *, copies: bool = True) -> Way:
     link = device(group.device).kernels.interconnect
-    choose = partial(choose_steps, group.rank, bounds, work)
-    by_nccl = choose(link=link)
-    if group.peers is None or not copies:
-        return Way(by_nccl.steps, None)
-    by_copies = choose(link=link.copies or link, slices=SLICES)
-    if group.exchange_asked == "copies" or by_copies.seconds <= by_nccl.seconds:
-        return Way(by_copies.steps, group.peers)
-    return Way(by_nccl.steps, None)
+    if copies and group.exchange_asked == "copies":
+        _, way = _by_copies(group, bounds, work, link)
+        return way
+    ways = [_whole(group, bounds, work, link)]
+    several_hosts = group.board is None
+    if group.size > 1 and (several_hosts or link.nccl_overlaps):
+        ways.append(_by_nccl(group, bounds, work, link))
+    if copies and group.peers is not None:
+        ways.append(_by_copies(group, bounds, work, link))
+    return min(ways, key=lambda each: each[0])[1]
+
+
+def _whole(
+    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
+) -> tuple[float, Way]:
+    m = bounds[-1][1]
+    most = m - min(last - first for first, last in bounds)
+    each = -(-most // max(1, group.size - 1)) * work.nbytes
+    travels = link.step_seconds([each] * (group.size - 1))
+    product = LAUNCH_SECONDS + link.product_seconds(m * work.flops, work.itemsize)
+    steps = sliced(group.rank, bounds, 1) if group.size > 1 else []
+    return max(_HOST_SECONDS, travels + product), Way(steps, None, overlaps=False)
+
+
+def _by_nccl(
+    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
+) -> tuple[float, Way]:
+    share = 1 - link.nccl_units / link.units
+    chosen = choose_steps(group.rank, bounds, work, link=link, share=share)
+    way = Way(chosen.steps, None, overlaps=True, spared=link.nccl_units)
+    return max(_host_seconds(chosen.steps), chosen.seconds), way
+
+
+def _by_copies(
+    group: Group, bounds: Sequence[Rows], work: RowWork, link: Interconnect
+) -> tuple[float, Way]:
+    chosen = choose_steps(group.rank, bounds, work, link=link.copies or link)
+    return max(_host_seconds(chosen.steps), chosen.seconds), Way(
+        chosen.steps, group.peers, overlaps=True
+    )
+
+
+def _host_seconds(steps: Sequence[Step]) -> float:
+    pieces = sum(len(step.receives) for step in steps)
+    return _HOST_SECONDS + _HOST_SECONDS_OF_STEP * pieces

@@ -125,7 +125,7 @@ def test_a_group_of_devices_in_one_thread(run_python, device):
 
 def test_processes_and_the_death_of_one(device, tmp_path):
     """The survivor gets an error that names the rank; nothing hangs."""
-    ended = run_ranks(PROCESS, 2, device.target, tmp_path)
+    ended = run_ranks(PROCESS, 2, f"{device.target}:2", tmp_path)
     assert ended[1].returncode == 3, ended[1].output
     assert "rank 1 has left the communicator" in ended[0].output, ended[0].output
 

@@ -1,0 +1,41 @@
+"""`ProductStreams`: products of ranges of rows run on two streams that take turns.
+
+A product whose tiles do not fill all compute units leaves the rest to the next one, which need not
+wait for its end:
+
+.. code-block:: text
+
+    caller's stream   own rows       | rows of step 2       |
+    second stream     | rows of step 1       | rows of step 3       | join
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+
+class ProductStreams:
+    """The current stream and a second one, which take turns.
+
+    Parameters
+    ----------
+    second : cupy.cuda.Stream
+        Its work follows all work of the current stream so far.
+    """
+
+    def __init__(self, second: Any) -> None:
+        from cupy.cuda import get_current_stream
+
+        self._first, self._second = get_current_stream(), second
+        second.wait_event(self._first.record())
+
+    def turn(self, number: int) -> contextlib.AbstractContextManager[Any]:
+        """Return a context in which the stream of turn `number`, from 0, is the current one."""
+        if number % 2:
+            return self._second  # type: ignore[no-any-return]
+        return contextlib.nullcontext(self._first)
+
+    def join(self) -> None:
+        """Let the first stream wait for the second one."""
+        self._first.wait_event(self._second.record())

@@ -1,0 +1,119 @@
+"""The model chooses the way of rows that was measured fastest, on four and on two H200."""
+
+import pytest
+
+from cupygemm._backends.interconnect import NVLINK_H200, PCIE, XGMI_MI300X
+from cupygemm._distributed import ways
+from cupygemm._distributed.steps import RowWork, balanced, bounds_of
+from cupygemm._plan.table import PlanTable
+
+COPIES, AT_ONCE = "copies", "at once"
+
+
+class Links:
+    """What `choose_way` asks of a device."""
+
+    def __init__(self, link):
+        self.kernels, self.interconnect = self, link
+
+
+class Host:
+    """What `choose_way` asks of a group whose ranks are on one host."""
+
+    board = "shared"
+    exchange_asked = "auto"
+
+    def __init__(self, size, rank=0, peers=True):
+        self.size, self.rank, self.device, self.ways = size, rank, 0, PlanTable(9)
+        self.peers = self if peers else None
+
+    def reserve(self, nbytes):
+        return nbytes < 4 << 30
+
+
+@pytest.fixture
+def link(monkeypatch):
+    def use(row):
+        monkeypatch.setattr(ways, "device", lambda index: Links(row))
+
+    use(NVLINK_H200)
+    return use
+
+
+def chosen(group, m, row_bytes, flops):
+    work = RowWork(nbytes=row_bytes, flops=flops, itemsize=2)
+    bounds = bounds_of(balanced(m, group.size))
+    return ways.choose_way(group, bounds, work, segment_bytes=m * row_bytes)
+
+
+def name_of(way):
+    assert way.overlaps == (way.peers is not None)
+    return COPIES if way.peers else AT_ONCE
+
+
+@pytest.mark.parametrize(
+    ("size", "m", "n", "k", "fastest"),
+    [
+        (4, 1024, 1024, 1024, AT_ONCE),  # 0.07 and 0.22 ms
+        (4, 2048, 2048, 2048, AT_ONCE),  # 0.08, 0.25
+        (4, 4096, 4096, 4096, AT_ONCE),  # 0.16, 0.24
+        (4, 8192, 8192, 8192, COPIES),  # 0.73, 0.43
+        (4, 16384, 16384, 16384, COPIES),  # 4.6, 3.3
+        (4, 2048, 8192, 8192, AT_ONCE),  # 0.21, 0.25
+        (4, 4096, 14336, 4096, COPIES),  # 0.28, 0.26
+        (4, 8192, 28672, 8192, COPIES),  # 1.78, 1.48
+        (2, 2048, 2048, 2048, AT_ONCE),  # 0.12, 0.13
+        (2, 4096, 4096, 4096, COPIES),  # 0.20, 0.13
+        (2, 8192, 8192, 8192, COPIES),  # 1.15, 0.83
+    ],
+)
+def test_gathered_rows_of_bfloat16(link, size, m, n, k, fastest):
+    assert name_of(chosen(Host(size), m, 2 * k, 2.0 * k * n / size)) == fastest
+
+
+@pytest.mark.parametrize(
+    ("size", "m", "n", "k", "fastest"),
+    [
+        (4, 2048, 2048, 2048, AT_ONCE),  # 0.24, 0.44
+        (4, 4096, 4096, 4096, AT_ONCE),  # 0.25, 0.40
+        (4, 8192, 8192, 8192, COPIES),  # 0.71, 0.53
+        (4, 2048, 8192, 8192, AT_ONCE),  # 0.20, 0.40
+        (4, 4096, 14336, 4096, COPIES),  # 0.47, 0.36
+        (2, 8192, 8192, 8192, COPIES),  # 1.12, 0.87
+    ],
+)
+def test_scattered_sums_of_bfloat16(link, size, m, n, k, fastest):
+    assert name_of(chosen(Host(size), m, 2 * n, 2.0 * k / size * n)) == fastest
+
+
+@pytest.mark.parametrize("row", [NVLINK_H200, XGMI_MI300X, PCIE], ids=lambda row: row.name)
+def test_all_ranks_choose_alike(link, row):
+    link(row)
+    for peers in (True, False):
+        found = [chosen(Host(4, rank, peers), 4099, 8192, 1e8) for rank in range(4)]
+        assert len({(way.overlaps, way.peers is None, len(way.steps)) for way in found}) == 1
+
+
+def test_several_hosts_overlap_with_nccl(link):
+    """On one host of H200 this was slower than a gather and a product."""
+    group = Host(4, peers=False)
+    assert not chosen(group, 8192, 16384, 2.0 * 8192 * 2048).overlaps
+    group.ways.clear()
+    group.board = None
+    way = chosen(group, 8192, 16384, 2.0 * 8192 * 2048)
+    assert way.overlaps
+    assert way.spared == NVLINK_H200.nccl_units
+
+
+def test_segments_that_do_not_fit_leave_the_rows_to_nccl(link):
+    group = Host(4)
+    assert chosen(group, 1 << 20, 16384, 2.0 * 8192 * 2048).peers is None
+    group.exchange_asked = "copies"
+    group.ways.clear()
+    assert chosen(group, 64, 128, 1e6).peers is group
+
+
+def test_a_group_of_one_rank_multiplies_at_once(link):
+    way = chosen(Host(1, peers=False), 4096, 8192, 1e8)
+    assert not way.steps
+    assert not way.overlaps
