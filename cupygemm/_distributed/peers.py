@@ -152,6 +152,11 @@ class Peers:
         On which copies are enqueued.
     agree : callable
         Returns the facts of all ranks.
+
+    Attributes
+    ----------
+    capacity : int
+        The bytes of each half of a segment.
     """
 
     def __init__(self, rank: int, size: int, stream: Any, agree: Agree) -> None:
@@ -163,17 +168,13 @@ class Peers:
         self._driver = stream_flags()
         self._flags = Segment(size * _FLAG_BYTES, rank, agree)
         self._data: Segment | None = None
+        self.capacity = 0
         self._refused: float = math.inf  # bytes
         self._half = 0
         self._begun, self._sent_all, self._ended = (Event(disable_timing=True) for _ in range(3))
         self._released = False
         self._sent = [0] * size
         self._received = [0] * size
-
-    @property
-    def capacity(self) -> int:
-        """Return the bytes of each half of a segment."""
-        return 0 if self._data is None else self._data.nbytes // 2
 
     def reserve(self, nbytes: int) -> bool:
         """Make each half at least as large as this; all ranks call it with the same number.
@@ -194,13 +195,14 @@ class Peers:
         if self._data is not None:
             self._data.close()
             self._agree({"closed": nbytes})
-            self._data = None
+            self._data, self.capacity = None, 0
         try:
             half = -(-nbytes // _GRANULE) * _GRANULE
             self._data = Segment(2 * half, self._rank, self._agree)
         except PeerError:
             self._refused = nbytes
             return False
+        self.capacity = half
         return True
 
     def array(self, shape: Sequence[int], dtype: Any) -> Any:

@@ -52,29 +52,44 @@ def key_of(
 
     if options or type(a) is not ndarray or type(b) is not ndarray:
         return None
-    start, end = 0, 0
+    start, end, given = 0, 0, None
     if out is not None:
-        if type(out) is not ndarray or not out.flags.c_contiguous or out.data.device_id != device:
+        if type(out) is not ndarray or out.data.device_id != device:
             return None
         start = out.data.ptr
         end = start + out.nbytes
+        given = _layout(out)
+        if given is None:
+            return None
     try:
         hash(others)
-        key: list[Hashable] = [function, others, None if rows is None else tuple(rows)]
+        key: list[Hashable] = [function, others, None if rows is None else tuple(rows), given]
     except TypeError:
         return None
     for array in (a, b):
-        flags, place = array.flags, array.data.ptr
-        if not (flags.c_contiguous or (array is b and flags.f_contiguous)):
+        data = array.data
+        place = data.ptr
+        if data.device_id != device or (start < place + array.nbytes and place < end):
             return None
-        if array.ndim != 2 or array.data.device_id != device:
-            return None
-        if start < place + array.nbytes and place < end:
-            return None
-        key += (array.shape, array.strides, array.dtype, place & 15)
-    if out is not None:
-        key += (out.shape, out.dtype, start & 15)
+        found = _layout(array)
+        if found is None:
+            if array is a:
+                return None
+            found = _layout(array.T)
+            if found is None:
+                return None
+            found = ("F", *found)
+        key.append(found)
     return tuple(key)
+
+
+def _layout(array: Any) -> Key | None:
+    """Return the shape, type and alignment of a C-contiguous matrix; None for other arrays."""
+    shape, strides, dtype = array.shape, array.strides, array.dtype
+    itemsize = dtype.itemsize
+    if len(shape) != 2 or strides != (shape[1] * itemsize, itemsize):
+        return None
+    return shape, dtype, array.data.ptr & 15
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,16 +99,16 @@ def _add(parts: Any, sums: np.dtype[Any], total: Any) -> None:
     begins = parts.data.ptr | size * parts.itemsize | total.data.ptr
     if begins % 16 or not total.flags.c_contiguous:
         width = 1
-    _adder(sums.name, width)(parts, count, size, 0, total, size=size // width)
+    _adder(sums, width)(parts, count, size, 0, total, size=size // width)
 
 
 @functools.cache
-def _adder(sums: str, width: int) -> Any:
+def _adder(sums: np.dtype[Any], width: int) -> Any:
     """Return the kernel whose threads add `width` adjacent elements of each part."""
     import cupy
 
     return cupy.ElementwiseKernel(
-        f"raw T parts, int64 count, int64 stride, {sums} zero",
+        f"raw T parts, int64 count, int64 stride, {sums.name} zero",
         "raw R total",
         f"""
         constexpr int width = {width};
