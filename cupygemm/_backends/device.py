@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from cupygemm._backends.protocol import Backend, DeviceProperties
@@ -61,6 +62,19 @@ def device(index: int) -> Device:
     )
 
 
+def current_device() -> int:
+    """Return CuPy's number of the current device."""
+    return _query()()
+
+
+@functools.cache
+def _query() -> Callable[[], int]:
+    from cupy.cuda.runtime import getDevice
+
+    found: Callable[[], int] = getDevice
+    return found
+
+
 def _has_emulator() -> bool:
     """Whether this process emulates its device; if so, the emulator is imported already."""
     emulator = sys.modules.get("cupygemm.emulator")
@@ -68,5 +82,6 @@ def _has_emulator() -> bool:
 
 
 def forget_devices() -> None:
-    """Clear the cache of `device`."""
+    """Forget what is known of the devices under CuPy."""
     device.cache_clear()
+    _query.cache_clear()

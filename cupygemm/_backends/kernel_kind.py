@@ -7,11 +7,13 @@ Each is compiled for one element type and one ``Config``, by the backend of the 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import NamedTuple
 
+from cupygemm._backends.struct_kernel import Shape, StructKernel
 from cupygemm._build.flatten import flatten
 
 _SCALARS = {"f": "float", "d": "double", "F": "Complex<float>", "D": "Complex<double>"}
@@ -27,7 +29,8 @@ class KernelKind:
     name : str
         The name of its file; the entry is ``cupygemm_`` and this name.
     arguments : str
-        The format of its struct of arguments, as in `struct`.
+        The format of its struct of arguments, as in `struct`; Q is an address. The first ones have
+        8 bytes, and the others are as many pairs of 4 bytes.
     file : str
         The file in ``kernels``, with the name in braces.
     """
@@ -40,6 +43,16 @@ class KernelKind:
     def entry(self) -> str:
         """Return the kernel's name in the compiled file."""
         return f"cupygemm_{self.name}"
+
+    @cached_property
+    def pack(self) -> Callable[..., bytes]:
+        """Return the function that packs its arguments."""
+        return struct.Struct(self.arguments).pack
+
+    @cached_property
+    def address_words(self) -> list[int]:
+        """Return which words of 8 bytes of the packed arguments are addresses."""
+        return [i for i, kind in enumerate(self.arguments.lstrip("=")) if kind == "Q"]
 
     def source(
         self,
@@ -86,20 +99,38 @@ class Launch:
 
     Parameters
     ----------
-    function : callable
-        ``function(grid, threads, packed)``, from `Backend.kernel`.
+    function : StructKernel
+        From `Backend.kernel`.
     kind : KernelKind
     threads : int
         The threads of a workgroup.
     """
 
-    __slots__ = ("_function", "_pack", "_threads")
+    __slots__ = ("_pack", "function", "kind", "threads")
 
-    def __init__(self, function: Any, kind: KernelKind, threads: int) -> None:
-        self._function = function
-        self._threads = threads
-        self._pack = struct.Struct(kind.arguments).pack
+    def __init__(self, function: StructKernel, kind: KernelKind, threads: int) -> None:
+        self.function = function
+        self.kind = kind
+        self.threads = threads
+        self._pack = kind.pack
 
     def __call__(self, grid: tuple[int, int], *arguments: float) -> None:
         """Enqueue the launch on the current stream."""
-        self._function(grid, self._threads, self._pack(*arguments))
+        self.function(grid, self.threads, self._pack(*arguments))
+
+
+class Call(NamedTuple):
+    """A launch with its grid and its arguments."""
+
+    launch: Launch
+    grid: tuple[int, int]
+    arguments: tuple[float, ...]
+
+    def enqueue(self) -> None:
+        """Enqueue the launch on the current stream."""
+        self.launch(self.grid, *self.arguments)
+
+    @property
+    def shape(self) -> Shape:
+        """Return the shape of the launch."""
+        return self.launch.function.shape(self.grid, self.launch.threads)

@@ -10,7 +10,7 @@ from cupygemm._backends.hopper import tf32x3
 from cupygemm._backends.hopper.check import check
 from cupygemm._backends.hopper.compile import compile_cubin, load
 from cupygemm._backends.hopper.config import FLOAT8, HopperArch, HopperConfig
-from cupygemm._backends.hopper.enqueue import PlainKernel
+from cupygemm._backends.hopper.enqueue import plain_kernel
 from cupygemm._backends.hopper.launch import launch_grid
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -243,7 +243,7 @@ class HopperBackend(NoExtras):
 
     def kernel(self, text: str, entry: str, shared_bytes: int = 0) -> Any:
         """Compile a translation unit and load its kernel."""
-        return PlainKernel(load(compile_cubin(text, entry)), shared_bytes)
+        return plain_kernel(load(compile_cubin(text, entry)), shared_bytes)
 
     def _small(self, request: Request) -> SmallSelection | None:
         """Return the configuration for small matrices if the model prefers it."""

@@ -13,16 +13,14 @@ launching the kernel, so packed structs are cached by what differs between them 
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from typing import Any
 
+from cupygemm._backends.struct_kernel import Pointed, StructKernel, pointed
+
 MAX_PACKED = 1024
 """The lists of parameters that a launch caches, each of about a kilobyte."""
-Pointed = tuple[int, bytes, Any]
-"""The address of a kernel's list of parameters, and the objects that keep the address valid."""
 _ADDRESS = struct.Struct("=Q")
-_INVALID_CONTEXT = 201
 _MAX_STREAMS = 64  # streams for which a launch configuration is cached
 
 
@@ -101,8 +99,8 @@ class Enqueue:
         return config
 
 
-class PlainKernel:
-    """Launches a kernel that starts when the previous work has ended, with any grid.
+def plain_kernel(kernel: Any, shared_bytes: int = 0) -> StructKernel:
+    """Return what launches a kernel that starts when the previous work has ended, with any grid.
 
     Parameters
     ----------
@@ -111,39 +109,13 @@ class PlainKernel:
     shared_bytes : int
         The dynamic shared memory of a block.
     """
+    from cuda.bindings import driver
 
-    __slots__ = ("_function", "_launch", "_shared_bytes", "_stream")
-
-    def __init__(self, kernel: Any, shared_bytes: int = 0) -> None:
-        from cuda.bindings import driver
-        from cupy.cuda import get_current_stream
-        from cupy_backends.cuda.api.driver import launchKernel
-
-        if shared_bytes:
-            kernel.max_dynamic_shared_size_bytes = shared_bytes
-        self._shared_bytes = shared_bytes
-
-        self._function = int(kernel.kernel.ptr)
-        self._launch = launchKernel  # takes a third of the time of the call in cuda.bindings
-        self._stream = get_current_stream
-        # Clusters of more than 8 thread blocks have to be allowed.
-        large = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-        driver.cuFuncSetAttribute(driver.CUfunction(self._function), large, 1)
-
-    def __call__(self, grid: tuple[int, int], threads: int, packed: bytes) -> None:
-        """Enqueue a launch on the current stream; the driver copies the struct."""
-        address, _, _kept = pointed(packed)
-        stream, shared = self._stream().ptr, self._shared_bytes
-        shape = (self._function, *grid, 1, threads, 1, 1, shared, stream, address, 0)
-        try:
-            self._launch(*shape)
-        except RuntimeError as err:  # CUDADriverError
-            if getattr(err, "status", None) != _INVALID_CONTEXT:
-                raise
-            from cupy.cuda import runtime
-
-            runtime.memGetInfo()  # creates this thread's context
-            self._launch(*shape)
+    made = StructKernel(kernel, shared_bytes)
+    # Clusters of more than 8 thread blocks have to be allowed.
+    large = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+    driver.cuFuncSetAttribute(driver.CUfunction(made.function), large, 1)
+    return made
 
 
 class Parameters(dict[tuple[Any, ...], Pointed]):
@@ -175,12 +147,6 @@ class Parameters(dict[tuple[Any, ...], Pointed]):
             self.clear()
         self[key] = made = pointed(b"".join((packed, *key[count:])))
         return made
-
-
-def pointed(arguments: bytes) -> Pointed:
-    """Return the list of parameters whose only item is a struct."""
-    pointer = ctypes.c_char_p(arguments)
-    return ctypes.addressof(pointer), arguments, pointer
 
 
 def offsets(dtype: Any, *names: str) -> tuple[int, ...]:

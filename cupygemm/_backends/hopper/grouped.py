@@ -21,7 +21,7 @@ from cupygemm._backends.hopper.compile import Cubin, load
 from cupygemm._backends.hopper.config import HopperArch, HopperConfig
 from cupygemm._backends.hopper.cost import kernel_cost, memory_cycles, num_units, tile_costs, total
 from cupygemm._backends.hopper.cost_shapes import Shapes, columns_of, shapes_of
-from cupygemm._backends.hopper.enqueue import Enqueue, Pointed, pointed
+from cupygemm._backends.hopper.enqueue import Enqueue
 from cupygemm._backends.hopper.launch import HOPPER_ARGS, launch_grid, pack
 from cupygemm._backends.hopper.orientation import as_computed
 from cupygemm._backends.hopper.plan import HopperChoice, choose
@@ -29,6 +29,7 @@ from cupygemm._backends.hopper.product import make_preparation
 from cupygemm._backends.hopper.source import has_narrow_boxes
 from cupygemm._backends.hopper.tile_shapes import configs_for_product
 from cupygemm._backends.runners import Addresses, AddressGroup
+from cupygemm._backends.struct_kernel import Pointed, pointed
 from cupygemm._records.problem import GemmProblem
 from cupygemm._request.layout import Layout
 from cupygemm._request.placement import Placement

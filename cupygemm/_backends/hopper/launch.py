@@ -23,15 +23,9 @@ from cupygemm._backends.hopper.config import (
     num_clusters,
     staged_row_bytes,
 )
-from cupygemm._backends.hopper.enqueue import (
-    MAX_PACKED,
-    Enqueue,
-    Parameters,
-    Pointed,
-    offsets,
-    pointed,
-)
+from cupygemm._backends.hopper.enqueue import MAX_PACKED, Enqueue, Parameters, offsets
 from cupygemm._backends.hopper.stack import TmaStack, Triple
+from cupygemm._backends.struct_kernel import Pointed, pointed
 
 _MAP = (np.void, tensormap.MAP_BYTES)
 HOPPER_ARGS = np.dtype(
