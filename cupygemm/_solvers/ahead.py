@@ -12,7 +12,6 @@ Both streams are ordered by events alone, so a graph can record them.
 from __future__ import annotations
 
 import contextvars
-import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,65 +29,103 @@ def spared() -> int:
     return _spared.get()
 
 
-class _Streams(threading.local):
-    """The side streams of a thread on each device."""
+class _OfThread(threading.local):
+    """The side streams of a thread on each device, and its events that nothing waits for."""
 
     def __init__(self) -> None:
-        self.by_device: dict[int, list[Any]] = {}
+        self.streams: dict[int, list[Any]] = {}
+        self.events: dict[int, list[Any]] = {}
 
 
-_streams = _Streams()
-Wait = Callable[[], object]
-Enqueue = Callable[[Callable[[], object]], Wait]
+_of_thread = _OfThread()
 
 
-@contextmanager
-def pieces() -> Iterator[Enqueue]:
-    """Yield a function that enqueues a piece of work on a side stream.
+class Streams:
+    """The current stream and a side stream, and what orders them.
 
-    The piece begins after what the current stream and the side stream hold then. The function
-    returns another, which has the current stream wait for the piece. What the current stream is
-    given behind the block begins after all pieces.
+    Attributes
+    ----------
+    current, side : int
+        Their addresses, for launches.
     """
-    from cupy.cuda import Event, get_current_stream
 
-    current = get_current_stream()
-    side = _side_stream(current)
+    def __init__(self) -> None:
+        from cupy.cuda import get_current_stream
+        from cupy.cuda.runtime import eventRecord, getDevice, streamWaitEvent
 
-    idle = [Event(disable_timing=True)]
+        index, current = getDevice(), get_current_stream()
+        self._side = _side_stream(index, current)
+        self.current, self.side = int(current.ptr), int(self._side.ptr)
+        self._record, self._wait = eventRecord, streamWaitEvent
+        self._idle = _of_thread.events.setdefault(index, [])
+        self._is_forked = False
 
-    def after(stream: Any) -> Any:
+    def fork(self) -> None:
+        """Let the side stream wait for what the current stream holds."""
+        self._is_forked = True
+        event = self._behind(self.current)
+        self._wait(self.side, event.ptr)
+        self._idle.append(event)  # a wait is for what was recorded before it
+
+    def enqueue(self, work: Callable[[], object]) -> None:
+        """Enqueue work on the side stream, behind what the current stream holds."""
+        self.fork()
+        with self._side:
+            work()
+
+    def mark(self) -> Any:
+        """Return an event behind what the side stream holds, which is to be joined once."""
+        return self._behind(self.side)
+
+    def join(self, mark: Any) -> None:
+        """Let the current stream wait for a mark."""
+        self._wait(self.current, mark.ptr)
+        self._idle.append(mark)
+
+    def end(self) -> None:
+        """Let the current stream wait for all that the side stream holds."""
+        if self._is_forked:
+            self.join(self.mark())
+
+    def _behind(self, stream: int) -> Any:
         """Return an event behind what a stream holds."""
-        event = idle.pop() if idle else Event(disable_timing=True)
-        event.record(stream)
+        event = self._idle.pop() if self._idle else _event()
+        self._record(event.ptr, stream)
         return event
 
-    def order(later: Any, event: Any) -> None:
-        later.wait_event(event)
-        idle.append(event)  # a wait is for what was recorded last, so it may be recorded again
 
-    def enqueue(work: Callable[[], object]) -> Wait:
-        order(side, after(current))
-        with side:
-            work()
-        return functools.partial(order, current, after(side))
+class OneStream:
+    """In the place of `Streams`, with the current stream for everything."""
 
-    order(side, after(current))
-    try:
-        yield enqueue
-    finally:
-        order(current, after(side))
+    def __init__(self) -> None:
+        from cupy.cuda import get_current_stream
+
+        self.current = self.side = int(get_current_stream().ptr)
+
+    def fork(self) -> None:
+        """Do nothing: the order of the stream is enough."""
+
+    def mark(self) -> None:
+        """Return no event."""
+
+    def join(self, mark: None) -> None:
+        """Do nothing."""
 
 
 @contextmanager
-def in_order() -> Iterator[Enqueue]:
-    """Yield a function like that of `pieces`, which enqueues on the current stream."""
+def forked() -> Iterator[Streams]:
+    """Yield the current stream and a side stream, which is joined at the end."""
+    streams = Streams()
+    try:
+        yield streams
+    finally:
+        streams.end()
 
-    def enqueue(work: Callable[[], object]) -> Wait:
-        work()
-        return lambda: None
 
-    yield enqueue
+@contextmanager
+def in_order() -> Iterator[OneStream]:
+    """Yield the current stream for everything."""
+    yield OneStream()
 
 
 @contextmanager
@@ -103,8 +140,8 @@ def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
     units : int
         The compute units that the products of the block leave to the work, if they can.
     """
-    with pieces() as enqueue:
-        enqueue(work)
+    with forked() as streams:
+        streams.enqueue(work)
         token = _spared.set(units)
         try:
             yield
@@ -112,12 +149,17 @@ def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
             _spared.reset(token)
 
 
-def _side_stream(current: Any) -> Any:
-    """Return a side stream of the device; another one for work that is on a side stream already."""
-    from cupy.cuda import Stream
-    from cupy.cuda.runtime import getDevice
+def _event() -> Any:
+    from cupy.cuda import Event
 
-    streams = _streams.by_device.setdefault(getDevice(), [])
+    return Event(disable_timing=True)
+
+
+def _side_stream(index: int, current: Any) -> Any:
+    """Return a side stream of a device; another one for work that is on a side stream already."""
+    from cupy.cuda import Stream
+
+    streams = _of_thread.streams.setdefault(index, [])
     for stream in streams:
         if stream.ptr != current.ptr:
             return stream

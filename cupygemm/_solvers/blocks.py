@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.device import device
-from cupygemm._solvers.matrices import Matrices
+from cupygemm._backends.device import current_device, device
+from cupygemm._solvers.matrices import Layout, Matrices
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def words(dtype: np.dtype[Any]) -> int:
     return dtype.itemsize // 4
 
 
-def lu_panel_blocks(a: Matrices, m: int) -> Blocks:
+def lu_panel_blocks(a: Matrices | Layout, m: int) -> Blocks:
     """Return the shape of the launches that factor LU panels of `m` rows of some matrices.
 
     A single panel takes the least time in a cluster of many small workgroups, with one row for each
@@ -224,16 +224,12 @@ def is_ahead(a: Matrices, behind: int, least: int) -> bool:
 
 def current_limits() -> tuple[int, int]:
     """Return the largest cluster and the number of compute units of the current device."""
-    from cupy.cuda.runtime import getDevice
-
-    return _device_limits(getDevice())
+    return _device_limits(current_device())
 
 
 def has_tile_kernels(dtype: np.dtype[Any]) -> bool:
     """Tell whether the current device has the kernels for tiles of a type (tiles.py)."""
-    from cupy.cuda.runtime import getDevice
-
-    return dtype.char in device(getDevice()).kernels.solves_tiles
+    return dtype.char in device(current_device()).kernels.solves_tiles
 
 
 @functools.cache

@@ -27,7 +27,7 @@ from cupygemm._solvers.kernels import CHOLESKY_FINISH, CHOLESKY_PANEL, load
 from cupygemm._solvers.matrices import Matrices, adjoint
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
-from cupygemm._solvers.updates import update_panel
+from cupygemm._solvers.updates import panel_update
 
 _THREADS = 64
 _FINISH_THREADS = 128
@@ -106,14 +106,14 @@ def _factor_panel(a: Matrices, diagonal: Array, info: Array, width: int, panel: 
         behind = min(column + width, end)
         _factor_block(a, diagonal, info, column, behind - column)
         if behind < end:
-            update_panel(
+            panel_update(
                 a,
                 left=(behind, column),
                 right=(behind, column),
                 target=(behind, behind),
                 extents=(n - behind, end - behind, behind - column),
                 hermitian=True,
-            )
+            ).enqueue()
 
 
 def _update(a: Matrices, panel: range, columns: range, rounding: Rounding) -> None:

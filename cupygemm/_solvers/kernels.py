@@ -7,12 +7,12 @@ of its blocks, by the backend of the device.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.device import device
+from cupygemm._backends.device import current_device, device
 from cupygemm._backends.kernel_kind import KernelKind, Launch
 from cupygemm._backends.solver_kernels import ROWS_PRODUCT, TEAM_OF_CLUSTER
 
@@ -54,20 +54,12 @@ def load(kind: KernelKind, dtype: np.dtype[Any], threads: int, **config: int | b
         The constants of the kernel's ``Config``. ``team`` is the number of workgroups that factor
         a panel together, and ``shared_bytes`` the dynamic shared memory of one.
     """
-    index = _current_device()()
+    index = current_device()
     key = (index, kind.name, dtype.char, threads, *config.values())
     launch = _loaded.get(key)
     if launch is None:
         launch = _loaded[key] = _load(index, kind, dtype.char, threads, config)
     return launch
-
-
-@functools.cache
-def _current_device() -> Callable[[], int]:
-    from cupy.cuda.runtime import getDevice
-
-    found: Callable[[], int] = getDevice
-    return found
 
 
 _loaded: dict[tuple[Any, ...], Launch] = {}

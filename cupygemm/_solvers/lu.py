@@ -23,19 +23,13 @@ from dataclasses import dataclass
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks, small
 from cupygemm._solvers.ahead import beside
-from cupygemm._solvers.blocks import (
-    current_limits,
-    is_ahead,
-    lu_panel_blocks,
-    outer_width,
-)
+from cupygemm._solvers.blocks import is_ahead, lu_panel_blocks, outer_width
 from cupygemm._solvers.delayed_updates import Update, joined, steps
 from cupygemm._solvers.lu_blocks import factor_panel
 from cupygemm._solvers.matrices import Matrices
 from cupygemm._solvers.products import EXACT, Rounding, subtract_product
 from cupygemm._solvers.substitution import substitute
 from cupygemm._solvers.swaps import Moves, move, trace
-from cupygemm._solvers.teams import Workspace
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,14 +80,9 @@ def factor(
     if a.m == a.n == k and small.is_whole(k, a.dtype):
         small.factor_lu(a, pivots, info)
         return LuFactors(a, pivots, info)
-    _, units = current_limits()
-    shape = lu_panel_blocks(a, max(a.m, 1))
-    workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
     few = identity is None and a.n - k <= blocks.LIMITS.few
-    factor_next = functools.partial(
-        _factor_panels, a, pivots, info, few=few, rounding=rounding, workspace=workspace
-    )
-    panels = _panels(a, k, outer_width(k, shape.width))
+    factor_next = functools.partial(_factor_panels, a, pivots, info, few=few, rounding=rounding)
+    panels = _panels(a, k, outer_width(k, lu_panel_blocks(a, max(a.m, 1)).width))
     delays = identity is None and a.batches == 1 and a.n >= blocks.LIMITS.grouped
     most = blocks.LIMITS.group if delays else 1
     factor_next(panels[0])
@@ -174,19 +163,18 @@ def _factor_panels(
     *,
     few: bool,
     rounding: Rounding,
-    workspace: Workspace,
 ) -> None:
     """Factor a panel, and apply it to the columns that `_changed` tells."""
     k = pivots.shape[1]
     if _is_tail(a, panel, k):
-        factor_panel(a, pivots, info, panel, workspace, columns=_changed(a, panel, k, few=few))
+        factor_panel(a, pivots, info, panel, columns=_changed(a, panel, k, few=few))
         return
     first, *second = _parts(panel)
-    factor_panel(a, pivots, info, first, workspace)
+    factor_panel(a, pivots, info, first)
     for part in second:
         _move(a, _traced(a, pivots, first), part)
         _update(a, first, part, rounding)
-        factor_panel(a, pivots, info, part, workspace)
+        factor_panel(a, pivots, info, part)
         _move(a, _traced(a, pivots, part), first)
 
 

@@ -6,41 +6,38 @@ wait for what the block before does to the other columns, which is computed besi
     side stream      | factor 0 | apply 0, factor 1        | apply 1, factor 2        | ...
     current stream              | 0: swap, solve, update 2 | 1: swap, solve, update 3 | ...
                                   and the blocks behind      and the blocks behind
+
+A block takes the GPU some 40 microseconds. So that the host takes less, the launches of a panel are
+prepared once for matrices of one shape, and an addition puts in the addresses (launch_rows.py).
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
-from cupygemm._backends.kernel_kind import Launch
+from cupygemm._backends.device import current_device
+from cupygemm._backends.kernel_kind import Call
+from cupygemm._backends.launch_rows import LaunchRows, region
 from cupygemm._request.arrays import Array
-from cupygemm._solvers.ahead import in_order, pieces
-from cupygemm._solvers.blocks import Blocks, lu_panel_blocks
+from cupygemm._solvers import blocks
+from cupygemm._solvers.ahead import forked, in_order
+from cupygemm._solvers.blocks import Blocks, Limits, current_limits, lu_panel_blocks
 from cupygemm._solvers.kernels import LU_PANEL, load
-from cupygemm._solvers.matrices import Matrices
-from cupygemm._solvers.swaps import MOST_OF_BLOCK, Moves, move, planned
-from cupygemm._solvers.teams import Workspace
-from cupygemm._solvers.updates import update_panel
+from cupygemm._solvers.matrices import Layout, Matrices
+from cupygemm._solvers.swaps import MOVES_BYTES, block_move
+from cupygemm._solvers.teams import RECORD_BYTES, num_teams
+from cupygemm._solvers.updates import panel_update
 
-
-class _Block(NamedTuple):
-    """A block of columns, its kernel and the shape of its launch, and the moves of its rows."""
-
-    columns: range
-    shape: Blocks
-    launch: Launch
-    moves: Moves
+_MATRIX, _PIVOTS, _INFO, _WORKSPACE = map(region, (1, 2, 3, 4))
+_ALIGNMENT = 256
+"""Parts of the workspace begin at multiples of this, and the matrix is as far from one as it is."""
 
 
 def factor_panel(
-    a: Matrices,
-    pivots: Array,
-    info: Array,
-    panel: range,
-    workspace: Workspace,
-    *,
-    columns: range | None = None,
+    a: Matrices, pivots: Array, info: Array, panel: range, *, columns: range | None = None
 ) -> None:
     """Factor a panel.
 
@@ -51,95 +48,190 @@ def factor_panel(
         As of `LuFactors`.
     panel : range
         Its columns.
-    workspace : Workspace
     columns : range, optional
         The columns that change: those of the panel, if nothing else is said. The rows of the others
         are swapped, and those behind the panel are solved with and updated, too.
     """
-    changed = panel if columns is None else columns
+    import cupy
+
+    start = a.address(0, 0)
+    beyond = start % _ALIGNMENT
+    prepared = _prepared(
+        a.layout(_MATRIX + beyond),
+        pivots.shape[1],
+        panel,
+        panel if columns is None else columns,
+        current_device(),
+        blocks.LIMITS,
+    )
+    workspace = cupy.empty(prepared.workspace_bytes, "uint8")
+    if prepared.zeroed_bytes:
+        workspace[: prepared.zeroed_bytes].fill(0)
+    launches = prepared.launches.at(
+        start - beyond, pivots.data.ptr, info.data.ptr, workspace.data.ptr
+    )
+    with forked() if len(prepared.steps) > 2 and a.batches == 1 else in_order() as streams:
+        mark: Any = None
+        for factor, others in prepared.steps:
+            mark_of_last = mark
+            if factor is not None:
+                streams.fork()
+                launches.enqueue(factor, streams.side)
+                mark = streams.mark()
+            if mark_of_last is not None:
+                streams.join(mark_of_last)
+            for other in others:
+                launches.enqueue(other, streams.current)
+
+
+class _Step(NamedTuple):
+    """The launch that factors a block, and those that apply the block before; numbers of rows."""
+
+    factor: int | None
+    others: Sequence[int]
+
+
+class _Prepared(NamedTuple):
+    """The launches of a panel, and the workspace that they need, of which the start is zeroed."""
+
+    launches: LaunchRows
+    steps: list[_Step]
+    zeroed_bytes: int
+    workspace_bytes: int
+
+
+@functools.lru_cache(maxsize=512)
+def _prepared(
+    a: Layout, k: int, panel: range, changed: range, index: int, limits: Limits
+) -> _Prepared:
+    """Return the launches of a panel of matrices with `k` pivots, for the current device."""
     blocks = _blocks(a, panel)
-    factor = functools.partial(_factor, a, pivots, info, workspace)
-    beside = len(blocks) > 1 and a.batches == 1
-    with pieces() if beside else in_order() as enqueue:
-        wait = enqueue(functools.partial(factor, blocks[0], None))
-        for own, following in zip(blocks, [*blocks[1:], None], strict=True):
-            wait_for_own = wait
-            if following is not None:
-                wait = enqueue(functools.partial(factor, following, own))
-            wait_for_own()
-            end = own.columns.stop if following is None else following.columns.stop
-            _apply(a, own, range(own.columns.start, end), changed)
+    room = _room(a, blocks)
+    calls: list[Call] = []
+    steps: list[_Step] = []
+    for before, own in zip([None, *blocks], [*blocks, None], strict=True):
+        factor = None if own is None else len(calls)
+        if own is not None:
+            calls.append(_factor(a, k, own, before, room))
+        first = len(calls)
+        if before is not None:
+            calls += _apply(a, before, own, changed, room)
+        steps.append(_Step(factor, range(first, len(calls))))
+    return _Prepared(LaunchRows(calls), steps, room.zeroed_bytes, room.num_bytes)
 
 
-def _blocks(a: Matrices, panel: range) -> list[_Block]:
-    rooms = planned(a), planned(a)  # the moves of a block are read while the next one is factored
-    blocks: list[_Block] = []
+class _Block(NamedTuple):
+    """A block of columns, and the shape and the teams of the launch that factors it."""
+
+    number: int
+    columns: range
+    shape: Blocks
+    teams: int
+
+    @property
+    def workgroups(self) -> int:
+        """Return the workgroups of the launch."""
+        return self.teams * self.shape.team
+
+
+def _blocks(a: Layout, panel: range) -> list[_Block]:
+    _, units = current_limits()
+    found: list[_Block] = []
     first = panel.start
     while first < panel.stop:
         shape = lu_panel_blocks(a, a.m - first)
         columns = range(first, min(first + shape.width, panel.stop))
-        launch = (
-            blocks[-1].launch
-            if blocks and blocks[-1].shape == shape
-            else load(
-                LU_PANEL,
-                a.dtype,
-                shape.threads,
-                width=shape.width,
-                rows=shape.rows,
-                team=shape.team,
-            )
-        )
-        moves = Moves(rooms[len(blocks) % 2], first, columns.stop, MOST_OF_BLOCK)
-        blocks.append(_Block(columns, shape, launch, moves))
+        found.append(_Block(len(found), columns, shape, num_teams(shape, units, a.batches)))
         first = columns.stop
-    return blocks
+    return found
 
 
-def _apply(a: Matrices, own: _Block, done: range, changed: range) -> None:
-    """Apply a block to the columns that change, but for those that are done."""
-    move(a, own.moves, changed, done, solve=True)
-    left, top, end = own.columns.start, own.columns.stop, done.stop
-    if end < changed.stop and top < a.m:
-        update_panel(
-            a,
-            left=(top, left),
-            right=(left, end),
-            target=(top, end),
-            extents=(a.m - top, changed.stop - end, top - left),
-        )
+class _Room(NamedTuple):
+    """The workspace of a panel.
+
+    Attributes
+    ----------
+    flags : list of int
+        For each block, the address of the flags of its teams, which have to be zero.
+    records, scratch : int
+        Addresses of what all launches use, one after the other.
+    moves : tuple of int
+        Those of an even block and of an odd one, which are read while the next one is factored.
+    zeroed_bytes, num_bytes : int
+        The bytes of all flags, which come first, and of the workspace.
+    """
+
+    flags: list[int]
+    records: int
+    scratch: int
+    moves: tuple[int, int]
+    zeroed_bytes: int
+    num_bytes: int
 
 
-def _factor(
-    a: Matrices,
-    pivots: Array,
-    info: Array,
-    workspace: Workspace,
-    block: _Block,
-    before: _Block | None,
-) -> None:
-    """Factor a block, to which the block before is applied first."""
-    columns, shape, launch, moves = block
-    first = columns.start
-    workspace.reshape(shape)
-    flags, records = workspace.next_block()
-    launch(
-        (shape.team, workspace.teams),
+def _room(a: Layout, blocks: Sequence[_Block]) -> _Room:
+    max_cluster, _ = current_limits()
+    # Clusters exchange records in shared memory.
+    num_flags = [0 if x.shape.team <= max_cluster else x.workgroups for x in blocks]
+    held = [x.workgroups * x.shape.threads * x.shape.rows * x.shape.width for x in blocks]
+    zeroed_bytes, moves = 4 * sum(num_flags), MOVES_BYTES * a.batches
+    parts = (
+        zeroed_bytes,
+        2 * RECORD_BYTES * max(num_flags),
+        a.dtype.itemsize * max(held),
+        moves,
+        moves,
+    )
+    *starts, end = accumulate((-(-size // _ALIGNMENT) * _ALIGNMENT for size in parts), initial=0)
+    first, records, scratch, even, odd = (_WORKSPACE + start for start in starts)
+    flags = [first + 4 * before for before in accumulate(num_flags[:-1], initial=0)]
+    return _Room(flags, records, scratch, (even, odd), zeroed_bytes, end)
+
+
+def _factor(a: Layout, k: int, block: _Block, before: _Block | None, room: _Room) -> Call:
+    """Return the launch that factors a block, to which the block before is applied first."""
+    columns, shape, first = block.columns, block.shape, block.columns.start
+    launch = load(
+        LU_PANEL, a.dtype, shape.threads, width=shape.width, rows=shape.rows, team=shape.team
+    )
+    arguments = (
         a.address(first, first),
         a.pitch,
         a.stride,
-        pivots.data.ptr + 4 * first,
-        pivots.shape[1],
-        info.data.ptr,
-        flags,
-        records,
-        moves.array.data.ptr,
-        0 if before is None else before.moves.array.data.ptr,
-        0 if before is None else workspace.scratch(),
+        _PIVOTS + 4 * first,
+        k,
+        _INFO,
+        room.flags[block.number],
+        room.records,
+        room.moves[block.number % 2],
+        0 if before is None else room.moves[before.number % 2],
+        0 if before is None else room.scratch,
         a.m - first,
         len(columns),
         first,
         a.batches,
-        workspace.teams,
+        block.teams,
         0 if before is None else len(before.columns),
     )
+    return Call(launch, (shape.team, block.teams), arguments)
+
+
+def _apply(
+    a: Layout, own: _Block, following: _Block | None, changed: range, room: _Room
+) -> list[Call]:
+    """Return the launches that apply a block to the columns that change, but for the next block."""
+    left, top = own.columns.start, own.columns.stop
+    end = top if following is None else following.columns.stop
+    swap = block_move(a, room.moves[own.number % 2], own.columns, changed, range(left, end))
+    calls = [] if swap is None else [swap]
+    if end < changed.stop and top < a.m:
+        calls.append(
+            panel_update(
+                a,
+                left=(top, left),
+                right=(left, end),
+                target=(top, end),
+                extents=(a.m - top, changed.stop - end, top - left),
+            )
+        )
+    return calls

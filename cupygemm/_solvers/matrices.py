@@ -13,6 +13,39 @@ from cupygemm._request.arrays import Array
 _ROW_BYTES, _SMALL_ROW_BYTES = 128, 16
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How matrices in row-major order lie in memory.
+
+    Attributes
+    ----------
+    batches, m, n : int
+        The number of matrices, and their extents.
+    pitch : int
+        The elements from a row to the next.
+    dtype : numpy.dtype
+        The element type.
+    start : int
+        The address of the first element, or what stands for it.
+    """
+
+    batches: int
+    m: int
+    n: int
+    pitch: int
+    dtype: np.dtype[Any]
+    start: int
+
+    @property
+    def stride(self) -> int:
+        """Return the elements from a matrix to the next."""
+        return self.m * self.pitch
+
+    def address(self, row: int, column: int) -> int:
+        """Return the address of an element of the first matrix."""
+        return self.start + (row * self.pitch + column) * self.dtype.itemsize
+
+
 @dataclass(frozen=True, eq=False)
 class Matrices:
     """Matrices of one shape in row-major order, which a solver overwrites.
@@ -63,6 +96,10 @@ class Matrices:
         """Return the address of an element of the first matrix."""
         start, size = self._place
         return start + (row * self.pitch + column) * size
+
+    def layout(self, start: int) -> Layout:
+        """Return the layout, with a start that stands for the address of the first element."""
+        return Layout(self.batches, self.m, self.n, self.pitch, self.dtype, start)
 
     def block(self, rows: slice, columns: slice) -> Array:
         """Return a view of a block: (rows, columns), or a stack of blocks if there are several."""

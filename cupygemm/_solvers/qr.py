@@ -119,7 +119,7 @@ def factor(a: Matrices) -> QrFactors:
     tau = cupy.empty((a.batches, k), a.dtype)
     max_cluster, units = current_limits()
     shape = panel_blocks(max(a.m, 1), a.dtype, max_cluster)
-    workspace = Workspace(shape, a.dtype, k, units, batches=a.batches)
+    workspace = Workspace(shape, k, units, batches=a.batches)
     outer = outer_width(k, shape.width)
     panels = [
         Reflector(

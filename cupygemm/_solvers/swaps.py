@@ -6,20 +6,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cupygemm._backends.kernel_kind import Call
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.blocks import words
 from cupygemm._solvers.kernels import SWAP_MOVES, SWAP_ROWS, load
-from cupygemm._solvers.matrices import Matrices, copied
+from cupygemm._solvers.matrices import Layout, Matrices, copied
 
 _THREADS = 256
-MOST_OF_BLOCK = _FEW_PIVOTS = 32
-"""The most pivots of a block."""
-_MOST_PIVOTS = 256
+_FEW_PIVOTS, _MOST_PIVOTS = 32, 256
+MOVES_BYTES = 8 * 2 * _FEW_PIVOTS
+"""The bytes of the moves of a block of one matrix, which has at most 32 pivots."""
 _NO_GAP = range(1 << 30, 1 << 30)
 _MOVES_THREADS = 64
 
 
-def _strip(a: Matrices, *, few: bool) -> int:
+def _strip(a: Matrices | Layout, *, few: bool) -> int:
     """Return the columns of a workgroup, whose rows it holds in registers."""
     return min((128 if few else 64) // words(a.dtype), 32)
 
@@ -48,18 +49,18 @@ def swap(
         Whether the last swap comes first, which undoes the swaps.
     """
     few = count <= _FEW_PIVOTS
-    _launch(
+    _call(
         a,
         few=few,
         columns=range(a.n),
         rows=range(first, first + count),
         pivots=(pivots.data.ptr + 4 * first, 0 if shared else pivots.shape[1]),
         inverse=inverse,
-    )
+    ).enqueue()
 
 
-def _launch(
-    a: Matrices,
+def _call(
+    a: Matrices | Layout,
     *,
     few: bool,
     columns: range,
@@ -69,7 +70,7 @@ def _launch(
     gap: range = _NO_GAP,
     inverse: bool = False,
     solve: bool = False,
-) -> None:
+) -> Call:
     across = _strip(a, few=few)
     launch = load(
         SWAP_ROWS,
@@ -81,8 +82,7 @@ def _launch(
         planned=moves != 0,
     )
     count = len(columns) - len(gap)
-    launch(
-        (-(-count // across), a.batches),
+    arguments = (
         a.address(0, 0),
         a.pitch,
         a.stride,
@@ -97,6 +97,7 @@ def _launch(
         int(inverse),
         0,
     )
+    return Call(launch, (-(-count // across), a.batches), arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,16 +148,27 @@ def trace(a: Matrices, pivots: Array, first: int, end: int) -> Moves:
     return Moves(moves, first, end, most)
 
 
-def planned(a: Matrices) -> Array:
-    """Return room for the moves of a block, which the kernel that factors it writes."""
-    import cupy
+def block_move(a: Layout, moves: int, block: range, columns: range, gap: range) -> Call | None:
+    """Return the launch that applies the swaps of a block, and solves for its rows of U.
 
-    return cupy.empty((a.batches, 2 * _FEW_PIVOTS, 2), "uint32")
+    Parameters
+    ----------
+    a : Layout
+    moves : int
+        The address of the moves, which the kernel that factors the block writes.
+    block : range
+        The columns of the block.
+    columns : range
+        The columns that are swapped, and those of the gap. Those behind the gap are solved, too.
+    gap : range
+        Columns among them that are left alone.
+    """
+    if len(columns) <= len(gap):
+        return None
+    return _call(a, few=True, columns=columns, rows=block, moves=moves, gap=gap, solve=True)
 
 
-def move(
-    a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP, *, solve: bool = False
-) -> None:
+def move(a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP) -> None:
     """Move the rows of some columns in one pass.
 
     Parameters
@@ -167,20 +179,16 @@ def move(
         The columns to move, and those of the gap.
     gap : range
         Columns among them that are left alone.
-    solve : bool
-        Whether to solve for the rows of U in the columns behind the gap, too, for at most 32
-        pivots.
     """
     if len(columns) > len(gap):
-        _launch(
+        _call(
             a,
             few=moves.most == _FEW_PIVOTS,
             columns=columns,
             rows=range(moves.first, moves.end),
             moves=moves.array.data.ptr,
             gap=gap,
-            solve=solve,
-        )
+        ).enqueue()
 
 
 def permute(x: Matrices, pivots: Array, *, inverse: bool) -> None:

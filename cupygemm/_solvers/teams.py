@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from cupygemm._solvers.blocks import Blocks
 
-_RECORD_BYTES = 1 << 11
+RECORD_BYTES = 1 << 11
 """At least the bytes of a record: two rows of 64 words, and a header."""
 _MAX_GRID_Y = 65535
+
+
+def num_teams(shape: Blocks, units: int, batches: int) -> int:
+    """Return the teams of a launch; all their workgroups are resident at the same time.
+
+    Parameters
+    ----------
+    shape : Blocks
+    units : int
+        The compute units of the device.
+    batches : int
+        The number of matrices.
+    """
+    if shape.team == 1:
+        return min(batches, _MAX_GRID_Y)
+    return min(batches, max(units // shape.team, 1))
 
 
 class Workspace:
@@ -22,8 +36,6 @@ class Workspace:
     ----------
     shape : Blocks
         Of the tallest panel.
-    dtype : numpy.dtype
-        The element type.
     columns : int
         The columns of the factorisation: no more launches are made.
     units : int
@@ -32,26 +44,20 @@ class Workspace:
         The number of matrices.
     """
 
-    def __init__(
-        self, shape: Blocks, dtype: np.dtype[Any], columns: int, units: int, *, batches: int
-    ) -> None:
+    def __init__(self, shape: Blocks, columns: int, units: int, *, batches: int) -> None:
         self.shape = shape
         self._units = units
         self._batches = batches
         self._columns = columns
         self._flags: Any = None
         self._records: Any = None
-        self._itemsize = dtype.itemsize
-        self._scratch: Any = None
         self._kept: list[Any] = []  # memory that launches of another stream may still use
         self._next = 0
 
     @property
     def teams(self) -> int:
-        """Return the teams of a launch; all their workgroups are resident at the same time."""
-        if self.shape.team == 1:
-            return min(self._batches, _MAX_GRID_Y)
-        return min(self._batches, max(self._units // self.shape.team, 1))
+        """Return the teams of a launch."""
+        return num_teams(self.shape, self._units, self._batches)
 
     def reshape(self, shape: Blocks) -> None:
         """Use another shape from the next launch on; panels become shorter, so teams do too."""
@@ -70,21 +76,10 @@ class Workspace:
             )
             self._kept.append(self._flags)
             self._next = 0
-        size = 2 * per_launch * _RECORD_BYTES
+        size = 2 * per_launch * RECORD_BYTES
         if self._records is None or self._records.size < size:
             self._records = cupy.empty(size, "uint8")
             self._kept.append(self._records)
         at = self._next
         self._next += per_launch
         return int(self._flags.data.ptr) + 4 * at, int(self._records.data.ptr)
-
-    def scratch(self) -> int:
-        """Return the address of memory for the blocks that the teams of a launch hold."""
-        import cupy
-
-        shape = self.shape
-        size = self.teams * shape.team * shape.threads * shape.rows * shape.width * self._itemsize
-        if self._scratch is None or self._scratch.size < size:
-            self._scratch = cupy.empty(size, "uint8")
-            self._kept.append(self._scratch)
-        return int(self._scratch.data.ptr)

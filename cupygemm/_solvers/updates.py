@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from cupygemm._backends.kernel_kind import Launch
+from cupygemm._backends.kernel_kind import Call, Launch
 from cupygemm._backends.solver_kernels import UPDATE_BLOCK
 from cupygemm._solvers.blocks import has_tile_kernels
 from cupygemm._solvers.kernels import PANEL_UPDATE, load
-from cupygemm._solvers.matrices import Matrices
+from cupygemm._solvers.matrices import Layout, Matrices
 
 _TILE, _THREADS = 64, 256
 _DEPTH, _PAD, _VECTOR_BYTES = 32, 4, 16
@@ -15,20 +15,20 @@ BLOCK_ELEMENTS = _TILE * (_DEPTH + _PAD) + _DEPTH * (_TILE + _PAD)
 Position = tuple[int, int]
 
 
-def update_panel(
-    a: Matrices,
+def panel_update(
+    a: Matrices | Layout,
     *,
     left: Position,
     right: Position,
     target: Position,
     extents: tuple[int, int, int],
     hermitian: bool = False,
-) -> None:
-    """Subtract a product of blocks of the matrices from another block of them.
+) -> Call:
+    """Return the launch that subtracts a product of blocks from another block of the matrices.
 
     Parameters
     ----------
-    a : Matrices
+    a : Matrices or Layout
     left, right, target : tuple of int
         The first row and column of each block.
     extents : tuple of int
@@ -50,8 +50,7 @@ def update_panel(
         launch = _load_block(a)
     else:
         launch = _load(a, hermitian=hermitian)
-    launch(
-        (-(-m // _TILE) * -(-n // _TILE), a.batches),
+    arguments = (
         *places,
         a.pitch,
         1,
@@ -65,16 +64,17 @@ def update_panel(
         k,
         int(hermitian),
     )
+    return Call(launch, (-(-m // _TILE) * -(-n // _TILE), a.batches), arguments)
 
 
-def _load_block(a: Matrices) -> Launch:
+def _load_block(a: Matrices | Layout) -> Launch:
     """Return the kernel that multiplies by mma.sync."""
     return load(
         UPDATE_BLOCK, a.dtype, 128, depth=_DEPTH, shared_bytes=BLOCK_ELEMENTS * a.dtype.itemsize
     )
 
 
-def _load(a: Matrices, *, hermitian: bool) -> Launch:
+def _load(a: Matrices | Layout, *, hermitian: bool) -> Launch:
     return load(
         PANEL_UPDATE,
         a.dtype,

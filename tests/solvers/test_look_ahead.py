@@ -77,26 +77,28 @@ def test_blocks_of_a_panel_need_not_wait_for_the_updates_behind(
     lu_expected = [each.get() for each in linalg.lu_factor(a)]
     np.testing.assert_allclose(expected, np.linalg.solve(a.get(), b.get()), rtol=0, atol=1e-12)
 
-    monkeypatch.setattr(lu_blocks, "pieces", ahead.in_order)
+    monkeypatch.setattr(lu_blocks, "forked", ahead.in_order)
     assert (linalg.solve(a, b).get() == expected).all()
     for got, one in zip(linalg.lu_factor(a), lu_expected, strict=True):
         assert (got.get() == one).all()
 
 
-def test_waits_for_pieces_of_work(cp):
-    """A wait is for its piece, also when the next one is enqueued; the end waits for all."""
+def test_marks_on_the_side_stream(cp):
+    """A mark is for its work, also when more is enqueued behind it; the end waits for all."""
     current = cp.cuda.Stream(non_blocking=True)
     cp.cuda.get_current_stream().synchronize()
     with current:
         a, b = cp.zeros(8), cp.zeros(8)
-        with ahead.pieces() as enqueue:
-            wait = enqueue(lambda: cp.add(a, 1, out=a))
-            wait_for_next = enqueue(lambda: cp.add(b, 1, out=b))
-            wait()
+        with ahead.forked() as streams:
+            streams.enqueue(lambda: cp.add(a, 1, out=a))
+            mark = streams.mark()
+            streams.enqueue(lambda: cp.add(b, 1, out=b))
+            mark_of_next = streams.mark()
+            streams.join(mark)
             cp.add(a, a, out=a)
-            wait_for_next()
+            streams.join(mark_of_next)
             cp.add(b, a, out=b)
-            enqueue(lambda: cp.add(b, b, out=b))
+            streams.enqueue(lambda: cp.add(b, b, out=b))
         cp.add(a, b, out=a)
     current.synchronize()
     assert a.get().tolist() == [8.0] * 8

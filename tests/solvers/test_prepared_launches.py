@@ -1,0 +1,103 @@
+"""The launches of an LU panel are prepared once for all matrices of a shape."""
+
+from __future__ import annotations
+
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import cupygemm
+from cupygemm import linalg
+from cupygemm._solvers import lu as _lu
+from cupygemm._solvers import lu_blocks, matrices
+
+N = 45
+LIBRARY = Path(cupygemm.__file__).parent
+
+
+@pytest.fixture
+def nothing_prepared(monkeypatch):
+    """Return what makes preparing launches raise from then on."""
+
+    def forbid():
+        monkeypatch.setattr(lu_blocks, "LaunchRows", None)
+
+    lu_blocks._prepared.cache_clear()
+    return forbid
+
+
+def factored(a):
+    return [each.get() for each in linalg.lu_factor(a)]
+
+
+@pytest.mark.parametrize("shape", [(N, N), (2, 20, 20)])
+def test_a_matrix_elsewhere_is_factored_by_the_same_launches(cp, draw, nothing_prepared, shape):
+    first, second = draw(shape), draw(shape)
+    expected = factored(cp.asarray(first)), factored(cp.asarray(second))
+    nothing_prepared()
+    kept = []
+    for given, wanted in zip((first, second), expected, strict=True):
+        kept += [cp.asarray(given), cp.empty(1 << 16)]  # so that the next one lies elsewhere
+        for got, one in zip(factored(kept[-2]), wanted, strict=True):
+            assert (got == one).all()
+
+
+@pytest.mark.parametrize("shift", [1, 2, 31])
+def test_matrices_that_begin_between_multiples_of_the_alignment(cp, draw, small_blocks, shift):
+    """Vector loads depend on the alignment of the matrix."""
+    given, row = draw((21, 21)), 32
+    expected = factored(cp.asarray(given))
+    memory = cp.empty(shift + 21 * row)
+    array = memory[shift:].reshape(1, 21, row)
+    array[0, :, :21] = cp.asarray(given)
+    found = _lu.factor(matrices.Matrices(array, 21))
+    assert (found.lu.view[0].get() == expected[0]).all()
+    assert (found.pivots[0].get() == expected[1]).all()
+
+
+def test_threads_share_prepared_launches(cp, draw, small_blocks):
+    given = [draw((N, N)) for _ in range(4)]
+    arrays = [cp.asarray(each) for each in given]
+    expected = [factored(each) for each in arrays]
+    cp.cuda.get_current_stream().synchronize()
+
+    def in_a_stream(a):
+        with cp.cuda.Stream(non_blocking=True) as stream:
+            found = linalg.lu_factor(a)
+            stream.synchronize()
+            return [each.get() for each in found]
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(in_a_stream, arrays))
+    for found, wanted in zip(results, expected, strict=True):
+        for got, one in zip(found, wanted, strict=True):
+            np.testing.assert_array_equal(got, one)
+
+
+def steps(call):
+    """Return how many calls code of the solvers and of backends makes, except of the emulator."""
+    folders, seen = tuple(str(LIBRARY / name) for name in ("_solvers", "_backends")), []
+
+    def note(frame, event, argument):
+        if event in ("call", "c_call") and frame.f_code.co_filename.startswith(folders):
+            seen.append(argument or frame.f_code)
+
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return len(seen)
+
+
+def test_a_block_adds_few_steps(cp, draw, small_blocks):
+    """Three launches of three steps each, and the events of two streams."""
+    counts = []
+    for n in (8, 12):  # two blocks, and three
+        a = cp.asarray(draw((n, n)))
+        linalg.lu_factor(a)
+        counts.append(steps(lambda a=a: linalg.lu_factor(a)))
+    assert counts[1] - counts[0] <= 30
