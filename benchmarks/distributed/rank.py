@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +32,7 @@ from benchmarks.models.peers import tensor_of
 from cupygemm import distributed as cd
 
 BATCH_SECONDS, LEAST_CALLS, MOST_CALLS = 0.02, 4, 50
+QUEUED_CALLS = 8  # which streams take without letting the host wait
 TOLERANCE = 0.02  # of the largest element; the parts of a sum are rounded to bfloat16
 
 Record = dict[str, Any]
@@ -153,6 +155,7 @@ def _measured(case: Case, rank: Rank, meeting: Meeting, rounds: int, stream: Any
         **case._asdict(),
         "ranks": rank.size,
         "seconds": times,
+        "host_seconds": _host_times(calls, rank.rank, meeting, rounds, stream),
         "errors": errors,
         "failed": failed,
         "bits_of_one_gpu": bits,
@@ -205,6 +208,24 @@ def _seconds(
     end.record(stream)
     end.synchronize()
     return meeting.slowest(rank, get_elapsed_time(start, end) / 1000 / count)
+
+
+def _host_times(
+    calls: dict[str, Call], rank: int, meeting: Meeting, rounds: int, stream: Any
+) -> dict[str, float]:
+    """Return the seconds in which the slowest rank's host enqueues a call, medians over rounds."""
+    turns: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds):
+        for name, call in calls.items():
+            stream.synchronize()
+            meeting.barrier.wait()
+            start = time.perf_counter()
+            for _ in range(QUEUED_CALLS):
+                call()
+            each = (time.perf_counter() - start) / QUEUED_CALLS
+            turns[name].append(meeting.slowest(rank, each))
+    stream.synchronize()
+    return {name: statistics.median(times) for name, times in turns.items()}
 
 
 def _operands(case: Case) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -38,12 +38,16 @@ def fastest_of_ours(record: Record) -> str:
 
 
 def line(record: Record) -> str:
-    """Return a line of a case: the ideal time, and each contender's, in milliseconds."""
+    """Return a line of a case: the ideal time, each contender's, and the host's, milliseconds."""
     times = ", ".join(
         f"{name} {time * 1e3:.3f} ({share:.0%})"
         for name, share in efficiencies(record).items()
         for time in [record["seconds"][name]]
     )
+    if record.get("host_seconds"):
+        times += "; host: " + ", ".join(
+            f"{name} {time * 1e3:.3f}" for name, time in record["host_seconds"].items()
+        )
     bits = "" if record["bits_of_one_gpu"] is None else f"; bits {record['bits_of_one_gpu']}"
     failed = "".join(f"; {name}: {why}" for name, why in record["failed"].items())
     return f"{_name(record)} ideal {ideal(record) * 1e3:.3f} ms: {times}{bits}{failed}"

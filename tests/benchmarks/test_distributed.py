@@ -40,7 +40,9 @@ def test_efficiency_is_that_beside_the_fastest_product_on_one_gpu():
     assert report.efficiencies(found)["cupygemm, auto"] == pytest.approx(0.5)
     assert report.fastest_of_ours(found) == "cupygemm, auto"
     found["bits_of_one_gpu"] = None
+    found["host_seconds"] = {"cupygemm, auto": 5e-5}
     assert "ideal 1.000 ms: cupygemm, auto 2.000 (50%)" in report.line(found)
+    assert report.line(found).endswith("; host: cupygemm, auto 0.050")
     table = list(report.tables([found]))
     assert table[-1].startswith("1024x1024x1024 | 1.000 | 2.000")
     assert chart.curve([found], "NCCL and cuBLAS") == [(1024, pytest.approx(0.25))]
