@@ -69,7 +69,7 @@ def test_flat_instructions_that_access_lds_are_named() -> None:
     to_memory = FLAT_LDS.replace("v_mov_b32 v3, s9", "v_mov_b32 v3, s5\nv_or_b32 v2, s4, v2")
     assert "Waits for scalar loads" not in str(flat.verdict), "it waits for LDS"
     for other in (FILL, to_memory):
-        assert "FLAT" not in str(profiled(other, lds=64 * 132).verdict)
+        assert "accessed by FLAT" not in str(profiled(other, lds=64 * 132).verdict)
 
 
 LOADS = """
@@ -90,6 +90,20 @@ def test_accesses_that_are_not_coalesced_are_named() -> None:
     (cause, *_) = good.verdict.causes
     assert cause.name == "Waits for global memory"
     assert "Each CU asks for each line for the first time" in cause.why
+
+
+def test_waits_for_flat_loads_are_waits_for_memory() -> None:
+    """An s_waitcnt lgkmcnt(0) in a kernel that uses LDS, too."""
+    address = "v_lshlrev_b32 v2, 12, v0\nv_or_b32 v2, s4, v2\nv_mov_b32 v3, s5\n"
+    loads = "flat_load_dword v4, v[2:3]\ns_waitcnt vmcnt(0) lgkmcnt(0)\n" * 50
+    causes = profiled(FILL + address + loads, size=1 << 18, lds=64 * 132).verdict.causes
+    (cause,) = (c for c in causes if c.name == "Waits for global memory")
+    assert "right after the youngest load" in cause.why
+    assert "Its loads are FLAT, which count in vmcnt and in lgkmcnt." in cause.why
+    assert cause.remedy.startswith("load by global_load")
+    assert not any("LDS and scalar" in c.name for c in causes)
+    (cause,) = (c for c in profiled(LOADS.format(stride=4)).verdict.causes if "memory" in c.name)
+    assert "FLAT" not in cause.why + cause.remedy
 
 
 @pytest.mark.parametrize(

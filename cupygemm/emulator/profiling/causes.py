@@ -138,15 +138,26 @@ def _uncoalesced(kernel: KernelCounts, _timing: Timing) -> Cause | None:
 
 
 def _memory_latency(kernel: KernelCounts, timing: Timing) -> Cause | None:
-    waited = ratio(timing.wave_cycles.get("vmcnt", 0), sum(timing.wave_cycles.values())) or 0.0
+    flat = _flat_to_memory(kernel)
+
+    def cycles(inst: InstructionProfile) -> int:
+        by_flat = inst.modelled_cycles.get("lgkmcnt", 0) if _waits_for(inst, flat) else 0
+        return inst.modelled_cycles.get("vmcnt", 0) + by_flat
+
+    waited = ratio(sum(map(cycles, kernel.instructions)), sum(timing.wave_cycles.values())) or 0.0
     if waited < _LEAST or timing.bound in ("L2", "fabric", "HBM"):
         return None
     share = remedies.gain(kernel, remedies.without_l1_misses)
-    inst = remedies.worst(kernel, lambda i: i.modelled_cycles.get("vmcnt", 0))
+    inst = remedies.worst(kernel, cycles)
     if inst is None:
         return None
     wait = next((wait for wait in inst.waits if wait.counter == "vmcnt"), None)
-    between = counted(round(wait.distance / wait.waves), "instruction") if wait else "soon"
+    distance = round(wait.distance / wait.waves) if wait else 0
+    between = counted(distance, "instruction") if distance else "right"
+    counters, instead = "", ""
+    if _waits_for(inst, flat):
+        counters = " Its loads are FLAT, which count in vmcnt and in lgkmcnt."
+        instead = "load by global_load, which counts in vmcnt alone; "
     memory = kernel.global_memory
     latency = MACHINES[kernel.target].l2_latency
     return Cause(
@@ -155,9 +166,27 @@ def _memory_latency(kernel: KernelCounts, timing: Timing) -> Cause | None:
         f"waves wait for loads in {waited:.0%} of their cycles; if all loads hit in vL1D, the "
         f"modelled time would be {share:.0%} shorter. The longest wait is {place(inst)}, "
         f"{between} after the youngest load that it waits for; a load takes {latency} cycles from "
-        f"L2 and more from memory. {misses.causes_sentence(memory.traffic, kernel.target)}",
-        "issue the loads of the next iteration before the work of this one (two LDS or register "
-        f"stages), and wait with vmcnt(n) for the older ones only{_more_waves(kernel)}.",
+        f"L2 and more from memory.{counters} "
+        f"{misses.causes_sentence(memory.traffic, kernel.target)}",
+        f"{instead}issue the loads of the next iteration before the work of this one (two LDS or "
+        f"register stages), and wait with vmcnt(n) for the older ones only{_more_waves(kernel)}.",
+    )
+
+
+def _flat_to_memory(kernel: KernelCounts) -> set[int]:
+    """Return the offsets of the FLAT instructions that reached global memory."""
+    return {
+        inst.offset
+        for inst in kernel.instructions
+        if inst.text.startswith("flat_") and not inst.is_flat_to_lds
+    }
+
+
+def _waits_for(inst: InstructionProfile, operations: set[int]) -> bool:
+    """Return whether the lgkmcnt of an instruction waits for one of some operations."""
+    return any(
+        wait.counter == "lgkmcnt" and not operations.isdisjoint(wait.operations)
+        for wait in inst.waits
     )
 
 
@@ -216,12 +245,21 @@ def _dependencies(kernel: KernelCounts, timing: Timing) -> Cause | None:
 def _waiting(
     kernel: KernelCounts, timing: Timing, reason: str, name: str, remedy: str
 ) -> Cause | None:
-    """Return a wait as a cause, by its share of the waves' cycles."""
-    share = ratio(timing.wave_cycles.get(reason, 0), sum(timing.wave_cycles.values())) or 0.0
-    inst = remedies.worst(kernel, lambda i: i.modelled_cycles.get(reason, 0))
+    """Return a wait as a cause, by its share of the waves' cycles.
+
+    A wait of lgkmcnt for FLAT loads from global memory is one for memory (`_memory_latency`).
+    """
+    flat = _flat_to_memory(kernel) if reason == "lgkmcnt" else set()
+
+    def cycles(inst: InstructionProfile) -> int:
+        return 0 if _waits_for(inst, flat) else inst.modelled_cycles.get(reason, 0)
+
+    waited = sum(map(cycles, kernel.instructions))
+    share = ratio(waited, sum(timing.wave_cycles.values())) or 0.0
+    inst = remedies.worst(kernel, cycles)
     if share < 0.1 or inst is None:
         return None
-    mine = inst.modelled_cycles[reason] / max(timing.wave_cycles[reason], 1)
+    mine = cycles(inst) / max(waited, 1)
     return Cause(
         name,
         share,
