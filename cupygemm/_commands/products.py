@@ -1,12 +1,14 @@
 """What ``profile MxNxK`` multiplies: operands of any type of the library, and their product.
 
 An MX format (OCP Microscaling) names elements, and exponents as scales for blocks of 32 along k:
-such products are `cupygemm.scaled_matmul`, all others `cupygemm.matmul`. Two types with a comma
-between them are those of the two operands.
+such products are `cupygemm.scaled_matmul`, as are those with scales; all others are
+`cupygemm.matmul`. Two types, or two kinds of scales, with a comma between them are those of the two
+operands.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,11 @@ DTYPES_HELP = (
     f"bf16, fp16, fp32, fp64, int8, e4m3fn, complex64, ...; or an MX format: "
     f"{', '.join(MX_FORMATS)}. A,B are the types of the two operands."
 )
+SCALES_HELP = (
+    "Scales of the operands, as `scaled_matmul` takes them: tensor (a single one), row (one for "
+    "each row of A or column of B), 1x128 (for each row and each 128 of k) or 128x128. A,B are "
+    "those of the two operands."
+)
 _EXPONENTS = (125, 130)  # of drawn scales: 1/4 to 4
 
 
@@ -44,6 +51,7 @@ def profile_product(
     target: str | None,
     precision: str | None,
     result_dtype: str | None,
+    scales: str | None = None,
     how: Mapping[str, Any],
 ) -> Profile:
     """Run a product of drawn operands on the emulated device, and return its profile.
@@ -60,6 +68,8 @@ def profile_product(
         To emulate, if no device is emulated yet.
     precision, result_dtype : str or None
         The options ``precision`` and ``dtype`` of `cupygemm.matmul`.
+    scales : str or None
+        The kind of the operands' scales, or A,B.
     how : mapping
         Arguments of `cupygemm.emulator.profile`.
 
@@ -83,14 +93,53 @@ def profile_product(
     if result_dtype is not None:
         (options["dtype"],) = parse_types([result_dtype])
     if any(_mx_format(name) for name in names):
+        if scales is not None:
+            raise ValueError(f"--scales {scales}: the MX format {types} has its own scales")
         return _profile_scaled(shape, names, layout, options, how)
     from cupygemm._products.matmul import matmul
 
     first, second = parse_types(names)
     operands = arrays(shape, first, layout)[0], arrays(shape, second, layout)[1]
+    if scales is not None:
+        from cupygemm._products.scaled import scaled_matmul
+
+        factors, block = _scales(shape, scales)
+        with emulator.profile(**how) as collected:
+            scaled_matmul(*operands, *factors, block=block, **options)
+        return collected
     with emulator.profile(**how) as collected:
         matmul(*operands, **options)
     return collected
+
+
+def _scales(shape: tuple[int, ...], text: str) -> tuple[list[Any], int | None]:
+    """Return random scales of both operands as an option names them, and the extent of a block."""
+    import cupy
+
+    kinds = text.split(",") * (1 if "," in text else 2)
+    blocks = [re.fullmatch(r"(\d+)x(\d+)", kind) for kind in kinds]
+    known = [
+        kind in ("tensor", "row") or (block and int(block[2]) and block[1] in ("1", block[2]))
+        for kind, block in zip(kinds, blocks, strict=True)
+    ]
+    extents = {int(block[2]) for block in blocks if block}
+    if len(kinds) != 2 or not all(known) or len(extents) > 1:
+        raise ValueError(
+            f"--scales {text}: write tensor, row, 1x128 or 128x128, or two of these as A,B; 128 "
+            "stands for any number, the same for both operands"
+        )
+    if len(shape) != 3:
+        raise ValueError(f"the shape {shape} is not (m, n, k): scaled products have no batch")
+    m, n, k = shape
+    size = max(extents, default=128)
+    rng = np.random.default_rng(2)
+    factors = []
+    for extent, kind in ((m, kinds[0]), (n, kinds[1])):
+        rows = {"tensor": 1, f"{size}x{size}": -(-extent // size)}.get(kind, extent)
+        steps = -(-k // size) if "x" in kind else 1
+        drawn = cupy.asarray(rng.uniform(0.5, 2, (rows, steps)).astype(np.float32))
+        factors.append(drawn)
+    return [factors[0], factors[1].T], size if extents else None
 
 
 def arrays(shape: tuple[int, ...], dtype: np.dtype[Any], layout: str) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cupygemm._commands import detect as _detect
-from cupygemm._commands.products import DTYPES_HELP, profile_product
+from cupygemm._commands.products import DTYPES_HELP, SCALES_HELP, profile_product
 from cupygemm._commands.programs import SOURCES, code_object_of, profile_script
 from cupygemm._commands.severities import Error, Off, Warn, severities
 from cupygemm._commands.words import LAYOUT_HELP, is_shape, parse_shape
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cupygemm.emulator.profiling.loop import LoopProfile
 
 _CODE_OBJECT = ("kernel", "grid", "block", "lds", "args")
-_PRODUCT = ("dtype", "layout", "precision", "result_dtype")
+_PRODUCT = ("dtype", "layout", "precision", "result_dtype", "scales")
 
 
 def profile(
@@ -45,6 +45,7 @@ def profile(
         str | None,
         typer.Option(help="The type of the result.", show_default="as matmul chooses"),
     ] = None,
+    scales: Annotated[str | None, typer.Option(help=SCALES_HELP, show_default="none")] = None,
     target: Annotated[
         str | None,
         typer.Option(
@@ -154,6 +155,7 @@ def profile(
         "layout": layout,
         "precision": precision,
         "result_dtype": result_dtype,
+        "scales": scales,
         "target": target,
         "kernel": kernel,
     }
@@ -234,7 +236,7 @@ def _collect(word: str, given: dict[str, Any], how: dict[str, Any], *, loop: boo
             parse_shape(word),
             types=given["dtype"] or "bf16",
             layout=given["layout"] or "NN",
-            **{name: given[name] for name in ("target", "precision", "result_dtype")},
+            **{name: given[name] for name in ("target", *_PRODUCT[2:])},
             how=how,
         )
         return collected.loop() if loop else collected

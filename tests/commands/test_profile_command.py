@@ -155,6 +155,42 @@ def test_precisions_and_types_of_the_result(invoke: Callable[..., Any], device: 
     assert counted(invoke("16x16x32", *given)) >= 8 * 2 * 16 * 16 * 32
 
 
+@pytest.mark.parametrize("scales", ["tensor,row", "1x32,32x32"])
+def test_products_with_scales(invoke: Callable[..., Any], device: Any, scales: str) -> None:
+    """Scales along k are applied to the sums of each block; others to the result."""
+    if device.target not in ("gfx942", "gfx950"):
+        pytest.skip("other devices multiply no 8-bit floats")
+    dtype = "e4m3fnuz" if device.target == "gfx942" else "e4m3fn"
+    words = ("33x32x64", "--dtype", dtype, "--layout", "NT", "--json")
+    scaled, plain = invoke(*words, "--scales", scales), invoke(*words)
+    assert counted(scaled) >= 2 * 33 * 32 * 64
+
+    def read(result: Any) -> int:
+        kernels = json.loads(result.output)["kernels"]
+        return int(sum(kernel["global_memory"]["bytes_read"] for kernel in kernels))
+
+    assert read(scaled) > read(plain)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("8x8x64 --scales 1x32,1x64", "write tensor, row, 1x128 or 128x128"),
+        ("8x8x64 --scales 2x32", "write tensor, row, 1x128 or 128x128"),
+        ("2x8x8x64 --scales row", "is not (m, n, k)"),
+        ("8x8x64 --dtype mxfp4 --scales row", "the MX format mxfp4 has its own scales"),
+    ],
+)
+def test_scales_that_there_are_not(
+    invoke: Callable[..., Any], device: Any, words: str, message: str
+) -> None:
+    if not device.emulated:
+        pytest.skip("profiles need the emulated device")
+    result = invoke(*words.split())
+    assert result.exit_code == 2
+    assert message in result.output
+
+
 def test_the_loop_of_a_product_in_an_mx_format(invoke: Callable[..., Any], device: Any) -> None:
     if device.target != "gfx950":
         pytest.skip("other devices decode MX formats")
