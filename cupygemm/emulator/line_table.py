@@ -47,8 +47,15 @@ class LineTable:
         return self._lines[place] if place >= 0 else None
 
     def call_sites(self, pc: int) -> tuple[Line, ...]:
-        """Return where the code of the instruction was inlined, the innermost call first."""
-        return call_sites(self._inlined, pc)
+        """Return where the code of the instruction was inlined, the innermost call first.
+
+        A macro that makes a function calls it on the function's own line, which is said once.
+        """
+        found: list[Line | None] = [self.find(pc)]
+        for site in call_sites(self._inlined, pc):
+            if site != found[-1]:
+                found.append(site)
+        return tuple(site for site in found[1:] if site is not None)
 
 
 def line_table(code_object: CodeObject) -> LineTable:
