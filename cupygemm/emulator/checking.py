@@ -87,7 +87,8 @@ CHECKS: Mapping[str, Check] = {
         "CDNA3 ISA guide, section 4.4",
     ),
     "lds_races": Check(
-        "two waves that access the same bytes of LDS with no barrier between them",
+        "two waves that access the same bytes of LDS with no barrier between them, nor a flag in "
+        "LDS for which a loop waits",
         "the access is made, in the order of the emulation",
         "CDNA3 ISA guide, section 4.3 (S_BARRIER)",
     ),

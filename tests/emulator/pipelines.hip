@@ -8,10 +8,12 @@
 
 enum class Fault {
     none,
-    no_wait,          // a barrier without the wait before it
+    no_wait,          // a barrier without the wait before it, a flag that is tested once
     no_barrier,       // the phases of the two groups run into each other
     unpaired_barrier, // one group executes one barrier more than the other
     early_write,      // the next tile goes to the buffer that others still read
+    early_signal,     // a flag is set before the access that it stands for
+    few_signals,      // one of two waves is waited for
     small_lds,        // rows of LDS without the padding that the addresses count on
 };
 
@@ -166,7 +168,7 @@ KERNEL void transposed_no_wait(const f16 *a, const f16 *b, float *c) {
 #endif
 
 // Waves 0 and 1 fill a ring of two slots, waves 2 and 3 empty it; flags in LDS count the turns.
-KERNEL void ring(const u32 *in, u32 *out, int turns) {
+template <Fault fault> INLINE void ring(const u32 *in, u32 *out, int turns) {
     __shared__ u32 data[2][128];
     __shared__ u32 full[2], empty[2];
     if (thread_x() < 2)
@@ -181,16 +183,44 @@ KERNEL void ring(const u32 *in, u32 *out, int turns) {
         u32 *theirs = producer ? &empty[slot] : &full[slot];
         // Both waves of the other side have passed this slot in this round (a producer: in the
         // round before).
-        const u32 enough = 2 * (producer ? round : round + 1);
-        while (__hip_atomic_load(theirs, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_WORKGROUP) < enough)
+        u32 enough = 2 * (producer ? round : round + 1);
+        if (fault == Fault::few_signals && enough)
+            --enough;
+        while (__hip_atomic_load(theirs, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_WORKGROUP) < enough) {
+            if (fault == Fault::no_wait)
+                break;
             __builtin_amdgcn_s_sleep(1);
+        }
+        if (fault == Fault::early_signal && lane() == 0)
+            __hip_atomic_fetch_add(mine, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP);
+        asm volatile("" ::: "memory");
         if (producer)
             data[slot][t] = in[turn * 128 + static_cast<int>(t)];
         else
             out[turn * 128 + static_cast<int>(t)] = data[slot][127 - t] + 1;
-        if (lane() == 0)
+        if (fault != Fault::early_signal && lane() == 0)
             __hip_atomic_fetch_add(mine, 1u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP);
     }
+}
+
+// Four waves add to a sum in LDS, one at a time, `turns` times each.
+KERNEL void lock(const u32 *in, u32 *out, int turns) {
+    __shared__ u32 held, sum;
+    if (thread_x() == 0)
+        held = sum = 0;
+    barrier();
+    for (int turn = 0; lane() == 0 && turn < turns; ++turn) {
+        u32 expected;
+        do
+            expected = 0;
+        while (!__hip_atomic_compare_exchange_strong(&held, &expected, 1u, __ATOMIC_ACQUIRE,
+                                                     __ATOMIC_RELAXED,
+                                                     __HIP_MEMORY_SCOPE_WORKGROUP));
+        sum += in[turn];
+        __hip_atomic_store(&held, 0u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP);
+    }
+    barrier();
+    out[thread_x()] = sum;
 }
 
 #define PING_PONG(fault)                                                                           \
@@ -212,3 +242,12 @@ DIRECT(none)
 DIRECT(no_wait)
 DIRECT(no_barrier)
 DIRECT(small_lds)
+
+#define RING(fault)                                                                                \
+    KERNEL void ring_##fault(const u32 *in, u32 *out, int turns) {                                 \
+        ring<Fault::fault>(in, out, turns);                                                        \
+    }
+RING(none)
+RING(no_wait)
+RING(early_signal)
+RING(few_signals)

@@ -57,7 +57,8 @@ def test_a_flag_in_lds_that_is_set_behind_a_barrier(order: Any) -> None:
     assert "reads LDS byte 0x10, which holds 0" in fault.detail
     assert "divergent barrier: wave 0 waits at the barrier before +0x4c" in fault.detail
     assert "which wave 1 never reaches" in fault.detail
-    first, second = (line for line in fault.detail.splitlines() if ": ds_write_b32" in line)
+    last, first, second = (line for line in fault.detail.splitlines() if ": ds_write_b32" in line)
+    assert last.lstrip().startswith("wave 1 wrote byte 0x10 last: +0x")
     assert "wave 0 would reach it behind the barrier" in first
     assert "no wave that is left reaches it" in second
 

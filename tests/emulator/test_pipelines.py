@@ -27,7 +27,8 @@ FAULTS = (
     ("direct_to_lds_no_wait", "LDS race: read after another wave's write", "load_lds_dword"),
     ("direct_to_lds_no_barrier", "LDS", ""),
     ("direct_to_lds_small_lds", "out-of-bounds LDS write", "768 bytes: 4 bytes past its end"),
-    ("ring", "LDS race", "a flag in LDS does not count as synchronisation"),
+    ("ring_no_wait", "LDS", ""),
+    ("ring_early_signal", "LDS", ""),
 )
 
 
@@ -56,10 +57,13 @@ def run(target: str, kernel: str, order: Any) -> tuple[np.ndarray, np.ndarray]:
         return c, a.astype(np.float64) @ b.astype(np.float64).T
     x = rng.integers(0, 1 << 32, (2, 256), np.uint32)
     out = np.zeros_like(x)
-    if kernel == "ring":
+    if kernel.startswith("ring"):
         launch(kernel, (1, 1, 1), (256, 1, 1), x, out, np.int32(4), order=order)
-    else:
-        launch(kernel, (2, 1, 1), (256, 1, 1), x, out, order=order)
+        return out.reshape(4, 128), x.reshape(4, 128)[:, ::-1] + np.uint32(1)
+    if kernel == "lock":
+        launch(kernel, (1, 1, 1), (256, 1, 1), x, out, np.int32(3), order=order)
+        return out[0], 4 * x[0, :3].sum(dtype=np.uint32)
+    launch(kernel, (2, 1, 1), (256, 1, 1), x, out, order=order)
     return out, x[:, ::-1]
 
 
@@ -69,6 +73,13 @@ def run(target: str, kernel: str, order: Any) -> tuple[np.ndarray, np.ndarray]:
 def test_right(target: str, kernel: str, order: Any) -> None:
     result, expected = run(target, kernel, order)
     assert (result == expected).all()
+
+
+@pytest.mark.parametrize("kernel", ["ring_none", "lock"])
+def test_flags_in_lds_order_what_their_loops_wait_for(kernel: str) -> None:
+    for order in ORDERS:
+        result, expected = run("gfx942", kernel, order)
+        assert (result == expected).all()
 
 
 @pytest.mark.parametrize(("kernel", "kind", "detail"), FAULTS, ids=[f[0] for f in FAULTS])
@@ -83,6 +94,17 @@ def test_wrong(kernel: str, kind: str, detail: str) -> None:
         assert fault.workgroup == (0, 0, 0)
         assert fault.wave >= 0
         assert (fault.address is not None) == ("LDS" in kind)
+
+
+def test_a_flag_that_one_of_two_waves_has_set() -> None:
+    """Whether the other one is late depends on the order of the waves."""
+    found = {}
+    for order in ORDERS:
+        try:
+            run("gfx942", "ring_few_signals", order)
+        except KernelFault as fault:
+            found[fault.kind.partition(":")[0]] = fault.detail
+    assert "sets a flag in LDS behind it, for which a loop of this wave waits" in found["LDS race"]
 
 
 def test_transposing_reads_of_a_direct_to_lds_load() -> None:

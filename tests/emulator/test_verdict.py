@@ -106,6 +106,37 @@ def test_waits_for_flat_loads_are_waits_for_memory() -> None:
     assert "FLAT" not in cause.why + cause.remedy
 
 
+def test_waits_for_flags_in_lds_are_named() -> None:
+    """Wave 1 waits while wave 0 works, and then for each other."""
+    found = profiled(
+        """
+        v_mov_b32 v2, 0
+        v_readfirstlane_b32 s6, v0
+        ds_write_b32 v2, v2 offset:512
+        s_waitcnt lgkmcnt(0)
+        s_barrier
+        s_lshr_b32 s6, s6, 6
+        s_cmp_eq_u32 s6, 0
+        s_cbranch_scc1 work
+        spin:
+        ds_read_b32 v3, v2 offset:512
+        s_waitcnt lgkmcnt(0)
+        v_readfirstlane_b32 s7, v3
+        s_cmp_eq_u32 s7, 0
+        s_cbranch_scc1 spin
+        s_endpgm
+        work:
+        """
+        + "v_sqrt_f32 v4, v0\n" * 300
+        + "v_mov_b32 v3, 1\nds_write_b32 v2, v3 offset:512\n",
+        block=128,
+        lds=1024,
+    )
+    (cause,) = (c for c in found.verdict.causes if c.name == "Waits for flags in LDS")
+    assert "s_waitcnt at +0x" in cause.why
+    assert cause.share > 0.2
+
+
 @pytest.mark.parametrize(
     ("grid", "words"),
     [

@@ -10,9 +10,10 @@ import numpy as np
 from cupygemm.emulator.decode import decode
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction, spans
 from cupygemm.emulator.isa import APERTURE_SHARED, EXEC, Instruction
-from cupygemm.emulator.reports import source_text
+from cupygemm.emulator.reports import instruction_at, source_text
 from cupygemm.emulator.state import State
 from cupygemm.emulator.units import bind
+from cupygemm.emulator.units.lds_records import last_writer
 
 _MOST_INSTRUCTIONS = 12  # of a loop that are listed
 _MOST_STORES = 6
@@ -109,6 +110,7 @@ def describe(state: State, spinning: dict[int, set[int]], waiting: list[int]) ->
         lines.append(f"{_named(state, others)} {verb}, from +{', +'.join(places)} on")
     if halted:
         lines += _barrier(state, halted, together)
+    lines += [_last_write(state, wave, flag) for flag in flags]
     for space in dict.fromkeys(flag.space for flag in flags):
         lines += _setters(state, space, spinning, waiting, workgroup)
     if not flags:
@@ -199,6 +201,22 @@ def _flags(state: State, wave: int, loop: set[int]) -> list[_Flag]:
             space, addresses = "LDS", tuple(address & 0xFFFF_FFFF for address in addresses)
         flags.append(_Flag(pc, space, addresses, operation.struct.bytes))
     return flags
+
+
+def _last_write(state: State, wave: int, flag: _Flag) -> str:
+    """Say which wave wrote last to the place in LDS that a loop reads; "" if it is not known."""
+    if flag.space != "LDS" or not flag.addresses:
+        return ""
+    found = last_writer(state, int(state.workgroup[wave]), flag.addresses[0])
+    if found is None:
+        return ""
+    writer, pc = found
+    what = f"wave {writer} wrote byte {flag.addresses[0]:#x} last"
+    if pc < 0:
+        return what
+    source = source_text(state.kernel, pc)
+    place = instruction_at(state, pc).partition("\n")[0]
+    return f"{what}: {place}" + f" ({source})" * bool(source)
 
 
 def _addresses(state: State, wave: int, inst: Instruction, op: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@
  * so only atomics and transposing reads must be aligned. */
 #include "definedness.h"
 #include "lanes.h"
+#include "lds_flags.h"
 #include "lds_shadow.h"
 #include "shadow.h"
 
@@ -81,10 +82,13 @@ static int resolve_lds(struct machine *m, const struct operation *op, int64_t wa
 /* Look for faults. Nothing changes but the records of who accessed what, so that a wave with a
  * fault can be executed again. */
 static int check_access(struct machine *m, const struct operation *op, struct lds_view *v,
-                        const struct lds_access *a, uint32_t pc) {
+                        const struct lds_access *a, uint32_t pc, bool polls) {
     int code;
     switch (op->kind) {
-    case LOAD: return shadow_reads(v, op, a->exec, a->address, a->result, pc);
+    case LOAD:
+        if (polls)
+            return poll_flags(v, op, a->exec, a->address, pc);
+        return shadow_reads(v, op, a->exec, a->address, a->result, pc);
     case STORE: return shadow_writes(v, op, a->exec, a->address, a->data);
     default: /* ATOMIC */
         code =
@@ -93,7 +97,10 @@ static int check_access(struct machine *m, const struct operation *op, struct ld
             for (uint64_t left = a->exec; left; left &= left - 1)
                 note_lds_load(m, op, v, a->result, first_lane(left), a->address[first_lane(left)],
                               pc);
-        return code ? code : shadow_atomics(v, op, a->exec, a->address);
+        if (code)
+            return code;
+        return polls ? poll_flags(v, op, a->exec, a->address, pc)
+                     : shadow_atomics(v, op, a->exec, a->address);
     }
 }
 
@@ -151,9 +158,13 @@ static int memory_instruction(struct machine *m, const struct operation *op, int
     if (code)
         return code;
     struct lds_view v = lds_view(m, wave, how_it_writes(op));
-    note_issue(&v, pc);
+    bool polls = v.flags && is_poll(m, pc);
+    if (!polls) /* a wave that waits long keeps what it did before on record */
+        note_issue(&v, pc);
     for (int i = 0; i <= op->pair && !code; i++)
-        code = check_access(m, op, &v, &access[i], pc);
+        code = check_access(m, op, &v, &access[i], pc, polls);
+    if (v.flags && !code && op->kind != LOAD && !op->pair && access[0].exec)
+        release_flag(&v, access[0].exec, access[0].address, op->kind == ATOMIC);
     for (int i = 0; i <= op->pair && !code; i++)
         move_access(m, op, &v, exec, &access[i]);
     return code;

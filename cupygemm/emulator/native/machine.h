@@ -14,6 +14,7 @@
 enum { LANES = 64, EXEC = 126, M0 = 124, VCC = 106, MAX_WAVES = 16, HISTORY = 256 };
 enum { GRANULE = 16, LINE = 128, RELEASES = 16 };
 enum { COARSEST = 4 }; /* shadow_shift of the largest granules of LDS */
+enum { FLAGS = 32 };   /* places in LDS that may be flags, of a workgroup */
 
 enum fault_code {
     OK,
@@ -84,6 +85,20 @@ struct interval {
     uint32_t first, last;
 };
 
+/* A place in LDS that all active lanes of a store or an atomic have written, and how many
+ * operations of each wave are ordered before what follows a wait for it (lds_flags.h). */
+struct lds_flag {
+    uint32_t address, used;                /* time of the last write, 0 if there is none */
+    int32_t lds[MAX_WAVES], vm[MAX_WAVES]; /* vm: direct-to-LDS loads */
+};
+
+/* Those of a workgroup, and what each wave (first index) knows by them of the others. */
+struct lds_flags {
+    uint32_t time, unused;
+    int32_t lds[MAX_WAVES][MAX_WAVES], vm[MAX_WAVES][MAX_WAVES];
+    struct lds_flag flag[FLAGS];
+};
+
 /* What a copy, a fill or a library call in another stream touches, unordered with this launch:
  * `run` bytes in each `pitch` from `start`. */
 struct stretch {
@@ -139,6 +154,8 @@ struct machine {
     const uint64_t *ends;
     struct issue *lds_history; /* (num_waves, HISTORY), by sequence number modulo HISTORY */
     struct issue *vm_history;
+    struct lds_flags *flags; /* (workgroups,) NULL: no loop of the kernel waits for a flag in LDS */
+    const int64_t *polls;    /* (num_polls,) program counters of the instructions that do */
     struct global_record *global_shadow; /* NULL: races in global memory are not looked for */
     struct line_record *global_lines;
     const int32_t *vm_passed;
@@ -177,6 +194,7 @@ struct machine {
     int64_t first_wave;   /* of the batch, within the launch */
     int64_t launch_start; /* the clock then */
     int64_t num_rivals, num_stretches;
+    int64_t num_polls;
     int64_t num_undefined;    /* lanes whose load found undefined bytes */
     int64_t strict_alignment; /* plain accesses must be aligned to their size */
     int64_t tainted;          /* a register that the instruction reads has undefined bits */

@@ -2,7 +2,8 @@
  * granule.
  *
  * A read is ordered after another wave's write iff that wave had waited for the write when it last
- * passed a barrier ("released"); a write likewise after another wave's reads and writes. Within a
+ * passed a barrier ("released"), or by a flag in LDS (lds_flags.h); a write likewise after another
+ * wave's reads and writes. Within a
  * wave, LDS operations execute in order; direct-to-LDS loads do not, until vmcnt is waited for. LDS
  * atomics do not race with one another. A compare-and-swap does not race with plain reads either:
  * every loop around one starts with such a read, whose staleness the comparison finds out. */
@@ -27,15 +28,20 @@ struct lds_view {
     struct record *records;
     const int32_t *wave_ids;
     int64_t wave;
-    uint32_t own;       /* wave within the workgroup */
-    uint32_t seq;       /* number of the executing operation */
-    int32_t released;   /* LDS operations of this wave that are released */
-    uint64_t epoch;     /* in its place in a read word */
-    uint64_t new_read;  /* read word of this operation */
-    uint64_t new_write; /* write word of this operation */
+    uint32_t own;            /* wave within the workgroup */
+    uint32_t seq;            /* number of the executing operation */
+    int32_t released;        /* LDS operations of this wave that are released */
+    uint64_t epoch;          /* in its place in a read word */
+    uint64_t new_read;       /* read word of this operation */
+    uint64_t new_write;      /* write word of this operation */
+    struct lds_flags *flags; /* of the workgroup, or NULL */
     /* By bits 32-36 of a write word: how many such writes are ordered before this operation. */
     int32_t ordered[2 * MAX_WAVES];
 };
+
+static inline int32_t later(int32_t a, int32_t b) {
+    return (int32_t)((uint32_t)a - (uint32_t)b) > 0 ? a : b;
+}
 
 static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t how) {
     int64_t group = m->workgroup[wave];
@@ -54,10 +60,16 @@ static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t
         .epoch = epoch,
         .new_read = seq | 1ull << (32 + own) | epoch | own << 60,
         .new_write = seq | own << 32 | how | WRITTEN,
+        .flags = m->flags ? m->flags + group : NULL,
     };
     for (int64_t other = 0; other < m->waves_per_group; other++) {
         v.ordered[other] = m->lds_released[v.wave_ids[other]];
         v.ordered[MAX_WAVES + other] = m->vm_released[v.wave_ids[other]];
+        if (v.flags) {
+            v.ordered[other] = later(v.ordered[other], v.flags->lds[own][other]);
+            v.ordered[MAX_WAVES + other] =
+                later(v.ordered[MAX_WAVES + other], v.flags->vm[own][other]);
+        }
     }
     v.ordered[own] = m->lds_issued[wave];
     v.ordered[MAX_WAVES + own] = m->vm_waited[wave];
@@ -135,17 +147,18 @@ static inline int check_overwrite(const struct lds_view *v, uint64_t write, int 
 }
 
 /* Check a write against the reads of the granule. The last reader stands for all: once it has
- * passed a barrier after its read, so have those that read before it. If the writer itself read
- * last and has not waited for that read, the epoch tells. */
+ * passed a barrier after its read, so have those that read before it (flags may order them one by
+ * one: then a race with an earlier reader is missed). If the writer itself read last and has not
+ * waited for that read, the epoch tells. */
 static inline int check_readers(const struct lds_view *v, uint64_t read, int lane, uint32_t address,
                                 int bytes) {
     uint32_t others = readers_of(read) & ~(1u << v->own);
     if (!others)
         return OK;
     uint32_t last = last_reader_of(read);
-    if (!after(read, v->m->lds_released[v->wave_ids[last]]))
+    if (!after(read, last == v->own ? v->released : v->ordered[last]))
         return OK;
-    if (last == v->own && (read & EPOCH) != v->epoch)
+    if (last == v->own && ((read & EPOCH) != v->epoch || v->flags))
         return OK;
     if (last == v->own) /* which read of the other wave it was is not on record */
         return race(v, RACE_WRITE_READ, lane, address, bytes, (uint32_t)__builtin_ctz(others),

@@ -12,6 +12,7 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.inlining import Line
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.line_table import line_table
+from cupygemm.emulator.polling import polls_of
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, KernelProfile
@@ -155,6 +156,7 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
             found.conflicts.get(offset),
             found.target.lds_banks,
         ),
+        is_poll=pc in polls_of(found.dispatch.kernel),
         waits=tuple(
             found.waits[key] for key in ((pc, "vmcnt"), (pc, "lgkmcnt")) if key in found.waits
         ),

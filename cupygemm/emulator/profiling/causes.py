@@ -182,6 +182,10 @@ def _flat_to_memory(kernel: KernelCounts) -> set[int]:
     }
 
 
+def _polls(kernel: KernelCounts) -> set[int]:
+    return {inst.offset for inst in kernel.instructions if inst.is_poll}
+
+
 def _waits_for(inst: InstructionProfile, operations: set[int]) -> bool:
     """Return whether the lgkmcnt of an instruction waits for one of some operations."""
     return any(
@@ -213,6 +217,11 @@ def _barriers(kernel: KernelCounts, timing: Timing) -> Cause | None:
 
 
 def _lds_waits(kernel: KernelCounts, timing: Timing) -> Cause | None:
+    others = _flat_to_memory(kernel) | _polls(kernel)  # causes of their own
+
+    def here(inst: InstructionProfile) -> bool:
+        return not _waits_for(inst, others)
+
     if not kernel.mix["LDS"] and not any(i.is_flat_to_lds for i in kernel.instructions):
         return _waiting(
             kernel,
@@ -220,6 +229,7 @@ def _lds_waits(kernel: KernelCounts, timing: Timing) -> Cause | None:
             "lgkmcnt",
             "Waits for scalar loads",
             "give each wave more work, so that it loads its arguments once for all of it.",
+            here,
         )
     return _waiting(
         kernel,
@@ -228,6 +238,20 @@ def _lds_waits(kernel: KernelCounts, timing: Timing) -> Cause | None:
         "Waits for LDS and scalar loads",
         "read the fragments of the next MFMA while this one runs, and wait with lgkmcnt(n) for the "
         "older ones only.",
+        here,
+    )
+
+
+def _flag_waits(kernel: KernelCounts, timing: Timing) -> Cause | None:
+    polls = _polls(kernel)
+    return _waiting(
+        kernel,
+        timing,
+        "lgkmcnt",
+        "Waits for flags in LDS",
+        "keep more tiles between the waves that set the flags and those that wait for them, or "
+        "give both the same time for a tile.",
+        lambda inst: _waits_for(inst, polls),
     )
 
 
@@ -243,16 +267,17 @@ def _dependencies(kernel: KernelCounts, timing: Timing) -> Cause | None:
 
 
 def _waiting(
-    kernel: KernelCounts, timing: Timing, reason: str, name: str, remedy: str
+    kernel: KernelCounts,
+    timing: Timing,
+    reason: str,
+    name: str,
+    remedy: str,
+    counts: Callable[[InstructionProfile], bool] = lambda _inst: True,
 ) -> Cause | None:
-    """Return a wait as a cause, by its share of the waves' cycles.
-
-    A wait of lgkmcnt for FLAT loads from global memory is one for memory (`_memory_latency`).
-    """
-    flat = _flat_to_memory(kernel) if reason == "lgkmcnt" else set()
+    """Return the waits at the instructions that count, by their share of the waves' cycles."""
 
     def cycles(inst: InstructionProfile) -> int:
-        return 0 if _waits_for(inst, flat) else inst.modelled_cycles.get(reason, 0)
+        return inst.modelled_cycles.get(reason, 0) if counts(inst) else 0
 
     waited = sum(map(cycles, kernel.instructions))
     share = ratio(waited, sum(timing.wave_cycles.values())) or 0.0
@@ -325,6 +350,7 @@ CAUSES: tuple[Callable[[KernelCounts, Timing], Cause | None], ...] = (
     _memory_latency,
     _barriers,
     _lds_waits,
+    _flag_waits,
     _dependencies,
     _occupancy,
     _spills,

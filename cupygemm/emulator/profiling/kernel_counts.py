@@ -46,6 +46,8 @@ class InstructionProfile:
     modelled_cycles : dict of str to int
         Cycles that the simulated waves spend at this instruction, by what they spend them on:
         ``"issue"``, or the reason for which they wait (`timing.model.REASONS`).
+    is_poll : bool
+        Whether it waits for a flag in LDS, in a loop that does nothing else.
     """
 
     offset: int
@@ -61,6 +63,7 @@ class InstructionProfile:
     waits: tuple[Wait, ...] = ()
     modelled_cycles: dict[str, int] = field(default_factory=dict)
     call_sites: tuple[tuple[str, int], ...] = ()
+    is_poll: bool = False
 
     @property
     def place(self) -> str:

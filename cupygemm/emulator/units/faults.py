@@ -93,7 +93,7 @@ def dropped_codes(policy: Policy) -> int:
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
 _ORDER = (
     "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
-    "(a flag in LDS does not count as synchronisation)"
+    "(or wave {other} sets a flag in LDS behind it, for which a loop of this wave waits)"
 )
 _NOT_WAITED = (
     "wave {other} has passed an s_barrier since, without having waited for that {access}:\n"

@@ -22,19 +22,22 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
+from cupygemm.emulator.polling import polls_of
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.native_form import address_of
-from cupygemm.emulator.units.structures import members
+from cupygemm.emulator.units.structures import FaultStruct, members
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
 
 MAX_WAVES = 16  # per workgroup
+FLAGS = 32  # places in LDS that may be flags, of a workgroup
 HISTORY = 256  # operations per wave whose program counters a report can still name
 RELEASES = 16  # release operations that are remembered per wave
 COARSEST = 4  # log2 of the bytes in the largest granules of LDS
 RECORD = np.dtype([("write", "u8"), ("read", "u8")])  # struct record
+_FLAGS_DWORDS = 2 + 2 * MAX_WAVES**2 + FLAGS * (2 + 2 * MAX_WAVES)  # of struct lds_flags
 # log2 of the granules' size that each kernel has needed so far
 _granules: WeakKeyDictionary[Kernel, int] = WeakKeyDictionary()
 
@@ -56,22 +59,6 @@ _ATOMICS = _enumeration(
 )
 
 
-class FaultStruct(ctypes.Structure):
-    """``struct fault``."""
-
-    _fields_ = members(
-        """
-        int32  position lane
-        uint64 address
-        int32  bytes other_wave
-        int64  other_pc
-        int32  other_seq other_by_load writes is_atomic reg
-        uint64 lanes
-        int64  other
-        """
-    )
-
-
 class MachineStruct(ctypes.Structure):
     """``struct machine``."""
 
@@ -80,7 +67,7 @@ class MachineStruct(ctypes.Structure):
             """
             pointer vgpr sgpr lds scratch shadow workgroup wave_in_group wave_ids
             pointer lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
-            pointer starts ends lds_history vm_history global_shadow global_lines
+            pointer starts ends lds_history vm_history flags polls global_shadow global_lines
             pointer vm_passed clock acquired releases rivals stretches defined
             pointer undefined undefined_scalar origin origin_scalar lds_undefined lds_origin
             pointer scratch_defined scratch_origin
@@ -91,7 +78,7 @@ class MachineStruct(ctypes.Structure):
             int64   bank_shift needed_shift
             uint64  global_base global_end
             int64   num_groups waves_per_group first_wave launch_start num_rivals num_stretches
-            int64   num_undefined
+            int64   num_polls num_undefined
             int64   strict_alignment tainted mode
             uint64  ignored
             """
@@ -201,6 +188,7 @@ class Machine:
         self._set_ranges(state)
         if state.checks:
             self._clear_shadow(state)
+            self._watch_flags(state)
             for name, array in marks_of(state).arrays().items():
                 self._point(name, array)
             self._watch_global_memory(state)
@@ -222,11 +210,21 @@ class Machine:
             return
         if state.lds.size:
             self._clear_shadow(state)
+        if "flags" in self.arrays:
+            self.arrays["flags"].fill(0)
         shadow = getattr(state.memory, "shadow", None)
         if shadow is not None:
             self.arrays["acquired"].fill(0)
             self.arrays["releases"].fill(0)
             self._start_shadow(state, shadow)
+
+    def _watch_flags(self, state: State) -> None:
+        """Let C follow the flags in LDS for which loops of the kernel wait."""
+        polls = polls_of(state.kernel) if state.lds.size else ()
+        if polls:
+            self._point("polls", np.array(polls, np.int64))
+            self._point("flags", np.zeros((len(state.lds), _FLAGS_DWORDS), np.int32))
+            self.struct.num_polls = len(polls)
 
     def _start_shadow(self, state: State, shadow: Any) -> None:
         self._point("clock", shadow.clock)

@@ -1,8 +1,8 @@
-"""Fields of ctypes structures, declared as text in the manner of C."""
+"""Fields of ctypes structures, declared as text in the manner of C, and that of a fault."""
 
 from __future__ import annotations
 
-from ctypes import c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import Structure, c_float, c_int32, c_int64, c_uint32, c_uint64, c_void_p
 from typing import Any
 
 _TYPES: dict[str, Any] = {
@@ -29,3 +29,19 @@ def members(declarations: str) -> list[tuple[str, Any]]:
         type_name, *names = line.split()
         fields += [(name, _TYPES[type_name]) for name in names]
     return fields
+
+
+class FaultStruct(Structure):
+    """``struct fault``."""
+
+    _fields_ = members(
+        """
+        int32  position lane
+        uint64 address
+        int32  bytes other_wave
+        int64  other_pc
+        int32  other_seq other_by_load writes is_atomic reg
+        uint64 lanes
+        int64  other
+        """
+    )

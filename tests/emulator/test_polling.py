@@ -1,0 +1,91 @@
+"""Which reads of LDS wait for a flag: those of loops that do nothing else."""
+
+from __future__ import annotations
+
+import pytest
+
+from cupygemm.emulator.device import Memory
+from cupygemm.emulator.polling import polls_of
+from tests.emulator.assembly import load_kernel
+
+WAITS = """
+    s_waitcnt lgkmcnt(0)
+    v_cmp_gt_i32 vcc, s6, v1
+    s_cbranch_vccnz again
+"""
+SPIN = "again:\ns_sleep 1\nds_read_b32 v1, v2 offset:8" + WAITS
+FLAGS = {
+    "a loop": (SPIN, 1),
+    "the address is set in the loop": (
+        "again:\nv_mov_b32 v1, 16\nds_read_b32 v1, v1" + WAITS,
+        1,
+    ),
+    "a first test before the loop": (
+        "ds_read_b32 v3, v2 offset:8\ns_waitcnt lgkmcnt(0)\nv_cmp_gt_i32 vcc, s6, v3\n"
+        "s_cbranch_vccz over\n" + SPIN + "over:",
+        2,
+    ),
+    "a scalar comparison, and a jump back": (
+        """
+        again:
+        ds_read_b32 v1, v2
+        s_waitcnt lgkmcnt(0)
+        v_readfirstlane_b32 s7, v1
+        s_cmp_lg_u32 s7, 0
+        s_cbranch_scc1 over
+        s_sleep 1
+        s_branch again
+        over:
+        """,
+        1,
+    ),
+    "lanes leave one by one": (
+        """
+        s_mov_b64 s[8:9], 0
+        again:
+        ds_read_b32 v1, v2
+        s_waitcnt lgkmcnt(0)
+        v_cmp_ne_u32 vcc, 0, v1
+        s_or_b64 s[8:9], vcc, s[8:9]
+        s_andn2_b64 exec, exec, s[8:9]
+        s_cbranch_execnz again
+        """,
+        1,
+    ),
+    "a lock": ("again:\nds_cmpst_rtn_b32 v1, v2, v3, v4" + WAITS, 1),
+}
+DATA = {
+    "a sum over LDS": """
+        again:
+        ds_read_b32 v1, v2
+        s_waitcnt lgkmcnt(0)
+        v_add_u32 v5, v5, v1
+        s_sub_u32 s7, s7, 1
+        s_cmp_lg_u32 s7, 0
+        s_cbranch_scc1 again
+        """,
+    "a search": "again:\nv_add_u32 v2, 4, v2\nds_read_b32 v1, v2" + WAITS,
+    "the next address is loaded": "again:\nds_read_b32 v1, v1" + WAITS,
+    "it stores, too": "again:\nds_read_b32 v1, v2\nds_write_b32 v3, v4" + WAITS,
+    "it waits at a barrier": "again:\nds_read_b32 v1, v2\ns_barrier" + WAITS,
+    "no loop": "ds_read_b32 v1, v2" + WAITS + "again:",
+    "other data before a loop": "ds_read_b32 v3, v2 offset:8\n" + SPIN,
+}
+
+
+def found(body: str) -> list[str]:
+    """Return the instructions of a body that wait for flags."""
+    kernel = load_kernel(body + "\ns_endpgm", Memory(), arguments=[8], lds=64)
+    code = kernel.code_object
+    return [hex(code.locate(pc)[1]) for pc in polls_of(kernel)]
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_waiting_loops(name: str) -> None:
+    body, count = FLAGS[name]
+    assert len(found(body)) == count
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_what_does_not_wait(name: str) -> None:
+    assert len(found(DATA[name])) == (SPIN in DATA[name])
