@@ -8,6 +8,7 @@ instruction.
 from __future__ import annotations
 
 import html
+from itertools import zip_longest
 
 
 class EmulatorError(RuntimeError):
@@ -88,10 +89,13 @@ class KernelFault(EmulatorError):
         launch.
     address : int or None
     source : tuple of (str, int) or None
-        File and line of the instruction, of a kernel compiled with ``-g``.
+        File and line of the instruction, as far as the code object tells: it does if CuPy compiled
+        the kernel from source, or it was compiled with ``-g``.
     call_sites : tuple of (str, int)
         Where the function of that line was inlined: the innermost call first, the kernel's own line
         last. Empty if the line is the kernel's.
+    quotes : tuple of str
+        The texts of these lines, `source` first; "" for what is not known.
     """
 
     def __init__(
@@ -109,6 +113,7 @@ class KernelFault(EmulatorError):
         lanes: tuple[int, ...] = (),
         check: str = "",
         call_sites: tuple[tuple[str, int], ...] = (),
+        quotes: tuple[str, ...] = (),
     ) -> None:
         self.kernel = kernel
         self.workgroup = workgroup
@@ -123,6 +128,7 @@ class KernelFault(EmulatorError):
         self.address = address
         self.source = source
         self.call_sites = call_sites
+        self.quotes = quotes
         super().__init__(self.report())
 
     def _repr_html_(self) -> str:
@@ -142,9 +148,10 @@ class KernelFault(EmulatorError):
         if self.lanes:
             where += f", lane{'s' * (len(self.lanes) > 1)} {spans(self.lanes)}"
         lines = [f"{self.kind}", f"  in {where}", f"  at pc {self.pc:+#x}: {self.instruction}"]
-        if self.source is not None:
-            lines.append(f"  {self.source[0]}:{self.source[1]}")
-        lines += [f"  inlined at {file}:{number}" for file, number in self.call_sites]
+        places = [f"{file}:{number}" for file, number in ([self.source] if self.source else [])]
+        places += [f"inlined at {file}:{number}" for file, number in self.call_sites]
+        for place, text in zip_longest(places, self.quotes[: len(places)], fillvalue=""):
+            lines.append(f"  {place}" + f": {text}" * bool(text))
         if self.address is not None:
             lines.append(f"  address 0x{self.address:x}")
         lines += [f"  {line}" for line in self.detail.splitlines()]

@@ -29,7 +29,13 @@ from cupygemm.emulator.native_loop import (
     UNDEFINED,
     NativeLoop,
 )
-from cupygemm.emulator.reports import argument_near, call_sites, host_call_near, source_line
+from cupygemm.emulator.reports import (
+    argument_near,
+    call_sites,
+    host_call_near,
+    quotes,
+    source_line,
+)
 from cupygemm.emulator.schedule import BarrierFault
 from cupygemm.emulator.state import GPR_INDEX, VSKIP, Group
 from cupygemm.emulator.units.machine import machine_of
@@ -247,6 +253,7 @@ class Executor:
             address=fault.address,
             source=source_line(state.kernel, state.current_pc),
             call_sites=call_sites(state.kernel, state.current_pc),
+            quotes=quotes(state.kernel, state.current_pc),
             lanes=fault.lanes,
             check=fault.check,
         )

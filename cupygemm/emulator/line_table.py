@@ -5,15 +5,22 @@ from __future__ import annotations
 import bisect
 import io
 import weakref
-from pathlib import PurePosixPath
+from itertools import dropwhile
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from elftools.elf.elffile import ELFFile
 
 from cupygemm.emulator.inlining import InlinedCode, Line, call_sites, inlined_code
+from cupygemm.emulator.kept_source import Sources
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject
+
+_HERE = Path(__file__).resolve().parent
+_OWN_HEADERS = tuple(
+    f"{_HERE / name}/" for name in ("hip_headers", "small_library", "full_library")
+)
 
 _tables: weakref.WeakKeyDictionary[CodeObject, LineTable] = weakref.WeakKeyDictionary()
 
@@ -34,6 +41,7 @@ class LineTable:
                 if program is not None:
                     names = _collect(program, rows)
                     self._inlined += inlined_code(dwarf, unit, names)
+        self._sources = Sources(elf)
         for address in sorted(rows):
             self._addresses.append(address)
             self._lines.append(rows[address])
@@ -42,20 +50,33 @@ class LineTable:
         return bool(self._addresses)
 
     def find(self, pc: int) -> Line | None:
-        """Return the file and line of the instruction at a virtual address, or None."""
-        place = bisect.bisect_right(self._addresses, pc) - 1
-        return self._lines[place] if place >= 0 else None
+        """Return the file and line of the instruction at a virtual address, or None.
+
+        Where a function of the emulator's HIP headers was inlined, such as ``atomicAdd``, it is the
+        line that calls it.
+        """
+        return next(iter(self._places(pc)), None)
 
     def call_sites(self, pc: int) -> tuple[Line, ...]:
-        """Return where the code of the instruction was inlined, the innermost call first.
+        """Return where the code of that line was inlined, the innermost call first."""
+        return self._places(pc)[1:]
+
+    def quote(self, line: Line) -> str:
+        """Return the text of a line; "" if it is not known."""
+        return self._sources.quote(*line)
+
+    def _places(self, pc: int) -> tuple[Line, ...]:
+        """Return the line of an instruction and its call sites.
 
         A macro that makes a function calls it on the function's own line, which is said once.
         """
-        found: list[Line | None] = [self.find(pc)]
-        for site in call_sites(self._inlined, pc):
-            if site != found[-1]:
-                found.append(site)
-        return tuple(site for site in found[1:] if site is not None)
+        place = bisect.bisect_right(self._addresses, pc) - 1
+        line = self._lines[place] if place >= 0 else None
+        if line is None:
+            return ()
+        found = tuple(dict.fromkeys((line, *call_sites(self._inlined, pc))))
+        users = tuple(dropwhile(lambda place: place[0].startswith(_OWN_HEADERS), found))
+        return users or found
 
 
 def line_table(code_object: CodeObject) -> LineTable:

@@ -38,6 +38,14 @@ def call_sites(kernel: Kernel, pc: int) -> tuple[tuple[str, int], ...]:
     return () if code_object is None else line_table(code_object).call_sites(pc)
 
 
+def quotes(kernel: Kernel, pc: int) -> tuple[str, ...]:
+    """Return the texts of an instruction's source line and of its call sites, "" if not known."""
+    line = source_line(kernel, pc)
+    table = line_table(kernel.code_object) if line else None
+    places = [line] if line else []
+    return tuple(table.quote(place) for place in [*places, *call_sites(kernel, pc)] if table)
+
+
 def source_text(kernel: Kernel, pc: int) -> str:
     """Return the source line of an instruction and the calls that it was inlined by, as text."""
     line = source_line(kernel, pc)
@@ -70,7 +78,9 @@ def instruction_of(kernel: Kernel, target: str, pc: int) -> str:
         text = decode(kernel.code_object.image, pc, target).text
     except UnsupportedInstruction:
         text = "(no instruction)"
-    where = source_text(kernel, pc)
+    where, told = source_text(kernel, pc), quotes(kernel, pc)
+    if told and told[-1]:
+        where += f": {told[-1]}"
     return f"{offset:+#x}: {text}" + f"\n  {where}" * bool(where)
 
 

@@ -23,6 +23,7 @@ from cupygemm.emulator.entry import Counter, Entry
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import register_name, registers
 from cupygemm.emulator.marks import marks_of
+from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.state import Group, State
 
 EVERY_VECTOR, EVERY_SCALAR = (1 << 512) - 1, (1 << 128) - 1
@@ -122,11 +123,11 @@ class Scoreboard:
             name = register_name(prefix, registers(mask)[0])
             wait = _WAITS[load.counter] if load.counter else ""
             verb = "is read" if reads_v or reads_s else "is overwritten"
-            _, place = self.state.kernel.code_object.locate(load.pc)
+            place = instruction_at(self.state, load.pc).replace("\n  ", "\n    ")
             fault = Fault(
                 "read before wait" if reads_v or reads_s else "write before wait",
                 f"{name} {verb} while its load is in flight: no s_waitcnt {wait} covers\n"
-                f"  {place:+#x}: {load.inst.text}{self._remedy(slot, group.wave_ids[found[0]])}"
+                f"  {place}{self._remedy(slot, group.wave_ids[found[0]])}"
                 f"{self._later_wait(load.counter)}",
                 int(found[0]),
                 check="waits",

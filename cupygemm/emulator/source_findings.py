@@ -31,6 +31,11 @@ _GENERATED = "#include <cupy/"  # how programs of CuPy's own begin
 _BETWEEN = ("cupygemm", "cupy.cuda", "cupy._core", "cupy_backends", "ctypes")
 
 
+def is_generated(source: str) -> bool:
+    """Tell whether a program is one that CuPy generates."""
+    return source.startswith(_GENERATED)
+
+
 def comments(source: str, log: str) -> list[str]:
     """Return assembly that keeps the warnings of the compiler's log of a program.
 
@@ -41,7 +46,7 @@ def comments(source: str, log: str) -> list[str]:
     log : str
         The compiler's warnings.
     """
-    if source.startswith(_GENERATED):
+    if is_generated(source):
         return []
     warnings = _WARNING.findall(log)
     told = ((where, what) for where, what in warnings if _is_certain(source, where, what))

@@ -168,9 +168,10 @@ def test_a_fault_is_an_exception_with_the_report_and_the_next_launch_works(
     assert lines[0] == "hipErrorLaunchFailure: out-of-bounds global read"
     assert lines[1] == "  in kernel scale, workgroup (1, 0, 0), wave 0, lane 36"
     assert "global_load_dword" in lines[2]
-    assert lines[3] == f"  address 0x{x.data.ptr + 400:x}"
-    assert "0 bytes past the end of allocation" in lines[4]
-    assert "(array): 400 bytes" in lines[4]
+    assert lines[3] == "  kernel.cu:4: if (i < n) x[i] *= a;"
+    assert lines[4] == f"  address 0x{x.data.ptr + 400:x}"
+    assert "0 bytes past the end of allocation" in lines[5]
+    assert "(array): 400 bytes" in lines[5]
     fault = emulator.last_fault()
     assert isinstance(fault, KernelFault)
     assert (fault.kernel, fault.lane, fault.address) == ("scale", 36, x.data.ptr + 400)

@@ -42,7 +42,7 @@ def test_the_argument_is_named(cp: ModuleType) -> None:
     assert fault.lane == 63
     assert "0 bytes past the end of allocation" in fault.detail
     assert fault.detail.splitlines()[-1] == "argument 1 (y) points into it: float32 (64,)"
-    assert fault.source is None
+    assert fault.source == ("kernel.cu", 5)
 
 
 def test_a_pointer_inside_an_argument_is_found(cp: ModuleType) -> None:
@@ -81,7 +81,27 @@ def test_the_source_line_is_named(cp: ModuleType) -> None:
     assert fault.source is not None
     assert fault.source[1] == 5
     file = Path(fault.source[0])
-    assert f"  {file}:5" in str(fault).splitlines()
+    (line,) = (line for line in str(fault).splitlines() if line.startswith(f"  {file}:5: "))
+    assert line.partition(": ")[2] == SOURCE.splitlines()[4].strip()
+
+
+def test_what_cupy_generates_has_no_lines(cp: ModuleType) -> None:
+    with emulator.profile() as profile:
+        cp.zeros(8, "f4") + 1
+    assert not any(inst.source for inst in profile.kernels[0].instructions)
+
+
+def test_the_line_that_calls_a_function_of_hip_is_named(cp: ModuleType) -> None:
+    """`atomicAdd` was inlined, and its line in a header tells the kernel's author nothing."""
+    add = cp.RawKernel(
+        """extern "C" __global__ void add(int* x) {
+            int i = threadIdx.x;
+            atomicAdd(x + i, 1);
+        }""",
+        "add",
+    )
+    with pytest.raises(RuntimeError, match=r"\n  kernel.cu:3: atomicAdd\(x \+ i, 1\);\n  address"):
+        add((1,), (64,), (cp.zeros(60, "i4"),))
 
 
 def test_a_call_of_the_host_is_suspected(cp: ModuleType) -> None:

@@ -38,6 +38,7 @@ class _StaticInstruction:
     category: str
     source: Line | None
     call_sites: tuple[Line, ...]
+    quote: str
     flop: int  # of a wave for an MFMA, else of a lane
     flop_type: str
 
@@ -145,6 +146,7 @@ def _instruction(found: LaunchCounts, static: _StaticInstruction, pc: int) -> In
         category=static.category,
         source=static.source,
         call_sites=static.call_sites,
+        quote=static.quote,
         executions=executions,
         lanes=lanes,
         flop=static.flop * (executions if static.category == "MFMA" else lanes),
@@ -180,13 +182,15 @@ def _places(kernel: Kernel, counts: dict[int, int]) -> list[int]:
 def _describe(code_object: CodeObject, pc: int, target: str) -> _StaticInstruction:
     inst = decode(code_object.image, pc, target)
     kind = category(inst)
+    source = line_table(code_object).find(pc)
     flop, flop_type = matrix_flop(inst) if kind == "MFMA" else vector_flop(inst)
     return _StaticInstruction(
         inst=inst,
         text=inst.text,
         category=kind,
-        source=line_table(code_object).find(pc),
+        source=source,
         call_sites=line_table(code_object).call_sites(pc),
+        quote="" if source is None else line_table(code_object).quote(source),
         flop=flop,
         flop_type=flop_type,
     )

@@ -29,7 +29,8 @@ class InstructionProfile:
     category : str
         One of `classify.CATEGORIES`.
     source : (str, int) or None
-        File and line; known if the code object was compiled with ``-g``.
+        File and line; known of what CuPy compiles from a user's source, and of code that was
+        compiled with ``-g``.
     executions : int
         Waves that executed it.
     lanes : int
@@ -48,6 +49,8 @@ class InstructionProfile:
         ``"issue"``, or the reason for which they wait (`timing.model.REASONS`).
     is_poll : bool
         Whether it waits for a flag in LDS, in a loop that does nothing else.
+    quote : str
+        The text of `source`, "" if it is not known.
     """
 
     offset: int
@@ -64,6 +67,7 @@ class InstructionProfile:
     modelled_cycles: dict[str, int] = field(default_factory=dict)
     call_sites: tuple[tuple[str, int], ...] = ()
     is_poll: bool = False
+    quote: str = ""
 
     @property
     def place(self) -> str:

@@ -3,12 +3,10 @@
     ; scale.hip: wave-instructions by line
            3        6  float value = x[i];       VALU 3, VMEM 1, waitcnt 2; 256 B/wave, ...
 
-The text of a line is shown if the file can be read.
+The text of a line is shown if the code object keeps it, or its file can be read.
 """
 
 from __future__ import annotations
-
-from pathlib import Path
 
 from cupygemm.emulator.profiling import modelled
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
@@ -27,13 +25,13 @@ def source_listing(profile: KernelCounts) -> str:
     """Return the executed lines of each source file of a kernel."""
     lines = [f"; {profile.kernel} on emulated {profile.target}"]
     if not profile.by_source():
-        lines.append("; no source lines are known: compile with -g")
-    last, texts = "", []
+        lines.append("; no source lines are known: compile with -gline-tables-only")
+    last = ""
     for (file, number), instructions in profile.by_source().items():
         if file != last:
-            last, texts = file, _read(file)
+            last = file
             lines.append(f"; {file}: wave-instructions by line")
-        text = texts[number - 1].strip() if number <= len(texts) else ""
+        text = instructions[0].quote
         executions = sum(inst.executions for inst in instructions)
         shown = f"{text:.{_TEXT_WIDTH}}"
         note = _note(instructions, profile)
@@ -57,10 +55,3 @@ def _note(instructions: list[InstructionProfile], profile: KernelCounts) -> str:
     notes += [f"{wait.counter} waited for by {wait.waves} waves" for wait in waits]
     notes.append(modelled.note(instructions, profile))
     return "; ".join(filter(None, notes))
-
-
-def _read(file: str) -> list[str]:
-    try:
-        return Path(file).read_text(errors="replace").splitlines()
-    except OSError:
-        return []

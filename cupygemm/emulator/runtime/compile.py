@@ -18,7 +18,7 @@ from pathlib import Path
 
 from cupygemm._build.cache import get_or_build
 from cupygemm._build.toolchain import CompileError, Toolchain, find_toolchain
-from cupygemm.emulator import source_findings
+from cupygemm.emulator import kept_source, source_findings
 from cupygemm.emulator.elf import open_elf, pointed_to
 from cupygemm.emulator.runtime import cxx_library, precompiled, user_macros
 from cupygemm.emulator.runtime.cxx_library import CxxLibrary
@@ -28,6 +28,9 @@ HEADERS = Path(__file__).resolve().parent.parent / "hip_headers"
 _NAME = "cupygemm_name_expression_"
 _TOO_SMALL = b"needs the larger library"  # what the cache has for such a program
 KEEP_NAMES = "-fno-discard-value-names"  # of a kernel's arguments, for reports
+
+_LINES = ("-gline-tables-only", "-fdebug-compilation-dir=.")  # the code is the same with them
+_HASHED = re.compile(r"[0-9a-f]{32,}(?:\.hsaco)?\.cu")  # how CuPy calls a program that has no file
 
 # Options of hiprtc and NVRTC, and what they are for clang; None drops one.
 _SPELLINGS: dict[str, str | None] = {
@@ -118,7 +121,8 @@ def compile_program(
     toolchain = find_toolchain()
     with tempfile.TemporaryDirectory(prefix="cupygemm-hiprtc-") as folder:
         work = Path(folder)
-        file = work / (Path(name).name or "program.hip")
+        title = Path(name).name or "program.hip"
+        file = work / ("kernel.cu" if _HASHED.fullmatch(title) else title)
         file.write_text(source + _references(expressions))
         for title, text in (headers or {}).items():
             header = work / "include" / title.lstrip("/")
@@ -188,6 +192,8 @@ class _Program:
                 text = self.preprocess(arguments)
             # The digest is in the code, too, since equal texts may include different headers.
             key = [self.toolchain.version, headers_digest(), KEEP_NAMES, self.target_name, text]
+            if self.keeps_source:
+                key += [*_LINES, self.file.read_text()]
             key += [*library.options, str(larger is None), *self.options, "\0", *self.expressions]
 
             def compile_it(output: Path) -> None:
@@ -206,6 +212,11 @@ class _Program:
             if larger is None or path.read_bytes() != _TOO_SMALL:
                 return path
         return self.build(larger, None)
+
+    @functools.cached_property
+    def keeps_source(self) -> bool:
+        """Whether reports quote its lines: it is a user's, compiled by hiprtc."""
+        return self.rtc and not source_findings.is_generated(self.file.read_text())
 
     def preprocess(self, arguments: Sequence[str]) -> str:
         """Return the program's text with its includes."""
@@ -237,6 +248,8 @@ class _Program:
         )
         lowered = _lowered(object_file, self.expressions)
         found = source_findings.comments(file.read_text(), log.replace(f"{file.parent}/", ""))
+        if self.keeps_source:
+            found.append(kept_source.assembly(file.name, file.read_text()))
         objects = [object_file, self._comments(found)]
         log += toolchain.link(objects, binary, target=self.target_name)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
@@ -260,6 +273,7 @@ class _Program:
 def headers_digest() -> str:
     """Return a digest of the HIP headers that the emulator brings, and of what it warns of."""
     state = hashlib.sha256(Path(source_findings.__file__).read_bytes())
+    state.update(Path(kept_source.__file__).read_bytes())
     for folder in cxx_library.OWN_FOLDERS:
         for path in sorted(each for each in folder.rglob("*") if each.is_file()):
             state.update(path.relative_to(folder).as_posix().encode() + b"\0")
@@ -280,6 +294,7 @@ def _arguments(program: _Program, library: CxxLibrary) -> list[str]:
         "-Wno-unused-command-line-argument",
         *source_findings.OPTIONS,
         KEEP_NAMES,
+        *(_LINES if program.keeps_source else ()),
         *options,
         *library.options,
     ]
