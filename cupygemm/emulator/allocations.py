@@ -130,7 +130,7 @@ class Memory:
         """
         with self._lock:
             block = self._extents.present_block(pointer)
-            if block is None or block.start != pointer:
+            if block is None or block.start != pointer or not self.owns(pointer):
                 raise ValueError(
                     f"free of 0x{pointer:x}, which no allocation starts at: "
                     + self.describe(pointer, 0)
@@ -141,6 +141,35 @@ class Memory:
                 self._give_back(pointer, block.size)
             self._extents.remove(pointer)
             self._put_back(pointer, block.size, recycle=recycle)
+
+    def adopt(self, start: int, size: int, tag: str) -> None:
+        """Let kernels access memory of the program's own. Races there are not looked for.
+
+        Parameters
+        ----------
+        start, size : int
+        tag : str
+            What it is, for reports.
+
+        Raises
+        ------
+        ValueError
+            It is empty, or a part of it is accessible already.
+        """
+        with self._lock:
+            starts, ends = self.ranges()
+            taken = bool(((starts < start + size) & (ends > start)).any())
+            if not start or size <= 0 or taken or self.owns(start):
+                raise ValueError(f"{size} bytes at 0x{start:x} cannot be registered")
+            self._extents.add(start, size, tag, None, remember=True)
+
+    def disown(self, start: int) -> None:
+        """End the access to memory that `adopt` was given; raises `ValueError` if it was not."""
+        with self._lock:
+            block = self._extents.present_block(start)
+            if block is None or block.start != start or self.owns(start):
+                raise ValueError(f"0x{start:x} is no start of registered memory")
+            self._extents.remove(start)
 
     def carve(self, start: int, size: int, tag: str = "array", *, keep: Any = None) -> Owner:
         """Make ``[start, start + size)`` valid, and of its block only what has been carved.

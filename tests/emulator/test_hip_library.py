@@ -57,7 +57,8 @@ extern "C" int through_the_api(int *rows, int *words, int *sum, int *registers, 
     *registers = attributes.numRegs;
     if (size != 8 || pitch < 12 || !hipMemcpyToSymbol(HIP_SYMBOL(offsets), given, 8, 4))
         return 4;
-    return hipFreeHost(host) || hipFree(device) || hipDeviceReset() != hipErrorNotSupported;
+    return hipFreeHost(host) || hipFree(device) || hipDeviceReset() ||
+           hipDeviceGetUuid(nullptr, 0) != hipErrorNotSupported;
 }
 
 // A graph of a fill, a copy and a kernel, in memory of a pool; then a volume.
@@ -76,10 +77,13 @@ extern "C" int through_a_graph(int *x) {
     void *arguments[] = {&device, &n};
     hipMemsetParams fill = {device, 4, 1, 0, 5, 4};
     hipKernelNodeParams launch = {dim3(64), nullptr, (void *)scale<FACTOR>, dim3(1), arguments, 0};
+    hipKernelNodeParams found;
     if (hipGraphAddMemsetNode(&filled, graph, nullptr, 0, &fill) ||
         hipGraphAddMemcpyNode1D(&copied, graph, &filled, 1, device + 1, x, 4, hipMemcpyDefault) ||
         hipGraphAddKernelNode(&scaled, graph, &copied, 1, &launch) ||
         hipGraphAddMemcpyNode1D(&out, graph, &scaled, 1, x, device, 16, hipMemcpyDeviceToHost) ||
+        hipGraphKernelNodeGetParams(scaled, &found) || found.func != launch.func ||
+        *(int *)found.kernelParams[1] != 4 || hipGraphKernelNodeSetParams(scaled, &found) ||
         hipGraphInstantiate(&executable, graph, nullptr, nullptr, 0) ||
         hipGraphLaunch(executable, nullptr) || hipStreamSynchronize(nullptr))
         return 2;

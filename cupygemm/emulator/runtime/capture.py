@@ -37,6 +37,10 @@ class Node:
         The nodes that it comes after: their numbers in a capture, and their handles in a graph.
     kind : {"device", "host", "graph"}
         Who does it: see `Handles.submit`.
+    given : bytes
+        HIP's structure of parameters that it was made from; empty for what was captured.
+    enabled : bool
+        Whether a launch of the graph does it.
     """
 
     label: str
@@ -44,6 +48,8 @@ class Node:
     stream: int = 0
     after: frozenset[int] = frozenset()
     kind: Kind = "device"
+    given: bytes = b""
+    enabled: bool = True
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ import ctypes
 import threading
 
 from cupygemm.emulator.peers import Devices
-from cupygemm.emulator.runtime.hip_graph_nodes import GraphNodeFunctions
+from cupygemm.emulator.runtime.hip_graph_parameters import GraphParameterFunctions
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size
 
 _FIRST_CONTEXT = 0xC0C0_0000  # a handle is this and the number of its device
@@ -42,7 +42,7 @@ class _Thread(threading.local):
         self.stack: list[int] = []
 
 
-class ContextFunctions(GraphNodeFunctions):
+class ContextFunctions(GraphParameterFunctions):
     """Contexts, links and attributes; a part of `HipRuntime`."""
 
     def __init__(self, devices: Devices) -> None:

@@ -6,6 +6,8 @@ The methods are HIP's functions, under HIP's names.
 
 from __future__ import annotations
 
+import ctypes
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,12 @@ _NOT_CAPTURING, _CAPTURING, _INVALID = 0, 1, 2  # hipStreamCaptureStatus
 _DEVICE_LAUNCH = 4  # hipGraphInstantiateFlagDeviceLaunch
 
 
+class _ThreadMode(threading.local):
+    """The hipStreamCaptureMode that a thread has set."""
+
+    mode = 0
+
+
 class GraphFunctions(Handles):
     """Captures and graphs; a part of `HipRuntime`."""
 
@@ -27,6 +35,7 @@ class GraphFunctions(Handles):
         super().__init__(devices)
         self.graphs: dict[int, dict[int, Node]] = {}
         self.executables: dict[int, dict[int, Node]] = {}  # instantiated graphs
+        self._thread_mode = _ThreadMode()
         self._ends: dict[int, Clock] = {}  # by executable: the end of its latest launch
 
     def hipStreamBeginCapture(self, stream: int, mode: int) -> None:
@@ -45,6 +54,13 @@ class GraphFunctions(Handles):
         made.value = 1
         self.captures[stream] = Capture(stream, is_blocking)
         self.devices.captured.add(stream)
+
+    def hipThreadExchangeStreamCaptureMode(self, mode: int) -> None:
+        """Exchange the mode, which changes nothing: no call is unsafe during a capture here."""
+        place = ctypes.c_int.from_address(mode)
+        if not 0 <= place.value <= RELAXED:
+            raise HipError(Status.INVALID_VALUE, f"{place.value} is no hipStreamCaptureMode")
+        place.value, self._thread_mode.mode = self._thread_mode.mode, place.value
 
     def hipStreamEndCapture(self, stream: int, graph: int) -> None:
         self.check_stream(stream)
@@ -134,7 +150,8 @@ class GraphFunctions(Handles):
             queues[node.stream] = own
             for earlier in [start, *(after[each] for each in node.after)]:
                 order.wait(own, earlier)
-            self.perform(own, node.label, node.run, node.kind)
+            if node.enabled:
+                self.perform(own, node.label, node.run, node.kind)
             after[handle] = own.now()
         for each in queues.values():
             if each is not queue:

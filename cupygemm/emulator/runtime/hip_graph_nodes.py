@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cupygemm.emulator.device import Stream
 from cupygemm.emulator.runtime.capture import Capture, Node, in_order
 from cupygemm.emulator.runtime.hip_graph import GraphFunctions
+from cupygemm.emulator.runtime.hip_pitched import COPY_3D_BYTES
 from cupygemm.emulator.runtime.hip_program import ProgramFunctions
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size
 from cupygemm.emulator.stream_order import Operation
@@ -22,15 +23,15 @@ from cupygemm.emulator.stream_order import Operation
 Submit = Callable[[int], None]
 """Submits the work of a node to a stream."""
 
-_KERNEL, _COPY, _FILL, _HOST, _GRAPH, _EMPTY = range(6)  # hipGraphNodeType
+_KERNEL, COPY, FILL, HOST, _GRAPH, _EMPTY = range(6)  # hipGraphNodeType
 _TYPES = {
-    "kernel": _KERNEL, "copy": _COPY, "fill": _FILL, "host": _HOST, "callback": _HOST,
+    "kernel": _KERNEL, "copy": COPY, "fill": FILL, "host": HOST, "callback": HOST,
     "graph": _GRAPH, "empty": _EMPTY,
 }  # by the first words of labels  # fmt: skip
 _TOPOLOGY_CHANGED, _TYPE_CHANGED = 2, 3  # hipGraphExecUpdateResult
 
 
-class _KernelNode(ctypes.Structure):
+class KernelNode(ctypes.Structure):
     """HIP's hipKernelNodeParams."""
 
     _fields_ = (
@@ -60,6 +61,17 @@ class _HostCall(ctypes.Structure):
     """HIP's hipHostNodeParams."""
 
     _fields_ = (("function", ctypes.c_size_t), ("data", ctypes.c_size_t))
+
+
+@dataclass(frozen=True)
+class _FromStructure:
+    """Work that one of HIP's structures describes."""
+
+    given: bytes
+    submit: Submit
+
+    def __call__(self, stream: int) -> None:
+        self.submit(stream)
 
 
 class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
@@ -125,40 +137,40 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
     # -- changes --
 
     def hipGraphKernelNodeSetParams(self, node: int, parameters: int) -> None:
-        self._change(self._graph_with(node), node, _KERNEL, self._launch_of(parameters))
+        self._change(self.graph_with(node), node, _KERNEL, self._launch_of(parameters))
 
     def hipGraphExecKernelNodeSetParams(self, executable: int, node: int, parameters: int) -> None:
         self._change(self.executable(executable), node, _KERNEL, self._launch_of(parameters))
 
     def hipGraphMemcpyNodeSetParams(self, node: int, parameters: int) -> None:
-        self._change(self._graph_with(node), node, _COPY, self._copy_3d_of(parameters))
+        self._change(self.graph_with(node), node, COPY, self._copy_3d_of(parameters))
 
     def hipGraphExecMemcpyNodeSetParams(self, executable: int, node: int, parameters: int) -> None:
-        self._change(self.executable(executable), node, _COPY, self._copy_3d_of(parameters))
+        self._change(self.executable(executable), node, COPY, self._copy_3d_of(parameters))
 
     def hipGraphMemcpyNodeSetParams1D(
         self, node: int, to: int, source: int, size: int, kind: int
     ) -> None:
         copy = self._copy_of(to, source, size, kind)
-        self._change(self._graph_with(node), node, _COPY, copy)
+        self._change(self.graph_with(node), node, COPY, copy)
 
     def hipGraphExecMemcpyNodeSetParams1D(
         self, executable: int, node: int, to: int, source: int, size: int, kind: int
     ) -> None:
         copy = self._copy_of(to, source, size, kind)
-        self._change(self.executable(executable), node, _COPY, copy)
+        self._change(self.executable(executable), node, COPY, copy)
 
     def hipGraphMemsetNodeSetParams(self, node: int, parameters: int) -> None:
-        self._change(self._graph_with(node), node, _FILL, self._fill_of(parameters))
+        self._change(self.graph_with(node), node, FILL, self._fill_of(parameters))
 
     def hipGraphExecMemsetNodeSetParams(self, executable: int, node: int, parameters: int) -> None:
-        self._change(self.executable(executable), node, _FILL, self._fill_of(parameters))
+        self._change(self.executable(executable), node, FILL, self._fill_of(parameters))
 
     def hipGraphHostNodeSetParams(self, node: int, parameters: int) -> None:
-        self._change(self._graph_with(node), node, _HOST, self._host_call_of(parameters))
+        self._change(self.graph_with(node), node, HOST, self._host_call_of(parameters))
 
     def hipGraphExecHostNodeSetParams(self, executable: int, node: int, parameters: int) -> None:
-        self._change(self.executable(executable), node, _HOST, self._host_call_of(parameters))
+        self._change(self.executable(executable), node, HOST, self._host_call_of(parameters))
 
     def hipGraphExecUpdate(self, executable: int, graph: int, node: int, result: int) -> None:
         """Give an executable graph the work of a graph with the same nodes and dependencies."""
@@ -171,7 +183,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
             own = old[place_of[handle]]
             if own.after != {place_of[each] for each in given.after}:
                 raise self._not_updated(node, handle, result, _TOPOLOGY_CHANGED)
-            if _type_of(own) != _type_of(given):
+            if type_of(own) != type_of(given):
                 raise self._not_updated(node, handle, result, _TYPE_CHANGED)
         for handle, given in new.items():
             place = place_of[handle]
@@ -197,7 +209,7 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
             self.graph(graph)[second] = replace(node, after=node.after - {first})
 
     def hipGraphDestroyNode(self, node: int) -> None:
-        nodes = self._graph_with(node)
+        nodes = self.graph_with(node)
         del nodes[node]
         for handle, each in nodes.items():
             nodes[handle] = replace(each, after=each.after - {node})
@@ -220,19 +232,19 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         _store_handles((second for _, second in pairs), later, count)
 
     def hipGraphNodeGetType(self, node: int, node_type: int) -> None:
-        store_int(node_type, _type_of(self._graph_with(node)[node]))
+        store_int(node_type, type_of(self.graph_with(node)[node]))
 
     def hipGraphNodeGetDependencies(self, node: int, nodes: int, count: int) -> None:
-        _store_handles(sorted(self._graph_with(node)[node].after), nodes, count)
+        _store_handles(sorted(self.graph_with(node)[node].after), nodes, count)
 
     def hipGraphNodeGetDependentNodes(self, node: int, nodes: int, count: int) -> None:
-        graph = self._graph_with(node).items()
+        graph = self.graph_with(node).items()
         _store_handles((handle for handle, each in graph if node in each.after), nodes, count)
 
     # -- the work of nodes, with the parameters as they are now --
 
     def _launch_of(self, parameters: int) -> Submit:
-        given = _KernelNode.from_address(parameters)
+        given = KernelNode.from_address(parameters)
         grid_x, grid_y, grid_z = given.grid
         block_x, block_y, block_z = given.block
         return lambda stream: self.hipModuleLaunchKernel(
@@ -244,7 +256,8 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         return lambda stream: self.hipMemcpyAsync(to, source, size, kind, stream)
 
     def _copy_3d_of(self, parameters: int) -> Submit:
-        return lambda stream: self.hipMemcpy3DAsync(parameters, stream)
+        given = ctypes.string_at(parameters, COPY_3D_BYTES)
+        return _FromStructure(given, lambda stream: self.hipMemcpy3DAsync(parameters, stream))
 
     def _fill_of(self, parameters: int) -> Submit:
         given = _Fill.from_address(parameters)
@@ -259,29 +272,33 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
             for row in range(given.height):
                 self.fill_words(given.to + row * given.pitch, word, given.width, stream)
 
-        return submit
+        return _FromStructure(bytes(given), submit)
 
     def _host_call_of(self, parameters: int) -> Submit:
         given = _HostCall.from_address(parameters)
-        return lambda stream: self.hipLaunchHostFunc(stream, given.function, given.data)
+        return _FromStructure(
+            bytes(given),
+            lambda stream: self.hipLaunchHostFunc(stream, given.function, given.data),
+        )
 
     def _add(self, where: int, graph: int, after: Iterable[int], submit: Submit) -> None:
         """Add a node that comes after others of its graph, and store its handle."""
         nodes, earlier = self.graph(graph), frozenset(after)
         for each in earlier:
-            _check_member(nodes, each)
+            check_member(nodes, each)
         made = replace(self._recorded(submit), after=earlier)
         store_size(where, self.keep(nodes, lambda: made))
 
     def _change(self, nodes: dict[int, Node], node: int, node_type: int, submit: Submit) -> None:
         """Give a node other work of the same type."""
-        _check_member(nodes, node)
+        check_member(nodes, node)
         old = nodes[node]
-        if _type_of(old) != node_type:
+        if type_of(old) != node_type:
             raise HipError(
                 Status.INVALID_VALUE, f"node 0x{node:x} is of another type than that: {old.label}"
             )
-        nodes[node] = replace(self._recorded(submit), after=old.after, stream=old.stream)
+        made = self._recorded(submit)
+        nodes[node] = replace(made, after=old.after, stream=old.stream, enabled=old.enabled)
 
     def _recorded(self, submit: Submit) -> Node:
         """Return a node of what is submitted to a stream that exists for the moment only."""
@@ -293,16 +310,17 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         finally:
             del self.captures[stream], self.streams[stream]
         parts = capture.nodes
+        given = submit.given if isinstance(submit, _FromStructure) else b""
         if len(parts) == 1:
-            return parts[0]
+            return replace(parts[0], given=given)
 
         def run(place: Operation) -> None:
             for part in parts:  # the rows of a copy or a fill
                 part.run(place)
 
-        return Node(parts[0].label if parts else "empty", run, stream)
+        return Node(parts[0].label if parts else "empty", run, stream, given=given)
 
-    def _graph_with(self, node: int) -> dict[int, Node]:
+    def graph_with(self, node: int) -> dict[int, Node]:
         for nodes in self.graphs.values():
             if node in nodes:
                 return nodes
@@ -318,18 +336,20 @@ class GraphNodeFunctions(GraphFunctions, ProgramFunctions):
         nodes = self.graph(graph)
         for pair in zip(_handles_at(earlier, count), _handles_at(later, count), strict=True):
             for each in pair:
-                _check_member(nodes, each)
+                check_member(nodes, each)
             yield *pair, nodes[pair[1]]
 
 
-def _type_of(node: Node) -> int:
+def type_of(node: Node) -> int:
+    """Return the hipGraphNodeType of a node."""
     found = _TYPES.get(node.label.partition(" ")[0])
     if found is None:
         raise HipError(Status.NOT_SUPPORTED, f"the type of a node that is a {node.label}")
     return found
 
 
-def _check_member(nodes: dict[int, Node], node: int) -> None:
+def check_member(nodes: dict[int, Node], node: int) -> None:
+    """Raise `HipError` unless a node is one of a graph's."""
     if node not in nodes:
         raise HipError(Status.INVALID_VALUE, f"node 0x{node:x} is not of this graph")
 

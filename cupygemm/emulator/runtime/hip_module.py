@@ -21,6 +21,7 @@ from cupygemm.emulator.peers import Devices
 from cupygemm.emulator.runtime.handles import Handles
 from cupygemm.emulator.runtime.host_bytes import host_bytes, host_values
 from cupygemm.emulator.runtime.images import image_at, registered_code
+from cupygemm.emulator.runtime.kernel_launch import KernelLaunch
 from cupygemm.emulator.runtime.libraries import Dim3
 from cupygemm.emulator.runtime.status import HipError, Status, store_int, store_size, text_at
 
@@ -141,7 +142,7 @@ class ModuleFunctions(Handles):
         kernel = self._kernel_to_launch(function)
         values = _packed(kernel, extra) if extra else _pointed_to(kernel, parameters)
         grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
-        self._launch(stream, kernel, grid, block, dynamic_lds, values)
+        self._launch(stream, function, kernel, grid, block, dynamic_lds, values)
 
     def hipLaunchKernel(
         self, stub: int, grid: int, block: int, parameters: int, dynamic_lds: int, stream: int
@@ -149,7 +150,8 @@ class ModuleFunctions(Handles):
         self.check_launch_stream(stream)
         kernel = self._registered(stub)
         values = _pointed_to(kernel, parameters)
-        self._launch(stream, kernel, _extents(grid), _extents(block), dynamic_lds, values)
+        extents = _extents(grid), _extents(block)
+        self._launch(stream, stub, kernel, *extents, dynamic_lds, values)
 
     def hipModuleLaunchCooperativeKernel(
         self, function: int, grid_x: int, grid_y: int, grid_z: int, block_x: int, block_y: int,
@@ -159,7 +161,7 @@ class ModuleFunctions(Handles):
         kernel = self._kernel_to_launch(function)
         grid, block = (grid_x, grid_y, grid_z), (block_x, block_y, block_z)
         values = _pointed_to(kernel, parameters)
-        self._launch(stream, kernel, grid, block, dynamic_lds, values, cooperative=True)
+        self._launch(stream, function, kernel, grid, block, dynamic_lds, values, cooperative=True)
 
     def hipLaunchCooperativeKernel(
         self, stub: int, grid: int, block: int, parameters: int, dynamic_lds: int, stream: int
@@ -168,23 +170,21 @@ class ModuleFunctions(Handles):
         kernel = self._registered(stub)
         values = _pointed_to(kernel, parameters)
         extents = _extents(grid), _extents(block)
-        self._launch(stream, kernel, *extents, dynamic_lds, values, cooperative=True)
+        self._launch(stream, stub, kernel, *extents, dynamic_lds, values, cooperative=True)
 
     def _launch(
-        self, stream: int, kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int],
-        dynamic_lds: int, values: list[bytes], *, cooperative: bool = False,
+        self, stream: int, function: int, kernel: Kernel, grid: tuple[int, int, int],
+        block: tuple[int, int, int], dynamic_lds: int, values: list[bytes], *,
+        cooperative: bool = False,
     ) -> None:  # fmt: skip
         device = self.device
         device.check_launch(kernel, grid, block, dynamic_lds)
         if cooperative:
             self._check_cooperative(kernel, math.prod(grid), math.prod(block), dynamic_lds)
-        self.submit(
-            stream,
-            f"kernel {kernel.name}",
-            lambda place: device.launch(
-                kernel, grid, block, dynamic_lds, values, place, cooperative=cooperative
-            ),
+        launch = KernelLaunch(
+            device, function, kernel, grid, block, dynamic_lds, tuple(values), cooperative
         )
+        self.submit(stream, f"kernel {kernel.name}", launch)
 
     def _check_cooperative(
         self, kernel: Kernel, workgroups: int, threads: int, dynamic_lds: int

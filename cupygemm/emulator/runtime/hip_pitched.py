@@ -65,6 +65,9 @@ class _Copy3D(ctypes.Structure):
     )
 
 
+COPY_3D_BYTES = ctypes.sizeof(_Copy3D)
+
+
 class _Plane(ctypes.Structure):
     """One side of HIP's hip_Memcpy2D."""
 

@@ -128,11 +128,62 @@ class ProgramFunctions(PitchedFunctions, PoolFunctions, DeviceFunctions, ModuleF
     def hipExtMallocWithFlags(self, pointer: int, size: int, flags: int) -> None:
         self.hipMalloc(pointer, size)
 
+    def hipExtModuleLaunchKernel(
+        self, function: int, size_x: int, size_y: int, size_z: int, block_x: int, block_y: int,
+        block_z: int, dynamic_lds: int, stream: int, parameters: int, extra: int, start: int,
+        stop: int, flags: int,
+    ) -> None:  # fmt: skip
+        """Launch a grid whose size is in work-items, between two events."""
+        sizes, block = (size_x, size_y, size_z), (block_x, block_y, block_z)
+        if any(size % extent for size, extent in zip(sizes, block, strict=True) if extent):
+            raise HipError(
+                Status.NOT_SUPPORTED,
+                f"a grid of {sizes} work-items, which are no whole workgroups of {block}",
+            )
+        x, y, z = (size // max(extent, 1) for size, extent in zip(sizes, block, strict=True))
+        self._record_if(start, stream)
+        self.hipModuleLaunchKernel(
+            function, x, y, z, *block, dynamic_lds, stream, parameters, extra
+        )
+        self._record_if(stop, stream)
+
+    def hipExtLaunchKernel(
+        self, stub: int, grid: int, block: int, parameters: int, dynamic_lds: int, stream: int,
+        start: int, stop: int, flags: int,
+    ) -> None:  # fmt: skip
+        self._record_if(start, stream)
+        self.hipLaunchKernel(stub, grid, block, parameters, dynamic_lds, stream)
+        self._record_if(stop, stream)
+
+    def _record_if(self, event: int, stream: int) -> None:
+        if event:
+            self.hipEventRecord(event, stream)
+
+    # -- memory of the host --
+
+    def hipHostRegister(self, host: int, size: int, flags: int) -> None:
+        """Let kernels access memory that the program has allocated itself."""
+        try:
+            self.devices.memory.adopt(host, size, "hipHostRegister")
+        except ValueError as err:
+            raise HipError(Status.INVALID_VALUE, str(err)) from err
+
+    def hipHostUnregister(self, host: int) -> None:
+        self.devices.order.synchronise_device()
+        try:
+            self.devices.memory.disown(host)
+        except ValueError as err:
+            raise HipError(Status.INVALID_VALUE, str(err)) from err
+
+    def hipHostGetFlags(self, flags: int, host: int) -> None:
+        self.hipHostGetDevicePointer(0, host, 0)
+        store_int(flags, 0)
+
     def hipHostGetDevicePointer(self, pointer: int, host: int, flags: int) -> None:
-        if not self.devices.memory.owns(host):
+        if self.devices.memory.block(host) is None:
             raise HipError(
                 Status.INVALID_VALUE,
-                f"0x{host:x} is no memory of hipHostMalloc or hipMallocManaged",
+                f"0x{host:x} is no memory of hipHostMalloc, hipMallocManaged or hipHostRegister",
             )
         store_size(pointer, host)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections.abc import Callable
+from typing import Any
 
 from cupygemm.emulator.device import Event, Stream
 from cupygemm.emulator.peers import Devices
@@ -26,7 +28,12 @@ from cupygemm.emulator.stream_order import Clock, Operation
 
 NON_BLOCKING = 1  # hipStreamNonBlocking
 _DISABLE_TIMING = 2  # hipEventDisableTiming
-_AT_LEAST = 0  # hipStreamWaitValueGte
+_HOLDS: dict[int, Callable[[int, int, Any], bool]] = {  # hipStreamWaitValueGte, Eq, And, Nor
+    0: lambda held, value, word: word(held - value).value >= 0,
+    1: lambda held, value, _word: held == value,
+    2: lambda held, value, _word: held & value != 0,
+    3: lambda held, value, word: ~(held | value) & (1 << 8 * ctypes.sizeof(word)) - 1 != 0,
+}
 _POLL_SECONDS = 50e-6
 _HIGHEST_PRIORITY, _LOWEST_PRIORITY = -1, 1  # on every AMD GPU
 _LIMITS = {0: 1024, 1: 1 << 20, 2: 8 << 20}  # stack, printf buffer and heap: hipLimit_t
@@ -37,6 +44,10 @@ _HostFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 class DeviceFunctions(Handles):
     """Devices; a part of `HipRuntime`."""
+
+    def __init__(self, devices: Devices) -> None:
+        super().__init__(devices)
+        self._limits: dict[int, int] = {}  # hipLimit_t that the program has set
 
     def hipGetDeviceCount(self, count: int) -> None:
         store_int(count, len(self.devices))
@@ -64,7 +75,17 @@ class DeviceFunctions(Handles):
     def hipDeviceGetLimit(self, value: int, limit: int) -> None:
         if limit not in _LIMITS:
             raise HipError(Status.INVALID_VALUE, f"{limit} is no hipLimit_t that can be read")
-        store_size(value, _LIMITS[limit])
+        store_size(value, self._limits.get(limit, _LIMITS[limit]))
+
+    def hipDeviceSetLimit(self, limit: int, value: int) -> None:
+        """Note the limit: stacks and heaps grow as they must."""
+        if limit not in _LIMITS:
+            raise HipError(Status.INVALID_VALUE, f"{limit} is no hipLimit_t that can be set")
+        self._limits[limit] = value
+
+    def hipDeviceReset(self) -> None:
+        """Wait for the device. What the program has allocated stays, as at its end."""
+        self.hipDeviceSynchronize()
 
     def hipDeviceGetByPCIBusId(self, device: int, pci_bus_id: int) -> None:
         wanted = text_at(pci_bus_id)
@@ -219,37 +240,55 @@ class StreamFunctions(Handles):
         self.submit(stream, "host function", run, "host")
 
     def hipStreamWriteValue32(self, stream: int, flag: int, value: int, flags: int) -> None:
-        self.check_stream(stream)
-        self._check_flag(flag)
+        self._write_flag(stream, flag, value, ctypes.c_uint32)
 
-        def run(place: Operation) -> None:
-            self._flag_clocks[flag] = self.devices.order.record(place.queue)
-            ctypes.c_uint32.from_address(flag).value = value
-
-        self.submit(stream, "write to a flag", run, "host")
+    def hipStreamWriteValue64(self, stream: int, flag: int, value: int, flags: int) -> None:
+        self._write_flag(stream, flag, value, ctypes.c_uint64)
 
     def hipStreamWaitValue32(
         self, stream: int, flag: int, value: int, flags: int, mask: int
     ) -> None:
-        """Wait until another thread has submitted the write."""
+        self._wait_for_flag(stream, flag, value, flags, mask, ctypes.c_int32)
+
+    def hipStreamWaitValue64(
+        self, stream: int, flag: int, value: int, flags: int, mask: int
+    ) -> None:
+        self._wait_for_flag(stream, flag, value, flags, mask, ctypes.c_int64)
+
+    def _write_flag(self, stream: int, flag: int, value: int, word: Any) -> None:
         self.check_stream(stream)
-        self._check_flag(flag)
-        if flags != _AT_LEAST:
-            raise HipError(Status.NOT_SUPPORTED, f"a wait for a flag with flags {flags}, not 0")
+        self._check_flag(flag, ctypes.sizeof(word))
 
         def run(place: Operation) -> None:
-            word = ctypes.c_uint32.from_address(flag)
-            while ctypes.c_int32((word.value & mask) - (value & mask)).value < 0:
+            self._flag_clocks[flag] = self.devices.order.record(place.queue)
+            word.from_address(flag).value = value
+
+        self.submit(stream, "write to a flag", run, "host")
+
+    def _wait_for_flag(
+        self, stream: int, flag: int, value: int, flags: int, mask: int, word: Any
+    ) -> None:
+        """Wait until another thread has submitted the write."""
+        self.check_stream(stream)
+        self._check_flag(flag, ctypes.sizeof(word))
+        if flags not in _HOLDS:
+            raise HipError(
+                Status.NOT_SUPPORTED, f"a wait for a flag with flags {flags}, not 0 to 3"
+            )
+
+        def run(place: Operation) -> None:
+            held = word.from_address(flag)
+            while not _HOLDS[flags](held.value & mask, value & mask, word):
                 time.sleep(_POLL_SECONDS)
             self.devices.order.wait(place.queue, self._flag_clocks.get(flag, {}))
 
         self.submit(stream, "wait for a flag", run, "host")  # another thread may have to write
 
-    def _check_flag(self, flag: int) -> None:
-        if flag % 4 or not self.devices.memory.contains(flag, 4):
+    def _check_flag(self, flag: int, size: int) -> None:
+        if flag % size or not self.devices.memory.contains(flag, size):
             raise HipError(
                 Status.INVALID_VALUE,
-                f"a flag at 0x{flag:x}: {self.devices.memory.describe(flag, 4)}",
+                f"a flag at 0x{flag:x}: {self.devices.memory.describe(flag, size)}",
             )
 
     def hipEventCreate(self, event: int) -> None:

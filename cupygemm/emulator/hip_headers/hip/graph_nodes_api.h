@@ -59,6 +59,11 @@ hipError_t hipGraphDestroyNode(hipGraphNode_t);
 hipError_t hipGraphNodeGetType(hipGraphNode_t, hipGraphNodeType *);
 hipError_t hipGraphNodeGetDependencies(hipGraphNode_t, hipGraphNode_t *, size_t *);
 hipError_t hipGraphKernelNodeGetParams(hipGraphNode_t, hipKernelNodeParams *);
+hipError_t hipGraphMemcpyNodeGetParams(hipGraphNode_t, hipMemcpy3DParms *);
+hipError_t hipGraphMemsetNodeGetParams(hipGraphNode_t, hipMemsetParams *);
+hipError_t hipGraphHostNodeGetParams(hipGraphNode_t, hipHostNodeParams *);
+hipError_t hipGraphNodeSetEnabled(hipGraphExec_t, hipGraphNode_t, unsigned int);
+hipError_t hipGraphNodeGetEnabled(hipGraphExec_t, hipGraphNode_t, unsigned int *);
 hipError_t hipGraphKernelNodeSetParams(hipGraphNode_t, const hipKernelNodeParams *);
 hipError_t hipGraphExecKernelNodeSetParams(hipGraphExec_t, hipGraphNode_t,
                                            const hipKernelNodeParams *);

@@ -41,6 +41,8 @@ hipError_t hipMemsetD16(hipDeviceptr_t, unsigned short, size_t);
 hipError_t hipMemsetD16Async(hipDeviceptr_t, unsigned short, size_t, hipStream_t = nullptr);
 hipError_t hipMemsetD32Async(hipDeviceptr_t, int, size_t, hipStream_t = nullptr);
 hipError_t hipStreamWriteValue32(hipStream_t, void *, uint32_t, unsigned int);
+hipError_t hipStreamWriteValue64(hipStream_t, void *, uint64_t, unsigned int);
+hipError_t hipStreamWaitValue64(hipStream_t, void *, uint64_t, unsigned int, uint64_t = ~0ull);
 hipError_t hipStreamWaitValue32(hipStream_t, void *, uint32_t, unsigned int, uint32_t = ~0u);
 
 // Devices and profilers
