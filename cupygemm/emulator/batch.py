@@ -49,6 +49,11 @@ class Batch:
         """Whether to reset single registers is faster than to reset all."""
         return self.state.num_waves > _SMALL_WAVES
 
+    @property
+    def followed(self) -> int:
+        """Return how many batches C has started after this one, in its place."""
+        return 0 if self.loop is None else self.loop.followed
+
     def restart(self, vector: int, scalar: int) -> None:
         """Prepare for other workgroups, whose state has been set."""
         native, marks = self.program.native, marks_of(self.state)

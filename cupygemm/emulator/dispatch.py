@@ -8,7 +8,6 @@ The register state at a kernel's entry follows LLVM's "User Guide for AMDGPU Bac
 from __future__ import annotations
 
 import ctypes
-import functools
 import math
 import struct
 from collections.abc import Sequence
@@ -22,6 +21,12 @@ from cupygemm.emulator.findings import Findings
 from cupygemm.emulator.isa import AGPR0, APERTURE_PRIVATE, APERTURE_SHARED, EXEC, FLAT_SCRATCH
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, State, register_file
 from cupygemm.emulator.targets import Target
+from cupygemm.emulator.work_items import (
+    batch_places,
+    first_exec,
+    packed_items,
+    workgroup_ids_of,
+)
 
 if TYPE_CHECKING:
     from cupygemm.emulator.allocations import Memory
@@ -54,6 +59,8 @@ class Dispatch:
         Keep a shadow of LDS and of device memory, from which races show.
     sample : int64 array or None
         The workgroups that run, in the order of launch; None for all of the grid.
+    id_registers : dict of int to int
+        The scalar registers in which a wave finds its workgroup's id, by axis.
 
     Raises
     ------
@@ -81,6 +88,7 @@ class Dispatch:
         self.checks = self.findings.policy.records
         self.alignment = self.findings.policy["alignment"] != "off"
         self.sample: NDArray[np.int64] | None = None
+        self.id_registers: dict[int, int] = {}
         self.threads = math.prod(self.block)
         self._check()
         self.waves_per_workgroup = -(-self.threads // LANES)
@@ -233,10 +241,10 @@ class Dispatch:
         per_group = self.waves_per_workgroup
         waves = self.batch_waves(first, max_waves)
         groups = waves // per_group
-        order, ids = _places(first, groups, *self.grid[:2])
+        order, ids = batch_places(first, groups, *self.grid[:2])
         if self.sample is not None:
             order = self.sample[first : first + groups]
-            ids = _ids(order, *self.grid[:2])
+            ids = workgroup_ids_of(order, *self.grid[:2])
         descriptor = self.kernel.descriptor
         preload = descriptor.preload_length
         if reuse is not None:
@@ -273,6 +281,17 @@ class Dispatch:
         )
         return self._start_registers(state, kernarg)
 
+    def place(self, state: State, first: int) -> None:
+        """Let a state be that of the batch that starts at workgroup `first`."""
+        state.launch_order, state.workgroup_ids = batch_places(
+            first, len(state.workgroup_ids), *self.grid[:2]
+        )
+
+    @property
+    def batches_differ(self) -> bool:
+        """Whether scalar registers other than a workgroup's ids depend on the batch."""
+        return bool(self.kernel.descriptor.properties & 16)
+
     def _start_registers(self, state: State, kernarg: int) -> tuple[State, int, int]:
         kernel = self.kernel
         vectors = max(kernel.num_vgpr, kernel.descriptor.num_registers)
@@ -286,14 +305,14 @@ class Dispatch:
         return state, vector, scalar
 
     def _start_exec(self, state: State) -> None:
-        low, high = _first_exec(self.threads, self.waves_per_workgroup)
+        low, high = first_exec(self.threads, self.waves_per_workgroup)
         rows = state.sgpr[EXEC : EXEC + 2].reshape(2, -1, self.waves_per_workgroup)
         rows[0], rows[1] = low, high
 
     def _start_vector(self, state: State) -> int:
         """Put the packed work-item ids in v0."""
         waves, enabled = self.waves_per_workgroup, self.kernel.descriptor.rsrc2 >> 11 & 3
-        state.vgpr[0].reshape(-1, waves, LANES)[...] = _packed_items(waves, self.block, enabled)
+        state.vgpr[0].reshape(-1, waves, LANES)[...] = packed_items(waves, self.block, enabled)
         return 1
 
     def _start_scalar(self, state: State, kernarg: int) -> int:
@@ -303,8 +322,10 @@ class Dispatch:
         user += [0] * ((descriptor.rsrc2 >> 1 & 31) - len(user))
         sgpr[: len(user)] = np.array(user, np.uint32)[:, None]
         used = len(user)
+        self.id_registers = {}
         for axis in range(3):
             if descriptor.rsrc2 >> (7 + axis) & 1:
+                self.id_registers[axis] = used
                 by_group = sgpr[used].reshape(-1, self.waves_per_workgroup)
                 by_group[...] = state.workgroup_ids[:, axis : axis + 1]
                 used += 1
@@ -355,45 +376,3 @@ class Dispatch:
 def _pair(value: int) -> list[int]:
     """Split a 64-bit value into two words."""
     return [value & 0xFFFFFFFF, value >> 32]
-
-
-@functools.lru_cache(maxsize=64)
-def _places(
-    first: int, count: int, gx: int, gy: int
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the numbers and the ids of `count` workgroups from number `first` on."""
-    order = np.arange(first, first + count, dtype=np.int64)
-    found = order, _ids(order, gx, gy)
-    for array in found:
-        array.flags.writeable = False
-    return found
-
-
-def _ids(order: NDArray[np.int64], gx: int, gy: int) -> NDArray[np.int32]:
-    """Return the ids of workgroups along x, y and z, (n, 3), from their numbers."""
-    ids = [order % gx, order // gx % gy, order // (gx * gy)]
-    return np.stack(ids, axis=1).astype(np.int32)
-
-
-@functools.lru_cache(maxsize=64)
-def _first_exec(threads: int, waves: int) -> NDArray[np.uint32]:
-    """Return both halves of EXEC of a workgroup's waves, in which each work-item is a lane."""
-    lanes = np.clip(threads - np.arange(waves) * LANES, 0, LANES).tolist()
-    bits = [(1 << count) - 1 for count in lanes]
-    return np.array([[b & 0xFFFFFFFF for b in bits], [b >> 32 for b in bits]], np.uint32)
-
-
-@functools.lru_cache(maxsize=64)
-def _packed_items(waves: int, block: tuple[int, int, int], enabled: int) -> NDArray[np.uint32]:
-    """Return the work-item ids of a workgroup as v0 holds them, (waves, lanes).
-
-    `enabled` is the number of axes beyond x.
-    """
-    item = np.arange(waves * LANES, dtype=np.uint32).reshape(waves, LANES)
-    bx, by, _ = (np.uint32(extent) for extent in block)
-    packed = item % bx
-    if enabled >= 1:
-        packed |= item // bx % by << np.uint32(10)
-    if enabled >= 2:
-        packed |= item // (bx * by) << np.uint32(20)
-    return packed

@@ -22,6 +22,7 @@ from cupygemm.emulator.native_loop import (
     DONE,
     ENDLESS,
     FAULT,
+    FOLLOWED,
     NEEDS_GROUP,
     NOT_DECODED,
     STEP_WORK,
@@ -99,6 +100,8 @@ class Executor:
         """Run in C, and execute what C leaves to Python."""
         scheduler = self.scheduler
         while (event := loop.run()) != DONE:
+            if event == FOLLOWED:
+                continue
             if event == STUCK:
                 raise self._explain(scheduler.stuck(), self._everything())
             if event == ENDLESS:

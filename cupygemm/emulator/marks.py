@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.isa import register_name, registers
@@ -142,9 +143,12 @@ class Marks:
             self.undefined[register] = 0
         self.marked = self._ever_marked = 0
         self._addresses.clear()
-        for name, array in self._memory.items():
-            if array.size and name not in _READ_WHERE_MARKED:
-                array.fill(0)
+        for array in self.zeroed():
+            array.fill(0)
+
+    def zeroed(self) -> list[NDArray[Any]]:
+        """Return the marks of memory, which are 0 when a batch starts."""
+        return [array for name, array in self._memory.items() if name not in _READ_WHERE_MARKED]
 
     # -- vector registers --------------------------------------------------------------------------
 

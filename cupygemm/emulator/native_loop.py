@@ -35,7 +35,7 @@ VARIABLE = "CUPYGEMM_INTERPRETER"
 _NAMES = {"": True, "native": True, "reference": False}
 
 # enum event
-DONE, NEEDS_GROUP, NOT_DECODED, STEP, FAULT, UNDEFINED, STUCK, ENDLESS = range(8)
+DONE, NEEDS_GROUP, NOT_DECODED, STEP, FAULT, UNDEFINED, STUCK, ENDLESS, FOLLOWED = range(9)
 
 _WORK = 1 << 21  # wave-instructions until the scheduler looks for waves that can never end
 STEP_WORK = 256  # the wave-instructions that C executes while Python executes one instruction
@@ -79,6 +79,7 @@ class LoopStruct(ctypes.Structure):
             int64   num_remaining
             pointer listed
             int64   num_listed first step count has_group pc mode steps resumed code current
+            pointer following
             """
         ),
     ]
@@ -123,6 +124,16 @@ class LoopRecorder(Protocol):
         """Hand over the counts of the batch."""
 
 
+class LoopFollower(Protocol):
+    """What starts further batches in C: `following`."""
+
+    def enter(self, loop: LoopStruct) -> None:
+        """Prepare for a call of the loop; the first one is the start of a batch."""
+
+    def leave(self) -> int:
+        """Return how many batches C has started in the call."""
+
+
 class NativeLoop:
     """The C loop over one batch."""
 
@@ -131,6 +142,9 @@ class NativeLoop:
     ) -> None:
         self.state, self.program = state, program
         self.recorder: LoopRecorder | None = None
+        self.following: LoopFollower | None = None
+        self.followed = 0  # batches that C has started since Python started one
+        self._is_undisturbed = True  # Python has executed nothing of them
         self.scoreboard, self.scheduler, self.marks = scoreboard, scheduler, marks_of(state)
         self._function = library().run_loop
         self._function.argtypes, self._function.restype = [ctypes.c_void_p], ctypes.c_int32
@@ -182,8 +196,15 @@ class NativeLoop:
         struct = self.struct
         struct.has_group = struct.resumed = struct.num_outstanding = 0
         struct.lockstep, struct.work = self._lockstep, _WORK
+        self.follow(None)
+        self.followed, self._is_undisturbed = 0, True
         self.counts.fill(0)
         self.fit()
+
+    def follow(self, following: LoopFollower | None) -> None:
+        """Let C start the batches after this one, which has not run yet; None: Python does."""
+        self.following = following
+        self.struct.following = None
 
     def _point(self, name: str, array: NDArray[Any]) -> None:
         self._arrays[name] = array
@@ -220,8 +241,17 @@ class NativeLoop:
         self._copy_in()
         if self.recorder is not None:
             self.recorder.copy_in()
+        following = self.following
+        if following is not None:
+            following.enter(self.struct)
         event = int(self._function(self._address))
         self._copy_out()
+        if following is not None:
+            self.followed += following.leave()
+        if event not in (DONE, FOLLOWED):
+            self.follow(None)
+            self._is_undisturbed = False
+        self.program.is_undisturbed = self._is_undisturbed
         if self.recorder is not None:
             self.recorder.copy_out()
         self.state.mode, self.state.current_pc = self.struct.mode, self.struct.pc

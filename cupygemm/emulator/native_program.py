@@ -78,6 +78,8 @@ class NativeProgram:
         Those that load registers, by their slot of the scoreboard.
     used_vector, used_scalar : int
         Bit masks of the registers that the instructions read or write.
+    is_undisturbed : bool
+        Whether C needed Python for nothing when it last ran the program.
     """
 
     def __init__(self, image_bytes: int) -> None:
@@ -85,6 +87,7 @@ class NativeProgram:
         self.entries: list[Entry] = []
         self.loads: list[Entry] = []
         self.used_vector = self.used_scalar = 0
+        self.is_undisturbed = False
         self._kept: list[Any] = []  # the records, and the operands to which they point
 
     def add(self, entry: Entry, form: NativeAlu | None) -> None:

@@ -26,6 +26,7 @@ from cupygemm.emulator.dispatch import Dispatch
 from cupygemm.emulator.errors import EmulatorError, KernelFault
 from cupygemm.emulator.executor import Executor
 from cupygemm.emulator.findings import Findings
+from cupygemm.emulator.following import let_follow
 from cupygemm.emulator.liveness import Progress
 from cupygemm.emulator.profiling import active
 from cupygemm.emulator.program import Program
@@ -206,12 +207,16 @@ def launch(
             np.errstate(all="ignore"),
             Progress(kernel.name, dispatch.executed) as progress,
         ):
-            for first in range(0, dispatch.executed, dispatch.batch_size(BATCH_WAVES)):
+            first = 0
+            while first < dispatch.executed:
                 batch = batches.start(first, kernarg)
                 batch.scheduler.watch.progress = progress
+                if order == "lockstep" and recorder is None:
+                    let_follow(batch, dispatch, first, BATCH_WAVES)
                 Executor(batch, program, counts=counts).run()
                 _merge(conflicts, batch.state.units.get("lds_conflicts", {}), kernel.entry)
                 _merge(lines, batch.state.units.get("global_lines", {}), kernel.entry)
+                first += dispatch.batch_size(BATCH_WAVES) * (1 + batch.followed)
             batches.finish()
     except EmulatorError as err:
         store.give_back(key, program, grown=len(program.entries) > decoded)

@@ -115,6 +115,11 @@ class Scheduler:
         self.spent = 0  # steps since a wave last ended
         self.limit = step_limit()
 
+    def watch_anew(self) -> None:
+        """Watch another batch, which C has started."""
+        progress, self.watch = self.watch.progress, Watch(self.state)
+        self.watch.progress = progress
+
     @property
     def is_random(self) -> bool:
         """Whether the order is random."""

@@ -141,19 +141,20 @@ class State:
         scalars : int, optional
             Bit mask of the scalar registers that may not be 0; None stands for all.
         """
-        self._counters.fill(0)
+        for array in self.zeroed():
+            array.fill(0)
         self.last_memory_pc.fill(-1)
-        self.barrier_epoch.fill(0)
         self._clear_vectors()
         if scalars is None:
             self.sgpr.fill(0)
         else:
             self.sgpr[rows_of(scalars & (1 << 128) - 1)] = 0
-        self.scc.fill(False)
-        self.lds.fill(0)
-        self.scratch.fill(0)
         for name in ("lds_conflicts", "global_lines", "s_memtime", "s_memrealtime"):
             self.units.pop(name, None)
+
+    def zeroed(self) -> list[NDArray[Any]]:
+        """Return the arrays, besides registers, that are 0 when a batch starts."""
+        return [self._counters, self.barrier_epoch, self.scc, self.lds, self.scratch]
 
     def _clear_vectors(self) -> None:
         """Set the vector registers to 0, except where many waves have never written them."""

@@ -7,6 +7,7 @@
  * processor's cache. Memory instructions, branches and barriers execute for the whole group, in
  * order. */
 #include "loop.h"
+#include "following.h"
 #include "record.h"
 #include "threads.h"
 
@@ -320,7 +321,7 @@ static int run_group(struct loop *l) {
 }
 
 /* Run until the batch ends or Python is needed; returns the event. */
-int run_loop(struct loop *l) {
+static int run_batch(struct loop *l) {
     if (l->resumed && l->has_group)
         yields(l);
     l->resumed = 0;
@@ -333,6 +334,22 @@ int run_loop(struct loop *l) {
         int event = run_group(l);
         if (event != GOES_ON)
             return event;
+    }
+}
+
+/* Run this batch, and those that follow it, until Python is needed; returns the event. */
+int run_loop(struct loop *l) {
+    for (;;) {
+        struct following *f = l->following;
+        int64_t work = l->work;
+        int event = run_batch(l);
+        if (event != DONE || !f)
+            return event;
+        f->work -= work - l->work;
+        if (!follow(l, f))
+            return DONE;
+        if (f->work <= 0)
+            return FOLLOWED;
     }
 }
 

@@ -39,6 +39,7 @@ enum event {
     UNDEFINED,   /* the load at `pc` found undefined bytes */
     STUCK,       /* no wave can run */
     ENDLESS,     /* no wave has ended for too long; `leader` would run next */
+    FOLLOWED,    /* another batch has started, see following.h */
 };
 
 typedef int memory_function(struct machine *m, const struct operation *op, const int64_t *ids,
@@ -63,6 +64,7 @@ struct instruction {
 };
 
 struct recorder;
+struct following;
 
 struct loop {
     struct machine *machine;
@@ -112,9 +114,10 @@ struct loop {
     int64_t num_listed;
     int64_t first, step, count; /* where `step` is not 0, the waves are first, first + step, ... */
     int64_t has_group, pc, mode, steps;
-    int64_t resumed; /* Python executed an instruction: see whether the group yields */
-    int64_t code;    /* of the fault */
-    int64_t current; /* program counter of the latest memory instruction */
+    int64_t resumed;             /* Python executed an instruction: see whether the group yields */
+    int64_t code;                /* of the fault */
+    int64_t current;             /* program counter of the latest memory instruction */
+    struct following *following; /* the batches after this one, NULL: Python starts them */
 };
 
 static inline struct waves group_waves(const struct loop *l) {

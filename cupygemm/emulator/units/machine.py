@@ -156,6 +156,9 @@ lds_issued lds_released vm_issued vm_released vm_waited barrier_epoch
 """
 
 
+_RECORDS = ("shadow", "flags", "acquired", "releases")
+
+
 class Machine:
     """The arrays of one batch, as C reads them."""
 
@@ -187,7 +190,7 @@ class Machine:
             self._point(name, np.zeros((state.num_waves, HISTORY, 2), np.uint32))
         self._set_ranges(state)
         if state.checks:
-            self._clear_shadow(state)
+            self._fit_shadow(state)
             self._watch_flags(state)
             for name, array in marks_of(state).arrays().items():
                 self._point(name, array)
@@ -209,13 +212,11 @@ class Machine:
         if not state.checks:
             return
         if state.lds.size:
-            self._clear_shadow(state)
-        if "flags" in self.arrays:
-            self.arrays["flags"].fill(0)
+            self._fit_shadow(state)
+        for array in self.zeroed():
+            array.fill(0)
         shadow = getattr(state.memory, "shadow", None)
         if shadow is not None:
-            self.arrays["acquired"].fill(0)
-            self.arrays["releases"].fill(0)
             self._start_shadow(state, shadow)
 
     def _watch_flags(self, state: State) -> None:
@@ -225,6 +226,11 @@ class Machine:
             self._point("polls", np.array(polls, np.int64))
             self._point("flags", np.zeros((len(state.lds), _FLAGS_DWORDS), np.int32))
             self.struct.num_polls = len(polls)
+
+    def zeroed(self) -> list[NDArray[Any]]:
+        """Return the records of accesses, which are 0 when a batch starts."""
+        found = [self.arrays[name] for name in _RECORDS if name in self.arrays]
+        return [array.view(np.uint64) if array.dtype == RECORD else array for array in found]
 
     def _start_shadow(self, state: State, shadow: Any) -> None:
         self._point("clock", shadow.clock)
@@ -263,15 +269,13 @@ class Machine:
         self._point("shadow", records)
         self.struct.shadow_stride, self.struct.shadow_shift = records.shape[1], shift
 
-    def _clear_shadow(self, state: State) -> None:
-        """Forget who accessed LDS."""
+    def _fit_shadow(self, state: State) -> None:
+        """Let the records of LDS stand for as many bytes as the kernel has needed so far."""
         shift = _granules.get(state.kernel, COARSEST)
         shape = len(state.lds), -(-state.lds.shape[1] >> COARSEST) << (COARSEST - shift)
         shadow = self.arrays.get("shadow")
         if shadow is None or shadow.shape != shape:
             self._set_shadow(np.zeros(shape, RECORD), shift)
-        else:
-            shadow.fill(0)
 
     def refine_shadow(self, shift: int) -> None:
         """Divide the granules of the LDS shadow into ``2**shift`` bytes, repeating the records.
