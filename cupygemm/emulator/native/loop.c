@@ -11,7 +11,7 @@
 #include "record.h"
 #include "threads.h"
 
-enum { RUN_LENGTH = 256, CHUNK = 16 };
+enum { RUN_LENGTH = 256, CHUNK = 32 };
 enum { WORTH_SHARING = 80000 }; /* nanoseconds from which on helpers save more than they cost */
 
 void mfma_run(const void *op, uint32_t *vgpr, int64_t stride, const int64_t *waves, int64_t begin,

@@ -46,10 +46,15 @@ static bool is_pending(const struct loop *l, const struct instruction *i) {
     return false;
 }
 
+/* Whether a group is a stretch of waves, of which arrays have stretches. */
+static bool follow_one_another(struct waves group) { return !group.ids && group.step == 1; }
+
 static bool any_unwritten(const struct loop *l, int64_t reg) {
     const uint8_t *row = l->unwritten + reg * l->machine->num_waves;
     struct waves group = group_waves(l);
     uint8_t any = 0;
+    if (follow_one_another(group))
+        return memchr(row + group.first, 1, (size_t)group.count) != NULL;
     for (int64_t at = 0; at < group.count; at++)
         any |= row[wave_at(group, at)];
     return any;
@@ -69,8 +74,11 @@ static void write_vector(struct loop *l, int64_t reg) {
     int64_t waves = l->machine->num_waves;
     uint8_t *row = l->unwritten + reg * waves;
     struct waves group = group_waves(l);
-    for (int64_t at = 0; at < group.count; at++)
-        row[wave_at(group, at)] = 0;
+    if (follow_one_another(group))
+        memset(row + group.first, 0, (size_t)group.count);
+    else
+        for (int64_t at = 0; at < group.count; at++)
+            row[wave_at(group, at)] = 0;
     if (group.count == waves || !memchr(row, 1, (size_t)waves))
         l->suspect_vector[reg / 64] &= ~(1ull << reg % 64);
 }
@@ -79,8 +87,11 @@ static void write_scalar(struct loop *l, int64_t reg) {
     int64_t waves = l->machine->num_waves;
     uint32_t *row = l->machine->undefined_scalar + reg * waves;
     struct waves group = group_waves(l);
-    for (int64_t at = 0; at < group.count; at++)
-        row[wave_at(group, at)] = 0;
+    if (follow_one_another(group))
+        memset(row + group.first, 0, (size_t)group.count * sizeof *row);
+    else
+        for (int64_t at = 0; at < group.count; at++)
+            row[wave_at(group, at)] = 0;
     uint32_t any = 0;
     if (group.count < waves)
         for (int64_t wave = 0; wave < waves; wave++)
@@ -144,6 +155,24 @@ static bool is_outstanding(const struct loop *l, int64_t slot) {
     return false;
 }
 
+/* Number an operation of each wave; `needs` may be NULL. The arrays have nothing in common. */
+static void number_operations(int32_t *restrict issued, int32_t *restrict needs,
+                              struct waves group) {
+    if (!follow_one_another(group)) {
+        for (int64_t at = 0; at < group.count; at++) {
+            int64_t wave = wave_at(group, at);
+            issued[wave]++;
+            if (needs)
+                needs[wave] = issued[wave];
+        }
+        return;
+    }
+    for (int64_t wave = group.first; wave < group.first + group.count; wave++)
+        issued[wave]++;
+    if (needs)
+        memcpy(needs + group.first, issued + group.first, (size_t)group.count * sizeof *needs);
+}
+
 /* Count a memory instruction; its results become unreadable until a wait covers it. */
 void issue(struct loop *l, const struct instruction *i) {
     struct waves group = group_waves(l);
@@ -153,24 +182,17 @@ void issue(struct loop *l, const struct instruction *i) {
     int32_t *needs = i->slot < 0 ? NULL : l->slots + i->slot * 2 * waves;
     if (needs && !is_outstanding(l, i->slot))
         memset(needs, 0, 2 * (size_t)waves * sizeof *needs);
-    for (int64_t at = 0; at < group.count; at++) {
-        int64_t wave = wave_at(group, at);
-        l->last_memory_pc[wave] = i->pc;
-        if (!l->checks)
-            continue;
-        int32_t number = 0, second = 0;
-        if (vm)
-            number = ++l->vm_issued[wave];
-        if (lds)
-            second = ++l->lds_issued[wave];
-        if (i->counter == SCALAR_COUNTER)
-            number = ++l->scalar_issued[wave];
-        if (!needs)
-            continue;
-        needs[wave] = i->counter == LDS_COUNTER ? second : number;
-        needs[waves + wave] = second;
-    }
-    if (!needs || !l->checks || !l->hazards)
+    for (int64_t at = 0; at < group.count; at++)
+        l->last_memory_pc[wave_at(group, at)] = i->pc;
+    if (!l->checks)
+        return;
+    if (vm)
+        number_operations(l->vm_issued, needs, group);
+    if (lds)
+        number_operations(l->lds_issued, needs ? needs + (vm ? waves : 0) : NULL, group);
+    if (i->counter == SCALAR_COUNTER)
+        number_operations(l->scalar_issued, needs, group);
+    if (!needs || !l->hazards)
         return;
     add_masks(l, i);
     if (!is_outstanding(l, i->slot))

@@ -62,9 +62,10 @@ static inline struct lds_view lds_view(struct machine *m, int64_t wave, uint64_t
         .new_write = seq | own << 32 | how | WRITTEN,
         .flags = m->flags ? m->flags + group : NULL,
     };
-    for (int64_t other = 0; other < m->waves_per_group; other++) {
-        v.ordered[other] = m->lds_released[v.wave_ids[other]];
-        v.ordered[MAX_WAVES + other] = m->vm_released[v.wave_ids[other]];
+    const int32_t *lds = m->lds_released + v.wave_ids[0], *vm = m->vm_released + v.wave_ids[0];
+    for (int64_t other = 0; other < m->waves_per_group; other++) { /* they follow one another */
+        v.ordered[other] = lds[other];
+        v.ordered[MAX_WAVES + other] = vm[other];
         if (v.flags) {
             v.ordered[other] = later(v.ordered[other], v.flags->lds[own][other]);
             v.ordered[MAX_WAVES + other] =

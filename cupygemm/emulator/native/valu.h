@@ -25,7 +25,7 @@ struct valu_source {
     uint64_t constant;
 };
 
-enum { MAX_SOURCES = 5, BLOCK = 8 }; /* waves that execute together, at most */
+enum { MAX_SOURCES = 5, BLOCK = 32 }; /* waves that execute together, at most */
 enum result_type { TO_B32, TO_B64, TO_B16, TO_F16, TO_MASK };
 enum part { WHOLE, PRESERVE, PAD, SIGN_EXTEND }; /* what happens to the bits beside a part */
 enum { NO_DPP = 0, DPP = 1, DPP_ZERO = 2 };      /* DPP_ZERO: an invalid lane reads 0 */

@@ -114,8 +114,9 @@ static void write_mask(struct machine *m, const struct valu_operation *op, int64
 
 /* -- instructions ------------------------------------------------------------------------------ */
 
-/* How a source is fetched: in place, from a scalar register, once for all waves, or by `fetch`. */
-enum fetching { IN_PLACE, FROM_WORD, ONCE, BY_FETCH };
+/* How a source is fetched: in place, in place unless a lane is subnormal, from a scalar register,
+ * once for all waves, or by `fetch`. */
+enum fetching { IN_PLACE, IF_NORMAL, FROM_WORD, ONCE, BY_FETCH };
 
 static enum fetching fetching_of(const struct machine *m, const struct valu_source *s, bool dpp) {
     if (s->file == FROM_CONSTANT)
@@ -123,16 +124,17 @@ static enum fetching fetching_of(const struct machine *m, const struct valu_sour
     bool flushes = s->flushes && !(m->mode & KEEP_F32_INPUTS), wide = s->type == AS_B64;
     bool whole = wide ? s->keep == ~0ull && !s->flip
                       : s->type == AS_B32 && !s->bits && (u32)s->keep == ~0u && !(u32)s->flip;
-    if (dpp || flushes || !whole || s->file == FROM_SPECIAL)
+    if (dpp || !whole || s->file == FROM_SPECIAL || (flushes && s->file != FROM_VECTOR))
         return BY_FETCH;
-    return s->file == FROM_VECTOR ? IN_PLACE : FROM_WORD;
+    return s->file != FROM_VECTOR ? FROM_WORD : flushes ? IF_NORMAL : IN_PLACE;
 }
 
 /* An instruction, and how it gets its sources. */
 struct step {
     const struct valu_operation *op;
     enum fetching how[MAX_SOURCES];
-    bool writes_whole; /* registers as the function computes them */
+    bool writes_whole; /* registers */
+    bool finishes;     /* what the function computes */
     struct block sources[MAX_SOURCES];
 };
 
@@ -145,8 +147,16 @@ static void prepare(const struct machine *m, struct step *s) {
             fetch(m, op, source, false, 0, s->sources[k].low, s->sources[k].high);
     }
     bool whole = op->result_type == TO_B32 || op->result_type == TO_B64;
-    s->writes_whole =
-        whole && !op->dpp && !op->clamps && op->part == WHOLE && !changes_result(m, op);
+    s->writes_whole = whole && !op->dpp && op->part == WHOLE;
+    s->finishes = op->clamps || changes_result(m, op);
+}
+
+/* Whether an f32 value of some waves is subnormal. */
+static bool any_subnormal(const u32 *row, int waves) {
+    u32 found = 0;
+    for (int i = 0; i < waves * LANES; ++i)
+        found |= (row[i] & 0x7FFFFFFFu) - 1 < 0x7FFFFFu;
+    return found != 0;
 }
 
 static bool differ(const u32 *values, int count) {
@@ -182,12 +192,17 @@ static struct rows source_rows(const struct machine *m, struct step *s, int k, i
         rows.low = vector_row(m, source->reg, first);
         rows.high = vector_row(m, source->reg + (source->type == AS_B64), first);
         break;
-    case FROM_WORD: spread_scalar(m, source, first, waves, &rows); break;
+    case IF_NORMAL:
+        if (!any_subnormal(vector_row(m, source->reg, first), waves)) {
+            rows.low = vector_row(m, source->reg, first);
+            break;
+        } /* fall through */
     case BY_FETCH:
         for (int at = 0; at < waves; ++at)
             fetch(m, s->op, source, s->op->dpp && k == 0, first + at, rows.low + at * LANES,
                   rows.high + at * LANES);
         break;
+    case FROM_WORD: spread_scalar(m, source, first, waves, &rows); break;
     default: rows.step = 0;
     }
     return rows;
@@ -210,6 +225,8 @@ static void execute(struct machine *m, struct step *s, int64_t first, int waves)
         out.high = vector_row(m, op->result + (op->result_type == TO_B64), first);
     }
     op->function(&out, in, op, mask, waves);
+    for (int at = 0; in_place && s->finishes && at < waves; ++at)
+        finish(m, op, out.low + at * out.step, out.high + at * out.step);
     for (int at = 0; !in_place && op->result_type != TO_MASK && at < waves; ++at)
         write_result(m, op, first + at, result.low + at * LANES, result.high + at * LANES,
                      written_lanes(op, exec[at]));
