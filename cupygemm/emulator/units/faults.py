@@ -10,6 +10,7 @@ import numpy as np
 from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.marks import marks_of
+from cupygemm.emulator.polling import polls_of
 from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.stream_races import describe_race
 
@@ -91,10 +92,9 @@ def dropped_codes(policy: Policy) -> int:
 
 
 _FIRST_GLOBAL = 1 << 32  # LDS addresses are lower, addresses of device memory are higher
-_ORDER = (
-    "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
-    "(or wave {other} sets a flag in LDS behind it, for which a loop of this wave waits)"
-)
+_ORDER = "an s_waitcnt in wave {other}, then an s_barrier, must come between the two\n"
+_BARRIER = "(__syncthreads() is both, for accesses that the compiler sees)"
+_FLAG = "(or wave {other} sets a flag in LDS behind it, for which a loop of this wave waits)"
 _NOT_WAITED = (
     "wave {other} has passed an s_barrier since, without having waited for that {access}:\n"
     "put s_waitcnt {counter}(0) before its barrier (__syncthreads waits only for accesses that\n"
@@ -247,7 +247,8 @@ def _missing_order(code: FaultCode, found: Any, group: Group, position: int) -> 
     index = int(np.flatnonzero(same_group & (state.wave_in_group == other))[0])
     passed = state.vm_passed if found.other_by_load else state.lds_passed
     if not 0 < found.other_seq <= passed[index]:
-        return _ORDER.format(other=other)
+        # Whoever uses no flags has forgotten a barrier.
+        return (_ORDER + (_FLAG if polls_of(state.kernel) else _BARRIER)).format(other=other)
     return _NOT_WAITED.format(
         other=other,
         access="read" if code == FaultCode.RACE_WRITE_READ else "write",
