@@ -77,26 +77,28 @@ class Network:
     mean, deviation : numpy.ndarray
         Mean and standard deviation of each feature, (features,).
     hidden, hidden_bias : numpy.ndarray
-        (features, units) and (units,).
+        (features, units) and (units,), of float32, in which they take less time.
     out : numpy.ndarray
-        (units,).
+        (units,), of float32.
     bias : float
     """
 
     mean: Matrix
     deviation: Matrix
-    hidden: Matrix
-    hidden_bias: Matrix
-    out: Matrix
+    hidden: NDArray[np.float32]
+    hidden_bias: NDArray[np.float32]
+    out: NDArray[np.float32]
     bias: float
 
     def __call__(self, features: Matrix) -> Matrix:
         """Return the logarithms of factors for rows of features."""
-        inputs = (features - self.mean) / self.deviation
+        inputs = ((features - self.mean) / self.deviation).astype(self.hidden.dtype)
         total = np.full(len(inputs), self.bias)
         for first in range(0, len(self.out), _UNITS):
             units = slice(first, first + _UNITS)
-            activity = np.tanh(inputs @ self.hidden[:, units] + self.hidden_bias[units])
+            activity = inputs @ self.hidden[:, units]
+            activity += self.hidden_bias[units]
+            np.tanh(activity, out=activity)
             total += activity @ self.out[units]
         return total
 
@@ -115,8 +117,13 @@ def from_json(text: str) -> Network:
             f"the weights are of other features: {found['features']}; refit them by "
             "python -m benchmarks.fit hopper --write"
         )
-    arrays = {name: np.array(found[name]) for name in ("mean", "deviation", "hidden_bias", "out")}
-    return Network(hidden=np.array(found["hidden"]), bias=found["bias"], **arrays)
+    weights = ("hidden", "hidden_bias", "out")
+    return Network(
+        mean=np.array(found["mean"]),
+        deviation=np.array(found["deviation"]),
+        bias=found["bias"],
+        **{name: np.array(found[name], np.float32) for name in weights},
+    )
 
 
 def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
@@ -125,7 +132,7 @@ def to_json(weights: Network, origin: Mapping[str, Any]) -> str:
     `origin` says what the weights come from: device, date, and size of the samples.
     """
 
-    def rounded(values: Matrix) -> Any:
+    def rounded(values: NDArray[Any]) -> Any:
         return [float(f"{value:.4g}") for value in values]
 
     record = {
