@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 from cupygemm.emulator.decode import decode
-from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
 from cupygemm.emulator.entry import Entry, counter_of
 from cupygemm.emulator.errors import Fault, UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
@@ -18,6 +17,7 @@ from cupygemm.emulator.state import Group, State
 from cupygemm.emulator.targets import TARGETS, Target
 from cupygemm.emulator.units import bind, native_alu
 from cupygemm.emulator.units.native_form import NativeAlu
+from cupygemm.emulator.units.scc import reads_scc, writes_scc
 from cupygemm.emulator.wait_rules import RULES
 from cupygemm.emulator.wait_states import Hazard, hazards_behind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cupygemm.emulator.device import Memory
-from cupygemm.emulator.polling import polls_of
+from cupygemm.emulator.units.polling import polls_of
 from tests.emulator.assembly import load_kernel
 
 WAITS = """

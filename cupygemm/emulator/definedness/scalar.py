@@ -7,7 +7,6 @@ again.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from cupygemm.emulator.marks import SCC, Marks
 from cupygemm.emulator.state import Group
 from cupygemm.emulator.units.scalar_ops import LOGIC, PAIRS, SINGLES
 from cupygemm.emulator.units.scalar_source import scalar_source
+from cupygemm.emulator.units.scc import reads_scc
 
 _TABLES = {name: table_of(function, 2) for name, function in LOGIC.items()}
 _SUMS = tuple("s_add_ s_sub_ s_mul_i32 s_lshl1_ s_lshl2_ s_lshl3_ s_lshl4_ s_addk_ s_mulk_".split())
@@ -26,35 +26,6 @@ _MOVED = tuple("s_lshl_ s_lshr_ s_ashr_ s_bfe_ s_pack_ s_brev_ s_sext_ s_bitrepl
 _PLAIN = ("s_mov_b", "s_not_b")
 _COMPARES = ("s_cmp_", "s_cmpk_", "s_bitcmp")
 _MOVES = ("s_mov", "s_cmov", "s_cselect", "s_and", "s_or", *_MOVED)
-_READS_SCC = ("s_cbranch_scc", "s_cselect_", "s_cmov", "s_addc_", "s_subb_")
-
-
-def reads_scc(inst: Instruction) -> bool:
-    """Return whether an instruction depends on SCC."""
-    special = any(op.kind == "special" and op.index == 253 for op in inst.src)
-    return special or inst.mnemonic.startswith(_READS_SCC)
-
-
-@functools.cache
-def _sets_scc(name: str) -> bool:
-    one, flag = np.zeros(1, np.uint32), np.zeros(1, bool)
-    if name in PAIRS:
-        pair, width, counts = PAIRS[name]
-        wide = np.zeros(1, np.uint64 if width == 64 else np.uint32)
-        _, scc = pair(wide, one if counts else wide, flag)
-        return scc is not None
-    if name in SINGLES:
-        single, width = SINGLES[name]
-        _, scc = single(np.zeros(1, np.uint64 if width == 64 else np.uint32))
-        return scc is not None
-    return name.startswith("s_addk_") or "_saveexec_" in name or "_wrexec_" in name
-
-
-def writes_scc(inst: Instruction) -> bool:
-    """Return whether an instruction sets SCC."""
-    if inst.mnemonic.startswith(_COMPARES):
-        return True
-    return inst.encoding in ("SOP1", "SOP2", "SOPK") and _sets_scc(inst.mnemonic)
 
 
 def moves(inst: Instruction) -> bool:

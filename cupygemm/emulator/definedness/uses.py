@@ -21,6 +21,7 @@ from cupygemm.emulator.marks import ALL, BY_MATRIX, COMPUTED, SCC, Marks, Regist
 from cupygemm.emulator.state import Group, unpack_mask
 from cupygemm.emulator.units.machine import machine_of
 from cupygemm.emulator.units.relative import indexed_forms, is_selected
+from cupygemm.emulator.units.scc import reads_scc, writes_scc
 
 _VECTOR = ("VOP1", "VOP2", "VOP3", "VOP3P", "VOPC")
 _MEMORY = ("DS", "FLAT", "GLOBAL", "SCRATCH", "MUBUF", "MTBUF")
@@ -84,7 +85,7 @@ def _exposed(marks: Marks, group: Group, op: Operand) -> list[Register]:
 
 def _sources(marks: Marks, group: Group, inst: Instruction) -> list[Register]:
     found = [key for op in inst.src for key in _exposed(marks, group, op)]
-    if scalar.reads_scc(inst) and marks.undefined_scalar[SCC, group.waves].any():
+    if reads_scc(inst) and marks.undefined_scalar[SCC, group.waves].any():
         found.append(Register("s", SCC))
     return found
 
@@ -238,12 +239,12 @@ def _scalar(marks: Marks, group: Group, inst: Instruction) -> None:
             _report(marks, group, sources[0], bad, "decides a branch")
         return
     sources = _sources(marks, group, inst)
-    writes_scc = scalar.writes_scc(inst)
+    sets_scc = writes_scc(inst)
     targets = [Register("s", register) for register in registers(inst.scalar_writes)]
     result, flag = scalar.result_of(marks, group, inst)
     _check_exec(marks, group, inst, sources, result)
     if sources:
-        everything = [*targets, Register("s", SCC)] if writes_scc else targets
+        everything = [*targets, Register("s", SCC)] if sets_scc else targets
         marks.propagate_origins(group, sources, everything, 0 if scalar.moves(inst) else COMPUTED)
     save = "_saveexec_" in name
     for place, (_, register) in enumerate(targets):
@@ -254,7 +255,7 @@ def _scalar(marks: Marks, group: Group, inst: Instruction) -> None:
             )
         marks.undefined_scalar[register, group.waves] = word
         marks.settle_scalar(register)
-    if writes_scc:
+    if sets_scc:
         marks.undefined_scalar[SCC, group.waves] = np.where(flag, np.uint32(ALL), np.uint32(0))
         marks.settle_scalar(SCC)
 

@@ -12,12 +12,12 @@ from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.inlining import Line
 from cupygemm.emulator.isa import Instruction
 from cupygemm.emulator.line_table import line_table
-from cupygemm.emulator.polling import polls_of
 from cupygemm.emulator.profiling.classify import category, matrix_flop, vector_flop
 from cupygemm.emulator.profiling.counts import GlobalCounts, LdsCounts
 from cupygemm.emulator.profiling.kernel_profile import InstructionProfile, KernelProfile
 from cupygemm.emulator.profiling.timing.model import model
 from cupygemm.emulator.profiling.timing.workload import build_workload
+from cupygemm.emulator.units.polling import polls_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import CodeObject, Kernel

@@ -16,10 +16,10 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from cupygemm.emulator.control_flow import Loop, Node, dominators
-from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
 from cupygemm.emulator.isa import EXEC, VCC, Instruction
 from cupygemm.emulator.marks import SCC
 from cupygemm.emulator.profiling.classify import category
+from cupygemm.emulator.units.scc import reads_scc, writes_scc
 
 _EXEC, _SCC = 3 << EXEC, 1 << SCC
 _CONDITIONS = {

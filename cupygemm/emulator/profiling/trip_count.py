@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping
 
 from cupygemm.emulator.control_flow import Loop, Node, dominates, predecessors
-from cupygemm.emulator.definedness.scalar import writes_scc
 from cupygemm.emulator.isa import LITERAL, Instruction, Operand
+from cupygemm.emulator.units.scc import writes_scc
 
 _MOST = 1 << 16
 _COMPARE = re.compile(r"s_cmp(k?)_(lt|le|gt|ge|eq|lg)_([iu])32")

@@ -10,9 +10,9 @@ import numpy as np
 from cupygemm.emulator.checking import Policy
 from cupygemm.emulator.errors import Fault
 from cupygemm.emulator.marks import marks_of
-from cupygemm.emulator.polling import polls_of
 from cupygemm.emulator.reports import instruction_at
 from cupygemm.emulator.stream_races import describe_race
+from cupygemm.emulator.units.polling import polls_of
 
 if TYPE_CHECKING:
     from cupygemm.emulator.state import Group

@@ -22,10 +22,10 @@ from numpy.typing import NDArray
 from cupygemm.emulator.isa import APERTURE_PRIVATE, APERTURE_SHARED
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native import library
-from cupygemm.emulator.polling import polls_of
 from cupygemm.emulator.state import LANES, SCRATCH_BASE, Group, State
 from cupygemm.emulator.units.faults import FaultCode, dropped_codes, memory_fault
 from cupygemm.emulator.units.native_form import address_of
+from cupygemm.emulator.units.polling import polls_of
 from cupygemm.emulator.units.structures import FaultStruct, members
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ import numpy as np
 
 from cupygemm.emulator.control_flow import Node, graph, predecessors
 from cupygemm.emulator.decode import decode
-from cupygemm.emulator.definedness.scalar import reads_scc, writes_scc
 from cupygemm.emulator.errors import UnsupportedInstruction
 from cupygemm.emulator.isa import Instruction
+from cupygemm.emulator.units.scc import reads_scc, writes_scc
 
 if TYPE_CHECKING:
     from cupygemm.emulator.code_object import Kernel
