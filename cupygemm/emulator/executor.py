@@ -17,6 +17,7 @@ import numpy as np
 
 from cupygemm.emulator.definedness.uses import follow
 from cupygemm.emulator.errors import Fault, KernelFault, UnsupportedInstruction
+from cupygemm.emulator.lds_variables import variable_at
 from cupygemm.emulator.marks import marks_of
 from cupygemm.emulator.native_loop import (
     DONE,
@@ -244,6 +245,10 @@ class Executor:
             argument = argument_near(state, fault.address)
             host_call = host_call_near(state, fault.address)
             detail += "".join(f"\n{line}" for line in (argument, host_call) if line)
+        in_lds = "LDS" in fault.kind or (fault.kind == "deadlock" and not fault.is_global)
+        if in_lds and fault.address is not None:
+            variable = variable_at(state.kernel, fault.address)
+            detail += f"\n{variable}" * bool(variable)
         return KernelFault(
             kernel=state.kernel.name,
             workgroup=workgroup,

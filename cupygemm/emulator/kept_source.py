@@ -47,6 +47,13 @@ class Sources:
             name, _, text = section.data().decode(errors="replace").partition("\0")
             self._files[name] = text.splitlines()
 
+    def lines(self, file: str) -> list[str]:
+        """Return the lines of a file; none if they are not known."""
+        kept = self._files.get(file)
+        if kept is None:
+            kept = self._files[file] = _lines(Path(file))
+        return kept
+
     def quote(self, file: str, line: int) -> str:
         """Return a line without its margins; "" if it is not known.
 
@@ -56,9 +63,7 @@ class Sources:
         line : int
             From 1.
         """
-        kept = self._files.get(file)
-        if kept is None:
-            kept = self._files[file] = _lines(Path(file))
+        kept = self.lines(file)
         text = kept[line - 1].strip() if 0 < line <= len(kept) else ""
         return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
 

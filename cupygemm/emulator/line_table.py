@@ -65,6 +65,11 @@ class LineTable:
         """Return the text of a line; "" if it is not known."""
         return self._sources.quote(*line)
 
+    def source_of(self, pc: int) -> str:
+        """Return the text of the file that an instruction's line is in; "" if it is not known."""
+        line = self.find(pc)
+        return "\n".join(self._sources.lines(line[0])) if line else ""
+
     def _places(self, pc: int) -> tuple[Line, ...]:
         """Return the line of an instruction and its call sites.
 

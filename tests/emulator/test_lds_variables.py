@@ -1,0 +1,96 @@
+"""Elements of LDS are named where the source leaves no doubt, and then rightly."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cupygemm.emulator.lds_variables import variables
+
+TYPES = """
+#define TILE 16
+constexpr int ROWS = TILE * 2 + 0x10u;
+typedef _Float16 half8 __attribute__((ext_vector_type(8)));
+using pair = float __attribute__((ext_vector_type(2)));
+"""
+# declarations, and whether their layout is known
+KERNELS = (
+    ("__shared__ float tile[TILE][TILE + 1]; __shared__ int ready[2], freed[2];", True),
+    ("__shared__ half8 b[ROWS], a[ROWS]; __shared__ double d; __shared__ unsigned char c;", True),
+    (
+        "__shared__ float4 v[3]; volatile __shared__ unsigned long long w; __shared__ pair p[2];",
+        True,
+    ),
+    ("__shared__ __attribute__((aligned(64))) short s[32]; __shared__ int i[16];", True),
+    ("__shared__ float x[64]; __shared__ int later, n1, n10;", True),
+    ("__shared__ char odd[17]; __shared__ float x[64], y[5];", False),  # a gap
+    ("struct Own { int a, b; }; __shared__ Own own[4];", False),
+    ("__shared__ float x[sizeof(int)];", False),
+)
+
+
+def kernel_of(declarations: str) -> tuple[str, list[str]]:
+    """Return a kernel that stores where each of its variables lies."""
+    names = [
+        part.split("[")[0].split()[-1]
+        for each in declarations.split(";")
+        if "__shared__" in each
+        for part in each.split(",")
+    ]
+    body = "".join(
+        f"*(volatile char*)&{name} = 1; out[{i}] = (unsigned)(unsigned long long)"
+        f"(__attribute__((address_space(3))) char*)&{name};\n"
+        for i, name in enumerate(names)
+    )
+    text = (
+        f'{TYPES}extern "C" __global__ void k(unsigned* out) {{ // {{\n{declarations}\n{body}}}\n'
+    )
+    return text, names
+
+
+@pytest.mark.parametrize(("declarations", "known"), KERNELS)
+def test_offsets_are_the_compilers(cp: ModuleType, declarations: str, known: bool) -> None:
+    text, names = kernel_of(declarations)
+    function = cp.RawModule(code=text).get_function("k")
+    out = cp.zeros(8, "u4")
+    function((1,), (1,), (out,))
+    found = {v.name: v.offset for v in variables(text, "k", function.shared_size_bytes)}
+    assert found == (dict(zip(names, out.get().tolist(), strict=False)) if known else {})
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("__global__ void k() { __shared__ int x[4]; }", "other"),
+        ("void k() { __shared__ int x[4]; } void k(int) { __shared__ int x[4]; }", "k"),
+        ("__global__ void k() { __shared__ int x[4]; { __shared__ int x[4]; } }", "k"),
+        ("__global__ void k() { extern __shared__ int x[]; }", "k"),
+        ("__global__ void k() { __shared__ int x[8]; }", "k"),
+        ("", "k"),
+    ],
+)
+def test_what_is_not_certain(text: str, name: str) -> None:
+    assert variables(text, name, 16) == []
+
+
+def test_a_mangled_kernel() -> None:
+    (found,) = variables("__global__ void sum(int* x) { __shared__ int x[4]; }", "_Z3sumPi", 16)
+    assert (found.name, found.offset, found.extents) == ("x", 0, (4,))
+
+
+def test_a_report_names_the_element(cp: ModuleType, device: Any) -> None:
+    if not device.emulated:
+        pytest.skip("only the emulated device reports faults")
+    source = """
+    extern "C" __global__ void turn(short* x) {
+        __shared__ short other[8], tile[2][64];
+        other[threadIdx.x % 8] = 0;
+        tile[threadIdx.x / 64][threadIdx.x % 64] = x[threadIdx.x];
+        x[threadIdx.x] = tile[1 - threadIdx.x / 64][threadIdx.x % 64] + other[threadIdx.x % 8];
+    }"""
+    with pytest.raises(RuntimeError, match="LDS race") as raised:
+        cp.RawKernel(source, "turn")((1,), (128,), (cp.zeros(128, "i2"),))
+    last = str(raised.value).splitlines()[-1]
+    assert last == "  tile[1][0] lies there: short tile[2][64] in LDS"
