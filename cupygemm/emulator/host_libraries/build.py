@@ -15,7 +15,7 @@ from cupygemm.emulator.runtime import libraries
 
 _HERE = Path(__file__).parent
 _RUNTIME = Path(libraries.__file__).parent
-_OPTIONS = ("-O2", "-Wall", "-Wextra", "-Werror", "-nostdlib")
+_OPTIONS = ("-O0", "-Wall", "-Wextra", "-Werror", "-nostdlib")  # as in `libraries`
 
 # Functions that C holds on to, for as long as the process lives.
 _connected: list[Any] = []
