@@ -22,7 +22,11 @@ import pytest
 from _pytest.pathlib import import_path
 from hypothesis import HealthCheck, settings
 
-from cupygemm.emulator.targets import TARGETS
+# The workers of pytest-xdist take all cores, and threads of NumPy's BLAS that wait for the next
+# product spin. Read when NumPy is imported, also by the processes that tests start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+from cupygemm.emulator.targets import TARGETS  # noqa: E402, after the variable is set
 
 HERE = Path(__file__).parent
 # A failing assertion of a helper module then shows its operands, as those of test modules do.
