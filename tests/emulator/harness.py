@@ -177,9 +177,9 @@ def _assemble(lines: tuple[str, ...], target: str) -> tuple[Instruction, ...]:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "instructions.s"
             path.write_text(source)
-            toolchain.assemble(path, output, target=target)
+            toolchain.assemble(path, output, target=target, link=False)
 
-    built = get_or_build("test-assembly", [source, target, toolchain.version], ".hsaco", build)
+    built = get_or_build("test-assembly", [source, target, toolchain.version], ".o", build)
     section = ELFFile(io.BytesIO(built.read_bytes())).get_section_by_name(".text")
     code = section.data()
     instructions, offset = [], 0

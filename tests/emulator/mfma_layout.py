@@ -8,6 +8,7 @@ The element of an input position is counted within a lane's packed input.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -135,19 +136,37 @@ def encode(kind: str, values: NDArray[np.float64], fnuz: bool) -> NDArray[np.uin
     return formats.encode(values, fmt).astype(np.uint64)
 
 
+@functools.lru_cache(maxsize=64)
+def _input_positions(case: Case, kind: str) -> tuple[NDArray[np.intp], ...]:
+    """Return the lanes and the elements of A, or of B, as arrays (blocks, rows, k)."""
+    shape = (case.blocks, case.m, case.k)
+    found = [input_position(case, kind, row, k, block) for block, row, k in np.ndindex(shape)]
+    return tuple(np.array(each, np.intp).reshape(shape) for each in zip(*found, strict=True))
+
+
+@functools.lru_cache(maxsize=64)
+def _output_positions(case: Case) -> tuple[NDArray[np.intp], ...]:
+    """Return the registers and the lanes of D as arrays (blocks, m, n)."""
+    shape = (case.blocks, case.m, case.n)
+    found = [output_position(case, row, column, block) for block, row, column in np.ndindex(shape)]
+    return tuple(np.array(each, np.intp).reshape(shape) for each in zip(*found, strict=True))
+
+
 def pack_input(case: Case, kind: str, codes: NDArray[np.uint64]) -> NDArray[np.uint32]:
     """Lay out element codes (..., blocks, rows, k) as registers (registers, ..., lanes)."""
     bits, registers = BITS[kind], case.input_registers(kind)
+    lanes, elements = _input_positions(case, kind)
+    parts = np.zeros((*codes.shape[:-3], LANES, registers * 32 // bits), np.uint64)
+    parts[..., lanes, elements] = codes
     words = np.zeros((*codes.shape[:-3], LANES, registers), np.uint64)
-    for block, row, k in np.ndindex(codes.shape[-3:]):
-        lane, element = input_position(case, kind, row, k, block)
-        code = codes[..., block, row, k]
+    for element in range(parts.shape[-1]):
+        code = parts[..., element]
         for offset in range(0, bits, min(bits, 32)):
             position = element * bits + offset
             word, shift = divmod(position, 32)
-            words[..., lane, word] |= (code >> np.uint64(offset)) << np.uint64(shift)
+            words[..., word] |= (code >> np.uint64(offset)) << np.uint64(shift)
             if shift + min(bits, 32) > 32:
-                words[..., lane, word + 1] |= code >> np.uint64(32 - shift)
+                words[..., word + 1] |= code >> np.uint64(32 - shift)
     return np.moveaxis(words & np.uint64(0xFFFFFFFF), -1, 0).astype(np.uint32)
 
 
@@ -155,12 +174,11 @@ def pack_output(case: Case, values: NDArray[np.generic]) -> NDArray[np.uint32]:
     """Lay out C (..., blocks, m, n) of its own dtype as registers (registers, ..., lanes)."""
     words = values.dtype.itemsize // 4
     parts = np.ascontiguousarray(values)[..., None].view(np.uint32)
-    out = np.zeros((case.d_registers, *values.shape[:-3], LANES), np.uint32)
-    for block, row, column in np.ndindex(values.shape[-3:]):
-        g, lane = output_position(case, row, column, block)
-        for word in range(words):
-            out[g * words + word, ..., lane] = parts[..., block, row, column, word]
-    return out
+    registers, lanes = _output_positions(case)
+    out = np.zeros((*values.shape[:-3], case.d_registers, LANES), np.uint32)
+    for word in range(words):
+        out[..., registers * words + word, lanes] = parts[..., word]
+    return np.moveaxis(out, -2, 0)
 
 
 def unpack_output(
@@ -168,9 +186,9 @@ def unpack_output(
 ) -> NDArray[np.generic]:
     """Gather D (..., blocks, m, n) from registers (registers, ..., lanes)."""
     words = np.dtype(dtype).itemsize // 4
-    parts = np.zeros((*registers.shape[1:-1], case.blocks, case.m, case.n, words), np.uint32)
-    for block, row, column in np.ndindex(case.blocks, case.m, case.n):
-        g, lane = output_position(case, row, column, block)
-        for word in range(words):
-            parts[..., block, row, column, word] = registers[g * words + word, ..., lane]
-    return parts.view(dtype)[..., 0]
+    positions, lanes = _output_positions(case)
+    found = np.moveaxis(registers, 0, -2)
+    parts = np.stack(
+        [found[..., positions * words + word, lanes] for word in range(words)], axis=-1
+    )
+    return np.ascontiguousarray(parts).view(dtype)[..., 0]
