@@ -26,7 +26,7 @@ _COMMON = (
 _MACHINE_OPTIONS = (*_COMMON, "-O2")
 _KERNEL_OPTIONS = (
     *_COMMON,
-    "-O1",
+    "-O0",  # most of the time is spent in the machine, which is optimized
     "-Wno-unknown-pragmas",
     "-fsanitize=bounds",
     "-fsanitize-trap=bounds",
