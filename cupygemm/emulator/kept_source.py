@@ -7,28 +7,47 @@ object, ``.cupygemm.source``, keeps the name and the text.
 from __future__ import annotations
 
 import io
+import struct
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
 SECTION = ".cupygemm.source"
+# ELF: of the file's header, from the place of the section headers on; and a section's header.
+_TABLES, _TABLES_AT = struct.Struct("<QIHHHHHH"), 0x28
+_SECTION, _OFFSET, _SIZE, _PROGBITS = struct.Struct("<IIQQQQIIQQ"), 4, 5, 1
 _LONGEST = 100  # characters of a line that are quoted
 _LARGEST = 1 << 22  # bytes of a file that is read for its lines
 
 
-def assembly(name: str, source: str) -> str:
-    """Return assembly that keeps a program.
+def with_source(code: bytes, name: str, source: str) -> bytes:
+    """Return a code object that keeps a program, unless that is very long.
 
     Parameters
     ----------
+    code : bytes
+        An ELF file of 64 bits.
     name : str
-        What the compiler calls it.
+        What the compiler calls the program.
     source : str
     """
     text = f"{name}\0{source}".encode()
-    pieces = (text[start : start + 64] for start in range(0, len(text), 64))
-    lines = "".join(f"\t.byte {','.join(map(str, piece))}\n" for piece in pieces)
-    return f'\t.section {SECTION},"",@progbits\n{lines}\t.text\n'
+    if len(text) > _LARGEST:
+        return code
+    start, *others, size, count, names_at = _TABLES.unpack_from(code, _TABLES_AT)
+    headers = [list(_SECTION.unpack_from(code, start + size * i)) for i in range(count)]
+    names = headers[names_at]
+    old = code[names[_OFFSET] : names[_OFFSET] + names[_SIZE]]
+    end = len(code) + len(text)
+    headers.append([len(old), _PROGBITS, 0, 0, len(code), len(text), 0, 0, 1, 0])
+    strings = old + SECTION.encode() + b"\0"
+    names[_OFFSET], names[_SIZE] = end, len(strings)
+    padding = bytes(-(end + len(strings)) % 8)
+    place = end + len(strings) + len(padding)
+    made = bytearray(code + text + strings + padding)
+    made += b"".join(_SECTION.pack(*each) for each in headers)
+    _TABLES.pack_into(made, _TABLES_AT, place, *others, size, count + 1, names_at)
+    return bytes(made)
 
 
 class Sources:

@@ -248,12 +248,13 @@ class _Program:
         )
         lowered = _lowered(object_file, self.expressions)
         found = source_findings.comments(file.read_text(), log.replace(f"{file.parent}/", ""))
-        if self.keeps_source:
-            found.append(kept_source.assembly(file.name, file.read_text()))
         objects = [object_file, self._comments(found)]
         log += toolchain.link(objects, binary, target=self.target_name)
         head = json.dumps({"log": log.replace(f"{file.parent}/", ""), "lowered": lowered})
-        output.write_bytes(head.encode() + b"\n" + binary.read_bytes())
+        code = binary.read_bytes()
+        if self.keeps_source:
+            code = kept_source.with_source(code, file.name, file.read_text())
+        output.write_bytes(head.encode() + b"\n" + code)
 
     def _comments(self, found: Sequence[str]) -> Path:
         """Return an object file with comments: the version of the compiler, and what it found."""
