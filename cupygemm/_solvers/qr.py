@@ -170,12 +170,7 @@ def _factor_panel(a: Matrices, tau: Array, workspace: Workspace, panel: Reflecto
     left, right = range(first, middle), range(middle, end)
     _factor_half(a, tau, workspace, panel, left)
     if right:
-        # A copy, since a product may read more columns than it uses, and those beside are updated.
-        own = empty(a.batches, a.m, len(right), a.dtype)
-        rows, columns = slice(first, a.m), slice(0, len(right))
-        own.block(rows, columns)[...] = a.block(rows, slice(middle, end))
-        panel.apply_part(left, own, range(len(right)), inverse=True)
-        a.block(rows, slice(middle, end))[...] = own.block(rows, columns)
+        panel.apply_part(left, a, right, inverse=True)
         _factor_half(a, tau, workspace, panel, right)
         _join(panel, left, right)
 

@@ -38,11 +38,13 @@ template <class Operand> struct SliceWindow {
     Window window;
     const i64 tile_step;        // bytes between tiles along k
     const u32 row_step, k_step; // bytes between elements
+    const i32 rows_left;        // from the workgroup's first row on
 
     CUPYGEMM_INLINE SliceWindow(u64 matrix, i64 pitch, i32 num_rows, i32 num_k, u32 row0, i32 k0)
         : tile_step(Operand::tile_k * bytes_along_k(pitch)),
           row_step(static_cast<u32>(bytes_along_rows(pitch))),
-          k_step(static_cast<u32>(bytes_along_k(pitch))) {
+          k_step(static_cast<u32>(bytes_along_k(pitch))),
+          rows_left(num_rows - static_cast<i32>(row0)) {
         window = {matrix, (num_rows - 1) * bytes_along_rows(pitch) +
                               (num_k - 1) * bytes_along_k(pitch) + element_bytes};
         window.advance(row0 * bytes_along_rows(pitch) + k0 * bytes_along_k(pitch));
@@ -102,9 +104,18 @@ template <class Operand, u32 num_steps> struct LongSlice {
 #pragma unroll
         for (u32 step = 0; step < num_steps; ++step)
 #pragma unroll
-            for (u32 v = 0; v < num_fragments; ++v)
-                vectors[step][v] = buffer_load_b128(
-                    memory, at.offset(vector_row(v, lane), k0 + vector_k(step, v, lane)));
+            for (u32 v = 0; v < num_fragments; ++v) {
+                const u32 offset = at.offset(vector_row(v, lane), k0 + vector_k(step, v, lane));
+                vectors[step][v] =
+                    buffer_load_b128(memory, is_row(at, v, lane) ? offset : out_of_range);
+            }
+    }
+
+    // Whether a vector is to be read. Row-major ones beyond the last row would be other columns of
+    // a larger matrix, which another stream may be writing.
+    CUPYGEMM_INLINE static bool is_row(const At &at, u32 vector, u32 lane) {
+        return Operand::major == Major::k ||
+               static_cast<i32>(vector_row(vector, lane)) < at.rows_left;
     }
 
     // `rows_left` rows and `k_left` values of k of the tile lie in the matrix.
@@ -118,7 +129,7 @@ template <class Operand, u32 num_steps> struct LongSlice {
             for (u32 v = 0; v < num_fragments; ++v) {
                 const u32 k = k0 + vector_k(step, v, lane);
                 const u32 offset = at.offset(vector_row(v, lane), k);
-                const bool inside = static_cast<i32>(k) < k_left;
+                const bool inside = static_cast<i32>(k) < k_left && is_row(at, v, lane);
                 vectors[step][v] = buffer_load_b128(memory, inside ? offset : out_of_range);
                 last[step][v] = End::load(exact, offset, valid(v, k, lane, rows_left, k_left));
             }

@@ -87,8 +87,13 @@ template <class Operand> struct Stager {
         for (int i = 0; i < num_vectors; ++i) {
             const u32 all = misalignment + row(i) * static_cast<u32>(row_step) +
                             k(i) * static_cast<u32>(k_step);
+            // A row-major vector beyond the last row would be other columns of a larger matrix,
+            // which another stream may be writing. It is not read. (Those that reads transpose
+            // share an offset, and are.)
+            const bool is_row =
+                major == Major::k || transposed || static_cast<i32>(row0 + row(i)) < num_rows;
             if (!transposed || i == 0)
-                lane_offset[i] = all;
+                lane_offset[i] = is_row ? all : out_of_range;
             uniform[i] = transposed ? Map::row_of(i * num_threads) * static_cast<u32>(row_step) +
                                           Map::k_of(i * num_threads) * static_cast<u32>(k_step)
                                     : 0;
@@ -115,9 +120,9 @@ template <class Operand> struct Stager {
     // -- Whole tiles ------------------------------------------------------------------------------
 
     // Start loading the tile at the window, and advance the window by one tile. The tile must lie
-    // inside the matrix along k. Rows beyond the end of the matrix read other rows or zero, which
-    // affects only rows of C that do not exist. If `exists` is false there is no such tile, and
-    // nothing is read.
+    // inside the matrix along k. Rows beyond the end of the matrix read zero or any other element,
+    // which affects only rows of C that do not exist. If `exists` is false there is no such tile,
+    // and nothing is read.
     CUPYGEMM_INLINE void load(Vectors &vectors, bool exists) {
         load_part(vectors, exists, 0, num_vectors);
         advance();

@@ -159,3 +159,27 @@ def test_arrays_on_different_devices_are_refused(cp, monkeypatch, name):
     arguments = {"einsum": ("ij,jk", a, b), "grouped_matmul": ([a], [b])}.get(name, (a, b))
     with pytest.raises(ValueError, match=f"{name}: the arrays must be on one device: .* device 1"):
         getattr(cupygemm, name)(*arguments)
+
+
+@pytest.mark.parametrize("dtype", ["d", "f", "F", "e"])
+@pytest.mark.parametrize(("m", "k"), [(40, 40), (5, 300)])
+def test_a_product_does_not_read_the_columns_beside_its_operand(cp, device, dtype, m, k):
+    """Another stream may write them at the same time. (8 columns are whole vectors.)"""
+    if not device.emulated:
+        pytest.skip("only the emulated device tells which memory a kernel reads")
+    if device.target == "gfx950" and dtype == "e":
+        pytest.skip("LDS reads transpose the operand, and its vectors share an offset")
+    from cupygemm import emulator
+
+    a, (b, t) = cp.ones((m, k), dtype), cp.ones((2, k, 256), dtype)
+    one, other = cp.cuda.Stream(non_blocking=True), cp.cuda.Stream(non_blocking=True)
+    cp.cuda.Device().synchronize()
+    with emulator.checks(stream_races="error"):
+        with one:
+            c, d = cupygemm.matmul(a, b[:, :24]), cupygemm.matmul(t[:, 8:48].T, a.T)
+        with other:
+            b[:, 24:] = 2
+            t[:, 48:] = 2
+        cp.cuda.Device().synchronize()
+    assert (c.get() == k).all()
+    assert (d.get() == k).all()

@@ -50,6 +50,26 @@ def test_the_two_streams_share_nothing(
         np.testing.assert_allclose(expected[0], np.linalg.cholesky(a.get()), rtol=0, atol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", ["d", pytest.param("F", marks=pytest.mark.sweep)])
+def test_a_wide_panel_reads_no_column_beside_it(cp, device, draw, small_blocks, dtype):
+    """The product between its two outer panels has fewer columns than a tile."""
+    if not device.emulated:
+        pytest.skip("only the emulated device tells which memory a kernel reads")
+    from cupygemm import emulator
+
+    a = draw((90, 90), dtype)
+    on_device = cp.asarray(a)
+    cp.cuda.Device().synchronize()
+    with emulator.checks(stream_races="error"):
+        found, pivots = (each.get() for each in linalg.lu_factor(on_device))
+        q, r = (each.get() for each in linalg.qr(on_device))
+    for i, pivot in enumerate(pivots):
+        a[[i, pivot]] = a[[pivot, i]]
+    lower, upper = np.tril(found, -1) + np.eye(90), np.triu(found)
+    np.testing.assert_allclose(lower @ upper, a, rtol=0, atol=2e4 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(q @ r, on_device.get(), rtol=0, atol=2e4 * np.finfo(dtype).eps)
+
+
 def test_the_current_stream_waits_for_the_side_stream(cp):
     """Also if the block fails."""
     stream = cp.cuda.Stream(non_blocking=True)
