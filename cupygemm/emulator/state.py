@@ -13,6 +13,7 @@ Lanes that EXEC switches off keep their old contents: write through `Group.set_v
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -166,7 +167,7 @@ class State:
             return
         for register in (*range(vectors), *range(AGPR0, AGPR0 + accumulators)):
             if not (marks.suspect_vector >> register & 1 and marks.unwritten[register].all()):
-                self.vgpr[register] = 0
+                ctypes.memset(self.vgpr[register].ctypes.data, 0, self.vgpr[register].nbytes)
 
     def bytes_used(self) -> int:
         """Return about how many bytes of memory the arrays of this state and its checks hold."""

@@ -211,6 +211,27 @@ def test_random_sequences(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(result) == 4, f"a random kernel must not fail: {result}"
 
 
+# The first wave has normal numbers, and a lane of each other one has a subnormal number.
+SUBNORMAL = (
+    START + "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 2), {mode}\n"
+    "v_mov_b32 v2, 0x00c00001\nv_mov_b32 v3, 0x80000007\n"
+    "v_cmp_lt_u32 s[8:9], 63, v0\nv_and_b32 v4, 63, v0\nv_cmp_eq_u32 vcc, 5, v4\n"
+    "s_and_b64 vcc, vcc, s[8:9]\nv_cndmask_b32 v2, v2, v3, vcc\n"
+    "v_mov_b32 v5, 0.5\nv_mov_b32 v6, 0x7f000000\n"
+    "v_mul_f32 v7, v2, v6\nv_mul_f32 v8, v2, v5\nv_mul_f32 v9, v2, v5 clamp\n"
+    "v_add_f32 v10, v2, v2\nv_mul_f32 v2, v2, v5\nv_mul_f32 v6, v8, v6\n"
+    "s_lshl_b32 s9, s2, 10\nv_add_u32 v1, s9, v1\n"
+    + "\n".join(f"v_mul_u32_u24 v2, 31, v2\nv_xor_b32 v2, v2, v{i}" for i in range(6, 11))
+    + "\nglobal_store_dword v1, v2, s[6:7]"
+)
+
+
+@pytest.mark.parametrize("mode", range(4))
+def test_subnormals_in_some_waves(mode: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_both(monkeypatch, lambda: execute(SUBNORMAL.format(mode=mode)))
+    assert len(result) == 4, f"the kernel must not fail: {result}"
+
+
 # -- CuPy's kernels --------------------------------------------------------------------------------
 
 PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {

@@ -61,11 +61,28 @@ static uint64_t disabled_lanes(const struct operation *op, uint64_t exec, const 
     return disabled & exec;
 }
 
+/* Whether every lane's address, also of those that are switched off, is in LDS and on a border of
+ * its records. */
+static bool are_plain(const struct machine *m, const struct operation *op,
+                      const uint32_t *address) {
+    uint32_t bits = (uint32_t)op->bytes, high = 0;
+    for (int lane = 0; lane < LANES; lane++) {
+        bits |= address[lane];
+        high = address[lane] > high ? address[lane] : high;
+    }
+    bool aligned = !m->shadow || !(bits & (uint32_t)low_bits((int)m->shadow_shift));
+    return aligned && (int64_t)high + op->bytes <= m->lds_bytes;
+}
+
 static int resolve_lds(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec,
                        bool second, struct lds_access *a) {
     lds_addresses(m, op, wave, second ? op->offset2 : op->offset, a->address);
     a->data = second ? op->data2 : op->data;
     a->result = second ? op->result + op->dwords : op->result;
+    a->exec = exec;
+    a->partial = false;
+    if (are_plain(m, op, a->address))
+        return OK;
     uint64_t outside = disabled_lanes(op, exec, a->address);
     int code = check_lds(m, exec & ~outside, a->address, op->bytes, op->kind != LOAD);
     if (ignores(m, LDS_OUT_OF_BOUNDS))
@@ -118,12 +135,43 @@ static void move_stretch(struct machine *m, const struct operation *op, struct l
     memcpy(place, row, bytes);
 }
 
+/* Move a dword of each lane. */
+static void move_dwords(struct machine *m, const struct operation *op, struct lds_view *v,
+                        uint64_t exec, const struct lds_access *a) {
+    if (op->kind == LOAD) {
+        uint32_t *row = vector_row(m, a->result, v->wave);
+        if (exec == ~0ull)
+            for (int lane = 0; lane < LANES; lane++)
+                memcpy(row + lane, v->bytes + a->address[lane], sizeof *row);
+        else
+            for (uint64_t left = exec; left; left &= left - 1)
+                memcpy(row + first_lane(left), v->bytes + a->address[first_lane(left)],
+                       sizeof *row);
+        return;
+    }
+    const uint32_t *row = vector_row(m, a->data, v->wave);
+    uint32_t changed = 0;
+    for (uint64_t left = exec; left; left &= left - 1) { /* lane 0 first: places may coincide */
+        int lane = first_lane(left);
+        uint8_t *place = v->bytes + a->address[lane];
+        uint32_t before, data = row[lane];
+        memcpy(&before, place, sizeof before);
+        changed |= before ^ data;
+        memcpy(place, &data, sizeof data);
+    }
+    memory_changes += changed != 0;
+}
+
 static void move_access(struct machine *m, const struct operation *op, struct lds_view *v,
                         uint64_t exec, const struct lds_access *a) {
     size_t pitch = (size_t)m->row_dwords;
     bool single = op->format == DWORDS && op->dwords == 1 && op->kind != ATOMIC && !a->partial;
     if (single && is_stretch(exec, a->address, 4)) {
         move_stretch(m, op, v, a);
+        return;
+    }
+    if (single) {
+        move_dwords(m, op, v, exec, a);
         return;
     }
     const uint8_t *count = a->partial ? a->count : NULL;
@@ -294,18 +342,20 @@ static int transpose(struct machine *m, const struct operation *op, int64_t wave
  * nothing. */
 static void exchange_rows(const struct operation *op, uint64_t exec, const uint32_t *address,
                           const uint32_t *data, uint32_t *result) {
-    uint32_t moved[LANES] = {0};
-    for (int lane = 0; lane < LANES; lane++) {
-        uint32_t other = op->kind == SWIZZLE ? op->lanes[lane] : address[lane] / 4 % LANES;
-        if (op->kind == PERMUTE) {
-            if (exec >> lane & 1)
-                moved[other] = data[lane];
-        } else {
-            moved[lane] = exec >> other & 1 ? data[other] : 0;
-        }
-    }
-    for (uint64_t left = exec; left; left &= left - 1)
-        result[first_lane(left)] = moved[first_lane(left)];
+    uint32_t moved[LANES] = {0}, source[LANES];
+    for (int lane = 0; lane < LANES; lane++)
+        source[lane] = op->kind == SWIZZLE ? op->lanes[lane] : address[lane] / 4 % LANES;
+    if (op->kind == PERMUTE)
+        for (uint64_t left = exec; left; left &= left - 1)
+            moved[source[first_lane(left)]] = data[first_lane(left)];
+    else
+        for (int lane = 0; lane < LANES; lane++)
+            moved[lane] = exec >> source[lane] & 1 ? data[source[lane]] : 0;
+    if (exec == ~0ull)
+        memcpy(result, moved, sizeof moved);
+    else
+        for (uint64_t left = exec; left; left &= left - 1)
+            result[first_lane(left)] = moved[first_lane(left)];
 }
 
 static void exchange(struct machine *m, const struct operation *op, int64_t wave, uint64_t exec) {

@@ -66,7 +66,17 @@ struct common_records {
     struct record *first;
     int64_t count;
     uint64_t write, read;
+    bool equal;
 };
+
+/* Whether records are equal to the first of them. Their words are compared as they lie. */
+static inline bool are_equal(const struct record *r, int64_t count) {
+    const uint64_t *words = &r->write;
+    uint64_t different = 0;
+    for (int64_t i = 2; i < 2 * count; i++)
+        different |= words[i] ^ words[i - 2];
+    return !different;
+}
 
 static inline bool have_common(const struct lds_view *v, uint64_t exec, const uint32_t *address,
                                int bytes, struct common_records *found) {
@@ -75,6 +85,10 @@ static inline bool have_common(const struct lds_view *v, uint64_t exec, const ui
         return false;
     const struct record *r = v->records + (address[0] >> shift);
     int64_t count = LANES * bytes >> shift;
+    *found = (struct common_records){v->records + (address[0] >> shift), count, r->write, r->read,
+                                     are_equal(r, count)};
+    if (found->equal)
+        return true;
     uint64_t write = r->write, read = 0, different = 0;
     for (int64_t i = 0; i < count; i++) {
         different |= r[i].write ^ write;
@@ -82,7 +96,7 @@ static inline bool have_common(const struct lds_view *v, uint64_t exec, const ui
     }
     for (int64_t i = 0; i < count; i++)
         different |= (uint64_t)((r[i].read != read) & (r[i].read != 0));
-    *found = (struct common_records){v->records + (address[0] >> shift), count, write, read};
+    found->read = read;
     return !different;
 }
 
@@ -93,9 +107,12 @@ static uint64_t plain_reads(const struct lds_view *v, uint64_t exec, const uint3
         return 0;
     struct common_records c;
     if (have_common(v, exec, address, bytes, &c) && plainly_readable(v, c.write)) {
-        uint64_t unread = read_word(v, 0), read = read_word(v, c.read);
-        for (int64_t i = 0; i < c.count; i++)
-            c.first[i].read = c.first[i].read ? read : unread;
+        const struct record next = {c.write, read_word(v, c.read)};
+        uint64_t unread = read_word(v, 0);
+        for (int64_t i = 0; c.equal && i < c.count; i++)
+            c.first[i] = next;
+        for (int64_t i = 0; !c.equal && i < c.count; i++)
+            c.first[i].read = c.first[i].read ? next.read : unread;
         return 0;
     }
     switch (bytes >> v->m->shadow_shift) {

@@ -179,7 +179,7 @@ static int check(struct machine *m, const struct operation *op, int64_t wave, st
                  uint32_t pc) {
     int code = resolve_pointers(m, op, wave, a, pc);
     bool dropped = ignores(m, OUT_OF_BOUNDS); /* lanes with a fault */
-    a->adjacent = code || dropped ? 0 : adjacent_lanes(op, a);
+    a->adjacent = code || dropped ? 0 : a->adjacent;
     if (!code && op->kind == ATOMIC)
         code = check_memory(m, op, a);
     if (!code && (op->kind == STORE || op->kind == ATOMIC))
@@ -280,6 +280,7 @@ static int transfer_swizzled(struct machine *m, const struct operation *op, int6
         part[d].exec = a->exec;
         part[d].to_lds = part[d].to_scratch = 0;
         buffer_addresses(m, &one, wave, b, 4 * (uint64_t)d, &part[d]);
+        part[d].adjacent = adjacent_lanes(&one, &part[d]);
         int code = check(m, &one, wave, &part[d], pc);
         if (code)
             return code;

@@ -115,12 +115,14 @@ static void write_mask(struct machine *m, const struct valu_operation *op, int64
 /* -- instructions ------------------------------------------------------------------------------ */
 
 /* How a source is fetched: in place, in place unless a lane is subnormal, from a scalar register,
- * once for all waves, or by `fetch`. */
-enum fetching { IN_PLACE, IF_NORMAL, FROM_WORD, ONCE, BY_FETCH };
+ * from a lane mask there, once for all waves, or by `fetch`. */
+enum fetching { IN_PLACE, IF_NORMAL, FROM_WORD, FROM_MASK, ONCE, BY_FETCH };
 
 static enum fetching fetching_of(const struct machine *m, const struct valu_source *s, bool dpp) {
     if (s->file == FROM_CONSTANT)
         return ONCE;
+    if (s->type == AS_MASK && s->file == FROM_SCALAR)
+        return FROM_MASK;
     bool flushes = s->flushes && !(m->mode & KEEP_F32_INPUTS), wide = s->type == AS_B64;
     bool whole = wide ? s->keep == ~0ull && !s->flip
                       : s->type == AS_B32 && !s->bits && (u32)s->keep == ~0u && !(u32)s->flip;
@@ -182,6 +184,16 @@ static void spread_scalar(const struct machine *m, const struct valu_source *sou
         spread(high[at], rows->high + at * LANES);
 }
 
+/* The masks of consecutive waves: two words of each row. */
+static void spread_masks(const struct machine *m, const struct valu_source *source, int64_t first,
+                         int waves, u32 *rows) {
+    const u32 *low = m->sgpr + source->reg * m->num_waves + first, *high = low + m->num_waves;
+    for (int at = 0; at < waves; ++at) {
+        rows[at * LANES] = low[at];
+        rows[at * LANES + 1] = high[at];
+    }
+}
+
 /* Find the rows of a source of `waves` consecutive waves. */
 static struct rows source_rows(const struct machine *m, struct step *s, int k, int64_t first,
                                int waves) {
@@ -202,6 +214,7 @@ static struct rows source_rows(const struct machine *m, struct step *s, int k, i
             fetch(m, s->op, source, s->op->dpp && k == 0, first + at, rows.low + at * LANES,
                   rows.high + at * LANES);
         break;
+    case FROM_MASK: spread_masks(m, source, first, waves, rows.low); break;
     case FROM_WORD: spread_scalar(m, source, first, waves, &rows); break;
     default: rows.step = 0;
     }
