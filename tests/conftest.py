@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 # product spin. Read when NumPy is imported, also by the processes that tests start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from cupygemm.emulator.targets import TARGETS  # noqa: E402, after the variable is set
+from cupygemm.emulator.targets import TARGETS
 
 HERE = Path(__file__).parent
 # A failing assertion of a helper module then shows its operands, as those of test modules do.
