@@ -5,8 +5,8 @@
  * LDS executes the operations of a wave in order, so that a wave which sees the flag set sees what
  * the other had written or read before. Direct-to-LDS loads count if vmcnt was waited for. A flag
  * is a place that all active lanes of a store or an atomic write. What waits for it is an
- * instruction in a loop that does nothing else (emulator/units/polling.py); any other access is checked
- * as ever, for to see a flag once proves nothing. An atomic adds to what the flag orders, a store
+ * instruction in a loop that does nothing else (units/polling.py); any other access is checked as
+ * ever, for to see a flag once proves nothing. An atomic adds to what the flag orders, a store
  * replaces it. A place that more than FLAGS others follow is forgotten. */
 #ifndef CUPYGEMM_LDS_FLAGS_H
 #define CUPYGEMM_LDS_FLAGS_H
