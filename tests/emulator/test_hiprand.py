@@ -63,7 +63,7 @@ extern "C" __global__ void skip(unsigned* x) {
     x[4] = hiprand(&first), x[5] = hiprand(&second);
 }
 """
-THREADS, SEED, OFFSET = 20, 0x1234_5678_9ABC_DEF0, 6
+THREADS, SEED, OFFSET = 6, 0x1234_5678_9ABC_DEF0, 6
 
 
 @pytest.fixture(scope="module")
