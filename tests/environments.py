@@ -39,9 +39,9 @@ class Environment:
         (self.site,) = (folder / "venv" / "lib").glob("python*/site-packages")
         (self.site / "packages_of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
         self.folder = folder
-        self.pip(
-            "install", "--no-deps", "--no-index", "--no-build-isolation", *options, str(source)
-        )
+        # Without --no-compile, pip compiles every module; few of them are imported.
+        how = ("--no-deps", "--no-index", "--no-build-isolation", "--no-compile")
+        self.pip("install", *how, *options, str(source))
 
     def pip(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "pip", "--python", str(self.python), *arguments]
