@@ -171,6 +171,7 @@ def check_global(
         np.testing.assert_array_equal(state.vgpr, before)
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize("returns", [True, False])
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("name", INTEGER)
@@ -314,6 +315,7 @@ def check_lds(name: str, bits: int, update: Update, returns: bool, half: object 
         check_returned(state, returned, size)
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize("returns", [True, False])
 @pytest.mark.parametrize("bits", [32, 64])
 @pytest.mark.parametrize("name", DS_INTEGER)

@@ -110,6 +110,7 @@ def test_8_bit_floats(cp, model):
     testing.assert_gemm_exact(result, x1, x2, **given)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("order", ["C", "F"])
 def test_in_place_and_nothing_beside(cp, model, order, seed):

@@ -151,6 +151,7 @@ def test_batches_of_fp64_in_one_launch(cp, model):
         testing.assert_gemm_close(multiply(variant, a, b), x1, x2)
 
 
+@pytest.mark.covering
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
     ("first", "second"),

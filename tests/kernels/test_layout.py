@@ -222,6 +222,7 @@ def written_bytes(operand: Operand, writes: NDArray[np.uint32]) -> NDArray[np.in
     return lds
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize(("banks", "operand"), CASES)
 def test_a_tile_is_written_once_and_whole(banks: int, operand: Operand) -> None:
     writes, _ = tables(banks, operand)
@@ -229,6 +230,7 @@ def test_a_tile_is_written_once_and_whole(banks: int, operand: Operand) -> None:
     np.testing.assert_array_equal(np.sort(lds), np.arange(operand.rows * operand.tile_k))
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize(("banks", "operand"), CASES)
 def test_fragments_read_the_rows_and_k_that_the_instruction_takes(
     banks: int, operand: Operand
@@ -255,6 +257,7 @@ def test_fragments_read_the_rows_and_k_that_the_instruction_takes(
     np.testing.assert_array_equal(k, np.broadcast_to(expected_k, k.shape))
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize(("banks", "operand"), CASES)
 def test_reads_have_no_bank_conflicts(banks: int, operand: Operand) -> None:
     _, reads = tables(banks, operand)
@@ -262,6 +265,7 @@ def test_reads_have_no_bank_conflicts(banks: int, operand: Operand) -> None:
         assert conflicts(instruction, 16, banks, read=True) == 0
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize(("banks", "operand"), CASES)
 def test_writes_have_no_bank_conflicts(banks: int, operand: Operand) -> None:
     writes, _ = tables(banks, operand)
@@ -269,6 +273,7 @@ def test_writes_have_no_bank_conflicts(banks: int, operand: Operand) -> None:
         assert conflicts(instruction, write_bytes(operand), banks, read=False) == 0
 
 
+@pytest.mark.covering(pairs=True)
 @pytest.mark.parametrize(("banks", "operand"), CASES)
 def test_neighbouring_lanes_read_neighbouring_memory(banks: int, operand: Operand) -> None:
     """Eight lanes cover 128 bytes of a row or of a k; fewer do where a tile has fewer rows."""

@@ -94,7 +94,7 @@ def lu_error(a, lu, pivots):
     return error, np.abs(upper).max() / np.abs(a).max()
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @every_matrix
 def test_solve(cp, matrix):
     for dtype in "fd":
@@ -144,7 +144,7 @@ def test_cholesky(cp, request, matrix, blocks):
         assert norm(a - lower @ lower.T) <= 10 * N * unit(dtype) * norm(a)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @every_matrix
 def test_triangular_systems(cp, matrix):
     """Substitution has a small error for every triangle, however ill-conditioned."""
@@ -175,7 +175,7 @@ def test_solutions_with_factors(cp, matrix, trans):
             assert norm(b - a @ x) <= 10 * N * unit(dtype) * (norm(size) * norm(x) + norm(b))
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @every_matrix
 def test_solutions_of_definite_systems(cp, matrix):
     for dtype in "fd":
@@ -187,7 +187,7 @@ def test_solutions_of_definite_systems(cp, matrix):
         assert max(backward_error(a, each, b) for each in (x, y)) <= 10 * N * unit(dtype)
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(8)
 @every_matrix
 def test_inverses(cp, matrix):
     """Each column solves a system, with a backward error as small as that of SciPy's."""
@@ -234,7 +234,7 @@ def least_squares_error(a, x, b):
     return min(of_system, singular_values[-1]) / np.linalg.norm(a)
 
 
-@pytest.mark.one_in(3)
+@pytest.mark.one_in(6)
 @every_matrix
 def test_pseudo_inverses(cp, matrix):
     """A X A = A, relative to the norms, with singular values below 10 n u cut off."""
