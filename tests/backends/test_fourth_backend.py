@@ -11,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.tables import swept
+
 ROOT = Path(__file__).parents[2]
-# `make test` runs the generic tests of products. `make test-all` also runs those of functions that
-# are made of products.
+# `make test` runs the generic tests of products. `make test-all` also runs those of their options
+# and of functions that are made of products.
 FILES = {
-    "products": (
+    "products": tuple(
+        f"products/test_{name}" for name in "matmul matmul_errors products typed_products".split()
+    ),
+    "options": (
         "epilogue/test_epilogue",
-        *(
-            f"products/test_{name}"
-            for name in (
-                "blas complex epilogue_calls grouped matmul matmul_errors products typed_products"
-            ).split()
-        ),
+        *(f"products/test_{name}" for name in "blas complex epilogue_calls grouped".split()),
     ),
     "functions": tuple(
         f"products/test_{name}"
@@ -52,11 +52,11 @@ OTHERS = {  # tests of something else, by their reasons
         "it asks for CDNA's configuration"
     ),
 }
-LEAST_PRODUCTS = {"products": 500, "functions": 590}
+LEAST_PRODUCTS = {"products": 290, "options": 195, "functions": 590}
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("kind", ["products", pytest.param("functions", marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("kind", ["products", *swept("options", "functions")])
 def test_generic_tests_of_products_pass_under_a_backend_in_numpy(kind):
     files = [f"tests/{name}.py" for name in FILES[kind]]
     deselected = [f"--deselect=tests/{name}" for name in OTHERS]

@@ -95,7 +95,10 @@ def kinds_in_place(cp, m, n, dtype=F16, *, every_kind=True):
 
 @pytest.mark.parametrize(
     ("m", "n", "every_kind"),
-    [(72, 1, False), (33, 35, False), *swept(*((m, n, True) for m, n in EXTENTS), width=3)],
+    [
+        (72, 1, False),
+        *swept((33, 35, False), *((m, n, True) for m, n in EXTENTS), width=3),
+    ],
 )
 def test_every_kind_of_kernel_accumulates_in_place(cp, device, m, n, every_kind):
     """``make test`` runs kinds that together show each value of each field of `Kind`."""

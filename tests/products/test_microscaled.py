@@ -174,6 +174,7 @@ def test_errors(cp, change, error, text):
         cupygemm.scaled_matmul(cp.zeros((4, 64), np.uint8), cp.zeros((64, 5), np.uint8), **given)
 
 
+@pytest.mark.sweep  # in `make test`, kernels and the page about these formats run on gfx950
 def test_on_gfx950(device, run_python):
     """gfx950 multiplies without decoding; the session's device may decode."""
     if not device.emulated or device.target == "gfx950":

@@ -171,7 +171,7 @@ def test_wrong_arguments(cp):
         linalg.solve(np.ones((2, 2)), np.ones(2))
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("stack", [(), (2,)])
 def test_every_path_in_small_blocks(cp, draw, small_blocks, dtype, stack):
