@@ -125,6 +125,19 @@ static int access_scalar(struct machine *m, const struct operation *op, int64_t 
     return OK;
 }
 
+/* How many waves from a position on load from an address. If there are several, their registers
+ * follow one another. */
+static int64_t repeating_waves(const struct machine *m, const struct operation *op,
+                               struct waves list, int64_t position, uint64_t address) {
+    int64_t most = list.ids || list.step != 1 ? 1 : list.count - position, waves = 0;
+    for (; waves < most; waves++) {
+        int64_t wave = wave_at(list, position + waves);
+        if (scalar64(m, op->resource, wave) + offset_of(m, op, wave) != address)
+            break;
+    }
+    return waves;
+}
+
 int scalar_memory(struct machine *m, const struct operation *op, const int64_t *ids, int64_t first,
                   int64_t step, int64_t count, uint32_t pc) {
     struct waves list = {ids, first, step, count};
@@ -132,10 +145,12 @@ int scalar_memory(struct machine *m, const struct operation *op, const int64_t *
     for (int64_t position = 0; position < count; position++) {
         int64_t wave = wave_at(list, position);
         uint32_t *registers = m->sgpr + op->data * m->num_waves + wave;
-        if (latest.found &&
-            scalar64(m, op->resource, wave) + offset_of(m, op, wave) == latest.address) {
+        int64_t alike = latest.found ? repeating_waves(m, op, list, position, latest.address) : 0;
+        if (alike) {
             for (int64_t i = 0; i < op->dwords; i++)
-                registers[i * m->num_waves] = latest.words[i];
+                for (int64_t k = 0; k < alike; k++)
+                    registers[i * m->num_waves + k] = latest.words[i];
+            position += alike - 1;
             continue;
         }
         int code = access_scalar(m, op, wave, pc, &latest);

@@ -221,17 +221,23 @@ static struct rows source_rows(const struct machine *m, struct step *s, int k, i
     return rows;
 }
 
+static bool have_all_lanes(const struct machine *m, int64_t first, int waves) {
+    const u32 *low = m->sgpr + EXEC * m->num_waves + first, *high = low + m->num_waves;
+    u32 all = ~0u;
+    for (int at = 0; at < waves; ++at)
+        all &= low[at] & high[at];
+    return all == ~0u;
+}
+
 /* Execute an instruction in consecutive waves, whose registers follow one another. */
 static void execute(struct machine *m, struct step *s, int64_t first, int waves) {
     const struct valu_operation *op = s->op;
     struct rows in[MAX_SOURCES], out;
     struct block result;
-    u64 mask[BLOCK] = {0}, exec[BLOCK], all = ~0ull;
+    u64 mask[BLOCK] = {0};
     for (int k = 0; k < op->num_sources; ++k)
         in[k] = source_rows(m, s, k, first, waves);
-    for (int at = 0; at < waves; ++at)
-        all &= exec[at] = exec_of(m, first + at);
-    bool in_place = s->writes_whole && all == ~0ull;
+    bool in_place = s->writes_whole && have_all_lanes(m, first, waves);
     out = rows_of(&result);
     if (in_place) {
         out.low = vector_row(m, op->result, first);
@@ -242,9 +248,9 @@ static void execute(struct machine *m, struct step *s, int64_t first, int waves)
         finish(m, op, out.low + at * out.step, out.high + at * out.step);
     for (int at = 0; !in_place && op->result_type != TO_MASK && at < waves; ++at)
         write_result(m, op, first + at, result.low + at * LANES, result.high + at * LANES,
-                     written_lanes(op, exec[at]));
+                     written_lanes(op, exec_of(m, first + at)));
     for (int at = 0; op->mask >= 0 && at < waves; ++at)
-        write_mask(m, op, first + at, mask[at] & written_lanes(op, exec[at]));
+        write_mask(m, op, first + at, mask[at] & written_lanes(op, exec_of(m, first + at)));
 }
 
 void valu_waves(struct machine *m, const void *operation, struct waves part) {
