@@ -10,6 +10,7 @@ launches with the same extents differs only in addresses. So it is packed with a
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 from typing import Any
 
@@ -83,5 +84,4 @@ class PlacedRows:
 
 
 def _address(array: Any) -> int:
-    address: int = array.__array_interface__["data"][0]
-    return address
+    return ctypes.addressof(ctypes.c_char.from_buffer(array))  # a fifth of NumPy's time

@@ -12,6 +12,7 @@ Both streams are ordered by events alone, so a graph can record them.
 from __future__ import annotations
 
 import contextvars
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,13 +51,10 @@ class Streams:
     """
 
     def __init__(self) -> None:
-        from cupy.cuda import get_current_stream
-        from cupy.cuda.runtime import eventRecord, getDevice, streamWaitEvent
-
-        index, current = getDevice(), get_current_stream()
+        get_device, get_current_stream, self._record, self._wait = _runtime()
+        index, current = get_device(), get_current_stream()
         self._side = _side_stream(index, current)
         self.current, self.side = int(current.ptr), int(self._side.ptr)
-        self._record, self._wait = eventRecord, streamWaitEvent
         self._idle = _of_thread.events.setdefault(index, [])
         self._is_forked = False
 
@@ -147,6 +145,15 @@ def beside(work: Callable[[], object], units: int = 0) -> Iterator[None]:
             yield
         finally:
             _spared.reset(token)
+
+
+@functools.cache
+def _runtime() -> tuple[Any, Any, Any, Any]:
+    """Return the functions that order streams. To import them takes longer than to call them."""
+    from cupy.cuda import get_current_stream
+    from cupy.cuda.runtime import eventRecord, getDevice, streamWaitEvent
+
+    return getDevice, get_current_stream, eventRecord, streamWaitEvent
 
 
 def _event() -> Any:

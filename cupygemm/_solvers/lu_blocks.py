@@ -52,7 +52,7 @@ def factor_panel(
         The columns that change: those of the panel, if nothing else is said. The rows of the others
         are swapped, and those behind the panel are solved with and updated, too.
     """
-    import cupy
+    from cupy.cuda import alloc
 
     start = a.address(0, 0)
     beyond = start % _ALIGNMENT
@@ -64,12 +64,10 @@ def factor_panel(
         current_device(),
         blocks.LIMITS,
     )
-    workspace = cupy.empty(prepared.workspace_bytes, "uint8")
+    workspace = alloc(prepared.workspace_bytes)
     if prepared.zeroed_bytes:
-        workspace[: prepared.zeroed_bytes].fill(0)
-    launches = prepared.launches.at(
-        start - beyond, pivots.data.ptr, info.data.ptr, workspace.data.ptr
-    )
+        workspace.memset_async(0, prepared.zeroed_bytes)
+    launches = prepared.launches.at(start - beyond, pivots.data.ptr, info.data.ptr, workspace.ptr)
     with forked() if len(prepared.steps) > 2 and a.batches == 1 else in_order() as streams:
         mark: Any = None
         for factor, others in prepared.steps:

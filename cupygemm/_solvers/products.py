@@ -25,7 +25,7 @@ from cupygemm._products.matmul import matmul
 from cupygemm._records.formats import Precision, moduli_of
 from cupygemm._request.arrays import Array
 from cupygemm._request.call import check_call
-from cupygemm._request.epilogue import epilogue_arguments
+from cupygemm._request.epilogue import EpilogueArguments, Factors
 from cupygemm._request.options import CallOptions
 from cupygemm._solvers.ahead import spared
 from cupygemm._solvers.errors import is_capturing
@@ -52,6 +52,7 @@ class Rounding:
         return moduli_of(self.precision) > 0
 
 
+_FACTORS = Factors(alpha=-1.0, beta=1.0, scale=1.0, scales_sums=True)
 EXACT = Rounding()
 ROUNDINGS: Mapping[str, Rounding] = MappingProxyType(
     {
@@ -81,7 +82,7 @@ def subtract_product(a: Array, b: Array, c: Array, rounding: Rounding = EXACT) -
 
 
 def _subtract_by_kernel(a: Array, b: Array, c: Array, rounding: Rounding) -> None:
-    arguments = epilogue_arguments(alpha=-1, beta=1, c=c)
+    arguments = _minus_product(c)
     units = spared()
     key = ("subtract_product", rounding, units, *array_key(a), *array_key(b), *array_key(c))
     plan: Plan | None = PLANS.get(key)
@@ -92,6 +93,11 @@ def _subtract_by_kernel(a: Array, b: Array, c: Array, rounding: Rounding) -> Non
         plan = make_plan(request, device(call.device_index).sparing(units), {}, call.arguments)
         PLANS.keep(key, plan)
     plan.run(a, b, c, arguments)
+
+
+def _minus_product(c: Array) -> EpilogueArguments:
+    """Return what ``alpha=-1, beta=1, c=c`` mean, without checks, which take longer."""
+    return EpilogueArguments(_FACTORS, None, None, (None, None, c, None, None))
 
 
 def _adds_in_place(dtype: np.dtype[Any], rounding: Rounding) -> bool:
@@ -107,9 +113,7 @@ def _kernels_add(index: int, dtype: np.dtype[Any], rounding: Rounding) -> bool:
 
     c = cupy.empty((256, 256), dtype)
     a = c if rounding.dtype is None else cupy.empty(c.shape, rounding.dtype)
-    given = CallOptions(
-        precision=rounding.precision, epilogue=epilogue_arguments(alpha=-1, beta=1, c=c)
-    )
+    given = CallOptions(precision=rounding.precision, epilogue=_minus_product(c))
     request = replace(check_call(a, a, c, given=given).request, aliased=False)
     return bool(device(index).kernels.supports(request))
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from cupygemm._backends.kernel_kind import Call
+from cupygemm._backends.device import current_device
+from cupygemm._backends.kernel_kind import Call, Launch
 from cupygemm._request.arrays import Array
 from cupygemm._solvers.blocks import words
 from cupygemm._solvers.kernels import SWAP_MOVES, SWAP_ROWS, load
@@ -20,9 +23,21 @@ _NO_GAP = range(1 << 30, 1 << 30)
 _MOVES_THREADS = 64
 
 
-def _strip(a: Matrices | Layout, *, few: bool) -> int:
-    """Return the columns of a workgroup, whose rows it holds in registers."""
-    return min((128 if few else 64) // words(a.dtype), 32)
+@functools.lru_cache(maxsize=256)
+def _kernel(index: int, char: str, few: bool, solve: bool, planned: bool) -> tuple[Launch, int]:
+    """Return the kernel that swaps rows, and the columns of a workgroup, which are in registers."""
+    dtype = np.dtype(char)
+    across = min((128 if few else 64) // words(dtype), 32)
+    launch = load(
+        SWAP_ROWS,
+        dtype,
+        _THREADS,
+        max_pivots=_FEW_PIVOTS if few else _MOST_PIVOTS,
+        across=across,
+        solve=solve,
+        planned=planned,
+    )
+    return launch, across
 
 
 def swap(
@@ -71,16 +86,7 @@ def _call(
     inverse: bool = False,
     solve: bool = False,
 ) -> Call:
-    across = _strip(a, few=few)
-    launch = load(
-        SWAP_ROWS,
-        a.dtype,
-        _THREADS,
-        max_pivots=_FEW_PIVOTS if few else _MOST_PIVOTS,
-        across=across,
-        solve=solve,
-        planned=moves != 0,
-    )
+    launch, across = _kernel(current_device(), a.dtype.char, few, solve, moves != 0)
     count = len(columns) - len(gap)
     arguments = (
         a.address(0, 0),
@@ -106,7 +112,7 @@ class Moves:
 
     Attributes
     ----------
-    array : cupy.ndarray
+    memory : cupy.cuda.MemoryPointer
         (batches, 2 * most, 2), uint32: destinations and sources.
     first, end : int
         The panel's first column, and the one behind its last.
@@ -114,7 +120,7 @@ class Moves:
         The most pivots that the kernel takes, 32 or 256.
     """
 
-    array: Array
+    memory: Any
     first: int
     end: int
     most: int
@@ -131,17 +137,17 @@ def trace(a: Matrices, pivots: Array, first: int, end: int) -> Moves:
     first, end : int
         The panel's first column, and the one behind its last.
     """
-    import cupy
+    from cupy.cuda import alloc
 
     count = end - first
     most = _FEW_PIVOTS if count <= _FEW_PIVOTS else _MOST_PIVOTS
-    moves = cupy.empty((a.batches, 2 * most, 2), "uint32")
+    moves = alloc(8 * 2 * most * a.batches)
     launch = load(SWAP_MOVES, a.dtype, _MOVES_THREADS, max_pivots=most)
     launch(
         (-(-2 * most // _MOVES_THREADS), a.batches),
         pivots.data.ptr + 4 * first,
         pivots.shape[1],
-        moves.data.ptr,
+        moves.ptr,
         first,
         count,
     )
@@ -186,7 +192,7 @@ def move(a: Matrices, moves: Moves, columns: range, gap: range = _NO_GAP) -> Non
             few=moves.most == _FEW_PIVOTS,
             columns=columns,
             rows=range(moves.first, moves.end),
-            moves=moves.array.data.ptr,
+            moves=moves.memory.ptr,
             gap=gap,
         ).enqueue()
 

@@ -7,10 +7,13 @@ of other columns without streams, and the host enqueues one launch.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
+from cupygemm._backends.device import current_device
+from cupygemm._backends.kernel_kind import Launch
 from cupygemm._backends.solver_kernels import SOLVE_TILES
 from cupygemm._request.arrays import Array
 from cupygemm._solvers import blocks
@@ -116,16 +119,52 @@ def _launch(
     factors: bool,
     unit: bool,
 ) -> None:
-    import cupy
+    from cupy.cuda import alloc
 
     rows, n, batches = extents
     across, down = -(-rows // TILE), -(-n // TILE)
     num_tiles = batches * (down * (down + 1) // 2 if factors else across * down)
-    progress = cupy.zeros(1 + batches * across, "uint64")
+    progress_bytes = 8 * (1 + batches * across)
+    progress = alloc(progress_bytes)
+    progress.memset_async(0, progress_bytes)
     _, units = blocks.current_limits()
+    launch = _kernel(
+        current_device(),
+        dtype.char,
+        (c[0] % _VECTOR_BYTES, c[1]),
+        (t[0] % _VECTOR_BYTES, t[1]),
+        factors,
+        unit,
+    )
+    launch(
+        (min(num_tiles, max(units - spared(), 1)), 1),
+        c[0],
+        *c[1],
+        t[0],
+        *t[1],
+        progress.ptr,
+        info,
+        rows,
+        n,
+        batches,
+        0,
+    )
+
+
+@functools.lru_cache(maxsize=1024)
+def _kernel(
+    index: int,
+    char: str,
+    c: tuple[int, Strides],
+    t: tuple[int, Strides],
+    factors: bool,
+    unit: bool,
+) -> Launch:
+    """Return the kernel for operands of such alignment and strides, loaded on a device."""
+    dtype = np.dtype(char)
     rows_adjacent, together = _way(dtype, *c)
     triangle_rows_adjacent, triangle_together = _way(dtype, *t)
-    launch = load(
+    return load(
         SOLVE_TILES,
         dtype,
         _THREADS,
@@ -136,19 +175,6 @@ def _launch(
         triangle_rows_adjacent=triangle_rows_adjacent,
         triangle_together=triangle_together,
         shared_bytes=shared_bytes(dtype, rows_adjacent, triangle_rows_adjacent),
-    )
-    launch(
-        (min(num_tiles, max(units - spared(), 1)), 1),
-        c[0],
-        *c[1],
-        t[0],
-        *t[1],
-        progress.data.ptr,
-        info,
-        rows,
-        n,
-        batches,
-        0,
     )
 
 
