@@ -30,16 +30,11 @@ from cupygemm._solvers.blocks import (
     outer_width,
     panel_blocks,
 )
-from cupygemm._solvers.kernels import QR_PANEL, REFLECT_APPLY, REFLECT_SUMS, REFLECTOR, load
+from cupygemm._solvers.kernels import REFLECTOR, load
 from cupygemm._solvers.matrices import Matrices, adjoint, empty, zeros
 from cupygemm._solvers.products import subtract_product
+from cupygemm._solvers.qr_blocks import factor_blocks
 from cupygemm._solvers.teams import Workspace
-
-_ROWS = 256
-"""The rows of a workgroup of the kernels that apply a block to its panel."""
-_THREADS = 128
-_MOST_CHUNKS = 32
-_TILE = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,61 +188,10 @@ def _factor_half(
     a: Matrices, tau: Array, workspace: Workspace, panel: Reflector, half: range
 ) -> None:
     """Factor half of an outer panel, block by block, and compute its T."""
-    import cupy
-
-    first, end = half.start, half.stop
-    max_cluster, _ = current_limits()
-    shape = panel_blocks(a.m - first, a.dtype, max_cluster)
-    workspace.reshape(shape)
-    chunk = max(_ROWS, -(-(a.m - first) // _MOST_CHUNKS))
-    sums = cupy.empty((a.batches, _MOST_CHUNKS * shape.width * len(half)), a.dtype)
-    for column in range(first, end, shape.width):
-        own = range(column, min(column + shape.width, end))
-        _factor_block(a, tau, panel, own, workspace)
-        if own.stop < end:
-            _apply_block(a, panel, own, end, sums, chunk, shape.width)
-    if len(half) > shape.width:
-        _complete(panel, half, shape.width)
-
-
-def _apply_block(
-    a: Matrices, panel: Reflector, own: range, end: int, sums: Array, chunk: int, width: int
-) -> None:
-    """Apply the reflections of a block to the columns behind it, up to `end`."""
-    v, t = panel.v, panel.t
-    row, behind = own.start, own.stop
-    at = row - panel.columns.start
-    m, n, k = a.m - row, end - behind, len(own)
-    chunks = -(-m // chunk)
-    reflections = (v.address(at, at), v.pitch, v.stride)
-    columns = (a.address(row, behind), a.pitch, a.stride)
-    sums_of_matrix = (sums.data.ptr, sums.shape[1])
-    load(REFLECT_SUMS, a.dtype, _THREADS, width=width)(
-        (chunks * -(-n // _TILE), a.batches),
-        *reflections,
-        *columns,
-        *sums_of_matrix,
-        m,
-        n,
-        k,
-        chunk,
-    )
-    tile = 16 if a.dtype.itemsize == 16 else 32
-    load(REFLECT_APPLY, a.dtype, _THREADS, width=width, tile=tile)(
-        (-(-m // _ROWS) * -(-n // tile), a.batches),
-        *reflections,
-        t.address(at, at),
-        t.pitch,
-        t.stride,
-        *columns,
-        *sums_of_matrix,
-        m,
-        n,
-        k,
-        chunks,
-        _ROWS,
-        0,
-    )
+    start = panel.columns.start
+    width = factor_blocks(a, tau, panel.v, panel.t, start, half, workspace)
+    if len(half) > width:
+        _complete(panel, half, width)
 
 
 def _complete(panel: Reflector, half: range, width: int) -> None:
@@ -265,35 +209,4 @@ def _complete(panel: Reflector, half: range, width: int) -> None:
         t.stride,
         n,
         0,
-    )
-
-
-def _factor_block(
-    a: Matrices, tau: Array, panel: Reflector, own: range, workspace: Workspace
-) -> None:
-    v, t, shape, column = panel.v, panel.t, workspace.shape, own.start
-    launch = load(
-        QR_PANEL, a.dtype, shape.threads, width=shape.width, rows=shape.rows, team=shape.team
-    )
-    flags, records = workspace.next_block()
-    at = column - panel.columns.start
-    launch(
-        (shape.team, workspace.teams),
-        a.address(column, column),
-        a.pitch,
-        a.stride,
-        v.address(at, at),
-        v.pitch,
-        v.stride,
-        tau.data.ptr + column * a.dtype.itemsize,
-        tau.shape[1],
-        t.address(at, at),
-        t.pitch,
-        t.stride,
-        flags,
-        records,
-        a.m - column,
-        len(own),
-        a.batches,
-        workspace.teams,
     )

@@ -63,17 +63,19 @@ class Workspace:
         """Use another shape from the next launch on; panels become shorter, so teams do too."""
         self.shape = shape
 
-    def next_block(self) -> tuple[int, int]:
-        """Return the addresses of the flags and the records of the next launch."""
+    def next_blocks(self, count: int) -> tuple[int, int]:
+        """Return the addresses of the flags and the records of the next launches.
+
+        Each launch has the flags behind those of the one before. All use the same records.
+        """
         import cupy
 
         if self.shape.team == 1:
             return 0, 0
         per_launch = self.shape.team * self.teams
-        if self._flags is None or self._next + per_launch > self._flags.size:
-            self._flags = cupy.zeros(
-                per_launch * max(-(-self._columns // self.shape.width), 1), "uint32"
-            )
+        if self._flags is None or self._next + count * per_launch > self._flags.size:
+            launches = max(-(-self._columns // self.shape.width), count)
+            self._flags = cupy.zeros(per_launch * launches, "uint32")
             self._kept.append(self._flags)
             self._next = 0
         size = 2 * per_launch * RECORD_BYTES
@@ -81,5 +83,5 @@ class Workspace:
             self._records = cupy.empty(size, "uint8")
             self._kept.append(self._records)
         at = self._next
-        self._next += per_launch
+        self._next += count * per_launch
         return int(self._flags.data.ptr) + 4 * at, int(self._records.data.ptr)

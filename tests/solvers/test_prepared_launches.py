@@ -1,4 +1,4 @@
-"""The launches of an LU panel are prepared once for all matrices of a shape."""
+"""The launches of LU and QR panels are prepared once for all matrices of a shape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import cupygemm
 from cupygemm import linalg
 from cupygemm._solvers import lu as _lu
-from cupygemm._solvers import lu_blocks, matrices
+from cupygemm._solvers import lu_blocks, matrices, qr_blocks
 
 N = 45
 LIBRARY = Path(cupygemm.__file__).parent
@@ -23,25 +23,30 @@ def nothing_prepared(monkeypatch):
     """Return what makes preparing launches raise from then on."""
 
     def forbid():
-        monkeypatch.setattr(lu_blocks, "LaunchRows", None)
+        for module in (lu_blocks, qr_blocks):
+            monkeypatch.setattr(module, "LaunchRows", None)
 
-    lu_blocks._prepared.cache_clear()
+    for module in (lu_blocks, qr_blocks):
+        module._prepared.cache_clear()
     return forbid
 
 
-def factored(a):
-    return [each.get() for each in linalg.lu_factor(a)]
+def factored(a, function=linalg.lu_factor):
+    return [each.get() for each in function(a)]
 
 
+@pytest.mark.parametrize("function", [linalg.lu_factor, linalg.qr])
 @pytest.mark.parametrize("shape", [(N, N), (2, 20, 20)])
-def test_a_matrix_elsewhere_is_factored_by_the_same_launches(cp, draw, nothing_prepared, shape):
+def test_a_matrix_elsewhere_is_factored_by_the_same_launches(
+    cp, draw, nothing_prepared, shape, function
+):
     first, second = draw(shape), draw(shape)
-    expected = factored(cp.asarray(first)), factored(cp.asarray(second))
+    expected = tuple(factored(cp.asarray(each), function) for each in (first, second))
     nothing_prepared()
     kept = []
     for given, wanted in zip((first, second), expected, strict=True):
         kept += [cp.asarray(given), cp.empty(1 << 16)]  # so that the next one lies elsewhere
-        for got, one in zip(factored(kept[-2]), wanted, strict=True):
+        for got, one in zip(factored(kept[-2], function), wanted, strict=True):
             assert (got == one).all()
 
 
