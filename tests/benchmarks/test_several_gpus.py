@@ -1,11 +1,11 @@
-"""`benchmarks.distributed` on two emulated devices: its cases, checks, report, and chart."""
+"""`benchmarks.several_gpus` on two emulated devices: its cases, checks, report, and chart."""
 
 import json
 
 import pytest
 
-from benchmarks.distributed import chart, report
-from benchmarks.distributed.cases import GATHER, SCATTER, Case, parse
+from benchmarks.several_gpus import chart, report
+from benchmarks.several_gpus.cases import GATHER, SCATTER, Case, parse
 from tests.conftest import ROOT
 
 
@@ -58,7 +58,7 @@ def test_the_chart_has_a_panel_for_each_function(tmp_path):
 
 
 PROGRAM = """
-from benchmarks.distributed.__main__ import main
+from benchmarks.several_gpus.__main__ import main
 if __name__ == "__main__":
     main(["--ranks", "2", "--shapes", "64x32x48", "--rounds", "1", "--without-torch"])
 """

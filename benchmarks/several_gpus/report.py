@@ -1,4 +1,4 @@
-"""What the times of `benchmarks.distributed` say, as lines and tables.
+"""What the times of `benchmarks.several_gpus` say, as lines and tables.
 
 "Ideal" is the time of the whole product on one GPU, divided by the number of GPUs. The efficiency
 of a contender is the ideal time divided by its own; the better one GPU counts, ours or cuBLAS.

@@ -1,4 +1,4 @@
-"""A rank of `benchmarks.distributed`: it meets the others, checks all results, and times the calls.
+"""A rank of `benchmarks.several_gpus`: it meets the others, checks results, and times the calls.
 
 The ranks are processes with one GPU each. A time is the mean over calls in a row, between two
 events of the rank's stream; the slowest rank's counts. Contenders take turns, and the median over
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 import cupygemm
-from benchmarks.distributed.cases import GATHER, Case
-from benchmarks.distributed.contenders import (
+from benchmarks.models.peers import tensor_of
+from benchmarks.several_gpus.cases import GATHER, Case
+from benchmarks.several_gpus.contenders import (
     BF16,
     Arrays,
     Call,
@@ -28,7 +29,6 @@ from benchmarks.distributed.contenders import (
     contenders,
     one_stream,
 )
-from benchmarks.models.peers import tensor_of
 from cupygemm import distributed as cd
 
 BATCH_SECONDS, LEAST_CALLS, MOST_CALLS = 0.02, 4, 50

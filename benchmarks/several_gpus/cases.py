@@ -1,4 +1,4 @@
-"""What `benchmarks.distributed` multiplies: functions, shapes, and the blocks of each rank."""
+"""What `benchmarks.several_gpus` multiplies: functions, shapes, and the blocks of each rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line: ``python -m benchmarks.distributed``, see ``--help``.
+"""The command line: ``python -m benchmarks.several_gpus``, see ``--help``.
 
 It starts a process for each GPU. With ``CUPYGEMM_EMULATE=gfx942:2`` and small shapes, it runs
 without a GPU, and the times are those of the emulator.
@@ -16,9 +16,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.distributed import report
-from benchmarks.distributed.cases import FUNCTIONS, SHAPES, Case, parse
-from benchmarks.distributed.rank import Meeting, Record, run
+from benchmarks.several_gpus import report
+from benchmarks.several_gpus.cases import FUNCTIONS, SHAPES, Case, parse
+from benchmarks.several_gpus.rank import Meeting, Record, run
 
 EXCHANGES = ("copies", "nccl", "auto")
 ROUNDS = 7
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.distributed", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.several_gpus", description=__doc__)
     parser.add_argument("--ranks", type=int, default=2, help="GPUs to use; default: 2")
     parser.add_argument("--functions", nargs="+", choices=FUNCTIONS, default=FUNCTIONS)
     parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="MxNxK")
@@ -83,7 +83,7 @@ def _measured(cases: Sequence[Case], options: argparse.Namespace) -> Iterator[Re
     try:
         while (record := _next(meeting.results, processes)) is not None:
             if "fault" in record:
-                sys.exit(f"benchmarks.distributed: {record['fault']}")
+                sys.exit(f"benchmarks.several_gpus: {record['fault']}")
             yield record
         for process in processes:
             process.join(_JOIN_SECONDS)

@@ -16,8 +16,8 @@ import ml_dtypes
 import numpy as np
 
 import cupygemm
-from benchmarks.distributed.cases import GATHER, Case
 from benchmarks.models.peers import tensor_of
+from benchmarks.several_gpus.cases import GATHER, Case
 from cupygemm import distributed as cd
 
 BF16 = np.dtype(ml_dtypes.bfloat16)

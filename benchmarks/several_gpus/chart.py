@@ -1,4 +1,4 @@
-"""Draw what `benchmarks.distributed` measured: ``python -m benchmarks.distributed.chart``.
+"""Draw what `benchmarks.several_gpus` measured: ``python -m benchmarks.several_gpus.chart``.
 
 It takes the files of figures, one for each number of GPUs, and the file of the chart. Each function
 has a panel, with the efficiency of square matrices: the ideal time divided by a contender's. Needs
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.distributed.cases import FUNCTIONS
-from benchmarks.distributed.report import Record, efficiencies, fastest_of_ours
+from benchmarks.several_gpus.cases import FUNCTIONS
+from benchmarks.several_gpus.report import Record, efficiencies, fastest_of_ours
 
 CONTENDERS = {
     "cupygemm": "#3b6ea5",
@@ -73,7 +73,7 @@ def draw(documents: Sequence[dict[str, Any]], output: Path) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw the chart of some files of figures."""
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.distributed.chart", description=__doc__
+        prog="python -m benchmarks.several_gpus.chart", description=__doc__
     )
     parser.add_argument("figures", type=Path, nargs="+")
     parser.add_argument("chart", type=Path)
