@@ -72,9 +72,7 @@ def contenders(case: Case, rank: Rank, arrays: Arrays) -> dict[str, Call]:
 
 def _all(case: Case, rank: Rank, arrays: Arrays) -> Iterator[tuple[str, Call]]:
     gathers = case.function == GATHER
-    ours = functools.partial(
-        getattr(cd, case.function), arrays.a, arrays.b, arrays.out, casting="same_kind"
-    )
+    ours = functools.partial(getattr(cd, case.function), arrays.a, arrays.b, arrays.out)
     for exchange, group in rank.groups.items():
         if gathers:
             yield f"cupygemm, {exchange}", functools.partial(ours, group=group)
@@ -82,7 +80,7 @@ def _all(case: Case, rank: Rank, arrays: Arrays) -> Iterator[tuple[str, Call]]:
         for travelling in (BF16, None):
             name = f"cupygemm, {exchange}" + ("" if travelling else ", float32 parts")
             yield name, functools.partial(ours, group=group, partial_dtype=travelling)
-    steps = (_gather_then, _then_scatter)[not gathers]
+    steps = _gather_then if gathers else _then_scatter
     yield "NCCL and cupygemm", steps(rank, arrays, _product)
     if rank.torch_group is not None:
         yield "NCCL and cuBLAS", steps(rank, arrays, _torch_product)

@@ -105,14 +105,15 @@ def _plans(
     if not any(backend.supports(request) for backend in place.backends):
         return None  # the epilogue is a step of its own
     backend, kernel = on_device(place, lambda: choose(request, place))
-    parts, plans = (backend.sparing(spared) if spared else backend), {}
+    sparing = backend.sparing(spared) if spared else backend
+    plans = {}
     for rows, call, options in calls:
         if not backend.supports(call.request):
             return None
-        compiled = parts.part(call.request, kernel)
+        compiled = sparing.part(call.request, kernel)
         if compiled is None:
             return None
-        run = on_device(place, partial(parts.launch, call.request, compiled))
+        run = on_device(place, partial(sparing.launch, call.request, compiled))
         plans[rows] = plan_of(run, call.request, place, options, call.arguments)
     return plans
 

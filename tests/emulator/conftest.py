@@ -7,6 +7,7 @@ import ctypes
 import os
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -36,3 +37,10 @@ def pointer(hip: ctypes.CDLL) -> Iterator[ctypes.c_void_p]:
     assert hip.hipMalloc(ctypes.byref(pointer), ctypes.c_size_t(1000)) == 0
     yield pointer
     assert hip.hipFree(pointer) == 0
+
+
+@pytest.fixture
+def scale(cp: ModuleType) -> Any:
+    """A kernel x[i] *= factor."""
+    source = 'extern "C" __global__ void scale(int* x, int factor) { x[threadIdx.x] *= factor; }'
+    return cp.RawModule(code=source).get_function("scale")

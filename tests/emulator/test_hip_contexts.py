@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.emulator.test_hip_functions import INVALID_VALUE, NOT_SUPPORTED, Hip
+from tests.emulator.hip_entry_points import INVALID_VALUE, NOT_SUPPORTED, Hip
 
 INVALID_DEVICE, INVALID_CONTEXT = 101, 201
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.emulator.test_hip_functions import (
+from tests.emulator.hip_entry_points import (
     INVALID_VALUE,
     NOT_SUPPORTED,
     Fill,
@@ -24,16 +23,8 @@ pytestmark = pytest.mark.usefixtures("cp")
 
 
 @pytest.fixture
-def hip(cp: ModuleType) -> Iterator[Hip]:
-    found = Hip(cp)
-    yield found
-    found.status("hipGetLastError")
-
-
-@pytest.fixture
-def scale(cp: ModuleType) -> Any:
-    source = 'extern "C" __global__ void scale(int* x, int by) { x[threadIdx.x] *= by; }'
-    return cp.RawModule(code=source).get_function("scale")
+def hip(cp: ModuleType) -> Hip:
+    return Hip(cp)
 
 
 def test_a_captured_launch_gets_other_arguments(cp: ModuleType, hip: Hip, scale: Any) -> None:
