@@ -63,8 +63,12 @@ template <class Operand> struct DirectLoader {
         tile_step = Operand::tile_k * k_step;
 #pragma unroll
         for (int i = 0; i < num_loads; ++i) {
-            lane_offset[i] =
-                lane_row(i) * static_cast<u32>(row_step) + lane_k(i) * static_cast<u32>(k_step);
+            // A row-major unit beyond the last row would be other columns of a larger matrix, which
+            // another stream may be writing. It is not read.
+            const bool is_row = major == Major::k || static_cast<i32>(row0 + row(i)) < num_rows;
+            lane_offset[i] = is_row ? lane_row(i) * static_cast<u32>(row_step) +
+                                          lane_k(i) * static_cast<u32>(k_step)
+                                    : out_of_range;
             wave_uniform[i] = Map::uniform_row(i) * static_cast<u32>(row_step) +
                               Map::uniform_k(i) * static_cast<u32>(k_step);
         }
@@ -82,9 +86,9 @@ template <class Operand> struct DirectLoader {
     CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[i] + wave_uniform[i]; }
 
     // Compute the resource of the tile at the window, and advance the window by one tile. The tile
-    // must lie inside the matrix along k. Rows beyond the end of the matrix read other rows or
-    // zero, which affects only rows of C that do not exist. If `exists` is false there is no such
-    // tile, and its loads read nothing.
+    // must lie inside the matrix along k. Rows beyond the end of the matrix read zero or any other
+    // element, which affects only rows of C that do not exist. If `exists` is false there is no
+    // such tile, and its loads read nothing.
     CUPYGEMM_INLINE void prepare(bool exists) {
         next_base = window.base;
         next_bytes = reach(window) & ~3u & (0u - exists);

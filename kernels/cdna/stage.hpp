@@ -65,8 +65,8 @@ template <class Operand> struct Stager {
     u32 thread;
     // Bytes from window.base to vector i: a part that depends on the lane, and a uniform part. Only
     // vectors that reads transpose have a uniform part, which the load instruction adds: registers
-    // are scarce where they are used.
-    u32 lane_offset[transposed ? 1 : num_vectors];
+    // are scarce where they are used. The lane's part is the same for most of these.
+    u32 lane_offset[num_vectors];
     u32 uniform[num_vectors];
 
     // `matrix` is the address of element (0, 0), `row0` and `k0` are the first row and the first k
@@ -85,22 +85,20 @@ template <class Operand> struct Stager {
         tile_step = Operand::tile_k * k_step;
 #pragma unroll
         for (int i = 0; i < num_vectors; ++i) {
-            const u32 all = misalignment + row(i) * static_cast<u32>(row_step) +
-                            k(i) * static_cast<u32>(k_step);
+            const u32 uniform_row = transposed ? Map::row_of(i * num_threads) : 0;
+            const u32 uniform_k = transposed ? Map::k_of(i * num_threads) : 0;
+            const u32 lane = misalignment + (row(i) - uniform_row) * static_cast<u32>(row_step) +
+                             (k(i) - uniform_k) * static_cast<u32>(k_step);
+            uniform[i] =
+                uniform_row * static_cast<u32>(row_step) + uniform_k * static_cast<u32>(k_step);
             // A row-major vector beyond the last row would be other columns of a larger matrix,
-            // which another stream may be writing. It is not read. (Those that reads transpose
-            // share an offset, and are.)
-            const bool is_row =
-                major == Major::k || transposed || static_cast<i32>(row0 + row(i)) < num_rows;
-            if (!transposed || i == 0)
-                lane_offset[i] = is_row ? all : out_of_range;
-            uniform[i] = transposed ? Map::row_of(i * num_threads) * static_cast<u32>(row_step) +
-                                          Map::k_of(i * num_threads) * static_cast<u32>(k_step)
-                                    : 0;
+            // which another stream may be writing. It is not read.
+            const bool is_row = major == Major::k || static_cast<i32>(row0 + row(i)) < num_rows;
+            lane_offset[i] = is_row ? lane : out_of_range;
         }
     }
 
-    CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[transposed ? 0 : i] + uniform[i]; }
+    CUPYGEMM_INLINE u32 offset(int i) const { return lane_offset[i] + uniform[i]; }
 
     // The first row and the first k of vector i in the tile. The parts of the thread and of i have
     // no bits in common, so the part of i is a constant.
@@ -138,7 +136,7 @@ template <class Operand> struct Stager {
         const Resource memory = resource(window, exists);
 #pragma unroll
         for (int i = first; i < last; ++i)
-            load_vector(vectors, i, memory, lane_offset[transposed ? 0 : i], uniform[i]);
+            load_vector(vectors, i, memory, lane_offset[i], uniform[i]);
     }
 
     CUPYGEMM_INLINE void store_part(LdsBase tile, const Vectors &vectors, int first,
