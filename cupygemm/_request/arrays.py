@@ -51,13 +51,14 @@ def as_array(function: str, name: str, array: Any) -> Array:
 
         return cupy.asarray(array) if place is None else cupy.from_dlpack(array)
     kind = f"{type(array).__module__}.{type(array).__qualname__}".removeprefix("builtins.")
+    article = "an" if kind[0] in "aeio" else "a"
     what = (
         "pass a CuPy array to write to"
         if name == "out"
         else f"move it to the device first: cupy.asarray({name})"
     )
     where = "" if place is None or isinstance(array, np.ndarray) else " in the memory of the host"
-    raise TypeError(f"{function}: {name} is a {kind}{where}, not a cupy.ndarray; {what}")
+    raise TypeError(f"{function}: {name} is {article} {kind}{where}, not a cupy.ndarray; {what}")
 
 
 def _check_writable(function: str, out: Any) -> None:

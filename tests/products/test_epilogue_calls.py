@@ -182,7 +182,7 @@ WRONG = [
     ({"alpha": "two"}, TypeError, "alpha is a str, not a number"),
     ({"alpha": 1j}, TypeError, "alpha or beta is complex, and this product is float16"),
     ({"beta": 2}, ValueError, "beta = 2 multiplies c, and c is not given"),
-    ({"c": 3}, TypeError, r"c is a int, .* cupy\.asarray\(c\)"),
+    ({"c": 3}, TypeError, r"c is an int, .* cupy\.asarray\(c\)"),
     ({"bias": np.ones(6)}, TypeError, r"bias is a numpy\.ndarray, .* cupy\.asarray\(bias\)"),
     ({"activation": "tanh"}, ValueError, "one of 'relu', .*got 'tanh'"),
     ({"scale_a": np.ones(4)}, TypeError, r"scale_a is a numpy\.ndarray"),
